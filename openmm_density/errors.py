@@ -1,0 +1,11 @@
+"""The error a user is meant to read."""
+
+from __future__ import annotations
+
+
+class InputError(ValueError):
+    """What the user gave cannot be used.
+
+    The message is one sentence that names the file or argument, says what was found and what to do.
+    The command line prints it without a traceback and exits with status 2.
+    """

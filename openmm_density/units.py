@@ -1,0 +1,37 @@
+"""Plain floats and ``openmm.unit`` quantities, brought to the unit that a docstring names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from openmm import unit
+
+ANGSTROM_PER_NANOMETER = 10.0
+
+
+def value_in(quantity: Any, default_unit: unit.Unit) -> Any:
+    """Give a quantity's value in a unit; a plain number or array already is in that unit."""
+    if unit.is_quantity(quantity):
+        return quantity.value_in_unit(default_unit)
+    return quantity
+
+
+def in_angstrom(length: Any) -> float:
+    """Give a length in Å; a plain float already is."""
+    return float(value_in(length, unit.angstrom))
+
+
+def positions_in_angstrom(positions: Any) -> np.ndarray:
+    """Give positions as a float64 array of shape (N, 3) in Å.
+
+    Parameters
+    ----------
+    positions : Quantity, sequence of Quantity or Vec3, or array_like of shape (N, 3)
+        A plain array is taken to be in Å; anything with an OpenMM unit is converted.
+    """
+    if unit.is_quantity(positions):
+        positions = positions.value_in_unit(unit.angstrom)
+    elif len(positions) and unit.is_quantity(positions[0]):
+        positions = [position.value_in_unit(unit.angstrom) for position in positions]
+    return np.asarray(positions, dtype=np.float64).reshape(-1, 3)
