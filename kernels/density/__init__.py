@@ -1,0 +1,286 @@
+"""Density of a model on a grid, its gradients, and its similarity to a target with the forces that follow.
+
+An atom at **x** contributes to the voxel at **r**, with s = (**r** − **x**)² and s_c = cutoff²::
+
+    f(s) = Σ_c A_c exp(−α_c s)
+    ρ(s) = f(s) − f(s_c) − f′(s_c)(s − s_c)   for s < s_c, and 0 beyond
+
+so that value and slope vanish at the cut-off: every gradient here is the exact derivative of a continuously differentiable
+function. Any unit of length serves, as long as positions, cutoff, matrix and origin share it and exponents are in its inverse
+square. The grid may be orthogonal or triclinic, finite, or periodic (then each atom contributes with all of its images).
+
+Atoms with a NaN or infinite coordinate, or out of reach of the grid, contribute nothing and have no gradient.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..library import LIBRARY, define
+from . import reference
+from .reference import (
+    CROSS_CORRELATION,
+    CROSS_CORRELATION_ABOUT_MEAN,
+    INNER_PRODUCT,
+    LEAST_SQUARES,
+    RELATIVE_ENTROPY,
+)
+
+__all__ = [
+    "CROSS_CORRELATION",
+    "CROSS_CORRELATION_ABOUT_MEAN",
+    "INNER_PRODUCT",
+    "LEAST_SQUARES",
+    "RELATIVE_ENTROPY",
+    "density_gather",
+    "density_similarity",
+    "density_splat",
+    "target_moments",
+]
+
+
+def density_splat(
+    positions: Tensor,
+    amplitudes: Tensor,
+    exponents: Tensor,
+    cutoff: float,
+    matrix: Tensor,
+    origin: Tensor,
+    shape: list[int],
+    periodic: bool = False,
+) -> Tensor:
+    """Sum the atoms' densities on a grid.
+
+    Differentiable with respect to positions, amplitudes and exponents, and through the latter two with respect to whatever
+    they are made of (B factors, occupancies).
+
+    Parameters
+    ----------
+    positions : Tensor, shape (N, 3), float32 or float64
+    amplitudes, exponents : Tensor, shape (N, C), float32
+        A_c and α_c of up to five Gaussians; a Gaussian that an atom does not have gets amplitude 0.
+    cutoff : float
+        Radius beyond which an atom contributes nothing.
+    matrix : Tensor, shape (3, 3), float64
+        Its columns are the steps from voxel to voxel along x, y and z.
+    origin : Tensor, shape (3,), float64
+        Where voxel (0, 0, 0) is.
+    shape : list of int
+        (nz, ny, nx).
+    periodic : bool
+        Whether the grid is one cell of a crystal.
+
+    Returns
+    -------
+    Tensor, shape (nz, ny, nx), float32
+    """
+    return torch.ops.openmm_density.density_splat(
+        positions, amplitudes, exponents, cutoff, matrix, origin, shape, periodic
+    )
+
+
+def density_gather(
+    gradient: Tensor,
+    positions: Tensor,
+    amplitudes: Tensor,
+    exponents: Tensor,
+    cutoff: float,
+    matrix: Tensor,
+    origin: Tensor,
+    periodic: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Differentiate Σ gradient·density over the voxels, the adjoint of `density_splat`.
+
+    Parameters
+    ----------
+    gradient : Tensor, shape (nz, ny, nx), float32
+        A weight for each voxel, such as ∂S/∂ρ.
+    positions, amplitudes, exponents, cutoff, matrix, origin, periodic
+        As for `density_splat`.
+
+    Returns
+    -------
+    tuple of Tensor
+        The derivatives with respect to positions (N, 3), amplitudes (N, C) and exponents (N, C).
+    """
+    return torch.ops.openmm_density.density_gather(
+        gradient, positions, amplitudes, exponents, cutoff, matrix, origin, periodic
+    )
+
+
+def density_similarity(
+    positions: Tensor,
+    atoms: Tensor,
+    amplitudes: Tensor,
+    exponents: Tensor,
+    cutoff: float,
+    target: Tensor,
+    moments: Tensor,
+    matrix: Tensor,
+    origin: Tensor,
+    periodic: bool,
+    measure: int,
+    total_weight: float,
+) -> tuple[Tensor, Tensor]:
+    """Compare a model's density ρ with a target t, and differentiate with respect to the positions.
+
+    The sums run over the voxels in which the target is not NaN, whether an atom reaches them or not.
+
+    ============================== =====================================================================
+    measure                        similarity S
+    ============================== =====================================================================
+    CROSS_CORRELATION              Σρt / √(Σρ² Σt²)
+    CROSS_CORRELATION_ABOUT_MEAN   the same of ρ and t less their means (Pearson)
+    INNER_PRODUCT                  Σ (ρ/W) (t / sd t)
+    RELATIVE_ENTROPY               −Σ t̂ ln(t̂ / (ρ/W + ε)) over t > 0, t̂ = t/Σt, ε = 10⁻³ of the mean t̂
+    LEAST_SQUARES                  1 − min over a ≥ 0, b of Σ(t − aρ − b)² / Σ(t − mean t)²
+    ============================== =====================================================================
+
+    The least squares have a closed form: S is the square of the Pearson correlation, and 0 where that is negative. Without any
+    density in the map S is 0 (for the relative entropy, its constant with ρ = 0) and the gradient is 0.
+
+    Parameters
+    ----------
+    positions : Tensor, shape (N, 3), float32 or float64
+        Of all particles.
+    atoms : Tensor, shape (M,), int64
+        The particles that have density, each at most once.
+    amplitudes, exponents : Tensor, shape (M, C), float32
+    cutoff : float
+    target : Tensor, shape (nz, ny, nx), float32, contiguous
+        NaN marks a voxel that does not count.
+    moments : Tensor
+        ``target_moments(target)``.
+    matrix, origin, periodic
+        As for `density_splat`.
+    measure : int
+        One of the constants of this module.
+    total_weight : float
+        W: the sum of a complete ρ over the voxels, that is the atoms' total integral over the volume of a voxel. Only the inner
+        product and the relative entropy use it.
+
+    Returns
+    -------
+    similarity : Tensor, shape (), float64
+    gradient : Tensor, shape (N, 3)
+        ∂S/∂positions in the dtype of the positions, 0 for particles that are not among the atoms.
+    """
+    return torch.ops.openmm_density.density_similarity(
+        positions,
+        atoms,
+        amplitudes,
+        exponents,
+        cutoff,
+        target,
+        moments,
+        matrix,
+        origin,
+        periodic,
+        measure,
+        total_weight,
+    )
+
+
+def target_moments(target: Tensor) -> Tensor:
+    """Sum what `density_similarity` needs of a target once and for all.
+
+    Parameters
+    ----------
+    target : Tensor, shape (nz, ny, nx)
+        NaN marks a voxel that does not count.
+
+    Returns
+    -------
+    Tensor, shape (6,), float64
+        Number of voxels, Σt, Σt², and over t > 0: number, Σt, Σ t ln t.
+    """
+    t = target[torch.isfinite(target)].to(torch.float64)
+    positive = t[t > 0]
+    sums = [
+        t.new_tensor(float(t.numel())),
+        t.sum(),
+        (t * t).sum(),
+        t.new_tensor(float(positive.numel())),
+        positive.sum(),
+        (positive * positive.log()).sum(),
+    ]
+    return torch.stack(sums)
+
+
+def _reference_splat(*arguments: Any) -> Tensor:
+    return reference.density_splat(*arguments).to(torch.float32)
+
+
+def _reference_gather(
+    gradient: Tensor, positions: Tensor, amplitudes: Tensor, *rest: Any
+) -> tuple[Tensor, ...]:
+    x, a, alpha = reference.density_gather(gradient, positions, amplitudes, *rest)
+    return x.to(positions.dtype), a.to(torch.float32), alpha.to(torch.float32)
+
+
+def _reference_similarity(
+    positions: Tensor,
+    atoms: Tensor,
+    amplitudes: Tensor,
+    exponents: Tensor,
+    cutoff: float,
+    target: Tensor,
+    moments: Tensor,
+    *rest: Any,
+) -> tuple[Tensor, Tensor]:
+    similarity, gradient = reference.density_similarity(
+        positions, atoms, amplitudes, exponents, cutoff, target, *rest
+    )
+    return similarity, gradient.to(positions.dtype)
+
+
+_MODEL = "Tensor positions, Tensor amplitudes, Tensor exponents, float cutoff"
+_PLACE = "Tensor matrix, Tensor origin"
+
+define(
+    f"density_splat({_MODEL}, {_PLACE}, int[] shape, bool periodic) -> Tensor", "density", _reference_splat
+)
+define(
+    f"density_gather(Tensor gradient, {_MODEL}, {_PLACE}, bool periodic) -> (Tensor, Tensor, Tensor)",
+    "density",
+    _reference_gather,
+)
+define(
+    "density_similarity(Tensor positions, Tensor atoms, Tensor amplitudes, Tensor exponents, float cutoff, Tensor target, "
+    f"Tensor moments, {_PLACE}, bool periodic, int measure, float total_weight) -> (Tensor, Tensor)",
+    "density",
+    _reference_similarity,
+)
+
+
+def _keep_for_splat(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    positions, amplitudes, exponents, ctx.cutoff, matrix, origin, _, ctx.periodic = inputs
+    ctx.save_for_backward(positions, amplitudes, exponents, matrix, origin)
+
+
+def _splat_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    positions, amplitudes, exponents, matrix, origin = ctx.saved_tensors
+    derivatives = density_gather(
+        gradient.contiguous(), positions, amplitudes, exponents, ctx.cutoff, matrix, origin, ctx.periodic
+    )
+    return *derivatives, None, None, None, None, None
+
+
+def _keep_gradient(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(output[1])
+
+
+def _similarity_backward(ctx: Any, similarity: Tensor, gradient: Tensor | None) -> tuple[Tensor | None, ...]:
+    (saved,) = ctx.saved_tensors
+    return (similarity.to(saved.dtype) * saved,) + (None,) * 11
+
+
+torch.library.register_autograd(
+    "openmm_density::density_splat", _splat_backward, setup_context=_keep_for_splat, lib=LIBRARY
+)
+torch.library.register_autograd(
+    "openmm_density::density_similarity", _similarity_backward, setup_context=_keep_gradient, lib=LIBRARY
+)

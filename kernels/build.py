@@ -1,0 +1,510 @@
+"""Compile the C++ of an operator for this processor, once per machine, and load it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import functools
+import hashlib
+import json
+import os
+import platform
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+KERNELS = Path(__file__).resolve().parent
+
+# IEEE semantics stay (no -ffast-math): the kernels recognise NaN and infinite coordinates.
+_FLAGS = (
+    *("-O3", "-DNDEBUG", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
+    *("-fPIC", "-shared", "-fvisibility=hidden", "-pipe"),
+)
+_COMPILE_SECONDS = 900.0
+_LOCK_SECONDS = 900.0
+
+
+@dataclass(frozen=True)
+class Status:
+    """How the C++ of one kernel folder stands on this machine and in this process.
+
+    Attributes
+    ----------
+    folder : str
+        The folder below ``kernels/``.
+    compiler, compiler_version : str or None
+        The compiler's command and the first line that it says of itself; None where there is none.
+    cache : pathlib.Path
+        The folder of compiled libraries.
+    library : pathlib.Path or None
+        The library compiled from the present source for this processor; None where there is none yet.
+    build_seconds : float or None
+        What compiling that library took.
+    flags : tuple of str
+        The flags that decide speed (processor, OpenMP) of that library; empty where there is none.
+    tried, loaded : bool
+        Whether this process has called `load`, and whether the C++ serves.
+    error : str or None
+        Why it does not; `error_text` has the compiler's own words.
+    """
+
+    folder: str
+    compiler: str | None
+    compiler_version: str | None
+    cache: Path
+    library: Path | None
+    build_seconds: float | None
+    flags: tuple[str, ...]
+    tried: bool
+    loaded: bool
+    error: str | None
+
+
+class _BuildError(Exception):
+    """The C++ cannot serve: a sentence, and what the compiler or the loader printed."""
+
+    def __init__(self, sentence: str, output: str = "") -> None:
+        super().__init__(sentence)
+        self.output = output
+
+
+class _Compiler(NamedTuple):
+    command: tuple[str, ...]
+    version: str
+
+
+class _Outcome(NamedTuple):
+    loaded: bool
+    cache: Path
+    library: Path | None
+    error: str | None
+    output: str
+
+
+_outcomes: dict[str, _Outcome] = {}
+_lock = threading.Lock()
+_warned: set[str] = set()
+
+
+def _fresh_lock() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+# A child forked while another thread builds would otherwise wait for a thread that it does not have.
+os.register_at_fork(after_in_child=_fresh_lock)
+
+
+def folders() -> tuple[str, ...]:
+    """Name the folders below ``kernels/`` that have C++."""
+    return tuple(sorted(source.parent.name for source in KERNELS.glob("*/cpu.cpp")))
+
+
+def load(folder: str) -> bool:
+    """Load the C++ of a folder, after compiling it if this machine has not done so yet.
+
+    The library is kept in a cache folder (``OPENMM_DENSITY_CACHE``, else
+    ``$XDG_CACHE_HOME/openmm-density``, else ``~/.cache/openmm-density``) under a name made of the source,
+    the flags, the versions of torch and of the compiler, and the processor. Any number of processes and
+    threads may call at once: one compiles, the others wait for it. ``CXX`` names the compiler (else g++,
+    c++, clang++); ``OPENMM_DENSITY_CXXFLAGS`` replaces ``-march=native``.
+
+    Parameters
+    ----------
+    folder : str
+        The folder below ``kernels/`` that holds ``cpu.cpp``.
+
+    Returns
+    -------
+    bool
+        True if the C++ serves; False if it cannot be compiled or loaded, after one warning per process.
+    """
+    outcome = _outcomes.get(folder)
+    if outcome is None:
+        with _lock:
+            outcome = _outcomes.get(folder)
+            if outcome is None:
+                outcome = _outcomes[folder] = _load(folder)
+        if not outcome.loaded:
+            _warn_once(
+                "no compiled kernel",
+                f"openmm-density runs without its C++ kernels: {outcome.error}. Plain PyTorch serves, "
+                "with the same results but ten times slower or worse. For the fast kernels install a C++ "
+                "compiler (Debian and Ubuntu: apt-get install g++; conda: conda install gxx), or name one in "
+                "CXX, and start again. `openmm-density doctor` shows what is amiss, and "
+                f"openmm_density.kernels.build.error_text({folder!r}) the compiler's own words.",
+            )
+    return outcome.loaded
+
+
+def status() -> dict[str, Status]:
+    """Tell how the C++ of every folder stands, without compiling or loading anything.
+
+    Returns
+    -------
+    dict of str to Status
+        By folder. Call `load` first to learn whether the C++ compiles and loads.
+    """
+    compiler: _Compiler | None = None
+    with suppress(_BuildError):
+        compiler = _find_compiler()
+    report = {}
+    for folder in folders():
+        outcome = _outcomes.get(folder)
+        if outcome is None:
+            cache = _cache_folder()
+            library = _find_library(cache, folder, compiler)
+        else:
+            cache, library = outcome.cache, outcome.library
+        record = _read_record(library) if library else None
+        report[folder] = Status(
+            folder=folder,
+            compiler=shlex.join(compiler.command) if compiler else None,
+            compiler_version=compiler.version.splitlines()[0] if compiler and compiler.version else None,
+            cache=cache,
+            library=library,
+            build_seconds=record["build_seconds"] if record else None,
+            flags=tuple(record["flags"]) if record else (),
+            tried=outcome is not None,
+            loaded=outcome is not None and outcome.loaded,
+            error=outcome.error if outcome else None,
+        )
+    return report
+
+
+def error_text(folder: str) -> str:
+    """Give the commands that failed and what the compiler or loader printed; empty if the C++ serves.
+
+    Parameters
+    ----------
+    folder : str
+        The folder below ``kernels/`` that holds ``cpu.cpp``; it is compiled now if it has not been yet.
+
+    Returns
+    -------
+    str
+        Text of any number of lines.
+    """
+    load(folder)
+    outcome = _outcomes[folder]
+    return "" if outcome.loaded else outcome.output or f"{outcome.error}\n"
+
+
+def _load(folder: str) -> _Outcome:
+    cache = _cache_folder()
+    try:
+        if not (KERNELS / folder / "cpu.cpp").is_file():
+            raise _BuildError(f"the installation has no file {folder}/cpu.cpp")
+        try:
+            compiler: _Compiler | None = _find_compiler()
+        except _BuildError:
+            # Compute nodes often lack the compiler that the login node has: what was compiled there serves.
+            if os.environ.get("CXX") or not _find_library(cache, folder, None):
+                raise
+            compiler = None
+        library = _find_library(cache, folder, compiler)
+        if library is None and not _writable(cache):
+            cache = _temporary_cache(cache)
+        if library is None:
+            library = _build(cache, folder, compiler)
+        try:
+            torch.ops.load_library(str(library))
+        except OSError:
+            # Another C library than the one it was linked against, or a damaged disk: compile it here.
+            if compiler is None:
+                raise
+            _record_path(library).unlink(missing_ok=True)
+            library = _build(cache, folder, compiler)
+            torch.ops.load_library(str(library))
+    except _BuildError as error:
+        return _Outcome(False, cache, None, str(error), error.output)
+    except OSError as error:
+        sentence = f"the compiled {folder} kernel cannot be stored or loaded ({error})"
+        return _Outcome(False, cache, None, sentence, f"{error}\n")
+    return _Outcome(True, cache, library, None, "")
+
+
+def _warn_once(kind: str, message: str) -> None:
+    if kind not in _warned:
+        _warned.add(kind)
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
+
+
+def _cache_folder() -> Path:
+    given = os.environ.get("OPENMM_DENSITY_CACHE")
+    if given:
+        return Path(given).expanduser().absolute()
+    shared = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(shared):
+        return Path(shared) / "openmm-density"
+    return Path(os.path.expanduser("~")).absolute() / ".cache" / "openmm-density"
+
+
+def _writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def _temporary_cache(unwritable: Path) -> Path:
+    """Make a folder for this user below the system's temporary one, and say so."""
+    folder = Path(tempfile.gettempdir()) / f"openmm-density-{os.getuid()}"
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    # Anybody can create that name in /tmp: a library of somebody else's must not be loaded.
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        folder = Path(tempfile.mkdtemp(prefix="openmm-density-"))
+    _warn_once(
+        "unwritable cache",
+        f"openmm-density cannot write to its cache folder {unwritable}: compiled kernels go to {folder}, "
+        "which may be emptied at any time. Set OPENMM_DENSITY_CACHE to a folder that can be written.",
+    )
+    return folder
+
+
+def _find_compiler() -> _Compiler:
+    named = shlex.split(os.environ.get("CXX", ""))
+    for command in [named] if named else [["g++"], ["c++"], ["clang++"]]:
+        path = shutil.which(command[0])
+        if path is None:
+            continue
+        with suppress(OSError, subprocess.SubprocessError):
+            said = subprocess.run(
+                [path, *command[1:], "--version"],
+                env=os.environ | {"LC_ALL": "C"},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=60,
+            )
+            if said.returncode == 0:
+                return _Compiler((path, *command[1:]), said.stdout)
+    if named:
+        raise _BuildError(f"CXX names {shlex.join(named)}, which is no compiler that runs")
+    raise _BuildError("there is no C++ compiler (none of g++, c++ and clang++ is on PATH)")
+
+
+def _attempts(compiler: _Compiler) -> list[tuple[str, ...]]:
+    """List the flags to try, best first: for this processor and with OpenMP, then without what is refused."""
+    given = os.environ.get("OPENMM_DENSITY_CXXFLAGS")
+    processor = [("-march=native",), ()] if given is None else [tuple(shlex.split(given))]
+    # Clang's OpenMP is another runtime than torch's libgomp: two in one process compete for the processor.
+    threads = [()] if "clang" in compiler.version else [("-fopenmp",), ()]
+    return [(*openmp, *chosen) for chosen in processor for openmp in threads]
+
+
+@functools.cache
+def _torch_flags() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Give the flags for torch's headers and for its libraries."""
+    root = Path(torch.__file__).resolve().parent
+    include = root / "include"
+    # The headers name the standard they need: C++17 to torch 2.13, C++20 from 2.14.
+    standard = "c++20" if "202002L" in (include / "ATen" / "ATen.h").read_text() else "c++17"
+    compile_flags = (
+        f"-std={standard}",
+        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
+        *("-isystem", str(include)),
+        *("-isystem", str(include / "torch" / "csrc" / "api" / "include")),
+    )
+    # Named before the compiler's own OpenMP library, torch's copy satisfies every symbol: one thread pool.
+    openmp = sorted([*root.glob("lib/libgomp*.so*"), *root.parent.glob("torch.libs/libgomp*.so*")])[:1]
+    return compile_flags, (
+        "-Wl,--as-needed",
+        *map(str, openmp),
+        f"-L{root / 'lib'}",
+        "-lc10",
+        "-ltorch_cpu",
+    )
+
+
+@functools.cache
+def _processor() -> str:
+    """Describe the processor: its model and instruction sets."""
+    wanted = ("vendor_id", "model name", "flags", "Features", "CPU implementer", "CPU part", "cpu")
+    lines = {}
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() in wanted:
+                lines.setdefault(name.strip(), value.strip())
+    return f"{platform.machine()} {lines or platform.processor()}"
+
+
+def _digest(*parts: Any) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def _stem(folder: str, compiler: _Compiler | None) -> str:
+    """Name a library by what decides its contents; without a compiler, a pattern for any compiler's."""
+    sources = [
+        *sorted(KERNELS.glob("*.h")),
+        *sorted((KERNELS / folder).glob("*.h")),
+        KERNELS / folder / "cpu.cpp",
+    ]
+    inputs = _digest(
+        [(source.name, source.read_bytes()) for source in sources],
+        _FLAGS,
+        os.environ.get("OPENMM_DENSITY_CXXFLAGS"),
+        torch.__version__,
+        _torch_flags(),
+        platform.libc_ver(),
+        _processor(),
+    )
+    if compiler is None:
+        return f"{folder}-{inputs}-*"
+    return f"{folder}-{inputs}-{_digest(os.path.realpath(compiler.command[0]), compiler)}"
+
+
+def _find_library(cache: Path, folder: str, compiler: _Compiler | None) -> Path | None:
+    for library in sorted(cache.glob(f"{_stem(folder, compiler)}.so")):
+        if _read_record(library):
+            return library
+    return None
+
+
+def _record_path(library: Path) -> Path:
+    return library.with_suffix(".json")
+
+
+def _read_record(library: Path) -> dict[str, Any] | None:
+    """Read what is known of a library, or None unless the library is there, whole and as it was compiled."""
+    try:
+        record: dict[str, Any] = json.loads(_record_path(library).read_text())
+        if hashlib.sha256(library.read_bytes()).hexdigest() == record["sha256"]:
+            return record
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return None
+
+
+def _build(cache: Path, folder: str, compiler: _Compiler) -> Path:
+    library = cache / f"{_stem(folder, compiler)}.so"
+    with _record_lock(library.with_suffix(".lock")) as held:
+        if _read_record(library):
+            return library
+        if held:
+            _sweep(cache, library.stem)
+        if sys.stderr.isatty():
+            print(
+                f"openmm-density: compiling the {folder} kernel for this processor, once (about 20 s) ...",
+                file=sys.stderr,
+                flush=True,
+            )
+        workspace = Path(tempfile.mkdtemp(prefix=f"{library.stem}.build-", dir=cache))
+        try:
+            record = _compile(workspace / library.name, folder, compiler)
+            (workspace / "record").write_text(json.dumps(record, indent=1))
+            os.replace(workspace / library.name, library)
+            os.replace(workspace / "record", _record_path(library))
+        finally:
+            shutil.rmtree(workspace, ignore_errors=True)
+    if os.environ.get("OPENMM_DENSITY_CXXFLAGS") is None and "-march=native" not in record["flags"]:
+        _warn_once(
+            "plain processor",
+            f"openmm-density: {shlex.join(compiler.command)} does not compile the {folder} kernel with "
+            "-march=native: it runs without this processor's vector instructions, several times slower. "
+            "A newer g++ (named in CXX) cures it.",
+        )
+    return library
+
+
+def _compile(target: Path, folder: str, compiler: _Compiler) -> dict[str, Any]:
+    headers, libraries = _torch_flags()
+    failures = []
+    started = time.monotonic()
+    for flags in _attempts(compiler):
+        command = [
+            *compiler.command,
+            *_FLAGS,
+            *flags,
+            *headers,
+            f"-I{KERNELS}",
+            str(KERNELS / folder / "cpu.cpp"),
+            *libraries,
+            *("-o", str(target)),
+        ]
+        try:
+            run = subprocess.run(
+                command,
+                cwd=target.parent,
+                # The compiler's own temporaries go where they are swept up if it is killed.
+                env=os.environ | {"LC_ALL": "C", "TMPDIR": str(target.parent)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                timeout=_COMPILE_SECONDS,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise _BuildError(
+                f"{shlex.join(compiler.command)} has not compiled the {folder} kernel "
+                f"after {_COMPILE_SECONDS:.0f} s",
+                f"$ {shlex.join(command)}\n{error.output or ''}",
+            ) from error
+        if run.returncode == 0 and target.is_file():
+            return {
+                "sha256": hashlib.sha256(target.read_bytes()).hexdigest(),
+                "build_seconds": round(time.monotonic() - started, 2),
+                "flags": flags,
+                "command": command,
+                "compiler_version": compiler.version,
+            }
+        failures.append(f"$ {shlex.join(command)}\n{run.stdout}\n(exit status {run.returncode})\n")
+    raise _BuildError(
+        f"{shlex.join(compiler.command)} does not compile the {folder} kernel", "\n".join(failures)
+    )
+
+
+@contextmanager
+def _record_lock(path: Path) -> Iterator[bool]:
+    """Hold a POSIX record lock, and say whether it is held.
+
+    Such a lock is seen from every node of a cluster and ends with its process, however that ends. Not
+    holding it (a file system without locks, a builder that is stopped for good) costs a second compilation
+    and nothing else: every build has a folder of its own and its results are moved into place whole.
+    """
+    with path.open("a") as handle:
+        held = False
+        deadline = time.monotonic() + _LOCK_SECONDS
+        while not held and time.monotonic() < deadline:
+            try:
+                fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                held = True
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EAGAIN):
+                    break
+                time.sleep(0.05)
+        yield held
+
+
+def _sweep(cache: Path, own_stem: str) -> None:
+    """Remove what killed builds have left: their folders, and the lock file of torch's own builder."""
+    (cache / "lock").unlink(missing_ok=True)
+    for workspace in cache.glob("*.build-*"):
+        stem = workspace.name.partition(".build-")[0]
+        if stem == own_stem:
+            shutil.rmtree(workspace, ignore_errors=True)
+            continue
+        # Whoever is compiling another library at this moment holds its lock.
+        with suppress(OSError), (cache / f"{stem}.lock").open("a") as handle:
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(workspace, ignore_errors=True)

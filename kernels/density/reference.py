@@ -1,0 +1,135 @@
+"""Model density and its similarity to a target in plain PyTorch, float64: the oracle of the kernels.
+
+Everything is differentiable by autograd, which is where the reference gradients come from. The formulas are those of the
+operators' docstrings; nothing here is optimised beyond working in blocks of atoms.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+ATOMS_PER_BLOCK = 128
+
+CROSS_CORRELATION = 0
+CROSS_CORRELATION_ABOUT_MEAN = 1
+INNER_PRODUCT = 2
+RELATIVE_ENTROPY = 3
+LEAST_SQUARES = 4
+
+
+def density_splat(
+    positions: Tensor,
+    amplitudes: Tensor,
+    exponents: Tensor,
+    cutoff: float,
+    matrix: Tensor,
+    origin: Tensor,
+    shape: list[int],
+    periodic: bool,
+) -> Tensor:
+    """Sum the atoms' truncated Gaussians on the grid; see `openmm_density.kernels.density.density_splat`."""
+    positions, amplitudes, exponents = (x.to(torch.float64) for x in (positions, amplitudes, exponents))
+    matrix, origin = matrix.to(torch.float64), origin.to(torch.float64)
+    nz, ny, nx = shape
+    extent = torch.tensor([nx, ny, nz])
+    inverse = torch.linalg.inv(matrix)
+    fractional = (positions - origin) @ inverse.T
+    usable = torch.isfinite(fractional).all(dim=1) & (fractional.abs() < 1e9).all(dim=1)
+
+    reach = [int(r) for r in torch.ceil(cutoff * inverse.norm(dim=1)) + 1]
+    steps = [torch.arange(-r, r + 1) for r in reach]
+    offsets = torch.stack(torch.meshgrid(*steps, indexing="ij"), dim=-1).reshape(-1, 3)
+
+    density = torch.zeros(nz * ny * nx, dtype=torch.float64)
+    for atoms in usable.nonzero()[:, 0].split(ATOMS_PER_BLOCK):
+        index = torch.round(fractional[atoms].detach()).to(torch.int64)[:, None, :] + offsets
+        displacement = (index - fractional[atoms][:, None, :]) @ matrix.T
+        s = (displacement**2).sum(dim=-1)
+        value = truncated_gaussians(s, amplitudes[atoms], exponents[atoms], cutoff)
+        if periodic:
+            index = torch.remainder(index, extent)
+        else:
+            inside = ((index >= 0) & (index < extent)).all(dim=-1)
+            value = torch.where(inside, value, 0.0)
+            index = torch.where(inside[..., None], index, 0)
+        flat = (index[..., 2] * ny + index[..., 1]) * nx + index[..., 0]
+        density = density.index_add(0, flat.reshape(-1), value.reshape(-1))
+    return density.reshape(nz, ny, nx)
+
+
+def truncated_gaussians(s: Tensor, amplitudes: Tensor, exponents: Tensor, cutoff: float) -> Tensor:
+    """Give ρ(s) = f(s) − f(s_c) − f′(s_c)(s − s_c) below s_c = cutoff², and 0 beyond, for s of shape (atoms, points)."""
+    s_c = cutoff**2
+    at_cutoff = amplitudes * torch.exp(-exponents * s_c)
+    value = torch.zeros_like(s)
+    for component in range(amplitudes.shape[1]):
+        a, alpha = amplitudes[:, component, None], exponents[:, component, None]
+        edge = at_cutoff[:, component, None]
+        value = value + a * torch.exp(-alpha * s) - edge + alpha * edge * (s - s_c)
+    return torch.where(s < s_c, value, 0.0)
+
+
+def density_gather(
+    gradient: Tensor,
+    positions: Tensor,
+    amplitudes: Tensor,
+    exponents: Tensor,
+    cutoff: float,
+    matrix: Tensor,
+    origin: Tensor,
+    periodic: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Differentiate Σ gradient·density; see `openmm_density.kernels.density.density_gather`."""
+    with torch.enable_grad():
+        leaves = [x.detach().to(torch.float64).requires_grad_() for x in (positions, amplitudes, exponents)]
+        density = density_splat(*leaves, cutoff, matrix, origin, list(gradient.shape), periodic)
+        total = (gradient.to(torch.float64) * density).sum()
+        gradients = torch.autograd.grad(total, leaves, allow_unused=True)
+    x, a, alpha = (torch.zeros_like(leaf) if g is None else g for leaf, g in zip(leaves, gradients))
+    return x, a, alpha
+
+
+def density_similarity(
+    positions: Tensor,
+    atoms: Tensor,
+    amplitudes: Tensor,
+    exponents: Tensor,
+    cutoff: float,
+    target: Tensor,
+    matrix: Tensor,
+    origin: Tensor,
+    periodic: bool,
+    measure: int,
+    total_weight: float,
+) -> tuple[Tensor, Tensor]:
+    """Compare model density and target; see `openmm_density.kernels.density.density_similarity`."""
+    with torch.enable_grad():
+        x = positions.detach().to(torch.float64).requires_grad_()
+        density = density_splat(
+            x[atoms], amplitudes, exponents, cutoff, matrix, origin, list(target.shape), periodic
+        )
+        counted = torch.isfinite(target)
+        value = similarity(density[counted], target[counted].to(torch.float64), measure, total_weight)
+        gradient = torch.zeros_like(x)
+        if value.requires_grad:
+            (gradient,) = torch.autograd.grad(value, x)
+    return value.detach(), torch.nan_to_num(gradient, nan=0.0)
+
+
+def similarity(density: Tensor, target: Tensor, measure: int, total_weight: float) -> Tensor:
+    """Give the similarity S of two densities over the same voxels, both flat and float64."""
+    if measure == INNER_PRODUCT:
+        return (density / total_weight * target / target.std(correction=0)).sum()
+    if measure == RELATIVE_ENTROPY:
+        positive = target > 0
+        share = target[positive] / target[positive].sum()
+        floor = 1e-3 * share.mean()
+        return -(share * torch.log(share / (density[positive] / total_weight + floor))).sum()
+    if measure != CROSS_CORRELATION:
+        density, target = density - density.mean(), target - target.mean()
+    square = (density**2).sum()
+    if float(square.detach()) <= 0.0:
+        return torch.zeros((), dtype=torch.float64)
+    r = (density * target).sum() / torch.sqrt(square * (target**2).sum())
+    return r.clamp(min=0.0) ** 2 if measure == LEAST_SQUARES else r

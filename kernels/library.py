@@ -1,0 +1,62 @@
+"""The torch operator library ``openmm_density::``: schemas, and how a call finds its implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from . import build
+
+LIBRARY = torch.library.Library("openmm_density", "FRAGMENT")
+
+
+def define(schema: str, folder: str, reference: Callable[..., Any]) -> Any:
+    """Define an operator whose C++ is compiled at its first call.
+
+    ``folder``'s ``cpu.cpp`` registers the operator for the dispatch key CPU. Until it is loaded, calls reach a Python
+    function at the key CompositeExplicitAutograd, which any specific key outranks: it loads the C++ and calls again. Importing
+    therefore costs nothing, and a module read back in a fresh process finds its operators.
+
+    Parameters
+    ----------
+    schema : str
+        ``name(Tensor x, ...) -> ...`` in torch's schema language.
+    folder : str
+        The folder below ``kernels/`` that holds ``cpu.cpp``.
+    reference : callable
+        The PyTorch implementation with the same arguments, which serves CPU tensors where nothing can be compiled.
+
+    Returns
+    -------
+    torch.OpOverload
+        The operator.
+    """
+    LIBRARY.define(schema)
+    name = schema[: schema.index("(")]
+    operator = getattr(torch.ops.openmm_density, name).default
+
+    def load_then_call(*arguments: Any) -> Any:
+        devices = {argument.device.type for argument in arguments if isinstance(argument, torch.Tensor)}
+        if devices != {"cpu"}:
+            raise NotImplementedError(
+                f"openmm_density::{name} has no implementation for tensors on {', '.join(sorted(devices))}: "
+                "move all of its tensors to one supported device"
+            )
+        if not build.load(folder):
+            _serve_reference(folder)
+        return operator(*arguments)
+
+    LIBRARY.impl(name, load_then_call, "CompositeExplicitAutograd")
+    _references.setdefault(folder, {})[name] = reference
+    return operator
+
+
+_references: dict[str, dict[str, Callable[..., Any]]] = {}
+
+
+def _serve_reference(folder: str) -> None:
+    """Register the PyTorch implementations of a folder's operators for CPU tensors, once."""
+    for name, reference in _references.pop(folder, {}).items():
+        LIBRARY.impl(name, reference, "CPU")
