@@ -469,8 +469,18 @@ def _compile(target: Path, folder: str, compiler: _Compiler) -> dict[str, Any]:
                 "compiler_version": compiler.version,
             }
         failures.append(f"$ {shlex.join(command)}\n{run.stdout}\n(exit status {run.returncode})\n")
+        if _source_is_wrong(run.stdout):
+            break
     raise _BuildError(
         f"{shlex.join(compiler.command)} does not compile the {folder} kernel", "\n".join(failures)
+    )
+
+
+def _source_is_wrong(output: str) -> bool:
+    """Tell whether a compiler complains of our source, which no other flags cure, and not of its own parts."""
+    return any(
+        line.startswith(str(KERNELS)) and " error: " in line and "omp.h" not in line
+        for line in output.splitlines()
     )
 
 

@@ -1,0 +1,158 @@
+"""Planarity in plain PyTorch and float64: slow, and the oracle of the kernels."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+SMALLEST_PLANE = 4
+# Second over third eigenvalue: a plane a million times longer than wide is a line, and has no normal.
+COLLINEAR = 1e-12
+
+
+def planarity(
+    positions: Tensor,
+    members: Tensor,
+    offsets: Tensor,
+    inverse_sigmas: Tensor,
+    atom_offsets: Tensor,
+    atom_members: Tensor,
+    constants: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Give what `openmm_density.kernels.planarity.planarity` gives, with the same arguments.
+
+    ``atom_offsets`` and ``atom_members`` are checked and not used: PyTorch adds to the atoms by index.
+
+    Raises
+    ------
+    ValueError
+        As the operator.
+    """
+    _check(positions, members, offsets, inverse_sigmas, atom_offsets, atom_members)
+    x = positions.detach().to(torch.float64)
+    energy = x.new_zeros(())
+    gradient = torch.zeros_like(x)
+    for slots in _slots_by_size(offsets):
+        atoms = members[slots].long()
+        inverse_sigma = inverse_sigmas[slots].to(torch.float64)
+        distance, normal = fit_planes(x[atoms], inverse_sigma)
+        energy += 0.5 * (distance * inverse_sigma).square().sum()
+        slope = distance * inverse_sigma.square()
+        gradient.index_add_(0, atoms.flatten(), (slope[..., None] * normal[:, None, :]).flatten(0, 1))
+    if constants:
+        energy += (0.5 * math.log(2.0 * math.pi) - inverse_sigmas.to(torch.float64).log()).sum()
+    return energy, gradient.to(positions.dtype)
+
+
+def deviations(positions: Tensor, members: Tensor, offsets: Tensor, inverse_sigmas: Tensor) -> Tensor:
+    """Measure the signed distance of every member from the plane of its group.
+
+    Parameters
+    ----------
+    positions : Tensor of shape (N, 3)
+        Atoms, in the unit of length of the sigmas.
+    members, offsets, inverse_sigmas : Tensor
+        As `pack_planes` gives them.
+
+    Returns
+    -------
+    Tensor of shape (M,), float64
+        In the order of ``members``; 0 in a group that has no plane: collinear, coincident or not finite.
+    """
+    x = positions.detach().to(torch.float64)
+    result = x.new_zeros(members.shape)
+    for slots in _slots_by_size(offsets):
+        result[slots] = fit_planes(x[members[slots].long()], inverse_sigmas[slots].to(torch.float64))[0]
+    return result
+
+
+def fit_planes(coordinates: Tensor, inverse_sigma: Tensor) -> tuple[Tensor, Tensor]:
+    """Fit the weighted least-squares plane of groups of one size.
+
+    Parameters
+    ----------
+    coordinates : Tensor of shape (P, n, 3), float64
+    inverse_sigma : Tensor of shape (P, n), float64
+
+    Returns
+    -------
+    distance : Tensor of shape (P, n)
+        From the plane, along the normal.
+    normal : Tensor of shape (P, 3)
+        Both are 0 where there is no plane.
+    """
+    weight = inverse_sigma.square()
+    centroid = (weight[..., None] * coordinates).sum(1) / weight.sum(1, keepdim=True)
+    centred = coordinates - centroid[:, None, :]
+    covariance = torch.einsum("pa,pai,paj->pij", weight, centred, centred)
+    finite = covariance.isfinite().all(-1).all(-1)
+    eigenvalues, eigenvectors = torch.linalg.eigh(torch.where(finite[:, None, None], covariance, 0.0))
+    has_normal = finite & (eigenvalues[:, 1] > COLLINEAR * eigenvalues[:, 2])
+    normal = torch.where(has_normal[:, None], eigenvectors[..., 0], 0.0)
+    centred = torch.where(has_normal[:, None, None], centred, 0.0)
+    return torch.einsum("pai,pi->pa", centred, normal), normal
+
+
+def _slots_by_size(offsets: Tensor) -> list[Tensor]:
+    """Give, for each size n, where in ``members`` the planes of that size stand, as (P, n)."""
+    sizes = offsets.diff()
+    first = offsets[:-1]
+    return [
+        first[sizes == size][:, None].long() + torch.arange(size, device=offsets.device)
+        for size in sizes.unique().tolist()
+    ]
+
+
+def _check(
+    positions: Tensor,
+    members: Tensor,
+    offsets: Tensor,
+    inverse_sigmas: Tensor,
+    atom_offsets: Tensor,
+    atom_members: Tensor,
+) -> None:
+    if (
+        positions.dim() != 2
+        or positions.shape[1] != 3
+        or positions.dtype not in (torch.float32, torch.float64)
+    ):
+        raise ValueError(
+            "planarity: positions must be a float32 or float64 tensor of shape (atoms, 3), but have shape "
+            f"{list(positions.shape)} and type {positions.dtype}"
+        )
+    tables = {"members": members, "offsets": offsets, "inverse_sigmas": inverse_sigmas}
+    tables |= {"atom_offsets": atom_offsets, "atom_members": atom_members}
+    for name, table in tables.items():
+        dtype = torch.float32 if name == "inverse_sigmas" else torch.int32
+        if table.dim() != 1 or table.dtype != dtype or not table.is_contiguous():
+            raise ValueError(
+                f"planarity: {name} must be a contiguous one-dimensional tensor of {dtype}, but has shape "
+                f"{list(table.shape)} and type {table.dtype}: take it from pack_planes"
+            )
+    n_members = members.numel()
+    if not n_members == inverse_sigmas.numel() == atom_members.numel():
+        raise ValueError(
+            f"planarity: {n_members} members need as many inverse_sigmas and atom_members, but there are "
+            f"{inverse_sigmas.numel()} and {atom_members.numel()}: take all tables from one pack_planes"
+        )
+    for name, smallest_step in (("offsets", SMALLEST_PLANE), ("atom_offsets", 0)):
+        values = tables[name]
+        rises = values.numel() > 0 and values[0] == 0 and values[-1] == n_members
+        if not rises or bool((values.diff() < smallest_step).any()):
+            raise ValueError(
+                f"planarity: {name} must rise from 0 to {n_members} in steps of at least {smallest_step}: "
+                "take it from pack_planes"
+            )
+    for name, limit, of in (
+        ("members", positions.shape[0], "positions"),
+        ("atom_members", n_members, "members"),
+    ):
+        entries = tables[name]
+        wrong = entries[(entries < 0) | (entries >= limit)]
+        if wrong.numel():
+            raise ValueError(
+                f"planarity: {name} holds index {wrong[0]}, but there are {limit} {of}: "
+                "give the positions of all atoms that the planes were packed for"
+            )

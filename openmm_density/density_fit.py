@@ -1,0 +1,618 @@
+"""`DensityFit`: a density map as a force on a model."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import mdtraj
+import numpy as np
+import openmm
+import torch
+from openmm import unit
+from openmm.app import Topology
+from scipy import sparse
+
+from . import forces
+from .energies import DensityEnergy, MapPotentialEnergy, SimilarityEnergy, WholeMolecules
+from .errors import InputError
+from .form_factors import SIGMA_PER_RESOLUTION, form_factor_gaussians, resolution_gaussians
+from .kernels import density as density_kernel
+from .maps import DensityMap
+from .units import ANGSTROM_PER_NANOMETER, in_angstrom, positions_in_angstrom, value_in
+
+SIMILARITIES = ("cross-correlation", "inner-product", "relative-entropy", "least-squares", "map-potential")
+WEIGHTS = ("mass", "unity", "number", "charge", "electron", "xray")
+FORM_FACTORS = ("electron", "xray")
+
+CUTOFF_IN_SIGMA = 4.0
+# Coarser voxels pin the atoms to the grid: at σ = 0.8 voxel Σρ² varies by 2% with the sub-voxel position.
+COARSEST_VOXEL_IN_SIGMA = 1.25
+# How far a model may travel from where it started without leaving the part of the map that is kept, in Å.
+CROP_MARGIN = 25.0
+STRENGTH_PER_ATOM = 10.0
+
+_WATER = frozenset(("HOH", "WAT", "H2O", "DOD", "TIP3", "SOL"))
+
+
+class DensityFit:
+    """Pull a model into a density map.
+
+    The density of the fitted atoms is compared with the map, and the energy is k (1 − S) for similarities S bounded by 1, else
+    −k S; see the table in `openmm_density.kernels.density.density_similarity`. Forces are its exact gradient.
+
+    Parameters
+    ----------
+    density_map : DensityMap
+        The target.
+    topology : openmm.app.Topology or mdtraj.Topology
+        Of all particles of the System.
+    resolution : float or Quantity
+        Of the map, in Å.
+    atoms : str or array_like, default "heavy"
+        Which atoms are fitted: "heavy" (no hydrogens, water or single ions), "all", an mdtraj selection, a boolean array, or
+        indices.
+    weights : str or array_like, default "mass"
+        What an atom's density is. "mass", "unity", "number" (atomic number), "charge" (needs ``system``), or an array (over the
+        fitted atoms, or over all): one Gaussian of σ = 0.225 · resolution with that integral. "electron" or "xray": its form
+        factor, blurred by B factor and resolution.
+    similarity : {"cross-correlation", "inner-product", "relative-entropy", "least-squares", "map-potential"}
+        How densities are compared. "map-potential" needs no model density: the map itself, clamped and scaled to 0…1, is the
+        potential.
+    about_mean : bool
+        Correlate about the mean (GROMACS) and not about zero (MDFF, GENESIS). Only for "cross-correlation".
+    strength : float or "auto"
+        k in kJ/mol per fitted atom. With "auto" k starts at 10 and `calibrate` sets it.
+    cutoff : float or Quantity, optional
+        Radius in Å beyond which an atom has no density; 4 σ by default.
+    mask : np.ndarray of bool with the map's shape, optional
+        The voxels that count.
+    threshold : float, optional
+        For "map-potential": map values below it attract nothing. The map's mean by default.
+    system : openmm.System, optional
+        For charges, and for whether the System is periodic.
+    positions : Quantity or array_like (N, 3), optional
+        Where the model starts, in Å without a unit. The map is cropped around it, and in a periodic System molecules are put
+        back beside it however the platform wraps them.
+    b_factors, occupancies : array_like (N,), optional
+        For form factors, over all particles: B in Å² (0 by default: the resolution alone) and occupancies (1 by default).
+    periodic : bool, optional
+        Whether the System is periodic; by default what ``system`` says, else whether the topology has a box.
+    crop_margin : float, Quantity or None
+        How far in Å beyond the starting positions the map is kept; None keeps all of it.
+    parameter_name : str
+        The Context parameter that holds the total k in kJ/mol.
+    force_group : int
+        The force group of the force.
+
+    Attributes
+    ----------
+    atoms : np.ndarray, shape (M,)
+        Indices of the fitted atoms.
+    target : DensityMap
+        The map as it is used: cropped and, where its voxels are too coarse, resampled.
+    cropped, resampled : bool
+        What was done to it.
+    sigma, cutoff : float
+        In Å.
+    default_strength : float
+        The total k that new Contexts start with, in kJ/mol.
+
+    Raises
+    ------
+    InputError
+        One sentence naming the argument, what was found and what to do.
+    """
+
+    def __init__(
+        self,
+        density_map: DensityMap,
+        topology: Topology | mdtraj.Topology,
+        resolution: Any,
+        *,
+        atoms: Any = "heavy",
+        weights: Any = "mass",
+        similarity: str = "cross-correlation",
+        about_mean: bool = False,
+        strength: float | str | unit.Quantity = STRENGTH_PER_ATOM,
+        cutoff: Any = None,
+        mask: np.ndarray | None = None,
+        threshold: float | None = None,
+        system: openmm.System | None = None,
+        positions: Any = None,
+        b_factors: Any = None,
+        occupancies: Any = None,
+        periodic: bool | None = None,
+        crop_margin: Any = CROP_MARGIN,
+        parameter_name: str = "density_strength",
+        force_group: int = 0,
+    ) -> None:
+        if not isinstance(density_map, DensityMap):
+            raise InputError(
+                f"density_map must be a DensityMap, found {type(density_map).__name__}: read one with DensityMap.from_file(path)."
+            )
+        if similarity not in SIMILARITIES:
+            raise InputError(f'similarity="{similarity}" is not known: use one of {", ".join(SIMILARITIES)}.')
+        if about_mean and similarity != "cross-correlation":
+            raise InputError(
+                f'about_mean is for similarity="cross-correlation", not for "{similarity}": leave it out.'
+            )
+        if threshold is not None and similarity != "map-potential":
+            raise InputError(f'threshold is for similarity="map-potential", not for "{similarity}": leave it out.')
+        if isinstance(topology, mdtraj.Topology):
+            topology = topology.to_openmm()
+        self.topology: Topology = topology
+        self.resolution = _positive("resolution", in_angstrom(resolution), "the map's resolution in Å")
+        self.similarity_measure = similarity
+        self.about_mean = about_mean
+        self.parameter_name = parameter_name
+        self.force_group = force_group
+        self.sigma = SIGMA_PER_RESOLUTION * self.resolution
+
+        n_particles = topology.getNumAtoms()
+        self.atoms = _selected(topology, atoms)
+        if positions is not None:
+            positions = positions_in_angstrom(positions)
+            if len(positions) != n_particles:
+                raise InputError(
+                    f"positions has {len(positions)} atoms but the topology has {n_particles}: give those of the whole System."
+                )
+        self._weights = weights
+        self._amplitudes, self._exponents = self._gaussians(weights, system, b_factors, occupancies)
+        self.cutoff = self._default_cutoff() if cutoff is None else in_angstrom(cutoff)
+        _positive(
+            "cutoff", self.cutoff, f"a radius in Å, such as {CUTOFF_IN_SIGMA:g} times σ = {self.sigma:.2f} Å"
+        )
+
+        self.target, counted = self._prepared_target(density_map, mask, positions, crop_margin)
+        self._potential = self._clamped(threshold, counted) if similarity == "map-potential" else None
+        self._counted = counted
+        if similarity in ("inner-product", "relative-entropy") and not self._total_weight() > 0:
+            raise InputError(
+                f'the weights of the fitted atoms sum to {self._total_weight():.3g}, but similarity="{similarity}" divides by '
+                'their sum: use weights that are positive, such as "mass".'
+            )
+
+        self.periodic = self._is_periodic(periodic, system)
+        if self.periodic and positions is None:
+            raise InputError(
+                "positions is needed in a periodic System: molecules are put back beside them however the platform wraps them."
+            )
+        self._positions = positions
+        self._system_bonds = _bonds_of(system)
+        if system is not None:
+            _warn_of_hindrances(system)
+
+        self.automatic = isinstance(strength, str)
+        if self.automatic and strength != "auto":
+            raise InputError(f'strength="{strength}" is not known: give kJ/mol per fitted atom, or "auto".')
+        per_atom = STRENGTH_PER_ATOM if self.automatic else float(value_in(strength, unit.kilojoule_per_mole))
+        if not math.isfinite(per_atom) or per_atom < 0:
+            raise InputError(f"strength must be 0 or more kJ/mol per fitted atom, found {per_atom:g}.")
+        self.default_strength = per_atom * len(self.atoms)
+        self._evaluator: SimilarityEnergy | None = None
+
+    @property
+    def n_fitted_atoms(self) -> int:
+        """Number of fitted atoms."""
+        return len(self.atoms)
+
+    def create_force(
+        self, backend: str = "auto", *, parameter_derivative: bool | None = None
+    ) -> openmm.Force:
+        """Make the force that `System.addForce` takes.
+
+        Parameters
+        ----------
+        backend : {"auto", "TorchForce", "PythonTorchForce", "PythonForce"}
+            ``auto`` takes the first of these that works with the installed versions, and warns when it is not ``TorchForce``.
+        parameter_derivative : bool, optional
+            Whether a State can give ∂E/∂k = 1 − S; by default, where the backend can (``TorchForce``).
+        """
+        return forces.create_force(
+            self.create_module(),
+            self.parameter_name,
+            self.default_strength,
+            periodic=self.periodic,
+            name="DensityFit",
+            backend=backend,
+            force_group=self.force_group,
+            parameter_derivative=parameter_derivative,
+        )
+
+    def create_module(self) -> torch.nn.Module:
+        """Make the TorchScript-compatible module behind the force.
+
+        ``module(positions, strength) -> (energy, forces)``, or with box vectors, ``module(positions, box, strength)``, where the
+        System is periodic; in nm and kJ/mol.
+        """
+        if not self.periodic:
+            return self._energy(torch.from_numpy(self.atoms))
+        energy = self._energy(torch.arange(len(self.atoms)))
+        molecules = _molecules(self.topology, self._system_bonds)[self.atoms]
+        molecules = np.unique(molecules, return_inverse=True)[1].reshape(-1)
+        fitted = self._positions[self.atoms] / ANGSTROM_PER_NANOMETER
+        counts = np.bincount(molecules)
+        references = np.stack([np.bincount(molecules, fitted[:, axis]) / counts for axis in range(3)], axis=1)
+        return WholeMolecules(
+            energy, torch.from_numpy(self.atoms), torch.from_numpy(molecules), torch.from_numpy(references)
+        )
+
+    def similarity(self, positions: Any) -> float:
+        """Give the similarity S that the energy uses.
+
+        Parameters
+        ----------
+        positions : Quantity or array_like (N, 3)
+            Of all particles, in Å without a unit; molecules whole and beside the map.
+        """
+        return self._similarity_and_gradient(positions)[0]
+
+    def calibrate(
+        self,
+        context: openmm.Context,
+        ratio: float = 0.05,
+        bounds: tuple[float, float] = (2.0, 50.0),
+    ) -> float:
+        """Set k in a Context from the ratio of the density force to the other forces.
+
+        k becomes ``ratio`` times the root mean square force of everything else on the fitted atoms, over that of the density at
+        k = 1, kept within ``bounds``. Call it on a thermalised model: at a minimum the other forces vanish.
+
+        Parameters
+        ----------
+        context : openmm.Context
+            Holds the force and the positions.
+        ratio : float
+            Density force over all other forces.
+        bounds : tuple of float
+            Least and largest k in kJ/mol per fitted atom. A model that already fits has hardly any density force, and without a
+            bound k would run away.
+
+        Returns
+        -------
+        float
+            The total k in kJ/mol that is now the Context's parameter.
+        """
+        state = context.getState(positions=True, forces=True)
+        positions = state.getPositions(asNumpy=True).value_in_unit(unit.nanometer)
+        _, gradient = self._similarity_and_gradient(
+            positions * ANGSTROM_PER_NANOMETER, state.getPeriodicBoxVectors(asNumpy=True)
+        )
+        density = gradient[self.atoms]
+        if not np.any(density):
+            raise InputError(
+                "strength cannot be calibrated: the model has no density in the map, so put the model into the map first."
+            )
+        total = state.getForces(asNumpy=True).value_in_unit(unit.kilojoule_per_mole / unit.nanometer)
+        other = np.asarray(total)[self.atoms] - context.getParameter(self.parameter_name) * density
+        strength = ratio * np.sqrt((other**2).mean() / (density**2).mean())
+        low, high = (bound * len(self.atoms) for bound in bounds)
+        strength = float(np.clip(strength, low, high))
+        context.setParameter(self.parameter_name, strength)
+        return strength
+
+    def _similarity_and_gradient(self, positions: Any, box: Any = None) -> tuple[float, np.ndarray]:
+        if self._evaluator is None:
+            self._evaluator = self._energy(torch.from_numpy(self.atoms))
+        in_nm = torch.from_numpy(positions_in_angstrom(positions) / ANGSTROM_PER_NANOMETER)
+        if self.periodic and box is not None:
+            whole = self.create_module().whole(
+                in_nm, torch.as_tensor(np.asarray(value_in(box, unit.nanometer)))
+            )
+            in_nm = in_nm.index_copy(0, torch.from_numpy(self.atoms), whole)
+        similarity, gradient = self._evaluator.similarity(in_nm)
+        return float(similarity), gradient.numpy()
+
+    def _energy(self, atoms: torch.Tensor) -> SimilarityEnergy:
+        nm = ANGSTROM_PER_NANOMETER
+        matrix, origin = torch.from_numpy(self.target.matrix / nm), torch.from_numpy(self.target.origin / nm)
+        if self._potential is not None:
+            padding = 0 if self.target.periodic else _POTENTIAL_PADDING
+            return MapPotentialEnergy(
+                atoms,
+                self._integrals().to(torch.float32),
+                torch.from_numpy(self._potential),
+                matrix,
+                origin - matrix @ torch.full((3,), float(padding), dtype=torch.float64),
+                self.target.periodic,
+            )
+        target = (
+            np.where(self._counted, self.target.data, np.float32(np.nan))
+            if self._counted is not None
+            else self.target.data
+        )
+        measure = {
+            "cross-correlation": density_kernel.CROSS_CORRELATION_ABOUT_MEAN
+            if self.about_mean
+            else density_kernel.CROSS_CORRELATION,
+            "inner-product": density_kernel.INNER_PRODUCT,
+            "relative-entropy": density_kernel.RELATIVE_ENTROPY,
+            "least-squares": density_kernel.LEAST_SQUARES,
+        }[self.similarity_measure]
+        return DensityEnergy(
+            atoms,
+            (self._amplitudes * nm**3).to(torch.float32),
+            (self._exponents * nm**2).to(torch.float32),
+            self.cutoff / nm,
+            torch.from_numpy(np.array(target, dtype=np.float32)),
+            matrix,
+            origin,
+            self.target.periodic,
+            measure,
+            self._total_weight(),
+            1.0 if self.similarity_measure in ("cross-correlation", "least-squares") else 0.0,
+        )
+
+    def _gaussians(
+        self, weights: Any, system: openmm.System | None, b_factors: Any, occupancies: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        n_particles = self.topology.getNumAtoms()
+        if isinstance(weights, str) and weights in FORM_FACTORS:
+            elements = [atom.element for atom in self.topology.atoms()]
+            nameless = next((int(i) for i in self.atoms if elements[i] is None), None)
+            if nameless is not None:
+                raise InputError(
+                    f'weights="{weights}" needs elements, but fitted atom {nameless} of the topology has none: '
+                    "leave it out of atoms."
+                )
+            b = _per_particle("b_factors", b_factors, n_particles, 0.0)[self.atoms]
+            occupancy = _per_particle("occupancies", occupancies, n_particles, 1.0)[self.atoms]
+            if np.any(b < 0):
+                raise InputError(f"b_factors holds {b.min():g}, but a B factor cannot be negative.")
+            return form_factor_gaussians(
+                [elements[i].symbol for i in self.atoms],
+                weights,
+                torch.from_numpy(b),
+                torch.from_numpy(occupancy),
+                self.resolution,
+            )
+        for name, given in (("b_factors", b_factors), ("occupancies", occupancies)):
+            if given is not None:
+                raise InputError(
+                    f'{name} is used only with weights="electron" or "xray": choose one of these or leave it out.'
+                )
+        return resolution_gaussians(
+            torch.from_numpy(self._resolved_weights(weights, system)), self.resolution
+        )
+
+    def _resolved_weights(self, weights: Any, system: openmm.System | None) -> np.ndarray:
+        if not isinstance(weights, str):
+            array = np.asarray(weights, dtype=np.float64)
+            n_particles = self.topology.getNumAtoms()
+            if array.shape == (n_particles,):
+                array = array[self.atoms]
+            if array.shape != self.atoms.shape or not np.isfinite(array).all():
+                raise InputError(
+                    f"weights must hold one finite number for each of the {len(self.atoms)} fitted atoms or {n_particles} "
+                    f"particles, found an array of shape {array.shape}."
+                )
+            return array.copy()
+        if weights == "unity":
+            return np.ones(len(self.atoms))
+        if weights == "charge":
+            return _charges(system)[self.atoms]
+        if weights not in ("mass", "number"):
+            raise InputError(
+                f'weights="{weights}" is not known: use one of {", ".join(WEIGHTS)}, or an array.'
+            )
+        values = []
+        particles = list(self.topology.atoms())
+        for index in self.atoms:
+            element = particles[index].element
+            if element is None:
+                raise InputError(
+                    f'weights="{weights}" needs elements, but fitted atom {index} of the topology has none: '
+                    "leave it out of atoms."
+                )
+            values.append(
+                element.mass.value_in_unit(unit.dalton) if weights == "mass" else element.atomic_number
+            )
+        return np.array(values, dtype=np.float64)
+
+    def _integrals(self) -> torch.Tensor:
+        """∫ρ of each fitted atom without its cut-off."""
+        return (self._amplitudes * (math.pi / self._exponents) ** 1.5).sum(dim=1)
+
+    def _total_weight(self) -> float:
+        """Σ of a complete model density over the voxels, for densities in nm⁻³ as the kernel has them."""
+        return float(self._integrals().sum()) / self.target.voxel_volume * ANGSTROM_PER_NANOMETER**3
+
+    def _default_cutoff(self) -> float:
+        """Four σ of the atom whose density is widest, σ² being its mean square distance along an axis."""
+        integrals = self._amplitudes * (math.pi / self._exponents) ** 1.5
+        variance = (integrals / (2 * self._exponents)).sum(dim=1) / integrals.sum(dim=1)
+        variance = variance[torch.isfinite(variance)]
+        widest = float(variance.max()) if len(variance) else self.sigma**2
+        return CUTOFF_IN_SIGMA * math.sqrt(widest)
+
+    def _prepared_target(
+        self, density_map: DensityMap, mask: Any, positions: np.ndarray | None, crop_margin: Any
+    ) -> tuple[DensityMap, np.ndarray | None]:
+        target = density_map
+        if mask is not None:
+            mask = np.asarray(mask)
+            if mask.shape != density_map.shape or mask.dtype != bool:
+                raise InputError(
+                    f"mask must be a boolean array of the map's shape {density_map.shape}, found {mask.dtype} of {mask.shape}."
+                )
+            if not mask.any():
+                raise InputError("mask leaves no voxel: mark those that count with True.")
+        if positions is not None and crop_margin is not None:
+            fitted = positions[self.atoms]
+            if not target.periodic and not np.isfinite(target.value_at(fitted)).any():
+                raise InputError(
+                    "no fitted atom lies inside the map: check the map's origin, or put the model into the map first."
+                )
+            margin = in_angstrom(crop_margin) + self.cutoff
+            extent = (
+                np.ptp((fitted - target.origin) @ np.linalg.inv(target.matrix).T, axis=0) * target.voxel_size
+            )
+            if not target.periodic or np.all(extent + 2 * margin < target.size * target.voxel_size):
+                target = target.crop(fitted, margin)
+        self.cropped = target.shape != density_map.shape
+        coarsest = COARSEST_VOXEL_IN_SIGMA * self.sigma
+        self.resampled = self.similarity_measure != "map-potential" and bool(
+            target.voxel_size.max() > coarsest * (1 + 1e-6)
+        )
+        if self.resampled:
+            target = target.resample(coarsest)
+        counted = None if mask is None else _mask_on(target, density_map, mask)
+        values = target.data if counted is None else target.data[counted]
+        if values.size == 0 or values.min() == values.max():
+            raise InputError(
+                "the map is flat where the model is: check that map and model belong together, or widen crop_margin or mask."
+            )
+        if self.similarity_measure == "relative-entropy" and not np.any(values > 0):
+            raise InputError(
+                'similarity="relative-entropy" needs positive map values, and there are none near the model.'
+            )
+        return target, counted
+
+    def _clamped(self, threshold: float | None, counted: np.ndarray | None) -> np.ndarray:
+        """Scale the map to 0…1 above the threshold; around a finite map, zeros for the interpolation to fall off to."""
+        data = self.target.data
+        floor = float(data.mean(dtype=np.float64)) if threshold is None else float(threshold)
+        top = float(data.max())
+        if not floor < top:
+            raise InputError(f"threshold {floor:g} is not below the map's largest value {top:g}: lower it.")
+        potential = (np.clip(data, floor, None) - floor) / (top - floor)
+        if counted is not None:
+            potential = np.where(counted, potential, 0.0)
+        padding = 0 if self.target.periodic else _POTENTIAL_PADDING
+        return np.pad(potential, padding).astype(np.float32)
+
+    def _is_periodic(self, periodic: bool | None, system: openmm.System | None) -> bool:
+        if periodic is not None:
+            return periodic
+        if system is not None:
+            return system.usesPeriodicBoundaryConditions()
+        return self.topology.getPeriodicBoxVectors() is not None
+
+
+# Two layers of zeros around a finite potential let the tricubic interpolation end with value and slope 0.
+_POTENTIAL_PADDING = 2
+
+
+def _positive(name: str, value: float, meaning: str) -> float:
+    if not (math.isfinite(value) and value > 0):
+        raise InputError(f"{name} must be positive, found {value:g}: give {meaning}.")
+    return value
+
+
+def _selected(topology: Topology, atoms: Any) -> np.ndarray:
+    n_particles = topology.getNumAtoms()
+    if isinstance(atoms, str) and atoms == "all":
+        indices = np.arange(n_particles)
+    elif isinstance(atoms, str) and atoms == "heavy":
+        indices = np.array(
+            [atom.index for atom in topology.atoms() if _is_fitted_by_default(atom)], dtype=np.int64
+        )
+    elif isinstance(atoms, str):
+        try:
+            indices = mdtraj.Topology.from_openmm(topology).select(atoms)
+        except Exception as error:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise InputError(
+                f'atoms="{atoms}" is neither "heavy", "all" nor an mdtraj selection: {reason}'
+            ) from error
+    else:
+        indices = np.asarray(atoms)
+        if indices.dtype == bool:
+            if indices.shape != (n_particles,):
+                raise InputError(
+                    f"atoms must have one entry for each of the {n_particles} particles, found {indices.shape}."
+                )
+            indices = np.flatnonzero(indices)
+        if indices.ndim != 1 or (indices.size and not np.issubdtype(indices.dtype, np.integer)):
+            raise InputError("atoms must be a selection, a boolean array or a list of indices.")
+    indices = np.unique(indices.astype(np.int64))
+    if indices.size == 0:
+        raise InputError(f"atoms selects nothing of the {n_particles} particles: choose at least one.")
+    if indices[0] < 0 or indices[-1] >= n_particles:
+        raise InputError(
+            f"atoms holds {indices[0] if indices[0] < 0 else indices[-1]}, but there are {n_particles} particles."
+        )
+    return indices
+
+
+def _is_fitted_by_default(atom: Any) -> bool:
+    if atom.element is None or atom.element.symbol in ("H", "D"):
+        return False
+    return atom.residue.name not in _WATER and sum(1 for _ in atom.residue.atoms()) > 1
+
+
+def _per_particle(name: str, values: Any, n_particles: int, default: float) -> np.ndarray:
+    if values is None:
+        return np.full(n_particles, default)
+    array = np.asarray(value_in(values, unit.angstrom**2), dtype=np.float64)
+    if array.shape != (n_particles,) or not np.isfinite(array).all():
+        raise InputError(
+            f"{name} must hold one finite number for each of the {n_particles} particles, found {array.shape}."
+        )
+    return array
+
+
+def _charges(system: openmm.System | None) -> np.ndarray:
+    if system is None:
+        raise InputError('weights="charge" needs the charges of a System: pass system=.')
+    for force in system.getForces():
+        if isinstance(force, openmm.NonbondedForce):
+            return np.array(
+                [
+                    force.getParticleParameters(i)[0].value_in_unit(unit.elementary_charge)
+                    for i in range(force.getNumParticles())
+                ]
+            )
+    raise InputError(
+        'weights="charge" needs charges, but system has no NonbondedForce: give the weights as an array.'
+    )
+
+
+def _bonds_of(system: openmm.System | None) -> list[tuple[int, int]]:
+    if system is None:
+        return []
+    bonds = [tuple(system.getConstraintParameters(i)[:2]) for i in range(system.getNumConstraints())]
+    for force in system.getForces():
+        if isinstance(force, openmm.HarmonicBondForce):
+            bonds += [tuple(force.getBondParameters(i)[:2]) for i in range(force.getNumBonds())]
+    return bonds
+
+
+def _molecules(topology: Topology, bonds: Sequence[tuple[int, int]]) -> np.ndarray:
+    """Number the molecules and give each particle's."""
+    pairs = [(bond[0].index, bond[1].index) for bond in topology.bonds()] + list(bonds)
+    n_particles = topology.getNumAtoms()
+    i, j = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    graph = sparse.coo_array((np.ones(len(i)), (i, j)), shape=(n_particles, n_particles))
+    return sparse.csgraph.connected_components(graph, directed=False)[1].astype(np.int64)
+
+
+def _mask_on(target: DensityMap, density_map: DensityMap, mask: np.ndarray) -> np.ndarray:
+    """Carry a mask over to the grid of the target, plane by plane."""
+    on_map = DensityMap(mask.astype(np.float32), density_map.matrix, density_map.origin, density_map.periodic)
+    nz, ny, nx = target.shape
+    j, i = np.meshgrid(np.arange(ny), np.arange(nx), indexing="ij")
+    counted = np.empty(target.shape, dtype=bool)
+    for k in range(nz):
+        index = np.stack([i.ravel(), j.ravel(), np.full(i.size, k)])
+        values = on_map.value_at((target.matrix @ index).T + target.origin)
+        counted[k] = np.nan_to_num(values, nan=0.0).reshape(ny, nx) >= 0.5
+    return counted
+
+
+def _warn_of_hindrances(system: openmm.System) -> None:
+    for force in system.getForces():
+        if isinstance(force, openmm.CMMotionRemover):
+            warnings.warn(
+                "the System has a CMMotionRemover, which stops the model from travelling into its density: "
+                "create it with removeCMMotion=False",
+                stacklevel=3,
+            )
+        elif "Barostat" in force.getName():
+            warnings.warn(
+                f"the System has a {force.getName()}, which moves the model against the fixed map: fit at constant volume",
+                stacklevel=3,
+            )
