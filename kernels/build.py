@@ -165,8 +165,9 @@ def status() -> dict[str, Status]:
     for folder in folders():
         outcome = _outcomes.get(folder)
         if outcome is None:
-            cache = _cache_folder()
-            library = _find_library(cache, folder, compiler)
+            cache, library = _cache_folder(), None
+            with suppress(_BuildError):
+                library = _find_library(cache, folder, compiler)
         else:
             cache, library = outcome.cache, outcome.library
         record = _read_record(library) if library else None
@@ -316,8 +317,12 @@ def _torch_flags() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Give the flags for torch's headers and for its libraries."""
     root = Path(torch.__file__).resolve().parent
     include = root / "include"
-    # The headers name the standard they need: C++17 to torch 2.13, C++20 from 2.14.
-    standard = "c++20" if "202002L" in (include / "ATen" / "ATen.h").read_text() else "c++17"
+    try:
+        # It names the standard that it needs: C++17 to torch 2.13, C++20 from 2.14.
+        header = (include / "ATen" / "ATen.h").read_text()
+    except OSError as error:
+        raise _BuildError(f"this torch was installed without its C++ headers ({error})") from error
+    standard = "c++20" if "202002L" in header else "c++17"
     compile_flags = (
         f"-std={standard}",
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
@@ -411,6 +416,10 @@ def _build(cache: Path, folder: str, compiler: _Compiler) -> Path:
         workspace = Path(tempfile.mkdtemp(prefix=f"{library.stem}.build-", dir=cache))
         try:
             record = _compile(workspace / library.name, folder, compiler)
+            if _stem(folder, compiler) != library.stem:
+                raise _BuildError(
+                    f"the source of the {folder} kernel was edited while it was compiled: start again"
+                )
             (workspace / "record").write_text(json.dumps(record, indent=1))
             os.replace(workspace / library.name, library)
             os.replace(workspace / "record", _record_path(library))

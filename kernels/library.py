@@ -38,11 +38,12 @@ def define(schema: str, folder: str, reference: Callable[..., Any]) -> Any:
     operator = getattr(torch.ops.openmm_density, name).default
 
     def load_then_call(*arguments: Any) -> Any:
-        devices = {argument.device.type for argument in arguments if isinstance(argument, torch.Tensor)}
-        if devices != {"cpu"}:
+        tensors = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
+        devices = {tensor.device.type for tensor in tensors}
+        if devices != {"cpu"} or any(tensor.layout != torch.strided for tensor in tensors):
             raise NotImplementedError(
-                f"openmm_density::{name} has no implementation for tensors on {', '.join(sorted(devices))}: "
-                "move all of its tensors to one supported device"
+                f"openmm_density::{name} has no implementation for such tensors on {', '.join(sorted(devices))}: "
+                "use dense tensors, all of them on one supported device"
             )
         if not build.load(folder):
             _serve_reference(folder)

@@ -12,6 +12,7 @@ import torch
 from openmm import unit
 
 from .errors import InputError
+from .plugins import openmmtorch
 
 BACKENDS = ("TorchForce", "PythonTorchForce", "PythonForce")
 
@@ -156,16 +157,12 @@ def _construct(
     backend: str, module: torch.nn.Module, parameter_name: str, strength: float, periodic: bool
 ) -> openmm.Force:
     if backend == "TorchForce":
-        import openmmtorch
-
-        force = openmmtorch.TorchForce(torch.jit.script(module))
+        force = openmmtorch().TorchForce(torch.jit.script(module))
         force.setOutputsForces(True)
         force.addGlobalParameter(parameter_name, strength)
     elif backend == "PythonTorchForce":
-        import openmmtorch
-
         computation: Any = _PythonTorchForceComputation(module, parameter_name, periodic)
-        force = openmmtorch.PythonTorchForce(computation, {parameter_name: strength})
+        force = openmmtorch().PythonTorchForce(computation, {parameter_name: strength})
     else:
         computation = _PythonForceComputation(module, parameter_name, periodic)
         force = openmm.PythonForce(computation, {parameter_name: strength})

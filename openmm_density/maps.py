@@ -28,6 +28,10 @@ MRC_SUFFIXES = (".mrc", ".map", ".ccp4")
 SITUS_SUFFIXES = (".situs", ".sit")
 MTZ_SUFFIX = ".mtz"
 
+MAP_LABEL = b"openmm-density"
+# Nothing in the format itself tells a rectangular cell in P1 from a box of cryo-EM.
+CRYSTAL_LABEL = MAP_LABEL + b": one unit cell of a crystal"
+
 # Amplitudes and phases of a map that is to be fitted, by the programs that write them: BUSTER and Phenix, REFMAC,
 # Phenix, DM, Parrot.
 MTZ_MAP_COLUMNS = (
@@ -51,7 +55,7 @@ ALIASING = 0.05
 MARGIN_PER_RESOLUTION = 3.0
 
 STAMPED_VOXELS_AT_ONCE = 1 << 21
-MOST_VOXELS = 1 << 31
+MOST_VOXELS = 1 << 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,11 +181,10 @@ class DensityMap:
         axis order. The first voxel is placed by ORIGIN (Cartesian, Å) where that is not zero, else by NSTART
         (grid steps along the cell's axes); never by both. Angles that are all zero are read as 90°.
 
-        A file is taken for a crystal's where its space group number is 2…230, or where it covers exactly one
-        cell in P1 and either the cell is not rectangular or the extended header is of type ``CCP4`` and lists
-        symmetry operators (as `write` marks a crystal's map). A rectangular box in space group 0 or 1 is what
-        cryo-EM writes, and stays finite. A crystal's map that covers an asymmetric unit is expanded to the
-        whole cell; one that does not stays the finite piece that it is.
+        A file is taken for a crystal's where its space group number is 2…230, and in P1 where it covers exactly
+        one cell that is not rectangular, or that `write` labelled as a crystal's. A rectangular box in space group
+        0 or 1 is what cryo-EM writes, and stays finite. A crystal's map that covers an asymmetric unit is expanded
+        to the whole cell; one that does not stays the finite piece that it is.
 
         Parameters
         ----------
@@ -381,7 +384,8 @@ class DensityMap:
             NaN where a coordinate is, and beyond the first or last grid point of a finite map: nothing is known
             there. A periodic map continues across the borders of its cell.
         """
-        index = self.to_index(points)
+        with np.errstate(invalid="ignore"):
+            index = self.to_index(points)
         unknown = ~np.isfinite(index).all(axis=1)
         if not self.periodic:
             # Rounding must not push a point that is meant to be on the outermost grid points off the map.
@@ -467,6 +471,10 @@ class DensityMap:
         if noise == 0:
             return grid
         inside = grid.data[grid.mask_around(positions[model.is_heavy], MASK_RADIUS)]
+        if not inside.any():
+            raise InputError(
+                "noise is a fraction of the model's density, but no non-hydrogen atom is on the grid"
+            )
         white = np.random.default_rng(seed).standard_normal(grid.shape, dtype=np.float32)
         band_limited = _filtered(white, grid.matrix, lambda s2: s2 <= 1 / d**2)
         scale = noise * inside.std(dtype=np.float64) / band_limited.std(dtype=np.float64)
@@ -567,6 +575,7 @@ class ModelDensity:
         start, stop = _index_box(positions, matrix, origin, margin)
         size = np.array([fft.next_fast_len(int(n), real=True) for n in stop - start])
         fine_size = size * oversampling
+        _check_span(fine_size)
 
         cell = gemmi.UnitCell(*_cell_parameters(matrix * size))
         fractional = ((positions - origin) @ np.linalg.inv(matrix).T - start) / size
@@ -600,8 +609,7 @@ class ModelDensity:
             factors = np.ceil(fineness / planes).astype(int)
             q = (planes * factors).min()
             b = max(self._least_b, -4 * np.log(ALIASING) / ((q - s) ** 2 - s**2))
-            # An atom covers voxels in proportion to the volume of its Gaussian; carbon's own B is about 10
-            # Å².
+            # An atom covers voxels in proportion to the volume of its Gaussian; its form factor adds about 10 Å².
             cost = factors.prod() * (b + 10) ** 1.5
             if cost < cheapest:
                 cheapest, chosen = cost, (factors, float(b - self._least_b))
@@ -724,12 +732,16 @@ def _index_box(
     reach = margin * np.linalg.norm(inverse, axis=1)
     start = np.floor(index.min(axis=0) - reach + 1e-9).astype(int)
     stop = np.ceil(index.max(axis=0) + reach - 1e-9).astype(int) + 1
-    if np.prod((stop - start).astype(float)) > MOST_VOXELS:
-        raise InputError(
-            f"the positions and a margin of {margin:g} Å span {(stop - start).tolist()} voxels, which is more than "
-            "memory holds; check that the coordinates are in Å"
-        )
+    _check_span(stop - start)
     return start, stop
+
+
+def _check_span(size: np.ndarray) -> None:
+    if np.prod(size.astype(np.float64)) > MOST_VOXELS:
+        raise InputError(
+            f"positions and margin span {size.tolist()} voxels, more than memory should hold; "
+            "check that the coordinates are in Å and that no atom has flown off"
+        )
 
 
 def _filtered(
@@ -808,8 +820,8 @@ def _read_mrc(path: Path, periodic: bool | None) -> DensityMap:
     covers_cell = data.shape == tuple(sampling[::-1])
     number = int(header["ispg"])
     rectangular = (angles == 90).all()
-    marked = bytes(header["exttyp"]) == b"CCP4" and bool(symmetry)
-    is_crystal = 1 < number <= 230 or (covers_cell and (not rectangular or marked))
+    labelled = bytes(header["label"][0]).startswith(CRYSTAL_LABEL)
+    is_crystal = 1 < number <= 230 or (covers_cell and (labelled or not rectangular))
     if periodic is False or not (is_crystal or periodic):
         return DensityMap(data, matrix, origin, periodic=False)
     if covers_cell:
@@ -827,14 +839,13 @@ def _read_mrc(path: Path, periodic: bool | None) -> DensityMap:
 
 def _mrc_contents(path: Path) -> tuple[np.recarray, np.ndarray, str]:
     """Read header, voxels in the file's axis order (3-D), and the symmetry operators as text, one per line."""
+    _check_map_letters(path)
     header, *_ = _opened(path, header_only=True)
-    if bytes(header["map"])[:3] != b"MAP":
-        raise InputError(f"{path}: it is not an MRC or CCP4 map, for it lacks the letters MAP at byte 208")
     mode = int(header["mode"])
     if mode not in (0, 1, 2, 6, 12):
         raise InputError(f"{path}: mode {mode} does not hold a density; write it in mode 0, 1, 2, 6 or 12")
     size = [int(header[name]) for name in ("nx", "ny", "nz")]
-    if min(size) <= 0 or header["nsymbt"] < 0:
+    if min(size) <= 0:
         raise InputError(f"{path}: its header gives the impossible size {size}; write it again")
     if 401 <= int(header["ispg"]) <= 630 and size[2] != int(header["mz"]):
         raise InputError(f"{path}: it is a stack of several volumes; extract one of them")
@@ -845,6 +856,19 @@ def _mrc_contents(path: Path) -> tuple[np.recarray, np.ndarray, str]:
     if "larger than expected" in complaints:
         raise InputError(f"{path}: it is longer than the {promised} in its header; write it again")
     return header, data.reshape(size[::-1]), _symmetry_records(extended.tobytes())
+
+
+def _check_map_letters(path: Path) -> None:
+    # mrcfile would first take whatever the file holds for the length of an extended header, and make room for it.
+    try:
+        with open(path, "rb") as plain:
+            compressed = plain.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if compressed else open(path, "rb") as file:
+            start = file.read(211)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: it cannot be read ({_sentence(error)})") from error
+    if start[208:] != b"MAP":
+        raise InputError(f"{path}: it is not an MRC or CCP4 map, for it lacks the letters MAP at byte 208")
 
 
 def _opened(path: Path, header_only: bool) -> tuple[np.recarray, np.ndarray | None, np.ndarray | None, str]:
@@ -936,8 +960,9 @@ def _write_mrc(density_map: DensityMap, temporary: Path, compressed: bool, path:
             header.cella = tuple(np.array(lengths) * (sampling / size))
             header.cellb = (alpha, beta, gamma)
             header.origin = tuple(density_map.origin)
-            header.label[0] = b"openmm-density"
+            header.label[0] = MAP_LABEL
             if density_map.periodic:
+                header.label[0] = CRYSTAL_LABEL
                 file.set_extended_header(np.frombuffer(b"X,Y,Z".ljust(80), dtype="V80"))
                 header.exttyp = b"CCP4"
 

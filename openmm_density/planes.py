@@ -3,7 +3,7 @@
 Four sources, in this order for each residue:
 
 1. a restraint dictionary of the user's (CCP4/REFMAC, AceDRG: ``_chem_comp_plane_atom`` with its σ);
-2. the tables below, for amino acids, nucleotides and their common modifications;
+2. the tables below, for amino acids, nucleotides, their common modifications, and haem;
 3. a wwPDB component file of the user's (``_chem_comp_bond`` with orders and aromatic flags);
 4. the bonded topology itself: conjugated rings, double bonds and trigonal centres.
 
@@ -453,7 +453,7 @@ def read_dictionary(path: str | os.PathLike[str]) -> dict[str, _Component]:
 
     for block in document:
         for name, atom, element in _rows(block, "_chem_comp_atom.", "comp_id", "atom_id", "type_symbol"):
-            component(name).elements[atom] = gemmi.Element(element).name
+            component(name).elements[atom] = gemmi.Element("H" if element == "D" else element).name
         ends = ("comp_id", "atom_id_1", "atom_id_2")
         kinds = ("?type", "?value_order", "?aromatic", "?pdbx_aromatic_flag", "?value_dist")
         for row in _rows(block, "_chem_comp_bond.", *ends, *kinds):
@@ -602,6 +602,9 @@ def _pattern(name: str, atom_names: tuple[str, ...], component: _Component | Non
             rows = (*rows, _CHARMM_ACETYL)
         groups = []
         for row_kind, members in rows:
+            # The symbol of an ion may be the name of a nucleotide (I, U, IN).
+            if row_kind == "base" and len(atom_names) == 1:
+                continue
             for atoms in _alternates(present(_canonical(member) for member in members)) or ((),):
                 centres = [
                     a for a in atoms if atom_names[a][0] in "CN" and _canonical(atom_names[a]) != members[0]
@@ -668,7 +671,7 @@ def _dictionary_groups(
     occurrences: dict[str, list[int]] = {}
     for index, atom_name in enumerate(atom_names):
         occurrences.setdefault(atom_name, []).append(index)
-    if component.planes or component.is_restraint:
+    if component.is_restraint:
         named = [(members, frozenset()) for members in component.planes.values()]
     else:
         names = tuple(dict.fromkeys(atom for bond in component.bonds for atom in bond))
@@ -795,20 +798,18 @@ class _Molecule:
 
     @functools.cached_property
     def _trigonal(self) -> frozenset[int]:
-        judge = (
-            self._is_trigonal_by_order
-            if self.has_orders
-            else self._is_trigonal_by_count
-            if self.has_hydrogens
-            else self._is_trigonal_by_length
-            if self.coordinates is not None
-            else self._is_trigonal_for_certain
-        )
+        if self.has_orders:
+            judge = self._is_trigonal_by_order
+        elif self.has_hydrogens:
+            judge = self._is_trigonal_by_count
+        elif self.coordinates is not None:
+            judge = self._is_trigonal_by_length
+        else:
+            judge = self._is_trigonal_for_certain
         return frozenset(
             atom
             for atom, element in enumerate(self.elements)
-            if (element == "C" and (judge(atom) or self._is_trigonal_for_certain(atom)))
-            or (element == "B" and len(self.neighbours[atom]) == 3)
+            if (element == "C" and judge(atom)) or (element == "B" and len(self.neighbours[atom]) == 3)
         )
 
     def _is_trigonal_by_order(self, carbon: int) -> bool:
@@ -816,19 +817,29 @@ class _Molecule:
         return max(orders, default=0) in (1.5, 2.0) and orders.count(2.0) < 2
 
     def _is_trigonal_by_count(self, carbon: int) -> bool:
-        return len(self.neighbours[carbon]) == 3
+        """Count the neighbours; a pyramid with long bonds is a tetrahedral carbon that lacks an atom."""
+        if len(self.neighbours[carbon]) != 3:
+            return False
+        return (
+            self.coordinates is None or self._height(carbon) < 0.35 or self._mean_shortening(carbon) > 0.055
+        )
+
+    def _mean_shortening(self, carbon: int) -> float:
+        shortening = [
+            self._shortening(carbon, other)
+            for other in self.neighbours[carbon]
+            if self.elements[other] in _SINGLE_BOND_RADIUS
+        ]
+        return float(np.mean(shortening)) if shortening else 0.0
 
     def _is_trigonal_by_length(self, carbon: int) -> bool:
         """Judge by the mean shortening of the bonds; no pyramid's tip and no linear carbon is trigonal."""
         neighbours = self.neighbours[carbon]
-        shortening = [
-            self._shortening(carbon, other)
-            for other in neighbours
-            if self.elements[other] in _SINGLE_BOND_RADIUS
-        ]
-        if not shortening or len(neighbours) > 3:
+        if len(neighbours) > 3:
             return False
-        mean = float(np.mean(shortening))
+        if self._is_trigonal_for_certain(carbon):
+            return True
+        mean = self._mean_shortening(carbon)
         if len(neighbours) == 3:
             if any(self._shortening(carbon, oxygen) > 0.1 for oxygen in self._terminal_oxygens(carbon)):
                 return self._height(carbon) < 0.4
@@ -874,8 +885,10 @@ class _Molecule:
         return frozenset(conjugated)
 
     def _is_pyramid(self, atom: int) -> bool:
-        heavy = sum(self.elements[other] != "H" for other in self.neighbours[atom])
-        return heavy == 3 and self.coordinates is not None and self._height(atom) > 0.35
+        heavy = [other for other in self.neighbours[atom] if self.elements[other] != "H"]
+        if len(heavy) < 3 or len(self.neighbours[atom]) > 3 or self.coordinates is None:
+            return False
+        return self._height(atom) > 0.35
 
     @functools.cached_property
     def _flat_rings(self) -> list[frozenset[int]]:
@@ -936,7 +949,7 @@ class _Molecule:
 
     def _stiff_bonds(self) -> list[tuple[int, int]]:
         """Find the bonds outside flat rings, between carbons and nitrogens, that do not turn."""
-        able = self._trigonal | self._conjugated_nitrogens
+        able = self._conjugated_nitrogens.union(a for a in self._trigonal if self.elements[a] == "C")
         candidates = [
             bond
             for bond in self.order
@@ -1000,9 +1013,8 @@ class _Molecule:
         return reference - self._length[_pair(first, second)]
 
     def _height(self, atom: int) -> float:
-        """Give the distance of an atom from the plane of its three heavy neighbours."""
-        heavy = [other for other in self.neighbours[atom] if self.elements[other] != "H"]
-        a, b, c = np.moveaxis(self.coordinates[:, heavy[:3]], 1, 0)
+        """Give the distance of an atom from the plane of its three neighbours."""
+        a, b, c = np.moveaxis(self.coordinates[:, self.neighbours[atom]], 1, 0)
         normal = np.cross(b - a, c - a)
         area = np.linalg.norm(normal, axis=1)
         height = np.abs(np.einsum("ci,ci->c", self.coordinates[:, atom] - a, normal)) / np.maximum(area, 1e-9)
@@ -1072,7 +1084,7 @@ class _Search:
             for atom, other in ((a, b), (b, a)):
                 if self.elements[other] in _NON_METALS and self.elements[other] != "H":
                     partners.setdefault(atom, []).append(other)
-        perceived, undetermined = self._perceive(unknown)
+        perceived, undetermined = self._perceive(unknown, nitrogens.keys())
         planes, dropped = [], []
         emitted: set[tuple[int, ...]] = set()
         for r, pattern in enumerate(self.patterns):
@@ -1134,9 +1146,10 @@ class _Search:
         finite = np.isfinite(self.coordinates).all(axis=1)
         bondable = np.array([element in _NON_METALS for element in self.elements]) & finite
         everything = np.flatnonzero(bondable)
-        members = np.array(
-            [a for r in sorted(self.unbonded) for a in self.chosen[r] if bondable[a]], dtype=np.int64
-        )
+        chosen = [a for r in sorted(self.unbonded) for a in self.chosen[r] if bondable[a]]
+        if not chosen:
+            return
+        members = np.array(chosen, dtype=np.int64)
         tree, others = cKDTree(self.coordinates[members]), cKDTree(self.coordinates[everything])
         pairs = tree.sparse_distance_matrix(others, _LONGEST_BOND, output_type="ndarray")
         nearest: dict[int, tuple[float, int]] = {}
@@ -1206,6 +1219,9 @@ class _Search:
         if pattern.carbon is None:
             return []
         if not nitrogens:
+            # Of a residue that nobody knows, the names CA, C and O promise nothing: its bonds say what is flat.
+            if pattern.groups is None:
+                return []
             return [
                 ("terminus", tuple([indices[a] for a in atoms]), self.sigma) for atoms in pattern.terminus
             ]
@@ -1229,9 +1245,24 @@ class _Search:
 
     @functools.cached_property
     def _adjacency(self) -> dict[int, list[int]]:
-        """Neighbours of every atom, without metals and without bonds that are no bonds (gaps, alternates)."""
+        """Neighbours of the atoms in unknown residues and in residues joined otherwise than in a chain.
+
+        Without metals, and without bonds that are no bonds (gaps, alternates).
+        """
+        wanted = np.zeros(len(self.residues), dtype=bool)
+        wanted[list(self.chosen)] = True
+        joined = []
+        for a, b in self.crossing:
+            ends = self.residue_of[[a, b]]
+            in_chain = (a in self.carbonyls and b in self.amines) or (
+                b in self.carbonyls and a in self.amines
+            )
+            if not in_chain or wanted[ends].any():
+                joined.extend(ends.tolist())
+        wanted[joined] = True
         bonds = np.array(list(self.order), dtype=np.int64).reshape(-1, 2)
-        inside = bonds[self.residue_of[bonds[:, 0]] == self.residue_of[bonds[:, 1]]]
+        owner = self.residue_of[bonds]
+        inside = bonds[(owner[:, 0] == owner[:, 1]) & wanted[owner[:, 0]]]
         adjacency: dict[int, list[int]] = {}
         for a, b in sorted([*map(tuple, inside.tolist()), *self.crossing]):
             if self.elements[a] in _NON_METALS and self.elements[b] in _NON_METALS:
@@ -1258,32 +1289,37 @@ class _Search:
         return planes
 
     def _perceive(
-        self, unknown: list[int]
+        self, unknown: list[int], linked: Container[int]
     ) -> tuple[dict[int, list[tuple[str, tuple[int, ...], float]]], list[int]]:
-        """Find the flat groups of residues unknown to tables and dictionaries, copies of one together."""
+        """Find the flat groups of residues unknown to tables and dictionaries, copies of one together.
+
+        The carbonyl of ``linked`` residues lies in a peptide group and is left to it.
+        """
         copies: dict[Any, list[tuple[int, list[int]]]] = {}
         for r in unknown:
             atoms, key = self._surroundings(r)
-            copies.setdefault(key, []).append((r, atoms))
+            copies.setdefault((*key, r in linked), []).append((r, atoms))
         perceived: dict[int, list[tuple[str, tuple[int, ...], float]]] = {}
         undetermined: list[int] = []
-        for (_, _, elements, bonds, own), members in copies.items():
+        for (_, _, elements, bonds, own, is_linked), members in copies.items():
             coordinates = None
             if self.coordinates is not None:
                 stacked = self.coordinates[np.array([atoms for _, atoms in members])]
                 stacked = stacked[np.isfinite(stacked).all(axis=(1, 2))]
                 coordinates = stacked if len(stacked) else None
             r, atoms = members[0]
-            carbon = self.patterns[r].carbon
-            handled = frozenset() if carbon is None else frozenset({atoms.index(self.indices[r][carbon])})
+            pattern = self.patterns[r]
+            carbon = None if pattern.carbon is None else atoms.index(self.indices[r][pattern.carbon])
+            handled = frozenset({carbon} if is_linked else ())
             molecule = _Molecule(elements, dict(bonds), handled, own, coordinates)
             groups = molecule.flat_groups()
             for r, atoms in members:
                 if not molecule.is_determined or not bonds:
                     undetermined.append(r)
-                for _, group in groups:
+                for centres, group in groups:
+                    kind = "terminus" if centres == {carbon} else pattern.kind
                     for plane in self._alternates_of(r, [atoms[a] for a in group]):
-                        perceived.setdefault(r, []).append((self.patterns[r].kind, plane, self.sigma))
+                        perceived.setdefault(r, []).append((kind, plane, self.sigma))
         return perceived, sorted(undetermined)
 
     def _surroundings(self, r: int) -> tuple[list[int], Any]:

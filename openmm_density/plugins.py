@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
+from types import ModuleType
 
 import torch  # noqa: F401  (the plugins need torch's libraries in the process)
 from openmm import OpenMMException, Platform
@@ -29,3 +31,14 @@ def load_torch_plugins() -> None:
 def unloaded_plugins() -> dict[str, str]:
     """Give the openmm-torch plugins that do not load here, each with the loader's own words."""
     return dict(_unloaded)
+
+
+def openmmtorch() -> ModuleType:
+    """Import openmm-torch without its note on a deprecated name of OpenMM."""
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        import openmmtorch
+    finally:
+        logging.disable(level)
+    return openmmtorch

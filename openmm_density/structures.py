@@ -871,16 +871,18 @@ class Prepared:
                 stiffness = 3 * reduced * RIGID_FREQUENCY**2 / max(count[k], count[m])
                 springs[i, j] = (self._distance(i, j), stiffness)
                 excluded.add((i, j))
-        rigid_residue = np.full(len(self.positions), -1)
-        for number, atoms in enumerate(self.rigid):
-            rigid_residue[atoms] = number
+        atoms = list(self.topology.atoms())
         bonded = self._bonded()
         for i, j in self.links:
-            for a, b, stiffness in self._link_pairs(i, j, bonded):
+            for a, b, stiffness in _link_pairs(i, j, bonded, atoms):
                 pair = (min(a, b), max(a, b))
                 excluded.add(pair)
                 if stiffness and pair not in springs:
-                    springs[pair] = (self._link_length(a, b, (a, b) == (i, j)), stiffness)
+                    length = self._distance(a, b)
+                    if (a, b) == (i, j) and not is_metal(atoms[a]) and not is_metal(atoms[b]):
+                        ideal = _covalent_radius(atoms[a]) + _covalent_radius(atoms[b])
+                        length = float(np.clip(length, 0.85 * ideal, 1.15 * ideal))
+                    springs[pair] = (length, stiffness)
         force = openmm.HarmonicBondForce()
         force.setName("RigidResidues")
         force.setForceGroup(force_group)
@@ -899,22 +901,15 @@ class Prepared:
             bonded[b.index].add(a.index)
         return bonded
 
-    def _link_pairs(self, i: int, j: int, bonded: dict[int, set[int]]) -> Iterator[tuple[int, int, float]]:
-        """Give the pairs one and two bonds apart across a link; hydrogens are excluded but not held."""
-        atoms = list(self.topology.atoms())
-        yield i, j, LINK_FORCE_CONSTANT
-        for near, far in ((i, j), (j, i)):
-            for neighbour in sorted(bonded[near] - {far}):
-                held = not is_hydrogen(atoms[neighbour]) and neighbour != far
-                yield neighbour, far, LINK_FORCE_CONSTANT / 5 if held else 0.0
 
-    def _link_length(self, i: int, j: int, direct: bool) -> float:
-        atoms = list(self.topology.atoms())
-        found = self._distance(i, j)
-        if not direct or is_metal(atoms[i]) or is_metal(atoms[j]):
-            return found
-        ideal = _covalent_radius(atoms[i]) + _covalent_radius(atoms[j])
-        return float(np.clip(found, 0.85 * ideal, 1.15 * ideal))
+def _link_pairs(
+    i: int, j: int, bonded: dict[int, set[int]], atoms: list[app.topology.Atom]
+) -> Iterator[tuple[int, int, float]]:
+    """Give the pairs one and two bonds apart across a link; hydrogens are excluded but not held."""
+    yield i, j, LINK_FORCE_CONSTANT
+    for near, far in ((i, j), (j, i)):
+        for neighbour in sorted(bonded[near] - {far}):
+            yield neighbour, far, 0.0 if is_hydrogen(atoms[neighbour]) else LINK_FORCE_CONSTANT / 5
 
 
 def _exclude(system: openmm.System, pairs: list[tuple[int, int]]) -> None:
@@ -981,7 +976,7 @@ def prepare(
     InputError
         The model has no backbone (a Cα trace), or a force field file cannot be read.
     """
-    field_ = _load_forcefield(forcefield)
+    loaded = _load_forcefield(forcefield)
     report = PreparationReport(sentences=list(model.notes))
     residues, links = _work_residues(model, report)
     _refuse_trace(model, residues)
@@ -999,7 +994,7 @@ def prepare(
     prepared_index = np.full(len(model.positions), -1, dtype=np.int64)
     prepared_index[input_index[input_index >= 0]] = np.flatnonzero(input_index >= 0)
 
-    templates, rigid = _templates(field_, topology, residues, report)
+    templates, rigid = _templates(loaded, topology, residues, report)
     held = _held_links(topology, rigid, coordination)
     atoms = list(topology.atoms())
     for i, j in held:
@@ -1016,7 +1011,7 @@ def prepare(
         rigid=rigid,
         links=held,
         report=report,
-        forcefield=field_,
+        forcefield=loaded,
         residue_templates=templates,
     )
 
@@ -1272,6 +1267,9 @@ def _add_hydrogens(
             old.get(atom.name) or _WorkAtom(atom.name, atom.element, np.array(placed[atom.index]))
             for atom in residue.atoms()
         ]
+        # Modeller caps the first nucleotide of a chain even where a phosphate already sits on its O5'.
+        if work.find("P") is not None:
+            work.atoms = [atom for atom in work.atoms if atom.name != "HO5'"]
     for k, name in hidden.items():
         residues[k].name = name
 
@@ -1411,14 +1409,19 @@ def _templates(
                         atomName1=f"a{order[atom.index]}",
                         atomName2=f"a{order[other.index]}",
                     )
-    generators = [g for g in forcefield.getGenerators() if isinstance(g, app.forcefield.NonbondedGenerator)]
-    scale = generators[0] if generators else None
+    generators = forcefield.getGenerators()
+    own = next((g for g in generators if isinstance(g, app.forcefield.NonbondedGenerator)), None)
+    separate = next((g for g in generators if isinstance(g, app.forcefield.LennardJonesGenerator)), None)
     nonbonded = ElementTree.SubElement(
         xml,
         "NonbondedForce",
-        coulomb14scale=repr(scale.coulomb14scale if scale else 1.0),
-        lj14scale=repr(scale.lj14scale if scale else 1.0),
+        coulomb14scale=repr(own.coulomb14scale if own else 1.0),
+        lj14scale=repr(own.lj14scale if own else 1.0),
     )
+    # CHARMM keeps Lennard-Jones terms in a force of their own, with nothing left in NonbondedForce.
+    spheres = nonbonded
+    if separate is not None:
+        spheres = ElementTree.SubElement(xml, "LennardJonesForce", lj14scale=repr(separate.lj14scale))
     for symbol in sorted(elements):
         element = gemmi.Element(symbol)
         ElementTree.SubElement(
@@ -1431,13 +1434,13 @@ def _templates(
                 "mass": repr(element.weight),
             },
         )
+        sphere = {"epsilon": repr(RIGID_EPSILON), "sigma": repr(2 * element.vdw_r / 10.0 / 2 ** (1 / 6))}
+        nothing = {"epsilon": "0", "sigma": "1"}
+        name = {"type": f"rigid-{symbol}"}
+        if spheres is not nonbonded:
+            ElementTree.SubElement(spheres, "Atom", {**name, **sphere})
         ElementTree.SubElement(
-            nonbonded,
-            "Atom",
-            type=f"rigid-{symbol}",
-            charge="0",
-            epsilon=repr(RIGID_EPSILON),
-            sigma=repr(2 * element.vdw_r / 10.0 / 2 ** (1 / 6)),
+            nonbonded, "Atom", {**name, "charge": "0", **(sphere if spheres is nonbonded else nothing)}
         )
     forcefield.loadFile(io.StringIO(ElementTree.tostring(xml, encoding="unicode")))
     return templates, rigid
@@ -1449,17 +1452,23 @@ def _unmatched(
     templates: dict[int, str],
     skipped: set[app.topology.Residue],
 ) -> list[app.topology.Residue]:
+    """Give the residues that neither a template nor a patched one (CHARMM's termini) describes."""
     data = app.ForceField._SystemData(topology)
     unmatched = []
+    found = [None] * topology.getNumResidues()
     for residue in topology.residues():
         if residue in skipped or residue.index in templates:
             continue
         try:
-            _, matches = forcefield._getResidueTemplateMatches(residue, data.bondedToAtom)
+            found[residue.index], _ = forcefield._getResidueTemplateMatches(residue, data.bondedToAtom)
         except Exception:  # several templates fit, with different parameters: none can be trusted
-            matches = None
-        if matches is None:
+            found[residue.index] = None
+        if found[residue.index] is None:
             unmatched.append(residue)
+    if unmatched and forcefield._patches:
+        unmatched = app.forcefield._applyPatchesToMatchResidues(
+            forcefield, data, unmatched, found, data.bondedToAtom, False, False
+        )
     return unmatched
 
 

@@ -342,7 +342,6 @@ def test_insertion_codes_and_alternate_residues():
 
 
 def test_alternate_locations_get_a_plane_each():
-    topology = build([("ASP", "N CA C O CB CG OD1 OD1 OD2 OD2")])
     topology = build_repeated("ASP", ["N", "CA", "C", "O", "OXT", "CB", "CG", "OD1", "OD1", "OD2", "OD2"])
     planes = find_planes(topology).planes
     assert [plane.atoms for plane in planes if plane.kind == "carboxylate"] == [(5, 6, 7, 9), (5, 6, 8, 10)]
@@ -538,6 +537,37 @@ def rename(topology, old, new):
     for residue in topology.residues():
         if residue.name == old:
             residue.name = new
+
+
+@pytest.mark.parametrize("hydrogens", [True, False])
+@pytest.mark.parametrize("name", ["xray_1g8a_P21/1G8A_refined.pdb", "emd3488_5ni1/5ni1_updated.cif"])
+def test_bond_lengths_alone_find_what_the_tables_say(data_dir, name, hydrogens):
+    """Every residue under a name of its own and without bonds: tryptophan alone differs, one plane for each ring."""
+    model = read_model(data_dir / name)
+    topology, kept, labels = Topology(), [], {}
+    for chain in model.topology.chains():
+        copy = topology.addChain(chain.id)
+        for residue in chain.residues():
+            if residue.name == "HOH":
+                continue
+            stranger = topology.addResidue(f"X{residue.index}", copy, residue.id, residue.insertionCode)
+            labels[stranger.name] = residue.name
+            for atom in residue.atoms():
+                if hydrogens or atom.element.symbol != "H":
+                    topology.addAtom(atom.name, atom.element, stranger)
+                    kept.append(atom.index)
+    positions = np.asarray(model.positions)[kept]
+    old_index = dict(enumerate(kept))
+    known = find_planes(model.topology, model.positions)
+    known = known if hydrogens else heavy(known, model.topology)
+    expected = {frozenset(plane.atoms) for plane in known.planes}
+    found = find_planes(topology, positions)
+    differing = [p for p in found.planes if frozenset(old_index[a] for a in p.atoms) not in expected]
+    assert {labels[plane.residue_name] for plane in differing} <= {"TRP"}
+    tryptophans = sum(plane.residue_name == "TRP" and plane.kind == "ring" for plane in known.planes)
+    assert len(differing) == 2 * tryptophans
+    assert len(found.planes) == len(known.planes) + tryptophans
+    assert found.undetermined == ()
 
 
 def test_haem_is_found_when_it_is_not_flat(data_dir):
@@ -786,7 +816,7 @@ def test_deviations_against_a_plane_fitted_by_singular_values(data_dir):
     assert planes.worst(positions) == deviations.worst.max()
 
 
-def test_deviations_from_a_plane_with_a_sigma_per_atom(data_dir):
+def test_deviations_from_a_plane_with_a_sigma_per_atom():
     """An atom with a large σ does not tilt the plane: three tight atoms define it."""
     positions = np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0.5]])
     topology = molecule("C1-C2 C2-C3 C3-C4")
@@ -811,6 +841,34 @@ def test_deviations_of_atoms_without_finite_positions(data_dir):
     touched = np.array([broken in plane.atoms for plane in planes.planes])
     assert np.isnan(deviations.rms[touched]).all() and np.isnan(deviations.worst[touched]).all()
     np.testing.assert_array_equal(deviations.rms[~touched], expected.rms[~touched])
+
+
+def test_boron_nitro_groups_and_imines_without_hydrogens():
+    """Phenylboronic acid and nitrobenzene in their ideal geometry; methyl carbons, out of the plane, take no part."""
+    ring = 1.39 * np.array([[np.cos(a), np.sin(a), 0.0] for a in np.arange(6) * np.pi / 3])
+    carbons = "C1 C2 C3 C4 C5 C6"
+    out = {name: ring[k] / 1.39 for k, name in enumerate(carbons.split())}
+    for element, length, arm in (("B", 1.57, 1.36), ("N", 1.47, 1.22)):
+        centre = out["C1"] * (1.39 + length)
+        arms = [centre + arm * np.array([0.5, sign * np.sqrt(0.75), 0.0]) for sign in (1, -1)]
+        methyl = ring[3] + 1.51 * out["C4"]
+        topology = build([("LIG", f"{carbons} {element}7 O8 O9 C10")])
+        planes = find_planes(topology, np.vstack([ring, centre, *arms, methyl]))
+        assert named(planes.planes, topology) == sets(f"{carbons} {element}7 C10", f"C1 {element}7 O8 O9")
+
+
+def test_backbone_names_in_a_ligand_promise_nothing():
+    cyclohexane = FULL_RINGS["cyclohexane"][0]
+    for old, new in (("C1", "CA"), ("C2", "C"), ("C3", "N")):
+        cyclohexane = " ".join(
+            "-".join(new if atom == old else atom for atom in bond.split("-")) for bond in cyclohexane.split()
+        )
+    assert find_planes(molecule(cyclohexane + " C-O O-HO")).planes == ()
+
+
+def test_ions_named_like_nucleotides():
+    planes = find_planes(build([("I", "I"), ("U", "U"), ("CA", "CA")]))
+    assert planes == PlaneSet(())
 
 
 def test_no_planes():

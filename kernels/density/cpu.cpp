@@ -51,8 +51,7 @@ struct Entry {
 };
 
 struct Tile {
-    int z, y;        // first plane and row
-    int x0, x1;      // lanes that its entries touch
+    int z, y;  // first plane and row
     int64_t begin, end;
 };
 
@@ -199,7 +198,7 @@ Plan make_plan(Workspace& work, const Grid& grid, const Atoms& atoms, const T* p
         }
         if (total > begin)
             work.tiles.push_back({plan.box_z.begin + TILE_Z * static_cast<int>(tile / plan.tiles_y),
-                                  plan.box_y.begin + TILE_Y * static_cast<int>(tile % plan.tiles_y), 0, 0, begin, total});
+                                  plan.box_y.begin + TILE_Y * static_cast<int>(tile % plan.tiles_y), begin, total});
     }
     for (int64_t atom = 0; atom < n; ++atom) work.first_entry_of[atom + 1] += work.first_entry_of[atom];
 
@@ -228,15 +227,6 @@ Plan make_plan(Workspace& work, const Grid& grid, const Atoms& atoms, const T* p
                 work.entry_of_atom[own++] = next[tile];
                 work.entries[next[tile]++] = entry;
             });
-        }
-    });
-    parallel_for(static_cast<int64_t>(work.tiles.size()), [&](int64_t index, int) {
-        Tile& tile = work.tiles[index];
-        tile.x0 = work.entries[tile.begin].x;
-        tile.x1 = tile.x0;
-        for (int64_t e = tile.begin; e < tile.end; ++e) {
-            tile.x0 = std::min(tile.x0, work.entries[e].x);
-            tile.x1 = std::max(tile.x1, work.entries[e].x + plan.vectors * W);
         }
     });
     return plan;
@@ -428,23 +418,30 @@ class SkewedRows {
 // The scratch of a tile: TILE_Z x TILE_Y rows of `pitch` lanes, lane 0 being voxel x0.
 struct TileView {
     const Tile& tile;
-    int pitch;
-    int planes, rows;           // that lie in the grid
+    int x0, pitch;                 // lanes that its entries touch
+    int planes, rows;              // that lie in the grid
     int inside_begin, inside_end;  // lanes that lie in the grid
 
-    TileView(const Tile& tile_, const Grid& grid)
+    TileView(const Tile& tile_, const Plan& plan, const std::vector<Entry>& entries)
         : tile(tile_),
-          pitch(tile_.x1 - tile_.x0),
-          planes(std::min(TILE_Z, grid.n[2] - tile_.z)),
-          rows(std::min(TILE_Y, grid.n[1] - tile_.y)),
-          inside_begin(std::max(0, -tile_.x0)),
-          inside_end(std::min(tile_.x1, grid.n[0]) - tile_.x0) {}
+          x0(entries[tile_.begin].x),
+          planes(std::min(TILE_Z, plan.grid.n[2] - tile_.z)),
+          rows(std::min(TILE_Y, plan.grid.n[1] - tile_.y)) {
+        int last = x0;
+        for (int64_t e = tile.begin; e < tile.end; ++e) {
+            x0 = std::min(x0, entries[e].x);
+            last = std::max(last, entries[e].x);
+        }
+        pitch = last + plan.vectors * W - x0;
+        inside_begin = std::max(0, -x0);
+        inside_end = std::min(pitch, plan.grid.n[0] - x0);
+    }
 
     int64_t size() const { return int64_t(TILE_Z) * TILE_Y * pitch; }
     int64_t offset(int z, int y) const { return (int64_t(z) * TILE_Y + y) * pitch; }
     // Where a row's first lane inside the grid is in the grid's array.
     int64_t in_grid(const Grid& grid, int z, int y) const {
-        return (int64_t(tile.z + z) * grid.n[1] + tile.y + y) * grid.n[0] + tile.x0 + inside_begin;
+        return (int64_t(tile.z + z) * grid.n[1] + tile.y + y) * grid.n[0] + x0 + inside_begin;
     }
 };
 
@@ -455,7 +452,7 @@ void splat_entry(Rows& rows, const Entry& entry, const TileView& view, float* de
         rows.plane(z - entry.z0);
         for (int y = entry.y0; y < entry.y1; ++y) {
             if (!rows.row(y - entry.y0)) continue;
-            float* row = density + view.offset(z, y) + (entry.x - view.tile.x0);
+            float* row = density + view.offset(z, y) + (entry.x - view.x0);
             for (int v = 0; v < n_vectors; ++v) store(row + v * W, load(row + v * W) + rows.value(v));
         }
     }
@@ -472,7 +469,7 @@ void gather_entry(Rows& rows, const Entry& entry, const TileView& view, const Th
         vec in_plane[CHANNELS] = {};
         for (int y = entry.y0; y < entry.y1; ++y) {
             if (!rows.row(y - entry.y0)) continue;
-            const int64_t start = view.offset(z, y) + (entry.x - view.tile.x0);
+            const int64_t start = view.offset(z, y) + (entry.x - view.x0);
             const float uy = entry.uy + static_cast<float>(y - entry.y0);
             for (int v = 0; v < n_vectors; ++v) {
                 const vec h = rows.slope(v);
@@ -503,7 +500,7 @@ void gather_parameters(Rows& rows, const Entry& entry, const TileView& view, con
         rows.plane(z - entry.z0);
         for (int y = entry.y0; y < entry.y1; ++y) {
             if (!rows.row(y - entry.y0)) continue;
-            const float* row = scratch.channels[0].data() + view.offset(z, y) + (entry.x - view.tile.x0);
+            const float* row = scratch.channels[0].data() + view.offset(z, y) + (entry.x - view.x0);
             for (int v = 0; v < rows.vectors(); ++v) {
                 const vec g = rows.within(v, load(row + v * W));
                 const vec s = rows.squared_distance(v);
@@ -578,7 +575,7 @@ void each_tile(Workspace& work, const Plan& plan, int channels, const F& f) {
     if (static_cast<int>(work.threads.size()) < threads_for(n_tiles)) work.threads.resize(threads_for(n_tiles));
     parallel_for(n_tiles, [&](int64_t index, int thread) {
         ThreadScratch& scratch = work.threads[thread];
-        const TileView view(work.tiles[index], plan.grid);
+        const TileView view(work.tiles[index], plan, work.entries);
         for (int channel = 0; channel < channels; ++channel) {
             auto& values = scratch.channels[channel];
             if (static_cast<int64_t>(values.size()) < view.size()) values.resize(view.size());

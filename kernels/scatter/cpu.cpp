@@ -23,6 +23,7 @@ using openmm_density::threads_for;
 constexpr int64_t kLineFloats = 16;      // a cache line: two threads never write to the same one
 constexpr int64_t kPartLines = 1 << 14;  // 1 MiB: a part stays in the second-level cache while cubes add to it
 constexpr int64_t kPartsPerThread = 8;   // models fill maps unevenly
+constexpr int64_t kPartFloats = 4096;    // less work than that is not worth waking a thread
 constexpr int64_t kCubesPerTask = 64;
 
 template <typename Index>
@@ -153,9 +154,10 @@ void scatter_part(const Layout<Index>& layout, const float* values, float* map, 
 template <typename Index>
 void scatter(const Layout<Index>& layout, const float* values, float* map, int64_t map_size) {
     const int64_t n_lines = (map_size + kLineFloats - 1) / kLineFloats;
-    const int64_t n_threads = threads_for(n_lines);
+    const int64_t n_worthwhile = std::min(n_lines, 1 + (map_size + layout.shape.n_voxels()) / kPartFloats);
+    const int64_t n_threads = threads_for(n_worthwhile);
     const int64_t n_shares = n_threads == 1 ? 1 : n_threads * kPartsPerThread;
-    const int64_t n_parts = std::min(n_lines, std::max(n_shares, n_lines / kPartLines));
+    const int64_t n_parts = std::min(n_worthwhile, std::max(n_shares, n_lines / kPartLines));
     parallel_for(n_parts, [&](int64_t part, int) {
         const int64_t begin = n_lines * part / n_parts * kLineFloats;
         const int64_t end = std::min(map_size, n_lines * (part + 1) / n_parts * kLineFloats);

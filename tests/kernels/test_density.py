@@ -1,0 +1,1050 @@
+import json
+import math
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import threading
+
+import gemmi
+import numpy as np
+import pytest
+import torch
+from openmm_density.form_factors import blurring_b_factor, form_factor_gaussians
+from openmm_density.kernels import build
+from openmm_density.kernels.density import (
+    CROSS_CORRELATION,
+    CROSS_CORRELATION_ABOUT_MEAN,
+    INNER_PRODUCT,
+    LEAST_SQUARES,
+    RELATIVE_ENTROPY,
+    density_gather,
+    density_similarity,
+    density_splat,
+    reference,
+    target_moments,
+)
+from scipy.special import erf
+
+MEASURES = {
+    "correlation": CROSS_CORRELATION,
+    "about-mean": CROSS_CORRELATION_ABOUT_MEAN,
+    "inner-product": INNER_PRODUCT,
+    "entropy": RELATIVE_ENTROPY,
+    "least-squares": LEAST_SQUARES,
+}
+measures = pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES.keys())
+finite_or_periodic = pytest.mark.parametrize("periodic", [False, True], ids=["finite", "periodic"])
+
+# Largest deviation from float64 over the largest value: float32 gives about 3e-7. The entropy's gradient goes with
+# 1/(ρ + ε), and so magnifies the rounding of a density of nearly zero.
+TIGHT = 2e-6
+GRADIENT = dict.fromkeys(MEASURES.values(), 2e-6) | {RELATIVE_ENTROPY: 4e-5}
+
+
+@pytest.fixture(autouse=True)
+def one_thread_and_the_same_count_afterwards():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def cell_steps(a, b, c, alpha=90.0, beta=90.0, gamma=90.0):
+    """Steps along x, y, z of these lengths and angles, in columns."""
+    return torch.from_numpy(np.array(gemmi.UnitCell(a, b, c, alpha, beta, gamma).orth.mat.tolist()))
+
+
+def rotation(seed=0):
+    q, _ = torch.linalg.qr(
+        torch.randn(3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    )
+    return q * torch.linalg.det(q)
+
+
+GRIDS = {
+    "orthogonal": cell_steps(1.0, 0.9, 1.1),
+    "mirrored": torch.diag(torch.tensor([-1.0, 0.9, -1.1], dtype=torch.float64)),
+    "monoclinic130": cell_steps(1.0, 0.9, 1.1, beta=130.0),
+    "rhombohedral60": cell_steps(1.0, 1.0, 1.0, 60.0, 60.0, 60.0),
+    "triclinic": cell_steps(1.0, 0.9, 1.1, 75.0, 100.0, 110.0),
+    "rotated": rotation() @ cell_steps(1.0, 0.9, 1.1),
+    "permuted": cell_steps(1.0, 0.9, 1.1)[:, [2, 0, 1]],
+}
+grids = pytest.mark.parametrize("matrix", GRIDS.values(), ids=GRIDS.keys())
+
+
+class Scene:
+    """Atoms in and around a grid; some in awkward places."""
+
+    def __init__(
+        self,
+        matrix=GRIDS["orthogonal"],
+        shape=(14, 17, 19),
+        periodic=False,
+        gaussians=2,
+        cutoff=3.7,
+        n_atoms=16,
+        dtype=torch.float64,
+        seed=0,
+        awkward=True,
+        reach=0.15,
+    ):
+        generator = torch.Generator().manual_seed(seed)
+
+        def uniform(*size):
+            return torch.rand(*size, generator=generator, dtype=torch.float64)
+
+        self.matrix, self.shape, self.periodic, self.cutoff = matrix, list(shape), periodic, cutoff
+        self.origin = torch.tensor([-3.3, 17.1, 0.4], dtype=torch.float64)
+        size = torch.tensor(self.shape[::-1], dtype=torch.float64)
+        index = (uniform(n_atoms, 3) * (1 + 2 * reach) - reach) * (size - 1)
+        if awkward:
+            index[0] = torch.tensor([5.0, 6.0, 7.0])  # on a voxel
+            index[1] = torch.tensor([0.0, 6.3, 7.4])  # on a face
+            index[2] = size - 1  # on the far corner
+            index[3] = index[4]  # two in one place
+            index[5] = torch.tensor([-2.9, 4.1, 5.2])  # outside, within reach
+            index[6] = torch.tensor([400.3, -0.5, 3.0])  # far outside
+        self.positions = (self.origin + index @ matrix.T).to(dtype)
+        self.amplitudes = (0.5 + uniform(n_atoms, gaussians)).float()
+        self.exponents = (0.35 + 0.5 * uniform(n_atoms, gaussians)).float()
+        self.target = torch.randn(self.shape, generator=generator) + 0.3
+        self.gradient = torch.randn(self.shape, generator=generator)
+        self.atoms = torch.arange(n_atoms)
+        integral = self.amplitudes.double() * (math.pi / self.exponents.double()) ** 1.5
+        self.total_weight = float(integral.sum() / abs(torch.linalg.det(matrix)))
+
+    def correlated(self):
+        """Let the target resemble the model, so that least squares are not at their bound."""
+        self.target = self.target + 0.7 * self.splat()
+        return self
+
+    @property
+    def model(self):
+        return self.amplitudes, self.exponents, self.cutoff
+
+    @property
+    def place(self):
+        return self.matrix, self.origin
+
+    def splat(self, where=density_splat):
+        return where(self.positions, *self.model, *self.place, self.shape, self.periodic)
+
+    def gather(self, where=density_gather):
+        return where(self.gradient, self.positions, *self.model, *self.place, self.periodic)
+
+    def similarity(self, measure, positions=None):
+        return density_similarity(
+            self.positions if positions is None else positions,
+            self.atoms,
+            *self.model,
+            self.target,
+            target_moments(self.target),
+            *self.place,
+            self.periodic,
+            measure,
+            self.total_weight,
+        )
+
+    def reference_similarities(self):
+        """S and its gradient for every measure, from one density."""
+        x = self.positions.detach().double().requires_grad_()
+        density = reference.density_splat(x[self.atoms], *self.model, *self.place, self.shape, self.periodic)
+        counted = torch.isfinite(self.target)
+        results = {}
+        for measure in MEASURES.values():
+            similarity = reference.similarity(
+                density[counted], self.target[counted].double(), measure, self.total_weight
+            )
+            (gradient,) = torch.autograd.grad(similarity, x, retain_graph=True)
+            results[measure] = similarity.detach(), gradient
+        return results
+
+    def reference_similarity(self, measure, positions=None):
+        return reference.density_similarity(
+            self.positions if positions is None else positions,
+            self.atoms,
+            *self.model,
+            self.target,
+            *self.place,
+            self.periodic,
+            measure,
+            self.total_weight,
+        )
+
+
+def images_of(scene):
+    cell = scene.matrix.numpy() * np.array(scene.shape[::-1])
+    x = scene.positions.double().numpy()
+    if not scene.periodic:
+        return x[:, None, :]
+    fractional = np.linalg.solve(cell, (x - scene.origin.numpy()).T).T % 1.0
+    around = np.array(list(np.ndindex(7, 7, 7))) - 3
+    return scene.origin.numpy() + (fractional[:, None, :] + around) @ cell.T
+
+
+def brute_force_density(scene):
+    """ρ at every voxel from every atom, and its images where periodic, in NumPy."""
+    nz, ny, nx = scene.shape
+    k, j, i = np.meshgrid(np.arange(nz), np.arange(ny), np.arange(nx), indexing="ij")
+    voxels = np.stack([i, j, k], axis=-1) @ scene.matrix.numpy().T + scene.origin.numpy()
+    s_c = scene.cutoff**2
+    density = np.zeros(scene.shape)
+    for atom, images in enumerate(images_of(scene)):
+        a, alpha = scene.amplitudes[atom].double().numpy(), scene.exponents[atom].double().numpy()
+        edge = (a * np.exp(-alpha * s_c)).sum()
+        slope = (-alpha * a * np.exp(-alpha * s_c)).sum()
+        for image in images:
+            s = ((voxels - image) ** 2).sum(axis=-1)
+            near = s < s_c
+            if near.any():
+                f = (a * np.exp(-alpha * s[near][:, None])).sum(axis=1)
+                density[near] += f - edge - slope * (s[near] - s_c)
+    return density
+
+
+def written_out_similarity(density, target, measure, total_weight):
+    """The table of measures in NumPy, over the voxels whose target is not NaN; least squares by solving them."""
+    counted = ~np.isnan(target)
+    rho, t = density[counted], target[counted].astype(np.float64)
+    if measure == CROSS_CORRELATION:
+        return (rho * t).sum() / math.sqrt((rho**2).sum() * (t**2).sum())
+    if measure == CROSS_CORRELATION_ABOUT_MEAN:
+        return np.corrcoef(rho, t)[0, 1]
+    if measure == INNER_PRODUCT:
+        return (rho / total_weight * t / t.std()).sum()
+    if measure == RELATIVE_ENTROPY:
+        rho, t = rho[t > 0], t[t > 0]
+        share = t / t.sum()
+        return -(share * np.log(share / (rho / total_weight + 1e-3 * share.mean()))).sum()
+    (a, b), *_ = np.linalg.lstsq(np.stack([rho, np.ones_like(rho)], axis=1), t, rcond=None)
+    if a < 0:
+        a, b = 0.0, t.mean()
+    return 1 - ((t - a * rho - b) ** 2).sum() / ((t - t.mean()) ** 2).sum()
+
+
+def deviation(found, exact):
+    """Largest deviation over the largest exact value."""
+    scale = float(exact.abs().max())
+    assert scale > 0
+    return float((found.double() - exact.double()).abs().max()) / scale
+
+
+def central_differences(energy, x, h):
+    """d energy/dx for every element of x by central differences."""
+    result = torch.zeros_like(x)
+    for i in range(x.numel()):
+        step = torch.zeros_like(x)
+        step.view(-1)[i] = h
+        result.view(-1)[i] = (float(energy(x + step)) - float(energy(x - step))) / (2 * h)
+    return result
+
+
+def test_compiled_code_serves_unless_it_is_left_out_on_purpose():
+    assert build.load("density") == (os.environ.get("CXX") != "/nonexistent"), build.error_text("density")
+
+
+@grids
+@finite_or_periodic
+def test_reference_density_is_the_sum_over_all_atoms_and_images(matrix, periodic):
+    scene = Scene(matrix, shape=(6, 9, 7), periodic=periodic, n_atoms=12, cutoff=3.7)
+    exact = torch.from_numpy(brute_force_density(scene))
+    assert deviation(scene.splat(reference.density_splat), exact) < 1e-12
+
+
+@grids
+@finite_or_periodic
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+def test_matches_the_reference(matrix, periodic, dtype):
+    scene = Scene(matrix, periodic=periodic, dtype=dtype).correlated()
+    density = scene.splat()
+    assert density.dtype == torch.float32
+    assert deviation(density, scene.splat(reference.density_splat)) < TIGHT
+    for found, exact in zip(scene.gather(), scene.gather(reference.density_gather)):
+        assert found.dtype == (dtype if found.shape[1] == 3 else torch.float32)
+        assert deviation(found, exact) < TIGHT
+    for measure, (exact, exact_gradient) in scene.reference_similarities().items():
+        similarity, gradient = scene.similarity(measure)
+        assert similarity.dtype == torch.float64
+        assert similarity.shape == ()
+        assert gradient.dtype == dtype
+        assert gradient.is_contiguous()
+        assert float(similarity) == pytest.approx(float(exact), rel=TIGHT, abs=1e-7)
+        assert deviation(gradient, exact_gradient) < GRADIENT[measure]
+
+
+@pytest.mark.parametrize("gaussians", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("cutoff", [1.6, 4.0, 8.0], ids=["one vector", "two vectors", "many vectors"])
+@pytest.mark.parametrize("skewed", [False, True], ids=["orthogonal", "skewed"])
+def test_every_number_of_gaussians_and_of_vectors_per_row(gaussians, cutoff, skewed):
+    steps = cell_steps(0.3, 1.1, 1.2, *((80.0, 95.0, 105.0) if skewed else ()))
+    scene = Scene(steps, shape=(9, 8, 45), gaussians=gaussians, cutoff=cutoff, n_atoms=8)
+    scene.exponents = scene.exponents * (6 / cutoff)
+    scene.correlated()
+    assert deviation(scene.splat(), scene.splat(reference.density_splat)) < TIGHT
+    for found, exact in zip(scene.gather(), scene.gather(reference.density_gather)):
+        assert deviation(found, exact) < 2 * TIGHT
+    for measure, (exact, exact_gradient) in scene.reference_similarities().items():
+        similarity, gradient = scene.similarity(measure)
+        assert float(similarity) == pytest.approx(float(exact), rel=TIGHT, abs=1e-7)
+        assert deviation(gradient, exact_gradient) < GRADIENT[measure]
+
+
+@grids
+def test_images_of_an_atom_larger_than_the_cell(matrix):
+    scene = Scene(matrix, shape=(4, 5, 3), periodic=True, cutoff=6.5, n_atoms=8, awkward=False, reach=3.0)
+    exact = torch.from_numpy(brute_force_density(scene))
+    assert deviation(scene.splat(reference.density_splat), exact) < 1e-12
+    assert deviation(scene.splat(), exact) < TIGHT
+    for found, exact in zip(scene.gather(), scene.gather(reference.density_gather)):
+        assert deviation(found, exact) < TIGHT
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 9, 2), (2, 1, 40)])
+@finite_or_periodic
+def test_grids_of_a_single_layer(shape, periodic):
+    scene = Scene(GRIDS["triclinic"], shape=shape, periodic=periodic, n_atoms=8, awkward=False, cutoff=1.9)
+    scene.positions = scene.positions + torch.rand(8, 3, generator=torch.Generator().manual_seed(1))
+    exact = torch.from_numpy(brute_force_density(scene))
+    assert deviation(scene.splat(), exact) < TIGHT
+    for found, exact in zip(scene.gather(), scene.gather(reference.density_gather)):
+        assert deviation(found, exact) < TIGHT
+
+
+@grids
+def test_a_thousand_cells_away_is_the_same_as_here(matrix):
+    scene = Scene(matrix, periodic=True)
+    cell = matrix * torch.tensor(scene.shape[::-1])
+    here, here_gradient = scene.similarity(CROSS_CORRELATION)
+    density = scene.splat()
+    scene.positions = scene.positions + cell @ torch.tensor([1000.0, -1000.0, 1000.0], dtype=torch.float64)
+    there, there_gradient = scene.similarity(CROSS_CORRELATION)
+    assert float(there) == pytest.approx(float(here), rel=1e-7)
+    assert deviation(there_gradient, here_gradient) < TIGHT
+    assert deviation(scene.splat(), density) < TIGHT
+    # In float32 a position has lost digits, but nothing more may be lost.
+    scene.positions = scene.positions.float()
+    assert deviation(scene.splat(), scene.splat(reference.density_splat)) < TIGHT
+
+
+@measures
+@pytest.mark.parametrize("matrix", [GRIDS["orthogonal"], GRIDS["triclinic"]], ids=["orthogonal", "triclinic"])
+def test_the_similarity_is_what_the_table_says(measure, matrix):
+    for target_offset in (0.3, -0.5):
+        scene = Scene(matrix, shape=(8, 9, 11), n_atoms=10)
+        scene.target = scene.splat() * 0.5 + torch.randn(scene.shape) + target_offset
+        scene.target[2:4, :5] = math.nan
+        exact = written_out_similarity(
+            brute_force_density(scene), scene.target.numpy(), measure, scene.total_weight
+        )
+        assert float(scene.reference_similarity(measure)[0]) == pytest.approx(exact, rel=1e-10)
+        assert float(scene.similarity(measure)[0]) == pytest.approx(exact, rel=TIGHT)
+
+
+@measures
+@finite_or_periodic
+@pytest.mark.parametrize("matrix", [GRIDS["orthogonal"], GRIDS["triclinic"]], ids=["orthogonal", "triclinic"])
+def test_gradients_are_the_derivatives_of_the_energy(measure, periodic, matrix):
+    scene = Scene(matrix, shape=(9, 8, 10), periodic=periodic, n_atoms=8)
+    scene.correlated()
+    exact = central_differences(
+        lambda x: scene.reference_similarity(measure, x)[0], scene.positions.clone(), 1e-4
+    )
+    assert deviation(scene.reference_similarity(measure)[1], exact) < 1e-6
+    assert deviation(scene.similarity(measure)[1], exact) < max(GRADIENT[measure], 1e-5)
+
+
+@grids
+def test_gradients_with_respect_to_amplitudes_and_exponents(matrix):
+    scene = Scene(matrix, shape=(9, 8, 10), n_atoms=7, gaussians=2)
+    amplitudes, exponents = scene.amplitudes.double(), scene.exponents.double()
+
+    def energy(a, alpha):
+        density = reference.density_splat(
+            scene.positions, a, alpha, scene.cutoff, *scene.place, scene.shape, False
+        )
+        return (scene.gradient.double() * density).sum()
+
+    by_amplitude = central_differences(lambda a: energy(a, exponents), amplitudes, 1e-3)
+    by_exponent = central_differences(lambda alpha: energy(amplitudes, alpha), exponents, 1e-5)
+    _, found_a, found_alpha = scene.gather(reference.density_gather)
+    assert deviation(found_a, by_amplitude) < 1e-8
+    assert deviation(found_alpha, by_exponent) < 1e-6
+    _, found_a, found_alpha = scene.gather()
+    assert deviation(found_a, by_amplitude) < TIGHT
+    assert deviation(found_alpha, by_exponent) < TIGHT
+
+
+def test_b_factors_and_occupancies_can_be_refined_through_the_density():
+    scene = Scene(GRIDS["triclinic"], n_atoms=9, cutoff=5.0)
+    elements = ["C", "N", "O", "S", "H", "P", "Fe", "Zn", "C"]
+    b = torch.linspace(5, 60, 9, dtype=torch.float64, requires_grad=True)
+    occupancy = torch.linspace(0.2, 1, 9, dtype=torch.float64, requires_grad=True)
+
+    def energy(b, occupancy, splat):
+        amplitudes, exponents = form_factor_gaussians(elements, "electron", b, occupancy, 3.0)
+        if splat is density_splat:
+            amplitudes, exponents = amplitudes.float(), exponents.float()
+        density = splat(
+            scene.positions, amplitudes, exponents, scene.cutoff, *scene.place, scene.shape, False
+        )
+        return (density.double() * scene.gradient.double()).sum()
+
+    energy(b, occupancy, density_splat).backward()
+    for leaf, at in ((b, lambda x: (x, occupancy)), (occupancy, lambda x: (b, x))):
+        exact = central_differences(
+            lambda x, at=at: energy(*at(x), reference.density_splat).detach(), leaf.detach().clone(), 1e-3
+        )
+        assert deviation(leaf.grad, exact) < 2e-5
+
+
+def test_splat_and_gather_are_adjoint():
+    for matrix in GRIDS.values():
+        for periodic in (False, True):
+            scene = Scene(matrix, periodic=periodic, gaussians=3)
+            left = float((scene.splat().double() * scene.gradient.double()).sum())
+            _, by_amplitude, _ = scene.gather()
+            right = float((by_amplitude.double() * scene.amplitudes.double()).sum())
+            assert left == pytest.approx(
+                right, abs=2e-6 * float(scene.splat().norm() * scene.gradient.norm())
+            )
+
+
+def closed_form_integral(amplitude, exponent, cutoff):
+    """∫ρ over the sphere: of the Gaussian, less the constant and the linear term in s."""
+    edge = amplitude * math.exp(-exponent * cutoff**2)
+    gaussian = amplitude * (math.pi / exponent) ** 1.5 * erf(math.sqrt(exponent) * cutoff)
+    gaussian -= 2 * math.pi * cutoff / exponent * edge
+    return gaussian - edge * 4 * math.pi * cutoff**3 / 3 - exponent * edge * 8 * math.pi * cutoff**5 / 15
+
+
+@pytest.mark.parametrize(
+    ("cutoff_in_sigma", "lost"), [(3.0, 0.163), (4.0, 0.0252), (5.0, 0.00081 * 1.0), (7.0, 0)]
+)
+def test_total_density_is_the_closed_form_integral(cutoff_in_sigma, lost):
+    sigma = 1.5
+    cutoff = cutoff_in_sigma * sigma
+    generator = torch.Generator().manual_seed(3)
+    for name in ("orthogonal", "mirrored", "triclinic", "rotated"):
+        scene = Scene(
+            GRIDS[name],
+            shape=(22, 24, 23),
+            periodic=True,
+            gaussians=1,
+            n_atoms=5,
+            cutoff=cutoff,
+            awkward=False,
+        )
+        scene.exponents = torch.full((5, 1), 0.5 / sigma**2)
+        scene.amplitudes = torch.rand(5, 1, generator=generator) + 0.5
+        volume = float(torch.linalg.det(scene.matrix).abs())
+        total = float(scene.splat().double().sum()) * volume
+        exponent = 0.5 / sigma**2
+        exact = sum(closed_form_integral(float(a), exponent, cutoff) for a in scene.amplitudes[:, 0])
+        assert total == pytest.approx(exact, rel=2e-4)
+        complete = float(scene.amplitudes.sum()) * (math.pi / exponent) ** 1.5
+        assert 1 - exact / complete == pytest.approx(lost, rel=0.05, abs=2e-6)
+
+
+@pytest.mark.parametrize("table", ["electron", "xray"])
+@pytest.mark.parametrize(
+    "cell", [(20, 22, 24, 90, 90, 90), (20, 22, 24, 75, 100, 110), (20, 22, 20, 90, 130, 90)]
+)
+def test_density_is_gemmis(table, cell):
+    resolution = 3.0
+    generator = np.random.default_rng(0)
+    elements = ["C", "N", "O", "S", "P", "Fe", "Zn", "Mg"]
+    b_factors, occupancies = generator.uniform(10, 60, 8), generator.uniform(0.2, 1, 8)
+    unit_cell = gemmi.UnitCell(*cell)
+    structure = gemmi.Structure()
+    structure.cell = unit_cell
+    structure.spacegroup_hm = "P 1"
+    model, chain, residue = gemmi.Model(1), gemmi.Chain("A"), gemmi.Residue()
+    positions = []
+    for element, b, occupancy in zip(elements, b_factors, occupancies):
+        atom = gemmi.Atom()
+        atom.element = gemmi.Element(element)
+        atom.pos = unit_cell.orthogonalize(gemmi.Fractional(*generator.uniform(0, 1, 3)))
+        atom.b_iso = b + blurring_b_factor(resolution)
+        atom.occ = occupancy
+        positions.append(atom.pos.tolist())
+        residue.add_atom(atom)
+    chain.add_residue(residue)
+    model.add_chain(chain)
+    structure.add_model(model)
+    calculator = {"electron": gemmi.DensityCalculatorE, "xray": gemmi.DensityCalculatorX}[table]()
+    calculator.d_min = 1.6
+    calculator.rate = 1.0
+    calculator.cutoff = 1e-9
+    calculator.grid.setup_from(structure)
+    calculator.put_model_density_on_grid(structure[0])
+    exact = torch.from_numpy(np.array(calculator.grid.array).T.copy())
+    nz, ny, nx = exact.shape
+    amplitudes, exponents = form_factor_gaussians(
+        elements, table, torch.from_numpy(b_factors), torch.from_numpy(occupancies), resolution
+    )
+    matrix = torch.from_numpy(np.array(unit_cell.orth.mat.tolist()) / (nx, ny, nz))
+    found = density_splat(
+        torch.tensor(positions, dtype=torch.float64),
+        amplitudes.float(),
+        exponents.float(),
+        8.0,
+        matrix,
+        torch.zeros(3, dtype=torch.float64),
+        [nz, ny, nx],
+        True,
+    )
+    assert deviation(found, exact) < 1e-3
+
+
+@measures
+def test_the_energy_is_continuously_differentiable_at_the_cutoff(measure):
+    """Along a line on which a voxel enters an atom's sphere: no jump of energy, nor of its slope."""
+    scene = Scene(n_atoms=4, gaussians=1, cutoff=2.5, awkward=False, reach=-0.3)
+    scene.exponents[:] = 0.5  # 2.5 σ … a hard cut-off would leave a step of 20% of the peak
+    voxel = torch.tensor([9.0, 8.0, 7.0], dtype=torch.float64)
+    direction = torch.tensor([0.6, 0.0, 0.8], dtype=torch.float64)
+    scene.target = scene.target.abs()
+    scene.target[7, 8, 9] = 40.0
+    crossing = scene.origin + scene.matrix @ voxel - scene.cutoff * direction
+
+    def at(step):
+        positions = scene.positions.clone()
+        positions[0] = crossing + step * direction
+        return positions
+
+    def largest_steps(h):
+        pairs = [scene.reference_similarity(measure, at(i * h)) for i in range(-2, 3)]
+        energies, slopes = [float(s) for s, _ in pairs], [float(g[0] @ direction) for _, g in pairs]
+        return np.abs(np.diff(energies)).max(), np.abs(np.diff(slopes)).max(), slopes
+
+    assert any(
+        float(scene.reference_similarity(measure, at(x))[1][0] @ direction) > 0 for x in (0.5, 1.0, 1.5)
+    )
+    # What changes in proportion to the step has no jump.
+    coarse_energy, coarse_slope, slopes = largest_steps(1e-4)
+    fine_energy, fine_slope, _ = largest_steps(1e-5)
+    assert fine_energy < 0.15 * coarse_energy
+    assert fine_slope < 0.15 * coarse_slope
+    kernel = [float(scene.similarity(measure, at(i * 1e-4))[1][0] @ direction) for i in range(-2, 3)]
+    np.testing.assert_allclose(kernel, slopes, atol=1e-5 * float(scene.similarity(measure)[1].abs().max()))
+
+
+@measures
+@finite_or_periodic
+def test_an_orthogonal_grid_written_as_another(measure, periodic):
+    scene = Scene(periodic=periodic).correlated()
+    similarity, gradient = scene.similarity(measure)
+    target, origin = scene.target, scene.origin
+
+    rotated = rotation(5)
+    scene.matrix, scene.origin = rotated @ scene.matrix, rotated @ origin
+    found, found_gradient = scene.similarity(measure, scene.positions @ rotated.T)
+    assert float(found) == pytest.approx(float(similarity), rel=TIGHT, abs=1e-7)
+    assert deviation(found_gradient @ rotated, gradient) < GRADIENT[measure]
+
+    scene.matrix, scene.origin = GRIDS["orthogonal"].clone(), origin
+    scene.matrix[0, 1] = 1e-12
+    found, found_gradient = scene.similarity(measure)
+    assert float(found) == pytest.approx(float(similarity), rel=TIGHT, abs=1e-7)
+    assert deviation(found_gradient, gradient) < GRADIENT[measure]
+
+    # x, y, z become the grid's third, first and second axis.
+    scene.matrix = GRIDS["orthogonal"][:, [1, 2, 0]]
+    scene.target = target.permute(2, 0, 1).contiguous()
+    found, found_gradient = scene.similarity(measure)
+    assert float(found) == pytest.approx(float(similarity), rel=TIGHT, abs=1e-7)
+    assert deviation(found_gradient, gradient) < GRADIENT[measure]
+
+    # Counted from the other end.
+    scene.matrix = GRIDS["orthogonal"] * torch.tensor([-1.0, 1.0, 1.0])
+    scene.origin = origin + GRIDS["orthogonal"][:, 0] * (scene.shape[2] - 1)
+    scene.target = target.flip(2).contiguous()
+    found, found_gradient = scene.similarity(measure)
+    assert float(found) == pytest.approx(float(similarity), rel=TIGHT, abs=1e-7)
+    assert deviation(found_gradient, gradient) < GRADIENT[measure]
+
+
+@measures
+def test_moving_model_and_map_together_changes_nothing(measure):
+    for matrix in (GRIDS["orthogonal"], GRIDS["triclinic"]):
+        scene = Scene(matrix).correlated()
+        similarity, gradient = scene.similarity(measure)
+        shift = torch.tensor([1234.567, -89.1011, 0.12131415], dtype=torch.float64)
+        scene.positions, scene.origin = scene.positions + shift, scene.origin + shift
+        found, found_gradient = scene.similarity(measure)
+        assert float(found) == pytest.approx(float(similarity), rel=1e-6, abs=1e-8)
+        assert deviation(found_gradient, gradient) < GRADIENT[measure]
+
+
+@measures
+def test_nan_voxels_of_the_target_are_left_out(measure):
+    scene = Scene().correlated()
+    mask = torch.rand(scene.shape, generator=torch.Generator().manual_seed(1)) < 0.6
+    mask[:, :3] = False
+    whole = scene.target
+    scene.target = torch.where(mask, whole, math.nan)
+    exact = written_out_similarity(
+        brute_force_density(scene),
+        torch.where(mask, whole, math.nan).numpy(),
+        measure,
+        scene.total_weight,
+    )
+    similarity, gradient = scene.similarity(measure)
+    assert float(similarity) == pytest.approx(exact, rel=TIGHT, abs=1e-7)
+    assert deviation(gradient, scene.reference_similarity(measure)[1]) < GRADIENT[measure]
+    # What lies under the mask is of no matter, to the last bit.
+    atoms_there = scene.similarity(measure)
+    scene.target = torch.where(mask, whole, torch.tensor(math.nan))
+    assert torch.equal(atoms_there[1], scene.similarity(measure)[1])
+
+
+@measures
+@pytest.mark.parametrize("offset", [0.0, -0.4, 5.0])
+def test_a_model_is_attracted_by_density_whatever_the_sum_of_the_map(measure, offset):
+    scene = Scene(shape=(30, 32, 31), n_atoms=1, gaussians=1, cutoff=5.0, awkward=False)
+    scene.exponents[:] = 0.3
+    centre = scene.origin + scene.matrix @ torch.tensor([15.0, 16.0, 14.0], dtype=torch.float64)
+    scene.positions = centre[None, :].clone()
+    scene.target = scene.splat() / scene.splat().max() + offset
+    assert (float(scene.target.sum()) < 0) == (offset < 0)
+    for direction in (
+        *torch.eye(3, dtype=torch.float64),
+        torch.tensor([-0.6, 0.0, 0.8], dtype=torch.float64),
+    ):
+        _, gradient = scene.similarity(measure, scene.positions + 1.2 * direction)
+        # The entropy spreads a model over all that is positive: towards the middle, but not straight.
+        straight = 0.5 if measure == RELATIVE_ENTROPY and offset > 0 else 0.99
+        assert float(gradient[0] @ direction) < -straight * float(gradient[0].norm()) < 0
+
+
+@measures
+def test_nan_and_infinite_coordinates_leave_the_others_alone(measure):
+    for periodic in (False, True):
+        scene = Scene(periodic=periodic, n_atoms=20)
+        lost = [2, 9, 19]
+        kept = [i for i in range(20) if i not in lost]
+        broken = scene.positions.clone()
+        broken[2, 1], broken[9, 0], broken[19] = math.nan, math.inf, -math.inf
+        similarity, gradient = scene.similarity(measure, broken)
+        reference_similarity, reference_gradient = scene.reference_similarity(measure, broken)
+        assert torch.equal(gradient[lost], torch.zeros(3, 3, dtype=torch.float64))
+        assert not reference_gradient[lost].any()
+        scene.amplitudes, scene.exponents = scene.amplitudes[kept], scene.exponents[kept]
+        scene.atoms = scene.atoms[kept]
+        exact, exact_gradient = scene.similarity(measure)
+        assert torch.equal(similarity, exact)
+        assert torch.equal(gradient[kept], exact_gradient[kept])
+        assert float(reference_similarity) == pytest.approx(float(similarity), rel=TIGHT, abs=1e-7)
+
+
+def test_nan_coordinates_in_splat_and_gather():
+    scene = Scene(n_atoms=20)
+    scene.positions[4, 2], scene.positions[7, 0] = math.nan, math.inf
+    assert scene.splat().isfinite().all()
+    for found, exact in zip(scene.gather(), scene.gather(reference.density_gather)):
+        assert not found[[4, 7]].any()
+        assert deviation(found, exact) < TIGHT
+
+
+def expected_without_density(scene, measure):
+    if measure != RELATIVE_ENTROPY:
+        return 0.0
+    t = scene.target[scene.target > 0].double()
+    share = t / t.sum()
+    return -float((share * (share / (1e-3 * share.mean())).log()).sum())
+
+
+@measures
+@pytest.mark.parametrize("where", ["outside", "far outside", "nan", "no atoms"])
+def test_without_density_in_the_map_there_is_no_force_and_no_nan(measure, where):
+    scene = Scene(n_atoms=6, awkward=False)
+    scene.positions = {
+        "outside": scene.positions + 60.0,
+        "far outside": scene.positions + 1e30,
+        "nan": torch.full_like(scene.positions, math.nan),
+        "no atoms": scene.positions,
+    }[where]
+    if where == "no atoms":
+        scene.atoms = torch.zeros(0, dtype=torch.int64)
+        scene.amplitudes, scene.exponents = torch.zeros(0, 2), torch.zeros(0, 2)
+    for similarity, gradient in (scene.similarity(measure), scene.reference_similarity(measure)):
+        assert float(similarity) == pytest.approx(expected_without_density(scene, measure), abs=1e-7)
+        assert torch.equal(gradient, torch.zeros(6, 3, dtype=torch.float64))
+
+
+def test_no_atoms_make_an_empty_grid():
+    scene = Scene()
+    empty = torch.zeros(0, 3), torch.zeros(0, 2), torch.zeros(0, 2)
+    density = density_splat(*empty, 3.0, *scene.place, scene.shape)
+    assert torch.equal(density, torch.zeros(scene.shape))
+    derivatives = density_gather(scene.gradient, *empty, 3.0, *scene.place)
+    assert [tuple(d.shape) for d in derivatives] == [(0, 3), (0, 2), (0, 2)]
+
+
+def test_amplitudes_of_zero_are_no_density():
+    scene = Scene()
+    scene.amplitudes = torch.zeros_like(scene.amplitudes)
+    for measure in MEASURES.values():
+        similarity, gradient = scene.similarity(measure)
+        assert float(similarity) == pytest.approx(expected_without_density(scene, measure), abs=1e-7)
+        assert not gradient.any()
+
+
+@pytest.mark.parametrize("measure", [CROSS_CORRELATION_ABOUT_MEAN, LEAST_SQUARES])
+def test_a_uniform_density_has_no_correlation_about_the_mean(measure):
+    scene = Scene(cell_steps(1.0, 1.0, 1.0), shape=(1, 1, 6), periodic=True, n_atoms=6, awkward=False)
+    scene.positions = scene.origin + torch.arange(6, dtype=torch.float64)[:, None] * torch.tensor([1.0, 0, 0])
+    scene.amplitudes[:], scene.exponents[:] = 1.0, 0.3
+    similarity, gradient = scene.similarity(measure)
+    assert float(similarity) == pytest.approx(0, abs=1e-3)
+    assert gradient.isfinite().all()
+
+
+def test_only_the_selected_atoms_count_and_feel_a_force():
+    scene = Scene(n_atoms=20)
+    chosen = torch.tensor([17, 3, 11, 4])
+    others = [i for i in range(20) if i not in chosen.tolist()]
+    scene.atoms = chosen
+    scene.amplitudes, scene.exponents = scene.amplitudes[chosen], scene.exponents[chosen]
+    similarity, gradient = scene.similarity(CROSS_CORRELATION)
+    assert gradient.shape == (20, 3)
+    assert not gradient[others].any()
+    alone = Scene(n_atoms=20)
+    alone.positions, alone.atoms = alone.positions[chosen], torch.arange(4)
+    alone.amplitudes, alone.exponents = scene.amplitudes, scene.exponents
+    exact, exact_gradient = alone.similarity(CROSS_CORRELATION)
+    assert torch.equal(similarity, exact)
+    assert torch.equal(gradient[chosen], exact_gradient)
+
+
+@pytest.mark.parametrize("matrix", [GRIDS["orthogonal"], GRIDS["triclinic"]], ids=["orthogonal", "triclinic"])
+def test_what_an_earlier_call_left_behind_is_not_read(matrix):
+    def results():
+        small = Scene(matrix, shape=(5, 6, 7), n_atoms=8, seed=4)
+        return [small.splat(), *small.gather(), *[y for m in MEASURES.values() for y in small.similarity(m)]]
+
+    before = results()
+    poisoned = Scene(matrix, shape=(40, 50, 60), n_atoms=1500, gaussians=5, cutoff=4.0, periodic=True)
+    poisoned.amplitudes[:] = math.nan
+    poisoned.exponents[::2] = math.nan
+    poisoned.gradient[:] = math.nan
+    poisoned.target[::2] = math.nan
+    assert poisoned.splat().isnan().any()
+    assert poisoned.gather()[0].isnan().any()
+    for measure in MEASURES.values():
+        poisoned.similarity(measure)
+    for found, exact in zip(results(), before):
+        assert torch.equal(found, exact)
+
+
+@pytest.mark.parametrize("matrix", [GRIDS["orthogonal"], GRIDS["triclinic"]], ids=["orthogonal", "triclinic"])
+@finite_or_periodic
+def test_the_same_bits_for_every_number_of_threads_and_every_time(matrix, periodic):
+    scene = Scene(
+        matrix, shape=(23, 37, 31), n_atoms=4600, periodic=periodic, cutoff=2.2
+    )  # two chunks of atoms
+
+    def results():
+        return [
+            scene.splat(),
+            *scene.gather(),
+            *[y for measure in MEASURES.values() for y in scene.similarity(measure)],
+        ]
+
+    torch.set_num_threads(1)
+    exact = results()
+    for threads in (1, 2, 3, 8, 2):
+        torch.set_num_threads(threads)
+        for found, expected in zip(results(), exact):
+            assert torch.equal(found, expected)
+
+
+def test_two_python_threads_at_once_do_not_disturb_each_other():
+    scenes = [
+        Scene(GRIDS["orthogonal"], shape=(30, 31, 32), n_atoms=700, seed=1),
+        Scene(GRIDS["triclinic"], shape=(19, 40, 22), n_atoms=400, gaussians=3, seed=2, periodic=True),
+    ]
+    sequential = [[scene.similarity(measure) for measure in MEASURES.values()] for scene in scenes]
+    start = threading.Barrier(2)
+    found = [[], []]
+
+    def work(which):
+        start.wait()
+        for _ in range(8):
+            found[which].append([scenes[which].similarity(measure) for measure in MEASURES.values()])
+
+    threads = [threading.Thread(target=work, args=(which,)) for which in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for which in range(2):
+        assert len(found[which]) == 8
+        for repetition in found[which]:
+            for (s, g), (exact_s, exact_g) in zip(repetition, sequential[which]):
+                assert torch.equal(s, exact_s)
+                assert torch.equal(g, exact_g)
+
+
+@grids
+@finite_or_periodic
+def test_autograd_through_the_density(matrix, periodic):
+    scene = Scene(matrix, periodic=periodic)
+    leaves = [x.clone().requires_grad_() for x in (scene.positions, scene.amplitudes, scene.exponents)]
+    density = density_splat(*leaves, scene.cutoff, *scene.place, scene.shape, periodic)
+    ((density - scene.gradient) ** 2).sum().backward()
+    exact_leaves = [leaf.detach().double().requires_grad_() for leaf in leaves]
+    exact = reference.density_splat(*exact_leaves, scene.cutoff, *scene.place, scene.shape, periodic)
+    ((exact - scene.gradient.double()) ** 2).sum().backward()
+    for leaf, exact_leaf in zip(leaves, exact_leaves):
+        assert leaf.grad.dtype == leaf.dtype
+        assert deviation(leaf.grad, exact_leaf.grad) < 2 * TIGHT
+
+
+@measures
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+def test_autograd_through_the_similarity(measure, dtype):
+    scene = Scene(dtype=dtype)
+    x = scene.positions.clone().requires_grad_()
+    similarity, gradient = scene.similarity(measure, x)
+    (3 * similarity + 1).backward()
+    assert x.grad.dtype == dtype
+    torch.testing.assert_close(x.grad, 3 * gradient.detach())
+
+
+def scripted_similarity(
+    positions: torch.Tensor,
+    atoms: torch.Tensor,
+    amplitudes: torch.Tensor,
+    exponents: torch.Tensor,
+    target: torch.Tensor,
+    moments: torch.Tensor,
+    matrix: torch.Tensor,
+    origin: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    density = torch.ops.openmm_density.density_splat(
+        positions, amplitudes, exponents, 3.7, matrix, origin, target.shape, False
+    )
+    similarity, gradient = torch.ops.openmm_density.density_similarity(
+        positions, atoms, amplitudes, exponents, 3.7, target, moments, matrix, origin, False, 0, 1.0
+    )
+    return density, similarity, gradient
+
+
+def test_operators_in_torchscript():
+    scene = Scene()
+    function = torch.jit.script(scripted_similarity)
+    density, similarity, gradient = function(
+        scene.positions,
+        scene.atoms,
+        scene.amplitudes,
+        scene.exponents,
+        scene.target,
+        target_moments(scene.target),
+        *scene.place,
+    )
+    exact, exact_gradient = scene.similarity(CROSS_CORRELATION)
+    assert torch.equal(density, scene.splat())
+    assert torch.equal(similarity, exact)
+    assert torch.equal(gradient, exact_gradient)
+
+
+def test_arguments_that_are_not_contiguous_are_understood():
+    scene = Scene()
+    exact = scene.similarity(CROSS_CORRELATION)
+    density = scene.splat()
+    scene.positions = scene.positions.T.contiguous().T
+    scene.amplitudes = scene.amplitudes.T.contiguous().T
+    scene.matrix = scene.matrix.T.contiguous().T
+    assert not scene.positions.is_contiguous()
+    found = scene.similarity(CROSS_CORRELATION)
+    assert torch.equal(found[0], exact[0])
+    assert torch.equal(found[1], exact[1])
+    assert torch.equal(scene.splat(), density)
+    gathered = scene.gather()
+    scene.gradient = scene.gradient.permute(2, 1, 0).contiguous().permute(2, 1, 0)
+    assert torch.equal(scene.gather()[0], gathered[0])
+
+
+WRONG = {
+    "positions of integers": dict(positions=torch.zeros(16, 3, dtype=torch.int64)),
+    "positions of half precision": dict(positions=torch.zeros(16, 3, dtype=torch.float16)),
+    "positions in two dimensions": dict(positions=torch.zeros(16, 2)),
+    "flat positions": dict(positions=torch.zeros(48)),
+    "amplitudes in double": dict(amplitudes=torch.zeros(16, 2, dtype=torch.float64)),
+    "amplitudes of another number of atoms": dict(amplitudes=torch.zeros(15, 2)),
+    "exponents of another shape": dict(exponents=torch.ones(16, 3)),
+    "six Gaussians": dict(amplitudes=torch.ones(16, 6), exponents=torch.ones(16, 6)),
+    "no Gaussian": dict(amplitudes=torch.ones(16, 0), exponents=torch.ones(16, 0)),
+    "a cut-off of zero": dict(cutoff=0.0),
+    "a negative cut-off": dict(cutoff=-1.0),
+    "an infinite cut-off": dict(cutoff=math.inf),
+    "a cut-off that is NaN": dict(cutoff=math.nan),
+    "a matrix in single precision": dict(matrix=torch.eye(3)),
+    "a matrix of another shape": dict(matrix=torch.eye(4, dtype=torch.float64)),
+    "steps in one plane": dict(matrix=torch.ones(3, 3, dtype=torch.float64)),
+    "a matrix that is NaN": dict(matrix=torch.full((3, 3), math.nan, dtype=torch.float64)),
+    "an origin in single precision": dict(origin=torch.zeros(3)),
+    "an origin of another shape": dict(origin=torch.zeros(2, dtype=torch.float64)),
+    "a target in double": dict(target=torch.zeros(14, 17, 19, dtype=torch.float64)),
+    "a target that is not contiguous": dict(target=torch.zeros(19, 17, 14).permute(2, 1, 0)),
+    "a target of two dimensions": dict(target=torch.zeros(14, 17)),
+    "moments of another shape": dict(moments=torch.zeros(5, dtype=torch.float64)),
+    "moments in single precision": dict(moments=torch.zeros(6)),
+    "atoms in int32": dict(atoms=torch.arange(16, dtype=torch.int32)),
+    "an atom that does not exist": dict(atoms=torch.arange(1, 17)),
+    "a negative atom": dict(atoms=torch.arange(-1, 15)),
+    "an unknown measure": dict(measure=5),
+    "a negative measure": dict(measure=-1),
+}
+
+
+@pytest.mark.skipif(
+    os.environ.get("CXX") == "/nonexistent", reason="the reference leaves checks to the kernel"
+)
+@pytest.mark.parametrize("change", WRONG.values(), ids=WRONG.keys())
+def test_wrong_arguments_are_refused(change):
+    scene = Scene()
+    arguments = dict(
+        positions=scene.positions,
+        atoms=scene.atoms,
+        amplitudes=scene.amplitudes,
+        exponents=scene.exponents,
+        cutoff=scene.cutoff,
+        target=scene.target,
+        moments=target_moments(scene.target),
+        matrix=scene.matrix,
+        origin=scene.origin,
+        periodic=False,
+        measure=CROSS_CORRELATION,
+        total_weight=1.0,
+    )
+    density_similarity(**arguments)
+    with pytest.raises((RuntimeError, IndexError)):
+        density_similarity(**arguments | change)
+    shared = {key: change[key] for key in change if key in ("positions", "amplitudes", "exponents", "cutoff")}
+    shared |= {key: change[key] for key in change if key in ("matrix", "origin")}
+    if shared:
+        model = {key: arguments[key] for key in ("positions", "amplitudes", "exponents", "cutoff")}
+        place = {key: arguments[key] for key in ("matrix", "origin")}
+        with pytest.raises((RuntimeError, IndexError)):
+            density_splat(**model | place | shared, shape=scene.shape)
+        with pytest.raises((RuntimeError, IndexError)):
+            density_gather(gradient=scene.gradient, **model | place | shared)
+
+
+def test_a_grid_of_no_voxels_is_refused():
+    scene = Scene()
+    for shape in ([0, 4, 4], [4, 4], [-1, 4, 4]):
+        with pytest.raises(RuntimeError):
+            density_splat(scene.positions, *scene.model, *scene.place, shape)
+
+
+def test_moments_of_a_target():
+    target = torch.tensor([[[1.0, -2.0, math.nan], [3.0, 0.0, 0.5]]])
+    moments = target_moments(target)
+    expected = [5, 2.5, 14.25, 3, 4.5, 3 * math.log(3) + 0.5 * math.log(0.5)]
+    torch.testing.assert_close(moments, torch.tensor(expected, dtype=torch.float64))
+
+
+ELSEWHERE = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+import torch
+torch.set_num_threads(1)
+from openmm_density.kernels import build
+from openmm_density.kernels import density as operator
+loaded = build.load("density")
+results = []
+for scene in torch.load(sys.argv[1]):
+    arguments = scene["arguments"]
+    model = arguments["positions"], arguments["amplitudes"], arguments["exponents"], arguments["cutoff"]
+    place = arguments["matrix"], arguments["origin"]
+    target, periodic = arguments["target"], arguments["periodic"]
+    found = [operator.density_splat(*model, *place, list(target.shape), periodic)]
+    found += operator.density_gather(torch.nan_to_num(target), *model, *place, periodic)
+    for measure in range(5):
+        found += operator.density_similarity(
+            *model[:1], arguments["atoms"], *model[1:], target, operator.target_moments(target), *place, periodic, measure, 99.0
+        )
+    results.append(found)
+torch.save(results, sys.argv[2])
+print(json.dumps([loaded, list(build.status()["density"].flags)]))
+"""
+
+
+def awkward_scenes():
+    scenes = [
+        Scene(GRIDS["orthogonal"], gaussians=1, n_atoms=20),
+        Scene(GRIDS["orthogonal"], gaussians=5, n_atoms=20, periodic=True, cutoff=5.5),
+        Scene(cell_steps(0.3, 0.8, 1.0), shape=(9, 9, 40), gaussians=2, n_atoms=12, cutoff=4.0),
+        Scene(GRIDS["triclinic"], gaussians=3, n_atoms=20, periodic=True),
+    ]
+    for scene in scenes:
+        scene.correlated().target[3, 4:7] = math.nan
+    return scenes
+
+
+def run_elsewhere(tmp_path, environment):
+    """Start every operator on the awkward scenes in a fresh process; give the process."""
+    stored = []
+    for scene in awkward_scenes():
+        names = (
+            "positions",
+            "atoms",
+            "amplitudes",
+            "exponents",
+            "cutoff",
+            "target",
+            "matrix",
+            "origin",
+            "periodic",
+        )
+        stored.append({"arguments": {name: getattr(scene, name) for name in names}})
+    tmp_path.mkdir(parents=True, exist_ok=True)
+    torch.save(stored, tmp_path / "scenes.pt")
+    command = [sys.executable, "-c", ELSEWHERE, tmp_path / "scenes.pt", tmp_path / "results.pt"]
+    environment = os.environ | {"OPENMM_DENSITY_CACHE": str(tmp_path / "cache")} | environment
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def check_results_from_elsewhere(tmp_path, process):
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    for scene, found in zip(awkward_scenes(), torch.load(tmp_path / "results.pt")):
+        scene.total_weight = 99.0
+        scene.gradient = torch.nan_to_num(scene.target)
+        exact = [scene.splat(reference.density_splat), *scene.gather(reference.density_gather)]
+        for of_measure in scene.reference_similarities().values():
+            exact += of_measure
+        assert len(found) == len(exact) == 14
+        tolerances = [TIGHT] * 4 + [t for measure in MEASURES.values() for t in (TIGHT, GRADIENT[measure])]
+        for f, e, tolerance in zip(found, exact, tolerances):
+            assert deviation(f, e) < tolerance
+    return json.loads(out.splitlines()[-1])
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names instruction sets of x86-64")
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_narrower_instruction_sets_give_the_same(tmp_path):
+    # -O1 halves the time that compiling takes; what differs is the width of the vectors.
+    sets = {"sse2": "-march=x86-64 -O1", "avx2": "-mavx2 -mfma -O1"}
+    running = {
+        name: run_elsewhere(tmp_path / name, {"OPENMM_DENSITY_CXXFLAGS": flags, "CXX": "g++"})
+        for name, flags in sets.items()
+    }
+    for name, process in running.items():
+        loaded, flags = check_results_from_elsewhere(tmp_path / name, process)
+        assert loaded
+        assert set(sets[name].split()) <= set(flags)
+
+
+def test_without_a_compiler_the_reference_serves_the_same_operators(tmp_path):
+    process = run_elsewhere(tmp_path, {"CXX": "/nonexistent"})
+    loaded, _ = check_results_from_elsewhere(tmp_path, process)
+    assert not loaded

@@ -1,0 +1,398 @@
+import math
+import os
+import subprocess
+import sys
+import threading
+
+import gemmi
+import numpy as np
+import pytest
+import torch
+from openmm_density.kernels import build
+from openmm_density.kernels.interpolation import map_potential, reference
+
+TIGHT = 2e-6
+
+
+@pytest.fixture(autouse=True)
+def one_thread_and_the_same_count_afterwards():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def cell_steps(a, b, c, alpha=90.0, beta=90.0, gamma=90.0):
+    """Steps along x, y, z of these lengths and angles, in columns."""
+    return torch.from_numpy(np.array(gemmi.UnitCell(a, b, c, alpha, beta, gamma).orth.mat.tolist()))
+
+
+GRIDS = {
+    "orthogonal": cell_steps(1.0, 0.9, 1.1),
+    "mirrored": torch.diag(torch.tensor([-1.0, 0.9, -1.1], dtype=torch.float64)),
+    "monoclinic130": cell_steps(1.0, 0.9, 1.1, beta=130.0),
+    "rhombohedral60": cell_steps(1.0, 1.0, 1.0, 60.0, 60.0, 60.0),
+    "triclinic": cell_steps(1.0, 0.9, 1.1, 75.0, 100.0, 110.0),
+}
+grids = pytest.mark.parametrize("matrix", GRIDS.values(), ids=GRIDS.keys())
+finite_or_periodic = pytest.mark.parametrize("periodic", [False, True], ids=["finite", "periodic"])
+
+
+class Scene:
+    """A random map, and atoms in and around it."""
+
+    def __init__(
+        self,
+        matrix=GRIDS["orthogonal"],
+        shape=(7, 9, 8),
+        periodic=False,
+        n_atoms=40,
+        dtype=torch.float64,
+        margin=3.0,
+    ):
+        generator = torch.Generator().manual_seed(1)
+        self.matrix, self.periodic = matrix, periodic
+        self.origin = torch.tensor([-3.3, 17.1, 0.4], dtype=torch.float64)
+        size = torch.tensor(shape[::-1], dtype=torch.float64)
+        index = (
+            torch.rand(n_atoms, 3, generator=generator, dtype=torch.float64) * (size + 2 * margin) - margin
+        )
+        if n_atoms >= 10:
+            index[0] = torch.tensor([3.0, 4.0, 5.0])  # on a voxel
+            index[1] = torch.tensor([0.0, 4.3, 5.2])  # on a face
+            index[2] = size - 1  # on the far corner
+            index[3] = index[4]  # two in one place
+            index[5] = torch.tensor([-0.7, 3.3, 2.2])  # outside, within reach
+            index[6] = torch.tensor([400.3, -0.5, 3.0])  # far outside
+        self.positions = (self.origin + index @ matrix.T).to(dtype)
+        self.atoms = torch.randperm(n_atoms, generator=generator)[: n_atoms - 3]
+        self.weights = torch.rand(len(self.atoms), generator=generator) + 0.5
+        self.potential = torch.rand(shape, generator=generator)
+
+    @property
+    def rest(self):
+        return self.atoms, self.weights, self.potential, self.matrix, self.origin, self.periodic
+
+    def kernel(self, positions=None):
+        return map_potential(self.positions if positions is None else positions, *self.rest)
+
+    def reference(self, positions=None):
+        return reference.map_potential(self.positions if positions is None else positions, *self.rest)
+
+
+def catmull_rom(values, t):
+    """The cubic through the two middle values whose slopes there are half the differences of their neighbours."""
+    p0, p1, p2, p3 = values
+    m1, m2 = (p2 - p0) / 2, (p3 - p1) / 2
+    return (
+        (2 * t**3 - 3 * t**2 + 1) * p1
+        + (t**3 - 2 * t**2 + t) * m1
+        + (-2 * t**3 + 3 * t**2) * p2
+        + (t**3 - t**2) * m2
+    )
+
+
+def written_out(scene):
+    """Hermite cubics along z, then y, then x, in NumPy; zeros outside a finite map."""
+    data = scene.potential.double().numpy()
+    size = np.array(data.shape)
+
+    def voxel(z, y, x):
+        index = np.array([z, y, x])
+        if scene.periodic:
+            return data[tuple(index % size)]
+        return data[tuple(index)] if np.all((index >= 0) & (index < size)) else 0.0
+
+    total = 0.0
+    inverse = np.linalg.inv(scene.matrix.numpy())
+    for atom, weight in zip(scene.atoms.tolist(), scene.weights.tolist()):
+        u = inverse @ (scene.positions[atom].double().numpy() - scene.origin.numpy())
+        below = np.floor(u).astype(int)
+        t = u - below
+        plane = [
+            [
+                catmull_rom(
+                    [voxel(below[2] + k, below[1] + j, below[0] + i) for k in range(-1, 3)],
+                    t[2],
+                )
+                for j in range(-1, 3)
+            ]
+            for i in range(-1, 3)
+        ]
+        total += weight * catmull_rom([catmull_rom(column, t[1]) for column in plane], t[0])
+    return total / scene.weights.double().sum().item()
+
+
+def deviation(found, exact):
+    """Largest deviation over the largest exact value."""
+    scale = float(exact.abs().max())
+    assert scale > 0
+    return float((found.double() - exact.double()).abs().max()) / scale
+
+
+def test_compiled_code_serves_unless_it_is_left_out_on_purpose():
+    loaded = build.load("interpolation")
+    assert loaded == (os.environ.get("CXX") != "/nonexistent"), build.error_text("interpolation")
+
+
+@grids
+@finite_or_periodic
+def test_the_value_is_that_of_hermite_cubics_along_each_axis(matrix, periodic):
+    scene = Scene(matrix, periodic=periodic)
+    exact = written_out(scene)
+    assert float(scene.reference()[0]) == pytest.approx(exact, rel=1e-12)
+    assert float(scene.kernel()[0]) == pytest.approx(exact, rel=TIGHT)
+
+
+@grids
+@finite_or_periodic
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+def test_matches_the_reference(matrix, periodic, dtype):
+    scene = Scene(matrix, periodic=periodic, dtype=dtype)
+    similarity, gradient = scene.kernel()
+    exact, exact_gradient = scene.reference()
+    assert similarity.dtype == torch.float64
+    assert similarity.shape == ()
+    assert gradient.dtype == dtype
+    assert gradient.is_contiguous()
+    assert float(similarity) == pytest.approx(float(exact), rel=TIGHT)
+    assert deviation(gradient, exact_gradient) < TIGHT
+    others = sorted(set(range(40)) - set(scene.atoms.tolist()))
+    assert not gradient[others].any()
+
+
+@grids
+@finite_or_periodic
+def test_the_gradient_is_the_derivative(matrix, periodic):
+    scene = Scene(matrix, periodic=periodic, n_atoms=12)
+    # On a voxel the second derivative jumps, and central differences are of first order only.
+    scene.positions[:3] += 0.01
+    h = 1e-5
+    exact = torch.zeros_like(scene.positions)
+    for i in range(exact.numel()):
+        step = torch.zeros_like(exact)
+        step.view(-1)[i] = h
+        difference = scene.reference(scene.positions + step)[0] - scene.reference(scene.positions - step)[0]
+        exact.view(-1)[i] = difference / (2 * h)
+    assert deviation(scene.reference()[1], exact) < 1e-7
+    assert deviation(scene.kernel()[1], exact) < TIGHT
+
+
+def test_voxels_are_reproduced_and_slopes_are_continuous_across_them():
+    scene = Scene(GRIDS["triclinic"], n_atoms=1)
+    scene.atoms, scene.weights = torch.zeros(1, dtype=torch.int64), torch.ones(1)
+    for index in ([2, 3, 4], [0, 0, 0], [7, 8, 6]):
+        at = scene.origin + scene.matrix @ torch.tensor(index, dtype=torch.float64)
+        value, gradient = scene.kernel(at[None, :])
+        x, y, z = index
+        assert float(value) == pytest.approx(float(scene.potential[z, y, x]), abs=1e-6)
+        for step in torch.eye(3, dtype=torch.float64) * 1e-6:
+            for side in (-1, 1):
+                _, beside = scene.kernel((at + side * scene.matrix @ step)[None, :])
+                torch.testing.assert_close(beside, gradient, rtol=0, atol=1e-4)
+
+
+def test_a_layer_of_zeros_makes_the_end_of_a_finite_map_smooth():
+    scene = Scene(n_atoms=1)
+    padded = torch.zeros(11, 13, 12)
+    padded[2:-2, 2:-2, 2:-2] = scene.potential
+    scene.potential, scene.atoms, scene.weights = padded, torch.zeros(1, dtype=torch.int64), torch.ones(1)
+    # Where the outermost voxel that is not zero ceases to be among the 64.
+    edge = scene.origin + scene.matrix @ torch.tensor([0.0, 5.3, 6.4], dtype=torch.float64)
+    for side in (-1e-5, 1e-5):
+        value, gradient = scene.kernel((edge + torch.tensor([side, 0, 0]))[None, :])
+        assert abs(float(value)) < 1e-8
+        assert float(gradient.norm()) < 1e-3
+    value, gradient = scene.kernel((edge - 1.5)[None, :])
+    assert float(value) == 0
+    assert not gradient.any()
+
+
+@finite_or_periodic
+def test_an_orthogonal_grid_in_a_rotated_frame(periodic):
+    scene = Scene(periodic=periodic)
+    similarity, gradient = scene.kernel()
+    generator = torch.Generator().manual_seed(3)
+    q, _ = torch.linalg.qr(torch.randn(3, 3, dtype=torch.float64, generator=generator))
+    scene.matrix, scene.origin = q @ scene.matrix, q @ scene.origin
+    found, found_gradient = scene.kernel(scene.positions @ q.T)
+    assert float(found) == pytest.approx(float(similarity), rel=TIGHT)
+    assert deviation(found_gradient @ q, gradient) < TIGHT
+
+
+def test_moving_model_and_map_together_changes_nothing():
+    scene = Scene(GRIDS["triclinic"])
+    similarity, gradient = scene.kernel()
+    shift = torch.tensor([1234.567, -89.1011, 0.12131415], dtype=torch.float64)
+    scene.origin = scene.origin + shift
+    found, found_gradient = scene.kernel(scene.positions + shift)
+    assert float(found) == pytest.approx(float(similarity), rel=TIGHT)
+    assert deviation(found_gradient, gradient) < TIGHT
+
+
+@grids
+def test_a_thousand_cells_away_is_the_same_as_here(matrix):
+    scene = Scene(matrix, periodic=True)
+    similarity, gradient = scene.kernel()
+    cell = matrix * torch.tensor(scene.potential.shape[::-1])
+    away = cell @ torch.tensor([1000.0, -1000.0, 1000.0], dtype=torch.float64)
+    found, found_gradient = scene.kernel(scene.positions + away)
+    assert float(found) == pytest.approx(float(similarity), rel=TIGHT)
+    assert deviation(found_gradient, gradient) < TIGHT
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 1, 3), (3, 3, 2)])
+@finite_or_periodic
+def test_maps_smaller_than_the_stencil(shape, periodic):
+    scene = Scene(shape=shape, periodic=periodic, margin=1.5, n_atoms=9)
+    assert float(scene.kernel()[0]) == pytest.approx(written_out(scene), rel=TIGHT, abs=1e-7)
+    if shape != (1, 1, 1) or not periodic:
+        assert deviation(scene.kernel()[1], scene.reference()[1]) < TIGHT
+
+
+@finite_or_periodic
+def test_nan_and_infinite_coordinates_leave_the_others_alone(periodic):
+    scene = Scene(periodic=periodic)
+    exact, exact_gradient = scene.kernel()
+    broken = scene.positions.clone()
+    lost = scene.atoms[[0, 7, 20]]
+    broken[lost[0], 1], broken[lost[1], 0], broken[lost[2]] = math.nan, math.inf, -math.inf
+    for similarity, gradient in (scene.kernel(broken), scene.reference(broken)):
+        assert math.isfinite(similarity)
+        assert not gradient[lost].any()
+        kept = [i for i in range(40) if i not in lost.tolist()]
+        torch.testing.assert_close(gradient[kept], exact_gradient[kept], rtol=0, atol=1e-6)
+    assert torch.equal(scene.kernel(broken)[1][kept], exact_gradient[kept])
+
+
+def test_without_a_finite_map_around_there_is_no_force():
+    scene = Scene()
+    for positions in (scene.positions + 90.0, scene.positions + 1e30, scene.positions * math.nan):
+        similarity, gradient = scene.kernel(positions)
+        assert float(similarity) == 0
+        assert torch.equal(gradient, torch.zeros(40, 3, dtype=torch.float64))
+
+
+def test_no_atoms():
+    scene = Scene()
+    scene.atoms, scene.weights = torch.zeros(0, dtype=torch.int64), torch.zeros(0)
+    similarity, gradient = scene.kernel()
+    assert float(similarity) == 0
+    assert torch.equal(gradient, torch.zeros(40, 3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("matrix", [GRIDS["orthogonal"], GRIDS["triclinic"]], ids=["orthogonal", "triclinic"])
+def test_the_same_bits_for_every_number_of_threads_and_every_time(matrix):
+    scene = Scene(matrix, n_atoms=5000, periodic=True)
+    exact = scene.kernel()
+    for threads in (1, 2, 3, 8, 2):
+        torch.set_num_threads(threads)
+        found = scene.kernel()
+        assert torch.equal(found[0], exact[0])
+        assert torch.equal(found[1], exact[1])
+
+
+def test_two_python_threads_at_once_do_not_disturb_each_other():
+    scenes = [Scene(n_atoms=3000), Scene(GRIDS["triclinic"], n_atoms=2000, periodic=True)]
+    exact = [scene.kernel() for scene in scenes]
+    found = [[], []]
+    start = threading.Barrier(2)
+
+    def work(which):
+        start.wait()
+        found[which] = [scenes[which].kernel() for _ in range(30)]
+
+    threads = [threading.Thread(target=work, args=(which,)) for which in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for which in range(2):
+        assert len(found[which]) == 30
+        for similarity, gradient in found[which]:
+            assert torch.equal(similarity, exact[which][0])
+            assert torch.equal(gradient, exact[which][1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+def test_autograd(dtype):
+    scene = Scene(dtype=dtype)
+    x = scene.positions.clone().requires_grad_()
+    similarity, gradient = scene.kernel(x)
+    (3 * similarity + 1).backward()
+    assert x.grad.dtype == dtype
+    torch.testing.assert_close(x.grad, 3 * gradient.detach())
+
+
+def scripted(
+    positions: torch.Tensor,
+    atoms: torch.Tensor,
+    weights: torch.Tensor,
+    potential: torch.Tensor,
+    matrix: torch.Tensor,
+    origin: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.ops.openmm_density.map_potential(positions, atoms, weights, potential, matrix, origin, False)
+
+
+def test_the_operator_in_torchscript():
+    scene = Scene()
+    found = torch.jit.script(scripted)(scene.positions, *scene.rest[:-1])
+    for a, b in zip(found, scene.kernel()):
+        assert torch.equal(a, b)
+
+
+WRONG = {
+    "positions of integers": dict(positions=torch.zeros(40, 3, dtype=torch.int64)),
+    "positions in two dimensions": dict(positions=torch.zeros(40, 2)),
+    "weights in double": dict(weights=torch.ones(37, dtype=torch.float64)),
+    "weights of another number of atoms": dict(weights=torch.ones(36)),
+    "atoms in int32": dict(atoms=torch.arange(37, dtype=torch.int32)),
+    "an atom that does not exist": dict(atoms=torch.arange(4, 41)),
+    "a negative atom": dict(atoms=torch.arange(-1, 36)),
+    "a map in double": dict(potential=torch.ones(4, 4, 4, dtype=torch.float64)),
+    "a map that is not contiguous": dict(potential=torch.ones(4, 5, 6).permute(2, 1, 0)),
+    "a map of two dimensions": dict(potential=torch.ones(4, 4)),
+    "an empty map": dict(potential=torch.ones(4, 0, 4)),
+    "a matrix in single precision": dict(matrix=torch.eye(3)),
+    "steps in one plane": dict(matrix=torch.ones(3, 3, dtype=torch.float64)),
+    "an origin of another shape": dict(origin=torch.zeros(2, dtype=torch.float64)),
+}
+
+
+@pytest.mark.skipif(
+    os.environ.get("CXX") == "/nonexistent", reason="the reference leaves checks to the kernel"
+)
+@pytest.mark.parametrize("change", WRONG.values(), ids=WRONG.keys())
+def test_wrong_arguments_are_refused(change):
+    scene = Scene()
+    names = ("atoms", "weights", "potential", "matrix", "origin", "periodic")
+    arguments = {"positions": scene.positions} | dict(zip(names, scene.rest))
+    map_potential(**arguments)
+    with pytest.raises((RuntimeError, IndexError)):
+        map_potential(**arguments | change)
+
+
+WITHOUT_COMPILER = """
+import sys, warnings
+warnings.simplefilter("ignore")
+import torch
+from openmm_density.kernels import build
+from openmm_density.kernels.interpolation import map_potential
+assert not build.load("interpolation")
+with torch.no_grad():
+    torch.save(map_potential(*torch.load(sys.argv[1])), sys.argv[2])
+"""
+
+
+def test_without_a_compiler_the_reference_serves_the_same_operator(tmp_path):
+    scene = Scene(GRIDS["triclinic"])
+    torch.save([scene.positions, *scene.rest], tmp_path / "arguments.pt")
+    command = [sys.executable, "-c", WITHOUT_COMPILER, tmp_path / "arguments.pt", tmp_path / "results.pt"]
+    environment = os.environ | {"CXX": "/nonexistent", "OPENMM_DENSITY_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    similarity, gradient = torch.load(tmp_path / "results.pt")
+    exact, exact_gradient = scene.reference()
+    assert float(similarity) == pytest.approx(float(exact), rel=1e-12)
+    torch.testing.assert_close(gradient, exact_gradient)

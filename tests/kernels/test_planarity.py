@@ -1,0 +1,544 @@
+"""The planarity operator against finite differences, float64 `eigh`, conservation laws and bad input."""
+
+import io
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from openmm_density.kernels import build
+from openmm_density.kernels.planarity import Planes, deviations, pack_planes, planarity, reference
+
+SIZES = range(4, 13)
+SIGMA = 0.02
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled():
+    if not build.load("planarity"):
+        pytest.skip("no C++ compiler")
+
+
+@pytest.fixture
+def threads():
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def groups(n_planes, size, shape=(1.5, 1.5, 0.05), centre=100.0, seed=0):
+    """Give n_planes randomly turned groups of atoms, of the given standard deviations along their axes."""
+    random = np.random.default_rng(seed)
+    atoms = random.normal(size=(n_planes, size, 3)) * shape
+    turns = np.linalg.qr(random.normal(size=(n_planes, 3, 3)))[0]
+    return torch.from_numpy(atoms @ turns + random.uniform(-centre, centre, (n_planes, 1, 3)))
+
+
+def packed(n_planes, size, sigmas=SIGMA):
+    return pack_planes([(np.arange(n_planes * size).reshape(n_planes, size), sigmas)])
+
+
+def mixed(n_planes=40, centre=30.0, per_atom=False, seed=0, dtype=torch.float64):
+    """Give the positions and planes of all sizes, some of whose atoms belong to two planes."""
+    random = np.random.default_rng(seed)
+    positions, planes, start = [], [], 0
+    for size in SIZES:
+        positions.append(groups(n_planes, size, centre=centre, seed=seed + size).reshape(-1, 3))
+        indices = start + np.arange(n_planes * size).reshape(n_planes, size)
+        planes.append((indices, random.uniform(0.01, 0.1, indices.shape if per_atom else n_planes)))
+        # The first four atoms of two neighbours, as peptide groups share their Cα.
+        planes.append((np.hstack([indices[:-1, :2], indices[1:, 2:4]])[::7], 0.5))
+        start += n_planes * size
+    return torch.cat(positions).to(dtype), pack_planes(planes, n_atoms=start)
+
+
+def central_differences(positions, energy, step=1e-4):
+    """Differentiate the energy to fourth order in the step."""
+    result = torch.zeros_like(positions)
+    for index in np.ndindex(*positions.shape):
+        for factor, weight in ((-2, 1 / 12), (-1, -2 / 3), (1, 2 / 3), (2, -1 / 12)):
+            moved = positions.clone()
+            moved[index] += factor * step
+            result[index] += weight * energy(moved) / step
+    return result
+
+
+def largest(tensor):
+    return tensor.abs().max().item()
+
+
+@pytest.mark.parametrize("per_atom", [False, True], ids=["one sigma", "sigma per atom"])
+@pytest.mark.parametrize("size", SIZES)
+def test_gradient_is_the_derivative_of_the_energy(size, per_atom):
+    positions = groups(2, size, centre=3.0, seed=size).reshape(-1, 3)
+    sigmas = np.random.default_rng(size).uniform(0.05, 0.5, (2, size)) if per_atom else 0.1
+    planes = packed(2, size, sigmas)
+    gradient = reference.planarity(positions, *planes)[1]
+    expected = central_differences(positions, lambda x: reference.planarity(x, *planes)[0])
+    assert largest(expected) > 0.1
+    assert largest(gradient - expected) < 1e-6 * largest(expected)
+    assert largest(planarity(positions, *planes)[1] - expected) < 1e-3 * largest(expected)
+
+
+def test_energy_of_the_kernel_has_the_gradient_of_the_kernel():
+    positions, planes = mixed(n_planes=1, centre=2.0, per_atom=True)
+    gradient = planarity(positions, *planes)[1]
+    differences = central_differences(positions, lambda x: planarity(x, *planes)[0], step=3e-3)
+    assert largest(gradient - differences) < 1e-3 * largest(gradient)
+
+
+def test_normal_held_fixed_is_wrong_for_a_plane_fitted_without_the_weights():
+    """What the weighted fit cures: the published gradient, with a sigma per atom, is not the energy's."""
+    positions = groups(1, 6, shape=(1.5, 1.5, 0.2), centre=0.0)[0]
+    sigma = torch.tensor([0.02, 0.2, 0.05, 0.1, 0.02, 0.3], dtype=torch.float64)
+
+    def unweighted(x):
+        centred = x - x.mean(0)
+        normal = torch.linalg.eigh(centred.T @ centred)[1][:, 0]
+        return centred @ normal, normal
+
+    def energy(x):
+        return 0.5 * (unweighted(x)[0] / sigma).square().sum()
+
+    distance, normal = unweighted(positions)
+    slope = distance / sigma**2
+    published = (slope - slope.mean())[:, None] * normal
+    exact = central_differences(positions, energy)
+    assert largest(published - exact) > 0.1 * largest(exact)
+    assert torch.linalg.cross(positions, published).sum(0).norm() > 0.1 * published.norm()
+
+    planes = packed(1, 6, sigma[None].numpy())
+    weighted = reference.planarity(positions, *planes)[1]
+    exact = central_differences(positions, lambda x: reference.planarity(x, *planes)[0])
+    assert largest(weighted - exact) < 1e-6 * largest(exact)
+    assert torch.linalg.cross(positions, weighted).sum(0).norm() < 1e-9 * weighted.norm()
+
+
+def test_equal_sigmas_give_the_published_energy_and_gradient():
+    positions = groups(1, 7, centre=50.0)[0]
+    centred = (positions - positions.mean(0)).numpy()
+    normal = np.linalg.svd(centred)[2][2]
+    distance = centred @ normal
+    constants = 7 * (math.log(SIGMA) + 0.5 * math.log(2 * math.pi))
+    energy, gradient = planarity(positions, *packed(1, 7), constants=True)
+    assert energy.item() == pytest.approx(np.sum(0.5 * (distance / SIGMA) ** 2) + constants, rel=1e-5)
+    slope = distance / SIGMA**2
+    expected = torch.from_numpy((slope - slope.mean())[:, None] * normal)
+    assert largest(gradient - expected) < 1e-4 * largest(expected)
+
+
+@pytest.mark.parametrize(
+    "sigmas", [np.geomspace(1e-12, 1e12, 5000).reshape(1000, 5), np.geomspace(1e-3, 1, 1000), 1e-9]
+)
+def test_constants_do_not_depend_on_the_positions(sigmas):
+    planes = packed(1000, 5, sigmas)
+    expected = (0.5 * math.log(2 * math.pi) - planes.inverse_sigmas.double().log()).sum().item()
+    for coordinate in (0.0, math.nan):
+        positions = torch.full((5000, 3), coordinate)
+        for function in (planarity, reference.planarity):
+            assert function(positions, *planes)[0].item() == 0.0
+            assert function(positions, *planes, constants=True)[0].item() == pytest.approx(
+                expected, rel=1e-13, abs=1e-8
+            )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("per_atom", [False, True])
+def test_kernel_agrees_with_the_reference(dtype, per_atom):
+    positions, planes = mixed(centre=500.0, per_atom=per_atom, dtype=dtype)
+    energy, gradient = planarity(positions, *planes)
+    expected_energy, expected_gradient = reference.planarity(positions, *planes)
+    assert energy.dtype == torch.float64 and energy.shape == ()
+    assert gradient.dtype == dtype and gradient.is_contiguous()
+    assert energy.item() == pytest.approx(expected_energy.item(), rel=1e-5)
+    assert largest(gradient - expected_gradient) < 1e-4 * largest(expected_gradient)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (1.4, 1.2, 0.03),
+        (1.4, 1.4, 1e-4),
+        (1.0, 1.0, 0.9),
+        (2.0, 0.1, 0.01),
+        (3.0, 1e-2, 1e-3),
+        (3.0, 1e-3, 3e-4),
+    ],
+    ids=["ring", "nearly flat", "blob", "narrow", "narrower", "needle"],
+)
+def test_normals_match_eigh_of_the_same_coordinates(shape):
+    n_planes, size = 20_000, 6
+    positions = groups(n_planes, size, shape, centre=1.0).float()
+    gradient = (
+        planarity(positions.reshape(-1, 3), *packed(n_planes, size))[1].double().reshape(n_planes, size, 3)
+    )
+    strongest = gradient.norm(dim=-1).argmax(1)
+    force = gradient[torch.arange(n_planes), strongest]
+    normal = force / force.norm(dim=-1, keepdim=True)
+
+    centred = positions.double() - positions.double().mean(1, keepdim=True)
+    eigenvalues, eigenvectors = torch.linalg.eigh(centred.transpose(1, 2) @ centred)
+    sine = torch.linalg.cross(normal, eigenvectors[..., 0]).norm(dim=-1)
+    bound = 1e-6 * eigenvalues[:, 2] / (eigenvalues[:, 1] - eigenvalues[:, 0])
+    assert (sine <= bound).all()
+
+
+@pytest.mark.parametrize("width", [1e-1, 1e-2, 1e-3])
+def test_nearly_collinear_planes(width):
+    positions = groups(500, 6, (2.0, width, 0.1 * width), centre=1.0).reshape(-1, 3)
+    planes = packed(500, 6)
+    energy, gradient = planarity(positions, *planes)
+    expected_energy, expected_gradient = reference.planarity(positions, *planes)
+    assert energy.item() == pytest.approx(expected_energy.item(), rel=1e-4)
+    # Rounding of the coordinates in the kernel, 1e-7 of the length, is all that may be lost.
+    assert largest(gradient - expected_gradient) < 1e-4 * largest(expected_gradient) + 5e-6 / SIGMA**2
+
+
+def test_energy_goes_to_zero_smoothly_towards_a_line():
+    group = groups(1, 6, (2.0, 1.0, 0.3), centre=0.0)[0]
+    axis = torch.linalg.svd(group - group.mean(0))[2][0]
+    along = group @ axis[:, None] * axis
+    energies, forces = [], []
+    for width in np.geomspace(1.0, 1e-9, 19):
+        energy, gradient = planarity(along + width * (group - along), *packed(1, 6, 1.0))
+        energies.append(energy.item())
+        forces.append(largest(gradient))
+    assert all(later <= earlier for earlier, later in itertools.pairwise(energies))
+    assert energies[6] == pytest.approx(energies[4] * 1e-2, rel=0.1)
+    assert all(force <= math.sqrt(2 * energy) + 1e-12 for force, energy in zip(forces, energies))
+    assert energies[-1] == forces[-1] == 0.0
+
+
+LINE = torch.linspace(-2, 2, 5, dtype=torch.float64)[:, None] * torch.tensor(
+    [1.0, 2.0, -0.5], dtype=torch.float64
+)
+BROKEN = {
+    "collinear": LINE,
+    "coincident": torch.full((5, 3), 0.1, dtype=torch.float64),
+    "two points": LINE[[0, 0, 1, 1, 1]],
+    "nan": torch.where(torch.arange(5)[:, None] == 2, math.nan, LINE),
+    "first nan": torch.where(torch.arange(5)[:, None] == 0, math.nan, LINE),
+    "infinite": torch.where(torch.arange(5)[:, None] == 4, math.inf, LINE),
+    "all infinite": torch.full((5, 3), -math.inf, dtype=torch.float64),
+    "beyond float32": LINE * 1e60,
+}
+
+
+@pytest.mark.parametrize("function", [planarity, reference.planarity], ids=["C++", "reference"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", BROKEN)
+def test_degenerate_plane_has_no_force_and_leaves_the_others_alone(function, dtype, kind):
+    positions, planes = mixed(n_planes=3, dtype=dtype)
+    energy, gradient = function(positions, *planes)
+    n_atoms = len(positions)
+    groups_of_all = [
+        (
+            planes.members[begin:end][None].numpy(),
+            1.0 / planes.inverse_sigmas[begin:end][None].double().numpy(),
+        )
+        for begin, end in zip(planes.offsets[:-1], planes.offsets[1:])
+    ]
+    broken = pack_planes([*groups_of_all, (n_atoms + np.arange(5)[None], SIGMA)])
+    with_broken = torch.cat([positions, BROKEN[kind].to(dtype)])
+    broken_energy, broken_gradient = function(with_broken, *broken)
+    torch.testing.assert_close(broken_energy, energy, rtol=1e-12, atol=0)
+    torch.testing.assert_close(broken_gradient[:n_atoms], gradient, rtol=0, atol=0)
+    assert not broken_gradient[n_atoms:].any()
+
+
+@pytest.mark.parametrize("far", [1e15, 1e18, 1e25, 1e37])
+def test_an_atom_gone_astray_stays_finite(far):
+    positions = groups(1, 6, centre=0.0)[0].float()
+    positions[3, 1] = far
+    energy, gradient = planarity(positions, *packed(1, 6))
+    assert energy.isfinite() and gradient.isfinite().all()
+
+
+def test_flat_planes_have_no_energy():
+    flat = groups(1000, 6, (1.4, 1.4, 0.0), centre=0.0).reshape(-1, 3)
+    energy, gradient = planarity(flat, *packed(1000, 6))
+    assert energy.item() / 1000 < 1e-8
+    assert largest(gradient) < 1e-6 / SIGMA**2
+
+
+def test_a_million_planes_of_which_some_are_degenerate():
+    n_planes, size = 1_000_000, 4
+    positions = torch.rand(n_planes, size, 3, generator=torch.Generator().manual_seed(3)) * 4
+    kinds = torch.arange(n_planes) % 500
+    positions[kinds == 0, 1, 2] = math.nan
+    positions[kinds == 1, 3, 0] = -math.inf
+    positions[kinds == 2] = positions[kinds == 2][:, :1]
+    positions[kinds == 3] = positions[kinds == 3][:, :1] * torch.tensor([1.0, 2.0, 4.0, 8.0])[:, None]
+    positions[kinds == 4, 0] = 3e38
+    broken = kinds <= 4
+    assert broken.float().mean() == pytest.approx(0.01)
+    energy, gradient = planarity(positions.reshape(-1, 3), *packed(n_planes, size))
+    gradient = gradient.reshape(n_planes, size, 3)
+    assert energy.isfinite() and gradient.isfinite().all()
+    assert not gradient[broken].any()
+    # Four random points are flat once in a great while, never within rounding.
+    assert gradient[~broken].abs().amax((1, 2)).min() > 0
+
+    some = torch.arange(0, n_planes, 97)
+    expected = reference.planarity(positions[some].reshape(-1, 3), *packed(len(some), size))[1]
+    assert largest(gradient[some].reshape(-1, 3) - expected) < 1e-4 * largest(expected)
+
+
+def test_each_plane_has_no_net_force_and_no_net_torque():
+    n_planes = 300
+    for size in SIZES:
+        positions = groups(n_planes, size, centre=500.0, seed=size)
+        sigmas = np.random.default_rng(size).uniform(0.01, 0.1, (n_planes, size))
+        gradient = planarity(positions.reshape(-1, 3), *packed(n_planes, size, sigmas))[1].reshape(
+            positions.shape
+        )
+        scale = gradient.norm(dim=-1).sum(1)
+        centred = positions - positions.mean(1, keepdim=True)
+        assert (gradient.sum(1).norm(dim=-1) < 1e-6 * scale).all()
+        torque = torch.linalg.cross(centred, gradient).sum(1).norm(dim=-1)
+        assert (torque < 2e-5 * scale * centred.norm(dim=-1).amax(1)).all()
+
+
+def test_turning_and_moving_turns_the_forces():
+    positions, planes = mixed(centre=5.0, per_atom=True)
+    turn = torch.linalg.qr(
+        torch.randn(3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    )[0]
+    shift = torch.tensor([500.0, -300.0, 20.0], dtype=torch.float64)
+    energy, gradient = planarity(positions, *planes)
+    moved_energy, moved_gradient = planarity(positions @ turn + shift, *planes)
+    assert moved_energy.item() == pytest.approx(energy.item(), rel=1e-6)
+    assert largest(moved_gradient - gradient @ turn) < 1e-5 * largest(gradient)
+
+
+def test_the_order_of_atoms_and_planes_is_of_no_account():
+    n_planes, size = 50, 9
+    positions = groups(n_planes, size).reshape(-1, 3)
+    random = np.random.default_rng(5)
+    indices = np.arange(n_planes * size).reshape(n_planes, size)
+    sigmas = random.uniform(0.01, 0.1, (n_planes, size))
+    energy, gradient = planarity(positions, *pack_planes([(indices, sigmas)]))
+
+    within = random.permuted(np.tile(np.arange(size), (n_planes, 1)), axis=1)
+    order = random.permutation(n_planes)
+    shuffled = np.take_along_axis(indices, within, 1)[order], np.take_along_axis(sigmas, within, 1)[order]
+    relabelled = torch.from_numpy(random.permutation(len(positions)))
+    renamed = torch.empty_like(positions)
+    renamed[relabelled] = positions
+    other_energy, other_gradient = planarity(renamed, *pack_planes([(relabelled[shuffled[0]], shuffled[1])]))
+    assert other_energy.item() == pytest.approx(energy.item(), rel=1e-6)
+    assert largest(other_gradient[relabelled] - gradient) < 1e-5 * largest(gradient)
+
+
+def test_atoms_of_several_planes_feel_all_of_them():
+    positions = groups(1, 8, centre=1.0)[0]
+    indices = np.array([[0, 1, 2, 3, 4], [2, 3, 4, 5, 6], [0, 2, 4, 6, 7]])
+    alone = [planarity(positions, *pack_planes([(plane[None], SIGMA)])) for plane in indices]
+    energy, gradient = planarity(positions, *pack_planes([(indices, SIGMA)]))
+    assert energy.item() == pytest.approx(sum(part.item() for part, _ in alone), rel=1e-12)
+    torch.testing.assert_close(
+        gradient, sum(part for _, part in alone), rtol=1e-6, atol=1e-6 * largest(gradient)
+    )
+    # Sizes in one group of lanes that differ are padded, which must not show.
+    ragged = pack_planes([(np.arange(8)[None, :size], SIGMA) for size in (8, 4, 6, 5)])
+    energy, gradient = planarity(positions, *ragged)
+    expected_energy, expected_gradient = reference.planarity(positions, *ragged)
+    assert energy.item() == pytest.approx(expected_energy.item(), rel=1e-5)
+    assert largest(gradient - expected_gradient) < 1e-4 * largest(expected_gradient)
+
+
+def test_a_large_plane():
+    positions = groups(3, 300, (10.0, 5.0, 0.05)).reshape(-1, 3)
+    planes = packed(3, 300)
+    energy, gradient = planarity(positions, *planes)
+    expected_energy, expected_gradient = reference.planarity(positions, *planes)
+    assert energy.item() == pytest.approx(expected_energy.item(), rel=1e-5)
+    assert largest(gradient - expected_gradient) < 1e-4 * largest(expected_gradient)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_same_bits_for_every_number_of_threads(threads, dtype):
+    positions, planes = mixed(n_planes=700, centre=300.0, per_atom=True, dtype=dtype)
+    threads(1)
+    energy, gradient = planarity(positions, *planes, constants=True)
+    for count in (1, 2, 3, 8):
+        threads(count)
+        for _ in range(3):
+            again_energy, again_gradient = planarity(positions, *planes, constants=True)
+            assert torch.equal(again_energy, energy) and torch.equal(again_gradient, gradient)
+
+
+def test_uninitialised_memory_does_not_show(monkeypatch):
+    """With PyTorch's deterministic algorithms, every fresh tensor of floats, scratch too, is full of NaN."""
+    positions, planes = mixed(n_planes=37)
+    positions = torch.cat([positions, positions[:5000]])
+    energy, gradient = planarity(positions, *planes)
+    was_deterministic = torch.are_deterministic_algorithms_enabled()
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert torch.empty(3).isnan().all()
+        poisoned_energy, poisoned_gradient = planarity(positions, *planes)
+    finally:
+        torch.use_deterministic_algorithms(was_deterministic)
+    assert torch.equal(poisoned_energy, energy) and torch.equal(poisoned_gradient, gradient)
+
+
+def test_no_planes():
+    planes = pack_planes([])
+    assert planes.offsets.tolist() == [0] and planes.members.numel() == 0
+    for function in (planarity, reference.planarity):
+        energy, gradient = function(torch.ones(7, 3), *planes, constants=True)
+        assert energy.item() == 0.0 and energy.dtype == torch.float64
+        assert torch.equal(gradient, torch.zeros(7, 3))
+        energy, gradient = function(torch.ones(0, 3), *planes)
+        assert energy.item() == 0.0 and gradient.shape == (0, 3)
+    no_planes_of_six = pack_planes([(np.zeros((0, 6), int), np.zeros(0))])
+    assert no_planes_of_six.offsets.tolist() == [0]
+
+
+def test_pack_planes_lists_every_member_of_every_atom():
+    _, planes = mixed(n_planes=5)
+    sizes = planes.offsets.diff()
+    assert (sizes.diff() >= 0).all() and set(sizes.tolist()) == set(SIZES)
+    for atom in range(len(planes.atom_offsets) - 1):
+        entries = planes.atom_members[planes.atom_offsets[atom] : planes.atom_offsets[atom + 1]]
+        assert torch.equal(entries, (planes.members == atom).nonzero().flatten().int())
+
+
+def test_sigmas_for_all_for_planes_and_for_atoms():
+    indices = np.array([[3, 1, 2, 0], [4, 5, 6, 7]])
+    per_plane = pack_planes([(indices, [0.5, 0.25])])
+    assert per_plane.inverse_sigmas.tolist() == [2, 2, 2, 2, 4, 4, 4, 4]
+    per_atom = pack_planes([(torch.from_numpy(indices), [[1, 2, 4, 8], [0.5, 1, 1, 1]])])
+    assert per_atom.inverse_sigmas.tolist() == [1, 0.5, 0.25, 0.125, 2, 1, 1, 1]
+    assert pack_planes([(indices, 0.1)]).members.tolist() == indices.ravel().tolist()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_autograd(dtype):
+    positions, planes = mixed(n_planes=4, dtype=dtype)
+    positions.requires_grad_()
+    energy, gradient = planarity(positions, *planes)
+    (3.0 * energy).backward()
+    torch.testing.assert_close(positions.grad, 3.0 * gradient.detach())
+    with pytest.raises(NotImplementedError, match="first derivatives only"):
+        planarity(positions, *planes)[1].sum().backward()
+
+
+def test_autograd_of_a_view():
+    positions, planes = mixed(n_planes=4)
+    shifts = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+    stretched = ((positions + shifts).T.contiguous().T) * 2.0
+    assert not stretched.is_contiguous()
+    energy, gradient = planarity(stretched, *planes)
+    energy.backward()
+    torch.testing.assert_close(shifts.grad, 2.0 * gradient.sum(0).detach())
+
+
+class Module(torch.nn.Module):
+    def __init__(self, planes):
+        super().__init__()
+        for name, table in planes._asdict().items():
+            self.register_buffer(name, table)
+
+    def forward(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return planarity(
+            positions, self.members, self.offsets, self.inverse_sigmas, self.atom_offsets, self.atom_members
+        )
+
+
+def test_torchscript():
+    positions, planes = mixed()
+    energy, gradient = planarity(positions, *planes)
+    buffer = io.BytesIO()
+    torch.jit.save(torch.jit.script(Module(planes)), buffer)
+    buffer.seek(0)
+    module = torch.jit.freeze(torch.jit.load(buffer).eval())
+    with torch.no_grad():
+        for _ in range(3):
+            scripted_energy, scripted_gradient = module(positions)
+    assert torch.equal(scripted_energy, energy) and torch.equal(scripted_gradient, gradient)
+    leaf = positions.clone().requires_grad_()
+    module(leaf)[0].backward()
+    torch.testing.assert_close(leaf.grad, gradient)
+    with pytest.raises(RuntimeError, match="positions must be a float32 or float64 tensor"):
+        module(positions.int())
+
+
+def test_deviations_are_signed_distances_from_the_plane():
+    square = torch.tensor([[0, 0, 0.1], [1, 0, -0.1], [1, 1, 0.1], [0, 1, -0.1], [math.nan, 0, 0]])
+    planes = pack_planes([([[0, 1, 2, 3], [0, 1, 2, 4]], SIGMA)])
+    distance = deviations(square, *planes[:3])
+    assert distance.dtype == torch.float64
+    assert distance[:4].abs().tolist() == pytest.approx([0.1] * 4)
+    assert (distance[:4].sign() * distance[0].sign()).tolist() == [1, -1, 1, -1]
+    assert not distance[4:].any()
+
+
+@pytest.mark.parametrize(
+    ("planes", "message"),
+    [
+        ([([[0, 1, 2]], SIGMA)], "at least 4 atoms, but 1 planes of 3"),
+        ([([0, 1, 2, 3], SIGMA)], r"have shape \(4,\)"),
+        ([([[0.0, 1.0, 2.0, 3.0]], SIGMA)], "must be integers"),
+        ([([[0, 1, 2, 3]], 0.0)], "positive number"),
+        ([([[0, 1, 2, 3]], [-0.1])], "but one is -0.1"),
+        ([([[0, 1, 2, 3]], [[0.1, 0.1, math.nan, 0.1]])], "but one is nan"),
+        ([([[0, 1, 2, 3]], math.inf)], "but one is inf"),
+        ([([[0, 1, 2, 3]], [0.1, 0.1])], r"but have \(2,\)"),
+        ([([[0, 1, 2, 3], [1, 2, 3, 4]], [[0.1] * 5] * 2)], r"or \(2, 4\), but have \(2, 5\)"),
+        ([([[0, 1, 2, 8]], SIGMA)], "atom index 8, but indices run from 0 to 7"),
+        ([([[0, 1, 2, -1]], SIGMA)], "atom index -1"),
+        ([([[0, 1, 2, 1]], SIGMA)], "atom index 1 twice"),
+    ],
+)
+def test_pack_planes_says_what_is_wrong(planes, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        pack_planes(planes, n_atoms=8)
+    assert "\n" not in str(caught.value)
+
+
+def with_field(**changes):
+    return lambda planes: planes._replace(**{name: change(planes) for name, change in changes.items()})
+
+
+@pytest.mark.parametrize("function", [planarity, reference.planarity], ids=["C++", "reference"])
+@pytest.mark.parametrize(
+    ("positions", "change", "message"),
+    [
+        (torch.zeros(7, 3), None, "members holds index 7, but there are 7 positions"),
+        (torch.zeros(8, 2), None, r"shape \(atoms, 3\)"),
+        (torch.zeros(8, 3, dtype=torch.int32), None, "float32 or float64"),
+        (torch.zeros(8, 3), with_field(members=lambda p: p.members - 1), "members holds index -1"),
+        (torch.zeros(8, 3), with_field(members=lambda p: p.members.long()), "members must be a contiguous"),
+        (
+            torch.zeros(8, 3),
+            with_field(inverse_sigmas=lambda p: p.inverse_sigmas[:7]),
+            "8 members need as many",
+        ),
+        (torch.zeros(8, 3), with_field(offsets=lambda p: torch.tensor([0, 3, 8]).int()), "offsets must rise"),
+        (torch.zeros(8, 3), with_field(offsets=lambda p: p.offsets[:1]), "offsets must rise from 0 to 8"),
+        (torch.zeros(8, 3), with_field(offsets=lambda p: p.offsets[:0]), "offsets must rise from 0 to 8"),
+        (
+            torch.zeros(8, 3),
+            with_field(atom_offsets=lambda p: p.atom_offsets.flip(0)),
+            "atom_offsets must rise",
+        ),
+        (
+            torch.zeros(8, 3),
+            with_field(atom_members=lambda p: p.atom_members + 1),
+            "atom_members holds index 8",
+        ),
+    ],
+)
+def test_the_operator_says_what_is_wrong(function, positions, change, message):
+    planes = pack_planes([([[0, 1, 2, 3], [4, 5, 6, 7]], SIGMA)])
+    with pytest.raises(ValueError, match=message) as caught:
+        function(positions, *(change(planes) if change else planes))
+    assert "planarity: " in str(caught.value).splitlines()[0]
+
+
+def test_planes_are_the_operators_arguments():
+    assert Planes._fields == ("members", "offsets", "inverse_sigmas", "atom_offsets", "atom_members")
