@@ -38,6 +38,8 @@ class MapCorrelation:
         Names elements and residues of the N atoms.
     resolution : float or Quantity
         Resolution d in Å.
+    b_factors : array_like of shape (N,), optional
+        B factors in Å² in place of the uniform 8 d: another figure than the one that is reported everywhere.
 
     Raises
     ------
@@ -46,9 +48,11 @@ class MapCorrelation:
         positive.
     """
 
-    def __init__(self, density_map: DensityMap, topology: Topology, resolution: Any) -> None:
+    def __init__(
+        self, density_map: DensityMap, topology: Topology, resolution: Any, *, b_factors: Any = None
+    ) -> None:
         self._map = density_map
-        self._model = ModelDensity(topology, resolution)
+        self._model = ModelDensity(topology, resolution, b_factors=b_factors)
         self._n_residues = topology.getNumResidues()
         residue_of_atom = np.array([atom.residue.index for atom in topology.atoms()], dtype=np.int64)
         self._heavy = np.flatnonzero(self._model.is_heavy)

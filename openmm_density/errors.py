@@ -9,3 +9,7 @@ class InputError(ValueError):
     The message is one sentence that names the file or argument, says what was found and what to do.
     The command line prints it without a traceback and exits with status 2.
     """
+
+
+class SimulationError(RuntimeError):
+    """A simulation that cannot go on; the message is one sentence that says when and what to do."""

@@ -807,7 +807,9 @@ class Prepared:
     ) -> openmm.System:
         """Build the System: the force field, and springs for what it does not know.
 
-        Centre-of-mass motion is not removed: it would hold the model back from its density.
+        Centre-of-mass motion is not removed: it would hold the model back from its density. OpenMM's
+        minimiser often stalls where there are constraints: minimise a new model in a System with
+        ``constraints=None, rigidWater=False`` first, and start the run from there.
 
         Parameters
         ----------

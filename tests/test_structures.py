@@ -95,7 +95,7 @@ def context_of(prepared: Prepared, **options: object) -> openmm.Context:
 
 
 def minimised(prepared: Prepared, iterations: int = 25) -> tuple[openmm.Context, float]:
-    context = context_of(prepared, constraints=None)
+    context = context_of(prepared, constraints=None, rigidWater=False)
     openmm.LocalEnergyMinimizer.minimize(context, 10, iterations)
     energy = context.getState(energy=True).getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole)
     return context, energy

@@ -1,0 +1,575 @@
+"""Trajectories against a map and against a reference model, on mdtraj."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import gemmi
+import mdtraj
+import numpy as np
+from openmm import app
+from scipy.optimize import linear_sum_assignment
+
+from openmm_density.correlation import MapCorrelation
+from openmm_density.errors import InputError
+from openmm_density.structures import CIF_SUFFIXES, PDB_SUFFIXES, read_model
+from openmm_density.units import positions_in_angstrom
+
+if TYPE_CHECKING:
+    from openmm_density.maps import DensityMap
+    from openmm_density.structures import Model
+
+TRAJECTORY_SUFFIXES = (
+    *(".dcd", ".xtc", ".trr", ".nc", ".ncdf", ".netcdf", ".h5", ".hdf5", ".lh5", ".gsd", ".gro"),
+    *(".xyz", ".xyz.gz", ".mdcrd", ".crd", ".inpcrd", ".rst7", ".ncrst", ".restrt", ".lammpstrj"),
+)
+SUFFIXES_WITH_TOPOLOGY = (".h5", ".hdf5", ".lh5", ".gro", ".gsd")
+TOPOLOGY_SUFFIXES = (*SUFFIXES_WITH_TOPOLOGY, ".prmtop", ".parm7", ".prm7", ".psf", ".mol2")
+
+FEWEST_PAIRS = 3
+# Homology cannot be told from chance by sequence alone below about this share of identical residues
+# (Sander & Schneider 1991).
+LEAST_IDENTITY = 0.3
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Correlations of the frames of a trajectory with a map.
+
+    Attributes
+    ----------
+    resolution : float
+        The resolution in Å at which the model's density was cut.
+    frames : ndarray of int, shape (n_frames,)
+        The scored frames, counted from 0 in the trajectory.
+    times : ndarray of float, shape (n_frames,)
+        Their times in ps, as the trajectory has them.
+    cc_mask : ndarray of float, shape (n_frames,)
+        The correlation over the voxels within 3 Å of a non-hydrogen atom.
+    residue_correlations : ndarray of float, shape (n_frames, n_residues)
+        The same around every residue alone; NaN where it is undefined.
+    residue_labels : tuple of str
+        Chain, name and number of every residue, as in ``A HIS 57B``.
+    """
+
+    resolution: float
+    frames: np.ndarray
+    times: np.ndarray
+    cc_mask: np.ndarray
+    residue_correlations: np.ndarray
+    residue_labels: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give plain lists and numbers for JSON; an undefined correlation is None."""
+        residues = self.residue_correlations.astype(object)
+        residues[np.isnan(self.residue_correlations)] = None
+        return {
+            "resolution": self.resolution,
+            "frames": self.frames.tolist(),
+            "times": self.times.tolist(),
+            "cc_mask": self.cc_mask.tolist(),
+            "residue_labels": list(self.residue_labels),
+            "residue_correlations": residues.tolist(),
+        }
+
+
+def load_trajectory(
+    path: str | os.PathLike[str], topology_path: str | os.PathLike[str] | None = None
+) -> mdtraj.Trajectory:
+    """Read a model, or a trajectory whose atoms another file names.
+
+    A model (PDB or mmCIF, also gzipped) is read as `openmm_density.structures.read_model` reads it; of a file
+    with several models each is a frame. Everything else is read by mdtraj. Residues that come from a PDB or
+    mmCIF file keep their insertion code in an attribute ``insertion_code``, which mdtraj itself does not
+    have: it is lost where mdtraj copies the topology (slices of the trajectory do).
+
+    Parameters
+    ----------
+    path : str or path-like
+        The model (.pdb, .ent, .cif, .mmcif, or one of these and .gz) or the trajectory (.dcd, .xtc, .nc,
+        .h5 and others).
+    topology_path : str or path-like, optional
+        Names the atoms of the trajectory: a model of the same atoms in the same order, or a topology that
+        mdtraj reads (.prmtop, .psf, ...). Not needed for formats that have one (.h5, .gro).
+
+    Returns
+    -------
+    mdtraj.Trajectory
+        Positions in nm, as mdtraj has them. They are not made whole nor moved to another periodic image.
+
+    Raises
+    ------
+    InputError
+        The file is missing, cannot be read or has an unknown format, the topology is missing, or the
+        numbers of atoms differ.
+    """
+    path = Path(path)
+    if _is_model(path):
+        trajectory = _frames_of_model(read_model(path))
+        if topology_path is not None:
+            topology = _load_topology(Path(topology_path))
+            _check_atom_counts(path, trajectory.n_atoms, topology_path, topology.n_atoms)
+            trajectory.topology = topology
+        return trajectory
+    suffix = _suffix(path)
+    if suffix not in TRAJECTORY_SUFFIXES:
+        raise InputError(
+            f"{path}: the ending is neither that of a model (.pdb, .ent, .cif, .mmcif, or one of these and "
+            ".gz) nor of a trajectory that is known here (.dcd, .xtc, .trr, .nc, .h5, ...); convert the file."
+        )
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file; check the path of the trajectory.")
+    if topology_path is None and suffix not in SUFFIXES_WITH_TOPOLOGY:
+        raise InputError(
+            f"{path}: a {suffix} file does not name its atoms; give a model of the same atoms as its "
+            "topology (--topology model.pdb)."
+        )
+    topology = None if topology_path is None else _load_topology(Path(topology_path))
+    trajectory = _load(path, topology, topology_path)
+    if topology is not None:
+        _check_atom_counts(path, trajectory.n_atoms, topology_path, topology.n_atoms)
+        trajectory.topology = topology
+    if not trajectory.n_frames:
+        raise InputError(f"{path}: the trajectory has no frames; check whether the simulation wrote any.")
+    return trajectory
+
+
+def score(
+    trajectory: mdtraj.Trajectory, density_map: DensityMap, resolution: Any, *, stride: int = 1
+) -> Scores:
+    """Correlate the frames of a trajectory with a map, as a whole and residue by residue.
+
+    The correlations are those of `openmm_density.correlation`, for which see there. Positions are taken as
+    they are: neither superposed nor moved to another periodic image.
+
+    Parameters
+    ----------
+    trajectory : mdtraj.Trajectory
+        The frames, in the frame of the map.
+    density_map : DensityMap
+        The map.
+    resolution : float or Quantity
+        Resolution in Å.
+    stride : int
+        Score every stride-th frame, from the first.
+
+    Raises
+    ------
+    InputError
+        If the stride or the resolution is not positive, or an element has no form factor, or a frame has
+        positions that are not numbers.
+    """
+    if stride < 1:
+        raise InputError(f"stride={stride} is not possible; give 1 for every frame, 2 for every other, ...")
+    frames = np.arange(0, trajectory.n_frames, stride)
+    correlation = MapCorrelation(density_map, _as_openmm(trajectory.topology), resolution)
+    overall = np.empty(len(frames))
+    by_residue = np.empty((len(frames), trajectory.n_residues))
+    for row, frame in enumerate(frames):
+        positions = trajectory.xyz[frame].astype(np.float64) * 10.0
+        try:
+            overall[row], by_residue[row] = correlation.evaluate(positions)
+        except InputError as error:
+            raise InputError(f"frame {frame}: {error}") from error
+    return Scores(
+        resolution=correlation.resolution,
+        frames=frames,
+        times=np.asarray(trajectory.time, dtype=np.float64)[frames],
+        cc_mask=overall,
+        residue_correlations=by_residue,
+        residue_labels=tuple(residue.label for residue in _residues(trajectory.topology)),
+    )
+
+
+def match_alpha_carbons(
+    topology: app.Topology | mdtraj.Topology, reference_topology: app.Topology | mdtraj.Topology
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pair the Cα atoms of two models; of nucleotides P, or C1′ where either has no P.
+
+    Residues are paired by chain id, number and insertion code; where fewer than half of the shorter model's
+    match so, or most of those that do have different names, by number with the chains in their order; else
+    by aligning the sequences of the chains, each chain with the one most like it.
+
+    Parameters
+    ----------
+    topology, reference_topology : openmm.app.Topology or mdtraj.Topology
+        The two models.
+
+    Returns
+    -------
+    indices, reference_indices : ndarray of int, shape (n_pairs,)
+        Atoms of the first and of the second topology, in the order of the first.
+
+    Raises
+    ------
+    InputError
+        If fewer than 3 residues can be paired.
+    """
+    models = [
+        [residue for residue in _residues(given) if residue.traces] for given in (topology, reference_topology)
+    ]
+    enough = 0.5 * min(map(len, models))
+    by_number = None
+    pairs: list[tuple[_Residue, _Residue]] = []
+    for key in (_by_chain_id, _by_chain_order):
+        candidate = _paired_by(key, *models)
+        if len(candidate) < max(enough, FEWEST_PAIRS):
+            continue
+        if _identity(candidate) >= 0.5:
+            pairs = candidate
+            break
+        by_number = by_number or candidate
+    # Names that differ everywhere are either another numbering, which an alignment finds, or a model without
+    # its sequence (poly-alanine), for which the numbers are all there is.
+    pairs = pairs or _paired_by_alignment(*models)
+    if len(pairs) < max(enough, FEWEST_PAIRS) and by_number:
+        pairs = by_number
+    atoms = np.array([_common_trace(a, b) for a, b in pairs], dtype=np.int64).reshape(-1, 2)
+    atoms = atoms[(atoms >= 0).all(axis=1)]
+    if len(atoms) < FEWEST_PAIRS:
+        raise InputError(
+            f"the models have {len(models[0])} and {len(models[1])} residues with Cα or P, of which {len(atoms)} "
+            f"can be paired by chain, number or sequence, and at least {FEWEST_PAIRS} are needed; give a "
+            "reference of the same molecule."
+        )
+    atoms = atoms[np.argsort(atoms[:, 0], kind="stable")]
+    return atoms[:, 0], atoms[:, 1]
+
+
+def ca_rmsd(
+    positions: Any, reference_positions: Any, pairs: tuple[Sequence[int] | np.ndarray, ...]
+) -> float:
+    """Give the root mean square distance of paired atoms in Å, without superposition.
+
+    Parameters
+    ----------
+    positions, reference_positions : Quantity or array_like, shapes (N, 3) and (M, 3)
+        Cartesian positions in Å. (Those of an ``mdtraj.Trajectory`` are in nm.)
+    pairs : tuple of two ndarray of int
+        Indices into both, as `match_alpha_carbons` gives them.
+    """
+    indices, reference_indices = pairs
+    difference = (
+        positions_in_angstrom(positions)[indices]
+        - positions_in_angstrom(reference_positions)[reference_indices]
+    )
+    return float(np.sqrt((difference**2).sum(axis=1).mean()))
+
+
+class _Residue(NamedTuple):
+    """A residue of either library's topology, with the atoms that can stand for it."""
+
+    name: str
+    chain: str
+    number: str
+    insertion_code: str
+    chain_order: int
+    letter: str
+    traces: dict[str, int]
+
+    @property
+    def label(self) -> str:
+        return " ".join(f"{self.chain} {self.name} {self.number}{self.insertion_code}".split())
+
+
+def _residues(topology: app.Topology | mdtraj.Topology) -> list[_Residue]:
+    of_mdtraj = isinstance(topology, mdtraj.Topology)
+    residues: list[_Residue] = []
+    # read_model starts a new chain at every gap, so chains that share an id are one chain until a residue
+    # comes twice: then they are copies, in a file that does not name its chains.
+    order = -1
+    copies: dict[str, tuple[int, set[tuple[str, str]]]] = {}
+    for residue in topology.residues if of_mdtraj else topology.residues():
+        if of_mdtraj:
+            chain, number = residue.chain.chain_id or "", str(residue.resSeq)
+            insertion_code, atoms = getattr(residue, "insertion_code", ""), residue.atoms
+        else:
+            chain, number = residue.chain.id or "", residue.id
+            insertion_code, atoms = residue.insertionCode, residue.atoms()
+        insertion_code = insertion_code.strip()
+        letter = _letter(residue.name)
+        traces = _traces(letter, {atom.name: atom for atom in atoms})
+        chain_order = -1
+        if traces:
+            place = (number, insertion_code)
+            if chain not in copies or place in copies[chain][1]:
+                order += 1
+                copies[chain] = (order, set())
+            chain_order = copies[chain][0]
+            copies[chain][1].add(place)
+        residues.append(_Residue(residue.name, chain, number, insertion_code, chain_order, letter, traces))
+    return residues
+
+
+@functools.cache
+def _letter(name: str) -> str:
+    """Give the kind of polymer and the letter of a residue, as in ``protein H``; empty for other residues."""
+    tabulated = gemmi.find_tabulated_residue(name)
+    if tabulated.is_amino_acid():
+        return f"protein {tabulated.one_letter_code.upper()}"
+    if tabulated.is_nucleic_acid():
+        return f"nucleic {tabulated.one_letter_code.upper()}"
+    # Force fields have names of their own (HIE, CYX, DA5), which mdtraj knows.
+    residue = mdtraj.core.topology.Residue(name, 0, None, 0)
+    if residue.is_protein or residue.is_nucleic:
+        return f"{'protein' if residue.is_protein else 'nucleic'} {residue.code or 'X'}"
+    return ""
+
+
+def _traces(letter: str, atoms: dict[str, Any]) -> dict[str, int]:
+    """List the atoms that can stand for a residue; none for what is no part of a polymer."""
+    is_protein = letter.startswith("protein") or (not letter and {"N", "CA", "C"} <= atoms.keys())
+    names = ("CA",) if is_protein else ("P", "C1'", "C1*") if letter else ()
+    # A calcium ion is called CA as well, but is no residue of a protein.
+    return {name.replace("*", "'"): atoms[name].index for name in names if name in atoms}
+
+
+def _common_trace(a: _Residue, b: _Residue) -> tuple[int, int]:
+    for name in a.traces:
+        if name in b.traces:
+            return a.traces[name], b.traces[name]
+    return -1, -1
+
+
+def _by_chain_id(residue: _Residue, first_orders: dict[str, int]) -> tuple[Any, ...]:
+    # A chain id that is used for several copies does not tell them apart, their number does.
+    copy = residue.chain_order - first_orders[residue.chain]
+    return residue.chain, copy, residue.number, residue.insertion_code
+
+
+def _by_chain_order(residue: _Residue, first_orders: dict[str, int]) -> tuple[Any, ...]:
+    return residue.chain_order, residue.number, residue.insertion_code
+
+
+def _paired_by(
+    key: Any, residues: list[_Residue], reference_residues: list[_Residue]
+) -> list[tuple[_Residue, _Residue]]:
+    tables = []
+    for given in (residues, reference_residues):
+        first_orders: dict[str, int] = {}
+        for residue in given:
+            first_orders.setdefault(residue.chain, residue.chain_order)
+        tables.append({key(residue, first_orders): residue for residue in given})
+    return [(residue, tables[1][at]) for at, residue in tables[0].items() if at in tables[1]]
+
+
+def _identity(pairs: list[tuple[_Residue, _Residue]]) -> float:
+    """Give the share of pairs with the same name, unknown residues counting as the same."""
+    same = [
+        a.letter == b.letter or not a.letter or not b.letter or "X" in (a.letter[-1], b.letter[-1])
+        for a, b in pairs
+    ]
+    return sum(same) / max(len(same), 1)
+
+
+def _paired_by_alignment(
+    residues: list[_Residue], reference_residues: list[_Residue]
+) -> list[tuple[_Residue, _Residue]]:
+    chains, reference_chains = [
+        [[residue for residue in given if residue.chain_order == order] for order in orders]
+        for given, orders in (
+            (given, sorted({residue.chain_order for residue in given}))
+            for given in (residues, reference_residues)
+        )
+    ]
+    if not chains or not reference_chains:
+        return []
+    sequences = [["".join(residue.letter) or "X" for residue in chain] for chain in chains]
+    reference_sequences = [["".join(residue.letter) or "X" for residue in chain] for chain in reference_chains]
+    likeness = np.zeros((len(chains), len(reference_chains)))
+    alignments: dict[tuple[int, int], str] = {}
+    for i, sequence in enumerate(sequences):
+        for j, reference in enumerate(reference_sequences):
+            result = gemmi.align_string_sequences(sequence, reference, [])
+            if result.match_count < LEAST_IDENTITY * min(len(sequence), len(reference)):
+                continue
+            alignments[i, j] = result.cigar_str()
+            # Copies of one chain are equally alike: the same id counts for more, then the same place.
+            same_id = chains[i][0].chain == reference_chains[j][0].chain
+            likeness[i, j] = result.match_count + 0.5 * same_id + 0.25 * (i == j)
+    pairs = []
+    for i, j in zip(*linear_sum_assignment(likeness, maximize=True)):
+        if (i, j) in alignments:
+            pairs += [(chains[i][k], reference_chains[j][m]) for k, m in _aligned(alignments[i, j])]
+    return pairs
+
+
+def _aligned(cigar: str) -> Iterator[tuple[int, int]]:
+    """List the aligned places of two sequences; I is a residue of the first alone, D of the second."""
+    i = j = 0
+    for count, kind in re.findall(r"(\d+)([MID])", cigar):
+        steps = int(count)
+        if kind == "M":
+            yield from ((i + k, j + k) for k in range(steps))
+        i += steps if kind in "MI" else 0
+        j += steps if kind in "MD" else 0
+
+
+def _suffix(path: Path) -> str:
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    return "".join(suffixes[-2:]) if suffixes[-1:] == [".gz"] else "".join(suffixes[-1:])
+
+
+def _is_model(path: Path) -> bool:
+    return _suffix(path).removesuffix(".gz") in PDB_SUFFIXES + CIF_SUFFIXES
+
+
+def _as_mdtraj(topology: app.Topology) -> mdtraj.Topology:
+    converted = mdtraj.Topology.from_openmm(topology)
+    for residue, original in zip(converted.residues, topology.residues()):
+        residue.insertion_code = original.insertionCode.strip()
+    return converted
+
+
+def _as_openmm(topology: mdtraj.Topology) -> app.Topology:
+    """Convert what correlations need: residues and elements, whatever bonds mdtraj knows."""
+    converted = app.Topology()
+    for chain in topology.chains:
+        new_chain = converted.addChain(chain.chain_id)
+        for residue in chain.residues:
+            new = converted.addResidue(residue.name, new_chain, str(residue.resSeq))
+            for atom in residue.atoms:
+                number = atom.element.atomic_number if atom.element is not None else 0
+                element = app.Element.getByAtomicNumber(number) if number else None
+                converted.addAtom(atom.name, element, new)
+    return converted
+
+
+def _frames_of_model(model: Model) -> mdtraj.Trajectory:
+    frames = [model.positions, *_further_models(model)]
+    lengths = angles = None
+    if model.cell is not None:
+        lengths = np.tile(np.array(model.cell[:3]) / 10.0, (len(frames), 1))
+        angles = np.tile(np.array(model.cell[3:]), (len(frames), 1))
+    return mdtraj.Trajectory(
+        np.array(frames) / 10.0,
+        _as_mdtraj(model.topology),
+        unitcell_lengths=lengths,
+        unitcell_angles=angles,
+    )
+
+
+def _further_models(model: Model) -> Iterator[np.ndarray]:
+    """Give the positions of the models after the first, for the atoms that were read of the first."""
+    structure = gemmi.read_structure(str(model.path), merge_chain_parts=False)
+    if len(structure) < 2:
+        return
+    names = [_address(atom) for atom in structure[0].all()]
+    numbers = {name: number for number, name in enumerate(names)}
+    wanted = [
+        (r.chain, r.residue_number, r.insertion_code, r.residue_name, r.name, r.altloc) for r in model.records
+    ]
+    if len(numbers) != len(names) or not all(name in numbers for name in wanted):
+        # Atoms named alike can only be told apart by their order, which alternate locations have not kept.
+        if len(names) != len(wanted):
+            raise InputError(
+                f"{model.path}: holds {len(structure)} models and several atoms of one name; "
+                "write it as a trajectory (.dcd) and give its topology."
+            )
+        kept = list(range(len(names)))
+    else:
+        kept = [numbers[name] for name in wanted]
+    for number, other in enumerate(structure, start=1):
+        if number == 1:
+            continue
+        atoms = list(other.all())
+        if [_address(atom) for atom in atoms] != names:
+            raise InputError(
+                f"{model.path}: its model {number} has other atoms than the first "
+                f"({len(atoms)} in place of {len(names)}); leave only models of the same atoms in it."
+            )
+        positions = np.array([atom.atom.pos.tolist() for atom in atoms])
+        yield positions[kept]
+
+
+def _address(atom: gemmi.CRA) -> tuple[str, int, str, str, str, str]:
+    place = atom.residue.seqid
+    altloc = "" if atom.atom.altloc == "\0" else atom.atom.altloc
+    return (atom.chain.name, place.num, place.icode.strip(), atom.residue.name, atom.atom.name, altloc)
+
+
+def _load_topology(path: Path) -> mdtraj.Topology:
+    if _is_model(path):
+        return _as_mdtraj(read_model(path).topology)
+    if _suffix(path) not in TOPOLOGY_SUFFIXES:
+        raise InputError(
+            f"{path}: the ending is not that of a topology; give a model of the trajectory's atoms "
+            "(.pdb, .cif, also .gz)."
+        )
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file; check the path of the topology.")
+    try:
+        with _quiet():
+            return mdtraj.load_topology(str(path))
+    except Exception as error:
+        raise InputError(f"{path}: cannot be read as a topology ({_first_line(error)}).") from error
+
+
+def _load(
+    path: Path, topology: mdtraj.Topology | None, topology_path: str | os.PathLike[str] | None
+) -> mdtraj.Trajectory:
+    given = {} if topology is None or _suffix(path) in SUFFIXES_WITH_TOPOLOGY else {"top": topology}
+    try:
+        with _quiet():
+            return mdtraj.load(str(path), **given)
+    except ImportError as error:
+        # mdtraj tells in a paragraph which optional package a format needs.
+        package = "tables" if "PyTables" in str(error) else getattr(error, "name", None) or "that it names"
+        raise InputError(
+            f"{path}: to read {_suffix(path)} files mdtraj needs a package that is not installed; "
+            f"pip install {package}, or write a .dcd."
+        ) from error
+    except Exception as error:
+        if topology is not None:
+            _check_atom_counts(path, _atom_count(path), topology_path, topology.n_atoms)
+        raise InputError(
+            f"{path}: cannot be read as a {_suffix(path)} trajectory ({_first_line(error)}); check the file."
+        ) from error
+
+
+def _atom_count(path: Path) -> int | None:
+    try:
+        with _quiet(), mdtraj.open(str(path)) as file:
+            frames = file.read(1)
+        return int(np.shape(frames[0] if isinstance(frames, tuple) else frames)[-2])
+    except Exception:
+        return None
+
+
+def _check_atom_counts(
+    path: Path, count: int | None, topology_path: str | os.PathLike[str] | None, expected: int
+) -> None:
+    if count is not None and count != expected:
+        raise InputError(
+            f"{path}: the trajectory has {count} atoms and its topology {topology_path} has {expected}; "
+            "give the model of which the trajectory was made, with hydrogens and solvent."
+        )
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what mdtraj's C readers print out of standard output, which belongs to the caller's tables and JSON."""
+    libc = ctypes.CDLL(None)
+    libc.fflush(None)
+    kept, sink = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(sink, 1)
+        yield
+    finally:
+        libc.fflush(None)
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(sink)

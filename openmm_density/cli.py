@@ -1,0 +1,346 @@
+"""The command line: ``openmm-density fit | simulate | score | doctor``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import InputError, SimulationError
+
+if TYPE_CHECKING:
+    from .fitting import Row
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; give the exit status: 0, 1 for a simulation that failed, 2 for input that cannot be used."""
+    options = _parser().parse_args(arguments)
+    warnings.showwarning = _show_warning
+    try:
+        return options.command(options)
+    except InputError as error:
+        print(f"openmm-density: {error}", file=sys.stderr)
+        return 2
+    except SimulationError as error:
+        print(f"openmm-density: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("openmm-density: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 141
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="openmm-density", description="Fit atomic models into density maps with OpenMM."
+    )
+    parser.add_argument("--version", action="version", version=_Version())
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    fit = commands.add_parser(
+        "fit",
+        help="fit a model flexibly into a map",
+        description="Fit MODEL flexibly into MAP: minimise, molecular dynamics with the density from weak to strong, anneal, "
+        "minimise. Writes fitted.cif, fitted.pdb, trajectory.dcd, log.csv, summary.json, progress.png and residues.png.",
+    )
+    fit.add_argument("model", metavar="MODEL", help="PDB or mmCIF, .gz or not")
+    _add_map(fit)
+    fit.add_argument("--output", required=True, metavar="DIR", help="folder for the results")
+    fit.add_argument("--overwrite", action="store_true", help="replace an earlier fit in DIR")
+    fit.add_argument("--reference", metavar="TARGET", help="a model of the target, to report the distance to")
+    fit.add_argument("--steps", type=int, default=30000, metavar="N", help="steps of 4 fs (%(default)s)")
+    fit.add_argument(
+        "--similarity",
+        default="cross-correlation",
+        metavar="NAME",
+        help="cross-correlation (default), inner-product, relative-entropy, least-squares or map-potential",
+    )
+    fit.add_argument("--about-mean", action="store_true", help="correlate about the mean")
+    fit.add_argument(
+        "--weights",
+        default="mass",
+        metavar="NAME",
+        help="what an atom's density is: mass (default), unity, number, charge, electron or xray",
+    )
+    fit.add_argument(
+        "--atoms",
+        default="heavy",
+        metavar="SELECTION",
+        help='"heavy" (default), "all" or an mdtraj selection',
+    )
+    fit.add_argument(
+        "--strength",
+        type=_strength,
+        default="auto",
+        metavar="auto|X",
+        help="kJ/mol per fitted atom at the end of the ramp (auto)",
+    )
+    fit.add_argument("--temperature", type=float, default=300.0, metavar="K", help="in K (%(default)g)")
+    fit.add_argument("--platform", default="CPU", metavar="NAME", help="OpenMM platform (%(default)s)")
+    fit.add_argument("--seed", type=int, default=0, metavar="N", help="of velocities and noise (%(default)s)")
+    fit.add_argument(
+        "--report-interval",
+        type=int,
+        default=250,
+        metavar="N",
+        help="steps between rows of the log and frames of the trajectory (%(default)s)",
+    )
+    fit.set_defaults(command=_fit)
+
+    simulate = commands.add_parser(
+        "simulate", help="simulate the map of a model", description="Write the density of MODEL as a map."
+    )
+    simulate.add_argument("model", metavar="MODEL", help="PDB or mmCIF, .gz or not")
+    simulate.add_argument("--resolution", type=float, required=True, metavar="R", help="in Å")
+    simulate.add_argument("--voxel-size", type=float, required=True, metavar="V", help="in Å")
+    simulate.add_argument(
+        "--output", required=True, metavar="MAP", help=".mrc, .map, .ccp4 (or .gz of these), .situs"
+    )
+    simulate.add_argument("--overwrite", action="store_true", help="replace MAP if it is there")
+    simulate.add_argument(
+        "--margin", type=float, default=10.0, metavar="A", help="around the model, in Å (%(default)g)"
+    )
+    simulate.add_argument(
+        "--scattering", choices=("electron", "xray"), default="electron", help="form factors (%(default)s)"
+    )
+    simulate.add_argument(
+        "--noise",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="standard deviation of noise up to the resolution, in that of the density inside the molecule (0)",
+    )
+    simulate.add_argument("--seed", type=int, default=0, metavar="N", help="of the noise (%(default)s)")
+    simulate.set_defaults(command=_simulate)
+
+    score = commands.add_parser(
+        "score",
+        help="correlate a model or trajectory with a map",
+        description="Print the correlation of a model, or of every frame of a trajectory, with MAP.",
+    )
+    score.add_argument(
+        "model", metavar="MODEL-or-TRAJECTORY", help="PDB, mmCIF, or any trajectory that mdtraj reads"
+    )
+    _add_map(score)
+    score.add_argument("--topology", metavar="T", help="a model with the trajectory's atoms")
+    score.add_argument("--json", action="store_true", help="print JSON")
+    score.set_defaults(command=_score)
+
+    doctor = commands.add_parser(
+        "doctor",
+        help="examine this installation",
+        description="Print versions, which backends and platforms run, the compiler and the kernels, each with a remedy.",
+    )
+    doctor.add_argument("--json", action="store_true", help="print JSON")
+    doctor.set_defaults(command=_doctor)
+    return parser
+
+
+def _add_map(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("map", metavar="MAP", help="MRC, CCP4, SITUS (.gz or not), or MTZ")
+    parser.add_argument("--resolution", type=float, required=True, metavar="R", help="of the map, in Å")
+
+
+class _Version:
+    """The version, looked up only when it is printed."""
+
+    def __mod__(self, _: Any) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        from importlib.metadata import version
+
+        return f"openmm-density {version('openmm-density')}"
+
+
+def _strength(text: str) -> float | str:
+    return text if text == "auto" else float(text)
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"openmm-density: warning: {message}", file=sys.stderr)
+
+
+def _fit(options: argparse.Namespace) -> int:
+    from .fitting import FlexibleFit, Protocol
+    from .maps import DensityMap
+    from .results import OutputFolder
+    from .structures import read_model
+
+    protocol = Protocol(
+        steps=options.steps,
+        strength=options.strength,
+        temperature=options.temperature,
+        report_interval=options.report_interval,
+        platform=options.platform,
+        seed=options.seed,
+    )
+    model = read_model(options.model)
+    density_map = DensityMap.from_file(options.map)
+    reference = read_model(options.reference) if options.reference else None
+    folder = OutputFolder(options.output, options.overwrite)
+    try:
+        fit = FlexibleFit(
+            model,
+            density_map,
+            options.resolution,
+            protocol,
+            reference=reference,
+            similarity=options.similarity,
+            about_mean=options.about_mean,
+            weights=options.weights,
+            atoms=options.atoms,
+        )
+        with _Display() as display:
+            display.print(f"fitting {options.model} into {options.map} at {options.resolution:g} Å")
+            for sentence in fit.prepared.report.sentences:
+                display.print(f"  {sentence}")
+            result = fit.run(folder.trajectory, display.update)
+        summary = folder.write(fit, result, options.model, options.map)
+    finally:
+        folder.discard()
+    _print_outcome(summary, folder.path)
+    return 0
+
+
+def _print_outcome(summary: dict[str, Any], folder: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("", "before", "after", "reference"):
+        table.add_column(heading, justify="left" if not heading else "right")
+    before, after = summary["geometry_initial"], summary["geometry_final"]
+
+    def row(name: str, form: str, *values: float | None) -> None:
+        table.add_row(name, *("" if value is None else format(value, form) for value in values))
+
+    row("correlation (CC mask)", ".3f", summary["cc_initial"], summary["cc_final"], summary["cc_reference"])
+    row(
+        f"{summary['similarity']} in the energy",
+        ".3f",
+        summary["similarity_initial"],
+        summary["similarity_final"],
+    )
+    if summary["ca_rmsd_final"] is not None:
+        row("Cα RMSD to the reference (Å)", ".2f", summary["ca_rmsd_initial"], summary["ca_rmsd_final"])
+    for label, key, form in (
+        ("bond RMSD (Å)", "bond_rmsd", ".3f"),
+        ("angle RMSD (°)", "angle_rmsd", ".2f"),
+        ("clashes per 1000 atoms", "clashscore", ".1f"),
+        ("twisted peptides", "twisted_count", "d"),
+        ("wrong-handed Cα", "wrong_alpha_count", "d"),
+    ):
+        row(label, form, before[key], after[key])
+    console = Console(highlight=False)
+    console.print(table)
+    turned = len(summary["peptide_flips"]), len(summary["inverted_centres"])
+    console.print(f"{turned[0]} peptides flipped, {turned[1]} chiral centres inverted")
+    console.print(
+        f"{summary['ms_per_step']:.1f} ms a step, {summary['density_ms_per_step']:.2f} of it the density force; "
+        f"{summary['wall_seconds']:.0f} s in all; k = {summary['strength']:.1f} kJ/mol per fitted atom"
+    )
+    console.print(f"results are in {folder}")
+
+
+class _Display:
+    """Progress on a terminal, nothing in a pipe."""
+
+    def __enter__(self) -> _Display:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._progress = Progress(
+            TextColumn("{task.description:<9}"),
+            BarColumn(),
+            TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[figures]}"),
+            console=Console(stderr=True),
+            disable=not sys.stderr.isatty(),
+        )
+        self._task = self._progress.add_task("prepare", total=1, figures="")
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def print(self, text: str) -> None:
+        if not self._progress.disable:
+            self._progress.console.print(text, highlight=False)
+
+    def update(self, step: int, total: int, stage: str, row: Row | None) -> None:
+        figures = ""
+        if row is not None:
+            figures = f"CC {row.cc:.3f}" + ("" if row.ca_rmsd is None else f"  RMSD {row.ca_rmsd:.2f} Å")
+        self._progress.update(self._task, completed=step, total=total, description=stage, figures=figures)
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    from .maps import DensityMap
+    from .structures import read_model
+
+    output = Path(options.output)
+    if output.exists() and not options.overwrite:
+        raise InputError(f"{output} is already there: choose another name, or pass --overwrite.")
+    model = read_model(options.model)
+    density_map = DensityMap.simulate(
+        model.topology,
+        model.positions,
+        options.resolution,
+        options.voxel_size,
+        margin=options.margin,
+        scattering=options.scattering,
+        noise=options.noise,
+        seed=options.seed,
+    )
+    density_map.write(output)
+    nz, ny, nx = density_map.shape
+    print(f"{output}: {nx} x {ny} x {nz} voxels of {options.voxel_size:g} Å")
+    return 0
+
+
+def _score(options: argparse.Namespace) -> int:
+    from .analysis import load_trajectory, score
+    from .maps import DensityMap
+
+    trajectory = load_trajectory(options.model, options.topology)
+    scores = score(trajectory, DensityMap.from_file(options.map), options.resolution)
+    if options.json:
+        print(json.dumps(scores.as_dict(), indent=2))
+        return 0
+    for frame, cc in enumerate(scores.cc_mask):
+        print(f"frame {frame + 1:5d}  CC {cc:7.4f}" if len(scores.cc_mask) > 1 else f"CC {cc:.4f}")
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("residue")
+    table.add_column("CC" if len(scores.cc_mask) == 1 else "CC, last frame", justify="right")
+    for label, value in zip(scores.labels, scores.residues[-1]):
+        table.add_row(label, "" if value != value else f"{value:.3f}")
+    Console(highlight=False).print(table)
+    return 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from . import doctor
+
+    diagnosis = doctor.examine()
+    if options.json:
+        print(json.dumps(diagnosis.as_dict(), indent=2))
+    else:
+        from rich.console import Console
+
+        Console(highlight=False).print(doctor.report(diagnosis))
+    return 0 if diagnosis.ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

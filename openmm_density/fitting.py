@@ -1,0 +1,410 @@
+"""The fit of a model to a map: minimise, molecular dynamics with the density from weak to strong, anneal, minimise."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openmm
+from openmm import app, unit
+
+from .analysis import ca_rmsd, match_alpha_carbons
+from .correlation import MapCorrelation
+from .density_fit import DensityFit
+from .errors import InputError, SimulationError
+from .maps import DensityMap
+from .restraints import chirality_restraint, peptide_restraint
+from .structures import Model, Prepared, prepare
+from .units import ANGSTROM_PER_NANOMETER
+
+FORCE_FIELD_GROUP, RESTRAINT_GROUP, DENSITY_GROUP = 0, 1, 2
+
+# With hydrogens this heavy, and their bonds constrained, 4 fs are stable.
+HYDROGEN_MASS = 3.0
+TIMESTEP = 0.004
+TIMINGS = 10
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a fit runs.
+
+    Attributes
+    ----------
+    steps : int
+        Of molecular dynamics, of 4 fs.
+    strength : float or "auto"
+        k at the end of the ramp, in kJ/mol per fitted atom; "auto" calibrates it on the thermalised model.
+    weak : float
+        k at the start of the ramp, as a part of that.
+    warm_up, ramp, hold : float
+        Parts of the steps without density, with k growing, and with k at its full strength; what remains is the annealing.
+    temperature : float
+        In K.
+    cold : float
+        Where the annealing ends, in K.
+    friction : float
+        In 1/ps.
+    report_interval : int
+        Steps between rows of the log and frames of the trajectory.
+    minimize_first, minimize_last : int
+        Most iterations of the minimisations before and after.
+    platform : str
+        OpenMM's platform.
+    seed : int
+        Of velocities and noise.
+    """
+
+    steps: int = 30000
+    strength: float | str = "auto"
+    weak: float = 0.1
+    warm_up: float = 0.02
+    ramp: float = 0.38
+    hold: float = 0.25
+    temperature: float = 300.0
+    cold: float = 10.0
+    friction: float = 1.0
+    report_interval: int = 250
+    minimize_first: int = 300
+    minimize_last: int = 1000
+    platform: str = "CPU"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise InputError(f"steps must be at least 1, found {self.steps}.")
+        if self.report_interval < 1:
+            raise InputError(f"report_interval must be at least 1 step, found {self.report_interval}.")
+        if isinstance(self.strength, str) and self.strength != "auto":
+            raise InputError(
+                f'strength must be "auto" or a number of kJ/mol per fitted atom, found "{self.strength}".'
+            )
+        names = [openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())]
+        if self.platform not in names:
+            raise InputError(f'platform="{self.platform}" is not here: use one of {", ".join(names)}.')
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the log: energies in kJ/mol, temperature in K, RMSD in Å."""
+
+    step: int
+    stage: str
+    potential_energy: float
+    density_energy: float
+    strength: float
+    similarity: float
+    cc: float
+    temperature: float
+    ca_rmsd: float | None = None
+
+
+@dataclass
+class FitResult:
+    """What a fit ends with.
+
+    Attributes
+    ----------
+    prepared : Prepared
+        The model as it was simulated.
+    initial, final : np.ndarray, shape (N, 3)
+        Its positions before and after, in Å.
+    rows : list of Row
+        The log.
+    strength : float
+        k at full strength, in kJ/mol per fitted atom.
+    cc_initial, cc_final, similarity_initial, similarity_final : float
+    cc_reference, ca_rmsd_initial, ca_rmsd_final : float, optional
+        With a reference.
+    ms_per_step, density_ms_per_step : float
+        Wall time of a step, and of its density force.
+    wall_seconds : float
+    force_backend : str
+    """
+
+    prepared: Prepared
+    initial: np.ndarray
+    final: np.ndarray
+    rows: list[Row]
+    strength: float
+    cc_initial: float
+    cc_final: float
+    similarity_initial: float
+    similarity_final: float
+    cc_reference: float | None
+    ca_rmsd_initial: float | None
+    ca_rmsd_final: float | None
+    ms_per_step: float
+    density_ms_per_step: float
+    wall_seconds: float
+    force_backend: str
+
+
+Progress = Callable[[int, int, str, Row | None], None]
+
+
+class FlexibleFit:
+    """Fit a model flexibly into a map, without solvent.
+
+    Parameters
+    ----------
+    model : Model
+        From `read_model`.
+    density_map : DensityMap
+        The target.
+    resolution : float or Quantity
+        Of the map, in Å.
+    protocol : Protocol
+        How the fit runs.
+    reference : Model, optional
+        A model of the target, to report the distance to. It has no part in the fit.
+    **density_options
+        Passed to `DensityFit`: ``similarity``, ``weights``, ``atoms``, ``mask`` …
+
+    Attributes
+    ----------
+    prepared : Prepared
+        The model with what it lacked.
+    density : DensityFit
+        The density force.
+    system : openmm.System
+        Force field, restraints of ω torsions and chirality, and the density force, in three force groups.
+
+    Raises
+    ------
+    InputError
+        One sentence on the model, map or argument that cannot be used.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        density_map: DensityMap,
+        resolution: Any,
+        protocol: Protocol | None = None,
+        *,
+        reference: Model | None = None,
+        **density_options: Any,
+    ) -> None:
+        self.protocol = protocol or Protocol()
+        self.density_map = density_map
+        self.reference = reference
+        self.prepared = prepare(model, platform=self.protocol.platform)
+        topology, positions = self.prepared.topology, self.prepared.positions
+        self.system = self._restrained(hydrogen_mass=HYDROGEN_MASS)
+        strength = self.protocol.strength
+        self.density = DensityFit(
+            density_map,
+            topology,
+            resolution,
+            positions=positions,
+            system=self.system,
+            strength=strength,
+            force_group=DENSITY_GROUP,
+            **density_options,
+        )
+        force = self.density.create_force(parameter_derivative=False)
+        self.force_backend = type(force).__name__
+        self.system.addForce(force)
+        self._correlation = MapCorrelation(density_map, topology, resolution)
+        self._pairs = None
+        if reference is not None:
+            self._pairs = match_alpha_carbons(topology, reference.topology)
+
+    def _restrained(self, **options: Any) -> openmm.System:
+        """Give force field and restraints, without the density."""
+        topology, positions = self.prepared.topology, self.prepared.positions
+        system = self.prepared.system(**options)
+        system.addForce(peptide_restraint(topology, positions, force_group=RESTRAINT_GROUP))
+        system.addForce(chirality_restraint(topology, positions, force_group=RESTRAINT_GROUP))
+        return system
+
+    def run(self, trajectory: str | Path | None = None, progress: Progress | None = None) -> FitResult:
+        """Run the fit.
+
+        Parameters
+        ----------
+        trajectory : path, optional
+            Where the frames go, as DCD.
+        progress : callable, optional
+            Called with step, number of steps, stage and the newest row of the log.
+
+        Raises
+        ------
+        SimulationError
+            If the simulation becomes unstable.
+        """
+        started = time.perf_counter()
+        protocol = self.protocol
+        integrator = openmm.LangevinMiddleIntegrator(protocol.temperature, protocol.friction, TIMESTEP)
+        integrator.setRandomNumberSeed(protocol.seed or 1)
+        simulation = app.Simulation(
+            self.prepared.topology,
+            self.system,
+            integrator,
+            openmm.Platform.getPlatformByName(protocol.platform),
+            {"DeterministicForces": "true"} if protocol.platform == "CPU" else {},
+        )
+        context = simulation.context
+        initial = self.prepared.positions
+        rows: list[Row] = []
+        stages = self._stages()
+        total = sum(length for _, length in stages)
+
+        def report(stage: str) -> Row:
+            rows.append(self._row(simulation, stage))
+            if progress is not None:
+                progress(simulation.currentStep, total, stage, rows[-1])
+            return rows[-1]
+
+        try:
+            self._set_strength(context, 0.0)  # and so it stays during the warm-up
+            if progress is not None:
+                progress(0, total, "minimize", None)
+            context.setPositions(self._relaxed())
+            context.applyConstraints(_CONSTRAINT_TOLERANCE)
+            report("minimize")
+            context.setVelocitiesToTemperature(protocol.temperature, protocol.seed or 1)
+            if trajectory is not None:
+                simulation.reporters.append(app.DCDReporter(str(trajectory), protocol.report_interval))
+            strength, seconds = self._dynamics(simulation, stages, report)
+            density_ms = self._time_density(context)
+            if progress is not None:
+                progress(total, total, "minimize", rows[-1])
+            simulation.minimizeEnergy(maxIterations=protocol.minimize_last)
+            last = report("minimize")
+        except openmm.OpenMMException as error:
+            if "NaN" not in str(error):
+                raise
+            raise SimulationError(
+                f"the simulation became unstable at step {simulation.currentStep}: lower the strength, or look for clashes "
+                "in the model."
+            ) from error
+        simulation.reporters.clear()
+
+        final = self._positions(simulation)
+        cc_reference = initial_rmsd = None
+        if self.reference is not None:
+            cc_reference = MapCorrelation(
+                self.density_map, self.reference.topology, self.density.resolution
+            ).cc_mask(self.reference.positions)
+            initial_rmsd = ca_rmsd(initial, self.reference.positions, self._pairs)
+        return FitResult(
+            prepared=self.prepared,
+            initial=initial,
+            final=final,
+            rows=rows,
+            strength=strength,
+            cc_initial=self._correlation.cc_mask(initial),
+            cc_final=last.cc,
+            similarity_initial=self.density.similarity(initial),
+            similarity_final=last.similarity,
+            cc_reference=cc_reference,
+            ca_rmsd_initial=initial_rmsd,
+            ca_rmsd_final=last.ca_rmsd,
+            ms_per_step=1000 * seconds / protocol.steps,
+            density_ms_per_step=density_ms,
+            wall_seconds=time.perf_counter() - started,
+            force_backend=self.force_backend,
+        )
+
+    def _relaxed(self) -> unit.Quantity:
+        """Give the positions minimised without density, and without constraints, at which the minimiser may stall."""
+        system = self._restrained(constraints=None, rigidWater=False)
+        platform = openmm.Platform.getPlatformByName(self.protocol.platform)
+        context = openmm.Context(system, openmm.VerletIntegrator(TIMESTEP), platform)
+        context.setPositions(self.prepared.positions / ANGSTROM_PER_NANOMETER)
+        openmm.LocalEnergyMinimizer.minimize(context, maxIterations=self.protocol.minimize_first)
+        return context.getState(positions=True).getPositions()
+
+    def _stages(self) -> list[tuple[str, int]]:
+        protocol = self.protocol
+        parts = np.cumsum([protocol.warm_up, protocol.ramp, protocol.hold, 1.0])
+        ends = np.minimum(np.round(parts * protocol.steps).astype(int), protocol.steps)
+        ends[-1] = protocol.steps
+        lengths = np.diff(ends, prepend=0)
+        return list(zip(("warm up", "ramp", "hold", "anneal"), (int(length) for length in lengths)))
+
+    def _dynamics(
+        self, simulation: app.Simulation, stages: list[tuple[str, int]], report: Callable[[str], Row]
+    ) -> tuple[float, float]:
+        """Run all stages; give the full strength per fitted atom and the seconds that stepping took."""
+        protocol, context = self.protocol, simulation.context
+        seconds = 0.0
+        strength = 0.0
+        for stage, length in stages:
+            if stage == "ramp":
+                if protocol.strength == "auto":
+                    strength = self.density.calibrate(context) / self.density.n_fitted_atoms
+                else:
+                    strength = float(protocol.strength)
+            first, done = simulation.currentStep, 0
+            while done < length:
+                part = min((done + 0.5 * protocol.report_interval) / length, 1.0)
+                if stage == "ramp":
+                    self._set_strength(context, strength * protocol.weak ** (1 - part))
+                elif stage != "warm up":
+                    self._set_strength(context, strength)
+                if stage == "anneal":
+                    cooling = part * (protocol.temperature - protocol.cold)
+                    simulation.integrator.setTemperature(protocol.temperature - cooling)
+                to_report = protocol.report_interval - simulation.currentStep % protocol.report_interval
+                begun = time.perf_counter()
+                simulation.step(min(length - done, to_report))
+                seconds += time.perf_counter() - begun
+                done = simulation.currentStep - first
+                if simulation.currentStep % protocol.report_interval == 0:
+                    report(stage)
+        return strength, seconds
+
+    def _set_strength(self, context: openmm.Context, per_atom: float) -> None:
+        context.setParameter(self.density.parameter_name, per_atom * self.density.n_fitted_atoms)
+
+    def _positions(self, simulation: app.Simulation) -> np.ndarray:
+        state = simulation.context.getState(positions=True)
+        return state.getPositions(asNumpy=True).value_in_unit(unit.angstrom)
+
+    def _row(self, simulation: app.Simulation, stage: str) -> Row:
+        context = simulation.context
+        state = context.getState(energy=True, positions=True)
+        positions = state.getPositions(asNumpy=True).value_in_unit(unit.angstrom)
+        density = context.getState(energy=True, groups={DENSITY_GROUP})
+        kinetic = state.getKineticEnergy().value_in_unit(unit.kilojoule_per_mole)
+        return Row(
+            step=simulation.currentStep,
+            stage=stage,
+            potential_energy=state.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole),
+            density_energy=density.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole),
+            strength=context.getParameter(self.density.parameter_name) / self.density.n_fitted_atoms,
+            similarity=self.density.similarity(positions),
+            cc=self._correlation.cc_mask(positions),
+            temperature=2 * kinetic / (self._degrees_of_freedom() * _GAS_CONSTANT),
+            ca_rmsd=None
+            if self.reference is None
+            else ca_rmsd(positions, self.reference.positions, self._pairs),
+        )
+
+    def _degrees_of_freedom(self) -> int:
+        masses = (
+            self.system.getParticleMass(i).value_in_unit(unit.dalton)
+            for i in range(self.system.getNumParticles())
+        )
+        return 3 * sum(mass > 0 for mass in masses) - self.system.getNumConstraints()
+
+    def _time_density(self, context: openmm.Context) -> float:
+        """Give the median milliseconds of evaluating the density force alone."""
+        context.getState(forces=True, groups={DENSITY_GROUP})
+        ticks = []
+        for _ in range(TIMINGS + 1):
+            ticks.append(time.perf_counter())
+            context.getState(forces=True, groups={DENSITY_GROUP})
+        return 1000 * float(np.median([b - a for a, b in itertools.pairwise(ticks)]))
+
+
+_CONSTRAINT_TOLERANCE = 1e-6
+_GAS_CONSTANT = unit.MOLAR_GAS_CONSTANT_R.value_in_unit(unit.kilojoule_per_mole / unit.kelvin)

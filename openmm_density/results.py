@@ -1,0 +1,196 @@
+"""What a fit leaves behind: models, log, summary and pictures, in one folder."""
+
+from __future__ import annotations
+
+import csv
+import importlib.metadata
+import io
+import json
+import os
+import platform
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import mdtraj
+import numpy as np
+
+from .analysis import score
+from .errors import InputError
+from .fitting import TIMESTEP, FitResult, FlexibleFit, Row
+from .geometry import compare_geometry, geometry_report
+from .plots import plot_progress, plot_residues
+from .structures import pdb_limit, write_cif, write_pdb
+from .units import ANGSTROM_PER_NANOMETER
+
+FILES = (
+    "fitted.cif",
+    "fitted.pdb",
+    "trajectory.dcd",
+    "log.csv",
+    "summary.json",
+    "progress.png",
+    "residues.png",
+)
+_PACKAGES = ("openmm-density", "torch", "triton", "openmm", "openmmtorch", "mdtraj", "gemmi", "numpy")
+
+
+class OutputFolder:
+    """The folder of one fit; files get their names only when they are complete.
+
+    Parameters
+    ----------
+    path : path
+        The folder; it is made where it does not exist.
+    overwrite : bool
+        Whether an earlier fit in it may be replaced.
+
+    Raises
+    ------
+    InputError
+        If it holds an earlier fit, or cannot be written to.
+    """
+
+    def __init__(self, path: str | Path, overwrite: bool = False) -> None:
+        self.path = Path(path)
+        present = [name for name in FILES if (self.path / name).exists()]
+        if present and not overwrite:
+            raise InputError(
+                f"{self.path} already holds {', '.join(present)} of an earlier fit: choose another folder, or pass --overwrite."
+            )
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.trajectory.touch()
+        except OSError as error:
+            raise InputError(f"{self.path} cannot be written to: {error.strerror or error}.") from error
+
+    @property
+    def trajectory(self) -> Path:
+        """Where the trajectory grows."""
+        return self.path / ".trajectory.dcd.partial"
+
+    def discard(self) -> None:
+        """Remove what an interrupted fit has begun."""
+        self.trajectory.unlink(missing_ok=True)
+
+    def write(self, fit: FlexibleFit, result: FitResult, model_path: str, map_path: str) -> dict[str, Any]:
+        """Write everything; give the summary.
+
+        Parameters
+        ----------
+        fit : FlexibleFit
+        result : FitResult
+        model_path, map_path : str
+            As the user gave them, for the summary.
+        """
+        prepared = result.prepared
+        notes = list(prepared.report.sentences)
+        write_cif(self.path / "fitted.cif", prepared.topology, result.final, prepared.b_factors)
+        in_input = prepared.input_positions(result.final)
+        limit = pdb_limit(prepared.model, in_input)
+        if limit is None:
+            write_pdb(self.path / "fitted.pdb", prepared.model, in_input)
+        else:
+            (self.path / "fitted.pdb").unlink(missing_ok=True)
+            notes.append(f"fitted.pdb was left out: {limit}")
+        os.replace(self.trajectory, self.path / "trajectory.dcd")
+        write_text(self.path / "log.csv", _table(result.rows))
+
+        trajectory = mdtraj.Trajectory(
+            np.stack([result.initial, result.final]) / ANGSTROM_PER_NANOMETER,
+            mdtraj.Topology.from_openmm(prepared.topology),
+        )
+        residues = score(trajectory, fit.density_map, fit.density.resolution)
+        chains = [residue.chain.id for residue in prepared.topology.residues()]
+        plot_residues(
+            self.path / "residues.png", residues.labels, residues.residues[0], residues.residues[1], chains
+        )
+        plot_progress(self.path / "progress.png", result.rows, TIMESTEP, result.cc_reference)
+
+        summary = self._summary(fit, result, model_path, map_path)
+        summary["notes"] = notes
+        summary["worst_residues"] = _worst(residues.labels, residues.residues[1])
+        write_text(self.path / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
+        return summary
+
+    def _summary(self, fit: FlexibleFit, result: FitResult, model_path: str, map_path: str) -> dict[str, Any]:
+        topology = result.prepared.topology
+        before = geometry_report(topology, result.initial)
+        after = geometry_report(topology, result.final)
+        change = compare_geometry(before, after)
+        density = fit.density
+        return {
+            "model": model_path,
+            "map": map_path,
+            "reference": None if fit.reference is None else str(fit.reference.path),
+            "resolution": density.resolution,
+            "n_atoms": topology.getNumAtoms(),
+            "n_fitted_atoms": density.n_fitted_atoms,
+            "similarity": density.similarity_measure,
+            "strength": result.strength,
+            "cc_initial": result.cc_initial,
+            "cc_final": result.cc_final,
+            "cc_reference": result.cc_reference,
+            "similarity_initial": result.similarity_initial,
+            "similarity_final": result.similarity_final,
+            "ca_rmsd_initial": result.ca_rmsd_initial,
+            "ca_rmsd_final": result.ca_rmsd_final,
+            "voxel_size": [float(size) for size in density.target.voxel_size],
+            "map_voxel_size": [float(size) for size in fit.density_map.voxel_size],
+            "resampled": density.resampled,
+            "cropped": density.cropped,
+            "sigma": density.sigma,
+            "cutoff": density.cutoff,
+            "steps": fit.protocol.steps,
+            "seed": fit.protocol.seed,
+            "wall_seconds": result.wall_seconds,
+            "ms_per_step": result.ms_per_step,
+            "density_ms_per_step": result.density_ms_per_step,
+            "platform": fit.protocol.platform,
+            "force_backend": result.force_backend,
+            "geometry_initial": before.as_dict(),
+            "geometry_final": after.as_dict(),
+            **change.as_dict(),
+            "rigid_residues": list(result.prepared.report.rigid_residues),
+            "versions": versions(),
+        }
+
+
+def versions() -> dict[str, str | None]:
+    """Give the versions of what takes part; None for what is not installed."""
+    found: dict[str, str | None] = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file under a temporary name, then rename it."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def _table(rows: Iterable[Row]) -> str:
+    rows = [asdict(row) for row in rows]
+    if rows[-1]["ca_rmsd"] is None:
+        for row in rows:
+            del row["ca_rmsd"]
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow(
+            {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in row.items()}
+        )
+    return buffer.getvalue()
+
+
+def _worst(labels: list[str], correlations: np.ndarray, count: int = 10) -> list[dict[str, Any]]:
+    order = np.argsort(np.where(np.isfinite(correlations), correlations, np.inf))
+    known = [int(i) for i in order[:count] if np.isfinite(correlations[i])]
+    return [{"residue": labels[i], "correlation": float(correlations[i])} for i in known]
