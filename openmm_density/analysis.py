@@ -6,8 +6,11 @@ import ctypes
 import functools
 import os
 import re
+import sys
+import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +24,7 @@ from scipy.optimize import linear_sum_assignment
 from openmm_density.correlation import MapCorrelation
 from openmm_density.errors import InputError
 from openmm_density.structures import CIF_SUFFIXES, PDB_SUFFIXES, read_model
-from openmm_density.units import positions_in_angstrom
+from openmm_density.units import in_angstrom, positions_in_angstrom
 
 if TYPE_CHECKING:
     from openmm_density.maps import DensityMap
@@ -35,9 +38,9 @@ SUFFIXES_WITH_TOPOLOGY = (".h5", ".hdf5", ".lh5", ".gro", ".gsd")
 TOPOLOGY_SUFFIXES = (*SUFFIXES_WITH_TOPOLOGY, ".prmtop", ".parm7", ".prm7", ".psf", ".mol2")
 
 FEWEST_PAIRS = 3
-# Homology cannot be told from chance by sequence alone below about this share of identical residues
-# (Sander & Schneider 1991).
-LEAST_IDENTITY = 0.3
+# Share of identical residues from which two chains count as related. Aligned in this way, unrelated proteins
+# reach 0.30, and α and β haemoglobin have 0.46; of nucleotides, with four letters, half agree by chance.
+LEAST_IDENTITY = {"protein": 0.35, "nucleic": 0.7}
 
 
 @dataclass(frozen=True)
@@ -180,7 +183,7 @@ def score(
         except InputError as error:
             raise InputError(f"frame {frame}: {error}") from error
     return Scores(
-        resolution=correlation.resolution,
+        resolution=in_angstrom(resolution),
         frames=frames,
         times=np.asarray(trajectory.time, dtype=np.float64)[frames],
         cc_mask=overall,
@@ -214,7 +217,8 @@ def match_alpha_carbons(
         If fewer than 3 residues can be paired.
     """
     models = [
-        [residue for residue in _residues(given) if residue.traces] for given in (topology, reference_topology)
+        [residue for residue in _residues(given) if residue.traces]
+        for given in (topology, reference_topology)
     ]
     enough = 0.5 * min(map(len, models))
     by_number = None
@@ -229,9 +233,9 @@ def match_alpha_carbons(
         by_number = by_number or candidate
     # Names that differ everywhere are either another numbering, which an alignment finds, or a model without
     # its sequence (poly-alanine), for which the numbers are all there is.
-    pairs = pairs or _paired_by_alignment(*models)
-    if len(pairs) < max(enough, FEWEST_PAIRS) and by_number:
+    if not pairs and by_number and not all(map(_has_sequence, models)):
         pairs = by_number
+    pairs = pairs or _paired_by_alignment(*models)
     atoms = np.array([_common_trace(a, b) for a, b in pairs], dtype=np.int64).reshape(-1, 2)
     atoms = atoms[(atoms >= 0).all(axis=1)]
     if len(atoms) < FEWEST_PAIRS:
@@ -244,9 +248,7 @@ def match_alpha_carbons(
     return atoms[:, 0], atoms[:, 1]
 
 
-def ca_rmsd(
-    positions: Any, reference_positions: Any, pairs: tuple[Sequence[int] | np.ndarray, ...]
-) -> float:
+def ca_rmsd(positions: Any, reference_positions: Any, pairs: tuple[Sequence[int] | np.ndarray, ...]) -> float:
     """Give the root mean square distance of paired atoms in Å, without superposition.
 
     Parameters
@@ -370,6 +372,11 @@ def _identity(pairs: list[tuple[_Residue, _Residue]]) -> float:
     return sum(same) / max(len(same), 1)
 
 
+def _has_sequence(residues: list[_Residue]) -> bool:
+    counts = Counter(residue.letter for residue in residues)
+    return max(counts.values(), default=0) < 0.5 * len(residues)
+
+
 def _paired_by_alignment(
     residues: list[_Residue], reference_residues: list[_Residue]
 ) -> list[tuple[_Residue, _Residue]]:
@@ -382,24 +389,42 @@ def _paired_by_alignment(
     ]
     if not chains or not reference_chains:
         return []
-    sequences = [["".join(residue.letter) or "X" for residue in chain] for chain in chains]
-    reference_sequences = [["".join(residue.letter) or "X" for residue in chain] for chain in reference_chains]
     likeness = np.zeros((len(chains), len(reference_chains)))
     alignments: dict[tuple[int, int], str] = {}
-    for i, sequence in enumerate(sequences):
-        for j, reference in enumerate(reference_sequences):
-            result = gemmi.align_string_sequences(sequence, reference, [])
-            if result.match_count < LEAST_IDENTITY * min(len(sequence), len(reference)):
+    for i, chain in enumerate(chains):
+        for j, reference in enumerate(reference_chains):
+            kind = _kind(chain)
+            if kind != _kind(reference):
+                continue
+            result = gemmi.align_string_sequences(
+                _sequence(chain),
+                _sequence(reference),
+                [],
+                gemmi.AlignmentScoring("b" if kind == "protein" else "s"),
+            )
+            if result.match_count < LEAST_IDENTITY[kind] * min(len(chain), len(reference)):
                 continue
             alignments[i, j] = result.cigar_str()
             # Copies of one chain are equally alike: the same id counts for more, then the same place.
-            same_id = chains[i][0].chain == reference_chains[j][0].chain
+            same_id = chain[0].chain == reference[0].chain
             likeness[i, j] = result.match_count + 0.5 * same_id + 0.25 * (i == j)
     pairs = []
     for i, j in zip(*linear_sum_assignment(likeness, maximize=True)):
         if (i, j) in alignments:
             pairs += [(chains[i][k], reference_chains[j][m]) for k, m in _aligned(alignments[i, j])]
     return pairs
+
+
+def _kind(chain: list[_Residue]) -> str:
+    return "nucleic" if any(residue.letter.startswith("nucleic") for residue in chain) else "protein"
+
+
+def _sequence(chain: list[_Residue]) -> list[str]:
+    """Give letters of nucleotides, and of amino acids the standard names, by which BLOSUM62 goes."""
+    letters = [residue.letter[-1:] or "X" for residue in chain]
+    if _kind(chain) == "nucleic":
+        return letters
+    return [gemmi.expand_one_letter(letter, gemmi.ResidueKind.AA) or "UNK" for letter in letters]
 
 
 def _aligned(cigar: str) -> Iterator[tuple[int, int]]:
@@ -561,15 +586,21 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what mdtraj's C readers print out of standard output, which belongs to the caller's tables and JSON."""
+    """Keep to itself what mdtraj and its C readers print, some of it to standard output, in the way of JSON."""
     libc = ctypes.CDLL(None)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
     libc.fflush(None)
-    kept, sink = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    kept, sink = (os.dup(1), os.dup(2)), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(sink, 1)
-        yield
+        os.dup2(sink, 2)
+        with open(os.devnull, "w") as nowhere, redirect_stderr(nowhere), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         libc.fflush(None)
-        os.dup2(kept, 1)
-        os.close(kept)
+        for number, stream in enumerate(kept, start=1):
+            os.dup2(stream, number)
+            os.close(stream)
         os.close(sink)

@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
         "fit",
         help="fit a model flexibly into a map",
         description="Fit MODEL flexibly into MAP: minimise, molecular dynamics with the density from weak to strong, anneal, "
-        "minimise. Writes fitted.cif, fitted.pdb, trajectory.dcd, log.csv, summary.json, progress.png and residues.png.",
+        "minimise. Writes models, trajectory, log, summary.json and pictures into DIR.",
     )
     fit.add_argument("model", metavar="MODEL", help="PDB or mmCIF, .gz or not")
     _add_map(fit)
@@ -323,7 +323,7 @@ def _score(options: argparse.Namespace) -> int:
     table = Table(box=None, pad_edge=False)
     table.add_column("residue")
     table.add_column("CC" if len(scores.cc_mask) == 1 else "CC, last frame", justify="right")
-    for label, value in zip(scores.labels, scores.residues[-1]):
+    for label, value in zip(scores.residue_labels, scores.residue_correlations[-1]):
         table.add_row(label, "" if value != value else f"{value:.3f}")
     Console(highlight=False).print(table)
     return 0

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
+from matplotlib import patheffects
 from matplotlib.figure import Figure
 
 from .fitting import Row
+from .maps import DensityMap
 
 BEFORE, AFTER, REFERENCE = "#b0b7c3", "#1f6feb", "#d1495b"
 
@@ -60,6 +62,67 @@ def plot_progress(path: Path, rows: Sequence[Row], timestep: float, cc_reference
         _save(figure, path)
 
 
+def plot_overview(
+    path: Path,
+    density_map: DensityMap,
+    before: Sequence[np.ndarray],
+    after: Sequence[np.ndarray],
+    reference: Sequence[np.ndarray] = (),
+) -> None:
+    """Draw the backbone before and after over the map, seen along the map's shortest side.
+
+    Parameters
+    ----------
+    path : path
+        A PNG.
+    density_map : DensityMap
+        Shown as its projection.
+    before, after, reference : sequence of np.ndarray, shape (n, 3)
+        The traces of the chains, in Å.
+    """
+    sides = density_map.size * density_map.voxel_size
+    along = int(np.argmin(sides))
+    across, up = (axis for axis in range(3) if axis != along)
+    clipped = np.clip(density_map.data, np.float32(density_map.data.mean(dtype=np.float64)), None)
+    projection = clipped.sum(axis=2 - along, dtype=np.float64)
+    rows, columns = np.indices(projection.shape)
+    index = np.zeros((*projection.shape, 3))
+    index[..., across], index[..., up] = columns, rows
+    index[..., along] = density_map.size[along] / 2
+    points = index @ density_map.matrix.T + density_map.origin
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(9.0, 4.8), layout="constrained")
+        for panel, traces, color, title in zip(
+            figure.subplots(1, 2, sharex=True, sharey=True),
+            (before, after),
+            (BEFORE, AFTER),
+            ("before", "after"),
+        ):
+            panel.contourf(
+                points[..., across], points[..., up], projection, levels=12, cmap="Greys", alpha=0.55
+            )
+            for trace in reference:
+                panel.plot(trace[:, across], trace[:, up], color=REFERENCE, linewidth=1.0, label="reference")
+            for trace in traces:
+                outline = [patheffects.Stroke(linewidth=3.2, foreground="white"), patheffects.Normal()]
+                panel.plot(
+                    trace[:, across],
+                    trace[:, up],
+                    color=color if color != BEFORE else "#6b7280",
+                    linewidth=1.8,
+                    path_effects=outline,
+                    label="model",
+                )
+            panel.set_aspect("equal")
+            panel.set_title(title)
+            panel.set_xlabel(f"{'xyz'[across]} (Å)")
+            handles, labels = panel.get_legend_handles_labels()
+            unique = dict(zip(labels, handles))
+            panel.legend(unique.values(), unique.keys(), loc="upper right")
+        figure.axes[0].set_ylabel(f"{'xyz'[up]} (Å)")
+        _save(figure, path)
+
+
 def plot_residues(
     path: Path, labels: Sequence[str], before: np.ndarray, after: np.ndarray, chains: Sequence[str]
 ) -> None:
@@ -85,8 +148,7 @@ def plot_residues(
             panel.fill_between(x, before[members], after[members], color=BEFORE, alpha=0.35, linewidth=0)
             panel.plot(x, before[members], color=BEFORE, label="before")
             panel.plot(x, after[members], color=AFTER, label="after")
-            known = members[np.isfinite(after[members])]
-            for index in known[np.argsort(after[known])[:3]]:
+            for index in _poorest(members, after, count=3, apart=len(members) // 12):
                 panel.annotate(
                     labels[index],
                     (index - members[0], after[index]),
@@ -104,6 +166,17 @@ def plot_residues(
         panels[-1].set_xlabel("residue")
         figure.suptitle("correlation with the map, residue by residue")
         _save(figure, path)
+
+
+def _poorest(members: np.ndarray, values: np.ndarray, count: int, apart: int) -> list[int]:
+    """Give the poorest of the members, no two closer than ``apart`` so that their labels do not meet."""
+    chosen: list[int] = []
+    for index in members[np.argsort(values[members])]:
+        if np.isfinite(values[index]) and all(abs(index - other) > apart for other in chosen):
+            chosen.append(int(index))
+        if len(chosen) == count:
+            break
+    return chosen
 
 
 _STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False}

@@ -8,19 +8,20 @@ import io
 import json
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import mdtraj
 import numpy as np
+from openmm import app
 
 from .analysis import score
 from .errors import InputError
 from .fitting import TIMESTEP, FitResult, FlexibleFit, Row
 from .geometry import compare_geometry, geometry_report
-from .plots import plot_progress, plot_residues
+from .plots import plot_overview, plot_progress, plot_residues
 from .structures import pdb_limit, write_cif, write_pdb
 from .units import ANGSTROM_PER_NANOMETER
 
@@ -30,6 +31,7 @@ FILES = (
     "trajectory.dcd",
     "log.csv",
     "summary.json",
+    "overview.png",
     "progress.png",
     "residues.png",
 )
@@ -104,13 +106,17 @@ class OutputFolder:
         residues = score(trajectory, fit.density_map, fit.density.resolution)
         chains = [residue.chain.id for residue in prepared.topology.residues()]
         plot_residues(
-            self.path / "residues.png", residues.labels, residues.residues[0], residues.residues[1], chains
+            self.path / "residues.png", residues.residue_labels, *residues.residue_correlations, chains
         )
+        traces = [_traces(prepared.topology, positions) for positions in (result.initial, result.final)]
+        if fit.reference is not None:
+            traces.append(_traces(fit.reference.topology, fit.reference.positions))
+        plot_overview(self.path / "overview.png", fit.density_map, *traces)
         plot_progress(self.path / "progress.png", result.rows, TIMESTEP, result.cc_reference)
 
         summary = self._summary(fit, result, model_path, map_path)
         summary["notes"] = notes
-        summary["worst_residues"] = _worst(residues.labels, residues.residues[1])
+        summary["worst_residues"] = _worst(residues.residue_labels, residues.residue_correlations[1])
         write_text(self.path / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
         return summary
 
@@ -175,6 +181,16 @@ def write_text(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
+def _traces(topology: app.Topology, positions: np.ndarray) -> list[np.ndarray]:
+    """Give the Cα (or P) atoms of each chain, in Å."""
+    traces = []
+    for chain in topology.chains():
+        trace = [atom.index for atom in chain.atoms() if atom.name in ("CA", "P")]
+        if len(trace) > 1:
+            traces.append(positions[trace])
+    return traces
+
+
 def _table(rows: Iterable[Row]) -> str:
     rows = [asdict(row) for row in rows]
     if rows[-1]["ca_rmsd"] is None:
@@ -190,7 +206,7 @@ def _table(rows: Iterable[Row]) -> str:
     return buffer.getvalue()
 
 
-def _worst(labels: list[str], correlations: np.ndarray, count: int = 10) -> list[dict[str, Any]]:
+def _worst(labels: Sequence[str], correlations: np.ndarray, count: int = 10) -> list[dict[str, Any]]:
     order = np.argsort(np.where(np.isfinite(correlations), correlations, np.inf))
     known = [int(i) for i in order[:count] if np.isfinite(correlations[i])]
     return [{"residue": labels[i], "correlation": float(correlations[i])} for i in known]

@@ -4,6 +4,7 @@ import gemmi
 import numpy as np
 import pytest
 import torch
+
 from openmm_density.form_factors import (
     SIGMA_PER_RESOLUTION,
     blurring_b_factor,
