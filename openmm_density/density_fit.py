@@ -140,7 +140,9 @@ class DensityFit:
                 f'about_mean is for similarity="cross-correlation", not for "{similarity}": leave it out.'
             )
         if threshold is not None and similarity != "map-potential":
-            raise InputError(f'threshold is for similarity="map-potential", not for "{similarity}": leave it out.')
+            raise InputError(
+                f'threshold is for similarity="map-potential", not for "{similarity}": leave it out.'
+            )
         if isinstance(topology, mdtraj.Topology):
             topology = topology.to_openmm()
         self.topology: Topology = topology
