@@ -37,11 +37,13 @@ inline vec lanes() {
     return x;
 }
 
-// In a fixed order, in double.
-inline double sum(vec x) {
-    double total = 0;
-    for (int lane = 0; lane < W; ++lane) total += x[lane];
-    return total;
+// Pairwise, always in the same order.
+inline float sum(vec x) {
+    float part[W];
+    std::memcpy(part, &x, sizeof(vec));
+    for (int half = W / 2; half > 0; half /= 2)
+        for (int lane = 0; lane < half; ++lane) part[lane] += part[lane + half];
+    return part[0];
 }
 
 // exp(x) for x <= 0, 0 below -87: relative error below 1e-7 beside the rounding of x itself.

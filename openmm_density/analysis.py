@@ -9,7 +9,7 @@ import re
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from scipy.optimize import linear_sum_assignment
 
 from openmm_density.correlation import MapCorrelation
 from openmm_density.errors import InputError
-from openmm_density.structures import CIF_SUFFIXES, PDB_SUFFIXES, read_model
+from openmm_density.structures import CIF_SUFFIXES, PDB_SUFFIXES, _name_tables, read_model
 from openmm_density.units import in_angstrom, positions_in_angstrom
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ FEWEST_PAIRS = 3
 # Share of identical residues from which two chains count as related. Aligned in this way, unrelated proteins
 # reach 0.30, and α and β haemoglobin have 0.46; of nucleotides, with four letters, half agree by chance.
 LEAST_IDENTITY = {"protein": 0.35, "nucleic": 0.7}
+# At this distance (Å) a chain counts half: a copy next door is refused, a related chain in the right place is not taken.
+DISTANCE_SCALE = 100.0
 
 
 @dataclass(frozen=True)
@@ -193,18 +195,26 @@ def score(
 
 
 def match_alpha_carbons(
-    topology: app.Topology | mdtraj.Topology, reference_topology: app.Topology | mdtraj.Topology
+    topology: app.Topology | mdtraj.Topology,
+    reference_topology: app.Topology | mdtraj.Topology,
+    *,
+    positions: Any = None,
+    reference_positions: Any = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Pair the Cα atoms of two models; of nucleotides P, or C1′ where either has no P.
 
     Residues are paired by chain id, number and insertion code; where fewer than half of the shorter model's
     match so, or most of those that do have different names, by number with the chains in their order; else
-    by aligning the sequences of the chains, each chain with the one most like it.
+    by aligning the sequences of the chains, each chain with the one most like it. Copies of one chain that have
+    other ids in the two models can only be told apart by where they are: give positions then.
 
     Parameters
     ----------
     topology, reference_topology : openmm.app.Topology or mdtraj.Topology
         The two models.
+    positions, reference_positions : Quantity or array_like, shapes (N, 3) and (M, 3), optional
+        Cartesian positions in Å, both in one frame. Where chain ids do not say which chain is which, chains that
+        are alike are then paired with the nearest.
 
     Returns
     -------
@@ -220,22 +230,10 @@ def match_alpha_carbons(
         [residue for residue in _residues(given) if residue.traces]
         for given in (topology, reference_topology)
     ]
-    enough = 0.5 * min(map(len, models))
-    by_number = None
-    pairs: list[tuple[_Residue, _Residue]] = []
-    for key in (_by_chain_id, _by_chain_order):
-        candidate = _paired_by(key, *models)
-        if len(candidate) < max(enough, FEWEST_PAIRS):
-            continue
-        if _identity(candidate) >= 0.5:
-            pairs = candidate
-            break
-        by_number = by_number or candidate
-    # Names that differ everywhere are either another numbering, which an alignment finds, or a model without
-    # its sequence (poly-alanine), for which the numbers are all there is.
-    if not pairs and by_number and not all(map(_has_sequence, models)):
-        pairs = by_number
-    pairs = pairs or _paired_by_alignment(*models)
+    places = None
+    if positions is not None and reference_positions is not None:
+        places = positions_in_angstrom(positions), positions_in_angstrom(reference_positions)
+    pairs = _matched(*models, places)
     atoms = np.array([_common_trace(a, b) for a, b in pairs], dtype=np.int64).reshape(-1, 2)
     atoms = atoms[(atoms >= 0).all(axis=1)]
     if len(atoms) < FEWEST_PAIRS:
@@ -266,6 +264,37 @@ def ca_rmsd(positions: Any, reference_positions: Any, pairs: tuple[Sequence[int]
     return float(np.sqrt((difference**2).sum(axis=1).mean()))
 
 
+def _matched(
+    residues: list[_Residue],
+    reference_residues: list[_Residue],
+    places: tuple[np.ndarray, np.ndarray] | None,
+) -> list[tuple[_Residue, _Residue]]:
+    models = residues, reference_residues
+    enough = max(0.5 * min(map(len, models)), FEWEST_PAIRS)
+    by_id = _paired_by(_by_chain_id, *models)
+    if len(by_id) >= enough and _identity(by_id) >= 0.5:
+        return by_id
+    by_order = _paired_by(_by_chain_order, *models)
+    if len(by_order) >= enough and _identity(by_order) >= 0.5:
+        if places is None:
+            return by_order
+        aligned = _paired_by_alignment(*models, places)
+        # The order of the chains says little about which of several copies is which, their places do.
+        is_nearer = len(aligned) >= 0.9 * len(by_order) and _rmsd(aligned, places) < _rmsd(by_order, places)
+        return aligned if is_nearer else by_order
+    # Names that differ everywhere are either another numbering, which an alignment finds, or a model without
+    # its sequence (poly-alanine), for which the numbers are all there is.
+    if not all(map(_has_sequence, models)):
+        for by_number in (by_id, by_order):
+            if len(by_number) >= enough:
+                return by_number
+    return _paired_by_alignment(*models, places)
+
+
+def _rmsd(pairs: list[tuple[_Residue, _Residue]], places: tuple[np.ndarray, np.ndarray]) -> float:
+    return ca_rmsd(*places, np.array([_common_trace(a, b) for a, b in pairs], dtype=np.int64).T)
+
+
 class _Residue(NamedTuple):
     """A residue of either library's topology, with the atoms that can stand for it."""
 
@@ -273,6 +302,8 @@ class _Residue(NamedTuple):
     chain: str
     number: str
     insertion_code: str
+    place: tuple[str, str]
+    copy: int
     chain_order: int
     letter: str
     traces: dict[str, int]
@@ -285,10 +316,11 @@ class _Residue(NamedTuple):
 def _residues(topology: app.Topology | mdtraj.Topology) -> list[_Residue]:
     of_mdtraj = isinstance(topology, mdtraj.Topology)
     residues: list[_Residue] = []
-    # read_model starts a new chain at every gap, so chains that share an id are one chain until a residue
-    # comes twice: then they are copies, in a file that does not name its chains.
-    order = -1
-    copies: dict[str, tuple[int, set[tuple[str, str]]]] = {}
+    # read_model starts a new chain at every gap, so chains that share an id are one chain until a place comes
+    # twice: then they are copies, in a file that does not name its chains.
+    copies: dict[str, list[set[tuple[str, str]]]] = {}
+    orders: dict[tuple[str, int], int] = {}
+    previous: tuple[str, str, str] | None = None
     for residue in topology.residues if of_mdtraj else topology.residues():
         if of_mdtraj:
             chain, number = residue.chain.chain_id or "", str(residue.resSeq)
@@ -299,30 +331,34 @@ def _residues(topology: app.Topology | mdtraj.Topology) -> list[_Residue]:
         insertion_code = insertion_code.strip()
         letter = _letter(residue.name)
         traces = _traces(letter, {atom.name: atom for atom in atoms})
-        chain_order = -1
+        place, copy, order = (number, insertion_code), -1, -1
         if traces:
-            place = (number, insertion_code)
-            if chain not in copies or place in copies[chain][1]:
-                order += 1
-                copies[chain] = (order, set())
-            chain_order = copies[chain][0]
-            copies[chain][1].add(place)
-        residues.append(_Residue(residue.name, chain, number, insertion_code, chain_order, letter, traces))
+            if (chain, number, insertion_code) == previous:
+                # An insertion whose code mdtraj has lost: it has a place of its own, unlike any with a code.
+                place = (number, f"after {len(residues)}")
+            else:
+                previous = (chain, number, insertion_code)
+            used = copies.setdefault(chain, [set()])
+            if place in used[-1]:
+                used.append(set())
+            used[-1].add(place)
+            copy = len(used) - 1
+            order = orders.setdefault((chain, copy), len(orders))
+        residues.append(
+            _Residue(residue.name, chain, number, insertion_code, place, copy, order, letter, traces)
+        )
     return residues
 
 
 @functools.cache
 def _letter(name: str) -> str:
     """Give the kind of polymer and the letter of a residue, as in ``protein H``; empty for other residues."""
-    tabulated = gemmi.find_tabulated_residue(name)
+    aliases, _ = _name_tables()
+    tabulated = gemmi.find_tabulated_residue(aliases.get(name, name))
     if tabulated.is_amino_acid():
         return f"protein {tabulated.one_letter_code.upper()}"
     if tabulated.is_nucleic_acid():
         return f"nucleic {tabulated.one_letter_code.upper()}"
-    # Force fields have names of their own (HIE, CYX, DA5), which mdtraj knows.
-    residue = mdtraj.core.topology.Residue(name, 0, None, 0)
-    if residue.is_protein or residue.is_nucleic:
-        return f"{'protein' if residue.is_protein else 'nucleic'} {residue.code or 'X'}"
     return ""
 
 
@@ -341,26 +377,19 @@ def _common_trace(a: _Residue, b: _Residue) -> tuple[int, int]:
     return -1, -1
 
 
-def _by_chain_id(residue: _Residue, first_orders: dict[str, int]) -> tuple[Any, ...]:
-    # A chain id that is used for several copies does not tell them apart, their number does.
-    copy = residue.chain_order - first_orders[residue.chain]
-    return residue.chain, copy, residue.number, residue.insertion_code
+def _by_chain_id(residue: _Residue) -> tuple[Any, ...]:
+    return residue.chain, residue.copy, residue.place
 
 
-def _by_chain_order(residue: _Residue, first_orders: dict[str, int]) -> tuple[Any, ...]:
-    return residue.chain_order, residue.number, residue.insertion_code
+def _by_chain_order(residue: _Residue) -> tuple[Any, ...]:
+    return residue.chain_order, residue.place
 
 
 def _paired_by(
-    key: Any, residues: list[_Residue], reference_residues: list[_Residue]
+    key: Callable[[_Residue], tuple[Any, ...]], residues: list[_Residue], reference_residues: list[_Residue]
 ) -> list[tuple[_Residue, _Residue]]:
-    tables = []
-    for given in (residues, reference_residues):
-        first_orders: dict[str, int] = {}
-        for residue in given:
-            first_orders.setdefault(residue.chain, residue.chain_order)
-        tables.append({key(residue, first_orders): residue for residue in given})
-    return [(residue, tables[1][at]) for at, residue in tables[0].items() if at in tables[1]]
+    references = {key(residue): residue for residue in reference_residues}
+    return [(residue, references[key(residue)]) for residue in residues if key(residue) in references]
 
 
 def _identity(pairs: list[tuple[_Residue, _Residue]]) -> float:
@@ -378,7 +407,9 @@ def _has_sequence(residues: list[_Residue]) -> bool:
 
 
 def _paired_by_alignment(
-    residues: list[_Residue], reference_residues: list[_Residue]
+    residues: list[_Residue],
+    reference_residues: list[_Residue],
+    places: tuple[np.ndarray, np.ndarray] | None,
 ) -> list[tuple[_Residue, _Residue]]:
     chains, reference_chains = [
         [[residue for residue in given if residue.chain_order == order] for order in orders]
@@ -390,7 +421,7 @@ def _paired_by_alignment(
     if not chains or not reference_chains:
         return []
     likeness = np.zeros((len(chains), len(reference_chains)))
-    alignments: dict[tuple[int, int], str] = {}
+    alignments: dict[tuple[int, int], list[tuple[_Residue, _Residue]]] = {}
     for i, chain in enumerate(chains):
         for j, reference in enumerate(reference_chains):
             kind = _kind(chain)
@@ -404,15 +435,15 @@ def _paired_by_alignment(
             )
             if result.match_count < LEAST_IDENTITY[kind] * min(len(chain), len(reference)):
                 continue
-            alignments[i, j] = result.cigar_str()
-            # Copies of one chain are equally alike: the same id counts for more, then the same place.
-            same_id = chain[0].chain == reference[0].chain
-            likeness[i, j] = result.match_count + 0.5 * same_id + 0.25 * (i == j)
-    pairs = []
-    for i, j in zip(*linear_sum_assignment(likeness, maximize=True)):
-        if (i, j) in alignments:
-            pairs += [(chains[i][k], reference_chains[j][m]) for k, m in _aligned(alignments[i, j])]
-    return pairs
+            alignments[i, j] = [(chain[k], reference[m]) for k, m in _aligned(result.cigar_str())]
+            likeness[i, j] = result.match_count
+            if places is None:
+                # Copies of one chain are equally alike: the same id counts for more, then the same place.
+                likeness[i, j] += 0.5 * (chain[0].chain == reference[0].chain) + 0.25 * (i == j)
+            else:
+                likeness[i, j] /= 1 + _rmsd(alignments[i, j], places) / DISTANCE_SCALE
+    assignment = zip(*linear_sum_assignment(likeness, maximize=True))
+    return [pair for i, j in assignment if (i, j) in alignments for pair in alignments[i, j]]
 
 
 def _kind(chain: list[_Residue]) -> str:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from .kernels import interpolation  # noqa: F401  (defines the operator)
 from .kernels.density import target_moments
+from .kernels.planarity import Planes
 
 
 class SimilarityEnergy(nn.Module):
@@ -206,3 +207,82 @@ class WholeMolecules(nn.Module):
                 0, self.particles.to(positions.device), forces.to(positions)
             )
         return energy, scattered
+
+
+class PlanarityEnergy(nn.Module):
+    """E = k · kT · Σ ½ (d/σ)²: the negative log likelihood of the atoms' distances from their planes.
+
+    Parameters
+    ----------
+    planes : Planes
+        From `openmm_density.kernels.planarity.pack_planes`, with σ in nm.
+    thermal_energy : float
+        kT in kJ/mol.
+    constants : bool
+        Whether E also holds Σ (ln σ + ½ ln 2π), σ in nm. Without it flat planes have no energy.
+    """
+
+    def __init__(self, planes: Planes, thermal_energy: float, constants: bool = False) -> None:
+        super().__init__()
+        self.register_buffer("members", planes.members)
+        self.register_buffer("offsets", planes.offsets)
+        self.register_buffer("inverse_sigmas", planes.inverse_sigmas)
+        self.register_buffer("atom_offsets", planes.atom_offsets)
+        self.register_buffer("atom_members", planes.atom_members)
+        self.thermal_energy = thermal_energy
+        self.constants = constants
+
+    def forward(self, positions: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
+        """Give energy (kJ/mol) and forces (kJ/mol/nm) for positions (N, 3) in nm and the factor k."""
+        # Outside of no_grad for the reason given in SimilarityEnergy.
+        k = strength.reshape(()).to(torch.float64)
+        with torch.no_grad():
+            likelihood, gradient = torch.ops.openmm_density.planarity(
+                positions.detach().to(self.members.device),
+                self.members,
+                self.offsets,
+                self.inverse_sigmas,
+                self.atom_offsets,
+                self.atom_members,
+                self.constants,
+            )
+            forces = (gradient * (-self.thermal_energy * k).to(gradient)).to(positions.device)
+            energy = (self.thermal_energy * likelihood).to(k.device)
+        return k * energy, forces
+
+
+class WholePlanes(nn.Module):
+    """An energy of planes whose atoms may be in different molecules, which a periodic System wraps each on its own.
+
+    Every member is taken at its image beside the first member of its plane: the nearest one, as long as a plane is smaller than
+    half the width of the box.
+
+    Parameters
+    ----------
+    energy : Module
+        ``energy(positions, strength)`` of the members, by their place in ``members``.
+    members : Tensor, shape (M,), int64
+        The particle of each member of each plane.
+    anchors : Tensor, shape (M,), int64
+        The particle that is its plane's first member.
+    """
+
+    def __init__(self, energy: nn.Module, members: Tensor, anchors: Tensor) -> None:
+        super().__init__()
+        self.energy = energy
+        self.register_buffer("members", members)
+        self.register_buffer("anchors", anchors)
+
+    def forward(self, positions: Tensor, box: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
+        """Give energy and forces for positions (N, 3) and box vectors (3, 3, in rows) in nm."""
+        with torch.no_grad():
+            own = positions.detach().to(self.members.device)
+            lattice = box.detach().to(own.device, torch.float64)
+            selected = own.index_select(0, self.members)
+            away = (selected - own.index_select(0, self.anchors)).to(torch.float64)
+            images = torch.round(away @ torch.linalg.inv_ex(lattice)[0])
+            whole = selected - (images @ lattice).to(selected.dtype)
+        energy, forces = self.energy(whole, strength)
+        with torch.no_grad():
+            summed = torch.zeros_like(own).index_add(0, self.members, forces)
+        return energy, summed.to(positions.device)

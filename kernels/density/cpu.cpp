@@ -66,6 +66,7 @@ struct ThreadScratch {
 
 // Reused between calls; belongs to the calling thread, so that several Contexts never share one.
 struct Workspace {
+    std::vector<float> edges;             // (atoms, gaussians)
     std::vector<double> u;                // (atoms, 3), NaN where an atom cannot be placed
     std::vector<int64_t> chunk_offsets;   // (chunks, tiles)
     std::vector<int64_t> first_entry_of;  // (atoms + 1): index into entry_of_atom
@@ -109,6 +110,7 @@ class Images {
 struct Plan {
     const Grid& grid;
     const Atoms& atoms;
+    const float* edges;  // (atoms, gaussians): A exp(-alpha s_c)
     double reach[3];
     int vectors;  // of lanes per row of an atom
     int tiles_y;
@@ -132,10 +134,21 @@ void each_image_in_tile(const Plan& plan, const double* u, const F& f) {
     });
 }
 
+void fill_edges(const Atoms& atoms, int64_t first, int64_t last, float* edges) {
+    const float s_c = static_cast<float>(atoms.cutoff * atoms.cutoff);
+    for (int64_t i = first * atoms.gaussians; i < last * atoms.gaussians; i += W) {
+        const int width = static_cast<int>(std::min<int64_t>(W, last * atoms.gaussians - i));
+        const vec edge = load_first(atoms.amplitudes + i, width) *
+                         exp_of_negative(load_first(atoms.exponents + i, width) * -s_c);
+        std::memcpy(edges + i, &edge, width * sizeof(float));
+    }
+}
+
 // Fill workspace.u, .entries, .tiles and the atoms' lists of entries.
 template <typename T>
 Plan make_plan(Workspace& work, const Grid& grid, const Atoms& atoms, const T* positions, const int64_t* selection) {
-    Plan plan{grid, atoms, {}, 0, 0, {grid.n[2], 0}, {grid.n[1], 0}};
+    work.edges.resize(atoms.count * atoms.gaussians);
+    Plan plan{grid, atoms, work.edges.data(), {}, 0, 0, {grid.n[2], 0}, {grid.n[1], 0}};
     for (int axis = 0; axis < 3; ++axis) plan.reach[axis] = grid.reach(axis, atoms.cutoff);
     plan.vectors = static_cast<int>((std::floor(2 * plan.reach[0]) + 1 + W - 1) / W);
 
@@ -144,6 +157,7 @@ Plan make_plan(Workspace& work, const Grid& grid, const Atoms& atoms, const T* p
     work.u.resize(3 * n);
     std::vector<std::array<Interval, 2>> boxes(n_chunks, {plan.box_z, plan.box_y});
     parallel_for(n_chunks, [&](int64_t chunk, int) {
+        fill_edges(atoms, chunk * ATOMS_PER_CHUNK, std::min(n, (chunk + 1) * ATOMS_PER_CHUNK), work.edges.data());
         auto& box = boxes[chunk];
         for (int64_t atom = chunk * ATOMS_PER_CHUNK; atom < std::min(n, (chunk + 1) * ATOMS_PER_CHUNK); ++atom) {
             double* u = &work.u[3 * atom];
@@ -239,16 +253,17 @@ struct Profile {
     float slope_cutoff;  // f'(s_c)
     float amplitude[MAX_GAUSSIANS], exponent[MAX_GAUSSIANS];
 
-    Profile(const Atoms& atoms, int64_t atom) {
+    Profile(const Atoms& atoms, const float* edges, int64_t atom) {
         const double cutoff_squared = atoms.cutoff * atoms.cutoff;
         s_c = static_cast<float>(cutoff_squared);
         at_cutoff = slope_cutoff = 0;
         for (int c = 0; c < atoms.gaussians; ++c) {
             amplitude[c] = atoms.amplitudes[atom * atoms.gaussians + c];
             exponent[c] = atoms.exponents[atom * atoms.gaussians + c];
-            const float edge = amplitude[c] * std::exp(-exponent[c] * s_c);
-            at_cutoff -= edge * (1 + exponent[c] * s_c);
-            slope_cutoff -= exponent[c] * edge;
+        }
+        for (int c = 0; c < atoms.gaussians; ++c) {
+            at_cutoff -= edges[atom * atoms.gaussians + c] * (1 + exponent[c] * s_c);
+            slope_cutoff -= edges[atom * atoms.gaussians + c] * exponent[c];
         }
     }
 };
@@ -262,7 +277,7 @@ class OrthogonalRows {
     static int64_t table_size(int vectors) { return (C + 1) * vectors * W + C * padded(TILE_Y) + C * padded(TILE_Z); }
 
     OrthogonalRows(const Plan& plan, const Entry& entry, float* table, bool fill)
-        : profile_(plan.atoms, entry.atom), n_vectors_(VECTORS ? VECTORS : plan.vectors) {
+        : profile_(plan.atoms, plan.edges, entry.atom), n_vectors_(VECTORS ? VECTORS : plan.vectors) {
         for (int axis = 0; axis < 3; ++axis) step_[axis] = static_cast<float>(plan.grid.matrix[axis][axis]);
         dx2_ = table + C * n_vectors_ * W;
         along_x_ = table;
@@ -363,7 +378,7 @@ class SkewedRows {
     static int64_t table_size(int) { return 0; }
 
     SkewedRows(const Plan& plan, const Entry& entry, float*, bool)
-        : profile_(plan.atoms, entry.atom), n_vectors_(plan.vectors), ux_(entry.ux), uy_(entry.uy), uz_(entry.uz) {
+        : profile_(plan.atoms, plan.edges, entry.atom), n_vectors_(plan.vectors), ux_(entry.ux), uy_(entry.uy), uz_(entry.uz) {
         for (int column = 0; column < 3; ++column)
             for (int row = 0; row < 3; ++row) step_[column][row] = static_cast<float>(plan.grid.matrix[row][column]);
         xx_ = dot(step_[0], step_[0]);
@@ -485,9 +500,9 @@ void gather_entry(Rows& rows, const Entry& entry, const TileView& view, const Th
         for (int channel = 0; channel < CHANNELS; ++channel) total_z[channel] += in_plane[channel] * uz;
     }
     for (int channel = 0; channel < CHANNELS; ++channel) {
-        partial[3 * channel] = static_cast<float>(sum(total_x[channel]));
-        partial[3 * channel + 1] = static_cast<float>(sum(total_y[channel]));
-        partial[3 * channel + 2] = static_cast<float>(sum(total_z[channel]));
+        partial[3 * channel] = sum(total_x[channel]);
+        partial[3 * channel + 1] = sum(total_y[channel]);
+        partial[3 * channel + 2] = sum(total_z[channel]);
     }
 }
 
@@ -514,7 +529,7 @@ void gather_parameters(Rows& rows, const Entry& entry, const TileView& view, con
             }
         }
     }
-    for (int i = 0; i < 2 + 2 * C; ++i) partial[i] = static_cast<float>(sum(total[i]));
+    for (int i = 0; i < 2 + 2 * C; ++i) partial[i] = sum(total[i]);
 }
 
 // One instance of the kernels for a number of Gaussians and a kind of grid.

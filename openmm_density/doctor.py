@@ -1,0 +1,515 @@
+"""What works on this machine and what does not, with a remedy: ``openmm-density doctor``."""
+
+# No annotations from __future__: TorchScript reads those of the probe's module.
+import argparse
+import importlib.metadata
+import json
+import platform
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from openmm import Context, LangevinMiddleIntegrator, Platform, System, unit
+from rich.console import Group
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from .forces import BACKENDS, BackendUnavailable, create_force
+from .kernels import build as kernel_builds
+from .plugins import unloaded_plugins
+
+PACKAGES = (
+    *("openmm-density", "torch", "triton", "openmm", "openmmtorch", "mdtraj", "gemmi", "mrcfile"),
+    *("numpy", "scipy", "pdbfixer"),
+)
+OPTIONAL_PACKAGES = frozenset({"triton", "openmmtorch"})
+
+# Compiling OpenCL kernels for a processor (PoCL) takes long.
+PROBE_SECONDS = 120.0
+PROBES_AT_ONCE = 2
+# OpenCL comes after CPU: on a machine without a GPU it is PoCL.
+PLATFORMS_BY_MERIT = ("CUDA", "HIP", "CPU", "OpenCL", "Reference")
+# Some OpenCL drivers (PoCL) fail in OpenMM's own kernels for a single atom, whatever the force.
+PROBE_ATOMS = 64
+MODULE = "openmm_density.doctor"
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Whether one way of adding a force runs on one platform, as a process of its own found out.
+
+    Attributes
+    ----------
+    backend, platform : str
+        The way of adding a force, see `openmm_density.forces.BACKENDS`, and OpenMM's platform.
+    works : bool
+        Whether energies, forces and two steps of dynamics were right.
+    problem : str or None
+        What went wrong.
+    device : str or None
+        The device, where the platform names one.
+    seconds : float
+        What making a Context, one evaluation and two steps took; 0 where it did not come to that.
+    """
+
+    backend: str
+    platform: str
+    works: bool
+    problem: str | None
+    device: str | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """How the C++ of one operator stands.
+
+    Attributes
+    ----------
+    folder : str
+        The folder below ``kernels/``.
+    tried, loaded : bool
+        Whether loading it was tried, and whether it serves.
+    library : str or None
+        The compiled library.
+    build_seconds : float or None
+        What compiling it took, on the day it was done.
+    flags : list of str
+        The flags that decide speed.
+    error : str or None
+        Why it does not serve.
+    output : str
+        What the compiler or loader printed then.
+    """
+
+    folder: str
+    tried: bool
+    loaded: bool
+    library: str | None
+    build_seconds: float | None
+    flags: list[str]
+    error: str | None
+    output: str
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What works here.
+
+    Attributes
+    ----------
+    python, machine : str
+        Python's version; system and processor.
+    versions : dict of str to str or None
+        By package; None where it is not installed.
+    fastest_platform : str
+        The platform that OpenMM takes where none is named.
+    probes : list of Probe
+        Every way of adding a force on every platform. One that `openmm_density.forces.create_force` refuses
+        (not installed, or wrong on the Reference platform) is listed once, with the Reference platform.
+    unloaded_plugins : dict of str to str
+        openmm-torch's plugins that do not load, with the loader's words.
+    compiler, compiler_version, cache : str or None
+        The C++ compiler, and the folder of compiled kernels.
+    kernels : list of Kernel
+        The compiled operators.
+    gpu : str or None
+        The name of the GPU that torch sees.
+    gpu_problem : str or None
+        Why torch sees none, where the machine seems to have one.
+    remedies : list of str
+        What to do about everything that fails, one sentence each, the most important first.
+    """
+
+    python: str
+    machine: str
+    versions: dict[str, str | None]
+    fastest_platform: str
+    probes: list[Probe]
+    unloaded_plugins: dict[str, str]
+    compiler: str | None
+    compiler_version: str | None
+    cache: str | None
+    kernels: list[Kernel]
+    gpu: str | None
+    gpu_problem: str | None
+    remedies: list[str]
+
+    @property
+    def ok(self) -> bool:
+        """Whether at least one way of adding a force runs on at least one platform."""
+        return any(probe.works for probe in self.probes)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give everything as plain lists, dictionaries, numbers and words, ``ok`` included."""
+        return {"ok": self.ok, **asdict(self)}
+
+
+def examine(*, build: bool = True, timeout: float = PROBE_SECONDS) -> Diagnosis:
+    """Find out what works on this machine.
+
+    Every way of adding a force is tried on every platform of OpenMM, each in a process of its own, because
+    libraries that do not fit together kill the process.
+
+    Parameters
+    ----------
+    build : bool
+        Whether to compile the C++ kernels that are not compiled yet (about 20 s each) and load them.
+    timeout : float
+        Seconds that each of these processes may take.
+    """
+    kernels = _kernels(build)
+    states = kernel_builds.status().values()
+    state = next(iter(states), None)
+    platforms = [Platform.getPlatform(i) for i in range(Platform.getNumPlatforms())]
+    gpu, gpu_problem = _gpu()
+    found = {
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "versions": {package: _version(package) for package in PACKAGES},
+        "fastest_platform": max(platforms, key=lambda candidate: candidate.getSpeed()).getName(),
+        "probes": _probes([candidate.getName() for candidate in platforms], timeout),
+        "unloaded_plugins": unloaded_plugins(),
+        "compiler": state.compiler if state else None,
+        "compiler_version": state.compiler_version if state else None,
+        "cache": str(state.cache) if state else None,
+        "kernels": kernels,
+        "gpu": gpu,
+        "gpu_problem": gpu_problem,
+    }
+    return Diagnosis(**found, remedies=list(_remedies(Diagnosis(**found, remedies=[]))))
+
+
+def report(diagnosis: Diagnosis) -> Group:
+    """Lay a diagnosis out for reading.
+
+    Parameters
+    ----------
+    diagnosis : Diagnosis
+        As `examine` gives it.
+
+    Returns
+    -------
+    rich.console.Group
+        For ``rich.console.Console().print``.
+    """
+    versions = _table()
+    versions.add_row("Python", diagnosis.python)
+    for package, version in diagnosis.versions.items():
+        versions.add_row(package, version or Text("not installed", style="dim"))
+
+    forces = _table("force", "platform", "", "")
+    for probe in diagnosis.probes:
+        ran = ", ".join(filter(None, [probe.device, f"{probe.seconds:.1f} s"]))
+        forces.add_row(probe.backend, probe.platform, _mark(probe.works), Text(probe.problem or ran))
+
+    kernels = _table("kernel", "", "")
+    for kernel in diagnosis.kernels:
+        if kernel.loaded or not kernel.tried:
+            took = f"compiled in {kernel.build_seconds:.0f} s" if kernel.library else "not compiled yet"
+            said = " ".join([took, *kernel.flags])
+        else:
+            said = kernel.error or ""
+        kernels.add_row(kernel.folder, _mark(kernel.loaded if kernel.tried else None), Text(said))
+    compiler = _table()
+    compiler.add_row("compiler", Text(diagnosis.compiler_version or "none"))
+    compiler.add_row("cache", Text(diagnosis.cache or "none"))
+    compiler.add_row("GPU", Text(diagnosis.gpu or diagnosis.gpu_problem or "none that torch can use"))
+
+    parts: list[Any] = [versions, Text(), forces, Text(), kernels, compiler]
+    for path, reason in diagnosis.unloaded_plugins.items():
+        parts += [
+            Text(),
+            Text(f"{Path(path).name} does not load", style="red"),
+            Padding(Text(reason), (0, 2)),
+        ]
+    for kernel in diagnosis.kernels:
+        if kernel.output:
+            tail = "\n".join(kernel.output.strip().splitlines()[-12:])
+            parts += [Text(), Text(f"the {kernel.folder} kernel", style="red"), Padding(Text(tail), (0, 2))]
+            break
+    if diagnosis.remedies:
+        parts.append(Text())
+        parts += [Text(f"→ {remedy}", style="yellow") for remedy in diagnosis.remedies]
+    parts.append(Text())
+    parts.append(
+        Text("Fitting works here.", style="green")
+        if diagnosis.ok
+        else Text("No force can be added to OpenMM here.", style="bold red")
+    )
+    return Group(*parts)
+
+
+def _table(*headers: str) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=bool(headers))
+    for header in headers or ("", ""):
+        table.add_column(header)
+    return table
+
+
+def _mark(works: bool | None) -> Text:
+    if works is None:
+        return Text("–", style="dim")
+    return Text("yes", style="green") if works else Text("no", style="red")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _kernels(build_them: bool) -> list[Kernel]:
+    outputs = {}
+    if build_them:
+        for folder in kernel_builds.folders():
+            with warnings.catch_warnings():
+                # The report says the same.
+                warnings.simplefilter("ignore", RuntimeWarning)
+                outputs[folder] = "" if kernel_builds.load(folder) else kernel_builds.error_text(folder)
+    return [
+        Kernel(
+            folder=folder,
+            tried=state.tried,
+            loaded=state.loaded,
+            library=str(state.library) if state.library else None,
+            build_seconds=state.build_seconds,
+            flags=list(state.flags),
+            error=state.error,
+            output=outputs.get(folder, ""),
+        )
+        for folder, state in kernel_builds.status().items()
+    ]
+
+
+def _gpu() -> tuple[str | None, str | None]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        available = torch.cuda.is_available()
+    if available:
+        return torch.cuda.get_device_name(0), None
+    if not Path("/dev/nvidiactl").exists():
+        return None, None
+    if torch.version.cuda is None:
+        return None, f"torch {torch.__version__} is built without CUDA"
+    reasons = [str(warning.message).strip().splitlines()[0] for warning in caught]
+    return None, reasons[0] if reasons else f"torch {torch.__version__} finds no usable GPU"
+
+
+def _probes(platforms: Sequence[str], timeout: float) -> list[Probe]:
+    with ThreadPoolExecutor(PROBES_AT_ONCE) as pool:
+        first, *others = sorted(platforms, key=lambda name: name != "Reference")
+
+        def run(pair: tuple[str, str]) -> tuple[bool, Probe]:
+            return _run_probe(*pair, timeout)
+
+        first_results = list(pool.map(run, [(backend, first) for backend in BACKENDS]))
+        usable = [probe.backend for made, probe in first_results if made]
+        other_results = list(pool.map(run, [(backend, name) for backend in usable for name in others]))
+    probes = [probe for _, probe in [*first_results, *other_results]]
+    return sorted(probes, key=lambda probe: BACKENDS.index(probe.backend))
+
+
+def _run_probe(backend: str, platform_name: str, timeout: float) -> tuple[bool, Probe]:
+    """Try one pair in a process of its own; also say whether a force can be made at all."""
+    command = [sys.executable, "-m", MODULE, "--probe", backend, platform_name]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+        )
+    except subprocess.TimeoutExpired:
+        problem = f"was not done within {timeout:g} s"
+        return True, Probe(backend, platform_name, False, problem, None, 0.0)
+    for line in done.stdout.splitlines():
+        if line.startswith('{"made"'):
+            said = json.loads(line)
+            made = said.pop("made")
+            return made, Probe(backend, platform_name, **said)
+    last_words = (done.stderr.strip().splitlines() or [""])[-1]
+    if done.returncode < 0:
+        problem = f"the process was killed by {signal.Signals(-done.returncode).name}"
+    else:
+        problem = f"the process ended with status {done.returncode}"
+    problem += f" ({last_words})" if last_words else ""
+    return True, Probe(backend, platform_name, False, problem, None, 0.0)
+
+
+def _remedies(diagnosis: Diagnosis) -> Iterator[str]:
+    probes = diagnosis.probes
+    working = {(probe.backend, probe.platform) for probe in probes if probe.works}
+    working_backends = {backend for backend, _ in working}
+    working_platforms = {name for _, name in working}
+    fresh = "pip install 'openmm-density[torchforce]' in a fresh environment"
+    if not working:
+        yield f"No force can be added to OpenMM: {fresh} installs versions that fit together."
+    elif "TorchForce" not in working_backends:
+        yield (
+            f"TorchForce does not work and {', '.join(sorted(working_backends))} stands in for it, without "
+            f"parameter derivatives: {fresh} installs versions that fit together."
+        )
+    missing = [
+        package
+        for package, version in diagnosis.versions.items()
+        if version is None and package not in OPTIONAL_PACKAGES
+    ]
+    if missing:
+        yield f"{', '.join(missing)} is not installed: pip install {' '.join(missing)}."
+    for path, reason in diagnosis.unloaded_plugins.items():
+        yield f"{Path(path).name} does not load: {_plugin_remedy(reason, fresh)}."
+    if working:
+        broken = {probe.platform for probe in probes} - working_platforms
+        best = min(working_platforms, key=_merit)
+        for name in sorted(broken):
+            again = ", which OpenMM takes unless told otherwise" if name == diagnosis.fastest_platform else ""
+            yield f"No force runs on {name}{again}: name another platform (--platform {best})."
+    emulated = next((probe for probe in probes if _is_emulated(probe)), None)
+    if emulated is not None and diagnosis.fastest_platform == emulated.platform:
+        yield (
+            "OpenCL runs on the processor here (PoCL), OpenMM prefers it, and it is extremely slow: name the "
+            "platform explicitly (--platform CPU, or Platform.getPlatformByName('CPU'))."
+        )
+    failed = [kernel.folder for kernel in diagnosis.kernels if kernel.tried and not kernel.loaded]
+    if failed and diagnosis.compiler is None:
+        yield (
+            "Plain PyTorch serves in place of the C++ kernels, ten times slower or worse: install a compiler "
+            "(apt-get install g++; conda install gxx) or name one in CXX."
+        )
+    elif failed:
+        yield (
+            f"The C++ kernels {', '.join(failed)} do not compile or load: see the compiler's words, or try "
+            "another compiler (CXX=clang++)."
+        )
+    if diagnosis.gpu_problem:
+        yield (
+            f"The GPU cannot be used ({diagnosis.gpu_problem.rstrip('.')}): install torch's CUDA build from PyPI and a "
+            "driver that is recent enough for it."
+        )
+    if diagnosis.gpu and not diagnosis.versions["triton"]:
+        yield "The GPU's kernels need Triton: pip install 'openmm-density[gpu]'."
+
+
+def _merit(name: str) -> int:
+    return PLATFORMS_BY_MERIT.index(name) if name in PLATFORMS_BY_MERIT else len(PLATFORMS_BY_MERIT)
+
+
+def _plugin_remedy(reason: str, fresh: str) -> str:
+    if "libcuda.so" in reason:
+        return "it needs the NVIDIA driver, and without an NVIDIA GPU it is of no use"
+    if "libtorch_cuda" in reason or "libnvrtc" in reason or "libcudart" in reason:
+        return "it needs torch's CUDA build, with or without a GPU: pip install 'torch==2.9.*' from PyPI"
+    return f"{fresh} installs versions that fit together"
+
+
+def _is_emulated(probe: Probe) -> bool:
+    return probe.device is not None and any(
+        word in probe.device.lower() for word in ("portable computing", "pocl")
+    )
+
+
+class _Harmonic(torch.nn.Module):
+    """E = k Σ|x|²."""
+
+    def forward(self, positions: torch.Tensor, strength: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        k = strength.reshape(())
+        with torch.no_grad():
+            square = (positions * positions).sum()
+            forces = -2 * k.to(positions) * positions
+        return k.to(torch.float64) * square, forces.contiguous()
+
+
+def probe(backend: str, platform_name: str) -> dict[str, Any]:
+    """Try one way of adding a force on one platform, in this process, which may not outlive it.
+
+    Parameters
+    ----------
+    backend : str
+        One of `openmm_density.forces.BACKENDS`.
+    platform_name : str
+        OpenMM's name of the platform.
+
+    Returns
+    -------
+    dict
+        ``made`` (whether `create_force` gives a force) and the fields of `Probe` after the
+        first two.
+    """
+    strength = 3.0
+    try:
+        force = create_force(
+            _Harmonic(),
+            "k",
+            strength,
+            periodic=False,
+            name="probe",
+            backend=backend,
+            parameter_derivative=False,
+        )
+    except BackendUnavailable as error:
+        problem = str(error).partition("does not work here: ")[2] or str(error)
+        return {"made": False, "works": False, "problem": problem, "device": None, "seconds": 0.0}
+    system = System()
+    for _ in range(PROBE_ATOMS):
+        system.addParticle(12.0)
+    system.addForce(force)
+    positions = np.random.default_rng(0).random((PROBE_ATOMS, 3))
+    device, problem = None, None
+    start = time.perf_counter()
+    try:
+        integrator = LangevinMiddleIntegrator(300, 1, 0.001)
+        context = Context(system, integrator, Platform.getPlatformByName(platform_name))
+        device = _device(context)
+        context.setPositions(positions)
+        state = context.getState(getEnergy=True, getForces=True)
+        energy = state.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole)
+        forces = state.getForces(asNumpy=True).value_in_unit(unit.kilojoule_per_mole / unit.nanometer)
+        if not np.isclose(energy, strength * (positions**2).sum(), rtol=1e-4):
+            problem = f"a wrong energy ({energy:g} in place of {strength * (positions**2).sum():g} kJ/mol)"
+        elif not np.allclose(forces, -2 * strength * positions, rtol=1e-4, atol=1e-4):
+            problem = "wrong forces"
+        else:
+            integrator.step(2)
+            context.getState(getEnergy=True)
+    except Exception as error:
+        problem = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    seconds = time.perf_counter() - start
+    return {
+        "made": True,
+        "works": problem is None,
+        "problem": problem,
+        "device": device,
+        "seconds": round(seconds, 3),
+    }
+
+
+def _device(context: Context) -> str | None:
+    used = context.getPlatform()
+    names = [name for name in ("DeviceName", "OpenCLPlatformName") if name in used.getPropertyNames()]
+    return ", ".join(used.getPropertyValue(context, name) for name in names) or None
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}")
+    parser.add_argument("--probe", nargs=2, metavar=("BACKEND", "PLATFORM"), required=True)
+    options = parser.parse_args()
+    # A line of its own: drivers print to standard output too.
+    print("\n" + json.dumps(probe(*options.probe)), flush=True)
+
+
+if __name__ == "__main__":
+    _main()

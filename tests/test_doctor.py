@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import openmm
+import pytest
+from rich.console import Console
+
+from openmm_density import doctor
+from openmm_density.doctor import Diagnosis, Kernel, Probe, examine, report
+
+
+def healthy() -> Diagnosis:
+    return Diagnosis(
+        python="3.12.0",
+        machine="Linux x86_64",
+        versions={package: "1.0" for package in doctor.PACKAGES},
+        fastest_platform="CPU",
+        probes=[Probe("TorchForce", "CPU", True, None, None, 0.1)],
+        unloaded_plugins={},
+        compiler="/usr/bin/g++",
+        compiler_version="g++ 12",
+        cache="/cache",
+        kernels=[Kernel("density", True, True, "/cache/density.so", 20.0, ["-fopenmp"], None, "")],
+        gpu=None,
+        gpu_problem=None,
+        remedies=[],
+    )
+
+
+def as_text(diagnosis: Diagnosis) -> str:
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(report(diagnosis))
+    return console.export_text()
+
+
+def remedies(**changes) -> list[str]:
+    return list(doctor._remedies(replace(healthy(), **changes)))
+
+
+@pytest.fixture(scope="module")
+def here() -> Diagnosis:
+    return examine()
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory) -> dict:
+    """Examine with a damaged openmm-torch plugin, without a compiler and without any compiled kernel."""
+    original = Path(openmm.version.openmm_library_path) / "plugins"
+    if not (original / "libOpenMMTorchReference.so").is_file():
+        pytest.skip("no openmm-torch plugin to break")
+    plugins = tmp_path_factory.mktemp("plugins")
+    for plugin in original.glob("*.so"):
+        if "Reference" in plugin.name or plugin.name == "libOpenMMCPU.so":
+            (plugins / plugin.name).symlink_to(plugin)
+    damaged = plugins / "libOpenMMTorchReference.so"
+    damaged.unlink(missing_ok=True)
+    damaged.write_bytes(b"not a library")
+    changes = {
+        "OPENMM_PLUGIN_DIR": str(plugins),
+        "OPENMM_DENSITY_CACHE": str(tmp_path_factory.mktemp("cache")),
+        "CXX": "/nonexistent",
+    }
+    script = (
+        "import json; from openmm_density import doctor; d = doctor.examine(); "
+        "from rich.console import Console; Console(stderr=True, width=200).print(doctor.report(d)); "
+        "print(json.dumps(d.as_dict()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | changes,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return {"report": done.stderr, **json.loads(done.stdout.splitlines()[-1])}
+
+
+def test_torch_force_runs_on_reference_and_cpu_here(here):
+    works = {(probe.backend, probe.platform): probe.works for probe in here.probes}
+    assert works["TorchForce", "Reference"] and works["TorchForce", "CPU"]
+    assert here.ok
+
+
+def test_every_platform_is_probed_for_what_can_be_made(here):
+    platforms = {openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())}
+    assert {probe.platform for probe in here.probes if probe.backend == "TorchForce"} == platforms
+    assert {probe.backend for probe in here.probes} == set(doctor.BACKENDS)
+    assert all((probe.problem is None) == probe.works for probe in here.probes)
+
+
+def test_versions_and_kernels_are_those_of_the_environment(here):
+    assert here.versions["openmm"].startswith(openmm.Platform.getOpenMMVersion())
+    assert {kernel.folder for kernel in here.kernels} == set(doctor.kernel_builds.folders())
+    assert all(kernel.tried for kernel in here.kernels)
+    assert all(bool(kernel.output) == (not kernel.loaded) for kernel in here.kernels)
+
+
+def test_json_round_trip(here):
+    values = json.loads(json.dumps(here.as_dict(), allow_nan=False))
+    assert values.pop("ok") is True
+    values["probes"] = [Probe(**probe) for probe in values["probes"]]
+    values["kernels"] = [Kernel(**kernel) for kernel in values["kernels"]]
+    assert Diagnosis(**values) == here
+
+
+def test_report_names_what_was_found(here):
+    text = as_text(here)
+    for word in ("TorchForce", "Reference", here.versions["torch"], *doctor.kernel_builds.folders()):
+        assert word in text
+    assert "Fitting works here." in text
+    for remedy in here.remedies:
+        assert remedy.split(":")[0] in " ".join(text.split())
+
+
+def test_damaged_plugin_is_named_with_the_loaders_words(broken):
+    (path,) = broken["unloaded_plugins"]
+    assert path.endswith("libOpenMMTorchReference.so")
+    assert "too short" in broken["unloaded_plugins"][path] or "ELF" in broken["unloaded_plugins"][path]
+    assert any(remedy.startswith("libOpenMMTorchReference.so does not load") for remedy in broken["remedies"])
+    assert "openmm-density[torchforce]" in broken["remedies"][0]
+    probe = next(probe for probe in broken["probes"] if probe["backend"] == "TorchForce")
+    assert not probe["works"] and "evaluation fails" in probe["problem"]
+    assert broken["ok"] == any(probe["works"] for probe in broken["probes"])
+    assert ("No force can be added to OpenMM here." in broken["report"]) == (not broken["ok"])
+
+
+def test_missing_compiler_is_named_with_its_remedy(broken):
+    assert broken["compiler"] is None
+    assert broken["kernels"] and not any(kernel["loaded"] for kernel in broken["kernels"])
+    assert all("/nonexistent" in kernel["error"] for kernel in broken["kernels"])
+    assert any("apt-get install g++" in remedy for remedy in broken["remedies"])
+    assert "/nonexistent" in broken["report"]
+
+
+def test_a_process_that_is_killed_is_a_finding(tmp_path, monkeypatch):
+    suicide = tmp_path / "python"
+    suicide.write_text("#!/bin/sh\necho undefined symbol: foo >&2\nkill -SEGV $$\n")
+    suicide.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(suicide))
+    made, probe = doctor._run_probe("TorchForce", "OpenCL", 60)
+    assert made and not probe.works
+    assert probe.problem == "the process was killed by SIGSEGV (undefined symbol: foo)"
+
+
+def test_a_process_that_hangs_is_a_finding(tmp_path, monkeypatch):
+    sleeper = tmp_path / "python"
+    sleeper.write_text("#!/bin/sh\nexec sleep 60\n")
+    sleeper.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(sleeper))
+    _, probe = doctor._run_probe("TorchForce", "OpenCL", 0.2)
+    assert not probe.works and probe.problem == "was not done within 0.2 s"
+
+
+def test_unknown_platform_is_a_finding():
+    found = doctor.probe("TorchForce", "Abacus")
+    assert found["made"] and not found["works"] and "Abacus" in found["problem"]
+
+
+def test_nothing_to_remedy_where_all_is_well():
+    assert remedies() == []
+    assert "→" not in as_text(healthy())
+
+
+def test_emulated_opencl_is_warned_of_only_where_openmm_prefers_it():
+    probes = [
+        *healthy().probes,
+        Probe("TorchForce", "OpenCL", True, None, "EPYC, Portable Computing Language", 2.0),
+    ]
+    (remedy,) = remedies(probes=probes, fastest_platform="OpenCL")
+    assert "--platform CPU" in remedy
+    assert remedies(probes=probes, fastest_platform="CPU") == []
+
+
+def test_a_platform_on_which_nothing_runs_has_a_substitute():
+    probes = [*healthy().probes, Probe("TorchForce", "CUDA", False, "no CUDA device", None, 0.0)]
+    (remedy,) = remedies(probes=probes, fastest_platform="CUDA")
+    assert "CUDA, which OpenMM takes unless told otherwise" in remedy and "--platform CPU" in remedy
+
+
+def test_a_stand_in_for_torch_force_is_told():
+    probes = [
+        Probe("TorchForce", "Reference", False, "it is not installed", None, 0.0),
+        Probe("PythonForce", "CPU", True, None, None, 0.1),
+        Probe("PythonForce", "Reference", True, None, None, 0.1),
+    ]
+    (remedy,) = remedies(probes=probes)
+    assert "PythonForce stands in" in remedy and "torchforce" in remedy
+    assert replace(healthy(), probes=probes).ok
+
+
+def test_plugins_and_gpu_have_remedies_of_their_own():
+    plugins = {
+        "/p/libOpenMMTorchCUDA.so": "libcuda.so.1: cannot open shared object file",
+        "/p/libOpenMMTorchReference.so": "libtorch_cuda.so: cannot open shared object file",
+    }
+    driver, torch_build, gpu = remedies(unloaded_plugins=plugins, gpu_problem="driver too old.")
+    assert "NVIDIA driver" in driver
+    assert "CUDA build" in torch_build
+    assert "(driver too old)" in gpu
+    (triton,) = remedies(gpu="H200", versions=healthy().versions | {"triton": None})
+    assert "openmm-density[gpu]" in triton
+
+
+def test_missing_packages_and_failed_kernels_are_told():
+    (missing,) = remedies(versions=healthy().versions | {"mrcfile": None})
+    assert "pip install mrcfile" in missing
+    kernels = [Kernel("density", True, False, None, None, [], "does not compile", "cpu.cpp:1: error: x\n")]
+    (failed,) = remedies(kernels=kernels)
+    assert "density" in failed and "CXX" in failed
+    assert "cpu.cpp:1: error: x" in as_text(replace(healthy(), kernels=kernels))
