@@ -7,5 +7,6 @@ load_torch_plugins()
 from .density_fit import DensityFit  # noqa: E402
 from .errors import InputError  # noqa: E402
 from .maps import DensityMap  # noqa: E402
+from .planarity import PlanarityRestraint  # noqa: E402
 
-__all__ = ["DensityFit", "DensityMap", "InputError"]
+__all__ = ["DensityFit", "DensityMap", "InputError", "PlanarityRestraint"]

@@ -234,16 +234,15 @@ def match_alpha_carbons(
     if positions is not None and reference_positions is not None:
         places = positions_in_angstrom(positions), positions_in_angstrom(reference_positions)
     pairs = _matched(*models, places)
-    atoms = np.array([_common_trace(a, b) for a, b in pairs], dtype=np.int64).reshape(-1, 2)
-    atoms = atoms[(atoms >= 0).all(axis=1)]
+    atoms, reference_atoms = _atoms(pairs)
     if len(atoms) < FEWEST_PAIRS:
         raise InputError(
             f"the models have {len(models[0])} and {len(models[1])} residues with Cα or P, of which {len(atoms)} "
             f"can be paired by chain, number or sequence, and at least {FEWEST_PAIRS} are needed; give a "
             "reference of the same molecule."
         )
-    atoms = atoms[np.argsort(atoms[:, 0], kind="stable")]
-    return atoms[:, 0], atoms[:, 1]
+    order = np.argsort(atoms)
+    return atoms[order], reference_atoms[order]
 
 
 def ca_rmsd(positions: Any, reference_positions: Any, pairs: tuple[Sequence[int] | np.ndarray, ...]) -> float:
@@ -292,7 +291,20 @@ def _matched(
 
 
 def _rmsd(pairs: list[tuple[_Residue, _Residue]], places: tuple[np.ndarray, np.ndarray]) -> float:
-    return ca_rmsd(*places, np.array([_common_trace(a, b) for a, b in pairs], dtype=np.int64).T)
+    return ca_rmsd(*places, _atoms(pairs))
+
+
+def _atoms(pairs: list[tuple[_Residue, _Residue]]) -> tuple[np.ndarray, np.ndarray]:
+    """Give the atoms that stand for paired residues, without pairs that have no such atom in common."""
+    atoms = np.array(
+        [(a.traces[name], b.traces[name]) for a, b in pairs for name in [_common_trace(a, b)] if name],
+        dtype=np.int64,
+    ).reshape(-1, 2)
+    return atoms[:, 0], atoms[:, 1]
+
+
+def _common_trace(a: _Residue, b: _Residue) -> str | None:
+    return next((name for name in a.traces if name in b.traces), None)
 
 
 class _Residue(NamedTuple):
@@ -368,13 +380,6 @@ def _traces(letter: str, atoms: dict[str, Any]) -> dict[str, int]:
     names = ("CA",) if is_protein else ("P", "C1'", "C1*") if letter else ()
     # A calcium ion is called CA as well, but is no residue of a protein.
     return {name.replace("*", "'"): atoms[name].index for name in names if name in atoms}
-
-
-def _common_trace(a: _Residue, b: _Residue) -> tuple[int, int]:
-    for name in a.traces:
-        if name in b.traces:
-            return a.traces[name], b.traces[name]
-    return -1, -1
 
 
 def _by_chain_id(residue: _Residue) -> tuple[Any, ...]:

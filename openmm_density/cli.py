@@ -1,4 +1,4 @@
-"""The command line: ``openmm-density fit | simulate | score | doctor``."""
+"""The command line: ``openmm-density fit | simulate | score | planes | doctor``."""
 
 from __future__ import annotations
 
@@ -80,6 +80,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="auto|X",
         help="kJ/mol per fitted atom at the end of the ramp (auto)",
     )
+    fit.add_argument(
+        "--planarity",
+        type=_planarity,
+        default="on",
+        metavar="on|off|SIGMA",
+        help="hold flat groups flat, with a standard deviation in Å (on, which is 0.02)",
+    )
+    _add_dictionary(fit)
     fit.add_argument("--temperature", type=float, default=300.0, metavar="K", help="in K (%(default)g)")
     fit.add_argument("--platform", default="CPU", metavar="NAME", help="OpenMM platform (%(default)s)")
     fit.add_argument("--seed", type=int, default=0, metavar="N", help="of velocities and noise (%(default)s)")
@@ -131,6 +139,16 @@ def _parser() -> argparse.ArgumentParser:
     score.add_argument("--json", action="store_true", help="print JSON")
     score.set_defaults(command=_score)
 
+    planes = commands.add_parser(
+        "planes",
+        help="list the flat groups of a model and how flat they are",
+        description="Print what is flat in MODEL, by residue type, and how far its atoms are from their planes, the worst first.",
+    )
+    planes.add_argument("model", metavar="MODEL", help="PDB or mmCIF, .gz or not")
+    _add_dictionary(planes)
+    planes.add_argument("--json", action="store_true", help="print JSON")
+    planes.set_defaults(command=_planes)
+
     doctor = commands.add_parser(
         "doctor",
         help="examine this installation",
@@ -144,6 +162,16 @@ def _parser() -> argparse.ArgumentParser:
 def _add_map(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("map", metavar="MAP", help="MRC, CCP4, SITUS (.gz or not), or MTZ")
     parser.add_argument("--resolution", type=float, required=True, metavar="R", help="of the map, in Å")
+
+
+def _add_dictionary(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--dictionary",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="restraint dictionary (CCP4, AceDRG) or wwPDB component file of a ligand; may be given several times",
+    )
 
 
 class _Version:
@@ -160,6 +188,17 @@ class _Version:
 
 def _strength(text: str) -> float | str:
     return text if text == "auto" else float(text)
+
+
+def _planarity(text: str) -> float | None:
+    from .planarity import SIGMA
+
+    if text in ("on", "off"):
+        return SIGMA if text == "on" else None
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'found "{text}"; give on, off or a number of Å') from None
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -195,6 +234,8 @@ def _fit(options: argparse.Namespace) -> int:
             about_mean=options.about_mean,
             weights=options.weights,
             atoms=options.atoms,
+            planarity=options.planarity,
+            dictionaries=options.dictionary,
         )
         with _Display() as display:
             display.print(f"fitting {options.model} into {options.map} at {options.resolution:g} Å")
@@ -229,6 +270,15 @@ def _print_outcome(summary: dict[str, Any], folder: Path) -> None:
     )
     if summary["ca_rmsd_final"] is not None:
         row("Cα RMSD to the reference (Å)", ".2f", summary["ca_rmsd_initial"], summary["ca_rmsd_final"])
+    row(
+        "deviation from planarity (Å)",
+        ".3f",
+        summary["planarity_rms_initial"],
+        summary["planarity_rms_final"],
+    )
+    row(
+        "  of the worst atom (Å)", ".3f", summary["planarity_worst_initial"], summary["planarity_worst_final"]
+    )
     for label, key, form in (
         ("bond RMSD (Å)", "bond_rmsd", ".3f"),
         ("angle RMSD (°)", "angle_rmsd", ".2f"),
@@ -326,6 +376,44 @@ def _score(options: argparse.Namespace) -> int:
     for label, value in zip(scores.residue_labels, scores.residue_correlations[-1]):
         table.add_row(label, "" if value != value else f"{value:.3f}")
     Console(highlight=False).print(table)
+    return 0
+
+
+def _planes(options: argparse.Namespace) -> int:
+    from .planarity import planarity_report
+    from .planes import find_planes
+    from .structures import read_model
+
+    model = read_model(options.model)
+    planes = find_planes(model.topology, model.positions, dictionaries=options.dictionary)
+    report = planarity_report(model.topology, planes, model.positions)
+    if options.json:
+        print(json.dumps(report.as_dict(), indent=2))
+        return 0
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("residue", "group", "planes", "RMS (Å)", "worst (Å)", "where"):
+        table.add_column(
+            heading, justify="right" if heading in ("planes", "RMS (Å)", "worst (Å)") else "left"
+        )
+    for row in report.rows:
+        table.add_row(
+            row.residue_name,
+            row.kind,
+            str(row.n_planes),
+            f"{row.rms:.3f}",
+            f"{row.worst:.3f}",
+            row.worst_atom,
+        )
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(f"{report.n_planes} planes, RMS {report.rms:.3f} Å, worst {report.worst:.3f} Å")
+    for label in report.dropped:
+        console.print(f"too few atoms present: {label}")
+    for label in report.undetermined:
+        console.print(f"cannot be told without a dictionary: {label}")
     return 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
 import mdtraj
@@ -18,14 +17,13 @@ from scipy import sparse
 from . import forces
 from .energies import DensityEnergy, MapPotentialEnergy, SimilarityEnergy, WholeMolecules
 from .errors import InputError
-from .form_factors import SIGMA_PER_RESOLUTION, form_factor_gaussians, resolution_gaussians
+from .fitted_atoms import atom_gaussians, select_atoms
+from .form_factors import SIGMA_PER_RESOLUTION
 from .kernels import density as density_kernel
 from .maps import DensityMap
-from .units import ANGSTROM_PER_NANOMETER, in_angstrom, positions_in_angstrom, value_in
+from .units import ANGSTROM_PER_NANOMETER, in_angstrom, number_in, positions_in_angstrom, value_in
 
 SIMILARITIES = ("cross-correlation", "inner-product", "relative-entropy", "least-squares", "map-potential")
-WEIGHTS = ("mass", "unity", "number", "charge", "electron", "xray")
-FORM_FACTORS = ("electron", "xray")
 
 CUTOFF_IN_SIGMA = 4.0
 # Coarser voxels pin the atoms to the grid: at σ = 0.8 voxel Σρ² varies by 2% with the sub-voxel position.
@@ -33,8 +31,6 @@ COARSEST_VOXEL_IN_SIGMA = 1.25
 # How far a model may travel from where it started without leaving the part of the map that is kept, in Å.
 CROP_MARGIN = 25.0
 STRENGTH_PER_ATOM = 10.0
-
-_WATER = frozenset(("HOH", "WAT", "H2O", "DOD", "TIP3", "SOL"))
 
 
 class DensityFit:
@@ -75,11 +71,12 @@ class DensityFit:
         For charges, and for whether the System is periodic.
     positions : Quantity or array_like (N, 3), optional
         Where the model starts, in Å without a unit. The map is cropped around it, and in a periodic System molecules are put
-        back beside it however the platform wraps them.
+        back beside it however the platform wraps them; without positions, as near to the map's centre as the lattice allows.
     b_factors, occupancies : array_like (N,), optional
         For form factors, over all particles: B in Å² (0 by default: the resolution alone) and occupancies (1 by default).
     periodic : bool, optional
-        Whether the System is periodic; by default what ``system`` says, else whether the topology has a box.
+        Whether the System is periodic; by default what ``system`` says, and without it no. (The box of a topology says nothing:
+        every file of a crystal structure has one.)
     crop_margin : float, Quantity or None
         How far in Å beyond the starting positions the map is kept; None keeps all of it.
     parameter_name : str
@@ -145,6 +142,10 @@ class DensityFit:
             )
         if isinstance(topology, mdtraj.Topology):
             topology = topology.to_openmm()
+        if not isinstance(topology, Topology):
+            raise InputError(
+                f"topology must be an openmm.app.Topology or an mdtraj.Topology, found {type(topology).__name__}."
+            )
         self.topology: Topology = topology
         self.resolution = _positive("resolution", in_angstrom(resolution), "the map's resolution in Å")
         self.similarity_measure = similarity
@@ -154,43 +155,39 @@ class DensityFit:
         self.sigma = SIGMA_PER_RESOLUTION * self.resolution
 
         n_particles = topology.getNumAtoms()
-        self.atoms = _selected(topology, atoms)
+        self.atoms = select_atoms(topology, atoms)
         if positions is not None:
             positions = positions_in_angstrom(positions)
             if len(positions) != n_particles:
                 raise InputError(
                     f"positions has {len(positions)} atoms but the topology has {n_particles}: give those of the whole System."
                 )
-        self._weights = weights
-        self._amplitudes, self._exponents = self._gaussians(weights, system, b_factors, occupancies)
+        self._amplitudes, self._exponents = atom_gaussians(
+            topology, self.atoms, weights, self.resolution, system, b_factors, occupancies
+        )
         self.cutoff = self._default_cutoff() if cutoff is None else in_angstrom(cutoff)
         _positive(
             "cutoff", self.cutoff, f"a radius in Å, such as {CUTOFF_IN_SIGMA:g} times σ = {self.sigma:.2f} Å"
         )
 
         self.target, counted = self._prepared_target(density_map, mask, positions, crop_margin)
-        self._potential = self._clamped(threshold, counted) if similarity == "map-potential" else None
+        self._potential = None
+        if similarity == "map-potential":
+            floor = density_map.data.mean(dtype=np.float64) if threshold is None else threshold
+            self._potential = self._clamped(float(floor), counted)
         self._counted = counted
-        if similarity in ("inner-product", "relative-entropy") and not self._total_weight() > 0:
-            raise InputError(
-                f'the weights of the fitted atoms sum to {self._total_weight():.3g}, but similarity="{similarity}" divides by '
-                'their sum: use weights that are positive, such as "mass".'
-            )
+        self._check_weights()
 
         self.periodic = self._is_periodic(periodic, system)
-        if self.periodic and positions is None:
-            raise InputError(
-                "positions is needed in a periodic System: molecules are put back beside them however the platform wraps them."
-            )
         self._positions = positions
-        self._system_bonds = _bonds_of(system)
+        self._bonds = _bonds(topology, system)
         if system is not None:
             _warn_of_hindrances(system)
 
         self.automatic = isinstance(strength, str)
         if self.automatic and strength != "auto":
             raise InputError(f'strength="{strength}" is not known: give kJ/mol per fitted atom, or "auto".')
-        per_atom = STRENGTH_PER_ATOM if self.automatic else float(value_in(strength, unit.kilojoule_per_mole))
+        per_atom = STRENGTH_PER_ATOM if self.automatic else number_in(strength, unit.kilojoule_per_mole)
         if not math.isfinite(per_atom) or per_atom < 0:
             raise InputError(f"strength must be 0 or more kJ/mol per fitted atom, found {per_atom:g}.")
         self.default_strength = per_atom * len(self.atoms)
@@ -233,11 +230,17 @@ class DensityFit:
         if not self.periodic:
             return self._energy(torch.from_numpy(self.atoms))
         energy = self._energy(torch.arange(len(self.atoms)))
-        molecules = _molecules(self.topology, self._system_bonds)[self.atoms]
+        molecules = _molecules(self.topology.getNumAtoms(), self._bonds)[self.atoms]
         molecules = np.unique(molecules, return_inverse=True)[1].reshape(-1)
-        fitted = self._positions[self.atoms] / ANGSTROM_PER_NANOMETER
         counts = np.bincount(molecules)
-        references = np.stack([np.bincount(molecules, fitted[:, axis]) / counts for axis in range(3)], axis=1)
+        if self._positions is None:
+            references = np.tile(self._map_centre(), (len(counts), 1))
+        else:
+            fitted = self._positions[self.atoms]
+            references = np.stack(
+                [np.bincount(molecules, fitted[:, axis]) / counts for axis in range(3)], axis=1
+            )
+        references = references / ANGSTROM_PER_NANOMETER
         return WholeMolecules(
             energy, torch.from_numpy(self.atoms), torch.from_numpy(molecules), torch.from_numpy(references)
         )
@@ -255,8 +258,8 @@ class DensityFit:
     def calibrate(
         self,
         context: openmm.Context,
-        ratio: float = 0.05,
-        bounds: tuple[float, float] = (2.0, 50.0),
+        ratio: float = 0.15,
+        bounds: tuple[float, float] = (5.0, 100.0),
     ) -> float:
         """Set k in a Context from the ratio of the density force to the other forces.
 
@@ -299,7 +302,13 @@ class DensityFit:
     def _similarity_and_gradient(self, positions: Any, box: Any = None) -> tuple[float, np.ndarray]:
         if self._evaluator is None:
             self._evaluator = self._energy(torch.from_numpy(self.atoms))
-        in_nm = torch.from_numpy(positions_in_angstrom(positions) / ANGSTROM_PER_NANOMETER)
+        positions = positions_in_angstrom(positions)
+        if len(positions) != self.topology.getNumAtoms():
+            raise InputError(
+                f"positions has {len(positions)} atoms but the topology has {self.topology.getNumAtoms()}: "
+                "give those of the whole System."
+            )
+        in_nm = torch.from_numpy(positions / ANGSTROM_PER_NANOMETER)
         if self.periodic and box is not None:
             whole = self.create_module().whole(
                 in_nm, torch.as_tensor(np.asarray(value_in(box, unit.nanometer)))
@@ -348,72 +357,6 @@ class DensityFit:
             1.0 if self.similarity_measure in ("cross-correlation", "least-squares") else 0.0,
         )
 
-    def _gaussians(
-        self, weights: Any, system: openmm.System | None, b_factors: Any, occupancies: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        n_particles = self.topology.getNumAtoms()
-        if isinstance(weights, str) and weights in FORM_FACTORS:
-            elements = [atom.element for atom in self.topology.atoms()]
-            nameless = next((int(i) for i in self.atoms if elements[i] is None), None)
-            if nameless is not None:
-                raise InputError(
-                    f'weights="{weights}" needs elements, but fitted atom {nameless} of the topology has none: '
-                    "leave it out of atoms."
-                )
-            b = _per_particle("b_factors", b_factors, n_particles, 0.0)[self.atoms]
-            occupancy = _per_particle("occupancies", occupancies, n_particles, 1.0)[self.atoms]
-            if np.any(b < 0):
-                raise InputError(f"b_factors holds {b.min():g}, but a B factor cannot be negative.")
-            return form_factor_gaussians(
-                [elements[i].symbol for i in self.atoms],
-                weights,
-                torch.from_numpy(b),
-                torch.from_numpy(occupancy),
-                self.resolution,
-            )
-        for name, given in (("b_factors", b_factors), ("occupancies", occupancies)):
-            if given is not None:
-                raise InputError(
-                    f'{name} is used only with weights="electron" or "xray": choose one of these or leave it out.'
-                )
-        return resolution_gaussians(
-            torch.from_numpy(self._resolved_weights(weights, system)), self.resolution
-        )
-
-    def _resolved_weights(self, weights: Any, system: openmm.System | None) -> np.ndarray:
-        if not isinstance(weights, str):
-            array = np.asarray(weights, dtype=np.float64)
-            n_particles = self.topology.getNumAtoms()
-            if array.shape == (n_particles,):
-                array = array[self.atoms]
-            if array.shape != self.atoms.shape or not np.isfinite(array).all():
-                raise InputError(
-                    f"weights must hold one finite number for each of the {len(self.atoms)} fitted atoms or {n_particles} "
-                    f"particles, found an array of shape {array.shape}."
-                )
-            return array.copy()
-        if weights == "unity":
-            return np.ones(len(self.atoms))
-        if weights == "charge":
-            return _charges(system)[self.atoms]
-        if weights not in ("mass", "number"):
-            raise InputError(
-                f'weights="{weights}" is not known: use one of {", ".join(WEIGHTS)}, or an array.'
-            )
-        values = []
-        particles = list(self.topology.atoms())
-        for index in self.atoms:
-            element = particles[index].element
-            if element is None:
-                raise InputError(
-                    f'weights="{weights}" needs elements, but fitted atom {index} of the topology has none: '
-                    "leave it out of atoms."
-                )
-            values.append(
-                element.mass.value_in_unit(unit.dalton) if weights == "mass" else element.atomic_number
-            )
-        return np.array(values, dtype=np.float64)
-
     def _integrals(self) -> torch.Tensor:
         """∫ρ of each fitted atom without its cut-off."""
         return (self._amplitudes * (math.pi / self._exponents) ** 1.5).sum(dim=1)
@@ -455,15 +398,11 @@ class DensityFit:
             if not target.periodic or np.all(extent + 2 * margin < target.size * target.voxel_size):
                 target = target.crop(fitted, margin)
         self.cropped = target.shape != density_map.shape
-        coarsest = COARSEST_VOXEL_IN_SIGMA * self.sigma
-        self.resampled = self.similarity_measure != "map-potential" and bool(
-            target.voxel_size.max() > coarsest * (1 + 1e-6)
-        )
-        if self.resampled:
-            target = target.resample(coarsest)
         counted = None if mask is None else _mask_on(target, density_map, mask)
         values = target.data if counted is None else target.data[counted]
-        if values.size == 0 or values.min() == values.max():
+        if values.size == 0 or float(values.max()) - float(values.min()) <= _FLAT * float(
+            np.abs(values).max()
+        ):
             raise InputError(
                 "the map is flat where the model is: check that map and model belong together, or widen crop_margin or mask."
             )
@@ -471,28 +410,56 @@ class DensityFit:
             raise InputError(
                 'similarity="relative-entropy" needs positive map values, and there are none near the model.'
             )
+        coarsest = COARSEST_VOXEL_IN_SIGMA * self.sigma
+        self.resampled = self.similarity_measure != "map-potential" and bool(
+            target.voxel_size.max() > coarsest * (1 + 1e-6)
+        )
+        if self.resampled:
+            target = target.resample(coarsest)
+            counted = None if mask is None else _mask_on(target, density_map, mask)
         return target, counted
 
-    def _clamped(self, threshold: float | None, counted: np.ndarray | None) -> np.ndarray:
+    def _clamped(self, floor: float, counted: np.ndarray | None) -> np.ndarray:
         """Scale the map to 0…1 above the threshold; around a finite map, zeros for the interpolation to fall off to."""
         data = self.target.data
-        floor = float(data.mean(dtype=np.float64)) if threshold is None else float(threshold)
-        top = float(data.max())
+        top = float(data.max() if counted is None else data[counted].max())
         if not floor < top:
             raise InputError(f"threshold {floor:g} is not below the map's largest value {top:g}: lower it.")
-        potential = (np.clip(data, floor, None) - floor) / (top - floor)
+        potential = (np.clip(data, floor, top) - floor) / (top - floor)
         if counted is not None:
             potential = np.where(counted, potential, 0.0)
         padding = 0 if self.target.periodic else _POTENTIAL_PADDING
         return np.pad(potential, padding).astype(np.float32)
 
+    def _check_weights(self) -> None:
+        integrals = self._integrals()
+        if not torch.any(integrals != 0):
+            raise InputError("the weights of all fitted atoms are 0: such a model has no density.")
+        divides = ("inner-product", "relative-entropy", "map-potential")
+        if self.similarity_measure in divides and not float(integrals.sum()) > 0:
+            raise InputError(
+                f"the weights of the fitted atoms sum to {float(integrals.sum()):.3g}, but "
+                f'similarity="{self.similarity_measure}" divides by their sum: use weights that are positive, such as "mass".'
+            )
+        if self.similarity_measure == "relative-entropy" and torch.any(integrals < 0):
+            raise InputError(
+                'similarity="relative-entropy" takes a logarithm of the density, but some weights are negative: use weights that '
+                'are positive, such as "mass".'
+            )
+        if not 0 <= self.force_group < 32:
+            raise InputError(f"force_group must be from 0 to 31, found {self.force_group}.")
+
     def _is_periodic(self, periodic: bool | None, system: openmm.System | None) -> bool:
         if periodic is not None:
             return periodic
-        if system is not None:
-            return system.usesPeriodicBoundaryConditions()
-        return self.topology.getPeriodicBoxVectors() is not None
+        return system is not None and system.usesPeriodicBoundaryConditions()
 
+    def _map_centre(self) -> np.ndarray:
+        return self.target.origin + self.target.matrix @ (self.target.size - 1) / 2
+
+
+# A map whose values differ by less than this, relative to the largest, holds rounding and no density.
+_FLAT = 1e-6
 
 # Two layers of zeros around a finite potential let the tricubic interpolation end with value and slope 0.
 _POTENTIAL_PADDING = 2
@@ -504,91 +471,25 @@ def _positive(name: str, value: float, meaning: str) -> float:
     return value
 
 
-def _selected(topology: Topology, atoms: Any) -> np.ndarray:
-    n_particles = topology.getNumAtoms()
-    if isinstance(atoms, str) and atoms == "all":
-        indices = np.arange(n_particles)
-    elif isinstance(atoms, str) and atoms == "heavy":
-        indices = np.array(
-            [atom.index for atom in topology.atoms() if _is_fitted_by_default(atom)], dtype=np.int64
-        )
-    elif isinstance(atoms, str):
-        try:
-            indices = mdtraj.Topology.from_openmm(topology).select(atoms)
-        except Exception as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise InputError(
-                f'atoms="{atoms}" is neither "heavy", "all" nor an mdtraj selection: {reason}'
-            ) from error
+def _bonds(topology: Topology, system: openmm.System | None) -> np.ndarray:
+    """Give the pairs of particles that make molecules.
+
+    OpenMM wraps molecules as the System's bonds and constraints define them; the topology may join what they do not, such as a
+    metal and its ligands. A part of a molecule can be put back on its own, two molecules as one cannot: so fewer bonds are safe.
+    """
+    if system is None:
+        pairs = [(bond[0].index, bond[1].index) for bond in topology.bonds()]
     else:
-        indices = np.asarray(atoms)
-        if indices.dtype == bool:
-            if indices.shape != (n_particles,):
-                raise InputError(
-                    f"atoms must have one entry for each of the {n_particles} particles, found {indices.shape}."
-                )
-            indices = np.flatnonzero(indices)
-        if indices.ndim != 1 or (indices.size and not np.issubdtype(indices.dtype, np.integer)):
-            raise InputError("atoms must be a selection, a boolean array or a list of indices.")
-    indices = np.unique(indices.astype(np.int64))
-    if indices.size == 0:
-        raise InputError(f"atoms selects nothing of the {n_particles} particles: choose at least one.")
-    if indices[0] < 0 or indices[-1] >= n_particles:
-        raise InputError(
-            f"atoms holds {indices[0] if indices[0] < 0 else indices[-1]}, but there are {n_particles} particles."
-        )
-    return indices
+        pairs = [system.getConstraintParameters(i)[:2] for i in range(system.getNumConstraints())]
+        for force in system.getForces():
+            if isinstance(force, openmm.HarmonicBondForce):
+                pairs += [force.getBondParameters(i)[:2] for i in range(force.getNumBonds())]
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
-def _is_fitted_by_default(atom: Any) -> bool:
-    if atom.element is None or atom.element.symbol in ("H", "D"):
-        return False
-    return atom.residue.name not in _WATER and sum(1 for _ in atom.residue.atoms()) > 1
-
-
-def _per_particle(name: str, values: Any, n_particles: int, default: float) -> np.ndarray:
-    if values is None:
-        return np.full(n_particles, default)
-    array = np.asarray(value_in(values, unit.angstrom**2), dtype=np.float64)
-    if array.shape != (n_particles,) or not np.isfinite(array).all():
-        raise InputError(
-            f"{name} must hold one finite number for each of the {n_particles} particles, found {array.shape}."
-        )
-    return array
-
-
-def _charges(system: openmm.System | None) -> np.ndarray:
-    if system is None:
-        raise InputError('weights="charge" needs the charges of a System: pass system=.')
-    for force in system.getForces():
-        if isinstance(force, openmm.NonbondedForce):
-            return np.array(
-                [
-                    force.getParticleParameters(i)[0].value_in_unit(unit.elementary_charge)
-                    for i in range(force.getNumParticles())
-                ]
-            )
-    raise InputError(
-        'weights="charge" needs charges, but system has no NonbondedForce: give the weights as an array.'
-    )
-
-
-def _bonds_of(system: openmm.System | None) -> list[tuple[int, int]]:
-    if system is None:
-        return []
-    bonds = [tuple(system.getConstraintParameters(i)[:2]) for i in range(system.getNumConstraints())]
-    for force in system.getForces():
-        if isinstance(force, openmm.HarmonicBondForce):
-            bonds += [tuple(force.getBondParameters(i)[:2]) for i in range(force.getNumBonds())]
-    return bonds
-
-
-def _molecules(topology: Topology, bonds: Sequence[tuple[int, int]]) -> np.ndarray:
+def _molecules(n_particles: int, bonds: np.ndarray) -> np.ndarray:
     """Number the molecules and give each particle's."""
-    pairs = [(bond[0].index, bond[1].index) for bond in topology.bonds()] + list(bonds)
-    n_particles = topology.getNumAtoms()
-    i, j = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    graph = sparse.coo_array((np.ones(len(i)), (i, j)), shape=(n_particles, n_particles))
+    graph = sparse.coo_array((np.ones(len(bonds)), tuple(bonds.T)), shape=(n_particles, n_particles))
     return sparse.csgraph.connected_components(graph, directed=False)[1].astype(np.int64)
 
 

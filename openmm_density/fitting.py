@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from .correlation import MapCorrelation
 from .density_fit import DensityFit
 from .errors import InputError, SimulationError
 from .maps import DensityMap
+from .planarity import SIGMA, PlanarityRestraint
+from .planes import find_planes
 from .restraints import chirality_restraint, peptide_restraint
 from .structures import Model, Prepared, prepare
 from .units import ANGSTROM_PER_NANOMETER
@@ -27,6 +30,8 @@ FORCE_FIELD_GROUP, RESTRAINT_GROUP, DENSITY_GROUP = 0, 1, 2
 # With hydrogens this heavy, and their bonds constrained, 4 fs are stable.
 HYDROGEN_MASS = 3.0
 TIMESTEP = 0.004
+# How close the oscillations out of a plane may come to the longest stable step.
+STABLE_FRACTION = 0.95
 TIMINGS = 10
 
 
@@ -91,7 +96,7 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the log: energies in kJ/mol, temperature in K, RMSD in Å."""
+    """One row of the log: energies in kJ/mol, temperature in K, RMSD and deviation from planarity in Å."""
 
     step: int
     stage: str
@@ -101,6 +106,7 @@ class Row:
     similarity: float
     cc: float
     temperature: float
+    planarity_rms: float
     ca_rmsd: float | None = None
 
 
@@ -163,6 +169,10 @@ class FlexibleFit:
         How the fit runs.
     reference : Model, optional
         A model of the target, to report the distance to. It has no part in the fit.
+    planarity : float, Quantity or None
+        σ in Å with which flat groups are held flat; None leaves them to the force field.
+    dictionaries : path or sequence of paths
+        Restraint dictionaries of ligands, which tell what is flat in them.
     **density_options
         Passed to `DensityFit`: ``similarity``, ``weights``, ``atoms``, ``mask`` …
 
@@ -173,7 +183,11 @@ class FlexibleFit:
     density : DensityFit
         The density force.
     system : openmm.System
-        Force field, restraints of ω torsions and chirality, and the density force, in three force groups.
+        Force field, restraints of ω torsions, chirality and planarity, and the density force, in three force groups.
+    planarity : PlanarityRestraint, optional
+        What holds flat groups flat.
+    planes : PlaneSet
+        The flat groups of the model as it was read, without what was added to it: what is reported on.
 
     Raises
     ------
@@ -189,6 +203,8 @@ class FlexibleFit:
         protocol: Protocol | None = None,
         *,
         reference: Model | None = None,
+        planarity: Any = SIGMA,
+        dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
         **density_options: Any,
     ) -> None:
         self.protocol = protocol or Protocol()
@@ -196,6 +212,19 @@ class FlexibleFit:
         self.reference = reference
         self.prepared = prepare(model, platform=self.protocol.platform)
         topology, positions = self.prepared.topology, self.prepared.positions
+        self.planes = find_planes(
+            model.topology, model.positions, SIGMA if planarity is None else planarity, dictionaries
+        )
+        self.planarity = None
+        if planarity is not None:
+            self.planarity = PlanarityRestraint(
+                topology,
+                planarity,
+                positions=positions,
+                dictionaries=dictionaries,
+                force_group=RESTRAINT_GROUP,
+                periodic=False,
+            )
         self.system = self._restrained(hydrogen_mass=HYDROGEN_MASS)
         strength = self.protocol.strength
         self.density = DensityFit(
@@ -214,7 +243,9 @@ class FlexibleFit:
         self._correlation = MapCorrelation(density_map, topology, resolution)
         self._pairs = None
         if reference is not None:
-            self._pairs = match_alpha_carbons(topology, reference.topology)
+            self._pairs = match_alpha_carbons(
+                topology, reference.topology, positions=positions, reference_positions=reference.positions
+            )
 
     def _restrained(self, **options: Any) -> openmm.System:
         """Give force field and restraints, without the density."""
@@ -222,6 +253,8 @@ class FlexibleFit:
         system = self.prepared.system(**options)
         system.addForce(peptide_restraint(topology, positions, force_group=RESTRAINT_GROUP))
         system.addForce(chirality_restraint(topology, positions, force_group=RESTRAINT_GROUP))
+        if self.planarity is not None:
+            system.addForce(self.planarity.create_force(parameter_derivative=False))
         return system
 
     def run(self, trajectory: str | Path | None = None, progress: Progress | None = None) -> FitResult:
@@ -264,6 +297,7 @@ class FlexibleFit:
 
         try:
             self._set_strength(context, 0.0)  # and so it stays during the warm-up
+            self._set_planarity(context, self._stable_planarity())
             if progress is not None:
                 progress(0, total, "minimize", None)
             context.setPositions(self._relaxed())
@@ -276,6 +310,7 @@ class FlexibleFit:
             density_ms = self._time_density(context)
             if progress is not None:
                 progress(total, total, "minimize", rows[-1])
+            self._set_planarity(context, 1.0)
             simulation.minimizeEnergy(maxIterations=protocol.minimize_last)
             last = report("minimize")
         except openmm.OpenMMException as error:
@@ -340,7 +375,10 @@ class FlexibleFit:
         for stage, length in stages:
             if stage == "ramp":
                 if protocol.strength == "auto":
+                    # The density is weighed against the force field alone, with planarity or without.
+                    self._set_planarity(context, 0.0)
                     strength = self.density.calibrate(context) / self.density.n_fitted_atoms
+                    self._set_planarity(context, self._stable_planarity())
                 else:
                     strength = float(protocol.strength)
             first, done = simulation.currentStep, 0
@@ -365,6 +403,16 @@ class FlexibleFit:
     def _set_strength(self, context: openmm.Context, per_atom: float) -> None:
         context.setParameter(self.density.parameter_name, per_atom * self.density.n_fitted_atoms)
 
+    def _set_planarity(self, context: openmm.Context, strength: float) -> None:
+        if self.planarity is not None:
+            context.setParameter(self.planarity.parameter_name, strength)
+
+    def _stable_planarity(self) -> float:
+        """Give the strength of planarity that the time step bears: 1, or less where planes share light atoms."""
+        if self.planarity is None:
+            return 0.0
+        return min(1.0, (STABLE_FRACTION * self.planarity.stable_timestep(self.system) / TIMESTEP) ** 2)
+
     def _positions(self, simulation: app.Simulation) -> np.ndarray:
         state = simulation.context.getState(positions=True)
         return state.getPositions(asNumpy=True).value_in_unit(unit.angstrom)
@@ -384,6 +432,7 @@ class FlexibleFit:
             similarity=self.density.similarity(positions),
             cc=self._correlation.cc_mask(positions),
             temperature=2 * kinetic / (self._degrees_of_freedom() * _GAS_CONSTANT),
+            planarity_rms=self.planes.rms(self.prepared.input_positions(positions)),
             ca_rmsd=None
             if self.reference is None
             else ca_rmsd(positions, self.reference.positions, self._pairs),

@@ -13,7 +13,7 @@ import mdtraj
 import numpy as np
 import openmm
 import torch
-from openmm import unit
+from openmm import app, unit
 from openmm.app import Topology
 from scipy import sparse
 
@@ -238,8 +238,8 @@ class PlanarityRow:
         Root mean square distance of their atoms from them.
     worst : float
         The largest of these distances.
-    worst_residue, worst_atom : str
-        Whose it is, as ``A HIS 57`` and ``CE1``.
+    worst_atom : str
+        Whose it is, as ``A HIS 57 CE1``; in a peptide plane it may be of the next residue.
     """
 
     residue_name: str
@@ -247,7 +247,6 @@ class PlanarityRow:
     n_planes: int
     rms: float
     worst: float
-    worst_residue: str
     worst_atom: str
 
 
@@ -308,7 +307,7 @@ def planarity_report(topology: Topology, planes: PlaneSet, positions: Any) -> Pl
         raise InputError(
             f"positions holds one in {culprit.residue} that is not a number: give finite positions."
         )
-    names = [atom.name for atom in topology.atoms()]
+    atoms = list(topology.atoms())
     alike: dict[tuple[str, str], list[int]] = {}
     for index, plane in enumerate(planes.planes):
         alike.setdefault((plane.residue_name, plane.kind), []).append(index)
@@ -323,8 +322,7 @@ def planarity_report(topology: Topology, planes: PlaneSet, positions: Any) -> Pl
                 len(indices),
                 rms=float(np.sqrt(np.average(found.rms[indices] ** 2, weights=sizes))),
                 worst=float(found.worst[worst]),
-                worst_residue=planes.planes[worst].residue,
-                worst_atom=names[found.worst_atom[worst]],
+                worst_atom=_atom_label(atoms[found.worst_atom[worst]]),
             )
         )
     return PlanarityReport(
@@ -389,6 +387,11 @@ def _undetermined(planes: PlaneSet) -> str:
 
 def _group_label(plane: Plane) -> str:
     return f"{plane.residue} {plane.kind}"
+
+
+def _atom_label(atom: app.topology.Atom) -> str:
+    residue = atom.residue
+    return f"{residue.chain.id} {residue.name} {residue.id}{residue.insertionCode.strip()} {atom.name}"
 
 
 def _listing(items: Sequence[str]) -> str:

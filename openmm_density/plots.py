@@ -18,7 +18,7 @@ BEFORE, AFTER, REFERENCE = "#b0b7c3", "#1f6feb", "#d1495b"
 
 
 def plot_progress(path: Path, rows: Sequence[Row], timestep: float, cc_reference: float | None) -> None:
-    """Draw correlation and energy over time.
+    """Draw correlation, deviation from planarity and energy over time.
 
     Parameters
     ----------
@@ -34,8 +34,8 @@ def plot_progress(path: Path, rows: Sequence[Row], timestep: float, cc_reference
     ps = np.array([row.step for row in rows]) * timestep
     has_rmsd = rows[-1].ca_rmsd is not None
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(7.2, 6.4 if has_rmsd else 4.8), layout="constrained")
-        panels = figure.subplots(3 if has_rmsd else 2, 1, sharex=True)
+        figure = Figure(figsize=(7.2, 8.0 if has_rmsd else 6.4), layout="constrained")
+        panels = figure.subplots(4 if has_rmsd else 3, 1, sharex=True)
         correlation, energy = panels[0], panels[-1]
         correlation.plot(ps, [row.cc for row in rows], color=AFTER, label="CC (mask)")
         correlation.plot(
@@ -49,6 +49,9 @@ def plot_progress(path: Path, rows: Sequence[Row], timestep: float, cc_reference
             panels[1].plot(ps, [row.ca_rmsd for row in rows], color=REFERENCE)
             panels[1].set_ylabel("Cα RMSD (Å)")
             panels[1].set_ylim(bottom=0)
+        panels[-2].plot(ps, [row.planarity_rms for row in rows], color=AFTER)
+        panels[-2].set_ylabel("RMS deviation\nfrom planarity (Å)")
+        panels[-2].set_ylim(bottom=0)
         force_field = np.array([row.potential_energy - row.density_energy for row in rows]) / 1000
         energy.plot(ps, force_field, color=AFTER, label="force field and restraints")
         energy.plot(

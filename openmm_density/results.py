@@ -21,6 +21,7 @@ from .analysis import score
 from .errors import InputError
 from .fitting import TIMESTEP, FitResult, FlexibleFit, Row
 from .geometry import compare_geometry, geometry_report
+from .planarity import planarity_report
 from .plots import plot_overview, plot_progress, plot_residues
 from .structures import pdb_limit, write_cif, write_pdb
 from .units import ANGSTROM_PER_NANOMETER
@@ -87,7 +88,7 @@ class OutputFolder:
             As the user gave them, for the summary.
         """
         prepared = result.prepared
-        notes = list(prepared.report.sentences)
+        notes = [*prepared.report.sentences, *(fit.planarity.notes if fit.planarity else ())]
         write_cif(self.path / "fitted.cif", prepared.topology, result.final, prepared.b_factors)
         in_input = prepared.input_positions(result.final)
         limit = pdb_limit(prepared.model, in_input)
@@ -125,6 +126,11 @@ class OutputFolder:
         before = geometry_report(topology, result.initial)
         after = geometry_report(topology, result.final)
         change = compare_geometry(before, after)
+        prepared = result.prepared
+        flat = [
+            planarity_report(prepared.model.topology, fit.planes, prepared.input_positions(positions))
+            for positions in (result.initial, result.final)
+        ]
         density = fit.density
         return {
             "model": model_path,
@@ -155,6 +161,13 @@ class OutputFolder:
             "density_ms_per_step": result.density_ms_per_step,
             "platform": fit.protocol.platform,
             "force_backend": result.force_backend,
+            "planarity": fit.planarity is not None,
+            "n_planes": flat[0].n_planes,
+            "planarity_rms_initial": flat[0].rms,
+            "planarity_rms_final": flat[1].rms,
+            "planarity_worst_initial": flat[0].worst,
+            "planarity_worst_final": flat[1].worst,
+            "planarity_final": [asdict(row) for row in flat[1].rows],
             "geometry_initial": before.as_dict(),
             "geometry_final": after.as_dict(),
             **change.as_dict(),

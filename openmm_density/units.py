@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from openmm import unit
 
+from .errors import InputError
+
 ANGSTROM_PER_NANOMETER = 10.0
 
 
@@ -19,7 +21,23 @@ def value_in(quantity: Any, default_unit: unit.Unit) -> Any:
 
 def in_angstrom(length: Any) -> float:
     """Give a length in Å; a plain float already is."""
-    return float(value_in(length, unit.angstrom))
+    return number_in(length, unit.angstrom)
+
+
+def number_in(quantity: Any, default_unit: unit.Unit) -> float:
+    """Give a quantity's value in a unit as a float; a plain number already is in that unit.
+
+    Raises
+    ------
+    InputError
+        If it is no number, or one in another kind of unit.
+    """
+    try:
+        return float(value_in(quantity, default_unit))
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{quantity!r} is not a number of {default_unit.get_name()}: give a float or a Quantity."
+        ) from None
 
 
 def positions_in_angstrom(positions: Any) -> np.ndarray:
@@ -34,4 +52,11 @@ def positions_in_angstrom(positions: Any) -> np.ndarray:
         positions = positions.value_in_unit(unit.angstrom)
     elif len(positions) and unit.is_quantity(positions[0]):
         positions = [position.value_in_unit(unit.angstrom) for position in positions]
-    return np.asarray(positions, dtype=np.float64).reshape(-1, 3)
+    try:
+        array = np.asarray(positions, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = None
+    if array is None or array.ndim != 2 or array.shape[1] != 3:
+        found = "something else" if array is None else f"shape {array.shape}"
+        raise InputError(f"positions must be numbers of shape (N, 3), found {found}.")
+    return array

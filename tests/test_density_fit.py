@@ -16,7 +16,8 @@ from pdbfixer import PDBFixer
 
 import openmm_density
 from openmm_density import DensityFit, DensityMap, InputError
-from openmm_density.density_fit import SIMILARITIES, WEIGHTS
+from openmm_density.density_fit import SIMILARITIES
+from openmm_density.fitted_atoms import WEIGHTS
 from openmm_density.forces import backend_problem
 from openmm_density.form_factors import form_factor_gaussians
 from openmm_density.structures import read_model
@@ -113,8 +114,6 @@ def test_forces_are_central_differences_of_the_energy(adk_map, fragment, measure
         arguments["weights"] = np.linspace(0.5, 2, fragment.n)
     if weights == "charge":
         arguments["system"] = charged_system(fragment.n)
-        if measure == "relative-entropy":
-            pytest.skip("the logarithm of a negative density is cut off, and has no derivative there")
     if weights in ("electron", "xray"):
         arguments["b_factors"] = np.linspace(5, 40, fragment.n)
         arguments["occupancies"] = np.linspace(0.5, 1, fragment.n)
@@ -130,6 +129,11 @@ def test_forces_are_central_differences_of_the_energy(adk_map, fragment, measure
     if measure == "least-squares" and not found.any():
         assert weights == "charge"
         assert similarity == 0
+        return
+
+    if measure == "relative-entropy" and weights == "charge":
+        # The logarithm of a negative density is cut off, and has no derivative there.
+        assert np.isfinite(found).all()
         return
 
     # Every axis of three atoms, and all atoms at once along a random direction.

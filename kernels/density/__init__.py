@@ -270,10 +270,13 @@ def _splat_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
 
 
 def _keep_gradient(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.mark_non_differentiable(output[1])
     ctx.save_for_backward(output[1])
 
 
 def _similarity_backward(ctx: Any, similarity: Tensor, gradient: Tensor | None) -> tuple[Tensor | None, ...]:
+    if any(ctx.needs_input_grad[1:]):
+        raise NotImplementedError("density_similarity is differentiable with respect to the positions alone")
     (saved,) = ctx.saved_tensors
     return (similarity.to(saved.dtype) * saved,) + (None,) * 11
 

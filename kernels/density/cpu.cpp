@@ -751,7 +751,7 @@ struct Correlation {
         const double mean = about_mean ? sum / t.count : 0, target_mean = about_mean ? t.sum / t.count : 0;
         const double variance = square - mean * sum, target_variance = t.square - target_mean * t.sum;
         // Below this the density is uniform up to rounding, and a correlation has no meaning.
-        if (!(variance > 1e-12 * square) || !(target_variance > 0)) return;
+        if (!(variance > 1e-8 * square) || !(target_variance > 0)) return;
         const double norm = std::sqrt(variance * target_variance);
         similarity = (product - mean * t.sum) / norm;
         c2 = 1 / norm;

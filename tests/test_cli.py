@@ -1,0 +1,198 @@
+"""The command line, end to end on a fragment of adenylate kinase in a map of its own."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import gemmi
+import mdtraj
+import numpy as np
+import pytest
+
+from openmm_density.cli import main
+from openmm_density.results import FILES
+
+from .conftest import PROJECT
+
+RESIDUES = 40
+SUMMARY_KEYS = {
+    "model", "map", "resolution", "n_atoms", "n_fitted_atoms", "similarity", "strength", "cc_initial", "cc_final",
+    "cc_reference", "similarity_initial", "similarity_final", "ca_rmsd_initial", "ca_rmsd_final", "voxel_size", "resampled",
+    "steps", "seed", "wall_seconds", "ms_per_step", "density_ms_per_step", "platform", "force_backend", "versions",
+}  # fmt: skip
+
+
+def write_fragment(path, shift):
+    structure = gemmi.read_structure(str(PROJECT / "examples" / "data" / "adk_closed.pdb"))
+    structure.setup_entities()
+    chain = structure[0][0]
+    del chain[RESIDUES:]
+    for residue in chain:
+        for atom in residue:
+            atom.pos += gemmi.Position(*shift)
+    structure.write_pdb(str(path))
+
+
+def run(*arguments):
+    return main([str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fragment")
+    write_fragment(folder / "target.pdb", (0, 0, 0))
+    write_fragment(folder / "model.pdb", (1.5, -1.0, 0.8))
+    arguments = ("--resolution", 5, "--voxel-size", 1.2, "--noise", 0.1, "--output", folder / "target.mrc")
+    assert run("simulate", folder / "target.pdb", *arguments) == 0
+    return folder
+
+
+def fit(folder, output, *extra):
+    return run(
+        "fit", folder / "model.pdb", folder / "target.mrc", "--resolution", 5, "--reference", folder / "target.pdb",
+        "--output", output, "--steps", 600, "--report-interval", 100, "--strength", 30, *extra,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def fitted(folder):
+    assert fit(folder, folder / "run") == 0
+    return folder / "run"
+
+
+def test_a_fit_leaves_all_its_files_and_nothing_else(fitted):
+    assert sorted(path.name for path in fitted.iterdir()) == sorted(FILES)
+    for name in ("overview.png", "progress.png", "residues.png"):
+        assert (fitted / name).read_bytes().startswith(b"\x89PNG\r\n")
+
+
+def test_the_summary_says_that_the_model_moved_into_the_map(fitted, folder):
+    summary = json.loads((fitted / "summary.json").read_text())
+    assert summary.keys() >= SUMMARY_KEYS
+    assert summary["cc_initial"] < 0.8 < summary["cc_final"] < summary["cc_reference"]
+    assert summary["ca_rmsd_initial"] == pytest.approx(np.linalg.norm((1.5, -1.0, 0.8)), abs=2e-3)
+    assert summary["ca_rmsd_final"] < 0.7
+    assert summary["similarity_final"] > summary["similarity_initial"]
+    in_input = (folder / "model.pdb").read_text().count("\nATOM")
+    assert summary["n_fitted_atoms"] == in_input + 1  # the terminal oxygen was missing
+    assert summary["resampled"] is False and summary["platform"] == "CPU"
+    assert summary["force_backend"] == "TorchForce"
+    assert summary["peptide_flips"] == [] and summary["inverted_centres"] == []
+    assert 0 < summary["density_ms_per_step"] < summary["ms_per_step"]
+
+
+def test_the_log_has_a_row_for_every_report(fitted):
+    rows = list(csv.DictReader((fitted / "log.csv").read_text().splitlines()))
+    assert [int(row["step"]) for row in rows] == [0, 100, 200, 300, 400, 500, 600, 600]
+    assert float(rows[-1]["cc"]) == pytest.approx(
+        json.loads((fitted / "summary.json").read_text())["cc_final"], abs=1e-5
+    )
+    assert float(rows[0]["density_energy"]) == 0.0 and float(rows[0]["strength"]) == 0.0
+    assert float(rows[4]["strength"]) == pytest.approx(30.0)
+    assert float(rows[-1]["ca_rmsd"]) < float(rows[0]["ca_rmsd"])
+
+
+def test_the_trajectory_belongs_to_the_fitted_model(fitted):
+    trajectory = mdtraj.load(str(fitted / "trajectory.dcd"), top=str(fitted / "fitted.cif"))
+    assert trajectory.n_frames == 6
+    last = mdtraj.load(str(fitted / "fitted.cif")).xyz[0]
+    assert np.sqrt(((trajectory.xyz[-1] - last) ** 2).sum(axis=1).mean()) < 0.05
+
+
+def test_the_fitted_pdb_has_the_atoms_of_the_input(fitted, folder):
+    def names(path):
+        return [line[12:27] for line in path.read_text().splitlines() if line.startswith("ATOM")]
+
+    assert names(fitted / "fitted.pdb") == names(folder / "model.pdb")
+
+
+def test_score_agrees_with_the_summary(fitted, folder, capsys):
+    assert run("score", fitted / "fitted.cif", folder / "target.mrc", "--resolution", 5, "--json") == 0
+    scores = json.loads(capsys.readouterr().out)
+    summary = json.loads((fitted / "summary.json").read_text())
+    assert scores["cc_mask"][0] == pytest.approx(summary["cc_final"], abs=2e-3)
+    trajectory = ("score", fitted / "trajectory.dcd", folder / "target.mrc", "--resolution", 5)
+    assert run(*trajectory, "--topology", fitted / "fitted.cif") == 0
+    assert "frame     6" in capsys.readouterr().out
+
+
+def test_the_same_seed_gives_the_same_fit(folder, tmp_path):
+    for name in ("a", "b"):
+        assert fit(folder, tmp_path / name, "--steps", 100, "--seed", 3) == 0
+    a, b = ((tmp_path / name / "fitted.cif").read_bytes() for name in "ab")
+    assert a == b
+
+
+def test_an_earlier_fit_is_not_overwritten(fitted, folder, capsys):
+    before = {path.name: path.read_bytes() for path in fitted.iterdir()}
+    assert fit(folder, fitted) == 2
+    message = capsys.readouterr().err
+    assert "already holds" in message and "--overwrite" in message and message.count("\n") == 1
+    assert {path.name: path.read_bytes() for path in fitted.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"MODEL": "missing.pdb"}, "missing.pdb"),
+        ({"MAP": "missing.mrc"}, "missing.mrc"),
+        ({"MAP": "model.pdb"}, "model.pdb"),
+        ({"--reference": "missing.pdb"}, "missing.pdb"),
+        ({"--similarity": "likeness"}, "likeness"),
+        ({"--resolution": "0"}, "resolution"),
+        ({"--platform": "Abacus"}, "Abacus"),
+        ({"--steps": "0"}, "steps"),
+        ({"--report-interval": "0"}, "report_interval"),
+        ({"--atoms": "name nothing"}, "atoms"),
+        ({"--weights": "gold"}, "gold"),
+        ({"--strength": "-1"}, "strength"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_status_2(folder, tmp_path, capsys, monkeypatch, changes, named):
+    monkeypatch.chdir(folder)
+    options = {"--resolution": "5", "--output": str(tmp_path / "out"), "--steps": "10"} | {
+        name: value for name, value in changes.items() if name.startswith("--")
+    }
+    flat = [f"{name}={value}" for name, value in options.items()]
+    assert run("fit", changes.get("MODEL", "model.pdb"), changes.get("MAP", "target.mrc"), *flat) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    lines = captured.err.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("openmm-density: ") and named in lines[0]
+    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
+
+
+def test_a_simulation_that_explodes_says_so_with_status_1(folder, tmp_path, capsys):
+    assert fit(folder, tmp_path / "out", "--strength", "1e9") == 1
+    message = capsys.readouterr().err
+    assert "unstable" in message and message.count("\n") == 1
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_simulate_does_not_overwrite(folder, capsys):
+    arguments = ("--resolution", 5, "--voxel-size", 1.2, "--output", folder / "target.mrc")
+    before = (folder / "target.mrc").read_bytes()
+    assert run("simulate", folder / "target.pdb", *arguments) == 2
+    assert "target.mrc" in capsys.readouterr().err
+    assert (folder / "target.mrc").read_bytes() == before
+
+
+def test_a_pipe_stays_quiet_and_argparse_has_status_2(folder, tmp_path):
+    command = [sys.executable, "-m", "openmm_density.cli"]
+    arguments = [
+        "fit",
+        "model.pdb",
+        "target.mrc",
+        "--resolution",
+        "5",
+        "--output",
+        str(tmp_path / "out"),
+        "--steps",
+        "20",
+    ]
+    done = subprocess.run([*command, *arguments], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == ""
+    assert "correlation (CC mask)" in done.stdout
+    wrong = subprocess.run([*command, "fit", "model.pdb"], cwd=folder, capture_output=True, text=True)
+    assert wrong.returncode == 2 and "Traceback" not in wrong.stderr
