@@ -23,7 +23,7 @@ from scipy.optimize import linear_sum_assignment
 
 from openmm_density.correlation import MapCorrelation
 from openmm_density.errors import InputError
-from openmm_density.structures import CIF_SUFFIXES, PDB_SUFFIXES, _name_tables, read_model
+from openmm_density.structures import CIF_SUFFIXES, PDB_SUFFIXES, name_tables, read_model
 from openmm_density.units import in_angstrom, positions_in_angstrom
 
 if TYPE_CHECKING:
@@ -365,7 +365,7 @@ def _residues(topology: app.Topology | mdtraj.Topology) -> list[_Residue]:
 @functools.cache
 def _letter(name: str) -> str:
     """Give the kind of polymer and the letter of a residue, as in ``protein H``; empty for other residues."""
-    aliases, _ = _name_tables()
+    aliases, _ = name_tables()
     tabulated = gemmi.find_tabulated_residue(aliases.get(name, name))
     if tabulated.is_amino_acid():
         return f"protein {tabulated.one_letter_code.upper()}"

@@ -147,7 +147,9 @@ class DensityFit:
                 f"topology must be an openmm.app.Topology or an mdtraj.Topology, found {type(topology).__name__}."
             )
         self.topology: Topology = topology
-        self.resolution = _positive("resolution", in_angstrom(resolution), "the map's resolution in Å")
+        self.resolution = _positive(
+            "resolution", in_angstrom(resolution, "resolution"), "the map's resolution in Å"
+        )
         self.similarity_measure = similarity
         self.about_mean = about_mean
         self.parameter_name = parameter_name
@@ -165,7 +167,7 @@ class DensityFit:
         self._amplitudes, self._exponents = atom_gaussians(
             topology, self.atoms, weights, self.resolution, system, b_factors, occupancies
         )
-        self.cutoff = self._default_cutoff() if cutoff is None else in_angstrom(cutoff)
+        self.cutoff = self._default_cutoff() if cutoff is None else in_angstrom(cutoff, "cutoff")
         _positive(
             "cutoff", self.cutoff, f"a radius in Å, such as {CUTOFF_IN_SIGMA:g} times σ = {self.sigma:.2f} Å"
         )
@@ -187,7 +189,9 @@ class DensityFit:
         self.automatic = isinstance(strength, str)
         if self.automatic and strength != "auto":
             raise InputError(f'strength="{strength}" is not known: give kJ/mol per fitted atom, or "auto".')
-        per_atom = STRENGTH_PER_ATOM if self.automatic else number_in(strength, unit.kilojoule_per_mole)
+        per_atom = (
+            STRENGTH_PER_ATOM if self.automatic else number_in(strength, unit.kilojoule_per_mole, "strength")
+        )
         if not math.isfinite(per_atom) or per_atom < 0:
             raise InputError(f"strength must be 0 or more kJ/mol per fitted atom, found {per_atom:g}.")
         self.default_strength = per_atom * len(self.atoms)
@@ -391,7 +395,7 @@ class DensityFit:
                 raise InputError(
                     "no fitted atom lies inside the map: check the map's origin, or put the model into the map first."
                 )
-            margin = in_angstrom(crop_margin) + self.cutoff
+            margin = in_angstrom(crop_margin, "crop_margin") + self.cutoff
             extent = (
                 np.ptp((fitted - target.origin) @ np.linalg.inv(target.matrix).T, axis=0) * target.voxel_size
             )

@@ -268,7 +268,7 @@ class DensityMap:
         InputError
             If there are no finite positions, or the box does not overlap a finite map.
         """
-        margin = in_angstrom(margin)
+        margin = in_angstrom(margin, "margin")
         start, stop = _index_box(_checked_positions(around), self.matrix, self.origin, margin)
         if not self.periodic:
             start, stop = np.maximum(start, 0), np.minimum(stop, self.size)
@@ -317,7 +317,7 @@ class DensityMap:
         sigma : float or Quantity
             Standard deviation of the Gaussian in Å; 0 changes nothing.
         """
-        sigma = in_angstrom(sigma)
+        sigma = in_angstrom(sigma, "sigma")
         if not (np.isfinite(sigma) and sigma >= 0):
             raise InputError(f"sigma={sigma} is not a length; give 0 or a positive number of Å")
         widths = [0, 0, 0] if self.periodic else _reach(self.matrix, 5 * sigma)[::-1]
@@ -347,7 +347,7 @@ class DensityMap:
         -------
         np.ndarray of bool, shape (nz, ny, nx)
         """
-        radius = in_angstrom(radius)
+        radius = in_angstrom(radius, "radius")
         if not (np.isfinite(radius) and radius >= 0):
             raise InputError(f"radius={radius} is not a distance; give 0 or a positive number of Å")
         mask = np.zeros(self.shape, dtype=bool)
@@ -445,15 +445,15 @@ class DensityMap:
         InputError
             If positions and topology disagree or an argument makes no sense.
         """
-        d = in_angstrom(resolution)
+        d = in_angstrom(resolution, "resolution")
         positions = _checked_positions(positions)
         model = ModelDensity(topology, d, b_factors=b_factors, scattering=scattering)
         if like is None:
-            step = d / 4 if voxel_size is None else in_angstrom(voxel_size)
+            step = d / 4 if voxel_size is None else in_angstrom(voxel_size, "voxel_size")
             if not (np.isfinite(step) and step > 0):
                 raise InputError(f"voxel_size={voxel_size} is not a length; give a positive number of Å")
             matrix = np.diag([step] * 3)
-            start, stop = _index_box(positions, matrix, np.zeros(3), in_angstrom(margin))
+            start, stop = _index_box(positions, matrix, np.zeros(3), in_angstrom(margin, "margin"))
             size = [fft.next_fast_len(int(n), real=True) for n in stop - start]
             grid = cls(np.zeros(size[::-1], np.float32), matrix, matrix @ start)
         elif voxel_size is not None:
@@ -513,7 +513,7 @@ class ModelDensity:
         calculators = {"electron": gemmi.DensityCalculatorE, "xray": gemmi.DensityCalculatorX}
         if scattering not in calculators:
             raise InputError(f"scattering={scattering!r} is unknown; use 'electron' or 'xray'")
-        self.resolution = in_angstrom(resolution)
+        self.resolution = in_angstrom(resolution, "resolution")
         if not (np.isfinite(self.resolution) and self.resolution > 0):
             raise InputError(f"resolution={resolution} is not a resolution; give a positive number of Å")
         self._calculator = calculators[scattering]

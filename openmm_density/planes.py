@@ -388,7 +388,7 @@ def find_planes(
         neither bonds nor positions; a dictionary cannot be read, defines no component, has a plane that names
         an unknown atom or a σ that is not positive, or does not fit the residue of that name.
     """
-    sigma = in_angstrom(sigma)
+    sigma = in_angstrom(sigma, "sigma")
     if not (math.isfinite(sigma) and sigma > 0):
         raise InputError(f"sigma: found {sigma} Å; give a positive number such as 0.02")
     coordinates = None

@@ -345,7 +345,7 @@ def _split_at_repeated_name(atoms: list[gemmi.Atom]) -> list[list[gemmi.Atom]]:
 
 
 @lru_cache(maxsize=1)
-def _name_tables() -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+def name_tables() -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     """Give OpenMM's tables of other names: residues', and for each residue its atoms'."""
     tree = ElementTree.parse(Path(app.__file__).parent / "data" / "pdbNames.xml")
     shared: dict[str, dict[str, str]] = {}
@@ -378,7 +378,7 @@ def standard_residue_names() -> frozenset[str]:
 
 def _name_atoms(residues: list[_ReadResidue]) -> None:
     """Bring residue and atom names to the PDB's, and find the elements."""
-    residue_aliases, atom_aliases = _name_tables()
+    residue_aliases, atom_aliases = name_tables()
     standard = standard_residue_names()
     misplaced = 0
     for residue in residues:

@@ -19,13 +19,15 @@ def value_in(quantity: Any, default_unit: unit.Unit) -> Any:
     return quantity
 
 
-def in_angstrom(length: Any) -> float:
-    """Give a length in Å; a plain float already is."""
-    return number_in(length, unit.angstrom)
+def in_angstrom(length: Any, name: str = "a length") -> float:
+    """Give a length in Å; a plain float already is. ``name`` is what an error calls it."""
+    return number_in(length, unit.angstrom, name)
 
 
-def number_in(quantity: Any, default_unit: unit.Unit) -> float:
+def number_in(quantity: Any, default_unit: unit.Unit, name: str) -> float:
     """Give a quantity's value in a unit as a float; a plain number already is in that unit.
+
+    ``name`` is what the error calls it.
 
     Raises
     ------
@@ -36,7 +38,7 @@ def number_in(quantity: Any, default_unit: unit.Unit) -> float:
         return float(value_in(quantity, default_unit))
     except (TypeError, ValueError):
         raise InputError(
-            f"{quantity!r} is not a number of {default_unit.get_name()}: give a float or a Quantity."
+            f"{name} must be a number of {default_unit.get_name()} or a Quantity, found {quantity!r}."
         ) from None
 
 

@@ -117,6 +117,10 @@ def test_forces_are_central_differences_of_the_energy(adk_map, fragment, measure
     if weights in ("electron", "xray"):
         arguments["b_factors"] = np.linspace(5, 40, fragment.n)
         arguments["occupancies"] = np.linspace(0.5, 1, fragment.n)
+    if measure == "relative-entropy" and weights == "charge":
+        with pytest.raises(InputError, match="negative"):  # a logarithm of the density
+            DensityFit(adk_map, fragment.topology, 5.0, atoms="name CA", **arguments)
+        return
     fit = DensityFit(adk_map, fragment.topology, 5.0, atoms="name CA", strength=100.0, **arguments)
     assert fit.n_fitted_atoms == len(fit.atoms) == 17
     context = context_of(system_of(fragment.n, fit.create_force()), fragment.positions)
@@ -129,11 +133,6 @@ def test_forces_are_central_differences_of_the_energy(adk_map, fragment, measure
     if measure == "least-squares" and not found.any():
         assert weights == "charge"
         assert similarity == 0
-        return
-
-    if measure == "relative-entropy" and weights == "charge":
-        # The logarithm of a negative density is cut off, and has no derivative there.
-        assert np.isfinite(found).all()
         return
 
     # Every axis of three atoms, and all atoms at once along a random direction.
@@ -354,7 +353,7 @@ def test_selections_of_atoms(adk_map, fragment):
     assert selected("all").tolist() == list(range(fragment.n))
     assert selected("name CA").tolist() == calpha
     assert selected(calpha).tolist() == calpha
-    assert selected(calpha[::-1] + calpha).tolist() == calpha
+    assert selected(calpha[::-1]).tolist() == calpha[::-1]
     assert selected(np.isin(np.arange(fragment.n), calpha)).tolist() == calpha
     assert selected(range(3)).tolist() == [0, 1, 2]
 
@@ -461,7 +460,16 @@ ERRORS = {
     "weights that are NaN": (dict(weights=np.full(240, math.nan)), "weights must hold"),
     "weights that are words": (dict(weights=["C"] * 240), "weights"),
     "weights that are all zero": (dict(weights=np.zeros(240)), "weights"),
-    "weights that sum to zero": (dict(weights=np.zeros(240), similarity="inner-product"), "sum to"),
+    "weights that sum to zero": (
+        dict(weights=np.resize([1.0, -1.0], 240), atoms="all", similarity="inner-product"),
+        "sum to",
+    ),
+    "an atom twice": (dict(atoms=[3, 4, 3]), "more than once"),
+    "negative weights under a logarithm": (
+        dict(weights=np.linspace(-0.5, 2, 240), atoms="all", similarity="relative-entropy"),
+        "negative",
+    ),
+    "a force group that is none": (dict(force_group=40), "force_group"),
     "a potential with weights that sum to zero": (
         dict(weights=np.resize([1.0, -1.0], 240), atoms="all", similarity="map-potential"),
         "sum to",
@@ -489,7 +497,6 @@ ERRORS = {
         dict(positions=np.full((240, 3), 900.0)),
         "no fitted atom lies inside the map",
     ),
-    "a periodic System without positions": (dict(periodic=True), "positions is needed"),
 }
 
 
@@ -703,7 +710,10 @@ def test_whether_a_system_is_periodic(adk_map, fragment):
     boxed = copy.deepcopy(fragment.topology)
     boxed.setPeriodicBoxVectors(np.diag([9.0, 9.0, 9.0]) * unit.nanometer)
     assert not DensityFit(adk_map, fragment.topology, 5.0, **arguments).periodic
-    assert DensityFit(adk_map, boxed, 5.0, **arguments).periodic
+    assert not DensityFit(
+        adk_map, boxed, 5.0, **arguments
+    ).periodic  # every crystal structure's file has a box
+    assert DensityFit(adk_map, boxed, 5.0, periodic=True, **arguments).periodic
     assert DensityFit(adk_map, fragment.topology, 5.0, system=periodic, **arguments).periodic
     assert not DensityFit(adk_map, boxed, 5.0, system=system_of(fragment.n), **arguments).periodic
     assert not DensityFit(adk_map, boxed, 5.0, system=periodic, periodic=False).periodic
@@ -850,8 +860,8 @@ def test_calibration(peptide):
     assert np.sqrt((density**2).mean() / (others**2).mean()) == pytest.approx(0.2, rel=1e-3)
     # Again, from another strength: the density's own force is not among the others.
     assert fit.calibrate(context, ratio=0.2, bounds=(0.0, 1e9)) == pytest.approx(strength, rel=1e-3)
-    assert fit.calibrate(context, ratio=1e9) == pytest.approx(50 * fit.n_fitted_atoms)
-    assert fit.calibrate(context, ratio=1e-9) == pytest.approx(2 * fit.n_fitted_atoms)
+    assert fit.calibrate(context, ratio=1e9) == pytest.approx(100 * fit.n_fitted_atoms)
+    assert fit.calibrate(context, ratio=1e-9) == pytest.approx(5 * fit.n_fitted_atoms)
     context.setPositions(positions / 10 + 50)
     with pytest.raises(InputError, match="no density in the map"):
         fit.calibrate(context)
