@@ -1,4 +1,8 @@
 // Independent tasks over torch's number of threads.
+//
+// Two engines. OpenMP, where the compiler has it; its threads spin for a while after a parallel region, ready for the next. And
+// a pool of std::threads that sleep between calls, where the compiler has no OpenMP or a kernel asks for it by defining
+// OPENMM_DENSITY_SLEEPING_THREADS: beside OpenMM's own threads, spinning ones take the cores from those that have work.
 #pragma once
 
 #include <algorithm>
@@ -6,12 +10,17 @@
 #include <cstdint>
 #include <exception>
 
-#ifdef _OPENMP
+#if defined(_OPENMP) && !defined(OPENMM_DENSITY_SLEEPING_THREADS)
+#define OPENMM_DENSITY_OPENMP
 #include <omp.h>
 #else
+#include <unistd.h>
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
 #include <system_error>
 #include <thread>
-#include <vector>
 #endif
 
 // As <ATen/Parallel.h> declares them, which takes longer to compile than the rest of a kernel.
@@ -21,16 +30,90 @@ __attribute__((visibility("default"))) bool in_parallel_region();
 }  // namespace at
 
 namespace openmm_density {
+namespace {  // each library has its own pool
 
-#ifndef _OPENMP
-inline thread_local bool inside_parallel_for = false;
+#ifndef OPENMM_DENSITY_OPENMP
+thread_local bool inside_parallel_for = false;
+
+// Threads that sleep until there is work. The caller never waits for one to wake up: it starts at once, and those that come
+// before the last task is taken help. On a busy machine it does everything itself.
+class Pool {
+   public:
+    // Call work(0) here and work(1), work(2), ... on other threads as they wake. False where the pool is taken.
+    bool run(int n_threads, const std::function<void(int)>& work) {
+        const std::unique_lock<std::mutex> taken(one_caller_, std::try_to_lock);
+        if (!taken) return false;
+        {
+            const std::lock_guard<std::mutex> lock(mutex_);
+            grow(n_threads - 1);
+            work_ = &work;
+            joined_ = 0;
+            wanted_ = n_threads - 1;
+            ++round_;
+        }
+        wake_.notify_all();
+        inside_parallel_for = true;
+        work(0);
+        inside_parallel_for = false;
+        std::unique_lock<std::mutex> lock(mutex_);
+        work_ = nullptr;
+        done_.wait(lock, [this] { return running_ == 0; });
+        return true;
+    }
+
+   private:
+    void grow(int n) {
+        try {
+            for (; n_workers_ < n; ++n_workers_) std::thread(&Pool::serve, this).detach();
+        } catch (const std::system_error&) {
+            // The system gives no more threads: those there are do the work.
+        }
+    }
+
+    void serve() {
+        inside_parallel_for = true;
+        uint64_t served = 0;
+        std::unique_lock<std::mutex> lock(mutex_);
+        for (;;) {
+            wake_.wait(lock, [&] { return round_ != served; });
+            served = round_;
+            if (!work_ || joined_ >= wanted_) continue;
+            const auto& work = *work_;
+            const int thread = ++joined_;
+            ++running_;
+            lock.unlock();
+            work(thread);
+            lock.lock();
+            if (--running_ == 0) done_.notify_one();
+        }
+    }
+
+    std::mutex one_caller_, mutex_;
+    std::condition_variable wake_, done_;
+    const std::function<void(int)>* work_ = nullptr;
+    int joined_ = 0, wanted_ = 0, running_ = 0, n_workers_ = 0;
+    uint64_t round_ = 0;
+};
+
+// Never destroyed: its threads may outlive the statics. A forked child has none of its parent's threads and takes a new one.
+inline Pool& pool() {
+    static std::mutex mutex;
+    static Pool* instance = nullptr;
+    static pid_t owner = 0;
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (owner != getpid()) {
+        instance = new Pool;
+        owner = getpid();
+    }
+    return *instance;
+}
 #endif
 
 // How many threads parallel_for uses for so many tasks: 1 inside a parallel region, at least 1 always.
 // Scratch memory per thread needs that many parts.
 inline int threads_for(int64_t n_tasks) {
     if (n_tasks <= 1 || at::in_parallel_region()) return 1;
-#ifndef _OPENMP
+#ifndef OPENMM_DENSITY_OPENMP
     if (inside_parallel_for) return 1;
 #endif
     return static_cast<int>(std::min<int64_t>(n_tasks, std::max(1, at::get_num_threads())));
@@ -59,27 +142,15 @@ void parallel_for(int64_t n_tasks, const Function& f) {
         }
     };
 
-#ifdef _OPENMP
+#ifdef OPENMM_DENSITY_OPENMP
     // No worksharing construct: GOMP_parallel is in every libgomp, newer entry points are missing from the one torch ships.
 #pragma omp parallel num_threads(n_threads)
     work(omp_get_thread_num());
 #else
-    const auto marked = [&](int thread) {
-        inside_parallel_for = true;
-        work(thread);
-        inside_parallel_for = false;
-    };
-    std::vector<std::thread> others;
-    others.reserve(n_threads - 1);
-    try {
-        for (int thread = 1; thread < n_threads; ++thread) others.emplace_back(marked, thread);
-    } catch (const std::system_error&) {
-        // The system gives no more threads: those there are do the work.
-    }
-    marked(0);
-    for (std::thread& other : others) other.join();
+    if (!pool().run(n_threads, work)) work(0);
 #endif
     if (error) std::rethrow_exception(error);
 }
 
+}  // namespace
 }  // namespace openmm_density

@@ -240,7 +240,8 @@ class FlexibleFit:
         force = self.density.create_force(parameter_derivative=False)
         self.force_backend = type(force).__name__
         self.system.addForce(force)
-        self._correlation = MapCorrelation(density_map, topology, resolution)
+        # Scored is what the user gave, atom for atom: hydrogens that were built have no say.
+        self._correlation = MapCorrelation(density_map, model.topology, resolution)
         self._pairs = None
         if reference is not None:
             self._pairs = match_alpha_carbons(
@@ -335,7 +336,7 @@ class FlexibleFit:
             final=final,
             rows=rows,
             strength=strength,
-            cc_initial=self._correlation.cc_mask(initial),
+            cc_initial=self._correlation.cc_mask(self.prepared.model.positions),
             cc_final=last.cc,
             similarity_initial=self.density.similarity(initial),
             similarity_final=last.similarity,
@@ -422,6 +423,7 @@ class FlexibleFit:
         state = context.getState(energy=True, positions=True)
         positions = state.getPositions(asNumpy=True).value_in_unit(unit.angstrom)
         density = context.getState(energy=True, groups={DENSITY_GROUP})
+        in_input = self.prepared.input_positions(positions)
         kinetic = state.getKineticEnergy().value_in_unit(unit.kilojoule_per_mole)
         return Row(
             step=simulation.currentStep,
@@ -430,9 +432,9 @@ class FlexibleFit:
             density_energy=density.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole),
             strength=context.getParameter(self.density.parameter_name) / self.density.n_fitted_atoms,
             similarity=self.density.similarity(positions),
-            cc=self._correlation.cc_mask(positions),
+            cc=self._correlation.cc_mask(in_input),
             temperature=2 * kinetic / (self._degrees_of_freedom() * _GAS_CONSTANT),
-            planarity_rms=self.planes.rms(self.prepared.input_positions(positions)),
+            planarity_rms=self.planes.rms(in_input),
             ca_rmsd=None
             if self.reference is None
             else ca_rmsd(positions, self.reference.positions, self._pairs),

@@ -101,11 +101,11 @@ class OutputFolder:
         write_text(self.path / "log.csv", _table(result.rows))
 
         trajectory = mdtraj.Trajectory(
-            np.stack([result.initial, result.final]) / ANGSTROM_PER_NANOMETER,
-            mdtraj.Topology.from_openmm(prepared.topology),
+            np.stack([prepared.model.positions, in_input]) / ANGSTROM_PER_NANOMETER,
+            mdtraj.Topology.from_openmm(prepared.model.topology),
         )
         residues = score(trajectory, fit.density_map, fit.density.resolution)
-        chains = [residue.chain.id for residue in prepared.topology.residues()]
+        chains = [residue.chain.id for residue in prepared.model.topology.residues()]
         plot_residues(
             self.path / "residues.png", residues.residue_labels, *residues.residue_correlations, chains
         )

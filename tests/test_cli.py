@@ -108,7 +108,7 @@ def test_the_fitted_pdb_has_the_atoms_of_the_input(fitted, folder):
 
 
 def test_score_agrees_with_the_summary(fitted, folder, capsys):
-    assert run("score", fitted / "fitted.cif", folder / "target.mrc", "--resolution", 5, "--json") == 0
+    assert run("score", fitted / "fitted.pdb", folder / "target.mrc", "--resolution", 5, "--json") == 0
     scores = json.loads(capsys.readouterr().out)
     summary = json.loads((fitted / "summary.json").read_text())
     assert scores["cc_mask"][0] == pytest.approx(summary["cc_final"], abs=2e-3)

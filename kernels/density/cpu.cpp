@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "../grid.h"
+#define OPENMM_DENSITY_SLEEPING_THREADS  // it runs in every step, beside the threads of OpenMM
 #include "../parallel.h"
 #include "../simd.h"
 

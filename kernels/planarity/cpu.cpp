@@ -14,6 +14,7 @@
 #include <tuple>
 #include <vector>
 
+#define OPENMM_DENSITY_SLEEPING_THREADS  // it runs in every step, beside the threads of OpenMM
 #include "parallel.h"
 
 namespace {
