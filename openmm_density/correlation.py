@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from openmm_density.errors import InputError
-from openmm_density.maps import MASK_RADIUS, DensityMap, ModelDensity, voxels_around
+from openmm_density.grids import voxels_around
+from openmm_density.maps import DensityMap
+from openmm_density.model_density import MASK_RADIUS, ModelDensity
 from openmm_density.units import positions_in_angstrom
 
 if TYPE_CHECKING:
@@ -25,10 +27,10 @@ class Correlations(NamedTuple):
 class MapCorrelation:
     """Correlations of a model with one map, for one or many sets of positions.
 
-    The model's density is that of `openmm_density.maps.ModelDensity`: gemmi's electron density with uniform B
-    = 8 d, cut at resolution d. The map is taken as it was read. On a crystal's map the voxels continue across
-    the borders of the cell, but the density is that of the model alone, without symmetry mates. What does not
-    depend on the positions is prepared once.
+    The model's density is that of `openmm_density.model_density.ModelDensity`: gemmi's electron density with
+    uniform B = 8 d, cut at resolution d. The map is taken as it was read. On a crystal's map the voxels
+    continue across the borders of the cell, but the density is that of the model alone, without symmetry
+    mates. What does not depend on the positions is prepared once.
 
     Parameters
     ----------

@@ -21,8 +21,9 @@ from .errors import InputError, SimulationError
 from .maps import DensityMap
 from .planarity import SIGMA, PlanarityRestraint
 from .planes import find_planes
+from .preparation import Prepared, prepare
 from .restraints import chirality_restraint, peptide_restraint
-from .structures import Model, Prepared, prepare
+from .structures import Model
 from .units import ANGSTROM_PER_NANOMETER
 
 FORCE_FIELD_GROUP, RESTRAINT_GROUP, DENSITY_GROUP = 0, 1, 2

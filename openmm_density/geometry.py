@@ -135,7 +135,8 @@ def geometry_report(topology: app.Topology, positions: Any) -> GeometryReport:
     Parameters
     ----------
     topology : openmm.app.Topology
-        With bonds, as from :func:`openmm_density.structures.read_model` or ``prepare``.
+        With bonds, as from :func:`openmm_density.structures.read_model` or
+        :func:`openmm_density.preparation.prepare`.
     positions : Quantity or array_like of shape (N, 3)
         Å where plain.
 

@@ -21,8 +21,9 @@ from . import forces
 from .energies import PlanarityEnergy, WholePlanes
 from .errors import InputError
 from .kernels.planarity import pack_planes
-from .planes import Plane, PlaneSet, find_planes
+from .planes import Plane, PlaneSet, find_planes, residue_label
 from .units import ANGSTROM_PER_NANOMETER, positions_in_angstrom, value_in
+from .wording import listing
 
 SIGMA = 0.02
 """Å; how far atoms of flat groups are from their planes in restraint dictionaries (REFMAC, AceDRG)."""
@@ -368,7 +369,7 @@ def _notes(planes: PlaneSet) -> list[str]:
     notes = []
     if planes.dropped:
         count = len(planes.dropped)
-        groups = _listing([_group_label(plane) for plane in planes.dropped])
+        groups = listing([_group_label(plane) for plane in planes.dropped], _MOST_NAMED)
         notes.append(
             f"{count} flat group{'s' * (count > 1)} with fewer than 4 atoms present {'is' if count == 1 else 'are'} not held: "
             f"{groups}"
@@ -380,7 +381,7 @@ def _notes(planes: PlaneSet) -> list[str]:
 
 def _undetermined(planes: PlaneSet) -> str:
     return (
-        f"what is flat in {_listing(planes.undetermined)} cannot be told, so it is not held flat: "
+        f"what is flat in {listing(planes.undetermined, _MOST_NAMED)} cannot be told, so it is not held flat: "
         "give dictionaries=, or positions="
     )
 
@@ -390,10 +391,4 @@ def _group_label(plane: Plane) -> str:
 
 
 def _atom_label(atom: app.topology.Atom) -> str:
-    residue = atom.residue
-    return f"{residue.chain.id} {residue.name} {residue.id}{residue.insertionCode.strip()} {atom.name}"
-
-
-def _listing(items: Sequence[str]) -> str:
-    more = len(items) - _MOST_NAMED
-    return ", ".join(items[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return f"{residue_label(atom.residue)} {atom.name}"

@@ -28,6 +28,7 @@ import gemmi
 import numpy as np
 from openmm.app import Topology
 from openmm.app import topology as bond_types
+from openmm.app.topology import Residue
 from scipy.spatial import cKDTree
 
 from openmm_density.errors import InputError
@@ -571,6 +572,14 @@ def _canonical(name: str) -> str:
     return _ATOM_SYNONYMS.get(name, name.replace("*", "'"))
 
 
+def _occurrences(atoms: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    """Give for each name the atoms that bear it: the alternate locations of one atom."""
+    occurrences: dict[str, list[int]] = {}
+    for name, atom in atoms:
+        occurrences.setdefault(name, []).append(atom)
+    return occurrences
+
+
 def _alternates(occurrences: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
     """Choose the k-th occurrence of every atom for the k-th alternate; the last one where there are fewer."""
     count = max((len(indices) for indices in occurrences), default=0)
@@ -578,9 +587,7 @@ def _alternates(occurrences: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], 
 
 
 def _pattern(name: str, atom_names: tuple[str, ...], component: _Component | None) -> _Pattern:
-    occurrences: dict[str, list[int]] = {}
-    for index, atom_name in enumerate(atom_names):
-        occurrences.setdefault(_canonical(atom_name), []).append(index)
+    occurrences = _occurrences((_canonical(atom_name), index) for index, atom_name in enumerate(atom_names))
 
     def present(members: Iterable[str]) -> list[list[int]]:
         return [occurrences[member] for member in members if member in occurrences]
@@ -668,9 +675,7 @@ def _dictionary_groups(
     component: _Component, kind: str, atom_names: tuple[str, ...], is_residue: bool
 ) -> list[_Group]:
     """Put a dictionary's planes on a residue; those of the backbone belong to the bonds between residues."""
-    occurrences: dict[str, list[int]] = {}
-    for index, atom_name in enumerate(atom_names):
-        occurrences.setdefault(atom_name, []).append(index)
+    occurrences = _occurrences((atom_name, index) for index, atom_name in enumerate(atom_names))
     if component.is_restraint:
         named = [(members, frozenset()) for members in component.planes.values()]
     else:
@@ -1095,7 +1100,7 @@ class _Search:
                 found = [*perceived[r], *found]
             if not found:
                 continue
-            name, label = self.residues[r].name, self._label(r)
+            name, label = self.residues[r].name, residue_label(self.residues[r])
             for kind, atoms, sigma in found:
                 key = tuple(sorted(atoms))
                 if len(atoms) < SMALLEST_PLANE:
@@ -1103,16 +1108,14 @@ class _Search:
                 elif key not in emitted:
                     emitted.add(key)
                     planes.append(Plane(kind, name, label, atoms, sigma))
-        return PlaneSet(tuple(planes), tuple(dropped), tuple(self._label(r) for r in undetermined))
+        return PlaneSet(
+            tuple(planes), tuple(dropped), tuple(residue_label(self.residues[r]) for r in undetermined)
+        )
 
     def _shares_place(self, r: int) -> bool:
         """Whether a residue is an alternate of the one before it (microheterogeneity)."""
         a, b = self.residues[r - 1], self.residues[r]
         return a.id == b.id and a.chain is b.chain and a.insertionCode == b.insertionCode and a.name != b.name
-
-    def _label(self, r: int) -> str:
-        residue = self.residues[r]
-        return f"{residue.chain.id} {residue.name} {residue.id}{residue.insertionCode.strip()}"
 
     def _needs_perception(self, r: int) -> bool:
         if self.patterns[r].groups is not None:
@@ -1344,11 +1347,14 @@ class _Search:
     def _alternates_of(self, r: int, atoms: list[int]) -> tuple[tuple[int, ...], ...]:
         if len(self.chosen[r]) == len(self.indices[r]):
             return (tuple(atoms),)
-        occurrences: dict[str, list[int]] = {}
-        for name, atom in zip(self.names[r], self.indices[r], strict=True):
-            occurrences.setdefault(name, []).append(atom)
+        occurrences = _occurrences(zip(self.names[r], self.indices[r], strict=True))
         name_of = dict(zip(self.indices[r], self.names[r], strict=True))
         return _alternates([occurrences[name_of[atom]] if atom in name_of else [atom] for atom in atoms])
+
+
+def residue_label(residue: Residue) -> str:
+    """Name a residue as in ``A HIS 57B``."""
+    return f"{residue.chain.id} {residue.name} {residue.id}{residue.insertionCode.strip()}"
 
 
 def _bond_order(bond: Any) -> float:

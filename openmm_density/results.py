@@ -23,7 +23,7 @@ from .fitting import TIMESTEP, FitResult, FlexibleFit, Row
 from .geometry import compare_geometry, geometry_report
 from .planarity import planarity_report
 from .plots import plot_overview, plot_progress, plot_residues
-from .structures import pdb_limit, write_cif, write_pdb
+from .structure_files import pdb_limit, write_cif, write_pdb
 from .units import ANGSTROM_PER_NANOMETER
 
 FILES = (

@@ -9,8 +9,9 @@ from openmm import unit
 
 from openmm_density.errors import InputError
 from openmm_density.geometry import compare_geometry, geometry_report
+from openmm_density.preparation import prepare
 from openmm_density.restraints import chiral_centres, peptide_torsions
-from openmm_density.structures import Model, is_hydrogen, prepare, read_model
+from openmm_density.structures import Model, is_hydrogen, read_model
 
 
 @pytest.fixture(scope="module")

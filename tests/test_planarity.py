@@ -22,7 +22,8 @@ from openmm_density.errors import InputError
 from openmm_density.forces import BACKENDS, backend_problem
 from openmm_density.planarity import PlanarityRestraint, planarity_report
 from openmm_density.planes import find_planes
-from openmm_density.structures import prepare, read_model
+from openmm_density.preparation import prepare
+from openmm_density.structures import read_model
 
 PLATFORMS = [openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())]
 KT = 300 * 8.31446261815324e-3  # kJ/mol

@@ -9,6 +9,7 @@ import pytest
 from openmm import app, unit
 
 from openmm_density.errors import InputError
+from openmm_density.preparation import prepare
 from openmm_density.restraints import (
     chiral_centres,
     chirality_restraint,
@@ -16,7 +17,7 @@ from openmm_density.restraints import (
     peptide_torsions,
     torsion_angles,
 )
-from openmm_density.structures import Model, prepare, read_model
+from openmm_density.structures import Model, read_model
 
 
 @pytest.fixture(scope="module")

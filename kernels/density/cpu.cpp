@@ -113,7 +113,7 @@ struct Plan {
     const Atoms& atoms;
     const float* edges;  // (atoms, gaussians): A exp(-alpha s_c)
     double reach[3];
-    int vectors;  // of lanes per row of an atom
+    int lanes;  // that a row of an atom may have
     int tiles_y;
     Interval box_z, box_y;
 };
@@ -151,7 +151,7 @@ Plan make_plan(Workspace& work, const Grid& grid, const Atoms& atoms, const T* p
     work.edges.resize(atoms.count * atoms.gaussians);
     Plan plan{grid, atoms, work.edges.data(), {}, 0, 0, {grid.n[2], 0}, {grid.n[1], 0}};
     for (int axis = 0; axis < 3; ++axis) plan.reach[axis] = grid.reach(axis, atoms.cutoff);
-    plan.vectors = static_cast<int>((std::floor(2 * plan.reach[0]) + 1 + W - 1) / W);
+    plan.lanes = static_cast<int>(std::floor(2 * plan.reach[0])) + 1;
 
     const int64_t n = atoms.count;
     const int64_t n_chunks = (n + ATOMS_PER_CHUNK - 1) / ATOMS_PER_CHUNK;
@@ -269,39 +269,49 @@ struct Profile {
     }
 };
 
+// The lanes of a row that lie within a sphere: first, and how many vectors from there.
+struct Chord {
+    int start = 0, vectors = 0;
+
+    // Where lane x is at centre + x and the sphere reaches as far as half on either side of 0, in voxels.
+    bool set(float centre, float half, int lanes_of_atom) {
+        start = std::max(0, static_cast<int>(std::ceil(-centre - half)));
+        const int end = std::min(lanes_of_atom, static_cast<int>(std::floor(-centre + half)) + 1);
+        vectors = (end - start + W - 1) / W;
+        return end > start;
+    }
+};
+
 // Rows on an orthogonal grid: exp(-alpha s) is a product of three short tables, and a row costs one fused
 // multiply-add per Gaussian. The tables are made when the atom is splatted and read again when it is gathered.
-// VECTORS is the number of vectors per row where the compiler may know it, else 0.
-template <int C, int VECTORS>
+template <int C>
 class OrthogonalRows {
    public:
-    static int64_t table_size(int vectors) { return (C + 1) * vectors * W + C * padded(TILE_Y) + C * padded(TILE_Z); }
+    static int64_t table_size(int lanes_of_atom) {
+        return (C + 1) * x_stride(lanes_of_atom) + C * (padded(TILE_Y) + padded(TILE_Z));
+    }
 
     OrthogonalRows(const Plan& plan, const Entry& entry, float* table, bool fill)
-        : profile_(plan.atoms, plan.edges, entry.atom), n_vectors_(VECTORS ? VECTORS : plan.vectors) {
+        : profile_(plan.atoms, plan.edges, entry.atom),
+          lanes_(plan.lanes),
+          stride_(x_stride(plan.lanes)),
+          ux_(entry.ux),
+          uy_(entry.uy),
+          uz_(entry.uz) {
         for (int axis = 0; axis < 3; ++axis) step_[axis] = static_cast<float>(plan.grid.matrix[axis][axis]);
-        dx2_ = table + C * n_vectors_ * W;
-        along_x_ = table;
-        along_y_ = dx2_ + n_vectors_ * W;
+        per_voxel_ = 1 / std::abs(step_[0]);
+        dx2_ = table;
+        along_x_ = table + stride_;
+        along_y_ = along_x_ + C * stride_;
         along_z_ = along_y_ + C * padded(TILE_Y);
-        uy_ = entry.uy;
-        uz_ = entry.uz;
-        if (fill) {
-            for (int v = 0; v < n_vectors_; ++v) {
-                const vec dx = (lanes() + (entry.ux + static_cast<float>(v * W))) * step_[0];
-                store(dx2_ + v * W, dx * dx);
-                for (int c = 0; c < C; ++c)
-                    store(along_x_ + (c * n_vectors_ + v) * W, exp_of_negative(dx * dx * -profile_.exponent[c]));
-            }
-            fill_short(along_y_, padded(TILE_Y), entry.y1 - entry.y0, entry.uy, step_[1]);
-            fill_short(along_z_, padded(TILE_Z), entry.z1 - entry.z0, entry.uz, step_[2]);
+        if (!fill) return;
+        for (int x = 0; x < stride_; x += W) {
+            const vec dx = (lanes() + (ux_ + static_cast<float>(x))) * step_[0];
+            store(dx2_ + x, dx * dx);
+            for (int c = 0; c < C; ++c) store(along_x_ + c * stride_ + x, exp_of_negative(dx * dx * -profile_.exponent[c]));
         }
-        if constexpr (VECTORS > 0) {
-            for (int v = 0; v < VECTORS; ++v) {
-                dx2_held_[v] = load(dx2_ + v * W);
-                for (int c = 0; c < C; ++c) held_[c][v] = load(along_x_ + (c * VECTORS + v) * W);
-            }
-        }
+        fill_short(along_y_, padded(TILE_Y), entry.y1 - entry.y0, uy_, step_[1]);
+        fill_short(along_z_, padded(TILE_Z), entry.z1 - entry.z0, uz_, step_[2]);
     }
 
     void plane(int k) {
@@ -315,7 +325,7 @@ class OrthogonalRows {
         const float dy = (uy_ + static_cast<float>(j)) * step_[1];
         dyz2_ = dz2_ + dy * dy;
         limit_ = profile_.s_c - dyz2_;
-        if (!(limit_ > 0)) return false;
+        if (!(limit_ > 0) || !chord_.set(ux_, std::sqrt(limit_) * per_voxel_, lanes_)) return false;
         for (int c = 0; c < C; ++c) {
             pair_[c] = pair_z_[c] * along_y_[c * padded(TILE_Y) + j];
             weight_[c] = pair_[c] * profile_.amplitude[c];
@@ -341,10 +351,12 @@ class OrthogonalRows {
     vec squared_distance(int v) const { return squares(v) + dyz2_; }
     vec exponential(int c, int v) const { return table(c, v) * pair_[c]; }
     vec within(int v, vec x) const { return zero_unless(squares(v) < limit_, x); }
-    int vectors() const { return n_vectors_; }
+    const Chord& chord() const { return chord_; }
 
    private:
     static constexpr int padded(int n) { return (n + W - 1) / W * W; }
+    // A chord may end in a vector that reaches one less than W beyond the last lane.
+    static int x_stride(int lanes_of_atom) { return padded(lanes_of_atom + W - 1); }
 
     void fill_short(float* table, int stride, int n, float first, float step) const {
         for (int base = 0; base < n; base += W) {
@@ -352,24 +364,17 @@ class OrthogonalRows {
             for (int c = 0; c < C; ++c) store(table + c * stride + base, exp_of_negative(d * d * -profile_.exponent[c]));
         }
     }
-    vec squares(int v) const {
-        if constexpr (VECTORS > 0) return dx2_held_[v];
-        return load(dx2_ + v * W);
-    }
-    vec table(int c, int v) const {
-        if constexpr (VECTORS > 0) return held_[c][v];
-        return load(along_x_ + (c * n_vectors_ + v) * W);
-    }
+    vec squares(int v) const { return load(dx2_ + chord_.start + v * W); }
+    vec table(int c, int v) const { return load(along_x_ + c * stride_ + chord_.start + v * W); }
 
     Profile profile_;
-    int n_vectors_;
-    float step_[3];
-    float *along_x_, *along_y_, *along_z_, *dx2_;
-    float uy_, uz_;
+    int lanes_, stride_;
+    float step_[3], per_voxel_;
+    float *dx2_, *along_x_, *along_y_, *along_z_;
+    float ux_, uy_, uz_;
     float dz2_, dyz2_, limit_;
     float pair_z_[C], pair_[C], weight_[C], weighted_exponent_[C];
-    vec dx2_held_[VECTORS > 0 ? VECTORS : 1];
-    vec held_[C][VECTORS > 0 ? VECTORS : 1];
+    Chord chord_;
 };
 
 // Rows on any grid: s is a quadratic in the voxel index along a row, and each voxel takes C exponentials.
@@ -379,7 +384,7 @@ class SkewedRows {
     static int64_t table_size(int) { return 0; }
 
     SkewedRows(const Plan& plan, const Entry& entry, float*, bool)
-        : profile_(plan.atoms, plan.edges, entry.atom), n_vectors_(plan.vectors), ux_(entry.ux), uy_(entry.uy), uz_(entry.uz) {
+        : profile_(plan.atoms, plan.edges, entry.atom), lanes_(plan.lanes), ux_(entry.ux), uy_(entry.uy), uz_(entry.uz) {
         for (int column = 0; column < 3; ++column)
             for (int row = 0; row < 3; ++row) step_[column][row] = static_cast<float>(plan.grid.matrix[row][column]);
         xx_ = dot(step_[0], step_[0]);
@@ -394,11 +399,13 @@ class SkewedRows {
         for (int d = 0; d < 3; ++d) r[d] = plane_[d] + step_[1][d] * (uy_ + static_cast<float>(j));
         constant_ = dot(r, r);
         linear_ = 2 * dot(r, step_[0]);
-        return constant_ - linear_ * linear_ / (4 * xx_) < profile_.s_c;
+        const float nearest = -linear_ / (2 * xx_);
+        const float half_squared = nearest * nearest + (profile_.s_c - constant_) / xx_;
+        return half_squared > 0 && chord_.set(ux_ - nearest, std::sqrt(half_squared), lanes_);
     }
 
     vec squared_distance(int v) const {
-        const vec t = lanes() + (ux_ + static_cast<float>(v * W));
+        const vec t = lanes() + (ux_ + static_cast<float>(chord_.start + v * W));
         return (t * xx_ + linear_) * t + constant_;
     }
 
@@ -419,16 +426,17 @@ class SkewedRows {
 
     vec exponential(int c, int v) const { return exp_of_negative(squared_distance(v) * -profile_.exponent[c]); }
     vec within(int v, vec x) const { return zero_unless(squared_distance(v) < profile_.s_c, x); }
-    int vectors() const { return n_vectors_; }
+    const Chord& chord() const { return chord_; }
 
    private:
     static float dot(const float* a, const float* b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
 
     Profile profile_;
-    int n_vectors_;
+    int lanes_;
     float ux_, uy_, uz_;
     float step_[3][3], plane_[3];
     float xx_, constant_, linear_;
+    Chord chord_;
 };
 
 // The scratch of a tile: TILE_Z x TILE_Y rows of `pitch` lanes, lane 0 being voxel x0.
@@ -448,7 +456,7 @@ struct TileView {
             x0 = std::min(x0, entries[e].x);
             last = std::max(last, entries[e].x);
         }
-        pitch = last + plan.vectors * W - x0;
+        pitch = last + plan.lanes + W - 1 - x0;
         inside_begin = std::max(0, -x0);
         inside_end = std::min(pitch, plan.grid.n[0] - x0);
     }
@@ -463,13 +471,13 @@ struct TileView {
 
 template <typename Rows>
 void splat_entry(Rows& rows, const Entry& entry, const TileView& view, float* density) {
-    const int n_vectors = rows.vectors();
     for (int z = entry.z0; z < entry.z1; ++z) {
         rows.plane(z - entry.z0);
         for (int y = entry.y0; y < entry.y1; ++y) {
             if (!rows.row(y - entry.y0)) continue;
-            float* row = density + view.offset(z, y) + (entry.x - view.x0);
-            for (int v = 0; v < n_vectors; ++v) store(row + v * W, load(row + v * W) + rows.value(v));
+            const Chord chord = rows.chord();
+            float* row = density + view.offset(z, y) + (entry.x - view.x0) + chord.start;
+            for (int v = 0; v < chord.vectors; ++v) store(row + v * W, load(row + v * W) + rows.value(v));
         }
     }
 }
@@ -477,20 +485,23 @@ void splat_entry(Rows& rows, const Entry& entry, const TileView& view, float* de
 // partial[3 * channel + axis] = sum over voxels of channel * (-d rho/ds) * (voxel - atom), in voxels.
 template <int CHANNELS, typename Rows>
 void gather_entry(Rows& rows, const Entry& entry, const TileView& view, const ThreadScratch& scratch, float* partial) {
-    const int n_vectors = rows.vectors();
     vec total_x[CHANNELS] = {}, total_y[CHANNELS] = {}, total_z[CHANNELS] = {};
-    const vec ux = lanes() + entry.ux;
+    const float* channels[CHANNELS];
+    for (int channel = 0; channel < CHANNELS; ++channel)
+        channels[channel] = scratch.channels[channel].data() + (entry.x - view.x0);
     for (int z = entry.z0; z < entry.z1; ++z) {
         rows.plane(z - entry.z0);
         vec in_plane[CHANNELS] = {};
         for (int y = entry.y0; y < entry.y1; ++y) {
             if (!rows.row(y - entry.y0)) continue;
-            const int64_t start = view.offset(z, y) + (entry.x - view.x0);
+            const Chord chord = rows.chord();
+            const int64_t start = view.offset(z, y) + chord.start;
+            const vec ux = lanes() + (entry.ux + static_cast<float>(chord.start));
             const float uy = entry.uy + static_cast<float>(y - entry.y0);
-            for (int v = 0; v < n_vectors; ++v) {
+            for (int v = 0; v < chord.vectors; ++v) {
                 const vec h = rows.slope(v);
                 for (int channel = 0; channel < CHANNELS; ++channel) {
-                    const vec weighted = h * load(scratch.channels[channel].data() + start + v * W);
+                    const vec weighted = h * load(channels[channel] + start + v * W);
                     in_plane[channel] += weighted;
                     total_x[channel] += weighted * (ux + static_cast<float>(v * W));
                     total_y[channel] += weighted * uy;
@@ -516,8 +527,9 @@ void gather_parameters(Rows& rows, const Entry& entry, const TileView& view, con
         rows.plane(z - entry.z0);
         for (int y = entry.y0; y < entry.y1; ++y) {
             if (!rows.row(y - entry.y0)) continue;
-            const float* row = scratch.channels[0].data() + view.offset(z, y) + (entry.x - view.x0);
-            for (int v = 0; v < rows.vectors(); ++v) {
+            const Chord chord = rows.chord();
+            const float* row = scratch.channels[0].data() + view.offset(z, y) + (entry.x - view.x0) + chord.start;
+            for (int v = 0; v < chord.vectors; ++v) {
                 const vec g = rows.within(v, load(row + v * W));
                 const vec s = rows.squared_distance(v);
                 total[0] += g;
@@ -535,7 +547,7 @@ void gather_parameters(Rows& rows, const Entry& entry, const TileView& view, con
 
 // One instance of the kernels for a number of Gaussians and a kind of grid.
 struct Kernels {
-    int64_t (*table_size)(int vectors);
+    int64_t (*table_size)(int lanes_of_atom);
     void (*splat)(const Plan&, const Entry&, const TileView&, float* table, float* density);
     void (*gather[MAX_CHANNELS])(const Plan&, const Entry&, const TileView&, float* table, const ThreadScratch&, float*);
     // The gradients with respect to position (3), then the sums of gather_parameters.
@@ -566,21 +578,18 @@ Kernels kernels_of() {
 }
 
 template <int C>
-Kernels kernels_for(bool orthogonal, int vectors) {
-    if (!orthogonal) return kernels_of<SkewedRows<C>, C>();
-    if (vectors == 1) return kernels_of<OrthogonalRows<C, 1>, C>();
-    if (vectors == 2) return kernels_of<OrthogonalRows<C, 2>, C>();
-    return kernels_of<OrthogonalRows<C, 0>, C>();
+Kernels kernels_for(bool orthogonal) {
+    return orthogonal ? kernels_of<OrthogonalRows<C>, C>() : kernels_of<SkewedRows<C>, C>();
 }
 
 Kernels kernels_for(const Plan& plan) {
     const bool orthogonal = plan.grid.orthogonal();
     switch (plan.atoms.gaussians) {
-        case 1: return kernels_for<1>(orthogonal, plan.vectors);
-        case 2: return kernels_for<2>(orthogonal, plan.vectors);
-        case 3: return kernels_for<3>(orthogonal, plan.vectors);
-        case 4: return kernels_for<4>(orthogonal, plan.vectors);
-        default: return kernels_for<5>(orthogonal, plan.vectors);
+        case 1: return kernels_for<1>(orthogonal);
+        case 2: return kernels_for<2>(orthogonal);
+        case 3: return kernels_for<3>(orthogonal);
+        case 4: return kernels_for<4>(orthogonal);
+        default: return kernels_for<5>(orthogonal);
     }
 }
 
@@ -603,7 +612,7 @@ void each_tile(Workspace& work, const Plan& plan, int channels, const F& f) {
 
 void splat_tile(const Workspace& work, const Plan& plan, const Kernels& kernels, const TileView& view,
                 ThreadScratch& scratch) {
-    const int64_t table_size = kernels.table_size(plan.vectors);
+    const int64_t table_size = kernels.table_size(plan.lanes);
     const int64_t needed = table_size * (view.tile.end - view.tile.begin);
     if (static_cast<int64_t>(scratch.tables.size()) < needed) scratch.tables.resize(needed);
     for (int64_t e = view.tile.begin; e < view.tile.end; ++e)
@@ -699,7 +708,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> density_gather(const at::Tensor& 
             for (int y = 0; y < view.rows; ++y)
                 std::copy_n(g + view.in_grid(grid, z, y), view.inside_end - view.inside_begin,
                             scratch.channels[0].data() + view.offset(z, y) + view.inside_begin);
-        scratch.tables.resize(std::max<size_t>(scratch.tables.size(), kernels.table_size(plan.vectors)));
+        scratch.tables.resize(std::max<size_t>(scratch.tables.size(), kernels.table_size(plan.lanes)));
         for (int64_t e = view.tile.begin; e < view.tile.end; ++e)
             kernels.gather_all(plan, work.entries[e], view, scratch.tables.data(), scratch,
                                work.partials.data() + width * e);
@@ -868,7 +877,7 @@ std::tuple<at::Tensor, at::Tensor> density_similarity(const at::Tensor& position
     each_tile(work, plan, channels, [&](int64_t index, const TileView& view, ThreadScratch& scratch) {
         splat_tile(work, plan, kernels, view, scratch);
         work.sums[index] = sweep_tile(grid, view, scratch, target_data, measure, floor);
-        const int64_t table_size = kernels.table_size(plan.vectors);
+        const int64_t table_size = kernels.table_size(plan.lanes);
         for (int64_t e = view.tile.begin; e < view.tile.end; ++e)
             kernels.gather[channels - 1](plan, work.entries[e], view,
                                          scratch.tables.data() + table_size * (e - view.tile.begin), scratch,

@@ -1,0 +1,186 @@
+"""Grids in space: the voxels around positions, the shape of a cell, and filters in Fourier space.
+
+A grid is placed as in `openmm_density.maps.DensityMap`: point (i, j, k) lies at ``origin + matrix @ (i, j, k)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from scipy import fft
+
+from openmm_density.errors import InputError
+from openmm_density.units import positions_in_angstrom
+
+STAMPED_VOXELS_AT_ONCE = 1 << 21
+MOST_VOXELS = 1 << 30
+
+
+def checked_positions(positions: Any, n_atoms: int | None = None) -> np.ndarray:
+    """Give finite positions in Å as a float64 array of shape (N, 3).
+
+    Parameters
+    ----------
+    positions : Quantity or array_like, shape (N, 3)
+        Cartesian positions in Å.
+    n_atoms : int, optional
+        How many there must be.
+
+    Raises
+    ------
+    InputError
+        If there are none, not as many as there must be, or a coordinate is not finite.
+    """
+    positions = positions_in_angstrom(positions)
+    if n_atoms is not None and len(positions) != n_atoms:
+        raise InputError(
+            f"there are {len(positions)} positions for the {n_atoms} atoms of the topology; give one each"
+        )
+    if not len(positions):
+        raise InputError("there are no positions; give at least one")
+    if not np.isfinite(positions).all():
+        raise InputError("positions contain NaN or infinite coordinates; give finite ones")
+    return positions
+
+
+def check_finite(data: np.ndarray, name: str) -> None:
+    """Raise InputError, naming the map, where a voxel is NaN or infinite."""
+    # The sum is NaN or infinite if any voxel is, and needs no array of flags as large as the map.
+    if not np.isfinite(data.sum(dtype=np.float64)):
+        raise InputError(f"{name}: it has NaN or infinite voxels; write it again without them")
+
+
+def is_flat(matrix: np.ndarray) -> bool:
+    """Tell whether the three steps, the columns of a matrix of shape (3, 3), do not span space."""
+    lengths = np.linalg.norm(matrix, axis=0)
+    return not (lengths > 0).all() or abs(np.linalg.det(matrix / lengths)) < 1e-6
+
+
+def cell_parameters(vectors: np.ndarray) -> tuple[float, float, float, float, float, float]:
+    """Give lengths in Å and angles in degrees of the cell whose vectors are the columns, shape (3, 3)."""
+    a, b, c = np.linalg.norm(vectors, axis=0)
+    cosines = (vectors.T @ vectors) / np.outer((a, b, c), (a, b, c))
+    # Without rounding here a right angle comes back as 89.99999999999999.
+    alpha, beta, gamma = np.degrees(np.arccos(np.round([cosines[1, 2], cosines[0, 2], cosines[0, 1]], 15)))
+    return float(a), float(b), float(c), float(alpha), float(beta), float(gamma)
+
+
+def index_reach(matrix: np.ndarray, radius: float) -> np.ndarray:
+    """Give how many grid steps along each axis a sphere of this radius reaches, shape (3,)."""
+    return np.ceil(radius * np.linalg.norm(np.linalg.inv(matrix), axis=1)).astype(int)
+
+
+def index_box(
+    positions: np.ndarray, matrix: np.ndarray, origin: np.ndarray, margin: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find the least box of grid points that holds a sphere around every position.
+
+    Parameters
+    ----------
+    positions : np.ndarray, shape (N, 3)
+        Cartesian positions in Å.
+    matrix, origin : np.ndarray, shapes (3, 3) and (3,)
+        The grid.
+    margin : float
+        Radius of the spheres in Å.
+
+    Returns
+    -------
+    start, stop : np.ndarray of int, shape (3,)
+        The box's first indices (i, j, k), and those past its last.
+
+    Raises
+    ------
+    InputError
+        If the margin is not a length, or the box has more voxels than memory should hold.
+    """
+    if not (np.isfinite(margin) and margin >= 0):
+        raise InputError(f"margin={margin} is not a length; give 0 or a positive number of Å")
+    inverse = np.linalg.inv(matrix)
+    index = (positions - origin) @ inverse.T
+    reach = margin * np.linalg.norm(inverse, axis=1)
+    start = np.floor(index.min(axis=0) - reach + 1e-9).astype(int)
+    stop = np.ceil(index.max(axis=0) + reach - 1e-9).astype(int) + 1
+    check_span(stop - start)
+    return start, stop
+
+
+def check_span(size: np.ndarray) -> None:
+    """Raise InputError where a box of this many grid points, shape (3,), is more than memory should hold."""
+    if np.prod(size.astype(np.float64)) > MOST_VOXELS:
+        raise InputError(
+            f"positions and margin span {size.tolist()} voxels, more than memory should hold; "
+            "check that the coordinates are in Å and that no atom has flown off"
+        )
+
+
+def voxels_around(
+    index: np.ndarray, size: np.ndarray, matrix: np.ndarray, radius: float
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """List the grid points within a radius of each of some points, a bounded number of pairs at a time.
+
+    Parameters
+    ----------
+    index : np.ndarray, shape (N, 3)
+        Fractional indices (i, j, k) of the points in a box of the grid.
+    size : np.ndarray of int, shape (3,)
+        Number of grid points (nx, ny, nz) of the box, which must hold the sphere around every point.
+    matrix : np.ndarray, shape (3, 3)
+        Its columns are the Cartesian steps in Å of the grid.
+    radius : float
+        Distance in Å.
+
+    Yields
+    ------
+    points : np.ndarray of int, shape (P,)
+        For each pair, which of the N points it belongs to.
+    voxels : np.ndarray of int, shape (P,)
+        For each pair, the grid point's number in the box's C-ordered array of shape (nz, ny, nx).
+    """
+    strides = np.array([1, size[0], size[0] * size[1]])
+    corners = np.stack(np.meshgrid(*[[-0.5, 0.5]] * 3), axis=-1).reshape(-1, 3)
+    half_diagonal = np.linalg.norm(corners @ matrix.T, axis=1).max()
+    reach = index_reach(matrix, radius + half_diagonal)
+    offsets = np.stack(np.meshgrid(*[np.arange(-n, n + 1) for n in reach]), axis=-1).reshape(-1, 3)
+    steps = offsets @ matrix.T
+    square = (steps**2).sum(axis=1)
+    near = square <= (radius + half_diagonal) ** 2
+    offsets, steps, square = offsets[near] @ strides, steps[near], square[near]
+    chunk = max(1, STAMPED_VOXELS_AT_ONCE // len(offsets))
+    for first in range(0, len(index), chunk):
+        exact = index[first : first + chunk]
+        nearest = np.rint(exact)
+        shift = (nearest - exact) @ matrix.T
+        distance2 = square + 2 * shift @ steps.T + (shift**2).sum(axis=1)[:, None]
+        # A grid point at exactly the radius must count, whatever the rounding of its distance.
+        points, which = np.nonzero(distance2 <= radius**2 + 1e-9)
+        yield points + first, (nearest.astype(np.int64) @ strides)[points] + offsets[which]
+
+
+def fourier_filtered(
+    data: np.ndarray, matrix: np.ndarray, transfer: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """Multiply the Fourier transform of a periodic array by a function of |s|².
+
+    Parameters
+    ----------
+    data : np.ndarray, shape (nz, ny, nx)
+        One period of the array.
+    matrix : np.ndarray, shape (3, 3)
+        Its columns are the Cartesian steps in Å of the grid.
+    transfer : callable
+        Takes |s|² in Å⁻² at every frequency and gives the factor there.
+
+    Returns
+    -------
+    np.ndarray of float32, shape (nz, ny, nx)
+    """
+    nz, ny, nx = data.shape
+    reciprocal = np.linalg.inv(matrix)
+    hx, hy, hz = fft.rfftfreq(nx), fft.fftfreq(ny)[:, None], fft.fftfreq(nz)[:, None, None]
+    s2 = sum((hx * x + hy * y + hz * z) ** 2 for x, y, z in reciprocal.T)
+    spectrum = fft.rfftn(data)
+    spectrum *= transfer(s2)
+    return fft.irfftn(spectrum, s=data.shape).astype(np.float32, copy=False)
