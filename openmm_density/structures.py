@@ -1,4 +1,4 @@
-"""Atomic models as they are in PDB and mmCIF files: read them, with the names, elements and bonds that the files leave open."""
+"""Read an atomic model from a PDB or mmCIF file, with the standard names, elements and bonds that it leaves open."""
 
 from __future__ import annotations
 
@@ -576,7 +576,7 @@ class HasElement(Protocol):
 
 
 def covalent_radius(atom: HasElement) -> float:
-    """Give an atom's covalent radius (Å; gemmi's table), carbon's where its element is not known."""
+    """Give an atom's covalent radius (Å; gemmi's table), 0.77 where its element is not known."""
     return gemmi.Element(atom.element.symbol).covalent_r if atom.element is not None else 0.77
 
 

@@ -113,7 +113,7 @@ struct Plan {
     const Atoms& atoms;
     const float* edges;  // (atoms, gaussians): A exp(-alpha s_c)
     double reach[3];
-    int lanes;  // that a row of an atom may have
+    int vectors;  // of lanes that hold any row of an atom
     int tiles_y;
     Interval box_z, box_y;
 };
@@ -151,7 +151,7 @@ Plan make_plan(Workspace& work, const Grid& grid, const Atoms& atoms, const T* p
     work.edges.resize(atoms.count * atoms.gaussians);
     Plan plan{grid, atoms, work.edges.data(), {}, 0, 0, {grid.n[2], 0}, {grid.n[1], 0}};
     for (int axis = 0; axis < 3; ++axis) plan.reach[axis] = grid.reach(axis, atoms.cutoff);
-    plan.lanes = static_cast<int>(std::floor(2 * plan.reach[0])) + 1;
+    plan.vectors = (static_cast<int>(std::floor(2 * plan.reach[0])) + W) / W;
 
     const int64_t n = atoms.count;
     const int64_t n_chunks = (n + ATOMS_PER_CHUNK - 1) / ATOMS_PER_CHUNK;
@@ -253,6 +253,7 @@ struct Profile {
     float at_cutoff;     // -f(s_c) + f'(s_c) s_c
     float slope_cutoff;  // f'(s_c)
     float amplitude[MAX_GAUSSIANS], exponent[MAX_GAUSSIANS];
+    float steepness[MAX_GAUSSIANS];  // their product
 
     Profile(const Atoms& atoms, const float* edges, int64_t atom) {
         const double cutoff_squared = atoms.cutoff * atoms.cutoff;
@@ -261,6 +262,7 @@ struct Profile {
         for (int c = 0; c < atoms.gaussians; ++c) {
             amplitude[c] = atoms.amplitudes[atom * atoms.gaussians + c];
             exponent[c] = atoms.exponents[atom * atoms.gaussians + c];
+            steepness[c] = amplitude[c] * exponent[c];
         }
         for (int c = 0; c < atoms.gaussians; ++c) {
             at_cutoff -= edges[atom * atoms.gaussians + c] * (1 + exponent[c] * s_c);
@@ -269,174 +271,211 @@ struct Profile {
     }
 };
 
-// The lanes of a row that lie within a sphere: first, and how many vectors from there.
-struct Chord {
-    int start = 0, vectors = 0;
+// Rows of the plane at hand, [begin, end) of the entry's, and in each the vectors of lanes that the sphere reaches. With one
+// vector per row there is nothing to choose. What a row needs is worked out for a whole plane at once: done row by row, it would
+// cost more than the voxels do.
+template <int VECTORS>
+struct PlaneRows {
+    static constexpr bool ONE_VECTOR = VECTORS == 1;
+    int begin = 0, end = 0;
+    int n_rows, n_vectors;
+    int first[TILE_Y], last[TILE_Y];
 
-    // Where lane x is at centre + x and the sphere reaches as far as half on either side of 0, in voxels.
-    bool set(float centre, float half, int lanes_of_atom) {
-        start = std::max(0, static_cast<int>(std::ceil(-centre - half)));
-        const int end = std::min(lanes_of_atom, static_cast<int>(std::floor(-centre + half)) + 1);
-        vectors = (end - start + W - 1) / W;
-        return end > start;
+    int first_vector(int j) const { return ONE_VECTOR ? 0 : first[j]; }
+    int last_vector(int j) const { return ONE_VECTOR ? 1 : last[j]; }
+
+    // Where a row is one vector, working out which rows the sphere reaches takes longer than adding zeros to a few more.
+    void set_rows(float centre, float half) {
+        begin = std::max(0, static_cast<int>(std::ceil(centre - half)));
+        end = std::min(n_rows, static_cast<int>(std::floor(centre + half)) + 1);
+    }
+
+    void set_vectors(const float* centre, const float* half) {
+        if constexpr (!ONE_VECTOR) {
+            for (int j = 0; j < TILE_Y; ++j) {
+                first[j] = std::max(0, static_cast<int>((centre[j] - half[j]) * (1.0f / W)));
+                last[j] = std::min(n_vectors, static_cast<int>((centre[j] + half[j]) * (1.0f / W)) + 1);
+            }
+        }
     }
 };
 
 // Rows on an orthogonal grid: exp(-alpha s) is a product of three short tables, and a row costs one fused
 // multiply-add per Gaussian. The tables are made when the atom is splatted and read again when it is gathered.
-template <int C>
-class OrthogonalRows {
+// VECTORS is 1 where a row fits into one vector, which then stays in a register, else 0.
+template <int C, int VECTORS>
+class OrthogonalRows : public PlaneRows<VECTORS> {
    public:
-    static int64_t table_size(int lanes_of_atom) {
-        return (C + 1) * x_stride(lanes_of_atom) + C * (padded(TILE_Y) + padded(TILE_Z));
-    }
+    static int64_t table_size(int vectors) { return (C + 1) * vectors * W + (C + 1) * TILE_Y + C * padded(TILE_Z); }
 
     OrthogonalRows(const Plan& plan, const Entry& entry, float* table, bool fill)
-        : profile_(plan.atoms, plan.edges, entry.atom),
-          lanes_(plan.lanes),
-          stride_(x_stride(plan.lanes)),
-          ux_(entry.ux),
-          uy_(entry.uy),
-          uz_(entry.uz) {
+        : profile_(plan.atoms, plan.edges, entry.atom), ux_(entry.ux), uy_(entry.uy), uz_(entry.uz) {
+        this->n_rows = entry.y1 - entry.y0;
+        this->n_vectors = plan.vectors;
         for (int axis = 0; axis < 3; ++axis) step_[axis] = static_cast<float>(plan.grid.matrix[axis][axis]);
-        per_voxel_ = 1 / std::abs(step_[0]);
         dx2_ = table;
-        along_x_ = table + stride_;
-        along_y_ = along_x_ + C * stride_;
-        along_z_ = along_y_ + C * padded(TILE_Y);
-        if (!fill) return;
-        for (int x = 0; x < stride_; x += W) {
-            const vec dx = (lanes() + (ux_ + static_cast<float>(x))) * step_[0];
-            store(dx2_ + x, dx * dx);
-            for (int c = 0; c < C; ++c) store(along_x_ + c * stride_ + x, exp_of_negative(dx * dx * -profile_.exponent[c]));
+        along_x_ = dx2_ + plan.vectors * W;
+        dy2_ = along_x_ + C * plan.vectors * W;
+        along_y_ = dy2_ + TILE_Y;
+        along_z_ = along_y_ + C * TILE_Y;
+        if (fill) {
+            fill_axis(dx2_, along_x_, plan.vectors * W, ux_, step_[0]);
+            fill_axis(dy2_, along_y_, TILE_Y, uy_, step_[1]);
+            fill_axis(nullptr, along_z_, padded(TILE_Z), uz_, step_[2]);
         }
-        fill_short(along_y_, padded(TILE_Y), entry.y1 - entry.y0, uy_, step_[1]);
-        fill_short(along_z_, padded(TILE_Z), entry.z1 - entry.z0, uz_, step_[2]);
+        if constexpr (VECTORS == 1) {
+            dx2_held_ = load(dx2_);
+            for (int c = 0; c < C; ++c) held_[c] = load(along_x_ + c * W);
+        }
     }
 
     void plane(int k) {
         const float dz = (uz_ + static_cast<float>(k)) * step_[2];
-        dz2_ = dz * dz;
-        for (int c = 0; c < C; ++c) pair_z_[c] = along_z_[c * padded(TILE_Z) + k];
-    }
-
-    // False where the row passes the sphere by.
-    bool row(int j) {
-        const float dy = (uy_ + static_cast<float>(j)) * step_[1];
-        dyz2_ = dz2_ + dy * dy;
-        limit_ = profile_.s_c - dyz2_;
-        if (!(limit_ > 0) || !chord_.set(ux_, std::sqrt(limit_) * per_voxel_, lanes_)) return false;
-        for (int c = 0; c < C; ++c) {
-            pair_[c] = pair_z_[c] * along_y_[c * padded(TILE_Y) + j];
-            weight_[c] = pair_[c] * profile_.amplitude[c];
-            weighted_exponent_[c] = weight_[c] * profile_.exponent[c];
+        const float dz2 = dz * dz, rest = profile_.s_c - dz2;
+        if constexpr (VECTORS == 1)
+            this->end = this->n_rows;
+        else
+            this->set_rows(-uy_, std::sqrt(std::max(rest, 0.0f)) / std::abs(step_[1]));
+        const float constant = profile_.at_cutoff - profile_.slope_cutoff * dz2;
+        for (int j = 0; j < TILE_Y; j += W) {
+            const vec dy2 = load(dy2_ + j);
+            store(limit_ + j, rest - dy2);
+            store(offset_ + j, constant - profile_.slope_cutoff * dy2);
+            for (int c = 0; c < C; ++c)
+                store(pair_[c] + j, along_z_[c * padded(TILE_Z) + k] * load(along_y_ + c * TILE_Y + j));
         }
-        return true;
+        if constexpr (VECTORS != 1) {
+            float centre[TILE_Y], half[TILE_Y];
+            const float per_voxel = 1 / std::abs(step_[0]);
+            for (int j = 0; j < TILE_Y; ++j) {
+                centre[j] = -ux_;
+                half[j] = std::sqrt(std::max(limit_[j], 0.0f)) * per_voxel;
+            }
+            this->set_vectors(centre, half);
+        }
+        dz2_ = dz2;
     }
 
-    vec value(int v) const {
+    vec value(int j, int v) const {
         const vec dx2 = squares(v);
-        vec rho = (profile_.at_cutoff - profile_.slope_cutoff * dyz2_) - profile_.slope_cutoff * dx2;
-        for (int c = 0; c < C; ++c) rho += weight_[c] * table(c, v);
-        return zero_unless(dx2 < limit_, rho);
+        vec rho = offset_[j] - profile_.slope_cutoff * dx2;
+        for (int c = 0; c < C; ++c) rho += (pair_[c][j] * profile_.amplitude[c]) * table(c, v);
+        return zero_unless(dx2 < limit_[j], rho);
     }
 
     // -d rho/ds
-    vec slope(int v) const {
+    vec slope(int j, int v) const {
         vec h = splat(profile_.slope_cutoff);
-        for (int c = 0; c < C; ++c) h += weighted_exponent_[c] * table(c, v);
-        return zero_unless(squares(v) < limit_, h);
+        for (int c = 0; c < C; ++c) h += (pair_[c][j] * profile_.steepness[c]) * table(c, v);
+        return zero_unless(squares(v) < limit_[j], h);
     }
 
-    vec squared_distance(int v) const { return squares(v) + dyz2_; }
-    vec exponential(int c, int v) const { return table(c, v) * pair_[c]; }
-    vec within(int v, vec x) const { return zero_unless(squares(v) < limit_, x); }
-    const Chord& chord() const { return chord_; }
+    vec squared_distance(int j, int v) const { return squares(v) + (dz2_ + dy2_[j]); }
+    vec exponential(int c, int j, int v) const { return table(c, v) * pair_[c][j]; }
+    vec within(int j, int v, vec x) const { return zero_unless(squares(v) < limit_[j], x); }
 
    private:
     static constexpr int padded(int n) { return (n + W - 1) / W * W; }
-    // A chord may end in a vector that reaches one less than W beyond the last lane.
-    static int x_stride(int lanes_of_atom) { return padded(lanes_of_atom + W - 1); }
 
-    void fill_short(float* table, int stride, int n, float first, float step) const {
-        for (int base = 0; base < n; base += W) {
-            const vec d = (lanes() + (first + static_cast<float>(base))) * step;
-            for (int c = 0; c < C; ++c) store(table + c * stride + base, exp_of_negative(d * d * -profile_.exponent[c]));
+    void fill_axis(float* squares, float* table, int n, float first, float step) const {
+        for (int i = 0; i < n; i += W) {
+            const vec d = (lanes() + (first + static_cast<float>(i))) * step;
+            if (squares) store(squares + i, d * d);
+            for (int c = 0; c < C; ++c) store(table + c * n + i, exp_of_negative(d * d * -profile_.exponent[c]));
         }
     }
-    vec squares(int v) const { return load(dx2_ + chord_.start + v * W); }
-    vec table(int c, int v) const { return load(along_x_ + c * stride_ + chord_.start + v * W); }
+    vec squares(int v) const {
+        if constexpr (VECTORS == 1) return dx2_held_;
+        return load(dx2_ + v * W);
+    }
+    vec table(int c, int v) const {
+        if constexpr (VECTORS == 1) return held_[c];
+        return load(along_x_ + (c * this->n_vectors + v) * W);
+    }
 
     Profile profile_;
-    int lanes_, stride_;
-    float step_[3], per_voxel_;
-    float *dx2_, *along_x_, *along_y_, *along_z_;
-    float ux_, uy_, uz_;
-    float dz2_, dyz2_, limit_;
-    float pair_z_[C], pair_[C], weight_[C], weighted_exponent_[C];
-    Chord chord_;
+    float step_[3];
+    float *dx2_, *along_x_, *dy2_, *along_y_, *along_z_;
+    float ux_, uy_, uz_, dz2_;
+    float limit_[TILE_Y], offset_[TILE_Y], pair_[C][TILE_Y];
+    vec dx2_held_, held_[C];
 };
 
 // Rows on any grid: s is a quadratic in the voxel index along a row, and each voxel takes C exponentials.
-template <int C>
-class SkewedRows {
+template <int C, int VECTORS>
+class SkewedRows : public PlaneRows<VECTORS> {
    public:
     static int64_t table_size(int) { return 0; }
 
     SkewedRows(const Plan& plan, const Entry& entry, float*, bool)
-        : profile_(plan.atoms, plan.edges, entry.atom), lanes_(plan.lanes), ux_(entry.ux), uy_(entry.uy), uz_(entry.uz) {
+        : profile_(plan.atoms, plan.edges, entry.atom), ux_(entry.ux), uy_(entry.uy), uz_(entry.uz) {
+        this->n_rows = entry.y1 - entry.y0;
+        this->n_vectors = plan.vectors;
         for (int column = 0; column < 3; ++column)
             for (int row = 0; row < 3; ++row) step_[column][row] = static_cast<float>(plan.grid.matrix[row][column]);
         xx_ = dot(step_[0], step_[0]);
+        for (int d = 0; d < 3; ++d) across_[d] = step_[1][d] - dot(step_[1], step_[0]) / xx_ * step_[0][d];
+        yy_ = dot(across_, across_);
     }
 
     void plane(int k) {
-        for (int d = 0; d < 3; ++d) plane_[d] = step_[2][d] * (uz_ + static_cast<float>(k));
+        float r0[3], nearest[3];  // of row 0, and its point nearest to the atom
+        for (int d = 0; d < 3; ++d) r0[d] = step_[2][d] * (uz_ + static_cast<float>(k)) + step_[1][d] * uy_;
+        const float along = dot(r0, step_[0]) / xx_;
+        for (int d = 0; d < 3; ++d) nearest[d] = r0[d] - along * step_[0][d];
+        const float middle = -dot(nearest, across_) / yy_;
+        const float half_squared = middle * middle + (profile_.s_c - dot(nearest, nearest)) / yy_;
+        this->set_rows(middle, std::sqrt(std::max(half_squared, 0.0f)));
+        if (half_squared <= 0) this->end = this->begin;
+        float centre[TILE_Y], half[TILE_Y];
+        for (int j = 0; j < TILE_Y; ++j) {
+            float square = 0, product = 0;
+            for (int d = 0; d < 3; ++d) {
+                const float r = r0[d] + step_[1][d] * static_cast<float>(j);
+                square += r * r;
+                product += r * step_[0][d];
+            }
+            constant_[j] = square;
+            linear_[j] = 2 * product;
+            const float vertex = -product / xx_;
+            centre[j] = vertex - ux_;
+            half[j] = std::sqrt(std::max(vertex * vertex + (profile_.s_c - square) / xx_, 0.0f));
+        }
+        this->set_vectors(centre, half);
     }
 
-    bool row(int j) {
-        float r[3];
-        for (int d = 0; d < 3; ++d) r[d] = plane_[d] + step_[1][d] * (uy_ + static_cast<float>(j));
-        constant_ = dot(r, r);
-        linear_ = 2 * dot(r, step_[0]);
-        const float nearest = -linear_ / (2 * xx_);
-        const float half_squared = nearest * nearest + (profile_.s_c - constant_) / xx_;
-        return half_squared > 0 && chord_.set(ux_ - nearest, std::sqrt(half_squared), lanes_);
+    vec squared_distance(int j, int v) const {
+        const vec t = lanes() + (ux_ + static_cast<float>(v * W));
+        return (t * xx_ + linear_[j]) * t + constant_[j];
     }
 
-    vec squared_distance(int v) const {
-        const vec t = lanes() + (ux_ + static_cast<float>(chord_.start + v * W));
-        return (t * xx_ + linear_) * t + constant_;
-    }
-
-    vec value(int v) const {
-        const vec s = squared_distance(v);
+    vec value(int j, int v) const {
+        const vec s = squared_distance(j, v);
         vec rho = profile_.at_cutoff - profile_.slope_cutoff * s;
         for (int c = 0; c < C; ++c) rho += profile_.amplitude[c] * exp_of_negative(s * -profile_.exponent[c]);
         return zero_unless(s < profile_.s_c, rho);
     }
 
-    vec slope(int v) const {
-        const vec s = squared_distance(v);
+    vec slope(int j, int v) const {
+        const vec s = squared_distance(j, v);
         vec h = splat(profile_.slope_cutoff);
-        for (int c = 0; c < C; ++c)
-            h += (profile_.amplitude[c] * profile_.exponent[c]) * exp_of_negative(s * -profile_.exponent[c]);
+        for (int c = 0; c < C; ++c) h += profile_.steepness[c] * exp_of_negative(s * -profile_.exponent[c]);
         return zero_unless(s < profile_.s_c, h);
     }
 
-    vec exponential(int c, int v) const { return exp_of_negative(squared_distance(v) * -profile_.exponent[c]); }
-    vec within(int v, vec x) const { return zero_unless(squared_distance(v) < profile_.s_c, x); }
-    const Chord& chord() const { return chord_; }
+    vec exponential(int c, int j, int v) const {
+        return exp_of_negative(squared_distance(j, v) * -profile_.exponent[c]);
+    }
+    vec within(int j, int v, vec x) const { return zero_unless(squared_distance(j, v) < profile_.s_c, x); }
 
    private:
     static float dot(const float* a, const float* b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
 
     Profile profile_;
-    int lanes_;
     float ux_, uy_, uz_;
-    float step_[3][3], plane_[3];
-    float xx_, constant_, linear_;
-    Chord chord_;
+    float step_[3][3], across_[3];  // across_: from row to row, at right angles to the rows
+    float xx_, yy_;
+    float constant_[TILE_Y], linear_[TILE_Y];
 };
 
 // The scratch of a tile: TILE_Z x TILE_Y rows of `pitch` lanes, lane 0 being voxel x0.
@@ -456,7 +495,7 @@ struct TileView {
             x0 = std::min(x0, entries[e].x);
             last = std::max(last, entries[e].x);
         }
-        pitch = last + plan.lanes + W - 1 - x0;
+        pitch = last + plan.vectors * W - x0;
         inside_begin = std::max(0, -x0);
         inside_end = std::min(pitch, plan.grid.n[0] - x0);
     }
@@ -469,49 +508,57 @@ struct TileView {
     }
 };
 
-template <typename Rows>
-void splat_entry(Rows& rows, const Entry& entry, const TileView& view, float* density) {
+// f(row, vector, where it is in the scratch) for every vector that the sphere reaches; after each plane, after(plane).
+template <typename Rows, typename F, typename After>
+void each_vector(Rows& rows, const Entry& entry, const TileView& view, const F& f, const After& after) {
     for (int z = entry.z0; z < entry.z1; ++z) {
         rows.plane(z - entry.z0);
-        for (int y = entry.y0; y < entry.y1; ++y) {
-            if (!rows.row(y - entry.y0)) continue;
-            const Chord chord = rows.chord();
-            float* row = density + view.offset(z, y) + (entry.x - view.x0) + chord.start;
-            for (int v = 0; v < chord.vectors; ++v) store(row + v * W, load(row + v * W) + rows.value(v));
-        }
+        const int64_t corner = view.offset(z, entry.y0) + (entry.x - view.x0);
+        for (int j = rows.begin; j < rows.end; ++j)
+            for (int v = rows.first_vector(j); v < rows.last_vector(j); ++v)
+                f(j, v, corner + int64_t(j) * view.pitch + v * W);
+        after(z - entry.z0);
     }
+}
+
+template <typename Rows>
+void splat_entry(Rows& rows, const Entry& entry, const TileView& view, float* density) {
+    each_vector(
+        rows, entry, view,
+        [&](int j, int v, int64_t at) { store(density + at, load(density + at) + rows.value(j, v)); }, [](int) {});
 }
 
 // partial[3 * channel + axis] = sum over voxels of channel * (-d rho/ds) * (voxel - atom), in voxels.
 template <int CHANNELS, typename Rows>
 void gather_entry(Rows& rows, const Entry& entry, const TileView& view, const ThreadScratch& scratch, float* partial) {
-    vec total_x[CHANNELS] = {}, total_y[CHANNELS] = {}, total_z[CHANNELS] = {};
     const float* channels[CHANNELS];
-    for (int channel = 0; channel < CHANNELS; ++channel)
-        channels[channel] = scratch.channels[channel].data() + (entry.x - view.x0);
-    for (int z = entry.z0; z < entry.z1; ++z) {
-        rows.plane(z - entry.z0);
-        vec in_plane[CHANNELS] = {};
-        for (int y = entry.y0; y < entry.y1; ++y) {
-            if (!rows.row(y - entry.y0)) continue;
-            const Chord chord = rows.chord();
-            const int64_t start = view.offset(z, y) + chord.start;
-            const vec ux = lanes() + (entry.ux + static_cast<float>(chord.start));
-            const float uy = entry.uy + static_cast<float>(y - entry.y0);
-            for (int v = 0; v < chord.vectors; ++v) {
-                const vec h = rows.slope(v);
-                for (int channel = 0; channel < CHANNELS; ++channel) {
-                    const vec weighted = h * load(channels[channel] + start + v * W);
-                    in_plane[channel] += weighted;
-                    total_x[channel] += weighted * (ux + static_cast<float>(v * W));
-                    total_y[channel] += weighted * uy;
-                }
+    for (int channel = 0; channel < CHANNELS; ++channel) channels[channel] = scratch.channels[channel].data();
+    vec in_plane[CHANNELS] = {}, total[CHANNELS] = {};
+    vec total_x[CHANNELS] = {}, total_y[CHANNELS] = {}, total_z[CHANNELS] = {};
+    const vec ux = lanes() + entry.ux;
+    each_vector(
+        rows, entry, view,
+        [&](int j, int v, int64_t at) {
+            const vec h = rows.slope(j, v);
+            const float uy = entry.uy + static_cast<float>(j);
+            for (int channel = 0; channel < CHANNELS; ++channel) {
+                const vec weighted = h * load(channels[channel] + at);
+                in_plane[channel] += weighted;
+                total_y[channel] += weighted * uy;
+                if constexpr (!Rows::ONE_VECTOR) total_x[channel] += weighted * (ux + static_cast<float>(v * W));
             }
-        }
-        const float uz = entry.uz + static_cast<float>(z - entry.z0);
-        for (int channel = 0; channel < CHANNELS; ++channel) total_z[channel] += in_plane[channel] * uz;
-    }
+        },
+        [&](int k) {
+            const float uz = entry.uz + static_cast<float>(k);
+            for (int channel = 0; channel < CHANNELS; ++channel) {
+                total[channel] += in_plane[channel];
+                total_z[channel] += in_plane[channel] * uz;
+                in_plane[channel] = vec{};
+            }
+        });
     for (int channel = 0; channel < CHANNELS; ++channel) {
+        // With one vector per row a lane is always as far from the atom.
+        if constexpr (Rows::ONE_VECTOR) total_x[channel] = total[channel] * ux;
         partial[3 * channel] = sum(total_x[channel]);
         partial[3 * channel + 1] = sum(total_y[channel]);
         partial[3 * channel + 2] = sum(total_z[channel]);
@@ -523,31 +570,26 @@ void gather_entry(Rows& rows, const Entry& entry, const TileView& view, const Th
 template <int C, typename Rows>
 void gather_parameters(Rows& rows, const Entry& entry, const TileView& view, const ThreadScratch& scratch, float* partial) {
     vec total[2 + 2 * C] = {};
-    for (int z = entry.z0; z < entry.z1; ++z) {
-        rows.plane(z - entry.z0);
-        for (int y = entry.y0; y < entry.y1; ++y) {
-            if (!rows.row(y - entry.y0)) continue;
-            const Chord chord = rows.chord();
-            const float* row = scratch.channels[0].data() + view.offset(z, y) + (entry.x - view.x0) + chord.start;
-            for (int v = 0; v < chord.vectors; ++v) {
-                const vec g = rows.within(v, load(row + v * W));
-                const vec s = rows.squared_distance(v);
-                total[0] += g;
-                total[1] += g * s;
-                for (int c = 0; c < C; ++c) {
-                    const vec weighted = g * rows.exponential(c, v);
-                    total[2 + 2 * c] += weighted;
-                    total[3 + 2 * c] += weighted * s;
-                }
+    each_vector(
+        rows, entry, view,
+        [&](int j, int v, int64_t at) {
+            const vec g = rows.within(j, v, load(scratch.channels[0].data() + at));
+            const vec s = rows.squared_distance(j, v);
+            total[0] += g;
+            total[1] += g * s;
+            for (int c = 0; c < C; ++c) {
+                const vec weighted = g * rows.exponential(c, j, v);
+                total[2 + 2 * c] += weighted;
+                total[3 + 2 * c] += weighted * s;
             }
-        }
-    }
+        },
+        [](int) {});
     for (int i = 0; i < 2 + 2 * C; ++i) partial[i] = sum(total[i]);
 }
 
 // One instance of the kernels for a number of Gaussians and a kind of grid.
 struct Kernels {
-    int64_t (*table_size)(int lanes_of_atom);
+    int64_t (*table_size)(int vectors);
     void (*splat)(const Plan&, const Entry&, const TileView&, float* table, float* density);
     void (*gather[MAX_CHANNELS])(const Plan&, const Entry&, const TileView&, float* table, const ThreadScratch&, float*);
     // The gradients with respect to position (3), then the sums of gather_parameters.
@@ -578,18 +620,20 @@ Kernels kernels_of() {
 }
 
 template <int C>
-Kernels kernels_for(bool orthogonal) {
-    return orthogonal ? kernels_of<OrthogonalRows<C>, C>() : kernels_of<SkewedRows<C>, C>();
+Kernels kernels_for(bool orthogonal, int vectors) {
+    if (vectors == 1)
+        return orthogonal ? kernels_of<OrthogonalRows<C, 1>, C>() : kernels_of<SkewedRows<C, 1>, C>();
+    return orthogonal ? kernels_of<OrthogonalRows<C, 0>, C>() : kernels_of<SkewedRows<C, 0>, C>();
 }
 
 Kernels kernels_for(const Plan& plan) {
     const bool orthogonal = plan.grid.orthogonal();
     switch (plan.atoms.gaussians) {
-        case 1: return kernels_for<1>(orthogonal);
-        case 2: return kernels_for<2>(orthogonal);
-        case 3: return kernels_for<3>(orthogonal);
-        case 4: return kernels_for<4>(orthogonal);
-        default: return kernels_for<5>(orthogonal);
+        case 1: return kernels_for<1>(orthogonal, plan.vectors);
+        case 2: return kernels_for<2>(orthogonal, plan.vectors);
+        case 3: return kernels_for<3>(orthogonal, plan.vectors);
+        case 4: return kernels_for<4>(orthogonal, plan.vectors);
+        default: return kernels_for<5>(orthogonal, plan.vectors);
     }
 }
 
@@ -612,7 +656,7 @@ void each_tile(Workspace& work, const Plan& plan, int channels, const F& f) {
 
 void splat_tile(const Workspace& work, const Plan& plan, const Kernels& kernels, const TileView& view,
                 ThreadScratch& scratch) {
-    const int64_t table_size = kernels.table_size(plan.lanes);
+    const int64_t table_size = kernels.table_size(plan.vectors);
     const int64_t needed = table_size * (view.tile.end - view.tile.begin);
     if (static_cast<int64_t>(scratch.tables.size()) < needed) scratch.tables.resize(needed);
     for (int64_t e = view.tile.begin; e < view.tile.end; ++e)
@@ -708,7 +752,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> density_gather(const at::Tensor& 
             for (int y = 0; y < view.rows; ++y)
                 std::copy_n(g + view.in_grid(grid, z, y), view.inside_end - view.inside_begin,
                             scratch.channels[0].data() + view.offset(z, y) + view.inside_begin);
-        scratch.tables.resize(std::max<size_t>(scratch.tables.size(), kernels.table_size(plan.lanes)));
+        scratch.tables.resize(std::max<size_t>(scratch.tables.size(), kernels.table_size(plan.vectors)));
         for (int64_t e = view.tile.begin; e < view.tile.end; ++e)
             kernels.gather_all(plan, work.entries[e], view, scratch.tables.data(), scratch,
                                work.partials.data() + width * e);
@@ -877,7 +921,7 @@ std::tuple<at::Tensor, at::Tensor> density_similarity(const at::Tensor& position
     each_tile(work, plan, channels, [&](int64_t index, const TileView& view, ThreadScratch& scratch) {
         splat_tile(work, plan, kernels, view, scratch);
         work.sums[index] = sweep_tile(grid, view, scratch, target_data, measure, floor);
-        const int64_t table_size = kernels.table_size(plan.lanes);
+        const int64_t table_size = kernels.table_size(plan.vectors);
         for (int64_t e = view.tile.begin; e < view.tile.end; ++e)
             kernels.gather[channels - 1](plan, work.entries[e], view,
                                          scratch.tables.data() + table_size * (e - view.tile.begin), scratch,
