@@ -90,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_dictionary(fit)
     fit.add_argument("--temperature", type=float, default=300.0, metavar="K", help="in K (%(default)g)")
     fit.add_argument("--platform", default="CPU", metavar="NAME", help="OpenMM platform (%(default)s)")
+    fit.add_argument("--threads", type=int, metavar="N", help="CPU threads (all cores)")
     fit.add_argument("--seed", type=int, default=0, metavar="N", help="of velocities and noise (%(default)s)")
     fit.add_argument(
         "--report-interval",
@@ -218,6 +219,7 @@ def _fit(options: argparse.Namespace) -> int:
         report_interval=options.report_interval,
         platform=options.platform,
         seed=options.seed,
+        threads=options.threads,
     )
     model = read_model(options.model)
     density_map = DensityMap.from_file(options.map)

@@ -80,6 +80,25 @@ def test_the_summary_says_that_the_model_moved_into_the_map(fitted, folder):
     assert summary["force_backend"] == "TorchForce"
     assert summary["peptide_flips"] == [] and summary["inverted_centres"] == []
     assert 0 < summary["density_ms_per_step"] < summary["ms_per_step"]
+    assert summary["planarity_rms_final"] < 0.02 < summary["planarity_rms_initial"]
+    assert summary["planarity_worst_final"] < summary["planarity_worst_initial"]
+
+
+def test_planes_lists_what_is_flat_worst_first(folder, capsys):
+    assert run("planes", folder / "target.pdb", "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["n_planes"] == sum(row["n_planes"] for row in report["rows"])
+    worst = [row["worst"] for row in report["rows"]]
+    assert worst == sorted(worst, reverse=True) and report["worst"] == worst[0]
+    assert {row["kind"] for row in report["rows"]} >= {"peptide", "carboxylate", "guanidinium"}
+    assert run("planes", folder / "target.pdb") == 0
+    assert f"{report['n_planes']} planes" in capsys.readouterr().out
+
+
+def test_planarity_can_be_left_out(folder, tmp_path):
+    assert fit(folder, tmp_path / "off", "--planarity", "off", "--steps", 100) == 0
+    summary = json.loads((tmp_path / "off" / "summary.json").read_text())
+    assert summary["planarity"] is False and summary["planarity_rms_final"] > 0.02
 
 
 def test_the_log_has_a_row_for_every_report(fitted):
@@ -119,7 +138,7 @@ def test_score_agrees_with_the_summary(fitted, folder, capsys):
 
 def test_the_same_seed_gives_the_same_fit(folder, tmp_path):
     for name in ("a", "b"):
-        assert fit(folder, tmp_path / name, "--steps", 100, "--seed", 3) == 0
+        assert fit(folder, tmp_path / name, "--steps", 100, "--seed", 3, "--threads", 1) == 0
     a, b = ((tmp_path / name / "fitted.cif").read_bytes() for name in "ab")
     assert a == b
 
@@ -147,6 +166,9 @@ def test_an_earlier_fit_is_not_overwritten(fitted, folder, capsys):
         ({"--atoms": "name nothing"}, "atoms"),
         ({"--weights": "gold"}, "gold"),
         ({"--strength": "-1"}, "strength"),
+        ({"--threads": "0"}, "threads"),
+        ({"--planarity": "-0.1"}, "sigma"),
+        ({"--dictionary": "missing.cif"}, "missing.cif"),
     ],
 )
 def test_bad_input_is_one_sentence_and_status_2(folder, tmp_path, capsys, monkeypatch, changes, named):

@@ -13,6 +13,13 @@ from .conftest import PROJECT
 
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+COMMANDS = [
+    shlex.split(line)
+    for language, text in BLOCKS
+    if language == ""
+    for line in text.strip().splitlines()
+    if line.startswith("openmm-density")
+]
 FEW_STEPS = ["--steps", "60", "--report-interval", "30"]
 
 
@@ -20,6 +27,7 @@ FEW_STEPS = ["--steps", "60", "--report-interval", "30"]
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("readme")
     (folder / "examples").symlink_to(PROJECT / "examples")
+    run(COMMANDS[0], folder)  # the map that the rest is about
     return folder
 
 
@@ -34,16 +42,14 @@ def run(command, folder):
 
 @pytest.mark.parametrize("code", [text for language, text in BLOCKS if language == "python"])
 def test_python_snippets_run(code, folder):
-    similarity = float(run([sys.executable, "-c", code], folder).strip().splitlines()[-1])
-    assert 0.5 < similarity < 1.0
+    printed = float(run([sys.executable, "-c", code], folder).strip().splitlines()[-1])
+    assert 0.0 < printed < 1.0
 
 
 def test_commands_run_in_their_order(folder):
-    lines = [line for language, text in BLOCKS if language == "" for line in text.strip().splitlines()]
-    commands = [shlex.split(line) for line in lines if line.startswith("openmm-density")]
-    assert {command[1] for command in commands} >= {"fit", "simulate", "score", "doctor"}
-    (folder / "closed.mrc").unlink(missing_ok=True)
-    for command in commands:
+    assert COMMANDS[0][1] == "simulate"
+    assert {command[1] for command in COMMANDS} == {"fit", "simulate", "score", "planes", "doctor"}
+    for command in COMMANDS[1:]:
         assert run(command + (FEW_STEPS if command[1] == "fit" else []), folder)
 
 
