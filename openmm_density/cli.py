@@ -256,31 +256,29 @@ def _print_outcome(summary: dict[str, Any], folder: Path) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    for heading in ("", "before", "after", "reference"):
+    for heading in ("", "before", "relaxed", "after", "reference"):
         table.add_column(heading, justify="left" if not heading else "right")
-    before, after = summary["geometry_initial"], summary["geometry_final"]
 
     def row(name: str, form: str, *values: float | None) -> None:
         table.add_row(name, *("" if value is None else format(value, form) for value in values))
 
-    row("correlation (CC mask)", ".3f", summary["cc_initial"], summary["cc_final"], summary["cc_reference"])
-    row(
-        f"{summary['similarity']} in the energy",
-        ".3f",
-        summary["similarity_initial"],
-        summary["similarity_final"],
-    )
+    def compare(name: str, form: str, key: str) -> None:
+        row(
+            name,
+            form,
+            summary[f"{key}_initial"],
+            None,
+            summary[f"{key}_final"],
+            summary.get(f"{key}_reference"),
+        )
+
+    compare("correlation (CC mask)", ".3f", "cc")
+    compare(f"{summary['similarity']} in the energy", ".3f", "similarity")
     if summary["ca_rmsd_final"] is not None:
-        row("Cα RMSD to the reference (Å)", ".2f", summary["ca_rmsd_initial"], summary["ca_rmsd_final"])
-    row(
-        "deviation from planarity (Å)",
-        ".3f",
-        summary["planarity_rms_initial"],
-        summary["planarity_rms_final"],
-    )
-    row(
-        "  of the worst atom (Å)", ".3f", summary["planarity_worst_initial"], summary["planarity_worst_final"]
-    )
+        compare("Cα RMSD to the reference (Å)", ".2f", "ca_rmsd")
+    compare("deviation from planarity (Å)", ".3f", "planarity_rms")
+    compare("  of the worst atom (Å)", ".3f", "planarity_worst")
+    geometry = [summary[f"geometry_{stage}"] for stage in ("initial", "relaxed", "final")]
     for label, key, form in (
         ("bond RMSD (Å)", "bond_rmsd", ".3f"),
         ("angle RMSD (°)", "angle_rmsd", ".2f"),
@@ -288,7 +286,7 @@ def _print_outcome(summary: dict[str, Any], folder: Path) -> None:
         ("twisted peptides", "twisted_count", "d"),
         ("wrong-handed Cα", "wrong_alpha_count", "d"),
     ):
-        row(label, form, before[key], after[key])
+        row(label, form, *(figures[key] for figures in geometry))
     console = Console(highlight=False)
     console.print(table)
     turned = len(summary["peptide_flips"]), len(summary["inverted_centres"])

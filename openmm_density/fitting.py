@@ -126,8 +126,8 @@ class FitResult:
     ----------
     prepared : Prepared
         The model as it was simulated.
-    initial, final : np.ndarray, shape (N, 3)
-        Its positions before and after, in Å.
+    initial, relaxed, final : np.ndarray, shape (N, 3)
+        Its positions before, at the force field's own minimum nearby, and after, in Å.
     rows : list of Row
         The log.
     strength : float
@@ -143,6 +143,7 @@ class FitResult:
 
     prepared: Prepared
     initial: np.ndarray
+    relaxed: np.ndarray
     final: np.ndarray
     rows: list[Row]
     strength: float
@@ -313,6 +314,7 @@ class FlexibleFit:
                 progress(0, total, "minimize", None)
             context.setPositions(self._relaxed())
             context.applyConstraints(_CONSTRAINT_TOLERANCE)
+            relaxed = self._positions(simulation)
             report("minimize")
             context.setVelocitiesToTemperature(protocol.temperature, protocol.seed or 1)
             if trajectory is not None:
@@ -343,6 +345,7 @@ class FlexibleFit:
         return FitResult(
             prepared=self.prepared,
             initial=initial,
+            relaxed=relaxed,
             final=final,
             rows=rows,
             strength=strength,

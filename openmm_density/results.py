@@ -123,8 +123,10 @@ class OutputFolder:
 
     def _summary(self, fit: FlexibleFit, result: FitResult, model_path: str, map_path: str) -> dict[str, Any]:
         topology = result.prepared.topology
-        before = geometry_report(topology, result.initial)
-        after = geometry_report(topology, result.final)
+        before, relaxed, after = (
+            geometry_report(topology, positions)
+            for positions in (result.initial, result.relaxed, result.final)
+        )
         change = compare_geometry(before, after)
         prepared = result.prepared
         flat = [
@@ -169,6 +171,7 @@ class OutputFolder:
             "planarity_worst_final": flat[1].worst,
             "planarity_final": [asdict(row) for row in flat[1].rows],
             "geometry_initial": before.as_dict(),
+            "geometry_relaxed": relaxed.as_dict(),
             "geometry_final": after.as_dict(),
             **change.as_dict(),
             "rigid_residues": list(result.prepared.report.rigid_residues),
