@@ -12,7 +12,6 @@ import openmm
 import torch
 from openmm import unit
 from openmm.app import Topology
-from scipy import sparse
 
 from . import forces
 from .energies import DensityEnergy, MapPotentialEnergy, SimilarityEnergy, WholeMolecules
@@ -21,6 +20,7 @@ from .fitted_atoms import atom_gaussians, select_atoms
 from .form_factors import SIGMA_PER_RESOLUTION
 from .kernels import density as density_kernel
 from .maps import DensityMap
+from .molecules import molecule_numbers
 from .units import ANGSTROM_PER_NANOMETER, in_angstrom, number_in, positions_in_angstrom, value_in
 
 SIMILARITIES = ("cross-correlation", "inner-product", "relative-entropy", "least-squares", "map-potential")
@@ -182,7 +182,7 @@ class DensityFit:
 
         self.periodic = self._is_periodic(periodic, system)
         self._positions = positions
-        self._bonds = _bonds(topology, system)
+        self._molecules = molecule_numbers(topology, system) if self.periodic else None
         if system is not None:
             _warn_of_hindrances(system)
 
@@ -234,8 +234,7 @@ class DensityFit:
         if not self.periodic:
             return self._energy(torch.from_numpy(self.atoms))
         energy = self._energy(torch.arange(len(self.atoms)))
-        molecules = _molecules(self.topology.getNumAtoms(), self._bonds)[self.atoms]
-        molecules = np.unique(molecules, return_inverse=True)[1].reshape(-1)
+        molecules = np.unique(self._molecules[self.atoms], return_inverse=True)[1].reshape(-1)
         counts = np.bincount(molecules)
         if self._positions is None:
             references = np.tile(self._map_centre(), (len(counts), 1))
@@ -473,28 +472,6 @@ def _positive(name: str, value: float, meaning: str) -> float:
     if not (math.isfinite(value) and value > 0):
         raise InputError(f"{name} must be positive, found {value:g}: give {meaning}.")
     return value
-
-
-def _bonds(topology: Topology, system: openmm.System | None) -> np.ndarray:
-    """Give the pairs of particles that make molecules.
-
-    OpenMM wraps molecules as the System's bonds and constraints define them; the topology may join what they do not, such as a
-    metal and its ligands. A part of a molecule can be put back on its own, two molecules as one cannot: so fewer bonds are safe.
-    """
-    if system is None:
-        pairs = [(bond[0].index, bond[1].index) for bond in topology.bonds()]
-    else:
-        pairs = [system.getConstraintParameters(i)[:2] for i in range(system.getNumConstraints())]
-        for force in system.getForces():
-            if isinstance(force, openmm.HarmonicBondForce):
-                pairs += [force.getBondParameters(i)[:2] for i in range(force.getNumBonds())]
-    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
-
-
-def _molecules(n_particles: int, bonds: np.ndarray) -> np.ndarray:
-    """Number the molecules and give each particle's."""
-    graph = sparse.coo_array((np.ones(len(bonds)), tuple(bonds.T)), shape=(n_particles, n_particles))
-    return sparse.csgraph.connected_components(graph, directed=False)[1].astype(np.int64)
 
 
 def _mask_on(target: DensityMap, density_map: DensityMap, mask: np.ndarray) -> np.ndarray:

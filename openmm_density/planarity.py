@@ -15,12 +15,12 @@ import openmm
 import torch
 from openmm import app, unit
 from openmm.app import Topology
-from scipy import sparse
 
 from . import forces
 from .energies import PlanarityEnergy, WholePlanes
 from .errors import InputError
 from .kernels.planarity import pack_planes
+from .molecules import molecule_numbers
 from .planes import Plane, PlaneSet, find_planes, residue_label
 from .units import ANGSTROM_PER_NANOMETER, positions_in_angstrom, value_in
 from .wording import listing
@@ -138,7 +138,7 @@ class PlanarityRestraint:
         self.planes = find_planes(topology, positions, sigma, dictionaries)
         if periodic is None:
             periodic = _is_periodic(topology, system)
-        self.periodic = periodic and _straddle(self.planes, _molecules(topology, system))
+        self.periodic = periodic and _straddle(self.planes, molecule_numbers(topology, system))
         self.notes = _notes(self.planes)
         if self.planes.undetermined:
             warnings.warn(_undetermined(self.planes), stacklevel=2)
@@ -343,21 +343,6 @@ def _is_periodic(topology: Topology, system: openmm.System | None) -> bool:
     if system is not None:
         return system.usesPeriodicBoundaryConditions()
     return topology.getPeriodicBoxVectors() is not None
-
-
-def _molecules(topology: Topology, system: openmm.System | None) -> np.ndarray:
-    """Give the number of each particle's molecule; of a System's, none larger than OpenMM takes them to be."""
-    if system is None:
-        bonds = [(bond[0].index, bond[1].index) for bond in topology.bonds()]
-    else:
-        bonds = [system.getConstraintParameters(i)[:2] for i in range(system.getNumConstraints())]
-        for force in system.getForces():
-            if isinstance(force, openmm.HarmonicBondForce | openmm.CustomBondForce):
-                bonds += [force.getBondParameters(i)[:2] for i in range(force.getNumBonds())]
-    n_particles = topology.getNumAtoms()
-    i, j = np.array(bonds, dtype=np.int64).reshape(-1, 2).T
-    graph = sparse.coo_array((np.ones(len(i)), (i, j)), shape=(n_particles, n_particles))
-    return sparse.csgraph.connected_components(graph, directed=False)[1]
 
 
 def _straddle(planes: PlaneSet, molecules: np.ndarray) -> bool:

@@ -1,0 +1,38 @@
+"""Which particles OpenMM moves together when it wraps molecules into a periodic box."""
+
+from __future__ import annotations
+
+import numpy as np
+import openmm
+from openmm.app import Topology
+from scipy import sparse
+
+
+def molecule_numbers(topology: Topology, system: openmm.System | None) -> np.ndarray:
+    """Number the molecules and give each particle's.
+
+    OpenMM wraps molecules as the System's bonds and constraints define them; the topology may join what they do not, such as a
+    metal and its ligands. A part of a molecule can be put back on its own, two molecules as one cannot: with a System none of
+    the molecules given here is larger than OpenMM takes it to be.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology
+        Of N particles; its bonds are used where there is no System.
+    system : openmm.System or None
+
+    Returns
+    -------
+    np.ndarray of int64, shape (N,)
+    """
+    if system is None:
+        pairs = [(bond[0].index, bond[1].index) for bond in topology.bonds()]
+    else:
+        pairs = [system.getConstraintParameters(i)[:2] for i in range(system.getNumConstraints())]
+        for force in system.getForces():
+            if isinstance(force, (openmm.HarmonicBondForce, openmm.CustomBondForce)):
+                pairs += [force.getBondParameters(i)[:2] for i in range(force.getNumBonds())]
+    i, j = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    n_particles = topology.getNumAtoms()
+    graph = sparse.coo_array((np.ones(len(i)), (i, j)), shape=(n_particles, n_particles))
+    return sparse.csgraph.connected_components(graph, directed=False)[1].astype(np.int64)
