@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("--output", required=True, metavar="DIR", help="folder for the results")
     fit.add_argument("--overwrite", action="store_true", help="replace an earlier fit in DIR")
     fit.add_argument("--reference", metavar="TARGET", help="a model of the target, to report the distance to")
-    fit.add_argument("--steps", type=int, default=30000, metavar="N", help="steps of 4 fs (%(default)s)")
+    fit.add_argument("--steps", type=int, default=20000, metavar="N", help="steps of 4 fs (%(default)s)")
     fit.add_argument(
         "--similarity",
         default="cross-correlation",

@@ -23,7 +23,12 @@ from .maps import DensityMap
 from .planarity import SIGMA, PlanarityRestraint
 from .planes import find_planes
 from .preparation import Prepared, prepare
-from .restraints import chirality_restraint, peptide_restraint
+from .restraints import (
+    SECONDARY_STRUCTURE_STRENGTH,
+    chirality_restraint,
+    peptide_restraint,
+    secondary_structure_restraint,
+)
 from .structures import Model
 from .units import ANGSTROM_PER_NANOMETER
 
@@ -49,6 +54,8 @@ class Protocol:
         k at the end of the ramp, in kJ/mol per fitted atom; "auto" calibrates it on the thermalised model.
     weak : float
         k at the start of the ramp, as a part of that.
+    release : float
+        Helices and strands are held as they are until k has grown to this part of its full strength.
     warm_up, ramp, hold : float
         Parts of the steps without density, with k growing, and with k at its full strength; what remains is the annealing.
     temperature : float
@@ -70,9 +77,10 @@ class Protocol:
         and on CPU with one thread.
     """
 
-    steps: int = 30000
+    steps: int = 20000
     strength: float | str = "auto"
     weak: float = 0.1
+    release: float = 0.5
     warm_up: float = 0.02
     ramp: float = 0.38
     hold: float = 0.25
@@ -192,7 +200,8 @@ class FlexibleFit:
     density : DensityFit
         The density force.
     system : openmm.System
-        Force field, restraints of ω torsions, chirality and planarity, and the density force, in three force groups.
+        Force field, restraints of ω torsions, chirality, secondary structure and planarity, and the density force, in three
+        force groups.
     planarity : PlanarityRestraint, optional
         What holds flat groups flat.
     planes : PlaneSet
@@ -263,6 +272,7 @@ class FlexibleFit:
         system = self.prepared.system(**options)
         system.addForce(peptide_restraint(topology, positions, force_group=RESTRAINT_GROUP))
         system.addForce(chirality_restraint(topology, positions, force_group=RESTRAINT_GROUP))
+        system.addForce(secondary_structure_restraint(topology, positions, force_group=RESTRAINT_GROUP))
         if self.planarity is not None:
             system.addForce(self.planarity.create_force(parameter_derivative=False))
         return system
@@ -407,9 +417,13 @@ class FlexibleFit:
             while done < length:
                 part = min((done + 0.5 * protocol.report_interval) / length, 1.0)
                 if stage == "ramp":
-                    self._set_strength(context, strength * protocol.weak ** (1 - part))
+                    grown = protocol.weak ** (1 - part)
                 elif stage != "warm up":
-                    self._set_strength(context, strength)
+                    grown = 1.0
+                if stage != "warm up":
+                    self._set_strength(context, strength * grown)
+                    held = SECONDARY_STRUCTURE_STRENGTH if grown < protocol.release else 0.0
+                    context.setParameter("secondary_structure_strength", held)
                 if stage == "anneal":
                     cooling = part * (protocol.temperature - protocol.cold)
                     simulation.integrator.setTemperature(protocol.temperature - cooling)

@@ -1,6 +1,6 @@
-"""Forces that keep peptide bonds and chiral centres as they are while a density pulls on the atoms.
+"""Forces that keep peptide bonds, chiral centres and secondary structure as they are while a density pulls on the atoms.
 
-In MDFF these are the cispeptide and chirality restraints. A density force does not know chemistry: it turns a
+In MDFF these are the cispeptide, chirality and ssrestraints plugins. A density force does not know chemistry: it turns a
 peptide plane or inverts a centre where that puts an atom into a peak, and the force field alone then holds
 the mistake as firmly as it would hold the truth.
 """
@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
+import mdtraj
 import numpy as np
 import openmm
 import torch  # noqa: F401  before openmm, or openmm-torch's platform plugins stay unloaded
@@ -30,7 +31,12 @@ CHIRALITY_TOLERANCE = np.radians(12.0)
 IDEAL_IMPROPER = np.arcsin(1.0 / np.sqrt(3.0))
 """Angle (35.3°) between two planes of a tetrahedral centre's improper torsion of its three neighbours."""
 
-# Both energies are flat within the tolerance and quadratic beyond it; dt is brought to (-π, π], and the force
+SECONDARY_STRUCTURE_STRENGTH = 400.0
+"""kJ/mol/rad²: a φ or ψ that is turned by 40° costs 55 kJ/mol."""
+SECONDARY_STRUCTURE_TOLERANCE = np.radians(10.0)
+"""Deviation of φ and ψ from where they were that is free: their thermal spread in helices."""
+
+# All energies are flat within the tolerance and quadratic beyond it; dt is brought to (-π, π], and the force
 # is continuous except where the torsion is exactly opposite to its target.
 _FLAT_BOTTOM = (
     "0.5*{strength}*max(0, abs(dt) - {tolerance})^2;"
@@ -216,6 +222,72 @@ def chirality_restraint(
     return _torsion_force(
         centres, targets, strength, CHIRALITY_TOLERANCE, parameter_name, force_group, "ChiralityRestraint"
     )
+
+
+def secondary_structure_restraint(
+    topology: app.Topology,
+    positions: Any,
+    strength: Any = SECONDARY_STRUCTURE_STRENGTH,
+    *,
+    parameter_name: str = "secondary_structure_strength",
+    force_group: int = 0,
+) -> openmm.CustomTorsionForce:
+    """Hold φ and ψ of helices and strands where they are, so that these move into a density as they are.
+
+    E = ½ k max(0, |φ - φ₀| - 10°)² of each such torsion, with φ₀ the angle that it has, and k the Context parameter. Without it a
+    domain on its way to its density leaves loops and ends of helices behind, a turn out of register. Helices and
+    strands are those of DSSP in mdtraj; a model without protein gets a force without torsions.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology
+    positions : Quantity or array_like of shape (N, 3)
+        Å where plain; they decide what is secondary structure, and its angles.
+    strength : float or Quantity
+        k in kJ/mol/rad², the default of the Context parameter.
+    parameter_name : str
+        Name of the Context parameter.
+    force_group : int
+
+    Raises
+    ------
+    InputError
+        The numbers of atoms differ, a position is not a number, or the strength is negative.
+    """
+    positions = _checked(topology, positions)
+    torsions = secondary_structure_torsions(topology, positions)
+    return _torsion_force(
+        torsions,
+        torsion_angles(positions, torsions),
+        strength,
+        SECONDARY_STRUCTURE_TOLERANCE,
+        parameter_name,
+        force_group,
+        "SecondaryStructureRestraint",
+    )
+
+
+def secondary_structure_torsions(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
+    """Give the atoms of φ and ψ of every residue in a helix or strand (DSSP).
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology
+    positions : np.ndarray of shape (N, 3)
+        Å.
+
+    Returns
+    -------
+    np.ndarray of int, shape (n, 4)
+    """
+    trajectory = mdtraj.Trajectory(positions / 10.0, mdtraj.Topology.from_openmm(topology))
+    if not any(residue.is_protein for residue in trajectory.topology.residues):
+        return np.zeros((0, 4), dtype=np.int64)
+    structure = mdtraj.compute_dssp(trajectory)[0]
+    residue_of_atom = np.array([atom.residue.index for atom in trajectory.topology.atoms])
+    phi, psi = mdtraj.compute_phi(trajectory)[0], mdtraj.compute_psi(trajectory)[0]
+    torsions = np.concatenate([phi, psi]).astype(np.int64).reshape(-1, 4)
+    return torsions[np.isin(structure[residue_of_atom[torsions[:, 1]]], ("H", "E"))]
 
 
 def _torsion_force(

@@ -15,6 +15,8 @@ from openmm_density.restraints import (
     chirality_restraint,
     peptide_restraint,
     peptide_torsions,
+    secondary_structure_restraint,
+    secondary_structure_torsions,
     torsion_angles,
 )
 from openmm_density.structures import Model, read_model
@@ -129,7 +131,7 @@ def test_mirrored_model_costs_and_is_held_as_it_is(kinase: Model) -> None:
     assert energy_at(held, mirrored) == pytest.approx(energy_at(context, kinase.positions), abs=1e-6)
 
 
-@pytest.mark.parametrize("restraint", [peptide_restraint, chirality_restraint])
+@pytest.mark.parametrize("restraint", [peptide_restraint, chirality_restraint, secondary_structure_restraint])
 def test_forces_are_the_gradient(data_dir: Path, restraint) -> None:
     model = read_model(data_dir / "emd5925_frag/5925_native.pdb")
     rng = np.random.default_rng(3)
@@ -149,6 +151,34 @@ def test_forces_are_the_gradient(data_dir: Path, restraint) -> None:
             moved[atom, axis] -= 20 * step
             slope = (above - energy_at(context, moved)) / (2 * step)
             assert forces[atom, axis] == pytest.approx(-slope, abs=1e-6 * largest)
+
+
+def test_secondary_structure_is_free_as_it_is_and_costs_when_it_unwinds(kinase: Model) -> None:
+    force = secondary_structure_restraint(kinase.topology, kinase.positions)
+    context = context_with(force, len(kinase.positions))
+    assert energy_at(context, kinase.positions) == pytest.approx(0.0, abs=1e-6)
+    torsions = secondary_structure_torsions(kinase.topology, kinase.positions)
+    names = [atom.name for atom in kinase.topology.atoms()]
+    assert {tuple(names[i] for i in torsion) for torsion in torsions} == {
+        ("C", "N", "CA", "C"),
+        ("N", "CA", "C", "N"),
+    }
+    # Adenylate kinase is about half helix and a fifth strand: most residues have both torsions.
+    assert 0.55 * 2 * 214 < len(torsions) < 0.8 * 2 * 214
+    rng = np.random.default_rng(0)
+    shaken = kinase.positions + rng.normal(scale=0.5, size=kinase.positions.shape)
+    turned = torsion_angles(shaken, torsions) - torsion_angles(kinase.positions, torsions)
+    beyond = np.maximum(np.abs((turned + np.pi) % (2 * np.pi) - np.pi) - np.radians(10.0), 0.0)
+    assert energy_at(context, shaken) == pytest.approx(0.5 * 400.0 * (beyond**2).sum(), rel=1e-6)
+    context.setParameter("secondary_structure_strength", 0.0)
+    assert energy_at(context, shaken) == 0.0
+
+
+def test_a_model_without_protein_has_no_secondary_structure() -> None:
+    topology = app.Topology()
+    residue = topology.addResidue("HOH", topology.addChain())
+    topology.addAtom("O", app.element.oxygen, residue)
+    assert secondary_structure_restraint(topology, np.zeros((1, 3))).getNumTorsions() == 0
 
 
 def test_strength_is_a_parameter_and_group_is_set(kinase: Model) -> None:
