@@ -58,7 +58,7 @@ def plot_progress(path: Path, rows: Sequence[Row], timestep: float, cc_reference
             ps, np.array([row.density_energy for row in rows]) / 1000, color=REFERENCE, label="density"
         )
         low, high = np.percentile(force_field, [0, 98])
-        energy.set_ylim(min(low, 0) - 0.05 * abs(low), max(high, rows[-1].density_energy / 1000, 1e-3) * 1.2)
+        energy.set_ylim(min(low, 0) - 0.05 * abs(low), max(high, rows[-1].density_energy / 1000, 1e-3) * 1.4)
         energy.set_ylabel("energy (MJ/mol)")
         energy.set_xlabel("time (ps)")
         energy.legend(loc="upper right")
