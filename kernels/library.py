@@ -67,8 +67,12 @@ def _serve_reference(folder: str) -> None:
 def _in_own_thread(reference: Callable[..., Any]) -> Callable[..., Any]:
     """Let a reference differentiate: below the dispatcher, this thread records nothing for autograd."""
 
+    def run(*arguments: Any) -> Any:
+        with torch.no_grad():  # but for what it enables gradients for
+            return reference(*arguments)
+
     def call(*arguments: Any) -> Any:
         with ThreadPoolExecutor(1) as pool:
-            return pool.submit(reference, *arguments).result()
+            return pool.submit(run, *arguments).result()
 
     return call

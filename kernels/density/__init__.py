@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -197,17 +198,19 @@ def target_moments(target: Tensor) -> Tensor:
     Tensor, shape (6,), float64
         Number of voxels, Σt, Σt², and over t > 0: number, Σt, Σ t ln t.
     """
-    t = target[torch.isfinite(target)].to(torch.float64)
+    # By NumPy, whose sums do not depend on the number of threads as torch's do.
+    values = target.detach().cpu().numpy()
+    t = values[np.isfinite(values)].astype(np.float64)
     positive = t[t > 0]
     sums = [
-        t.new_tensor(float(t.numel())),
+        t.size,
         t.sum(),
         (t * t).sum(),
-        t.new_tensor(float(positive.numel())),
+        positive.size,
         positive.sum(),
-        (positive * positive.log()).sum(),
+        (positive * np.log(positive)).sum(),
     ]
-    return torch.stack(sums)
+    return torch.tensor(sums, dtype=torch.float64, device=target.device)
 
 
 def _reference_splat(*arguments: Any) -> Tensor:
