@@ -366,7 +366,7 @@ class DensityFit:
 
     def _total_weight(self) -> float:
         """Σ of a complete model density over the voxels, for densities in nm⁻³ as the kernel has them."""
-        return float(self._integrals().sum()) / self.target.voxel_volume * ANGSTROM_PER_NANOMETER**3
+        return float(self._integrals().numpy().sum()) / self.target.voxel_volume * ANGSTROM_PER_NANOMETER**3
 
     def _default_cutoff(self) -> float:
         """Four σ of the atom whose density is widest, σ² being its mean square distance along an axis."""
