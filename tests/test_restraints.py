@@ -142,7 +142,7 @@ def test_forces_are_the_gradient(data_dir: Path, restraint) -> None:
     forces = state.getForces(asNumpy=True).value_in_unit(unit.kilojoule_per_mole / unit.nanometer)
     np.testing.assert_allclose(forces.sum(axis=0), 0, atol=1e-6)
     largest = np.abs(forces).max()
-    step = 1e-5
+    step = 2e-6
     for atom in np.argsort(-np.linalg.norm(forces, axis=1))[:6]:
         for axis in range(3):
             moved = positions.copy()
