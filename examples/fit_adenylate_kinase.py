@@ -2,8 +2,8 @@
 
     python examples/fit_adenylate_kinase.py [--output DIR] [--steps N]
 
-This is what ``openmm-density fit`` does, written out: a map, a System, one force, and an integrator. It takes minutes on two
-cores; `make demo` runs the command instead.
+A simpler version of ``openmm-density fit``, written out: a map, a System, one force, and an integrator, with a fixed strength and
+without the restraints of planarity and secondary structure. It takes minutes on two cores; `make demo` runs the command.
 """
 
 import argparse

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; give the exit status: 0, 1 for a simulation that failed, 2 for input that cannot be used."""
     options = _parser().parse_args(arguments)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(
+            signal.SIGTERM, signal.default_int_handler
+        )  # a batch system's limit ends a fit as Ctrl-C does
     warnings.showwarning = _show_warning
     try:
         return options.command(options)
@@ -29,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"openmm-density: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("openmm-density: interrupted", file=sys.stderr)
+        print("openmm-density: interrupted; nothing was written", file=sys.stderr)
         return 130
     except BrokenPipeError:
         return 141
@@ -39,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="openmm-density", description="Fit atomic models into density maps with OpenMM."
     )
-    parser.add_argument("--version", action="version", version=_Version())
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     fit = commands.add_parser(
@@ -137,6 +143,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_map(score)
     score.add_argument("--topology", metavar="T", help="a model with the trajectory's atoms")
+    score.add_argument(
+        "--atoms", metavar="SELECTION", help='score only these, as mdtraj selects: "element != H"'
+    )
     score.add_argument("--json", action="store_true", help="print JSON")
     score.set_defaults(command=_score)
 
@@ -175,20 +184,21 @@ def _add_dictionary(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class _Version:
-    """The version, looked up only when it is printed."""
+class _Version(argparse.Action):
+    """Print the version, looked up only when it is asked for."""
 
-    def __mod__(self, _: Any) -> str:
-        return str(self)
-
-    def __str__(self) -> str:
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
         from importlib.metadata import version
 
-        return f"openmm-density {version('openmm-density')}"
+        print(f"openmm-density {version('openmm-density')}")
+        parser.exit()
 
 
 def _strength(text: str) -> float | str:
-    return text if text == "auto" else float(text)
+    try:
+        return text if text == "auto" else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'found "{text}"; give auto or a number of kJ/mol') from None
 
 
 def _planarity(text: str) -> float | None:
@@ -241,8 +251,6 @@ def _fit(options: argparse.Namespace) -> int:
         )
         with _Display() as display:
             display.print(f"fitting {options.model} into {options.map} at {options.resolution:g} Å")
-            for sentence in fit.prepared.report.sentences:
-                display.print(f"  {sentence}")
             result = fit.run(folder.trajectory, display.update)
         summary = folder.write(fit, result, options.model, options.map)
     finally:
@@ -295,6 +303,10 @@ def _print_outcome(summary: dict[str, Any], folder: Path) -> None:
         f"{summary['ms_per_step']:.1f} ms a step, {summary['density_ms_per_step']:.2f} of it the density force; "
         f"{summary['wall_seconds']:.0f} s in all; k = {summary['strength']:.1f} kJ/mol per fitted atom"
     )
+    for note in summary["notes"]:
+        console.print(note)
+    for doubt in summary["doubts"]:
+        console.print(f"[bold]Doubt:[/bold] {doubt}")
     console.print(f"results are in {folder}")
 
 
@@ -358,9 +370,12 @@ def _simulate(options: argparse.Namespace) -> int:
 
 def _score(options: argparse.Namespace) -> int:
     from .analysis import load_trajectory, score
+    from .fitted_atoms import select_atoms
     from .maps import DensityMap
 
     trajectory = load_trajectory(options.model, options.topology)
+    if options.atoms:
+        trajectory = trajectory.atom_slice(select_atoms(trajectory.topology.to_openmm(), options.atoms))
     scores = score(trajectory, DensityMap.from_file(options.map), options.resolution)
     if options.json:
         print(json.dumps(scores.as_dict(), indent=2))

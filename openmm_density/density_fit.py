@@ -262,7 +262,7 @@ class DensityFit:
         self,
         context: openmm.Context,
         ratio: float = 0.2,
-        bounds: tuple[float, float] = (5.0, 200.0),
+        bounds: tuple[float, float] = (5.0, 100.0),
     ) -> float:
         """Set k in a Context from the ratio of the density force to the other forces.
 

@@ -103,6 +103,12 @@ class Protocol:
             raise InputError(
                 f'strength must be "auto" or a number of kJ/mol per fitted atom, found "{self.strength}".'
             )
+        if not (np.isfinite(self.temperature) and self.temperature > 0):
+            raise InputError(
+                f"temperature must be positive, found {self.temperature:g}: give K, such as 300."
+            )
+        if not 0 <= self.seed < 2**31 - 1:
+            raise InputError(f"seed must be from 0 to {2**31 - 2}, found {self.seed}.")
         if self.threads is not None and self.threads < 1:
             raise InputError(f"threads must be at least 1, found {self.threads}.")
         names = [openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())]
@@ -297,7 +303,8 @@ class FlexibleFit:
         if protocol.threads is not None:
             torch.set_num_threads(protocol.threads)
         integrator = openmm.LangevinMiddleIntegrator(protocol.temperature, protocol.friction, TIMESTEP)
-        integrator.setRandomNumberSeed(protocol.seed or 1)
+        random_seed = protocol.seed + 1  # to OpenMM, 0 means any
+        integrator.setRandomNumberSeed(random_seed)
         simulation = app.Simulation(
             self.prepared.topology,
             self.system,
@@ -326,9 +333,9 @@ class FlexibleFit:
             context.applyConstraints(_CONSTRAINT_TOLERANCE)
             relaxed = self._positions(simulation)
             report("minimize")
-            context.setVelocitiesToTemperature(protocol.temperature, protocol.seed or 1)
+            context.setVelocitiesToTemperature(protocol.temperature, random_seed)
             if trajectory is not None:
-                simulation.reporters.append(app.DCDReporter(str(trajectory), protocol.report_interval))
+                simulation.reporters.append(app.DCDReporter(str(trajectory), self._report_interval))
             strength, seconds = self._dynamics(simulation, stages, report)
             density_ms = self._time_density(context)
             if progress is not None:
@@ -337,6 +344,8 @@ class FlexibleFit:
             simulation.minimizeEnergy(maxIterations=protocol.minimize_last)
             last = report("minimize")
         except openmm.OpenMMException as error:
+            if "KeyboardInterrupt" in str(error):  # raised inside a force, and wrapped by OpenMM
+                raise KeyboardInterrupt from None
             if "NaN" not in str(error):
                 raise
             raise SimulationError(
@@ -383,6 +392,11 @@ class FlexibleFit:
         openmm.LocalEnergyMinimizer.minimize(context, maxIterations=self.protocol.minimize_first)
         return context.getState(positions=True).getPositions()
 
+    @property
+    def _report_interval(self) -> int:
+        """Give the steps between reports: at least one report a fit."""
+        return min(self.protocol.report_interval, self.protocol.steps)
+
     def _platform_properties(self) -> dict[str, str]:
         if self.protocol.platform != "CPU":
             return {}
@@ -415,7 +429,7 @@ class FlexibleFit:
                     strength = float(protocol.strength)
             first, done = simulation.currentStep, 0
             while done < length:
-                part = min((done + 0.5 * protocol.report_interval) / length, 1.0)
+                part = min((done + 0.5 * self._report_interval) / length, 1.0)
                 if stage == "ramp":
                     grown = protocol.weak ** (1 - part)
                 elif stage != "warm up":
@@ -427,12 +441,12 @@ class FlexibleFit:
                 if stage == "anneal":
                     cooling = part * (protocol.temperature - protocol.cold)
                     simulation.integrator.setTemperature(protocol.temperature - cooling)
-                to_report = protocol.report_interval - simulation.currentStep % protocol.report_interval
+                to_report = self._report_interval - simulation.currentStep % self._report_interval
                 begun = time.perf_counter()
                 simulation.step(min(length - done, to_report))
                 seconds += time.perf_counter() - begun
                 done = simulation.currentStep - first
-                if simulation.currentStep % protocol.report_interval == 0:
+                if simulation.currentStep % self._report_interval == 0:
                     report(stage)
         return strength, seconds
 

@@ -111,6 +111,8 @@ def write_map(path: str | os.PathLike[str], voxels: PlacedVoxels) -> None:
         else:
             _write_mrc(voxels, temporary, compressed, path)
         os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(f"{path}: it cannot be written ({error.strerror or error})") from error
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -166,7 +166,7 @@ def plot_residues(
             panel.set_xlim(0, max(len(members) - 1, 1))
             panel.set_ylabel(f"chain {chain}")
         panels[0].legend(loc="lower right", ncols=2)
-        panels[-1].set_xlabel("residue")
+        panels[-1].set_xlabel("residue, counted from the chain's first")
         figure.suptitle("correlation with the map, residue by residue")
         _save(figure, path)
 

@@ -36,6 +36,10 @@ FILES = (
     "progress.png",
     "residues.png",
 )
+# Beyond these a fit is reported as doubtful. Models that fit have a CC well above the limit at any resolution.
+LARGEST_PART_OUTSIDE = 0.1
+LOW_CORRELATION = 0.4
+
 _PACKAGES = ("openmm-density", "torch", "triton", "openmm", "openmmtorch", "mdtraj", "gemmi", "numpy")
 
 
@@ -62,6 +66,9 @@ class OutputFolder:
             raise InputError(
                 f"{self.path} already holds {', '.join(present)} of an earlier fit: choose another folder, or pass --overwrite."
             )
+        if self.path.exists() and not self.path.is_dir():
+            raise InputError(f"{self.path} is a file: give a folder for the results.")
+        self._made = not self.path.exists()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self.trajectory.touch()
@@ -76,6 +83,8 @@ class OutputFolder:
     def discard(self) -> None:
         """Remove what an interrupted fit has begun."""
         self.trajectory.unlink(missing_ok=True)
+        if self._made and not any(self.path.iterdir()):
+            self.path.rmdir()
 
     def write(self, fit: FlexibleFit, result: FitResult, model_path: str, map_path: str) -> dict[str, Any]:
         """Write everything; give the summary.
@@ -117,6 +126,7 @@ class OutputFolder:
 
         summary = self._summary(fit, result, model_path, map_path)
         summary["notes"] = notes
+        summary["doubts"] = _doubts(fit, result)
         summary["worst_residues"] = _worst(residues.residue_labels, residues.residue_correlations[1])
         write_text(self.path / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
         return summary
@@ -177,6 +187,27 @@ class OutputFolder:
             "rigid_residues": list(result.prepared.report.rigid_residues),
             "versions": versions(),
         }
+
+
+def _doubts(fit: FlexibleFit, result: FitResult) -> list[str]:
+    """Give a sentence for each sign that the fit is not to be believed."""
+    doubts = []
+    values = fit.density_map.value_at(result.final[fit.density.atoms])
+    outside = float(np.isnan(values).mean())
+    if outside > LARGEST_PART_OUTSIDE:
+        doubts.append(
+            f"{outside:.0%} of the fitted atoms are outside the map: is the model where its density is?"
+        )
+    if result.cc_final <= result.cc_initial:
+        doubts.append(
+            f"the correlation did not rise ({result.cc_initial:.3f} to {result.cc_final:.3f}): run more steps, or keep the model "
+            "as it was."
+        )
+    if result.cc_final < LOW_CORRELATION:
+        doubts.append(
+            f"the final correlation is low ({result.cc_final:.2f}): look at overview.png, and check resolution and placement."
+        )
+    return doubts
 
 
 def versions() -> dict[str, str | None]:

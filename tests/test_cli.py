@@ -2,8 +2,10 @@
 
 import csv
 import json
+import signal
 import subprocess
 import sys
+import time
 
 import gemmi
 import mdtraj
@@ -80,6 +82,7 @@ def test_the_summary_says_that_the_model_moved_into_the_map(fitted, folder):
     assert summary["force_backend"] == "TorchForce"
     assert summary["peptide_flips"] == [] and summary["inverted_centres"] == []
     assert 0 < summary["density_ms_per_step"] < summary["ms_per_step"]
+    assert summary["doubts"] == []
     assert summary["planarity_rms_final"] < 0.02 < summary["planarity_rms_initial"]
     assert summary["planarity_worst_final"] < summary["planarity_worst_initial"]
 
@@ -131,6 +134,9 @@ def test_score_agrees_with_the_summary(fitted, folder, capsys):
     scores = json.loads(capsys.readouterr().out)
     summary = json.loads((fitted / "summary.json").read_text())
     assert scores["cc_mask"][0] == pytest.approx(summary["cc_final"], abs=2e-3)
+    without_hydrogens = ("score", fitted / "fitted.cif", folder / "target.mrc", "--resolution", 5, "--atoms")
+    assert run(*without_hydrogens, "element != H", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["cc_mask"][0] == pytest.approx(summary["cc_final"], abs=2e-2)
     trajectory = ("score", fitted / "trajectory.dcd", folder / "target.mrc", "--resolution", 5)
     assert run(*trajectory, "--topology", fitted / "fitted.cif") == 0
     assert "frame     6" in capsys.readouterr().out
@@ -167,6 +173,8 @@ def test_an_earlier_fit_is_not_overwritten(fitted, folder, capsys):
         ({"--weights": "gold"}, "gold"),
         ({"--strength": "-1"}, "strength"),
         ({"--threads": "0"}, "threads"),
+        ({"--temperature": "-5"}, "temperature"),
+        ({"--seed": "-1"}, "seed"),
         ({"--planarity": "-0.1"}, "sigma"),
         ({"--dictionary": "missing.cif"}, "missing.cif"),
     ],
@@ -189,7 +197,55 @@ def test_a_simulation_that_explodes_says_so_with_status_1(folder, tmp_path, caps
     assert fit(folder, tmp_path / "out", "--strength", "1e9") == 1
     message = capsys.readouterr().err
     assert "unstable" in message and message.count("\n") == 1
-    assert list((tmp_path / "out").iterdir()) == []
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_interrupted_fit_leaves_nothing_and_has_status_130(folder, tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "openmm_density.cli",
+        "fit",
+        "model.pdb",
+        "target.mrc",
+        "--resolution",
+        "5",
+    ]
+    for number in (signal.SIGINT, signal.SIGTERM):
+        process = subprocess.Popen(
+            [*command, "--output", str(tmp_path / "out"), "--steps", "100000000"],
+            cwd=folder,
+            stderr=subprocess.PIPE,
+            text=True,
+            # A background job of a shell ignores SIGINT, and so would its children.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )
+        trajectory = tmp_path / "out" / ".trajectory.dcd.partial"
+        deadline = time.monotonic() + 60
+        while not (trajectory.exists() and trajectory.stat().st_size) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        process.send_signal(number)
+        assert process.communicate(timeout=60)[1].splitlines() == [
+            "openmm-density: interrupted; nothing was written"
+        ]
+        assert process.returncode == 130
+        assert not (tmp_path / "out").exists()
+
+
+def test_a_fit_that_goes_nowhere_is_doubted(folder, tmp_path, capsys):
+    write_fragment(tmp_path / "away.pdb", (14.0, 14.0, 14.0))
+    arguments = ("fit", tmp_path / "away.pdb", folder / "target.mrc", "--resolution", 5, "--steps", 20)
+    assert run(*arguments, "--output", tmp_path / "out", "--strength", 1) == 0
+    doubts = json.loads((tmp_path / "out" / "summary.json").read_text())["doubts"]
+    assert any("low" in doubt for doubt in doubts)
+    assert "Doubt" in capsys.readouterr().out
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as stop:
+        run("--version")
+    assert stop.value.code == 0
+    assert capsys.readouterr().out.startswith("openmm-density 0.")
 
 
 def test_simulate_does_not_overwrite(folder, capsys):
