@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import uuid
 import warnings
 import zlib
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 
 from openmm_density.errors import InputError
 from openmm_density.grids import cell_parameters, check_finite, is_flat
+from openmm_density.whole_files import written_whole
 
 MRC_SUFFIXES = (".mrc", ".map", ".ccp4")
 SITUS_SUFFIXES = (".situs", ".sit")
@@ -103,18 +103,12 @@ def write_map(path: str | os.PathLike[str], voxels: PlacedVoxels) -> None:
         raise InputError(f"{path}: maps are not written as .mtz; use .mrc, .map, .ccp4 or .situs")
     if not path.parent.is_dir():
         raise InputError(f"{path}: the folder {path.parent} does not exist; create it first")
-    temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
     compressed = path.name.lower().endswith(".gz")
-    try:
+    with written_whole(path) as temporary:
         if suffix in SITUS_SUFFIXES:
             _write_situs(voxels, temporary, compressed, path)
         else:
             _write_mrc(voxels, temporary, compressed, path)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise InputError(f"{path}: it cannot be written ({error.strerror or error})") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _map_suffix(path: Path) -> str:

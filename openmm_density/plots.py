@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from matplotlib.figure import Figure
 
 from .fitting import Row
 from .maps import DensityMap
+from .whole_files import written_whole
 
 BEFORE, AFTER, REFERENCE = "#b0b7c3", "#1f6feb", "#d1495b"
 
@@ -186,6 +186,5 @@ _STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, 
 
 
 def _save(figure: Figure, path: Path) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
-    figure.savefig(temporary, dpi=150, format="png")
-    os.replace(temporary, path)
+    with written_whole(path) as temporary:
+        figure.savefig(temporary, dpi=150, format="png")

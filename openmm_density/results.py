@@ -25,6 +25,7 @@ from .planarity import planarity_report
 from .plots import plot_overview, plot_progress, plot_residues
 from .structure_files import pdb_limit, write_cif, write_pdb
 from .units import ANGSTROM_PER_NANOMETER
+from .whole_files import write_text
 
 FILES = (
     "fitted.cif",
@@ -219,13 +220,6 @@ def versions() -> dict[str, str | None]:
         except importlib.metadata.PackageNotFoundError:
             found[package] = None
     return found
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file under a temporary name, then rename it."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
 
 
 def _traces(topology: app.Topology, positions: np.ndarray) -> list[np.ndarray]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import gemmi
@@ -15,6 +13,7 @@ from openmm import app
 from openmm_density.errors import InputError
 from openmm_density.structures import Model, is_backbone_bond, is_standard_polymer
 from openmm_density.units import positions_in_angstrom
+from openmm_density.whole_files import write_text
 
 
 def write_cif(
@@ -91,7 +90,7 @@ def write_cif(
             structure.connections.append(connection)
     groups = gemmi.MmcifOutputGroups(False)
     groups.atoms = groups.entity = groups.struct_asym = groups.conn = groups.block_name = True
-    _replace(path, structure.make_mmcif_document(groups).as_string())
+    write_text(path, structure.make_mmcif_document(groups).as_string())
 
 
 def _number(residue: app.topology.Residue) -> int:
@@ -189,7 +188,7 @@ def write_pdb(
         )
         if ends_chain and not gap and is_standard_polymer(atom.residue.name):
             lines.append("TER")
-    _replace(path, "\n".join([*lines, "END", ""]))
+    write_text(path, "\n".join([*lines, "END", ""]))
 
 
 def _checked_positions(path: str | os.PathLike[str], positions: Any, count: int) -> np.ndarray:
@@ -212,21 +211,3 @@ def _checked_b_factors(
     if values.shape != (count,):
         raise InputError(f"{path}: {values.size} B factors were given for {count} atoms; give one for each.")
     return np.nan_to_num(values)
-
-
-def _replace(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file under a temporary name beside it, then move it into place."""
-    path = Path(path)
-    temporary = None
-    try:
-        with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"
-        ) as handle:
-            temporary = handle.name
-            handle.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except OSError as error:
-        if temporary is not None and os.path.exists(temporary):
-            os.unlink(temporary)
-        raise InputError(f"{path}: cannot be written ({error.strerror}); check the folder.") from None

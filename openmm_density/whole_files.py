@@ -1,0 +1,41 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .errors import InputError
+
+
+@contextmanager
+def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a temporary name beside a file; what was written there takes the file's place at the end.
+
+    If anything fails, the temporary file goes and what was there before stays.
+
+    Raises
+    ------
+    InputError
+        Where the file cannot be written.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(
+            f"{path}: it cannot be written ({error.strerror or error}); check the folder."
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text file whole, in UTF-8."""
+    with written_whole(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
