@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..derivative import with_derivative
 from ..library import LIBRARY, define
 from . import reference
 from .reference import (
@@ -140,6 +141,9 @@ def density_similarity(
     LEAST_SQUARES                  1 − min over a ≥ 0, b of Σ(t − aρ − b)² / Σ(t − mean t)²
     ============================== =====================================================================
 
+    Autograd differentiates S with respect to the positions alone, and once. It does not know the operator itself,
+    ``torch.ops.openmm_density.density_similarity``, which is what a module for a simulation calls.
+
     The least squares have a closed form: S is the square of the Pearson correlation, and 0 where that is negative. Without any
     density in the map S is 0 (for the relative entropy, its constant with ρ = 0) and the gradient is 0.
 
@@ -169,20 +173,22 @@ def density_similarity(
     gradient : Tensor, shape (N, 3)
         ∂S/∂positions in the dtype of the positions, 0 for particles that are not among the atoms.
     """
-    return torch.ops.openmm_density.density_similarity(
-        positions,
-        atoms,
-        amplitudes,
-        exponents,
-        cutoff,
-        target,
-        moments,
-        matrix,
-        origin,
-        periodic,
-        measure,
-        total_weight,
-    )
+    with torch.no_grad():
+        similarity, gradient = torch.ops.openmm_density.density_similarity(
+            positions,
+            atoms,
+            amplitudes,
+            exponents,
+            cutoff,
+            target,
+            moments,
+            matrix,
+            origin,
+            periodic,
+            measure,
+            total_weight,
+        )
+    return with_derivative(similarity, gradient, positions), gradient
 
 
 def target_moments(target: Tensor) -> Tensor:
@@ -272,21 +278,6 @@ def _splat_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
     return *derivatives, None, None, None, None, None
 
 
-def _keep_gradient(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.mark_non_differentiable(output[1])
-    ctx.save_for_backward(output[1])
-
-
-def _similarity_backward(ctx: Any, similarity: Tensor, gradient: Tensor | None) -> tuple[Tensor | None, ...]:
-    if any(ctx.needs_input_grad[1:]):
-        raise NotImplementedError("density_similarity is differentiable with respect to the positions alone")
-    (saved,) = ctx.saved_tensors
-    return (similarity.to(saved.dtype) * saved,) + (None,) * 11
-
-
 torch.library.register_autograd(
     "openmm_density::density_splat", _splat_backward, setup_context=_keep_for_splat, lib=LIBRARY
-)
-torch.library.register_autograd(
-    "openmm_density::density_similarity", _similarity_backward, setup_context=_keep_gradient, lib=LIBRARY
 )

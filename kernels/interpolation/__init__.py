@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..library import LIBRARY, define
+from ..derivative import with_derivative
+from ..library import define
 from . import reference
 
 __all__ = ["map_potential"]
@@ -28,6 +29,9 @@ def map_potential(
     periodic: bool,
 ) -> tuple[Tensor, Tensor]:
     """Average an interpolated map u over the atoms: S = Σ w u(**x**) / Σ w.
+
+    Autograd differentiates S with respect to the positions, once. It does not know the operator itself,
+    ``torch.ops.openmm_density.map_potential``, which is what a module for a simulation calls.
 
     Any unit of length serves, as long as positions, matrix and origin share it. Atoms with a NaN or infinite coordinate, or
     outside a finite map, contribute 0 and have no gradient.
@@ -54,9 +58,11 @@ def map_potential(
     gradient : Tensor, shape (N, 3)
         ∂S/∂positions in the dtype of the positions.
     """
-    return torch.ops.openmm_density.map_potential(
-        positions, atoms, weights, potential, matrix, origin, periodic
-    )
+    with torch.no_grad():
+        similarity, gradient = torch.ops.openmm_density.map_potential(
+            positions, atoms, weights, potential, matrix, origin, periodic
+        )
+    return with_derivative(similarity, gradient, positions), gradient
 
 
 def _reference(positions: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
@@ -69,18 +75,4 @@ define(
     "bool periodic) -> (Tensor, Tensor)",
     "interpolation",
     _reference,
-)
-
-
-def _keep_gradient(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.save_for_backward(output[1])
-
-
-def _backward(ctx: Any, similarity: Tensor, gradient: Tensor | None) -> tuple[Tensor | None, ...]:
-    (saved,) = ctx.saved_tensors
-    return (similarity.to(saved.dtype) * saved,) + (None,) * 6
-
-
-torch.library.register_autograd(
-    "openmm_density::map_potential", _backward, setup_context=_keep_gradient, lib=LIBRARY
 )

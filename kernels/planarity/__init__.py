@@ -37,7 +37,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..library import LIBRARY, define
+from ..derivative import with_derivative
+from ..library import define
 from . import reference
 
 SMALLEST_PLANE = reference.SMALLEST_PLANE
@@ -46,7 +47,7 @@ deviations = reference.deviations
 # Weights 1/σ² and their sums must stay within float32.
 _SIGMA_RANGE = (1e-12, 1e12)
 
-_operator = define(
+define(
     "planarity(Tensor positions, Tensor members, Tensor offsets, Tensor inverse_sigmas, "
     "Tensor atom_offsets, Tensor atom_members, bool constants=False) -> (Tensor energy, Tensor gradient)",
     "planarity",
@@ -92,7 +93,8 @@ def planarity(
     """Sum the planarity energy of all planes and its gradient; callable from TorchScript.
 
     The same input gives the same bits for every number of threads. Only the positions are differentiable, and
-    once: ``energy.backward()`` gives them ``gradient``.
+    once: ``energy.backward()`` gives them ``gradient``. Autograd does not know the operator itself,
+    ``torch.ops.openmm_density.planarity``, which is what a module for a simulation calls.
 
     Parameters
     ----------
@@ -116,9 +118,11 @@ def planarity(
         If a shape or type is not as above, an index is not that of an atom, or a plane has fewer than four
         members. Within TorchScript it is a RuntimeError.
     """
-    return torch.ops.openmm_density.planarity(
-        positions, members, offsets, inverse_sigmas, atom_offsets, atom_members, constants
-    )
+    with torch.no_grad():
+        energy, gradient = torch.ops.openmm_density.planarity(
+            positions, members, offsets, inverse_sigmas, atom_offsets, atom_members, constants
+        )
+    return with_derivative(energy, gradient, positions), gradient
 
 
 def pack_planes(planes: Sequence[tuple[Any, Any]], n_atoms: int | None = None) -> Planes:
@@ -208,21 +212,3 @@ def _checked(indices: Any, sigmas: Any, n_atoms: int | None) -> tuple[np.ndarray
     if twice.size:
         raise ValueError(f"a plane holds atom index {twice[0]} twice: name every atom of a plane once")
     return atoms.astype(np.int64), sigma
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(output[1])
-
-
-def _backward(ctx: Any, of_energy: Tensor | None, of_gradient: Tensor | None) -> tuple[Tensor | None, ...]:
-    if of_gradient is not None:
-        raise NotImplementedError(
-            "planarity has first derivatives only: differentiate its energy, once, not its gradient"
-        )
-    (gradient,) = ctx.saved_tensors
-    scaled = None if of_energy is None else of_energy.to(gradient.dtype) * gradient
-    return scaled, None, None, None, None, None, None
-
-
-torch.library.register_autograd(_operator, _backward, setup_context=_save, lib=LIBRARY)

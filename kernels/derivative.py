@@ -1,0 +1,32 @@
+"""Autograd for operators that return a value together with its gradient."""
+
+import torch
+from torch import Tensor
+
+
+def with_derivative(value: Tensor, gradient: Tensor, positions: Tensor) -> Tensor:
+    """Give a value that autograd differentiates to the gradient that came with it; callable from TorchScript.
+
+    An autograd formula registered with the operator would serve as well, but it is Python, and runs at every call: within a
+    simulation it would wait for the interpreter's lock in every step, and bring Ctrl-C into the middle of one.
+
+    Parameters
+    ----------
+    value : Tensor, shape ()
+        Worked out of the positions without autograd.
+    gradient : Tensor, shape of the positions
+        Its derivative with respect to them.
+    positions : Tensor
+
+    Returns
+    -------
+    Tensor, shape ()
+        The same value. It can be differentiated once, with respect to the positions alone.
+    """
+    with torch.no_grad():  # not detach(), which freezing a module removes
+        fixed = positions.clone()
+    if torch.is_grad_enabled() and positions.requires_grad:
+        # Zero, also where a coordinate is infinite or NaN, with derivative one.
+        moved = torch.nan_to_num(positions - fixed, 0.0, 0.0, 0.0)
+        value = value + (gradient * moved).sum(dtype=value.dtype)
+    return value
