@@ -31,24 +31,40 @@ inline vec load_first(const float* p, int n) {
     return x;
 }
 
-inline vec lanes() {
-    vec x;
-    for (int lane = 0; lane < W; ++lane) x[lane] = static_cast<float>(lane);
+inline ivec lane_numbers() {
+    ivec x;
+    for (int lane = 0; lane < W; ++lane) x[lane] = lane;
     return x;
 }
 
+inline vec lanes() { return __builtin_convertvector(lane_numbers(), vec); }
+
+typedef float vec4 __attribute__((vector_size(16)));
+
+#if defined(__AVX512F__)
+inline vec4 folded(vec x) {
+    typedef float vec8 __attribute__((vector_size(32)));
+    const vec8 y = __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
+                   __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
+    return __builtin_shufflevector(y, y, 0, 1, 2, 3) + __builtin_shufflevector(y, y, 4, 5, 6, 7);
+}
+#elif defined(__AVX__)
+inline vec4 folded(vec x) {
+    return __builtin_shufflevector(x, x, 0, 1, 2, 3) + __builtin_shufflevector(x, x, 4, 5, 6, 7);
+}
+#else
+inline vec4 folded(vec x) { return x; }
+#endif
+
 // Pairwise, always in the same order.
 inline float sum(vec x) {
-    float part[W];
-    std::memcpy(part, &x, sizeof(vec));
-    for (int half = W / 2; half > 0; half /= 2)
-        for (int lane = 0; lane < half; ++lane) part[lane] += part[lane + half];
-    return part[0];
+    const vec4 y = folded(x);
+    return (y[0] + y[2]) + (y[1] + y[3]);
 }
 
 // exp(x) for x <= 0, 0 below -87: relative error below 1e-7 beside the rounding of x itself.
 // 2^n times the Taylor polynomial of the rest, |rest| <= ln 2 / 2 (coefficients 1/k!).
-inline vec exp_of_negative(vec x) {
+[[gnu::always_inline]] inline vec exp_of_negative(vec x) {
     const vec clamped = x > -87.0f ? x : splat(-87.0f);
     const float shift = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
     const vec n = (clamped * 1.44269504088896341f + shift) - shift;

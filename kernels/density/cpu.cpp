@@ -26,11 +26,12 @@
 namespace openmm_density {
 namespace {
 
-constexpr int TILE_Z = 8;
-constexpr int TILE_Y = 16;
+constexpr int TILE_Z = 16;
+constexpr int TILE_Y = 24;
+constexpr int ROWS = (TILE_Y + W - 1) / W * W;  // of a tile, in whole vectors
 constexpr int MAX_GAUSSIANS = 5;
 constexpr int MAX_CHANNELS = 3;
-constexpr int ATOMS_PER_CHUNK = 4096;
+constexpr int ATOMS_PER_CHUNK = 512;
 
 enum Measure { CROSS_CORRELATION, CROSS_CORRELATION_ABOUT_MEAN, INNER_PRODUCT, RELATIVE_ENTROPY, LEAST_SQUARES };
 
@@ -73,7 +74,7 @@ struct Workspace {
     std::vector<int64_t> first_entry_of;  // (atoms + 1): index into entry_of_atom
     std::vector<int64_t> entry_of_atom;
     std::vector<Entry> entries;
-    std::vector<Tile> tiles;              // those with entries
+    std::vector<Tile> tiles;              // those with entries, the longest list first, so that threads end together
     std::vector<float> partials;          // (entries, channels, 3)
     std::vector<std::array<double, 3>> sums;
     std::vector<ThreadScratch> threads;
@@ -215,6 +216,8 @@ Plan make_plan(Workspace& work, const Grid& grid, const Atoms& atoms, const T* p
             work.tiles.push_back({plan.box_z.begin + TILE_Z * static_cast<int>(tile / plan.tiles_y),
                                   plan.box_y.begin + TILE_Y * static_cast<int>(tile % plan.tiles_y), begin, total});
     }
+    std::stable_sort(work.tiles.begin(), work.tiles.end(),
+                     [](const Tile& a, const Tile& b) { return a.end - a.begin > b.end - b.begin; });
     for (int64_t atom = 0; atom < n; ++atom) work.first_entry_of[atom + 1] += work.first_entry_of[atom];
 
     work.entries.resize(total);
@@ -279,8 +282,14 @@ struct PlaneRows {
     static constexpr bool ONE_VECTOR = VECTORS == 1;
     int begin = 0, end = 0;
     int n_rows, n_vectors;
-    int first[TILE_Y], last[TILE_Y];
+    int first[ROWS], last[ROWS];
+    float y[ROWS];  // of each row, as seen from the atom, in voxels
 
+    PlaneRows(const Plan& plan, const Entry& entry) : n_rows(entry.y1 - entry.y0), n_vectors(plan.vectors) {
+        for (int j = 0; j < n_rows; j += W) store(y + j, lanes() + (entry.uy + static_cast<float>(j)));
+    }
+
+    int whole_rows() const { return (n_rows + W - 1) / W * W; }
     int first_vector(int j) const { return ONE_VECTOR ? 0 : first[j]; }
     int last_vector(int j) const { return ONE_VECTOR ? 1 : last[j]; }
 
@@ -292,7 +301,7 @@ struct PlaneRows {
 
     void set_vectors(const float* centre, const float* half) {
         if constexpr (!ONE_VECTOR) {
-            for (int j = 0; j < TILE_Y; ++j) {
+            for (int j = 0; j < whole_rows(); ++j) {
                 first[j] = std::max(0, static_cast<int>((centre[j] - half[j]) * (1.0f / W)));
                 last[j] = std::min(n_vectors, static_cast<int>((centre[j] + half[j]) * (1.0f / W)) + 1);
             }
@@ -306,22 +315,24 @@ struct PlaneRows {
 template <int C, int VECTORS>
 class OrthogonalRows : public PlaneRows<VECTORS> {
    public:
-    static int64_t table_size(int vectors) { return (C + 1) * vectors * W + (C + 1) * TILE_Y + C * padded(TILE_Z); }
+    static int64_t table_size(int vectors) { return (C + 1) * vectors * W + (C + 1) * ROWS + C * padded(TILE_Z); }
 
     OrthogonalRows(const Plan& plan, const Entry& entry, float* table, bool fill)
-        : profile_(plan.atoms, plan.edges, entry.atom), ux_(entry.ux), uy_(entry.uy), uz_(entry.uz) {
-        this->n_rows = entry.y1 - entry.y0;
-        this->n_vectors = plan.vectors;
+        : PlaneRows<VECTORS>(plan, entry),
+          profile_(plan.atoms, plan.edges, entry.atom),
+          ux_(entry.ux),
+          uy_(entry.uy),
+          uz_(entry.uz) {
         for (int axis = 0; axis < 3; ++axis) step_[axis] = static_cast<float>(plan.grid.matrix[axis][axis]);
         dx2_ = table;
         along_x_ = dx2_ + plan.vectors * W;
         dy2_ = along_x_ + C * plan.vectors * W;
-        along_y_ = dy2_ + TILE_Y;
-        along_z_ = along_y_ + C * TILE_Y;
+        along_y_ = dy2_ + ROWS;
+        along_z_ = along_y_ + C * ROWS;
         if (fill) {
-            fill_axis(dx2_, along_x_, plan.vectors * W, ux_, step_[0]);
-            fill_axis(dy2_, along_y_, TILE_Y, uy_, step_[1]);
-            fill_axis(nullptr, along_z_, padded(TILE_Z), uz_, step_[2]);
+            fill_axis(dx2_, along_x_, plan.vectors * W, plan.vectors * W, ux_, step_[0]);
+            fill_axis(dy2_, along_y_, ROWS, this->n_rows, uy_, step_[1]);
+            fill_axis(nullptr, along_z_, padded(TILE_Z), entry.z1 - entry.z0, uz_, step_[2]);
         }
         if constexpr (VECTORS == 1) {
             dx2_held_ = load(dx2_);
@@ -337,17 +348,17 @@ class OrthogonalRows : public PlaneRows<VECTORS> {
         else
             this->set_rows(-uy_, std::sqrt(std::max(rest, 0.0f)) / std::abs(step_[1]));
         const float constant = profile_.at_cutoff - profile_.slope_cutoff * dz2;
-        for (int j = 0; j < TILE_Y; j += W) {
+        for (int j = 0; j < this->n_rows; j += W) {
             const vec dy2 = load(dy2_ + j);
             store(limit_ + j, rest - dy2);
             store(offset_ + j, constant - profile_.slope_cutoff * dy2);
             for (int c = 0; c < C; ++c)
-                store(pair_[c] + j, along_z_[c * padded(TILE_Z) + k] * load(along_y_ + c * TILE_Y + j));
+                store(pair_[c] + j, along_z_[c * padded(TILE_Z) + k] * load(along_y_ + c * ROWS + j));
         }
         if constexpr (VECTORS != 1) {
-            float centre[TILE_Y], half[TILE_Y];
+            float centre[ROWS], half[ROWS];
             const float per_voxel = 1 / std::abs(step_[0]);
-            for (int j = 0; j < TILE_Y; ++j) {
+            for (int j = 0; j < this->whole_rows(); ++j) {
                 centre[j] = -ux_;
                 half[j] = std::sqrt(std::max(limit_[j], 0.0f)) * per_voxel;
             }
@@ -377,11 +388,12 @@ class OrthogonalRows : public PlaneRows<VECTORS> {
    private:
     static constexpr int padded(int n) { return (n + W - 1) / W * W; }
 
-    void fill_axis(float* squares, float* table, int n, float first, float step) const {
+    // The first n of a table's `pitch` places for each Gaussian, and the rest of their last vector.
+    void fill_axis(float* squares, float* table, int pitch, int n, float first, float step) const {
         for (int i = 0; i < n; i += W) {
             const vec d = (lanes() + (first + static_cast<float>(i))) * step;
             if (squares) store(squares + i, d * d);
-            for (int c = 0; c < C; ++c) store(table + c * n + i, exp_of_negative(d * d * -profile_.exponent[c]));
+            for (int c = 0; c < C; ++c) store(table + c * pitch + i, exp_of_negative(d * d * -profile_.exponent[c]));
         }
     }
     vec squares(int v) const {
@@ -397,7 +409,7 @@ class OrthogonalRows : public PlaneRows<VECTORS> {
     float step_[3];
     float *dx2_, *along_x_, *dy2_, *along_y_, *along_z_;
     float ux_, uy_, uz_, dz2_;
-    float limit_[TILE_Y], offset_[TILE_Y], pair_[C][TILE_Y];
+    float limit_[ROWS], offset_[ROWS], pair_[C][ROWS];
     vec dx2_held_, held_[C];
 };
 
@@ -408,9 +420,11 @@ class SkewedRows : public PlaneRows<VECTORS> {
     static int64_t table_size(int) { return 0; }
 
     SkewedRows(const Plan& plan, const Entry& entry, float*, bool)
-        : profile_(plan.atoms, plan.edges, entry.atom), ux_(entry.ux), uy_(entry.uy), uz_(entry.uz) {
-        this->n_rows = entry.y1 - entry.y0;
-        this->n_vectors = plan.vectors;
+        : PlaneRows<VECTORS>(plan, entry),
+          profile_(plan.atoms, plan.edges, entry.atom),
+          ux_(entry.ux),
+          uy_(entry.uy),
+          uz_(entry.uz) {
         for (int column = 0; column < 3; ++column)
             for (int row = 0; row < 3; ++row) step_[column][row] = static_cast<float>(plan.grid.matrix[row][column]);
         xx_ = dot(step_[0], step_[0]);
@@ -427,8 +441,8 @@ class SkewedRows : public PlaneRows<VECTORS> {
         const float half_squared = middle * middle + (profile_.s_c - dot(nearest, nearest)) / yy_;
         this->set_rows(middle, std::sqrt(std::max(half_squared, 0.0f)));
         if (half_squared <= 0) this->end = this->begin;
-        float centre[TILE_Y], half[TILE_Y];
-        for (int j = 0; j < TILE_Y; ++j) {
+        float centre[ROWS], half[ROWS];
+        for (int j = 0; j < this->whole_rows(); ++j) {
             float square = 0, product = 0;
             for (int d = 0; d < 3; ++d) {
                 const float r = r0[d] + step_[1][d] * static_cast<float>(j);
@@ -475,33 +489,38 @@ class SkewedRows : public PlaneRows<VECTORS> {
     float ux_, uy_, uz_;
     float step_[3][3], across_[3];  // across_: from row to row, at right angles to the rows
     float xx_, yy_;
-    float constant_[TILE_Y], linear_[TILE_Y];
+    float constant_[ROWS], linear_[ROWS];
 };
 
-// The scratch of a tile: TILE_Z x TILE_Y rows of `pitch` lanes, lane 0 being voxel x0.
+// The scratch of a tile: the rows that its entries touch, of `pitch` lanes, lane 0 being voxel x0.
 struct TileView {
     const Tile& tile;
-    int x0, pitch;                 // lanes that its entries touch
-    int planes, rows;              // that lie in the grid
+    int x0, pitch;
+    Interval planes, rows;
     int inside_begin, inside_end;  // lanes that lie in the grid
 
     TileView(const Tile& tile_, const Plan& plan, const std::vector<Entry>& entries)
         : tile(tile_),
           x0(entries[tile_.begin].x),
-          planes(std::min(TILE_Z, plan.grid.n[2] - tile_.z)),
-          rows(std::min(TILE_Y, plan.grid.n[1] - tile_.y)) {
+          planes{TILE_Z, 0},
+          rows{TILE_Y, 0} {
         int last = x0;
         for (int64_t e = tile.begin; e < tile.end; ++e) {
-            x0 = std::min(x0, entries[e].x);
-            last = std::max(last, entries[e].x);
+            const Entry& entry = entries[e];
+            x0 = std::min(x0, entry.x);
+            last = std::max(last, entry.x);
+            planes = {std::min<int>(planes.begin, entry.z0), std::max<int>(planes.end, entry.z1)};
+            rows = {std::min<int>(rows.begin, entry.y0), std::max<int>(rows.end, entry.y1)};
         }
-        pitch = last + plan.vectors * W - x0;
+        pitch = (last - x0 + W - 1) / W * W + plan.vectors * W;  // whole vectors
         inside_begin = std::max(0, -x0);
         inside_end = std::min(pitch, plan.grid.n[0] - x0);
     }
 
-    int64_t size() const { return int64_t(TILE_Z) * TILE_Y * pitch; }
-    int64_t offset(int z, int y) const { return (int64_t(z) * TILE_Y + y) * pitch; }
+    int64_t size() const { return int64_t(planes.end - planes.begin) * (rows.end - rows.begin) * pitch; }
+    int64_t offset(int z, int y) const {
+        return (int64_t(z - planes.begin) * (rows.end - rows.begin) + (y - rows.begin)) * pitch;
+    }
     // Where a row's first lane inside the grid is in the grid's array.
     int64_t in_grid(const Grid& grid, int z, int y) const {
         return (int64_t(tile.z + z) * grid.n[1] + tile.y + y) * grid.n[0] + x0 + inside_begin;
@@ -540,11 +559,10 @@ void gather_entry(Rows& rows, const Entry& entry, const TileView& view, const Th
         rows, entry, view,
         [&](int j, int v, int64_t at) {
             const vec h = rows.slope(j, v);
-            const float uy = entry.uy + static_cast<float>(j);
             for (int channel = 0; channel < CHANNELS; ++channel) {
                 const vec weighted = h * load(channels[channel] + at);
                 in_plane[channel] += weighted;
-                total_y[channel] += weighted * uy;
+                total_y[channel] += weighted * rows.y[j];
                 if constexpr (!Rows::ONE_VECTOR) total_x[channel] += weighted * (ux + static_cast<float>(v * W));
             }
         },
@@ -724,8 +742,8 @@ at::Tensor density_splat(const at::Tensor& positions, const at::Tensor& amplitud
     float* out = density.mutable_data_ptr<float>();
     each_tile(work, plan, 1, [&](int64_t, const TileView& view, ThreadScratch& scratch) {
         splat_tile(work, plan, kernels, view, scratch);
-        for (int z = 0; z < view.planes; ++z)
-            for (int y = 0; y < view.rows; ++y)
+        for (int z = view.planes.begin; z < view.planes.end; ++z)
+            for (int y = view.rows.begin; y < view.rows.end; ++y)
                 std::copy_n(scratch.channels[0].data() + view.offset(z, y) + view.inside_begin,
                             view.inside_end - view.inside_begin, out + view.in_grid(grid, z, y));
     });
@@ -748,8 +766,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> density_gather(const at::Tensor& 
     const int width = 3 + 2 + 2 * n_gaussians;
     work.partials.resize(work.entries.size() * width);
     each_tile(work, plan, 1, [&](int64_t, const TileView& view, ThreadScratch& scratch) {
-        for (int z = 0; z < view.planes; ++z)
-            for (int y = 0; y < view.rows; ++y)
+        for (int z = view.planes.begin; z < view.planes.end; ++z)
+            for (int y = view.rows.begin; y < view.rows.end; ++y)
                 std::copy_n(g + view.in_grid(grid, z, y), view.inside_end - view.inside_begin,
                             scratch.channels[0].data() + view.offset(z, y) + view.inside_begin);
         scratch.tables.resize(std::max<size_t>(scratch.tables.size(), kernels.table_size(plan.vectors)));
@@ -821,59 +839,51 @@ struct Correlation {
     }
 };
 
+// The W floats at p, or as many of them as lie in the array.
+inline vec load_within(const float* p, const float* begin, const float* end) {
+    if (p >= begin && p + W <= end) return load(p);
+    vec x{};
+    for (int lane = 0; lane < W; ++lane)
+        if (p + lane >= begin && p + lane < end) x[lane] = p[lane];
+    return x;
+}
+
 // After this the channels hold what is to be gathered, with zeros wherever a voxel does not count: outside the grid, or
 // NaN in the target. Returns the tile's sums.
 std::array<double, 3> sweep_tile(const Grid& grid, const TileView& view, ThreadScratch& scratch, const float* target,
                                  Measure measure, double floor) {
     std::array<double, 3> sums{};
+    const float* const target_end = target + int64_t(grid.n[0]) * grid.n[1] * grid.n[2];
     float* density = scratch.channels[0].data();
     float* t_out = scratch.channels[1].data();
+    float* one_out = scratch.channels[2].data();
     const bool entropy = measure == RELATIVE_ENTROPY, inner = measure == INNER_PRODUCT;
     const bool counts = measure == CROSS_CORRELATION_ABOUT_MEAN || measure == LEAST_SQUARES;
-    const float inverse_floor = static_cast<float>(1 / floor);
-    const auto clear = [&](int64_t begin, int64_t end) {
-        for (int channel = 0; channel < (counts ? 3 : entropy || inner ? 1 : 2); ++channel)
-            std::fill(scratch.channels[channel].begin() + begin, scratch.channels[channel].begin() + end, 0.0f);
-    };
-    for (int z = 0; z < TILE_Z; ++z) {
-        for (int y = 0; y < TILE_Y; ++y) {
+    const float scale = static_cast<float>(floor), inverse = static_cast<float>(1 / floor);
+    for (int z = view.planes.begin; z < view.planes.end; ++z) {
+        for (int y = view.rows.begin; y < view.rows.end; ++y) {
             const int64_t row = view.offset(z, y);
-            if (z >= view.planes || y >= view.rows) continue;  // no entry reaches these rows
-            clear(row, row + view.inside_begin);
-            clear(row + view.inside_end, row + view.pitch);
-            const float* t_in = target + view.in_grid(grid, z, y);
-            const int n = view.inside_end - view.inside_begin;
+            const float* t_in = target + view.in_grid(grid, z, y) - view.inside_begin;
             vec sum_0{}, sum_1{}, sum_2{};
-            for (int x = 0; x < n; x += W) {
-                const int64_t at = row + view.inside_begin + x;
-                const int width = std::min(W, n - x);
-                const vec t_raw = load_first(t_in + x, width);
-                ivec valid = t_raw == t_raw;
+            for (int x = 0; x < view.pitch; x += W) {
+                const ivec lane = lane_numbers() + x;
+                const vec t_raw = load_within(t_in + x, target, target_end);
+                ivec valid = (t_raw == t_raw) & (lane >= view.inside_begin) & (lane < view.inside_end);
                 if (entropy) valid &= t_raw > 0.0f;
                 const vec t = zero_unless(valid, t_raw);
-                const vec rho = zero_unless(valid, load_first(density + at, width));
-                vec first = rho;
+                const vec rho = zero_unless(valid, load(density + row + x));
                 if (entropy) {
-                    const vec shifted = rho * inverse_floor + 1.0f;
+                    const vec shifted = rho * inverse + 1.0f;
                     sum_0 += t * log_of_positive(shifted > 1e-6f ? shifted : splat(1e-6f));
-                    first = zero_unless(shifted > 1e-6f, t / (shifted * static_cast<float>(floor)));
-                } else {
-                    sum_0 += rho;
-                    sum_1 += rho * rho;
-                    sum_2 += rho * t;
-                    if (inner) first = t;
+                    store(density + row + x, zero_unless(shifted > 1e-6f, t / (shifted * scale)));
+                    continue;
                 }
-                if (width == W) {
-                    store(density + at, first);
-                    if (!entropy && !inner) store(t_out + at, t);
-                    if (counts) store(scratch.channels[2].data() + at, zero_unless(valid, splat(1.0f)));
-                } else {
-                    for (int lane = 0; lane < width; ++lane) {
-                        density[at + lane] = first[lane];
-                        if (!entropy && !inner) t_out[at + lane] = t[lane];
-                        if (counts) scratch.channels[2][at + lane] = valid[lane] ? 1.0f : 0.0f;
-                    }
-                }
+                sum_0 += rho;
+                sum_1 += rho * rho;
+                sum_2 += rho * t;
+                store(density + row + x, inner ? t : rho);
+                if (!inner) store(t_out + row + x, t);
+                if (counts) store(one_out + row + x, zero_unless(valid, splat(1.0f)));
             }
             sums[0] += sum(sum_0);
             sums[1] += sum(sum_1);
