@@ -93,6 +93,7 @@ def density_gather(
     matrix: Tensor,
     origin: Tensor,
     periodic: bool = False,
+    parameters: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Differentiate Σ gradient·density over the voxels, the adjoint of `density_splat`.
 
@@ -102,6 +103,8 @@ def density_gather(
         A weight for each voxel, such as ∂S/∂ρ.
     positions, amplitudes, exponents, cutoff, matrix, origin, periodic
         As for `density_splat`.
+    parameters : bool
+        Whether to differentiate with respect to amplitudes and exponents too. If not, their derivatives have shape (N, 0).
 
     Returns
     -------
@@ -109,7 +112,7 @@ def density_gather(
         The derivatives with respect to positions (N, 3), amplitudes (N, C) and exponents (N, C).
     """
     return torch.ops.openmm_density.density_gather(
-        gradient, positions, amplitudes, exponents, cutoff, matrix, origin, periodic
+        gradient, positions, amplitudes, exponents, cutoff, matrix, origin, periodic, parameters
     )
 
 
@@ -224,10 +227,21 @@ def _reference_splat(*arguments: Any) -> Tensor:
 
 
 def _reference_gather(
-    gradient: Tensor, positions: Tensor, amplitudes: Tensor, *rest: Any
+    gradient: Tensor,
+    positions: Tensor,
+    amplitudes: Tensor,
+    exponents: Tensor,
+    cutoff: float,
+    matrix: Tensor,
+    origin: Tensor,
+    periodic: bool,
+    parameters: bool = True,
 ) -> tuple[Tensor, ...]:
-    x, a, alpha = reference.density_gather(gradient, positions, amplitudes, *rest)
-    return x.to(positions.dtype), a.to(torch.float32), alpha.to(torch.float32)
+    x, a, alpha = reference.density_gather(
+        gradient, positions, amplitudes, exponents, cutoff, matrix, origin, periodic
+    )
+    kept = amplitudes.shape[1] if parameters else 0
+    return x.to(positions.dtype), a[:, :kept].to(torch.float32), alpha[:, :kept].to(torch.float32)
 
 
 def _reference_similarity(
@@ -253,7 +267,8 @@ define(
     f"density_splat({_MODEL}, {_PLACE}, int[] shape, bool periodic) -> Tensor", "density", _reference_splat
 )
 define(
-    f"density_gather(Tensor gradient, {_MODEL}, {_PLACE}, bool periodic) -> (Tensor, Tensor, Tensor)",
+    f"density_gather(Tensor gradient, {_MODEL}, {_PLACE}, bool periodic, bool parameters=True) -> "
+    "(Tensor, Tensor, Tensor)",
     "density",
     _reference_gather,
 )
@@ -272,10 +287,19 @@ def _keep_for_splat(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _splat_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
     positions, amplitudes, exponents, matrix, origin = ctx.saved_tensors
-    derivatives = density_gather(
-        gradient.contiguous(), positions, amplitudes, exponents, ctx.cutoff, matrix, origin, ctx.periodic
+    parameters = any(ctx.needs_input_grad[1:3])
+    x, a, alpha = density_gather(
+        gradient.contiguous(),
+        positions,
+        amplitudes,
+        exponents,
+        ctx.cutoff,
+        matrix,
+        origin,
+        ctx.periodic,
+        parameters,
     )
-    return *derivatives, None, None, None, None, None
+    return x, *((a, alpha) if parameters else (None, None)), None, None, None, None, None
 
 
 torch.library.register_autograd(

@@ -383,6 +383,7 @@ class OrthogonalRows : public PlaneRows<VECTORS> {
 
     vec squared_distance(int j, int v) const { return squares(v) + (dz2_ + dy2_[j]); }
     vec exponential(int c, int j, int v) const { return table(c, v) * pair_[c][j]; }
+    const Profile& profile() const { return profile_; }
     vec within(int j, int v, vec x) const { return zero_unless(squares(v) < limit_[j], x); }
 
    private:
@@ -480,6 +481,7 @@ class SkewedRows : public PlaneRows<VECTORS> {
     vec exponential(int c, int j, int v) const {
         return exp_of_negative(squared_distance(j, v) * -profile_.exponent[c]);
     }
+    const Profile& profile() const { return profile_; }
     vec within(int j, int v, vec x) const { return zero_unless(squared_distance(j, v) < profile_.s_c, x); }
 
    private:
@@ -583,26 +585,39 @@ void gather_entry(Rows& rows, const Entry& entry, const TileView& view, const Th
     }
 }
 
-// Sums of channel 0 with 1, s, and per Gaussian exp(-alpha s) and s exp(-alpha s): what the derivatives with respect to
-// amplitudes and exponents are made of.
+// Of channel 0, what gather_entry gives, and then its sums with 1, s, and per Gaussian exp(-alpha s) and s exp(-alpha s), which
+// the derivatives with respect to amplitudes and exponents are made of. Each exponential serves both.
 template <int C, typename Rows>
-void gather_parameters(Rows& rows, const Entry& entry, const TileView& view, const ThreadScratch& scratch, float* partial) {
-    vec total[2 + 2 * C] = {};
+void gather_all(Rows& rows, const Entry& entry, const TileView& view, const ThreadScratch& scratch, float* partial) {
+    const float* field = scratch.channels[0].data();
+    vec in_plane{}, total_x{}, total_y{}, total_z{}, total[2 + 2 * C] = {};
+    const vec ux = lanes() + entry.ux;
     each_vector(
         rows, entry, view,
         [&](int j, int v, int64_t at) {
-            const vec g = rows.within(j, v, load(scratch.channels[0].data() + at));
+            const vec g = rows.within(j, v, load(field + at));
             const vec s = rows.squared_distance(j, v);
             total[0] += g;
             total[1] += g * s;
+            vec weighted = g * rows.profile().slope_cutoff;
             for (int c = 0; c < C; ++c) {
-                const vec weighted = g * rows.exponential(c, j, v);
-                total[2 + 2 * c] += weighted;
-                total[3 + 2 * c] += weighted * s;
+                const vec of_gaussian = g * rows.exponential(c, j, v);
+                total[2 + 2 * c] += of_gaussian;
+                total[3 + 2 * c] += of_gaussian * s;
+                weighted += of_gaussian * rows.profile().steepness[c];
             }
+            in_plane += weighted;
+            total_y += weighted * rows.y[j];
+            total_x += weighted * (ux + static_cast<float>(v * W));
         },
-        [](int) {});
-    for (int i = 0; i < 2 + 2 * C; ++i) partial[i] = sum(total[i]);
+        [&](int k) {
+            total_z += in_plane * (entry.uz + static_cast<float>(k));
+            in_plane = vec{};
+        });
+    partial[0] = sum(total_x);
+    partial[1] = sum(total_y);
+    partial[2] = sum(total_z);
+    for (int i = 0; i < 2 + 2 * C; ++i) partial[3 + i] = sum(total[i]);
 }
 
 // One instance of the kernels for a number of Gaussians and a kind of grid.
@@ -610,14 +625,14 @@ struct Kernels {
     int64_t (*table_size)(int vectors);
     void (*splat)(const Plan&, const Entry&, const TileView&, float* table, float* density);
     void (*gather[MAX_CHANNELS])(const Plan&, const Entry&, const TileView&, float* table, const ThreadScratch&, float*);
-    // The gradients with respect to position (3), then the sums of gather_parameters.
+    void (*gather_positions)(const Plan&, const Entry&, const TileView&, float* table, const ThreadScratch&, float*);
     void (*gather_all)(const Plan&, const Entry&, const TileView&, float* table, const ThreadScratch&, float*);
 };
 
-template <typename Rows, int CHANNELS>
+template <typename Rows, int CHANNELS, bool FILL>
 void gather_with(const Plan& plan, const Entry& entry, const TileView& view, float* table, const ThreadScratch& scratch,
                  float* partial) {
-    Rows rows(plan, entry, table, false);  // filled by the splat
+    Rows rows(plan, entry, table, FILL);
     gather_entry<CHANNELS>(rows, entry, view, scratch, partial);
 }
 
@@ -628,12 +643,13 @@ Kernels kernels_of() {
                 Rows rows(plan, entry, table, true);
                 splat_entry(rows, entry, view, density);
             },
-            {gather_with<Rows, 1>, gather_with<Rows, 2>, gather_with<Rows, 3>},
+            // The splat has filled the tables.
+            {gather_with<Rows, 1, false>, gather_with<Rows, 2, false>, gather_with<Rows, 3, false>},
+            gather_with<Rows, 1, true>,
             [](const Plan& plan, const Entry& entry, const TileView& view, float* table, const ThreadScratch& scratch,
                float* partial) {
                 Rows rows(plan, entry, table, true);
-                gather_entry<1>(rows, entry, view, scratch, partial);
-                gather_parameters<C>(rows, entry, view, scratch, partial + 3);
+                gather_all<C>(rows, entry, view, scratch, partial);
             }};
 }
 
@@ -738,8 +754,10 @@ at::Tensor density_splat(const at::Tensor& positions, const at::Tensor& amplitud
     Workspace& work = workspace();
     const Plan plan = inputs.plan(work, grid, nullptr);
     const Kernels kernels = kernels_for(plan);
-    at::Tensor density = at::zeros(shape, inputs.amplitudes.options());
+    at::Tensor density = at::empty(shape, inputs.amplitudes.options());
     float* out = density.mutable_data_ptr<float>();
+    const int64_t plane = int64_t(grid.n[1]) * grid.n[0];
+    parallel_for(grid.n[2], [&](int64_t z, int) { std::fill_n(out + z * plane, plane, 0.0f); });
     each_tile(work, plan, 1, [&](int64_t, const TileView& view, ThreadScratch& scratch) {
         splat_tile(work, plan, kernels, view, scratch);
         for (int z = view.planes.begin; z < view.planes.end; ++z)
@@ -753,7 +771,8 @@ at::Tensor density_splat(const at::Tensor& positions, const at::Tensor& amplitud
 std::tuple<at::Tensor, at::Tensor, at::Tensor> density_gather(const at::Tensor& gradient, const at::Tensor& positions,
                                                               const at::Tensor& amplitudes, const at::Tensor& exponents,
                                                               double cutoff, const at::Tensor& matrix,
-                                                              const at::Tensor& origin, bool periodic) {
+                                                              const at::Tensor& origin, bool periodic,
+                                                              bool parameters) {
     const Grid grid(matrix, origin, gradient.sizes(), periodic);
     TORCH_CHECK(gradient.scalar_type() == at::kFloat, "gradient must be float32");
     const at::Tensor field = gradient.contiguous();
@@ -762,8 +781,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> density_gather(const at::Tensor& 
     Workspace& work = workspace();
     const Plan plan = inputs.plan(work, grid, nullptr);
     const Kernels kernels = kernels_for(plan);
-    const int n_gaussians = inputs.atoms.gaussians;
-    const int width = 3 + 2 + 2 * n_gaussians;
+    const int n_gaussians = parameters ? inputs.atoms.gaussians : 0;
+    const int width = parameters ? 3 + 2 + 2 * n_gaussians : 3;
+    const auto gather = parameters ? kernels.gather_all : kernels.gather_positions;
     work.partials.resize(work.entries.size() * width);
     each_tile(work, plan, 1, [&](int64_t, const TileView& view, ThreadScratch& scratch) {
         for (int z = view.planes.begin; z < view.planes.end; ++z)
@@ -772,13 +792,12 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> density_gather(const at::Tensor& 
                             scratch.channels[0].data() + view.offset(z, y) + view.inside_begin);
         scratch.tables.resize(std::max<size_t>(scratch.tables.size(), kernels.table_size(plan.vectors)));
         for (int64_t e = view.tile.begin; e < view.tile.end; ++e)
-            kernels.gather_all(plan, work.entries[e], view, scratch.tables.data(), scratch,
-                               work.partials.data() + width * e);
+            gather(plan, work.entries[e], view, scratch.tables.data(), scratch, work.partials.data() + width * e);
     });
 
     const at::Tensor d_positions = at::empty(inputs.positions.sizes(), inputs.positions.options());
-    const at::Tensor d_amplitudes = at::empty(inputs.amplitudes.sizes(), inputs.amplitudes.options());
-    const at::Tensor d_exponents = at::empty(inputs.exponents.sizes(), inputs.exponents.options());
+    const at::Tensor d_amplitudes = at::empty({inputs.atoms.count, n_gaussians}, inputs.amplitudes.options());
+    const at::Tensor d_exponents = at::empty({inputs.atoms.count, n_gaussians}, inputs.exponents.options());
     float* da = d_amplitudes.mutable_data_ptr<float>();
     float* dalpha = d_exponents.mutable_data_ptr<float>();
     const double s_c = cutoff * cutoff;
@@ -792,6 +811,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> density_gather(const at::Tensor& 
                 store_gradient(grid, total, d_positions.mutable_data_ptr<double>() + 3 * atom);
             else
                 store_gradient(grid, total, d_positions.mutable_data_ptr<float>() + 3 * atom);
+            if (!parameters) continue;
             const double sum_g = total[3], sum_gs = total[4];
             for (int c = 0; c < n_gaussians; ++c) {
                 const double sum_ge = total[5 + 2 * c], sum_gse = total[6 + 2 * c];

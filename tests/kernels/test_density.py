@@ -11,7 +11,7 @@ import gemmi
 import numpy as np
 import pytest
 import torch
-from openmm_density.kernels import build
+from openmm_density.kernels import build, density
 from openmm_density.kernels.density import (
     CROSS_CORRELATION,
     CROSS_CORRELATION_ABOUT_MEAN,
@@ -1060,3 +1060,16 @@ def test_without_a_compiler_the_reference_serves_the_same_operators(tmp_path):
     process = run_elsewhere(tmp_path, {"CXX": "/nonexistent"})
     loaded, _ = check_results_from_elsewhere(tmp_path, process)
     assert not loaded
+
+
+@grids
+@pytest.mark.parametrize(
+    "implementation", [density_gather, density._reference_gather], ids=["kernel", "pytorch"]
+)
+def test_positions_alone_can_be_differentiated(matrix, implementation):
+    scene = Scene(matrix)
+    exact = scene.gather()
+    model = (scene.positions, scene.amplitudes, scene.exponents, scene.cutoff, *scene.place, False)
+    x, amplitudes, exponents = implementation(scene.gradient, *model, parameters=False)
+    assert deviation(x, exact[0]) < TIGHT
+    assert amplitudes.shape == exponents.shape == (len(scene.positions), 0)
