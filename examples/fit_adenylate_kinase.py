@@ -16,7 +16,7 @@ from openmm_density import DensityFit, DensityMap
 from openmm_density.analysis import ca_rmsd, match_alpha_carbons
 from openmm_density.correlation import MapCorrelation
 from openmm_density.preparation import prepare
-from openmm_density.restraints import chirality_restraint, peptide_restraint
+from openmm_density.restraints import ChiralityRestraint, PeptideRestraint
 from openmm_density.structure_files import write_cif
 from openmm_density.structures import read_model
 
@@ -42,8 +42,8 @@ model = prepare(read_model(DATA / "adk_open.pdb"))
 system = model.system(nonbonded_cutoff=1.0 * unit.nanometer, hydrogen_mass=3.0 * unit.dalton)
 
 # Density pulls hard: these keep peptides and chiral centres from turning over on the way.
-system.addForce(peptide_restraint(model.topology, model.positions))
-system.addForce(chirality_restraint(model.topology, model.positions))
+system.addForce(PeptideRestraint(model.topology, model.positions).create_force())
+system.addForce(ChiralityRestraint(model.topology, model.positions).create_force())
 
 # The one force this is about. Its strength is in kJ/mol per fitted atom; the Context parameter holds the total.
 fit = DensityFit(

@@ -1,0 +1,74 @@
+"""Forces that keep a model's chemistry and fold as they are while a density pulls on its atoms.
+
+In MDFF these are the cispeptide, chirality and ssrestraints plugins. A density force does not know chemistry: it turns a
+peptide plane or inverts a centre where that puts an atom into a peak, and the force field alone then holds
+the mistake as firmly as it would hold the truth.
+
+Each restraint is a small class, usable alone on any System::
+
+    restraint = ChiralityRestraint(topology, positions)
+    system.addForce(restraint.create_force())
+    …
+    context.setParameter(restraint.parameter_name, 0.0)      # let go
+    for violation in restraint.violations(final_positions):
+        print(violation)
+
+All are ordinary OpenMM custom forces with exact gradients on every platform, and one Context parameter, their strength.
+"""
+
+from __future__ import annotations
+
+from .chirality import (
+    CHIRALITY_STRENGTH,
+    IDEAL_IMPROPER,
+    ChiralityRestraint,
+    chiral_centres,
+)
+from .distance import DistanceRestraint
+from .domains import find_domains
+from .elastic_network import ElasticNetworkRestraint
+from .peptide import PEPTIDE_STRENGTH, PeptideRestraint, peptide_torsions
+from .positional import PositionalRestraint
+from .registry import DEFAULT_RESTRAINTS, RESTRAINTS, find_violations, make_restraints, restraint_names
+from .restraint import Restraint, Violation
+from .secondary_structure import (
+    HYDROGEN_BOND_STRENGTH,
+    SECONDARY_STRUCTURE_STRENGTH,
+    HydrogenBondRestraint,
+    SecondaryStructureRestraint,
+    backbone_hydrogen_bonds,
+    secondary_structure_torsions,
+)
+from .stereocentres import other_centres
+from .symmetry import SymmetryRestraint
+from .torsions import torsion_angles
+
+__all__ = [
+    "CHIRALITY_STRENGTH",
+    "DEFAULT_RESTRAINTS",
+    "HYDROGEN_BOND_STRENGTH",
+    "IDEAL_IMPROPER",
+    "PEPTIDE_STRENGTH",
+    "RESTRAINTS",
+    "SECONDARY_STRUCTURE_STRENGTH",
+    "ChiralityRestraint",
+    "DistanceRestraint",
+    "ElasticNetworkRestraint",
+    "HydrogenBondRestraint",
+    "PeptideRestraint",
+    "PositionalRestraint",
+    "Restraint",
+    "SecondaryStructureRestraint",
+    "SymmetryRestraint",
+    "Violation",
+    "backbone_hydrogen_bonds",
+    "chiral_centres",
+    "find_domains",
+    "find_violations",
+    "make_restraints",
+    "other_centres",
+    "peptide_torsions",
+    "restraint_names",
+    "secondary_structure_torsions",
+    "torsion_angles",
+]

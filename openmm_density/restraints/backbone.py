@@ -1,0 +1,81 @@
+"""Residues by the names of their atoms, and the bonds that join them into chains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import gemmi
+import numpy as np
+from openmm import app
+
+
+class NamedAtoms(dict[str, int]):
+    """Atom indices of one residue by name."""
+
+    residue: app.topology.Residue
+    index: int
+
+    def first_of(self, *names: str) -> int | None:
+        """Give the first of these atoms that the residue has."""
+        return next((self[name] for name in names if name in self), None)
+
+
+def atoms_by_name(topology: app.Topology) -> list[NamedAtoms]:
+    """Give every residue's atoms by name, in the order of the residues."""
+    result = []
+    for index, residue in enumerate(topology.residues()):
+        names = NamedAtoms()
+        names.residue, names.index = residue, index
+        for atom in residue.atoms():
+            names.setdefault(atom.name, atom.index)
+        result.append(names)
+    return result
+
+
+def peptide_bonds(
+    topology: app.Topology, residues: list[NamedAtoms]
+) -> Iterator[tuple[NamedAtoms, NamedAtoms]]:
+    """Give the residues before and behind each bond between an atom C and an atom N of another residue.
+
+    Bonds, not the order of the residues, say what is joined: no pair spans a gap.
+    """
+    by_residue = {names.residue: names for names in residues}
+    for a, b in topology.bonds():
+        if a.residue is not b.residue and {a.name, b.name} == {"C", "N"}:
+            carbon, nitrogen = (a, b) if a.name == "C" else (b, a)
+            yield by_residue[carbon.residue], by_residue[nitrogen.residue]
+
+
+def trace_atom(names: NamedAtoms) -> int | None:
+    """Give the atom that stands for a residue of a polymer: Cα, or C1' of a nucleotide; None for others."""
+    if "CA" in names and (len(names) > 1 or gemmi.find_tabulated_residue(names.residue.name).is_amino_acid()):
+        return names["CA"]  # and not a calcium ion
+    return names.first_of("C1'", "C1*") if is_nucleotide(names) else None
+
+
+def is_nucleotide(names: NamedAtoms) -> bool:
+    """Tell whether a residue has the sugar of a nucleotide, by its atoms: names of residues are many."""
+    return ("C1'" in names and "C4'" in names) or ("C1*" in names and "C4*" in names)
+
+
+def chains(residues: list[NamedAtoms]) -> list[np.ndarray]:
+    """Give the residues of each polymer chain; unbroken pieces of one id are one chain while no number comes twice.
+
+    Returns
+    -------
+    list of ndarray of int
+        Indices into ``residues``.
+    """
+    found: dict[tuple[str, int], list[int]] = {}
+    taken: dict[str, list[set[tuple[str, str]]]] = {}
+    for names in residues:
+        if trace_atom(names) is None:
+            continue
+        residue = names.residue
+        place = residue.id, residue.insertionCode
+        copies = taken.setdefault(residue.chain.id or "", [set()])
+        if place in copies[-1]:
+            copies.append(set())
+        copies[-1].add(place)
+        found.setdefault((residue.chain.id or "", len(copies)), []).append(names.index)
+    return [np.array(chain) for chain in found.values()]

@@ -1,0 +1,177 @@
+"""`DistanceRestraint`: distances to the start or to another model, which give up where the density knows better."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from openmm import app, unit
+
+from openmm_density.analysis import match_alpha_carbons
+from openmm_density.errors import InputError
+from openmm_density.units import in_angstrom, number_in, positions_in_angstrom
+
+from .backbone import NamedAtoms, atoms_by_name, trace_atom
+from .elastic_network import near_pairs
+from .pairs import PairRestraint, distances
+
+DISTANCE_STRENGTH = 10.0
+"""kJ/mol: a broken restraint costs 1.3 to 2 times this, no more."""
+DISTANCE_CUTOFF = 8.0
+"""Å."""
+TOLERANCE = 0.025
+"""Half the width of the flat bottom, as a part of the length."""
+WELL = 0.1
+"""Half the width of the harmonic well beyond it, as a part of the length."""
+FALL_OFF = 2.0
+"""How much faster long restraints give up than short ones."""
+
+# A pair in one residue says nothing of the fold; these atoms fix backbone, rotamer and base pairing.
+_PROTEIN_ATOMS = ("CA", "CB", "CG", "CG1", "SG", "OG", "OG1")
+_NUCLEIC_ATOMS = ("P", "C1'", "C4'", "N1", "N2", "N3", "N4", "N6", "O2", "O4", "O6")
+
+
+class DistanceRestraint(PairRestraint):
+    """Hold the distances between near residues, and give them up where the density insists.
+
+    These are the adaptive distance restraints of ISOLDE (T. I. Croll, Acta Cryst. D74, 519 (2018), and its documentation of
+    ``isolde restrain distances``), with Barron's general loss (J. T. Barron, CVPR 2019, eq. 1):
+
+        E = k (2 - α)/α [(1 + (ρ/c)²/(2 - α))^(α/2) - 1],   ρ = max(0, |r - r₀| - τ)
+
+    It is flat within the tolerance τ = 0.025 r₀, a spring of k/c² up to about c = 0.1 r₀ beyond it, and then levels off at
+    k (α - 2)/α, so that a pair which is pulled out of its well no longer holds. α = -2 - fall_off · ln(r₀ in Å): long
+    distances, which are less certain, give up sooner. A distance counts as violated beyond τ + 2 c, where little force is left.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology or mdtraj.Topology
+    positions : Quantity or array_like of shape (N, 3)
+        Å where plain.
+    strength : float or Quantity
+        k in kJ/mol, the default of the Context parameter.
+    reference : Model or pair of topology and positions, optional
+        Another model (`openmm_density.structures.read_model`) to take the lengths from, in place of the start. Residues are
+        paired as `openmm_density.analysis.match_alpha_carbons` does, atoms by name; no superposition is needed.
+    cutoff : float or Quantity
+        In Å; the longest distance that is held.
+    tolerance, well : float
+        τ and c as parts of r₀.
+    fall_off : float
+        Zero or more.
+    between_chains : bool
+        Whether distances between chains are held, too.
+    parameter_name : str
+        Name of the Context parameter.
+    force_group : int
+    periodic : bool
+        Whether to take the nearest periodic image: needed with distances between chains, which may be wrapped apart.
+
+    Raises
+    ------
+    InputError
+        The numbers of atoms differ, a position is not a number, a number is out of its range, or the reference has fewer than 3
+        residues in common with the model.
+    """
+
+    name = "distance"
+
+    def __init__(
+        self,
+        topology: app.Topology,
+        positions: Any,
+        strength: Any = DISTANCE_STRENGTH,
+        *,
+        reference: Any = None,
+        cutoff: Any = DISTANCE_CUTOFF,
+        tolerance: float = TOLERANCE,
+        well: float = WELL,
+        fall_off: float = FALL_OFF,
+        between_chains: bool = True,
+        parameter_name: str = "distance_restraint_strength",
+        force_group: int = 0,
+        periodic: bool = False,
+    ) -> None:
+        super().__init__(
+            topology,
+            positions,
+            strength,
+            unit.kilojoule_per_mole,
+            parameter_name=parameter_name,
+            force_group=force_group,
+            periodic=periodic,
+        )
+        reach = in_angstrom(cutoff, "cutoff")
+        for name, value, least in (("cutoff", reach, 1.0), ("well", well, 1e-3)):
+            if not (np.isfinite(value) and value >= least):
+                raise InputError(f"{name} must be at least {least:g}, found {value:g}.")
+        self.tolerance = number_in(tolerance, unit.dimensionless, "tolerance")
+        self.well = float(well)
+        self.fall_off = number_in(fall_off, unit.dimensionless, "fall_off")
+        for name, value in (("tolerance", self.tolerance), ("fall_off", self.fall_off)):
+            if not (np.isfinite(value) and value >= 0):
+                raise InputError(f"{name} must be zero or more, found {value:g}.")
+        own, other, places = self._matched(reference)
+        near = near_pairs(places[other], reach)
+        residues = np.array([self._atoms[atom].residue.index for atom in own])
+        chains = np.array([self._atoms[atom].residue.chain.id for atom in own])
+        keep = residues[near[:, 0]] != residues[near[:, 1]]
+        if not between_chains:
+            keep &= chains[near[:, 0]] == chains[near[:, 1]]
+        near = near[keep]
+        self.pairs = own[near]
+        # Two atoms in one place in a bad model: no well has a width of zero.
+        self.lengths = np.maximum(distances(places, other[near]), 1.0)
+
+    def _matched(self, reference: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Give the atoms, those of the model to take the lengths from, and its positions."""
+        residues = [names for names in atoms_by_name(self.topology) if trace_atom(names) is not None]
+        if reference is None:
+            own = np.array([atom for names in residues for atom in _chosen(names)], dtype=np.int64)
+            return own, own, self.start
+        topology, positions = (
+            reference if isinstance(reference, tuple) else (reference.topology, reference.positions)
+        )
+        places = positions_in_angstrom(positions)
+        if len(places) != topology.getNumAtoms() or not np.isfinite(places).all():
+            raise InputError("reference: give finite positions for each atom of its topology.")
+        index, reference_index = match_alpha_carbons(
+            self.topology, topology, positions=self.start, reference_positions=places
+        )
+        by_residue = {names.residue: names for names in residues}
+        others = {names.residue: names for names in atoms_by_name(topology)}
+        reference_atoms = list(topology.atoms())
+        pairs = []
+        for atom, other in zip(index, reference_index):
+            names = by_residue[self._atoms[atom].residue]
+            counterpart = others[reference_atoms[other].residue]
+            pairs += [
+                (k, counterpart[self._atoms[k].name])
+                for k in _chosen(names)
+                if self._atoms[k].name in counterpart
+            ]
+        matched = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+        return matched[:, 0], matched[:, 1], places
+
+    def _energy(self) -> str:
+        return (
+            f"{self.parameter_name}*(2 - alpha)/alpha*((1 + (excess/well)^2/(2 - alpha))^(alpha/2) - 1);"
+            "excess = max(0, abs(r - target) - tolerance)"
+        )
+
+    def _parameters(self) -> dict[str, np.ndarray]:
+        lengths = self.lengths / 10.0
+        return {
+            "target": lengths,
+            "tolerance": self.tolerance * lengths,
+            "well": self.well * lengths,
+            "alpha": -2.0 - self.fall_off * np.log(self.lengths),
+        }
+
+    def _limits(self) -> np.ndarray:
+        return (self.tolerance + 2 * self.well) * self.lengths
+
+
+def _chosen(names: NamedAtoms) -> list[int]:
+    wanted = _NUCLEIC_ATOMS if "CA" not in names else _PROTEIN_ATOMS
+    return [names[name] for name in wanted if name in names]

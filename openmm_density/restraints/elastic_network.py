@@ -1,0 +1,126 @@
+"""`ElasticNetworkRestraint`: domains keep their inner shape and move as wholes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from openmm import app, unit
+from scipy.spatial import cKDTree
+
+from openmm_density.errors import InputError
+from openmm_density.units import in_angstrom
+
+from .backbone import atoms_by_name, is_nucleotide, trace_atom
+from .domains import given_domains
+from .pairs import PairRestraint, distances
+
+ELASTIC_NETWORK_STRENGTH = 500.0
+"""kJ/mol/nm², as elastic networks on coarse-grained proteins have it."""
+ELASTIC_NETWORK_CUTOFF = 10.0
+"""Å."""
+ELASTIC_NETWORK_LIMIT = 1.0
+"""Å by which a spring that counts as violated is too long or too short."""
+
+
+class ElasticNetworkRestraint(PairRestraint):
+    """Join the Cα (of nucleotides, P and C1') of each domain by springs, so that domains move as wholes.
+
+    E = ½ k (r - r₀)² for each pair of one domain that is within the cutoff in the start, with r₀ its distance there and k the
+    Context parameter. There are no springs between domains. A spring counts as violated from 1 Å off.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology or mdtraj.Topology
+    positions : Quantity or array_like of shape (N, 3)
+        Å where plain; they give the lengths, and the domains where these are to be found.
+    strength : float or Quantity
+        k in kJ/mol/nm², the default of the Context parameter.
+    domains : {"automatic", "chain", "all"}, sequence of str, or array_like of int
+        By default found in the contacts of each chain, see `openmm_density.restraints.domains.find_domains`; or each chain, or
+        all of the model as one; or an mdtraj selection for each domain; or a number for each residue, -1 for none.
+    cutoff : float or Quantity
+        In Å.
+    parameter_name : str
+        Name of the Context parameter.
+    force_group : int
+    periodic : bool
+        Whether to take the nearest periodic image: needed where a domain has atoms of several molecules, which may be
+        wrapped apart.
+
+    Attributes
+    ----------
+    domains : ndarray of int, shape (R,)
+        The domain of each residue, -1 for none.
+
+    Raises
+    ------
+    InputError
+        The numbers of atoms differ, a position is not a number, the strength is negative, or domains or cutoff make no sense.
+    """
+
+    name = "elastic"
+
+    def __init__(
+        self,
+        topology: app.Topology,
+        positions: Any,
+        strength: Any = ELASTIC_NETWORK_STRENGTH,
+        *,
+        domains: Any = "automatic",
+        cutoff: Any = ELASTIC_NETWORK_CUTOFF,
+        parameter_name: str = "elastic_network_strength",
+        force_group: int = 0,
+        periodic: bool = False,
+    ) -> None:
+        super().__init__(
+            topology,
+            positions,
+            strength,
+            unit.kilojoule_per_mole / unit.nanometer**2,
+            parameter_name=parameter_name,
+            force_group=force_group,
+            periodic=periodic,
+        )
+        reach = in_angstrom(cutoff, "cutoff")
+        if not (np.isfinite(reach) and reach > 0):
+            raise InputError(
+                f"cutoff must be positive, found {reach:g}: give Å, such as {ELASTIC_NETWORK_CUTOFF:g}."
+            )
+        self.domains = given_domains(self.topology, self.start, domains)
+        nodes = [
+            (atom, self.domains[names.index])
+            for names in atoms_by_name(self.topology)
+            if self.domains[names.index] >= 0 and (trace := trace_atom(names)) is not None
+            for atom in sorted({trace, names.get("P", trace) if is_nucleotide(names) else trace})
+        ]
+        atoms, numbers = np.array(nodes, dtype=np.int64).reshape(-1, 2).T
+        near = near_pairs(self.start[atoms], reach)
+        near = near[numbers[near[:, 0]] == numbers[near[:, 1]]]
+        self.pairs = atoms[near]
+        self.lengths = distances(self.start, self.pairs)
+
+    @property
+    def n_domains(self) -> int:
+        """Number of domains."""
+        return len(np.unique(self.domains[self.domains >= 0]))
+
+    def _energy(self) -> str:
+        return f"0.5*{self.parameter_name}*(r - target)^2"
+
+    def _limits(self) -> float:
+        return ELASTIC_NETWORK_LIMIT
+
+
+def near_pairs(places: np.ndarray, cutoff: float) -> np.ndarray:
+    """Give the pairs of places within a cutoff, in an order that does not change.
+
+    Returns
+    -------
+    ndarray of int, shape (P, 2)
+        The first is the smaller.
+    """
+    if len(places) < 2:
+        return np.zeros((0, 2), dtype=np.int64)
+    pairs = np.sort(cKDTree(places).query_pairs(cutoff, output_type="ndarray"), axis=1)
+    return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))].astype(np.int64)

@@ -1,0 +1,100 @@
+"""Distances between pairs of atoms held near what they were."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mdtraj
+import numpy as np
+import openmm
+from openmm import app, unit
+
+from .restraint import Restraint, Violation
+
+
+class PairRestraint(Restraint):
+    """Hold distances r of pairs of atoms at lengths r₀.
+
+    Attributes
+    ----------
+    pairs : ndarray of int, shape (P, 2)
+    lengths : ndarray of shape (P,)
+        r₀ in Å.
+    """
+
+    def __init__(
+        self,
+        topology: app.Topology | mdtraj.Topology,
+        positions: Any,
+        strength: Any,
+        strength_unit: unit.Unit,
+        *,
+        parameter_name: str,
+        force_group: int,
+        periodic: bool,
+    ) -> None:
+        super().__init__(
+            topology,
+            positions,
+            strength,
+            strength_unit,
+            parameter_name=parameter_name,
+            force_group=force_group,
+            periodic=periodic,
+        )
+        self.pairs = np.zeros((0, 2), dtype=np.int64)
+        self.lengths = np.zeros(0)
+
+    @property
+    def n_terms(self) -> int:
+        """Number of pairs."""
+        return len(self.pairs)
+
+    def _energy(self) -> str:
+        """Give the energy of a pair as an expression of r and the names of `_parameters`."""
+        raise NotImplementedError
+
+    def _parameters(self) -> dict[str, np.ndarray]:
+        """Give what the expression needs of each pair, lengths in nm."""
+        return {"target": self.lengths / 10.0}
+
+    def _limits(self) -> np.ndarray | float:
+        """Give the deviations in Å above which pairs count as violated."""
+        raise NotImplementedError
+
+    def create_force(self) -> openmm.CustomBondForce:
+        """Make the force that ``System.addForce`` takes; each call makes another."""
+        force = openmm.CustomBondForce(self._energy())
+        parameters = self._parameters()
+        for name in parameters:
+            force.addPerBondParameter(name)
+        rows = np.stack(list(parameters.values()), axis=1).tolist()
+        for (i, j), row in zip(self.pairs.tolist(), rows):
+            force.addBond(i, j, row)
+        return self._finish(force)
+
+    def violations(self, positions: Any) -> list[Violation]:
+        """List the distances beyond their limit, the worst first; see `Restraint.violations`."""
+        return self._violated(
+            self.pairs,
+            distances(self._checked(positions), self.pairs),
+            self.lengths,
+            self._limits(),
+            [f"{self._atoms[i].name} to {self._atoms[j].name}" for i, j in self.pairs.tolist()],
+            "Å",
+        )
+
+
+def distances(positions: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """Give the distances between pairs of atoms.
+
+    Parameters
+    ----------
+    positions : ndarray of shape (N, 3)
+    pairs : ndarray of int, shape (P, 2)
+
+    Returns
+    -------
+    ndarray of shape (P,)
+    """
+    return np.linalg.norm(positions[pairs[:, 0]] - positions[pairs[:, 1]], axis=1)

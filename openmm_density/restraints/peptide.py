@@ -1,0 +1,106 @@
+"""`PeptideRestraint`: every peptide bond stays cis or trans, as it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from openmm import app
+
+from openmm_density.wording import listing
+
+from .backbone import atoms_by_name, peptide_bonds
+from .torsions import TorsionRestraint, torsion_angles
+
+PEPTIDE_STRENGTH = 400.0
+"""kJ/mol/rad²: an ω that is turned by 90° costs 340 kJ/mol, one by 15° nothing."""
+PEPTIDE_TOLERANCE = np.radians(15.0)
+"""Deviation from cis or trans that is free: the spread of ω in well-refined structures is about 6°."""
+UNDECIDED = np.radians(30.0)
+"""How near to 90° an ω is said to be neither cis nor trans."""
+
+
+class PeptideRestraint(TorsionRestraint):
+    """Hold each ω torsion at cis or trans, whichever the model is nearer to.
+
+    E = ½ k max(0, |ω - ω₀| - 15°)² with ω₀ = 0 or π, and k the Context parameter. An ω more than 30° from ω₀ counts as violated.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology or mdtraj.Topology
+        Peptide bonds are found by its bonds between an atom C and an atom N of another residue. Caps (ACE, NME) have an ω too.
+    positions : Quantity or array_like of shape (N, 3)
+        Å where plain; they decide between cis and trans.
+    strength : float or Quantity
+        k in kJ/mol/rad², the default of the Context parameter.
+    parameter_name : str
+        Name of the Context parameter.
+    force_group : int
+
+    Raises
+    ------
+    InputError
+        The numbers of atoms differ, a position is not a number, or the strength is negative.
+    """
+
+    name = "cis"
+    tolerance = PEPTIDE_TOLERANCE
+    limit = np.radians(30.0)
+
+    def __init__(
+        self,
+        topology: app.Topology,
+        positions: Any,
+        strength: Any = PEPTIDE_STRENGTH,
+        *,
+        parameter_name: str = "peptide_strength",
+        force_group: int = 0,
+    ) -> None:
+        super().__init__(
+            topology, positions, strength, parameter_name=parameter_name, force_group=force_group
+        )
+
+    def _find(self) -> tuple[np.ndarray, np.ndarray]:
+        torsions = peptide_torsions(self.topology)
+        if (
+            not len(torsions)
+            and sum(names.keys() >= {"N", "CA", "C"} for names in atoms_by_name(self.topology)) > 1
+        ):
+            self.notes.append(
+                "the topology joins no two residues by a bond from C to N, so no peptide bond is held"
+            )
+        omega = torsion_angles(self.start, torsions)
+        undecided = np.abs(np.abs(omega) - np.pi / 2) < UNDECIDED
+        if undecided.any():
+            named = [self._label(atom) for atom in torsions[undecided, 2]]
+            self.notes.append(
+                f"the peptide bonds before {listing(named)} are neither cis nor trans in the start, and are held "
+                "at the nearer"
+            )
+        return torsions, np.where(np.abs(omega) > np.pi / 2, np.pi, 0.0)
+
+    def _quantity(self, torsion: np.ndarray) -> str:
+        return "ω"
+
+
+def peptide_torsions(topology: app.Topology) -> np.ndarray:
+    """Give the atoms Cα, C, N, Cα of every peptide bond (CH3 in place of a cap's Cα).
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology
+        Peptide bonds are found by its bonds between an atom C and an atom N of another residue.
+
+    Returns
+    -------
+    ndarray of shape (P, 4), int64
+    """
+    residues = atoms_by_name(topology)
+    torsions = []
+    for before, behind in peptide_bonds(topology, residues):
+        first, last = before.first_of("CA", "CH3"), behind.first_of("CA", "CH3")
+        if behind.residue.name == "NME":
+            last = behind.first_of("CH3", "C")
+        if first is not None and last is not None:
+            torsions.append((first, before["C"], behind["N"], last))
+    return np.array(sorted(torsions), dtype=np.int64).reshape(-1, 4)

@@ -1,0 +1,114 @@
+"""`PositionalRestraint`: atoms stay near given places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import openmm
+from openmm import app, unit
+
+from openmm_density.errors import InputError
+from openmm_density.fitted_atoms import select_atoms
+from openmm_density.units import in_angstrom
+
+from .restraint import Restraint, Violation
+
+POSITIONAL_STRENGTH = 1000.0
+"""kJ/mol/nm²: 1 Å off costs 5 kJ/mol an atom."""
+POSITIONAL_LIMIT = 1.0
+"""Å beyond the flat bottom from which an atom counts as violated."""
+
+
+class PositionalRestraint(Restraint):
+    """Hold atoms at their places: E = ½ k max(0, |x - x₀| - width)².
+
+    An atom counts as violated when it is 1 Å beyond the width.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology or mdtraj.Topology
+    positions : Quantity or array_like of shape (N, 3)
+        Å where plain: the places.
+    strength : float or Quantity
+        k in kJ/mol/nm², the default of the Context parameter.
+    atoms : str or array_like
+        "heavy" (no hydrogens, water or single ions), "all", an mdtraj selection, N booleans, or indices.
+    width : float or Quantity
+        In Å: how far an atom may go for nothing.
+    parameter_name : str
+        Name of the Context parameter.
+    force_group : int
+    periodic : bool
+        Whether to take the nearest periodic image: needed in a System with a box.
+
+    Attributes
+    ----------
+    atoms : ndarray of int, shape (M,)
+    width : float
+        Å.
+
+    Raises
+    ------
+    InputError
+        The numbers of atoms differ, a position is not a number, the strength or width is negative, or atoms selects nothing.
+    """
+
+    name = "position"
+
+    def __init__(
+        self,
+        topology: app.Topology,
+        positions: Any,
+        strength: Any = POSITIONAL_STRENGTH,
+        *,
+        atoms: Any = "heavy",
+        width: Any = 0.0,
+        parameter_name: str = "positional_restraint_strength",
+        force_group: int = 0,
+        periodic: bool = False,
+    ) -> None:
+        super().__init__(
+            topology,
+            positions,
+            strength,
+            unit.kilojoule_per_mole / unit.nanometer**2,
+            parameter_name=parameter_name,
+            force_group=force_group,
+            periodic=periodic,
+        )
+        self.width = in_angstrom(width, "width")
+        if not (np.isfinite(self.width) and self.width >= 0):
+            raise InputError(f"width must be zero or more, found {self.width:g}: give Å.")
+        self.atoms = select_atoms(self.topology, atoms)
+
+    @property
+    def n_terms(self) -> int:
+        """Number of atoms."""
+        return len(self.atoms)
+
+    def create_force(self) -> openmm.CustomExternalForce:
+        """Make the force that ``System.addForce`` takes; each call makes another."""
+        apart = "(x - x0)^2 + (y - y0)^2 + (z - z0)^2"
+        square = "periodicdistance(x, y, z, x0, y0, z0)^2" if self.periodic else apart
+        # A distance has no derivative at zero, where every atom starts: 1e-9 nm more gives it one.
+        flat = f"max(0, sqrt(square + 1e-18) - {self.width / 10.0!r})^2; square = {square}"
+        energy = flat if self.width > 0 else f"({square})"
+        force = openmm.CustomExternalForce(f"0.5*{self.parameter_name}*{energy}")
+        for axis in ("x0", "y0", "z0"):
+            force.addPerParticleParameter(axis)
+        for atom, place in zip(self.atoms.tolist(), (self.start[self.atoms] / 10.0).tolist()):
+            force.addParticle(atom, place)
+        return self._finish(force)
+
+    def violations(self, positions: Any) -> list[Violation]:
+        """List the atoms that are too far away, the worst first; see `Restraint.violations`."""
+        moved = np.linalg.norm(self._checked(positions)[self.atoms] - self.start[self.atoms], axis=1)
+        return self._violated(
+            self.atoms[:, None],
+            moved,
+            np.zeros(len(moved)),
+            self.width + POSITIONAL_LIMIT,
+            [f"distance of {self._atoms[atom].name} from its place" for atom in self.atoms],
+            "Å",
+        )

@@ -1,0 +1,133 @@
+"""The restraints by the names that the command line knows, made together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import mdtraj
+from openmm import app
+
+from openmm_density.errors import InputError
+
+from .chirality import ChiralityRestraint
+from .distance import DistanceRestraint
+from .elastic_network import ElasticNetworkRestraint
+from .peptide import PeptideRestraint
+from .positional import PositionalRestraint
+from .restraint import Restraint, Violation
+from .secondary_structure import HydrogenBondRestraint, SecondaryStructureRestraint
+from .symmetry import SymmetryRestraint
+
+RESTRAINTS: dict[str, tuple[type[Restraint], ...]] = {
+    "ss": (SecondaryStructureRestraint, HydrogenBondRestraint),
+    "chirality": (ChiralityRestraint,),
+    "cis": (PeptideRestraint,),
+    "elastic": (ElasticNetworkRestraint,),
+    "distance": (DistanceRestraint,),
+    "position": (PositionalRestraint,),
+    "symmetry": (SymmetryRestraint,),
+}
+"""What `make_restraints` makes for each name."""
+
+DEFAULT_RESTRAINTS = ("ss", "chirality", "cis")
+"""What a fit holds where the user says nothing."""
+
+
+def restraint_names(names: str | Iterable[str]) -> tuple[str, ...]:
+    """Give the names of restraints that a user asks for, each once.
+
+    Parameters
+    ----------
+    names : str or iterable of str
+        Names of `RESTRAINTS`, separated by commas where one str; ``default``; ``none`` for nothing.
+
+    Raises
+    ------
+    InputError
+        A name is not known, or ``none`` stands beside another.
+    """
+    words = names.split(",") if isinstance(names, str) else list(names)
+    words = [word.strip() for word in words if word.strip()]
+    if words == ["none"]:
+        return ()
+    chosen: list[str] = []
+    for word in words:
+        if word == "default":
+            chosen += DEFAULT_RESTRAINTS
+        elif word in RESTRAINTS:
+            chosen.append(word)
+        elif word == "none":
+            raise InputError('restraints: "none" stands beside others; give either "none" or names.')
+        else:
+            raise InputError(
+                f'restraints: "{word}" is not known; use {", ".join(RESTRAINTS)}, "default" '
+                f'({", ".join(DEFAULT_RESTRAINTS)}) or "none".'
+            )
+    return tuple(dict.fromkeys(chosen))
+
+
+def make_restraints(
+    names: str | Iterable[str],
+    topology: app.Topology | mdtraj.Topology,
+    positions: Any,
+    *,
+    force_group: int = 0,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+) -> list[Restraint]:
+    """Make restraints by name.
+
+    Parameters
+    ----------
+    names : str or iterable of str
+        As in ``"ss,chirality,cis"``: names of `RESTRAINTS`, ``default`` or ``none``.
+    topology : openmm.app.Topology or mdtraj.Topology
+    positions : Quantity or array_like of shape (N, 3)
+        Å where plain: the start, which says how things are to stay.
+    force_group : int
+        Of all of them.
+    options : mapping, optional
+        More arguments by name, as in ``{"distance": {"reference": model}}``. Those of ``ss`` go to both of its restraints.
+
+    Returns
+    -------
+    list of Restraint
+        In the order of the names; those that find nothing to hold, too.
+
+    Raises
+    ------
+    InputError
+        A name is not known, options are for one that is not made, or a restraint cannot be made.
+    """
+    chosen = restraint_names(names)
+    options = options or {}
+    unused = [name for name in options if name not in chosen]
+    if unused:
+        raise InputError(
+            f'restraints: options for "{unused[0]}", which is not among {", ".join(chosen) or "none"}.'
+        )
+    return [
+        kind(topology, positions, force_group=force_group, **options.get(name, {}))
+        for name in chosen
+        for kind in RESTRAINTS[name]
+    ]
+
+
+def find_violations(restraints: Iterable[Restraint], positions: Any) -> dict[str, list[Violation]]:
+    """List what ended violated, by the name of the restraint, the worst first.
+
+    Parameters
+    ----------
+    restraints : iterable of Restraint
+    positions : Quantity or array_like of shape (N, 3)
+        Å where plain.
+
+    Returns
+    -------
+    dict of str to list of Violation
+        With an empty list for a restraint that is fulfilled.
+    """
+    result: dict[str, list[Violation]] = {}
+    for restraint in restraints:
+        result.setdefault(restraint.name, []).extend(restraint.violations(positions))
+    return result

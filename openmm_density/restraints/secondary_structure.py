@@ -1,0 +1,246 @@
+"""`SecondaryStructureRestraint` and `HydrogenBondRestraint`: helices and strands stay as they are."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import mdtraj
+import numpy as np
+from openmm import app, unit
+
+from .backbone import NamedAtoms, atoms_by_name, peptide_bonds
+from .pairs import PairRestraint, distances
+from .restraint import Violation
+from .torsions import TorsionRestraint, torsion_angles
+
+SECONDARY_STRUCTURE_STRENGTH = 400.0
+"""kJ/mol/rad²: a φ or ψ that is turned by 40° costs 55 kJ/mol."""
+SECONDARY_STRUCTURE_TOLERANCE = np.radians(10.0)
+"""Deviation of φ and ψ from where they were that is free: their thermal spread in helices."""
+HYDROGEN_BOND_STRENGTH = 10000.0
+"""kJ/mol/nm²: a hydrogen bond that is 1 Å too long costs 50 kJ/mol."""
+HYDROGEN_BOND_TOLERANCE = 0.3
+"""Å by which a hydrogen bond may grow for nothing: its thermal spread."""
+HYDROGEN_BOND_LIMIT = 0.7
+"""Å by which a hydrogen bond that counts as violated has grown: at 3.6 Å from N to O it is broken."""
+LONGEST_HYDROGEN_BOND = 3.6
+"""Å from N to O: what DSSP's energy still counts beyond it is no bond."""
+DSSP_ENERGY = -0.5
+"""kcal/mol; DSSP's hydrogen bonds are stronger."""
+
+_BACKBONE = ("N", "CA", "C", "O")
+
+
+class SecondaryStructureRestraint(TorsionRestraint):
+    """Hold φ and ψ of helices and strands where they are, so that these move into a density as they are.
+
+    E = ½ k max(0, |φ - φ₀| - 10°)² of each such torsion, with φ₀ the angle that it has, and k the Context parameter. Without
+    it a domain on its way to its density leaves loops and ends of helices behind, a turn out of register. Helices and strands
+    are those of DSSP in mdtraj; a model without protein gets a force without torsions. A torsion counts as violated from 30° off.
+
+    `HydrogenBondRestraint` belongs to it: ``make_restraints("ss", …)`` makes both.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology or mdtraj.Topology
+        Residues are joined by its bonds.
+    positions : Quantity or array_like of shape (N, 3)
+        Å where plain; they decide what is secondary structure, and its angles.
+    strength : float or Quantity
+        k in kJ/mol/rad², the default of the Context parameter.
+    parameter_name : str
+        Name of the Context parameter.
+    force_group : int
+
+    Raises
+    ------
+    InputError
+        The numbers of atoms differ, a position is not a number, or the strength is negative.
+    """
+
+    name = "ss"
+    tolerance = SECONDARY_STRUCTURE_TOLERANCE
+    limit = np.radians(30.0)
+
+    def __init__(
+        self,
+        topology: app.Topology,
+        positions: Any,
+        strength: Any = SECONDARY_STRUCTURE_STRENGTH,
+        *,
+        parameter_name: str = "secondary_structure_strength",
+        force_group: int = 0,
+    ) -> None:
+        super().__init__(
+            topology, positions, strength, parameter_name=parameter_name, force_group=force_group
+        )
+
+    def _find(self) -> tuple[np.ndarray, np.ndarray]:
+        torsions = secondary_structure_torsions(self.topology, self.start)
+        return torsions, torsion_angles(self.start, torsions)
+
+    def _quantity(self, torsion: np.ndarray) -> str:
+        return "φ" if self._atoms[torsion[0]].name == "C" else "ψ"
+
+    def _residues(self, atoms: np.ndarray) -> tuple[str, ...]:
+        # The second and third atom of φ are N and CA, of ψ CA and C: the residue that DSSP looked at.
+        return super()._residues(atoms[1:3])
+
+
+class HydrogenBondRestraint(PairRestraint):
+    """Hold the hydrogen bonds between the backbones of helices and strands.
+
+    E = ½ k max(0, r - r₀ - 0.3 Å)² of the distance r from N to O, with r₀ what it is in the start and k the Context parameter. A
+    bond may become shorter. The bonds are those by which DSSP (mdtraj) knows helices and strands, with both residues in one; no
+    hydrogens are needed. A bond counts as violated when it has grown by more than 0.7 Å.
+
+    This is a force of its own, not one with `SecondaryStructureRestraint`: OpenMM's plain bond and torsion forces take a
+    fraction of the time of a `CustomCVForce` or `CustomCompoundBondForce` that could hold both.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology or mdtraj.Topology
+    positions : Quantity or array_like of shape (N, 3)
+        Å where plain; they decide what is bonded, and how far apart.
+    strength : float or Quantity
+        k in kJ/mol/nm², the default of the Context parameter.
+    parameter_name : str
+        Name of the Context parameter.
+    force_group : int
+    periodic : bool
+        Whether to take the nearest periodic image: needed where chains may be wrapped apart.
+
+    Raises
+    ------
+    InputError
+        The numbers of atoms differ, a position is not a number, or the strength is negative.
+    """
+
+    name = "ss"
+
+    def __init__(
+        self,
+        topology: app.Topology,
+        positions: Any,
+        strength: Any = HYDROGEN_BOND_STRENGTH,
+        *,
+        parameter_name: str = "hydrogen_bond_strength",
+        force_group: int = 0,
+        periodic: bool = False,
+    ) -> None:
+        super().__init__(
+            topology,
+            positions,
+            strength,
+            unit.kilojoule_per_mole / unit.nanometer**2,
+            parameter_name=parameter_name,
+            force_group=force_group,
+            periodic=periodic,
+        )
+        self.pairs = backbone_hydrogen_bonds(self.topology, self.start)
+        self.lengths = distances(self.start, self.pairs)
+
+    def _energy(self) -> str:
+        return f"0.5*{self.parameter_name}*max(0, r - target - {HYDROGEN_BOND_TOLERANCE / 10.0!r})^2"
+
+    def _limits(self) -> float:
+        return HYDROGEN_BOND_LIMIT
+
+    def violations(self, positions: Any) -> list[Violation]:
+        """List the hydrogen bonds that have grown too long, the worst first; see `Restraint.violations`."""
+        return [
+            violation for violation in super().violations(positions) if violation.value > violation.target
+        ]
+
+
+def secondary_structure_torsions(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
+    """Give the atoms of φ and ψ of every residue in a helix or strand (DSSP).
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology
+    positions : np.ndarray of shape (N, 3)
+        Å.
+
+    Returns
+    -------
+    np.ndarray of int, shape (n, 4)
+    """
+    backbone = _Backbone(topology, positions)
+    phi, psi = [], []
+    for before, behind in backbone.bonds:
+        for torsions, residue, wanted in (
+            (phi, behind, (before["C"], *map(behind.get, ("N", "CA", "C")))),
+            (psi, before, (*map(before.get, ("N", "CA", "C")), behind["N"])),
+        ):
+            if None not in wanted and backbone.is_structured[residue.index]:
+                torsions.append(wanted)
+    return np.array(sorted(phi) + sorted(psi), dtype=np.int64).reshape(-1, 4)
+
+
+def backbone_hydrogen_bonds(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
+    """Give N and O of every hydrogen bond between the backbones of helices and strands (DSSP).
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology
+    positions : np.ndarray of shape (N, 3)
+        Å.
+
+    Returns
+    -------
+    np.ndarray of int, shape (n, 2)
+    """
+    backbone = _Backbone(topology, positions)
+    return np.array(
+        [
+            (donor["N"], acceptor["O"])
+            for donor, acceptor in backbone.hydrogen_bonds
+            if backbone.is_structured[donor.index]
+            and backbone.is_structured[acceptor.index]
+            and np.linalg.norm(positions[donor["N"]] - positions[acceptor["O"]]) < LONGEST_HYDROGEN_BOND
+        ],
+        dtype=np.int64,
+    ).reshape(-1, 2)
+
+
+class _Backbone:
+    """What DSSP sees in a model: the residues with a whole backbone, in unbroken chains, whatever they are called."""
+
+    def __init__(self, topology: app.Topology, positions: np.ndarray) -> None:
+        self.residues = atoms_by_name(topology)
+        self.bonds = list(peptide_bonds(topology, self.residues))
+        self._whole = [names for names in self.residues if names.keys() >= set(_BACKBONE)]
+        joined = {(before.index, behind.index) for before, behind in self.bonds}
+        own = mdtraj.Topology()
+        for previous, names in zip([None, *self._whole], self._whole):
+            if previous is None or (previous.index, names.index) not in joined:
+                chain = own.add_chain()
+            residue = own.add_residue("PRO" if names.residue.name == "PRO" else "ALA", chain)
+            for name in _BACKBONE:
+                own.add_atom(name, mdtraj.element.get_by_symbol(name[0]), residue)
+        atoms = [names[name] for names in self._whole for name in _BACKBONE]
+        self._trajectory = mdtraj.Trajectory(positions[atoms] / 10.0, own)
+
+    @cached_property
+    def is_structured(self) -> np.ndarray:
+        """Whether each residue is in a helix or strand."""
+        found = np.zeros(len(self.residues), dtype=bool)
+        if self._whole:
+            codes = mdtraj.compute_dssp(self._trajectory)[0]
+            found[[names.index for names in self._whole]] = np.isin(codes, ("H", "E"))
+        return found
+
+    @cached_property
+    def hydrogen_bonds(self) -> list[tuple[NamedAtoms, NamedAtoms]]:
+        """Donor and acceptor of every bond."""
+        if not self._whole:
+            return []
+        # mdtraj's matrix has acceptors as rows and donors as columns.
+        energies = mdtraj.kabsch_sander(self._trajectory)[0].tocoo()
+        return [
+            (self._whole[donor], self._whole[acceptor])
+            for acceptor, donor, energy in sorted(zip(energies.row, energies.col, energies.data))
+            if energy < DSSP_ENERGY
+        ]

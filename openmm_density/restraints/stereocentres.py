@@ -1,0 +1,134 @@
+"""Stereocentres of ligands, sugars and modified residues, from bonds and geometry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from openmm import app
+
+from openmm_density.structures import is_hydrogen, is_metal, standard_residue_names
+
+from .torsions import torsion_angles
+
+PYRAMIDAL = np.radians(20.0)
+"""The least improper torsion of an sp3 centre, where only the geometry can tell it from an sp2 one."""
+LONGEST_CARBONYL = 1.32
+"""Å; the bond of an alcohol or ether is longer by 0.1 Å."""
+
+
+def other_centres(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
+    """Give the tetrahedral atoms with four different neighbours in the residues that are not standard.
+
+    A carbon has three heavy neighbours and a hydrogen, or four heavy ones; an atom of N, P, S or Si four. Neighbours are
+    different where elements and bonds tell them apart, as far as the molecule reaches; centres that differ only through other
+    centres (cis and trans in a ring) are not found. Where a residue has no hydrogens, its carbons with three neighbours are
+    tetrahedral if the improper torsion is 20° or more, and no oxygen without another neighbour is as near as a double bond
+    has it.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology
+        With bonds.
+    positions : ndarray of shape (N, 3)
+        Å.
+
+    Returns
+    -------
+    ndarray of int64, shape (C, 4)
+        Centre and three of its neighbours.
+    """
+    ligands = _Ligands(topology)
+    certain, likely = [], []
+    for index in ligands.members:
+        heavy = ligands.heavy_neighbours(index)
+        if not ligands.are_different(heavy):
+            continue
+        symbol = ligands.symbol(index)
+        attached = len(ligands.neighbours[index]) - len(heavy)
+        if symbol == "C" and len(heavy) == 3:
+            if not ligands.has_hydrogens(index):
+                likely.append((index, *heavy))
+            elif attached == 1:
+                certain.append((index, *heavy))
+        elif symbol in ("C", "N", "P", "S", "Si") and len(heavy) == 4 and not attached:
+            certain.append((index, *heavy[:3]))
+    by_shape = np.array(likely, dtype=np.int64).reshape(-1, 4)
+    steep = np.abs(torsion_angles(positions, by_shape)) >= PYRAMIDAL
+    by_shape = [atoms for atoms in by_shape[steep].tolist() if not ligands.is_carbonyl(atoms, positions)]
+    return np.array(sorted([*certain, *map(tuple, by_shape)]), dtype=np.int64).reshape(-1, 4)
+
+
+class _Ligands:
+    """The residues that are not standard, and those bonded to them, as a graph.
+
+    Bonds to metals do not count: they say nothing of what an atom is.
+    """
+
+    def __init__(self, topology: app.Topology) -> None:
+        standard = standard_residue_names()
+        bonds = [(a, b) for a, b in topology.bonds() if not (is_metal(a) or is_metal(b))]
+        residues = {
+            atom.residue
+            for bond in bonds
+            if any(end.residue.name not in standard for end in bond)
+            for atom in bond
+        }
+        self.atoms = {
+            atom.index: atom
+            for residue in topology.residues()
+            if residue in residues
+            for atom in residue.atoms()
+        }
+        self.members = [i for i, atom in self.atoms.items() if atom.residue.name not in standard]
+        self.neighbours: dict[int, list[int]] = {index: [] for index in self.atoms}
+        for a, b in bonds:
+            if a.index in self.atoms and b.index in self.atoms:
+                self.neighbours[a.index].append(b.index)
+                self.neighbours[b.index].append(a.index)
+        self._hydrogens = {index for index, atom in self.atoms.items() if is_hydrogen(atom)}
+        self._with_hydrogens = {self.atoms[index].residue for index in self._hydrogens}
+        self._classes = self._symmetry_classes()
+
+    def symbol(self, index: int) -> str:
+        """Give an atom's element."""
+        element = self.atoms[index].element
+        return "" if element is None else element.symbol
+
+    def heavy_neighbours(self, index: int) -> list[int]:
+        """Give the neighbours that are not hydrogen."""
+        return sorted(k for k in self.neighbours[index] if k not in self._hydrogens)
+
+    def has_hydrogens(self, index: int) -> bool:
+        """Tell whether the model has hydrogens in an atom's residue."""
+        return self.atoms[index].residue in self._with_hydrogens
+
+    def are_different(self, atoms: list[int]) -> bool:
+        """Tell whether elements and bonds tell these atoms apart."""
+        return len({self._classes[k] for k in atoms}) == len(atoms)
+
+    def is_carbonyl(self, centre: list[int], positions: np.ndarray) -> bool:
+        """Tell whether a carbon, which comes first, has a double bond to an oxygen."""
+        return any(
+            self.symbol(k) == "O"
+            and len(self.neighbours[k]) == 1
+            and np.linalg.norm(positions[k] - positions[centre[0]]) < LONGEST_CARBONYL
+            for k in centre[1:]
+        )
+
+    def _symmetry_classes(self) -> dict[int, int]:
+        """Number the atoms so that those which elements and bonds cannot tell apart share a number (Morgan's refinement)."""
+        labels: dict[int, Any] = {
+            index: (self.symbol(index), len(near)) for index, near in self.neighbours.items()
+        }
+        count = -1
+        while True:
+            numbers = {label: number for number, label in enumerate(sorted(set(labels.values())))}
+            classes = {index: numbers[label] for index, label in labels.items()}
+            if len(numbers) == count:
+                return classes
+            count = len(numbers)
+            labels = {
+                index: (classes[index], *sorted(classes[k] for k in near))
+                for index, near in self.neighbours.items()
+            }

@@ -1,0 +1,113 @@
+"""Torsion angles held near their targets by an energy that is flat around them."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import openmm
+from openmm import app, unit
+
+from .restraint import Restraint, Violation
+
+# Both theta and target lie in [-π, π], so that their distance on the circle needs no rounding: on the CPU
+# platform this takes a sixth of the time of an expression with floor().
+_FLAT_BOTTOM = (
+    "0.5*{strength}*max(0, min(apart, 6.283185307179586 - apart) - {tolerance})^2;apart = abs(theta - target)"
+)
+
+
+class TorsionRestraint(Restraint):
+    """Hold torsions at targets: E = ½ k max(0, |θ - θ₀| - tolerance)².
+
+    The force is continuous, except where a torsion is exactly opposite to its target.
+
+    Attributes
+    ----------
+    torsions : ndarray of int, shape (T, 4)
+    targets : ndarray of shape (T,)
+        θ₀ in radians.
+    """
+
+    tolerance: ClassVar[float]
+    """Deviation in radians that costs nothing."""
+    limit: ClassVar[float]
+    """Deviation in radians above which a torsion counts as violated."""
+
+    def __init__(
+        self,
+        topology: app.Topology,
+        positions: Any,
+        strength: Any,
+        *,
+        parameter_name: str,
+        force_group: int,
+    ) -> None:
+        super().__init__(
+            topology,
+            positions,
+            strength,
+            unit.kilojoule_per_mole / unit.radian**2,
+            parameter_name=parameter_name,
+            force_group=force_group,
+            periodic=False,
+        )
+        self.torsions, self.targets = self._find()
+
+    def _find(self) -> tuple[np.ndarray, np.ndarray]:
+        """Give the torsions and their targets."""
+        raise NotImplementedError
+
+    def _quantity(self, torsion: np.ndarray) -> str:
+        """Say what a torsion is."""
+        raise NotImplementedError
+
+    @property
+    def n_terms(self) -> int:
+        """Number of torsions."""
+        return len(self.torsions)
+
+    def create_force(self) -> openmm.CustomTorsionForce:
+        """Make the force that ``System.addForce`` takes; each call makes another."""
+        energy = _FLAT_BOTTOM.format(strength=self.parameter_name, tolerance=repr(float(self.tolerance)))
+        force = openmm.CustomTorsionForce(energy)
+        force.addPerTorsionParameter("target")
+        for atoms, target in zip(self.torsions.tolist(), self.targets.tolist()):
+            force.addTorsion(*atoms, [target])
+        return self._finish(force)
+
+    def violations(self, positions: Any) -> list[Violation]:
+        """List the torsions beyond their limit, the worst first; see `Restraint.violations`."""
+        found = torsion_angles(self._checked(positions), self.torsions)
+        turned = np.mod(found - self.targets + np.pi, 2 * np.pi) - np.pi
+        return self._violated(
+            self.torsions,
+            np.degrees(self.targets + turned),
+            np.degrees(self.targets),
+            float(np.degrees(self.limit)),
+            [self._quantity(torsion) for torsion in self.torsions],
+            "°",
+        )
+
+
+def torsion_angles(positions: np.ndarray, torsions: np.ndarray) -> np.ndarray:
+    """Give torsion angles with OpenMM's (IUPAC's) sign.
+
+    Parameters
+    ----------
+    positions : ndarray of shape (N, 3)
+    torsions : ndarray of shape (T, 4), int
+
+    Returns
+    -------
+    ndarray of shape (T,)
+        Radians in (-π, π].
+    """
+    a, b, c, d = (positions[torsions[:, k]] for k in range(4))
+    axis = c - b
+    first = np.cross(b - a, axis)
+    second = np.cross(axis, d - c)
+    sine = np.einsum("ij,ij->i", np.cross(first, second), axis) / np.maximum(
+        np.linalg.norm(axis, axis=1), 1e-12
+    )
+    return np.arctan2(sine, np.einsum("ij,ij->i", first, second))

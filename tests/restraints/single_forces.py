@@ -1,0 +1,83 @@
+"""One force alone in a Context, and copies of a model: what the tests of all restraints need."""
+
+from __future__ import annotations
+
+import numpy as np
+import openmm
+import pytest
+from openmm import app, unit
+
+from openmm_density.structures import Model
+
+
+def context_with(force: openmm.Force, count: int) -> openmm.Context:
+    system = openmm.System()
+    for _ in range(count):
+        system.addParticle(12.0)
+    system.addForce(force)
+    return openmm.Context(
+        system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
+    )
+
+
+def energy_at(context: openmm.Context, positions: np.ndarray) -> float:
+    """Give the energy in kJ/mol at positions in Å."""
+    context.setPositions(positions / 10)
+    return context.getState(energy=True).getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole)
+
+
+def assert_forces_are_the_gradient(force: openmm.Force, positions: np.ndarray) -> None:
+    """Compare the six largest forces with central differences of the energy."""
+    context = context_with(force, len(positions))
+    assert energy_at(context, positions) > 1
+    forces = context.getState(forces=True).getForces(asNumpy=True)
+    forces = forces.value_in_unit(unit.kilojoule_per_mole / unit.nanometer)
+    largest = np.abs(forces).max()
+    step = 2e-6
+    for atom in np.argsort(-np.linalg.norm(forces, axis=1))[:6]:
+        for axis in range(3):
+            moved = positions.copy()
+            moved[atom, axis] += 10 * step
+            above = energy_at(context, moved)
+            moved[atom, axis] -= 20 * step
+            slope = (above - energy_at(context, moved)) / (2 * step)
+            assert forces[atom, axis] == pytest.approx(-slope, abs=2e-6 * largest)
+
+
+def turned_about(positions: np.ndarray, a: int, b: int, moving: np.ndarray, angle: float) -> np.ndarray:
+    """Turn some atoms about the axis from atom a to atom b, by an angle in radians."""
+    axis = positions[b] - positions[a]
+    axis /= np.linalg.norm(axis)
+    turned = positions.copy()
+    arm = positions[moving] - positions[a]
+    turned[moving] = positions[a] + (
+        arm * np.cos(angle)
+        + np.cross(axis, arm) * np.sin(angle)
+        + np.outer(arm @ axis, axis) * (1 - np.cos(angle))
+    )
+    return turned
+
+
+def turned_peptide(positions: np.ndarray, torsion: np.ndarray, angle: float) -> np.ndarray:
+    """Turn everything after a peptide's C-N bond, which needs no ring or neighbour to be whole."""
+    _, carbon, nitrogen, _ = torsion
+    return turned_about(positions, carbon, nitrogen, np.arange(nitrogen + 1, len(positions)), angle)
+
+
+def copies_of(model: Model, count: int) -> tuple[app.Topology, np.ndarray]:
+    """Give copies of a model as chains A, B, C …, each turned and moved as a whole."""
+    topology = app.Topology()
+    places = []
+    for number in range(count):
+        chain = topology.addChain(chr(ord("A") + number))
+        atoms = {}
+        for residue in model.topology.residues():
+            copy = topology.addResidue(residue.name, chain, residue.id, residue.insertionCode)
+            for atom in residue.atoms():
+                atoms[atom] = topology.addAtom(atom.name, atom.element, copy)
+        for a, b in model.topology.bonds():
+            topology.addBond(atoms[a], atoms[b])
+        turn = np.linalg.qr(np.random.default_rng(number).normal(size=(3, 3)))[0]
+        turn *= np.sign(np.linalg.det(turn))
+        places.append(model.positions @ turn.T + 90.0 * number)
+    return topology, np.concatenate(places)

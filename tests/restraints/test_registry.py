@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import mdtraj
+import numpy as np
+import openmm
+import pytest
+from openmm import unit
+
+from openmm_density.errors import InputError
+from openmm_density.restraints import (
+    DEFAULT_RESTRAINTS,
+    RESTRAINTS,
+    find_violations,
+    make_restraints,
+    restraint_names,
+)
+from openmm_density.structures import Model, read_model
+
+from .single_forces import assert_forces_are_the_gradient, context_with, copies_of, energy_at
+
+KINDS = [(name, k) for name, kinds in RESTRAINTS.items() for k in range(len(kinds))]
+
+
+@pytest.fixture(scope="module")
+def fragment(data_dir: Path) -> Model:
+    return read_model(data_dir / "emd5925_frag/5925_native.pdb")
+
+
+@pytest.fixture(scope="module")
+def twins(fragment: Model) -> tuple:
+    return copies_of(fragment, 2)
+
+
+@pytest.mark.parametrize(("name", "place"), KINDS)
+def test_forces_are_the_gradient(twins, name: str, place: int) -> None:
+    topology, positions = twins
+    shaken = positions + np.random.default_rng(3).normal(scale=0.5, size=positions.shape)
+    restraint = make_restraints(name, topology, positions)[place]
+    assert_forces_are_the_gradient(restraint.create_force(), shaken)
+
+
+@pytest.mark.parametrize(("name", "place"), KINDS)
+def test_strength_is_a_parameter(twins, name: str, place: int) -> None:
+    topology, positions = twins
+    kind = RESTRAINTS[name][place]
+    restraint = kind(topology, positions, parameter_name="hold", force_group=5)
+    force = restraint.create_force()
+    assert (force.getForceGroup(), force.getName()) == (5, kind.__name__)
+    assert force.getGlobalParameterName(0) == "hold"
+    assert force.getGlobalParameterDefaultValue(0) == restraint.default_strength > 0
+    read_back = openmm.XmlSerializer.deserialize(openmm.XmlSerializer.serialize(force))
+    context = context_with(read_back, len(positions))
+    shaken = positions + np.random.default_rng(3).normal(scale=0.5, size=positions.shape)
+    full = energy_at(context, shaken)
+    assert full > 0 and energy_at(context_with(restraint.create_force(), len(positions)), shaken) == full
+    context.setParameter("hold", restraint.default_strength / 2)
+    assert energy_at(context, shaken) == pytest.approx(full / 2, rel=1e-9)
+    context.setParameter("hold", 0.0)
+    assert energy_at(context, shaken) == 0
+
+
+def test_all_in_one_system_on_a_model_read_by_others(fragment: Model) -> None:
+    topology = mdtraj.Topology.from_openmm(fragment.topology)
+    positions = fragment.positions * unit.angstrom
+    restraints = make_restraints(RESTRAINTS, topology, positions, force_group=3)
+    assert [restraint.name for restraint in restraints] == ["ss", "ss", *list(RESTRAINTS)[1:]]
+    system = openmm.System()
+    for _ in fragment.positions:
+        system.addParticle(12.0)
+    for restraint in restraints:
+        system.addForce(restraint.create_force())
+    context = openmm.Context(
+        system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
+    )
+    assert energy_at(context, fragment.positions) < 5
+    assert set(context.getParameters()) == {restraint.parameter_name for restraint in restraints}
+    assert {force.getForceGroup() for force in system.getForces()} == {3}
+
+
+def test_names() -> None:
+    assert restraint_names("default") == DEFAULT_RESTRAINTS
+    assert restraint_names("none") == restraint_names("") == restraint_names([]) == ()
+    assert restraint_names(" cis, ss ,cis") == ("cis", "ss")
+    assert restraint_names(["default", "symmetry"]) == (*DEFAULT_RESTRAINTS, "symmetry")
+    with pytest.raises(InputError, match='"helices" is not known; use ss, chirality, cis'):
+        restraint_names("ss,helices")
+    with pytest.raises(InputError, match="either"):
+        restraint_names("none,ss")
+
+
+def test_options_go_to_their_restraint(fragment: Model) -> None:
+    (elastic,) = make_restraints(
+        "elastic",
+        fragment.topology,
+        fragment.positions,
+        options={"elastic": {"strength": 20.0, "domains": "chain"}},
+    )
+    assert elastic.default_strength == 20 and elastic.n_domains == 1
+    with pytest.raises(InputError, match='options for "distance"'):
+        make_restraints("ss", fragment.topology, fragment.positions, options={"distance": {}})
+
+
+def test_violations_are_listed_by_name(fragment: Model) -> None:
+    restraints = make_restraints("default,position", fragment.topology, fragment.positions)
+    assert find_violations(restraints, fragment.positions) == {
+        "ss": [],
+        "chirality": [],
+        "cis": [],
+        "position": [],
+    }
+    mirrored = fragment.positions * [-1.0, 1.0, 1.0]
+    found = find_violations(restraints, mirrored)
+    residues = [residue for residue in fragment.topology.residues() if residue.name != "GLY"]
+    named = {violation.residues[0] for violation in found["chirality"]}
+    assert named == {f"A {residue.name} {residue.id}" for residue in residues}
+    assert found["ss"] and found["position"] and not found["cis"]

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import openmm
+import pytest
+from openmm import app, unit
+
+from openmm_density.errors import InputError
+from openmm_density.restraints import SymmetryRestraint
+from openmm_density.structures import Model, read_model
+
+from .single_forces import context_with, copies_of, energy_at
+
+
+@pytest.fixture(scope="module")
+def fragment(data_dir: Path) -> Model:
+    return read_model(data_dir / "emd5925_frag/5925_native.pdb")
+
+
+def test_haemoglobin_has_two_pairs_of_copies(data_dir: Path) -> None:
+    model = read_model(data_dir / "emd3488_5ni1/5me2.pdb")
+    restraint = SymmetryRestraint(model.topology, model.positions)
+    assert sorted(restraint.groups) == [("A", "C"), ("B", "D")] and restraint.notes == []
+    atoms = list(model.topology.atoms())
+    for site in restraint.sites:
+        first, second = ([atoms[i] for i in pair] for pair in site)
+        assert [(a.name, a.residue.id) for a in first] == [(a.name, a.residue.id) for a in second]
+    # α and β are alike, but no copies.
+    assert {atoms[i].residue.chain.id for i in restraint.sites[0].ravel()} in ({"A", "C"}, {"B", "D"})
+
+
+@pytest.mark.parametrize("count", [2, 3, 7])
+def test_copies_that_are_alike_are_free_wherever_they_are(fragment: Model, count: int) -> None:
+    topology, positions = copies_of(fragment, count)
+    restraint = SymmetryRestraint(topology, positions)
+    assert restraint.groups == [tuple("ABCDEFG"[:count])]
+    context = context_with(restraint.create_force(), len(positions))
+    assert energy_at(context, positions) == pytest.approx(0, abs=1e-9)
+    assert restraint.violations(positions) == []
+    atoms = list(topology.atoms())
+    assert {atoms[i].name for site in restraint.sites for i in site.ravel()} >= {
+        "CA",
+        "CG",
+        "CD1",
+        "NZ",
+        "OG",
+    }
+
+
+def test_the_energy_is_that_of_the_deviations_from_the_mean(fragment: Model) -> None:
+    topology, positions = copies_of(fragment, 3)
+    restraint = SymmetryRestraint(topology, positions, 600.0, width=None)
+    shaken = positions + np.random.default_rng(0).normal(scale=0.5, size=positions.shape)
+    sites = np.stack(restraint.sites)
+    lengths = np.linalg.norm(shaken[sites[..., 0]] - shaken[sites[..., 1]], axis=2)
+    deviations = lengths - lengths.mean(axis=1, keepdims=True)
+    energy = energy_at(context_with(restraint.create_force(), len(shaken)), shaken)
+    assert energy == pytest.approx(0.5 * 6.0 * (deviations**2).sum(), rel=1e-6)
+    violations = restraint.violations(shaken)
+    assert len(violations) == (np.abs(deviations) > 1).sum() > 0
+    assert violations[0].deviation == pytest.approx(np.abs(deviations).max())
+    soft = SymmetryRestraint(topology, positions, 600.0, width=2.0)
+    apart = lengths[:, [0, 0, 1]] - lengths[:, [1, 2, 2]]
+    expected = 0.5 * 6.0 * (apart**2 / (1 + (apart / 2) ** 2)).sum() / 3
+    assert energy_at(context_with(soft.create_force(), len(shaken)), shaken) == pytest.approx(
+        expected, rel=1e-6
+    )
+
+
+def test_many_copies_are_compared_with_few_and_as_stiffly(fragment: Model) -> None:
+    topology, positions = copies_of(fragment, 9)
+    restraint = SymmetryRestraint(topology, positions, 600.0, width=None)
+    force = restraint.create_force()
+    assert force.getNumBonds() == 2 * 9 * restraint.n_terms
+    context = context_with(force, len(positions))
+    ratios = []
+    for seed in range(4):
+        shaken = positions + np.random.default_rng(seed).normal(scale=0.5, size=positions.shape)
+        sites = np.stack(restraint.sites)
+        lengths = np.linalg.norm(shaken[sites[..., 0]] - shaken[sites[..., 1]], axis=2)
+        deviations = lengths - lengths.mean(axis=1, keepdims=True)
+        ratios.append(energy_at(context, shaken) / (0.5 * 6.0 * (deviations**2).sum()))
+    np.testing.assert_allclose(ratios, 1.0, atol=0.03)
+
+
+def test_a_copy_goes_the_way_of_the_others(fragment: Model) -> None:
+    topology, positions = copies_of(fragment, 4)
+    rng = np.random.default_rng(5)
+    strayed = positions.copy()
+    n_atoms = len(fragment.positions)
+    strayed[:n_atoms] += rng.normal(scale=0.3, size=(n_atoms, 3))
+    restraint = SymmetryRestraint(topology, positions, 1e4)
+    context = context_with(restraint.create_force(), len(positions))
+    before = energy_at(context, strayed)
+    openmm.LocalEnergyMinimizer.minimize(context, 0.1, 200)
+    state = context.getState(energy=True, positions=True)
+    assert state.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole) < 0.01 * before
+    end = state.getPositions(asNumpy=True).value_in_unit(unit.angstrom)
+    sites = np.stack(restraint.sites)
+    lengths = {
+        name: np.linalg.norm(x[sites[..., 0]] - x[sites[..., 1]], axis=2)
+        for name, x in (("start", strayed), ("end", end), ("alike", positions))
+    }
+    assert np.ptp(lengths["end"], axis=1).mean() < 0.1 * np.ptp(lengths["start"], axis=1).mean()
+    # All of them have moved, to the mean of what they were.
+    mean = lengths["start"].mean(axis=1)
+    assert (
+        np.abs(lengths["end"].mean(axis=1) - mean).mean()
+        < 0.35 * np.abs(mean - lengths["alike"][:, 0]).mean()
+    )
+
+
+def test_gaps_missing_atoms_and_other_numbers(fragment: Model) -> None:
+    topology, positions = copies_of(fragment, 3)
+    changed = app.Topology()
+    kept, chains = [], {}
+    for residue in topology.residues():
+        number = int(residue.id)
+        chain = residue.chain.id
+        if chain == "B" and 30 <= residue.index - 97 < 45:
+            continue
+        if chain not in chains:
+            chains[chain] = changed.addChain(chain)
+        other = str(number + 500) if chain == "C" else residue.id
+        copy = changed.addResidue(residue.name, chains[chain], other)
+        for atom in residue.atoms():
+            if chain == "A" and residue.index == 20 and atom.name not in ("N", "CA", "C", "O"):
+                continue
+            changed.addAtom(atom.name, atom.element, copy)
+            kept.append(atom.index)
+    restraint = SymmetryRestraint(changed, positions[kept])
+    assert restraint.groups == [("A", "B", "C")]
+    sizes = [len(site) for site in restraint.sites]
+    assert set(sizes) == {2, 3}
+    assert energy_at(context_with(restraint.create_force(), len(kept)), positions[kept]) == pytest.approx(
+        0, abs=1e-9
+    )
+
+
+def test_copies_of_nucleotides() -> None:
+    import pdbfixer
+
+    templates = Path(pdbfixer.__file__).parent / "templates"
+    topology, places = app.Topology(), []
+    for copy in range(2):
+        chain = topology.addChain("XY"[copy])
+        for number, name in enumerate(["A", "C", "G", "U", "A", "U"]):
+            template = app.PDBFile(str(templates / f"{name}.pdb"))
+            residue = topology.addResidue(name, chain, str(number))
+            for atom, place in zip(
+                template.topology.atoms(), template.positions.value_in_unit(unit.angstrom)
+            ):
+                topology.addAtom(atom.name, atom.element, residue)
+                places.append(np.add(place, [6.0 * number, 50.0 * copy, 0]))
+    restraint = SymmetryRestraint(topology, np.array(places))
+    assert restraint.groups == [("X", "Y")]
+    names = [atom.name for atom in topology.atoms()]
+    assert {names[i] for site in restraint.sites for i in site.ravel()} >= {"P", "C1'", "N9", "C6"}
+
+
+def test_one_chain_has_no_copies(fragment: Model) -> None:
+    restraint = SymmetryRestraint(fragment.topology, fragment.positions)
+    assert restraint.n_terms == 0 and "nothing to keep alike" in restraint.notes[0]
+    assert restraint.violations(fragment.positions) == []
+    assert energy_at(context_with(restraint.create_force(), len(fragment.positions)), fragment.positions) == 0
+
+
+def test_bad_width(fragment: Model) -> None:
+    with pytest.raises(InputError, match="width"):
+        SymmetryRestraint(fragment.topology, fragment.positions, width=0.0)

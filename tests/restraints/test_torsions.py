@@ -1,0 +1,408 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import mdtraj
+import numpy as np
+import openmm
+import pytest
+from openmm import app, unit
+
+from openmm_density.errors import InputError
+from openmm_density.preparation import prepare
+from openmm_density.restraints import (
+    ChiralityRestraint,
+    HydrogenBondRestraint,
+    PeptideRestraint,
+    SecondaryStructureRestraint,
+    chiral_centres,
+    find_violations,
+    other_centres,
+    peptide_torsions,
+    torsion_angles,
+)
+from openmm_density.structures import Model, read_model
+
+from .single_forces import context_with, energy_at, turned_about, turned_peptide
+
+
+@pytest.fixture(scope="module")
+def kinase(data_dir: Path) -> Model:
+    return read_model(data_dir / "pair_adk/adk_open.pdb")
+
+
+def part_of(path: Path, first: int, last: int, output: Path) -> Model:
+    lines = path.read_text().splitlines()
+    kept = [line for line in lines if line.startswith("ATOM") and first <= int(line[22:26]) <= last]
+    output.write_text("\n".join([*kept, "END", ""]))
+    return read_model(output)
+
+
+def apart(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.abs(np.mod(a - b + np.pi, 2 * np.pi) - np.pi)
+
+
+def test_omega_agrees_with_mdtraj(kinase: Model) -> None:
+    trajectory = mdtraj.Trajectory(kinase.positions / 10, mdtraj.Topology.from_openmm(kinase.topology))
+    indices, angles = mdtraj.compute_omega(trajectory)
+    torsions = peptide_torsions(kinase.topology)
+    np.testing.assert_array_equal(indices[np.argsort(indices[:, 1])], torsions[np.argsort(torsions[:, 1])])
+    own = torsion_angles(kinase.positions, torsions)[np.argsort(torsions[:, 1])]
+    assert apart(own, angles[0][np.argsort(indices[:, 1])]).max() < 1e-3
+
+
+def test_no_peptide_torsion_across_a_gap(data_dir: Path) -> None:
+    model = read_model(data_dir / "emd21457_ntd/6vyb_Ndom.pdb")
+    torsions = peptide_torsions(model.topology)
+    lengths = np.linalg.norm(model.positions[torsions[:, 1]] - model.positions[torsions[:, 2]], axis=1)
+    assert len(torsions) == 192 and lengths.max() < 1.4
+    # Nor does φ or ψ span one: all four atoms are neighbours.
+    for torsion in SecondaryStructureRestraint(model.topology, model.positions).torsions:
+        assert np.linalg.norm(np.diff(model.positions[torsion], axis=0), axis=1).max() < 1.7
+
+
+def test_caps_have_an_omega_too() -> None:
+    topology = app.Topology()
+    chain = topology.addChain("A")
+    atoms = {}
+    for name, members in (
+        ("ACE", ("CH3", "C", "O")),
+        ("ALA", ("N", "CA", "C", "O", "CB")),
+        ("NME", ("N", "C")),
+    ):
+        residue = topology.addResidue(name, chain)
+        for atom in members:
+            element = app.element.get_by_symbol(atom[0])
+            atoms[name, atom] = topology.addAtom(atom, element, residue)
+    topology.addBond(atoms["ACE", "C"], atoms["ALA", "N"])
+    topology.addBond(atoms["ALA", "C"], atoms["NME", "N"])
+    assert peptide_torsions(topology).tolist() == [[0, 1, 3, 4], [4, 5, 8, 9]]
+
+
+def test_energy_of_a_turned_peptide_is_the_formula(kinase: Model) -> None:
+    restraint = PeptideRestraint(kinase.topology, kinase.positions, 250.0)
+    torsions = restraint.torsions
+    omega = torsion_angles(kinase.positions, torsions)
+    context = context_with(restraint.create_force(), len(kinase.positions))
+    rest = energy_at(context, kinase.positions)
+    assert 0 <= rest < 5
+    for angle in (0.6, 1.5, -1.2, 3.0):
+        turned = turned_peptide(kinase.positions, torsions[100], angle)
+        found = torsion_angles(turned, torsions)
+        assert np.mod(found[100] - omega[100], 2 * np.pi) == pytest.approx(angle % (2 * np.pi), abs=1e-6)
+        own = 125.0 * max(0.0, np.pi - abs(found[100]) - np.radians(15)) ** 2
+        before = 125.0 * max(0.0, np.pi - abs(omega[100]) - np.radians(15)) ** 2
+        assert energy_at(context, turned) - rest == pytest.approx(own - before, rel=1e-5)
+
+
+def test_a_turned_peptide_is_named(kinase: Model) -> None:
+    restraint = PeptideRestraint(kinase.topology, kinase.positions)
+    assert restraint.violations(kinase.positions) == []
+    turned = turned_peptide(kinase.positions, restraint.torsions[100], np.radians(100))
+    (violation,) = restraint.violations(turned)
+    assert (violation.restraint, violation.quantity, violation.unit) == ("cis", "ω", "°")
+    names = [
+        f"{a.residue.name} {a.residue.id}"
+        for a in kinase.topology.atoms()
+        if a.index in restraint.torsions[100][[0, 3]]
+    ]
+    assert list(violation.residues) == names
+    assert violation.target == 180 and 70 < violation.deviation < 110
+    assert str(violation).startswith(f"{names[0]} - {names[1]}: ω is ")
+    assert violation.as_dict()["residues"] == names
+
+
+def test_cis_peptides_stay_cis(kinase: Model) -> None:
+    restraint = PeptideRestraint(kinase.topology, kinase.positions)
+    (cis,) = np.flatnonzero(restraint.targets == 0.0)
+    context = context_with(restraint.create_force(), len(kinase.positions))
+    trans = turned_peptide(kinase.positions, restraint.torsions[cis], np.pi)
+    assert energy_at(context, trans) > 1000
+    (violation,) = restraint.violations(trans)
+    assert violation.residues[1].startswith("PRO") and violation.target == 0
+
+
+def test_a_topology_without_bonds_is_noted(kinase: Model) -> None:
+    loose = app.Topology()
+    chain = loose.addChain("A")
+    for residue in kinase.topology.residues():
+        copy = loose.addResidue(residue.name, chain, residue.id)
+        for atom in residue.atoms():
+            loose.addAtom(atom.name, atom.element, copy)
+    restraint = PeptideRestraint(loose, kinase.positions)
+    assert restraint.n_terms == 0 and "no peptide bond is held" in restraint.notes[0]
+
+
+def test_an_undecided_peptide_is_noted(kinase: Model) -> None:
+    torsions = peptide_torsions(kinase.topology)
+    omega = torsion_angles(kinase.positions, torsions)[50]
+    half = turned_peptide(kinase.positions, torsions[50], np.radians(91) - omega)
+    (note,) = PeptideRestraint(kinase.topology, half).notes
+    assert "neither cis nor trans" in note and PeptideRestraint(kinase.topology, kinase.positions).notes == []
+
+
+def test_natural_handedness_is_positive(kinase: Model) -> None:
+    centres = chiral_centres(kinase.topology)
+    names = [residue.name for residue in kinase.topology.residues()]
+    expected = sum(name != "GLY" for name in names) + sum(name in ("THR", "ILE") for name in names)
+    assert len(centres) == expected
+    angles = np.degrees(torsion_angles(kinase.positions, centres))
+    assert angles.min() > 25 and angles.max() < 45
+
+
+@pytest.mark.parametrize("name", ["A", "C", "G", "U", "DA", "DC", "DG", "DT"])
+def test_sugars_have_positive_centres(name: str) -> None:
+    import pdbfixer
+
+    template = app.PDBFile(str(Path(pdbfixer.__file__).parent / "templates" / f"{name}.pdb"))
+    centres = chiral_centres(template.topology)
+    assert len(centres) == (3 if name.startswith("D") else 4)
+    angles = np.degrees(torsion_angles(np.array(template.positions.value_in_unit(unit.angstrom)), centres))
+    assert angles.min() > 25 and angles.max() < 45
+
+
+def test_stereocentres_of_ligands_are_found(data_dir: Path) -> None:
+    expected = {
+        "NAG": {"C1", "C2", "C3", "C4", "C5"},
+        "MAN": {"C1", "C2", "C3", "C4", "C5"},
+        "BMA": {"C1", "C2", "C3", "C4", "C5"},
+        "BOG": {"C1", "C2", "C3", "C4", "C5"},
+        # Trehalose is two glucoses: each carbon has its like in the other ring, and four different neighbours.
+        "TRE": {f"C{k}{ring}" for k in range(1, 6) for ring in ("", "P")},
+        "RET": set(),  # retinal has none, its flat chain's methyl groups notwithstanding
+        "PLM": set(),  # palmitate; its thioester's carbon is bent by 23° in 3PQR, and trigonal all the same
+    }
+    found: dict[str, set[str]] = {name: set() for name in expected}
+    present = set()
+    for file in ("emd21457_ntd/6vyb_Ndom.pdb", "xraymap_3pqr_R32/3pqr.pdb"):
+        model = read_model(data_dir / file)
+        atoms = list(model.topology.atoms())
+        present |= {atom.residue.name for atom in atoms} & expected.keys()
+        restraint = ChiralityRestraint(model.topology, model.positions)
+        known = chiral_centres(model.topology)
+        assert len(restraint.torsions) > len(known)
+        assert restraint.violations(model.positions) == []
+        for centre in restraint.torsions[len(known) :, 0]:
+            found[atoms[centre].residue.name].add(atoms[centre].name)
+    assert present == expected.keys()
+    assert found == expected
+
+
+def test_hydrogens_do_not_change_the_stereocentres_of_a_ligand(data_dir: Path) -> None:
+    model = read_model(data_dir / "emd21457_ntd/6vyb_Ndom.pdb")
+    topology, places = app.Topology(), []
+    chain = topology.addChain("A")
+    sugar = next(residue for residue in model.topology.residues() if residue.name == "NAG")
+    copy = topology.addResidue("NAG", chain)
+    atoms = {}
+    for atom in sugar.atoms():
+        atoms[atom] = topology.addAtom(atom.name, atom.element, copy)
+        places.append(model.positions[atom.index])
+    for a, b in model.topology.bonds():
+        if a in atoms and b in atoms:
+            topology.addBond(atoms[a], atoms[b])
+    without = other_centres(topology, np.array(places))
+    assert {list(topology.atoms())[i].name for i in without[:, 0]} == {"C2", "C3", "C4", "C5"} | (
+        {"C1"} if any(atom.name == "O1" for atom in sugar.atoms()) else set()
+    )
+    for name, count in (("C2", 1), ("C3", 1), ("C4", 1), ("C5", 1), ("C6", 2), ("C8", 3), ("N2", 1)):
+        centre = next(atom for atom in list(atoms.values()) if atom.name == name)
+        for number in range(count):
+            hydrogen = topology.addAtom(f"H{name}{number}", app.element.hydrogen, copy)
+            topology.addBond(centre, hydrogen)
+            places.append(places[centre.index] + [0.0, 0.0, 1.0 + number])
+    np.testing.assert_array_equal(other_centres(topology, np.array(places)), without)
+
+
+def test_mirrored_model_costs_is_named_and_is_held_as_it_is(kinase: Model) -> None:
+    restraint = ChiralityRestraint(kinase.topology, kinase.positions)
+    count = len(chiral_centres(kinase.topology))
+    assert restraint.n_terms == count and restraint.violations(kinase.positions) == []
+    mirrored = kinase.positions * [-1.0, 1.0, 1.0]
+    context = context_with(restraint.create_force(), len(kinase.positions))
+    assert 0 <= energy_at(context, kinase.positions) < 1
+    assert energy_at(context, mirrored) > 400 * count
+    violations = restraint.violations(mirrored)
+    assert len(violations) == count
+    assert {violation.quantity for violation in violations} == {"handedness of CA", "handedness of CB"}
+    held = ChiralityRestraint(kinase.topology, mirrored)
+    assert energy_at(context_with(held.create_force(), len(mirrored)), mirrored) == pytest.approx(
+        energy_at(context, kinase.positions), abs=1e-6
+    )
+
+
+def test_a_flat_centre_is_noted_and_free(kinase: Model) -> None:
+    centre, a, b, c = chiral_centres(kinase.topology)[5]
+    flat = kinase.positions.copy()
+    normal = np.cross(flat[b] - flat[a], flat[c] - flat[a])
+    normal /= np.linalg.norm(normal)
+    flat[centre] -= normal * ((flat[centre] - flat[a]) @ normal)
+    restraint = ChiralityRestraint(kinase.topology, flat)
+    assert centre not in restraint.torsions[:, 0]
+    assert len(restraint.notes) == 1 and "flat in the start" in restraint.notes[0]
+
+
+def test_secondary_structure_is_free_as_it_is_and_costs_when_it_unwinds(kinase: Model) -> None:
+    restraint = SecondaryStructureRestraint(kinase.topology, kinase.positions)
+    context = context_with(restraint.create_force(), len(kinase.positions))
+    assert energy_at(context, kinase.positions) == pytest.approx(0.0, abs=1e-6)
+    torsions = restraint.torsions
+    names = [atom.name for atom in kinase.topology.atoms()]
+    assert {tuple(names[i] for i in torsion) for torsion in torsions} == {
+        ("C", "N", "CA", "C"),
+        ("N", "CA", "C", "N"),
+    }
+    # Adenylate kinase is about half helix and a fifth strand: most residues have both torsions.
+    assert 0.55 * 2 * 214 < len(torsions) < 0.8 * 2 * 214
+    trajectory = mdtraj.Trajectory(kinase.positions / 10, mdtraj.Topology.from_openmm(kinase.topology))
+    phi, psi = mdtraj.compute_phi(trajectory)[0], mdtraj.compute_psi(trajectory)[0]
+    structured = np.isin(mdtraj.compute_dssp(trajectory)[0], ("H", "E"))
+    residue = np.array([atom.residue.index for atom in kinase.topology.atoms()])
+    expected = [t for t in np.concatenate([phi, psi]).tolist() if structured[residue[t[1]]]]
+    assert sorted(torsions.tolist()) == sorted(expected)
+    rng = np.random.default_rng(0)
+    shaken = kinase.positions + rng.normal(scale=0.5, size=kinase.positions.shape)
+    beyond = np.maximum(
+        apart(torsion_angles(shaken, torsions), torsion_angles(kinase.positions, torsions)) - np.radians(10),
+        0,
+    )
+    assert energy_at(context, shaken) == pytest.approx(0.5 * 400.0 * (beyond**2).sum(), rel=1e-6)
+    violations = restraint.violations(shaken)
+    assert len(violations) == (beyond > np.radians(20)).sum() > 10
+    assert {violation.quantity for violation in violations} == {"φ", "ψ"}
+    assert all(len(violation.residues) == 1 for violation in violations)
+    assert violations[0].deviation == max(violation.deviation for violation in violations)
+
+
+def test_hydrogen_bonds_of_helices_and_strands(kinase: Model) -> None:
+    restraint = HydrogenBondRestraint(kinase.topology, kinase.positions)
+    atoms = list(kinase.topology.atoms())
+    assert {(atoms[i].name, atoms[j].name) for i, j in restraint.pairs} == {("N", "O")}
+    assert 60 < restraint.n_terms < 160
+    assert restraint.lengths.min() > 2.5 and restraint.lengths.max() < 3.6
+    # In a helix the donor is four residues behind.
+    steps = [atoms[i].residue.index - atoms[j].residue.index for i, j in restraint.pairs]
+    assert steps.count(4) > 0.4 * len(steps)
+    context = context_with(restraint.create_force(), len(atoms))
+    assert energy_at(context, kinase.positions) == 0
+    nitrogen, oxygen = restraint.pairs[10]
+    apart_by = kinase.positions[nitrogen] - kinase.positions[oxygen]
+    pulled, pushed = kinase.positions.copy(), kinase.positions.copy()
+    pulled[nitrogen] += 0.8 / np.linalg.norm(apart_by) * apart_by
+    pushed[nitrogen] -= 0.8 / np.linalg.norm(apart_by) * apart_by
+    own = [k for k, pair in enumerate(restraint.pairs) if nitrogen in pair]
+    longer = np.linalg.norm(pulled[restraint.pairs[own, 0]] - pulled[restraint.pairs[own, 1]], axis=1)
+    beyond = np.maximum(longer - restraint.lengths[own] - 0.3, 0)
+    assert energy_at(context, pulled) == pytest.approx(0.5 * 100.0 * (beyond**2).sum(), rel=1e-6)
+    violation = restraint.violations(pulled)[0]
+    assert violation.atoms == (nitrogen, oxygen) and violation.value == pytest.approx(violation.target + 0.8)
+    assert energy_at(context, pushed) == 0 and restraint.violations(pushed) == []
+
+
+def test_models_without_what_is_restrained(data_dir: Path, tmp_path: Path) -> None:
+    kinds = (PeptideRestraint, ChiralityRestraint, SecondaryStructureRestraint, HydrogenBondRestraint)
+    water = app.Topology()
+    water.addAtom("O", app.element.oxygen, water.addResidue("HOH", water.addChain()))
+    trace = read_model(data_dir / "emd5925_frag/5925_native.pdb")
+    kept = [atom.index for atom in trace.topology.atoms() if atom.name == "CA"]
+    alpha = app.Topology()
+    chain = alpha.addChain("A")
+    for residue in trace.topology.residues():
+        alpha.addAtom("CA", app.element.carbon, alpha.addResidue(residue.name, chain, residue.id))
+    for topology, positions in ((water, np.zeros((1, 3))), (alpha, trace.positions[kept])):
+        for kind in kinds:
+            restraint = kind(topology, positions)
+            assert restraint.n_terms == 0 and restraint.violations(positions) == []
+            assert energy_at(context_with(restraint.create_force(), len(positions)), positions) == 0
+    one = part_of(data_dir / "emd5925_frag/5925_native.pdb", 5, 5, tmp_path / "one.pdb")
+    assert [kind(one.topology, one.positions).n_terms for kind in kinds] == [0, 1, 0, 0]
+
+
+def test_residues_are_named_with_insertion_codes(data_dir: Path, tmp_path: Path) -> None:
+    lines = (data_dir / "emd5925_frag/5925_native.pdb").read_text().splitlines()
+    kept = []
+    for line in lines:
+        number = int(line[22:26]) if line.startswith("ATOM") else 99
+        if number <= 6:
+            # Residues 3 to 6 become 3, 3A, 3B and 3C.
+            place = f"{number:4d} " if number <= 3 else f"   3{' ABC'[number - 3]}"
+            kept.append(line[:22] + place + line[27:])
+    path = tmp_path / "inserted.pdb"
+    path.write_text("\n".join([*kept, "END", ""]))
+    model = read_model(path)
+    restraint = PeptideRestraint(model.topology, model.positions)
+    assert restraint.n_terms == 5
+    turned = turned_peptide(model.positions, restraint.torsions[4], np.radians(120))
+    (violation,) = restraint.violations(turned)
+    residues = list(model.topology.residues())
+    assert violation.residues == (f"A {residues[4].name} 3B", f"A {residues[5].name} 3C")
+
+
+def test_errors(kinase: Model) -> None:
+    with pytest.raises(InputError, match="3340"):
+        PeptideRestraint(kinase.topology, kinase.positions[1:])
+    with pytest.raises(InputError, match="not a number"):
+        ChiralityRestraint(kinase.topology, kinase.positions * np.nan)
+    with pytest.raises(InputError, match="strength"):
+        SecondaryStructureRestraint(kinase.topology, kinase.positions, -1.0)
+    with pytest.raises(InputError, match="strength"):
+        HydrogenBondRestraint(kinase.topology, kinase.positions, "strong")
+    with pytest.raises(InputError, match="3340"):
+        PeptideRestraint(kinase.topology, kinase.positions).violations(kinase.positions[1:])
+
+
+def test_heat_turns_peptides_and_centres_unless_they_are_held(data_dir: Path, tmp_path: Path) -> None:
+    # Residues 84 to 91 of adenylate kinase, with the cis peptide before Pro 87.
+    model = part_of(data_dir / "pair_adk/adk_open.pdb", 84, 91, tmp_path / "part.pdb")
+    prepared = prepare(model)
+    torsions, centres = peptide_torsions(prepared.topology), chiral_centres(prepared.topology)
+    start = torsion_angles(prepared.positions, torsions)
+    assert (np.abs(start) < 0.5).sum() == 1
+    # It favours what the start is not, more than the force field favours the start.
+    pull = openmm.CustomTorsionForce("strength*cos(theta - start)")
+    pull.addPerTorsionParameter("strength")
+    pull.addPerTorsionParameter("start")
+    for atoms, angle in zip(torsions[1:4].tolist(), start[1:4].tolist()):
+        pull.addTorsion(*atoms, [200.0, angle])
+    for atoms, angle in zip(centres[2:5].tolist(), torsion_angles(prepared.positions, centres)[2:5].tolist()):
+        pull.addTorsion(*atoms, [500.0, angle])
+    flips, inverted = {}, {}
+    for held in (False, True):
+        system = prepared.system(constraints=None)
+        system.addForce(openmm.CustomTorsionForce(pull))
+        restraints = [
+            kind(prepared.topology, prepared.positions) for kind in (PeptideRestraint, ChiralityRestraint)
+        ]
+        for restraint in restraints if held else ():
+            system.addForce(restraint.create_force())
+        integrator = openmm.LangevinMiddleIntegrator(900, 5, 0.001)
+        integrator.setRandomNumberSeed(2)
+        context = openmm.Context(
+            system, integrator, openmm.Platform.getPlatformByName("CPU"), {"Threads": "1"}
+        )
+        context.setPositions(prepared.positions / 10)
+        openmm.LocalEnergyMinimizer.minimize(context, 10, 100)
+        context.setVelocitiesToTemperature(900, 2)
+        integrator.step(1500)
+        end = context.getState(positions=True).getPositions(asNumpy=True).value_in_unit(unit.angstrom)
+        flips[held] = apart(start, torsion_angles(end, torsions)) > np.pi / 2
+        inverted[held] = torsion_angles(end, centres) < 0
+        named = find_violations(restraints, end)
+        assert len(named["cis"]) >= flips[held].sum() and len(named["chirality"]) >= inverted[held].sum()
+    assert flips[False].any() and not flips[True].any()
+    assert inverted[False].any() and not inverted[True].any()
+
+
+def test_a_helix_that_is_pulled_apart_is_named(data_dir: Path) -> None:
+    model = read_model(data_dir / "pair_adk/adk_open.pdb")
+    restraint = SecondaryStructureRestraint(model.topology, model.positions)
+    atoms = list(model.topology.atoms())
+    psi = next(t for t in restraint.torsions if atoms[t[0]].name == "N" and atoms[t[1]].residue.index > 115)
+    _, alpha, carbon, following = psi
+    behind = np.array([atom.index for atom in atoms if atom.index >= following or atom.name == "O"])
+    behind = behind[behind > carbon]
+    turned = turned_about(model.positions, alpha, carbon, behind, np.radians(70))
+    (violation,) = restraint.violations(turned)
+    residue = atoms[alpha].residue
+    assert violation.residues == (f"{residue.name} {residue.id}",) and violation.quantity == "ψ"
+    assert violation.deviation == pytest.approx(70, abs=0.1)
