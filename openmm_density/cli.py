@@ -9,13 +9,16 @@ import sys
 import threading
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import InputError, SimulationError
 
 if TYPE_CHECKING:
-    from .fitting import Row
+    from .fitting import FlexibleFit, Row
+    from .half_maps import StrengthScan
+    from .protocols import Protocol
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,12 +57,60 @@ def _parser() -> argparse.ArgumentParser:
         description="Fit MODEL flexibly into MAP: minimise, molecular dynamics with the density from weak to strong, anneal, "
         "minimise. Writes models, trajectory, log, summary.json and pictures into DIR.",
     )
-    fit.add_argument("model", metavar="MODEL", help="PDB or mmCIF, .gz or not")
-    _add_map(fit)
-    fit.add_argument("--output", required=True, metavar="DIR", help="folder for the results")
+    fit.add_argument("model", nargs="?", metavar="MODEL", help="PDB or mmCIF, .gz or not")
+    fit.add_argument("map", nargs="?", metavar="MAP", help="MRC, CCP4, SITUS (.gz or not), or MTZ")
+    fit.add_argument("--resolution", type=float, metavar="R", help="of the map, in Å")
+    fit.add_argument("--output", metavar="DIR", help="folder for the results")
     fit.add_argument("--overwrite", action="store_true", help="replace an earlier fit in DIR")
+    fit.add_argument(
+        "--resume", metavar="DIR", help="go on with the fit in DIR that was interrupted; it knows all else"
+    )
     fit.add_argument("--reference", metavar="TARGET", help="a model of the target, to report the distance to")
-    fit.add_argument("--steps", type=int, default=20000, metavar="N", help="steps of 4 fs (%(default)s)")
+    fit.add_argument(
+        "--protocol",
+        default="standard",
+        metavar="NAME|FILE.toml",
+        help="quick, standard (default), cascade, gentle, or a file; see protocol.toml of any fit",
+    )
+    fit.add_argument(
+        "--half-map",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="given twice: find the strength by fitting into the one and scoring in the other",
+    )
+    fit.add_argument(
+        "--place",
+        choices=("auto", "on", "off"),
+        default="auto",
+        help="place the model in the map as a rigid body first (auto: if it lies outside the density)",
+    )
+    fit.add_argument(
+        "--forcefield",
+        action="append",
+        default=[],
+        metavar="NAME|FILE.xml",
+        help="amber14 (default), charmm36, or an OpenMM file; may be given several times, as for ligands",
+    )
+    fit.add_argument(
+        "--solvent",
+        default="none",
+        metavar="NAME",
+        help="none (default, screened), obc, gbn2, or water (with ions, in a box around model and density)",
+    )
+    fit.add_argument("--steps", type=int, metavar="N", help="steps of all stages (those of the protocol)")
+    fit.add_argument(
+        "--restrain",
+        metavar="LIST",
+        help="what is held as it was, in place of the protocol's cis,chirality,planarity,ss: these, elastic, distance, position, "
+        "symmetry, or none",
+    )
+    fit.add_argument(
+        "--density-interval",
+        type=int,
+        metavar="N",
+        help="let the density force act every N-th step, N times as strongly (1)",
+    )
     fit.add_argument(
         "--similarity",
         default="cross-correlation",
@@ -82,9 +133,8 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument(
         "--strength",
         type=_strength,
-        default="auto",
         metavar="auto|X",
-        help="kJ/mol per fitted atom at the end of the ramp (auto)",
+        help="kJ/mol per fitted atom at full strength (that of the protocol, auto)",
     )
     fit.add_argument(
         "--planarity",
@@ -94,16 +144,23 @@ def _parser() -> argparse.ArgumentParser:
         help="hold flat groups flat, with a standard deviation in Å (on, which is 0.02)",
     )
     _add_dictionary(fit)
-    fit.add_argument("--temperature", type=float, default=300.0, metavar="K", help="in K (%(default)g)")
+    fit.add_argument("--temperature", type=float, metavar="K", help="in K (that of the protocol)")
     fit.add_argument("--platform", default="CPU", metavar="NAME", help="OpenMM platform (%(default)s)")
     fit.add_argument("--threads", type=int, metavar="N", help="CPU threads (all cores)")
     fit.add_argument("--seed", type=int, default=0, metavar="N", help="of velocities and noise (%(default)s)")
     fit.add_argument(
         "--report-interval",
         type=int,
-        default=250,
+        default=200,
         metavar="N",
         help="steps between rows of the log and frames of the trajectory (%(default)s)",
+    )
+    fit.add_argument(
+        "--save-interval",
+        type=int,
+        default=2000,
+        metavar="N",
+        help="steps between states from which a fit can go on (%(default)s)",
     )
     fit.set_defaults(command=_fit)
 
@@ -145,6 +202,26 @@ def _parser() -> argparse.ArgumentParser:
     score.add_argument("--topology", metavar="T", help="a model with the trajectory's atoms")
     score.add_argument(
         "--atoms", metavar="SELECTION", help='score only these, as mdtraj selects: "element != H"'
+    )
+    score.add_argument("--q-score", action="store_true", help="also Q-scores")
+    score.add_argument(
+        "--sigma",
+        type=float,
+        default=0.6,
+        metavar="S",
+        help="width of their reference in Å (%(default)g, as published; EMDB's pages have 0.4)",
+    )
+    score.add_argument(
+        "--fsc",
+        action="store_true",
+        help="also the Fourier shell correlation of map and model, and where it is 0.5",
+    )
+    score.add_argument(
+        "--half-map",
+        action="append",
+        default=[],
+        metavar="HALF",
+        help="give both half maps: their Fourier shell correlation around the model (its last frame), and where it is 0.143",
     )
     score.add_argument("--json", action="store_true", help="print JSON")
     score.set_defaults(command=_score)
@@ -217,46 +294,151 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _fit(options: argparse.Namespace) -> int:
-    from .fitting import FlexibleFit, Protocol
-    from .maps import DensityMap
-    from .results import OutputFolder
-    from .structures import read_model
+    from .commands import read_command, write_command
+    from .protocols import read_protocol
+    from .results import UNFINISHED, OutputFolder
 
-    protocol = Protocol(
-        steps=options.steps,
-        strength=options.strength,
-        temperature=options.temperature,
-        report_interval=options.report_interval,
-        platform=options.platform,
-        seed=options.seed,
-        threads=options.threads,
-    )
-    model = read_model(options.model)
-    density_map = DensityMap.from_file(options.map)
-    reference = read_model(options.reference) if options.reference else None
-    folder = OutputFolder(options.output, options.overwrite)
+    if options.resume is None:
+        missing = [
+            name for name in ("model", "map", "resolution", "output") if getattr(options, name) is None
+        ]
+        if missing:
+            raise InputError(
+                f"fit needs MODEL, MAP, --resolution and --output (or --resume DIR alone), and {missing[0]} was not given."
+            )
+        if len(options.half_map) not in (0, 2):
+            raise InputError(
+                f"half-map must be given twice, once for each half, found {len(options.half_map)}."
+            )
+        if options.half_map and options.strength is not None:
+            raise InputError(
+                "strength is what the half maps are to find: leave out --strength or --half-map."
+            )
+        protocol = _protocol(options)
+        folder = OutputFolder(options.output, options.overwrite)
+    else:
+        alone = _parser().parse_args(["fit", "--resume", options.resume])
+        given = [name for name, value in vars(options).items() if value != getattr(alone, name)]
+        if given:
+            raise InputError(f"--resume goes on as the fit began: leave out {given[0].replace('_', '-')}.")
+        folder = OutputFolder(options.resume, resume=True)
+        options = argparse.Namespace(**read_command(folder.run.path), resume=options.resume)
+        protocol = read_protocol(folder.path / UNFINISHED / "protocol.toml")
     try:
-        fit = FlexibleFit(
-            model,
-            density_map,
-            options.resolution,
-            protocol,
-            reference=reference,
-            similarity=options.similarity,
-            about_mean=options.about_mean,
-            weights=options.weights,
-            atoms=options.atoms,
-            planarity=options.planarity,
-            dictionaries=options.dictionary,
-        )
+        scan = _strength_scan(options, protocol)
+        if scan is not None:
+            protocol = replace(protocol, strength=scan.chosen)
+        fit = _flexible_fit(options, protocol)
+        if options.resume is None:
+            told = {name: value for name, value in vars(options).items() if name not in ("command", "resume")}
+            told["place"] = "off" if fit.placement is None else fit.placement.as_dict()
+            told["strength_scan"] = None if scan is None else scan.as_dict()
+            told["forcefield"] = [
+                str(Path(name).resolve()) if Path(name).is_file() else name for name in options.forcefield
+            ]
+            write_command(
+                folder.run.path, told, files=("model", "map", "reference", "dictionary", "half_map")
+            )
+            protocol.write(folder.run.path / "protocol.toml")
         with _Display() as display:
             display.print(f"fitting {options.model} into {options.map} at {options.resolution:g} Å")
-            result = fit.run(folder.trajectory, display.update)
-        summary = folder.write(fit, result, options.model, options.map)
+            result = fit.run(folder.run, display.update)
+        summary = folder.write(fit, result, options.model, options.map, scan)
+    except KeyboardInterrupt:
+        if not folder.run.holds_a_state:
+            raise
+        print(
+            f"openmm-density: interrupted; openmm-density fit --resume {folder.path} goes on", file=sys.stderr
+        )
+        return 130
     finally:
         folder.discard()
     _print_outcome(summary, folder.path)
+    if result.interrupted:
+        print(
+            f"openmm-density: interrupted at step {result.steps} of {fit.protocol.steps}; results so far are in {folder.path}, "
+            f"and openmm-density fit --resume {folder.path} goes on",
+            file=sys.stderr,
+        )
+        return 130
     return 0
+
+
+def _protocol(options: argparse.Namespace) -> Protocol:
+    from .protocols import find_protocol
+
+    protocol = find_protocol(options.protocol, options.resolution)
+    if options.strength is not None:
+        protocol = replace(protocol, strength=options.strength)
+    if options.density_interval is not None:
+        protocol = replace(protocol, density_interval=options.density_interval)
+    if options.steps is not None:
+        protocol = protocol.with_steps(options.steps)
+    if options.temperature is not None:
+        protocol = protocol.with_temperature(options.temperature)
+    if options.restrain is not None:
+        names = [name.strip() for name in options.restrain.split(",")]
+        protocol = protocol.with_restraints([] if names == ["none"] else names)
+    return protocol
+
+
+def _flexible_fit(options: argparse.Namespace, protocol: Protocol) -> FlexibleFit:
+    from .fitting import FlexibleFit
+    from .maps import DensityMap
+    from .structures import read_model
+
+    return FlexibleFit(
+        read_model(options.model),
+        DensityMap.from_file(options.map),
+        options.resolution,
+        protocol,
+        report_interval=options.report_interval,
+        save_interval=options.save_interval,
+        reference=read_model(options.reference) if options.reference else None,
+        **_fit_options(options),
+    )
+
+
+def _fit_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Give what a fit and a scan of strengths have in common."""
+    from .placement import Placement
+
+    return {
+        "seed": options.seed,
+        "platform": options.platform,
+        "threads": options.threads,
+        "place": Placement(**options.place) if isinstance(options.place, dict) else options.place,
+        "forcefield": options.forcefield or "amber14",
+        "solvent": options.solvent,
+        "similarity": options.similarity,
+        "about_mean": options.about_mean,
+        "weights": options.weights,
+        "atoms": options.atoms,
+        "planarity": options.planarity,
+        "dictionaries": options.dictionary,
+    }
+
+
+def _strength_scan(options: argparse.Namespace, protocol: Protocol) -> StrengthScan | None:
+    """Find the strength with half maps where there are any, or take what was found before the fit was interrupted."""
+    from .half_maps import StrengthScan, scan_strengths
+    from .maps import DensityMap
+    from .structures import read_model
+
+    if not options.half_map:
+        return None
+    if options.resume is not None:
+        return StrengthScan(**options.strength_scan)
+    halves = tuple(DensityMap.from_file(path) for path in options.half_map)
+    with _Display() as display:
+        return scan_strengths(
+            read_model(options.model),
+            halves,
+            options.resolution,
+            protocol,
+            progress=display.update,
+            **_fit_options(options),
+        )
 
 
 def _print_outcome(summary: dict[str, Any], folder: Path) -> None:
@@ -299,6 +481,9 @@ def _print_outcome(summary: dict[str, Any], folder: Path) -> None:
     console.print(table)
     turned = len(summary["peptide_flips"]), len(summary["inverted_centres"])
     console.print(f"{turned[0]} peptides flipped, {turned[1]} chiral centres inverted")
+    violated = {name: len(each) for name, each in summary["restraints_violated"].items() if each}
+    if violated:
+        console.print(f"restraints violated: {', '.join(f'{n} of {name}' for name, n in violated.items())}")
     console.print(
         f"{summary['ms_per_step']:.1f} ms a step, {summary['density_ms_per_step']:.2f} of it the density force; "
         f"{summary['wall_seconds']:.0f} s in all; k = {summary['strength']:.1f} kJ/mol per fitted atom"
@@ -369,29 +554,73 @@ def _simulate(options: argparse.Namespace) -> int:
 
 
 def _score(options: argparse.Namespace) -> int:
-    from .analysis import load_trajectory, score
+    from .analysis import fsc, load_trajectory, q_score, score
     from .fitted_atoms import select_atoms
+    from .fsc import HALF_MAP_THRESHOLD, half_map_fsc
     from .maps import DensityMap
+    from .units import ANGSTROM_PER_NANOMETER
 
+    if len(options.half_map) not in (0, 2):
+        raise InputError(
+            f"--half-map was given {len(options.half_map)} times: give it twice, once for each half."
+        )
     trajectory = load_trajectory(options.model, options.topology)
     if options.atoms:
         trajectory = trajectory.atom_slice(select_atoms(trajectory.topology.to_openmm(), options.atoms))
-    scores = score(trajectory, DensityMap.from_file(options.map), options.resolution)
+    density_map = DensityMap.from_file(options.map)
+    scores = score(trajectory, density_map, options.resolution)
+    found = scores.as_dict()
+    figures = [[f"CC {cc:.4f}"] for cc in scores.cc_mask]
+    columns = {"CC": scores.residue_correlations[-1]}
+    remarks = []
+    if options.q_score:
+        q = q_score(trajectory, density_map, sigma=options.sigma)
+        found |= {
+            "q_score_sigma": options.sigma,
+            "q_score": _plain(q.mean),
+            "residue_q_scores": _plain(q.residues),
+        }
+        columns["Q"] = q.residues[-1]
+        for row, mean in zip(figures, q.mean):
+            row.append(f"Q {mean:.4f}")
+    if options.fsc:
+        curves = fsc(trajectory, density_map, options.resolution)
+        crossings = [curve.resolution() for curve in curves]
+        found |= {"fsc_resolution": _plain(crossings), "fsc": [curve.as_dict() for curve in curves]}
+        for row, crossing in zip(figures, crossings):
+            row.append(f"FSC 0.5 at {crossing:.2f} Å")
+    if options.half_map:
+        halves = [DensityMap.from_file(path) for path in options.half_map]
+        curve = half_map_fsc(*halves, trajectory.xyz[-1] * ANGSTROM_PER_NANOMETER)
+        crossing = curve.resolution(HALF_MAP_THRESHOLD)
+        found |= {"half_map_resolution": _plain([crossing])[0], "half_map_fsc": curve.as_dict()}
+        remarks.append(f"half maps: FSC {HALF_MAP_THRESHOLD} at {crossing:.2f} Å")
     if options.json:
-        print(json.dumps(scores.as_dict(), indent=2))
+        print(json.dumps(found, indent=2, allow_nan=False))
         return 0
-    for frame, cc in enumerate(scores.cc_mask):
-        print(f"frame {frame + 1:5d}  CC {cc:7.4f}" if len(scores.cc_mask) > 1 else f"CC {cc:.4f}")
+    for frame, row in enumerate(figures):
+        print("  ".join(row if len(figures) == 1 else [f"frame {frame + 1:5d}", *row]))
+    for remark in remarks:
+        print(remark)
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
     table.add_column("residue")
-    table.add_column("CC" if len(scores.cc_mask) == 1 else "CC, last frame", justify="right")
-    for label, value in zip(scores.residue_labels, scores.residue_correlations[-1]):
-        table.add_row(label, "" if value != value else f"{value:.3f}")
+    for name in columns:
+        table.add_column(name if len(figures) == 1 else f"{name}, last frame", justify="right")
+    for label, *values in zip(scores.residue_labels, *columns.values()):
+        table.add_row(label, *("" if value != value else f"{value:.3f}" for value in values))
     Console(highlight=False).print(table)
     return 0
+
+
+def _plain(values: Any) -> list[Any]:
+    """Give an array as lists for JSON; None for what is not finite."""
+    import numpy as np
+
+    array = np.asarray(values, dtype=np.float64)
+    return np.where(np.isfinite(array), array, None).tolist()
 
 
 def _planes(options: argparse.Namespace) -> int:

@@ -1,119 +1,57 @@
-"""The fit of a model to a map: minimise, molecular dynamics with the density from weak to strong, anneal, minimise."""
+"""The fit of a model to a map: minimise, the stages of a protocol, minimise, through interruptions and blow-ups."""
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import openmm
 import torch
-from openmm import app, unit
+from openmm import unit
+from openmm.mtsintegrator import MTSLangevinIntegrator
 
 from .analysis import ca_rmsd, match_alpha_carbons
+from .checkpoints import RunFolder, RunState, Trajectory, cut_trajectory
+from .clashes import parted
+from .convergence import Plateau
 from .correlation import MapCorrelation
 from .density_fit import DensityFit
 from .errors import InputError, SimulationError
+from .form_factors import SIGMA_PER_RESOLUTION
+from .interrupts import StoppableMinimization, StopRequest
 from .maps import DensityMap
+from .placement import Placement, placed
 from .planarity import SIGMA, PlanarityRestraint
 from .planes import find_planes
 from .preparation import Prepared, prepare
-from .restraints import (
-    SECONDARY_STRUCTURE_STRENGTH,
-    chirality_restraint,
-    peptide_restraint,
-    secondary_structure_restraint,
-)
+from .protocols import UPDATE_INTERVAL, Protocol, Stage, find_protocol
+from .restraints import Restraint, make_restraints
+from .solvation import solvated
+from .strength import AdaptiveStrength
 from .structures import Model
-from .units import ANGSTROM_PER_NANOMETER
+from .units import ANGSTROM_PER_NANOMETER, in_angstrom
 
 FORCE_FIELD_GROUP, RESTRAINT_GROUP, DENSITY_GROUP = 0, 1, 2
 
-# With hydrogens this heavy, and their bonds constrained, 4 fs are stable.
-HYDROGEN_MASS = 3.0
-TIMESTEP = 0.004
+REPORT_INTERVAL = 200
+SAVE_INTERVAL = 2000
 # How close the oscillations out of a plane may come to the longest stable step.
 STABLE_FRACTION = 0.95
 TIMINGS = 10
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """How a fit runs.
-
-    Attributes
-    ----------
-    steps : int
-        Of molecular dynamics, of 4 fs.
-    strength : float or "auto"
-        k at the end of the ramp, in kJ/mol per fitted atom; "auto" calibrates it on the thermalised model.
-    weak : float
-        k at the start of the ramp, as a part of that.
-    release : float
-        Helices and strands are held as they are until k has grown to this part of its full strength.
-    warm_up, ramp, hold : float
-        Parts of the steps without density, with k growing, and with k at its full strength; what remains is the annealing.
-    temperature : float
-        In K.
-    cold : float
-        Where the annealing ends, in K.
-    friction : float
-        In 1/ps.
-    report_interval : int
-        Steps between rows of the log and frames of the trajectory.
-    minimize_first, minimize_last : int
-        Most iterations of the minimisations before and after.
-    platform : str
-        OpenMM's platform.
-    seed : int
-        Of velocities and noise.
-    threads : int, optional
-        Of the CPU platform and of the density; all cores by default. The same seed gives the same fit, bit for bit, on Reference,
-        and on CPU with one thread.
-    """
-
-    steps: int = 20000
-    strength: float | str = "auto"
-    weak: float = 0.1
-    release: float = 0.5
-    warm_up: float = 0.02
-    ramp: float = 0.38
-    hold: float = 0.25
-    temperature: float = 300.0
-    cold: float = 10.0
-    friction: float = 1.0
-    report_interval: int = 250
-    minimize_first: int = 300
-    minimize_last: int = 1000
-    platform: str = "CPU"
-    seed: int = 0
-    threads: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise InputError(f"steps must be at least 1, found {self.steps}.")
-        if self.report_interval < 1:
-            raise InputError(f"report_interval must be at least 1 step, found {self.report_interval}.")
-        if isinstance(self.strength, str) and self.strength != "auto":
-            raise InputError(
-                f'strength must be "auto" or a number of kJ/mol per fitted atom, found "{self.strength}".'
-            )
-        if not (np.isfinite(self.temperature) and self.temperature > 0):
-            raise InputError(
-                f"temperature must be positive, found {self.temperature:g}: give K, such as 300."
-            )
-        if not 0 <= self.seed < 2**31 - 1:
-            raise InputError(f"seed must be from 0 to {2**31 - 2}, found {self.seed}.")
-        if self.threads is not None and self.threads < 1:
-            raise InputError(f"threads must be at least 1, found {self.threads}.")
-        names = [openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())]
-        if self.platform not in names:
-            raise InputError(f'platform="{self.platform}" is not here: use one of {", ".join(names)}.')
+# Between these a request to stop is looked for: a tenth of a second for small models, a second for large ones.
+STEPS_AT_ONCE = 10
+MOST_BLOW_UPS = 3
+# Hotter than this, in K and in the temperature that is wanted, a simulation has blown up, whatever it does next.
+HOT, TIMES_TOO_HOT = 1500.0, 4.0
+# After Ctrl-C, which is waited for.
+HASTY_MINIMIZATION = 100
 
 
 @dataclass(frozen=True)
@@ -130,6 +68,7 @@ class Row:
     temperature: float
     planarity_rms: float
     ca_rmsd: float | None = None
+    cc_free: float | None = None
 
 
 @dataclass
@@ -144,6 +83,14 @@ class FitResult:
         Its positions before, at the force field's own minimum nearby, and after, in Å.
     rows : list of Row
         The log.
+    stages : list of dict
+        Of each stage that was begun: its name, the steps done, its resolution, the strength and whether it converged.
+    blow_ups : list of str
+        A sentence on each time that the simulation became unstable and was taken back.
+    interrupted : bool
+        Whether the fit was stopped before its end.
+    steps : int
+        Done.
     strength : float
         k at full strength, in kJ/mol per fitted atom.
     cc_initial, cc_final, similarity_initial, similarity_final : float
@@ -160,6 +107,10 @@ class FitResult:
     relaxed: np.ndarray
     final: np.ndarray
     rows: list[Row]
+    stages: list[dict[str, Any]]
+    blow_ups: list[str]
+    interrupted: bool
+    steps: int
     strength: float
     cc_initial: float
     cc_final: float
@@ -178,7 +129,7 @@ Progress = Callable[[int, int, str, Row | None], None]
 
 
 class FlexibleFit:
-    """Fit a model flexibly into a map, without solvent.
+    """Fit a model flexibly into a map.
 
     Parameters
     ----------
@@ -188,10 +139,30 @@ class FlexibleFit:
         The target.
     resolution : float or Quantity
         Of the map, in Å.
-    protocol : Protocol
-        How the fit runs.
+    protocol : Protocol or str
+        How the fit runs: the name of a built-in protocol, the path of a TOML file, or a `Protocol`.
+    seed : int
+        Of velocities and noise.
+    platform : str
+        OpenMM's platform.
+    threads : int, optional
+        Of the CPU platform and of the density; all cores by default. The same seed gives the same fit, bit for bit, on Reference,
+        and on CPU with one thread.
+    report_interval : int
+        Steps between rows of the log and frames of the trajectory.
+    save_interval : int
+        Steps between saved states, at each of which a new Context is made.
+    place : {"auto", "on", "off"} or Placement
+        Whether the model is first placed in the map as a rigid body, see `openmm_density.placement`; ``auto``: if it lies outside
+        the density. Or where it was placed before.
+    forcefield : str or sequence of str
+        "amber14", "charmm36", or OpenMM force field files.
+    solvent : {"none", "obc", "gbn2", "water"}
+        See `openmm_density.force_fields`. In water the fit begins with an equilibration at constant pressure.
     reference : Model, optional
         A model of the target, to report the distance to. It has no part in the fit.
+    free_map : DensityMap, optional
+        Another map of the same, such as the other half map, to report the correlation with. It has no part in the fit.
     planarity : float, Quantity or None
         σ in Å with which flat groups are held flat; None leaves them to the force field.
     dictionaries : path or sequence of paths
@@ -201,13 +172,19 @@ class FlexibleFit:
 
     Attributes
     ----------
+    protocol : Protocol
+    placement : Placement, optional
+        How the model was placed, where it was.
     prepared : Prepared
         The model with what it lacked.
+    solute : Prepared
+        The same without the water around it.
     density : DensityFit
-        The density force.
+        The density force at the resolution of the map.
     system : openmm.System
-        Force field, restraints of ω torsions, chirality, secondary structure and planarity, and the density force, in three
-        force groups.
+        Force field, restraints, and that density force, in three force groups.
+    restraints : list of Restraint
+        What some stage of the protocol holds as it was.
     planarity : PlanarityRestraint, optional
         What holds flat groups flat.
     planes : PlaneSet
@@ -224,137 +201,283 @@ class FlexibleFit:
         model: Model,
         density_map: DensityMap,
         resolution: Any,
-        protocol: Protocol | None = None,
+        protocol: Protocol | str = "standard",
         *,
+        seed: int = 0,
+        platform: str = "CPU",
+        threads: int | None = None,
+        report_interval: int = REPORT_INTERVAL,
+        save_interval: int = SAVE_INTERVAL,
+        place: str | Placement = "auto",
+        forcefield: str | Sequence[str] = "amber14",
+        solvent: str = "none",
         reference: Model | None = None,
+        free_map: DensityMap | None = None,
         planarity: Any = SIGMA,
         dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
         **density_options: Any,
     ) -> None:
-        self.protocol = protocol or Protocol()
+        _check_run(seed, platform, threads)
+        self.seed, self.platform, self.threads = seed, platform, threads
+        self.forcefield = [forcefield] if isinstance(forcefield, str) else list(forcefield)
         self.density_map = density_map
         self.reference = reference
-        self.prepared = prepare(model, platform=self.protocol.platform)
-        topology, positions = self.prepared.topology, self.prepared.positions
+        self.placement = (
+            place
+            if isinstance(place, Placement)
+            else placed(model, density_map, in_angstrom(resolution, "resolution"), place)
+        )
+        if self.placement is not None:
+            model = self.placement.apply(model)
+        self.prepared = self.solute = prepare(model, forcefield, solvent=solvent, platform=platform)
+        if solvent == "water":
+            self.prepared = solvated(self.solute, density_map, platform=platform)
         self.planes = find_planes(
             model.topology, model.positions, SIGMA if planarity is None else planarity, dictionaries
         )
-        self.planarity = None
-        if planarity is not None:
-            self.planarity = PlanarityRestraint(
-                topology,
-                planarity,
-                positions=positions,
-                dictionaries=dictionaries,
-                force_group=RESTRAINT_GROUP,
-                periodic=False,
-            )
-        self.system = self._restrained(hydrogen_mass=HYDROGEN_MASS)
-        strength = self.protocol.strength
-        self.density = DensityFit(
-            density_map,
-            topology,
-            resolution,
-            positions=positions,
-            system=self.system,
-            strength=strength,
-            force_group=DENSITY_GROUP,
-            **density_options,
+        self.planarity: PlanarityRestraint | None = None
+        self._planarity_options = None if planarity is None else (planarity, dictionaries)
+        self._density_options = density_options
+        if not isinstance(protocol, Protocol):
+            protocol = find_protocol(protocol, in_angstrom(resolution, "resolution"))
+        self.protocol = protocol = protocol.in_water() if solvent == "water" else protocol
+        if solvent != "water" and any(stage.pressure is not None for stage in protocol.stages):
+            raise InputError('a stage with a pressure needs a box of water: give solvent="water".')
+        held = dict.fromkeys(name for stage in protocol.stages for name in stage.restraints)
+        self.restraints: list[Restraint] = make_restraints(
+            [name for name in held if name != "planarity"],
+            self.prepared.topology,
+            self.prepared.positions,
+            force_group=RESTRAINT_GROUP,
+            options={"position": {"periodic": True}} if solvent == "water" and "position" in held else None,
         )
-        force = self.density.create_force(parameter_derivative=False)
-        self.force_backend = type(force).__name__
-        self.system.addForce(force)
+        bare = self._restrained(hydrogen_mass=protocol.hydrogen_mass)
+        self.density = self._density(density_map, resolution, bare)
+        self.report_interval = _interval("report_interval", report_interval, protocol)
+        self.save_interval = _interval("save_interval", save_interval, protocol)
+        for stage in protocol.stages:
+            if stage.resolution is not None and stage.resolution < self.density.resolution:
+                raise InputError(
+                    f'stage "{stage.name}" asks for {stage.resolution:g} Å, but the map has {self.density.resolution:g} Å: '
+                    "give that or more, or leave it out."
+                )
+        # Which density force, and the System that holds it, by resolution and pressure.
+        self._systems: dict[tuple[float, float | None], tuple[DensityFit, openmm.System]] = {}
+        self.system = self._system_at(None)[1]
+        particles = range(self.system.getNumParticles())
+        self._masses = np.array(
+            [self.system.getParticleMass(i).value_in_unit(unit.dalton) for i in particles]
+        )
+        self._freedom = 3 * int((self._masses > 0).sum()) - self.system.getNumConstraints()
         # Scored is what the user gave, atom for atom: hydrogens that were built have no say.
-        self._correlation = MapCorrelation(density_map, model.topology, resolution)
+        self._correlation = MapCorrelation(density_map, model.topology, self.density.resolution)
+        self._free_correlation = None
+        if free_map is not None:
+            self._free_correlation = MapCorrelation(free_map, model.topology, self.density.resolution)
         self._pairs = None
         if reference is not None:
             self._pairs = match_alpha_carbons(
-                topology, reference.topology, positions=positions, reference_positions=reference.positions
+                self.prepared.topology,
+                reference.topology,
+                positions=self.prepared.positions,
+                reference_positions=reference.positions,
             )
+        backbone = [a.index for a in self.prepared.topology.atoms() if a.name in ("CA", "P")]
+        self._traced = np.array(backbone or range(self.prepared.topology.getNumAtoms()))
 
-    def _restrained(self, **options: Any) -> openmm.System:
-        """Give force field and restraints, without the density."""
-        topology, positions = self.prepared.topology, self.prepared.positions
-        system = self.prepared.system(**options)
-        system.addForce(peptide_restraint(topology, positions, force_group=RESTRAINT_GROUP))
-        system.addForce(chirality_restraint(topology, positions, force_group=RESTRAINT_GROUP))
-        system.addForce(secondary_structure_restraint(topology, positions, force_group=RESTRAINT_GROUP))
-        if self.planarity is not None:
-            system.addForce(self.planarity.create_force(parameter_derivative=False))
-        return system
+    @property
+    def timestep(self) -> float:
+        """The time step in ps."""
+        return self.protocol.timestep / 1000
 
-    def run(self, trajectory: str | Path | None = None, progress: Progress | None = None) -> FitResult:
-        """Run the fit.
+    def run(self, folder: RunFolder | None = None, progress: Progress | None = None) -> FitResult:
+        """Run the fit, or go on with one.
 
         Parameters
         ----------
-        trajectory : path, optional
-            Where the frames go, as DCD.
+        folder : RunFolder, optional
+            Where states and trajectory are kept. If it holds a state of this fit, the fit goes on from there.
         progress : callable, optional
             Called with step, number of steps, stage and the newest row of the log.
 
         Raises
         ------
         SimulationError
-            If the simulation becomes unstable.
+            If the simulation becomes unstable again and again.
+        KeyboardInterrupt
+            After SIGINT or SIGTERM before the dynamics began. Later these end the fit, and give what there is.
         """
         started = time.perf_counter()
-        protocol = self.protocol
-        if protocol.threads is not None:
-            torch.set_num_threads(protocol.threads)
-        integrator = openmm.LangevinMiddleIntegrator(protocol.temperature, protocol.friction, TIMESTEP)
-        random_seed = protocol.seed + 1  # to OpenMM, 0 means any
-        integrator.setRandomNumberSeed(random_seed)
-        simulation = app.Simulation(
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+        say = progress or (lambda *_: None)
+        with StopRequest() as stop:
+            if folder is not None and folder.holds_a_state:
+                state = folder.load()
+                self._check_state(folder, state)
+            else:
+                say(0, self.protocol.steps, "minimize", None)
+                state = self._begun(stop)
+                self._save(folder, state)
+            while state.stage < len(self.protocol.stages) and not stop.requested:
+                try:
+                    state = self._segment(state, folder, say, stop)
+                except _Unstable as error:
+                    state = self._taken_back(state, folder, str(error))
+                if not stop.requested:
+                    self._save(folder, state)
+            say(state.step, self.protocol.steps, "minimize", None)
+            return self._ended(state, stop, started)
+
+    def _density(self, density_map: DensityMap, resolution: Any, system: openmm.System) -> DensityFit:
+        return DensityFit(
+            density_map,
             self.prepared.topology,
-            self.system,
-            integrator,
-            openmm.Platform.getPlatformByName(protocol.platform),
-            self._platform_properties(),
+            resolution,
+            positions=self.prepared.positions,
+            system=system,
+            force_group=DENSITY_GROUP,
+            **self._density_options,
         )
-        context = simulation.context
-        initial = self.prepared.positions
-        rows: list[Row] = []
-        stages = self._stages()
-        total = sum(length for _, length in stages)
 
-        def report(stage: str) -> Row:
-            rows.append(self._row(simulation, stage))
-            if progress is not None:
-                progress(simulation.currentStep, total, stage, rows[-1])
-            return rows[-1]
+    def _restrained(self, **options: Any) -> openmm.System:
+        """Give force field and restraints, without the density."""
+        topology, positions = self.prepared.topology, self.prepared.positions
+        system = self.prepared.system(**options)
+        for restraint in self.restraints:
+            system.addForce(restraint.create_force())
+        if self._planarity_options is not None:
+            sigma, dictionaries = self._planarity_options
+            if self.planarity is None:
+                self.planarity = PlanarityRestraint(
+                    topology,
+                    sigma,
+                    positions=positions,
+                    dictionaries=dictionaries,
+                    force_group=RESTRAINT_GROUP,
+                    system=system,
+                )
+            system.addForce(self.planarity.create_force(parameter_derivative=False))
+        return system
 
-        try:
-            self._set_strength(context, 0.0)  # and so it stays during the warm-up
-            self._set_planarity(context, self._stable_planarity())
-            if progress is not None:
-                progress(0, total, "minimize", None)
-            context.setPositions(self._relaxed())
-            context.applyConstraints(_CONSTRAINT_TOLERANCE)
-            relaxed = self._positions(simulation)
-            report("minimize")
-            context.setVelocitiesToTemperature(protocol.temperature, random_seed)
-            if trajectory is not None:
-                simulation.reporters.append(app.DCDReporter(str(trajectory), self._report_interval))
-            strength, seconds = self._dynamics(simulation, stages, report)
-            density_ms = self._time_density(context)
-            if progress is not None:
-                progress(total, total, "minimize", rows[-1])
+    def _system_at(
+        self, resolution: float | None, pressure: float | None = None
+    ) -> tuple[DensityFit, openmm.System]:
+        """Give the density force at a resolution, which is that of the map or coarser, and the System with it."""
+        own = self.density.resolution
+        resolution = own if resolution is None else resolution
+        if (resolution, pressure) not in self._systems:
+            system = self._restrained(hydrogen_mass=self.protocol.hydrogen_mass)
+            density = self.density
+            if resolution > own:
+                blur = SIGMA_PER_RESOLUTION * np.sqrt(resolution**2 - own**2)
+                density = self._density(self.density_map.gaussian_filter(blur), resolution, system)
+            force = density.create_force(parameter_derivative=False)
+            self.force_backend = type(force).__name__
+            system.addForce(force)
+            if pressure is not None:
+                barostat = openmm.MonteCarloBarostat(pressure, self.protocol.stages[0].temperature[0])
+                barostat.setRandomNumberSeed(self.seed + 1)
+                system.addForce(barostat)
+            self._systems[resolution, pressure] = density, system
+        return self._systems[resolution, pressure]
+
+    def _begun(self, stop: StopRequest) -> RunState:
+        """Minimise without density, and without constraints, at which the minimiser may stall; give all a first velocity."""
+        system = self._restrained(constraints=None, rigidWater=False)
+        context = openmm.Context(system, openmm.VerletIntegrator(0.001), *self._platform())
+        positions = self.prepared.positions / ANGSTROM_PER_NANOMETER
+        context.setPositions(parted(system, positions, *self._platform()))
+        self._minimize(context, self.protocol.minimize_first, stop)
+        if stop.requested:
+            raise KeyboardInterrupt
+        relaxed = _numbers(context.getState(positions=True).getPositions(asNumpy=True), unit.nanometer)
+        state = RunState(positions=relaxed, velocities=np.zeros_like(relaxed), relaxed=relaxed)
+        context = self._context(state, self.protocol.stages[0])
+        context.applyConstraints(_CONSTRAINT_TOLERANCE)
+        state.rows.append(asdict(self._row(context, state, "minimize")))
+        context.setVelocitiesToTemperature(self.protocol.stages[0].temperature[0], self._random_seed(state))
+        self._take(context, state)
+        return state
+
+    def _segment(
+        self, before: RunState, folder: RunFolder | None, say: Progress, stop: StopRequest
+    ) -> RunState:
+        """Run to the next state to be saved, or the end of the stage, whichever comes first; leave the state before as it was."""
+        state = copy.deepcopy(before)
+        state.segment += 1
+        stage = self.protocol.stages[state.stage]
+        context = self._context(state, stage)
+        density = self._system_at(stage.resolution)[0]
+        adaptive, plateau = AdaptiveStrength(**state.adaptive), Plateau(**state.plateau)
+        if state.strength is None and stage.strength[1] > 0:
+            state.strength = self._full_strength(state, stage)
+        last = min(stage.steps, state.stage_step + self.save_interval - state.step % self.save_interval)
+        converged = False
+        with self._trajectory(folder, state) as trajectory:
+            while state.stage_step < last and not converged:
+                block = state.stage_step // UPDATE_INTERVAL
+                part = min((block + 0.5) * UPDATE_INTERVAL / stage.steps, 1.0)
+                factor = adaptive.factor if stage.adaptive else 1.0
+                self._set_strength(context, density, state, stage.strength_at(part) * factor)
+                _set_temperature(context.getIntegrator(), stage.temperature_at(part))
+                ends = ((block + 1) * UPDATE_INTERVAL, last)
+                to_report = self.report_interval - state.step % self.report_interval
+                length = min(min(ends) - state.stage_step, to_report)
+                begun = time.perf_counter()
+                done = self._step(context, length, stop)
+                state.seconds += time.perf_counter() - begun
+                state.step, state.stage_step = state.step + done, state.stage_step + done
+                self._check_stable(context, state, stage)
+                if stop.requested:
+                    break
+                if state.step % self.report_interval == 0:
+                    row = self._row(context, state, stage.name)
+                    state.rows.append(asdict(row))
+                    if trajectory is not None:
+                        self._take(context, state)
+                        trajectory.add(state.positions, state.box)
+                        state.frames += 1
+                    say(state.step, self.protocol.steps, stage.name, row)
+                if (stage.adaptive or stage.until_converged) and state.stage_step % UPDATE_INTERVAL == 0:
+                    positions = self._positions(context)
+                    similarity = density.similarity(positions)
+                    if stage.adaptive:
+                        adaptive.update(similarity, UPDATE_INTERVAL * self.timestep)
+                    if stage.until_converged:
+                        converged = plateau.update(similarity, positions[self._traced], UPDATE_INTERVAL)
+        self._take(context, state)
+        state.adaptive, state.plateau = asdict(adaptive), asdict(plateau)
+        if state.stage_step >= stage.steps or converged or stop.requested:
+            state.ended.append(
+                {
+                    "name": stage.name,
+                    "steps": state.stage_step,
+                    "resolution": density.resolution,
+                    "strength": context.getParameter(density.parameter_name) / density.n_fitted_atoms,
+                    "converged": converged,
+                }
+            )
+            state.stage, state.stage_step, state.plateau = state.stage + 1, 0, {}
+        return state
+
+    def _ended(self, state: RunState, stop: StopRequest, started: float) -> FitResult:
+        """Minimise with the density, and say what came out."""
+        interrupted = stop.requested
+        index = max(state.stage - 1, 0) if interrupted else len(self.protocol.stages) - 1
+        stage = replace(self.protocol.stages[index], resolution=None, pressure=None)
+        context = self._context(state, stage)
+        part = 0.0 if state.strength is None else stage.strength[1]
+        self._set_strength(context, self.density, state, part)
+        density_ms = self._time_density(context)
+        if "planarity" in stage.restraints:
             self._set_planarity(context, 1.0)
-            simulation.minimizeEnergy(maxIterations=protocol.minimize_last)
-            last = report("minimize")
-        except openmm.OpenMMException as error:
-            if "KeyboardInterrupt" in str(error):  # raised inside a force, and wrapped by OpenMM
-                raise KeyboardInterrupt from None
-            if "NaN" not in str(error):
-                raise
-            raise SimulationError(
-                f"the simulation became unstable at step {simulation.currentStep}: lower the strength, or look for clashes "
-                "in the model."
-            ) from error
-        simulation.reporters.clear()
-
-        final = self._positions(simulation)
+        iterations = HASTY_MINIMIZATION if interrupted else self.protocol.minimize_last
+        self._minimize(context, iterations)
+        last = self._row(context, state, "minimize")
+        final = self._positions(context)
+        rows = [*(Row(**row) for row in state.rows), last]
+        initial = self.prepared.positions
         cc_reference = initial_rmsd = None
         if self.reference is not None:
             cc_reference = MapCorrelation(
@@ -364,10 +487,14 @@ class FlexibleFit:
         return FitResult(
             prepared=self.prepared,
             initial=initial,
-            relaxed=relaxed,
+            relaxed=state.relaxed * ANGSTROM_PER_NANOMETER,
             final=final,
             rows=rows,
-            strength=strength,
+            stages=state.ended,
+            blow_ups=state.blow_ups,
+            interrupted=interrupted,
+            steps=state.step,
+            strength=state.strength or 0.0,
             cc_initial=self._correlation.cc_mask(self.prepared.model.positions),
             cc_final=last.cc,
             similarity_initial=self.density.similarity(initial),
@@ -375,126 +502,187 @@ class FlexibleFit:
             cc_reference=cc_reference,
             ca_rmsd_initial=initial_rmsd,
             ca_rmsd_final=last.ca_rmsd,
-            ms_per_step=1000 * seconds / protocol.steps,
+            ms_per_step=1000 * state.seconds / max(state.step, 1),
             density_ms_per_step=density_ms,
             wall_seconds=time.perf_counter() - started,
             force_backend=self.force_backend,
         )
 
-    def _relaxed(self) -> unit.Quantity:
-        """Give the positions minimised without density, and without constraints, at which the minimiser may stall."""
-        system = self._restrained(constraints=None, rigidWater=False)
-        platform = openmm.Platform.getPlatformByName(self.protocol.platform)
-        context = openmm.Context(
-            system, openmm.VerletIntegrator(TIMESTEP), platform, self._platform_properties()
+    def _minimize(self, context: openmm.Context, iterations: int, stop: StopRequest | None = None) -> None:
+        if iterations == 0:  # to the minimiser, no limit
+            return
+        reporter = None if stop is None else StoppableMinimization(stop)
+        try:
+            openmm.LocalEnergyMinimizer.minimize(context, maxIterations=iterations, reporter=reporter)
+        except openmm.OpenMMException as error:
+            if "NaN" not in str(error):
+                raise
+            raise SimulationError(
+                f"{self.prepared.model.path}: the energy cannot be minimised: look for clashes in the model, or lower the "
+                "strength."
+            ) from None
+
+    def _taken_back(self, state: RunState, folder: RunFolder | None, what: str) -> RunState:
+        """Give the last good state, to go on with more care."""
+        caution = state.caution + 1
+        if caution > MOST_BLOW_UPS:
+            where = "" if folder is None else f" (the last good model is {folder.last_good})"
+            raise SimulationError(
+                f"the simulation became unstable {caution} times, though step and strength were halved each time; the last time "
+                f"{what}{where}: lower the strength, or look for clashes in the model."
+            )
+        if folder is not None:
+            cut_trajectory(folder.trajectory, state.frames)
+        state = copy.deepcopy(state)
+        state.caution = caution
+        state.segment += 1
+        state.blow_ups.append(
+            f"The simulation became unstable ({what}); it was taken back to step {state.step}, and went on with "
+            f"{self.protocol.timestep / 2**caution:g} fs and strength / {2**caution}."
         )
-        context.setPositions(self.prepared.positions / ANGSTROM_PER_NANOMETER)
-        openmm.LocalEnergyMinimizer.minimize(context, maxIterations=self.protocol.minimize_first)
-        return context.getState(positions=True).getPositions()
+        return state
 
-    @property
-    def _report_interval(self) -> int:
-        """Give the steps between reports: at least one report a fit."""
-        return min(self.protocol.report_interval, self.protocol.steps)
+    def _context(self, state: RunState, stage: Stage) -> openmm.Context:
+        """Make a Context at a state, with what the stage holds; without density."""
+        density, system = self._system_at(stage.resolution, stage.pressure)
+        context = openmm.Context(system, self._integrator(state, stage), *self._platform())
+        if state.box is not None:
+            context.setPeriodicBoxVectors(*state.box)
+        context.setPositions(state.positions)
+        context.setVelocities(state.velocities)
+        context.setParameter(density.parameter_name, 0.0)
+        for restraint in self.restraints:
+            if restraint.name not in stage.restraints:
+                context.setParameter(restraint.parameter_name, 0.0)
+        self._set_planarity(
+            context, self._stable_planarity(state) if "planarity" in stage.restraints else 0.0
+        )
+        return context
 
-    def _platform_properties(self) -> dict[str, str]:
-        if self.protocol.platform != "CPU":
-            return {}
-        threads = {} if self.protocol.threads is None else {"Threads": str(self.protocol.threads)}
-        return {"DeterministicForces": "true", **threads}
+    def _integrator(self, state: RunState, stage: Stage) -> openmm.Integrator:
+        protocol, interval = self.protocol, self.protocol.density_interval
+        temperature = stage.temperature[0]
+        step = self.timestep / 2**state.caution
+        if interval == 1:
+            integrator = openmm.LangevinMiddleIntegrator(temperature, protocol.friction, step)
+        else:
+            groups = [(DENSITY_GROUP, 1), (FORCE_FIELD_GROUP, interval), (RESTRAINT_GROUP, interval)]
+            integrator = MTSLangevinIntegrator(temperature, protocol.friction, interval * step, groups)
+        integrator.setRandomNumberSeed(self._random_seed(state))
+        return integrator
 
-    def _stages(self) -> list[tuple[str, int]]:
-        protocol = self.protocol
-        parts = np.cumsum([protocol.warm_up, protocol.ramp, protocol.hold, 1.0])
-        ends = np.minimum(np.round(parts * protocol.steps).astype(int), protocol.steps)
-        ends[-1] = protocol.steps
-        lengths = np.diff(ends, prepend=0)
-        return list(zip(("warm up", "ramp", "hold", "anneal"), (int(length) for length in lengths)))
+    def _random_seed(self, state: RunState) -> int:
+        """Give other noise to every segment; to OpenMM, 0 means any."""
+        drawn = np.random.SeedSequence([self.seed, state.segment]).generate_state(1)[0]
+        return 1 + int(drawn) % (2**31 - 2)
 
-    def _dynamics(
-        self, simulation: app.Simulation, stages: list[tuple[str, int]], report: Callable[[str], Row]
-    ) -> tuple[float, float]:
-        """Run all stages; give the full strength per fitted atom and the seconds that stepping took."""
-        protocol, context = self.protocol, simulation.context
-        seconds = 0.0
-        strength = 0.0
-        for stage, length in stages:
-            if stage == "ramp":
-                if protocol.strength == "auto":
-                    # The density is weighed against the force field alone, with planarity or without.
-                    self._set_planarity(context, 0.0)
-                    strength = self.density.calibrate(context) / self.density.n_fitted_atoms
-                    self._set_planarity(context, self._stable_planarity())
-                else:
-                    strength = float(protocol.strength)
-            first, done = simulation.currentStep, 0
-            while done < length:
-                part = min((done + 0.5 * self._report_interval) / length, 1.0)
-                if stage == "ramp":
-                    grown = protocol.weak ** (1 - part)
-                elif stage != "warm up":
-                    grown = 1.0
-                if stage != "warm up":
-                    self._set_strength(context, strength * grown)
-                    held = SECONDARY_STRUCTURE_STRENGTH if grown < protocol.release else 0.0
-                    context.setParameter("secondary_structure_strength", held)
-                if stage == "anneal":
-                    cooling = part * (protocol.temperature - protocol.cold)
-                    simulation.integrator.setTemperature(protocol.temperature - cooling)
-                to_report = self._report_interval - simulation.currentStep % self._report_interval
-                begun = time.perf_counter()
-                simulation.step(min(length - done, to_report))
-                seconds += time.perf_counter() - begun
-                done = simulation.currentStep - first
-                if simulation.currentStep % self._report_interval == 0:
-                    report(stage)
-        return strength, seconds
+    def _platform(self) -> tuple[openmm.Platform, dict[str, str]]:
+        platform = openmm.Platform.getPlatformByName(self.platform)
+        if self.platform != "CPU":
+            return platform, {}
+        threads = {} if self.threads is None else {"Threads": str(self.threads)}
+        return platform, {"DeterministicForces": "true", **threads}
 
-    def _set_strength(self, context: openmm.Context, per_atom: float) -> None:
-        context.setParameter(self.density.parameter_name, per_atom * self.density.n_fitted_atoms)
+    def _step(self, context: openmm.Context, length: int, stop: StopRequest) -> int:
+        """Make so many steps, or fewer after a request to stop; give how many."""
+        interval = self.protocol.density_interval
+        at_once = max(STEPS_AT_ONCE // interval, 1) * interval
+        done = 0
+        try:
+            while done < length and not stop.requested:
+                steps = min(at_once, length - done)
+                context.getIntegrator().step(steps // interval)
+                done += steps
+        except openmm.OpenMMException as error:
+            if "NaN" not in str(error):
+                raise
+            raise _Unstable("positions are not numbers any more") from None
+        return done
+
+    def _check_stable(self, context: openmm.Context, state: RunState, stage: Stage) -> None:
+        velocities = context.getState(velocities=True).getVelocities(asNumpy=True)
+        kelvin = self._temperature(_numbers(velocities, unit.nanometer / unit.picosecond))
+        if not kelvin < max(HOT, TIMES_TOO_HOT * max(stage.temperature)):
+            raise _Unstable(f"at step {state.step} it was {kelvin:.0f} K hot")
+
+    def _full_strength(self, state: RunState, stage: Stage) -> float:
+        if self.protocol.strength != "auto":
+            return float(self.protocol.strength)
+        # The density at its full resolution is weighed against the force field alone, with planarity or without.
+        held = tuple(name for name in stage.restraints if name != "planarity")
+        context = self._context(state, replace(stage, resolution=None, restraints=held))
+        return self.density.calibrate(context) / self.density.n_fitted_atoms
+
+    def _set_strength(
+        self, context: openmm.Context, density: DensityFit, state: RunState, part: float
+    ) -> None:
+        per_atom = part * (state.strength or 0.0) / 2**state.caution
+        context.setParameter(density.parameter_name, per_atom * density.n_fitted_atoms)
 
     def _set_planarity(self, context: openmm.Context, strength: float) -> None:
         if self.planarity is not None:
             context.setParameter(self.planarity.parameter_name, strength)
 
-    def _stable_planarity(self) -> float:
+    def _stable_planarity(self, state: RunState) -> float:
         """Give the strength of planarity that the time step bears: 1, or less where planes share light atoms."""
         if self.planarity is None:
             return 0.0
-        return min(1.0, (STABLE_FRACTION * self.planarity.stable_timestep(self.system) / TIMESTEP) ** 2)
+        step = self.timestep / 2**state.caution
+        return min(1.0, (STABLE_FRACTION * self.planarity.stable_timestep(self.system) / step) ** 2)
 
-    def _positions(self, simulation: app.Simulation) -> np.ndarray:
-        state = simulation.context.getState(positions=True)
-        return state.getPositions(asNumpy=True).value_in_unit(unit.angstrom)
+    def _positions(self, context: openmm.Context) -> np.ndarray:
+        return _numbers(context.getState(positions=True).getPositions(asNumpy=True), unit.angstrom)
 
-    def _row(self, simulation: app.Simulation, stage: str) -> Row:
-        context = simulation.context
-        state = context.getState(energy=True, positions=True)
-        positions = state.getPositions(asNumpy=True).value_in_unit(unit.angstrom)
+    def _take(self, context: openmm.Context, state: RunState) -> None:
+        """Put a Context's positions, velocities and box into a state."""
+        found = context.getState(positions=True, velocities=True)
+        state.positions = _numbers(found.getPositions(asNumpy=True), unit.nanometer)
+        state.velocities = _numbers(found.getVelocities(asNumpy=True), unit.nanometer / unit.picosecond)
+        if self.system.usesPeriodicBoundaryConditions():
+            state.box = _numbers(found.getPeriodicBoxVectors(asNumpy=True), unit.nanometer)
+
+    def _save(self, folder: RunFolder | None, state: RunState) -> None:
+        if folder is not None:
+            folder.save(state, self.prepared.topology, self.prepared.b_factors)
+
+    def _trajectory(
+        self, folder: RunFolder | None, state: RunState
+    ) -> AbstractContextManager[Trajectory | None]:
+        if folder is None:
+            return nullcontext()
+        topology = self.prepared.topology
+        return Trajectory(folder.trajectory, topology, self.timestep, self.report_interval, state.frames)
+
+    def _check_state(self, folder: RunFolder, state: RunState) -> None:
+        if state.positions.shape != self.prepared.positions.shape or state.stage > len(self.protocol.stages):
+            raise InputError(f"{folder.path}: its state is not one of this fit: start it anew.")
+
+    def _row(self, context: openmm.Context, run: RunState, stage: str) -> Row:
+        state = context.getState(energy=True, positions=True, velocities=True)
+        positions = _numbers(state.getPositions(asNumpy=True), unit.angstrom)
+        velocities = _numbers(state.getVelocities(asNumpy=True), unit.nanometer / unit.picosecond)
         density = context.getState(energy=True, groups={DENSITY_GROUP})
         in_input = self.prepared.input_positions(positions)
-        kinetic = state.getKineticEnergy().value_in_unit(unit.kilojoule_per_mole)
+        strength = context.getParameter(self.density.parameter_name)
         return Row(
-            step=simulation.currentStep,
+            step=run.step,
             stage=stage,
             potential_energy=state.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole),
             density_energy=density.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole),
-            strength=context.getParameter(self.density.parameter_name) / self.density.n_fitted_atoms,
+            strength=strength / self.density.n_fitted_atoms,
             similarity=self.density.similarity(positions),
             cc=self._correlation.cc_mask(in_input),
-            temperature=2 * kinetic / (self._degrees_of_freedom() * _GAS_CONSTANT),
+            temperature=self._temperature(velocities),
             planarity_rms=self.planes.rms(in_input),
             ca_rmsd=None
             if self.reference is None
             else ca_rmsd(positions, self.reference.positions, self._pairs),
+            cc_free=None if self._free_correlation is None else self._free_correlation.cc_mask(in_input),
         )
 
-    def _degrees_of_freedom(self) -> int:
-        masses = (
-            self.system.getParticleMass(i).value_in_unit(unit.dalton)
-            for i in range(self.system.getNumParticles())
-        )
-        return 3 * sum(mass > 0 for mass in masses) - self.system.getNumConstraints()
+    def _temperature(self, velocities: np.ndarray) -> float:
+        twice_kinetic = float((self._masses[:, None] * velocities**2).sum())
+        return twice_kinetic / (max(self._freedom, 1) * _GAS_CONSTANT)
 
     def _time_density(self, context: openmm.Context) -> float:
         """Give the median milliseconds of evaluating the density force alone."""
@@ -504,6 +692,42 @@ class FlexibleFit:
             ticks.append(time.perf_counter())
             context.getState(forces=True, groups={DENSITY_GROUP})
         return 1000 * float(np.median([b - a for a, b in itertools.pairwise(ticks)]))
+
+
+def _numbers(quantity: Any, in_unit: unit.Unit) -> np.ndarray:
+    return np.array(quantity.value_in_unit(in_unit), dtype=np.float64)
+
+
+def _set_temperature(integrator: openmm.Integrator, kelvin: float) -> None:
+    if isinstance(integrator, openmm.CustomIntegrator):
+        integrator.setGlobalVariableByName("kT", _GAS_CONSTANT * kelvin)
+    else:
+        integrator.setTemperature(kelvin)
+
+
+def _check_run(seed: int, platform: str, threads: int | None) -> None:
+    if not 0 <= seed < 2**31 - 1:
+        raise InputError(f"seed must be from 0 to {2**31 - 2}, found {seed}.")
+    if threads is not None and threads < 1:
+        raise InputError(f"threads must be at least 1, found {threads}.")
+    names = [openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())]
+    if platform not in names:
+        raise InputError(f'platform="{platform}" is not here: use one of {", ".join(names)}.')
+
+
+def _interval(name: str, steps: int, protocol: Protocol) -> int:
+    """Check a number of steps between two events; at least one of them falls into a fit."""
+    if steps < 1:
+        raise InputError(f"{name} must be at least 1 step, found {steps}.")
+    if steps % protocol.density_interval:
+        raise InputError(
+            f"{name} must be a multiple of density_interval, which is {protocol.density_interval}, found {steps}."
+        )
+    return min(steps, protocol.steps)
+
+
+class _Unstable(Exception):
+    """The simulation blew up; the message says how, to stand inside a sentence."""
 
 
 _CONSTRAINT_TOLERANCE = 1e-6

@@ -20,6 +20,7 @@ from pdbfixer import PDBFixer
 from scipy.spatial import cKDTree
 
 from openmm_density.errors import InputError
+from openmm_density.force_fields import force_field_files, with_native_born
 from openmm_density.structures import (
     BACKBONE_BONDS,
     NEIGHBOUR_BACKBONE_BOND,
@@ -140,6 +141,8 @@ class Prepared:
         Bonds that springs hold: between rigid residues and their surroundings, and metal coordination.
     report : PreparationReport
         What was changed.
+    solvent : str
+        One of `openmm_density.force_fields.SOLVENTS`.
     """
 
     model: Model
@@ -151,7 +154,8 @@ class Prepared:
     rigid: list[np.ndarray]
     links: list[tuple[int, int]]
     report: PreparationReport
-    forcefield: app.ForceField = field(repr=False)
+    solvent: str = "none"
+    forcefield: app.ForceField | None = field(default=None, repr=False)
     residue_templates: dict[int, str] = field(default_factory=dict, repr=False)
 
     def input_positions(self, positions: Any) -> np.ndarray:
@@ -194,7 +198,7 @@ class Prepared:
         nonbonded_cutoff: Any = 1.0,
         constraints: Any = app.HBonds,
         hydrogen_mass: Any = None,
-        nonbonded_method: Any = app.CutoffNonPeriodic,
+        nonbonded_method: Any = None,
         rigid_force_group: int = 0,
         **options: Any,
     ) -> openmm.System:
@@ -212,8 +216,8 @@ class Prepared:
             As for ``ForceField.createSystem``.
         hydrogen_mass : float or Quantity, optional
             Da; mass moved to hydrogens from their heavy atoms.
-        nonbonded_method : NoCutoff or CutoffNonPeriodic
-            As for ``ForceField.createSystem``.
+        nonbonded_method : NoCutoff, CutoffNonPeriodic or PME, optional
+            As for ``ForceField.createSystem``; by default PME in water, else CutoffNonPeriodic.
         rigid_force_group : int
             Force group of the springs.
         **options
@@ -225,6 +229,8 @@ class Prepared:
             The force field cannot describe the model with these options.
         """
         residues = list(self.topology.residues())
+        if nonbonded_method is None:
+            nonbonded_method = app.PME if self.solvent == "water" else app.CutoffNonPeriodic
         arguments: dict[str, Any] = {
             "nonbondedMethod": nonbonded_method,
             "constraints": constraints,
@@ -243,6 +249,8 @@ class Prepared:
                 f"{self.model.path}: the force field cannot describe the model ({one_line(error)}); "
                 "give other force field files or options."
             ) from None
+        if self.solvent == "obc":
+            with_native_born(system)
         self._add_springs(system, rigid_force_group)
         return system
 
@@ -337,8 +345,9 @@ def _superposition(moving: np.ndarray, fixed: np.ndarray) -> tuple[np.ndarray, n
 
 def prepare(
     model: Model,
-    forcefield: str | Sequence[str] = ("amber14-all.xml", "amber14/tip3pfb.xml"),
+    forcefield: str | Sequence[str] = "amber14",
     *,
+    solvent: str = "none",
     ph: float = 7.0,
     platform: str = "CPU",
 ) -> Prepared:
@@ -362,7 +371,9 @@ def prepare(
     model : Model
         From :func:`openmm_density.structures.read_model`.
     forcefield : str or sequence of str
-        OpenMM force field files.
+        "amber14", "charmm36", or OpenMM force field files.
+    solvent : str
+        "none", "obc" or "gbn2"; or "water", which `openmm_density.solvation.solvated` then adds.
     ph : float
         For the protonation of titratable residues.
     platform : str
@@ -373,12 +384,12 @@ def prepare(
     InputError
         The model has no backbone (a Cα trace), or a force field file cannot be read.
     """
-    loaded = _load_forcefield(forcefield)
+    loaded = _load_forcefield(force_field_files(forcefield, solvent))
     report = PreparationReport(sentences=list(model.notes))
     residues, links = _work_residues(model, report)
     _refuse_trace(model, residues)
     compute = openmm.Platform.getPlatformByName(platform)
-    with _repeatable(compute):
+    with repeatable(compute):
         _add_missing_heavy_atoms(residues, links, compute, report)
         variants = _variants(model, residues, links)
         _add_hydrogens(residues, links, variants, ph, compute)
@@ -408,6 +419,7 @@ def prepare(
         rigid=rigid,
         links=held,
         report=report,
+        solvent=solvent,
         forcefield=loaded,
         residue_templates=templates,
     )
@@ -417,8 +429,7 @@ def _label(residue: app.topology.Residue) -> str:
     return " ".join(f"{residue.name} {residue.chain.id} {residue.id}{residue.insertionCode}".split())
 
 
-def _load_forcefield(files: str | Sequence[str]) -> app.ForceField:
-    names = [files] if isinstance(files, str) else list(files)
+def _load_forcefield(names: Sequence[str]) -> app.ForceField:
     try:
         return app.ForceField(*names)
     except Exception as error:  # ForceField raises whatever the XML parser and its own checks raise
@@ -429,7 +440,7 @@ def _load_forcefield(files: str | Sequence[str]) -> app.ForceField:
 
 
 @contextmanager
-def _repeatable(platform: openmm.Platform) -> Iterator[None]:
+def repeatable(platform: openmm.Platform) -> Iterator[None]:
     """Make building atoms give the same bits each time.
 
     Modeller draws hydrogen directions from Python's generator, and neither it nor pdbfixer passes properties

@@ -6,8 +6,8 @@ import csv
 import importlib.metadata
 import io
 import json
-import os
 import platform
+import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -18,21 +18,27 @@ import numpy as np
 from openmm import app
 
 from .analysis import score
+from .checkpoints import RunFolder
 from .errors import InputError
-from .fitting import TIMESTEP, FitResult, FlexibleFit, Row
+from .fitting import FitResult, FlexibleFit, Row
 from .geometry import compare_geometry, geometry_report
+from .half_maps import StrengthScan
 from .planarity import planarity_report
 from .plots import plot_overview, plot_progress, plot_residues
+from .restraints import find_violations
 from .structure_files import pdb_limit, write_cif, write_pdb
 from .units import ANGSTROM_PER_NANOMETER
-from .whole_files import write_text
+from .whole_files import write_text, written_whole
 
+UNFINISHED = "unfinished"
+"""The folder, in that of the results, of what a fit in progress needs to go on."""
 FILES = (
     "fitted.cif",
     "fitted.pdb",
     "trajectory.dcd",
     "log.csv",
     "summary.json",
+    "protocol.toml",
     "overview.png",
     "progress.png",
     "residues.png",
@@ -40,6 +46,8 @@ FILES = (
 # Beyond these a fit is reported as doubtful. Models that fit have a CC well above the limit at any resolution.
 LARGEST_PART_OUTSIDE = 0.1
 LOW_CORRELATION = 0.4
+# Published resolutions may be a little beyond what the voxels hold.
+NYQUIST_SLACK = 0.9
 
 _PACKAGES = ("openmm-density", "torch", "triton", "openmm", "openmmtorch", "mdtraj", "gemmi", "numpy")
 
@@ -53,42 +61,64 @@ class OutputFolder:
         The folder; it is made where it does not exist.
     overwrite : bool
         Whether an earlier fit in it may be replaced.
+    resume : bool
+        Whether an unfinished fit in it is to be continued.
+
+    Attributes
+    ----------
+    path : Path
+    run : RunFolder
+        Where the fit keeps its states while it runs.
 
     Raises
     ------
     InputError
-        If it holds an earlier fit, or cannot be written to.
+        If it holds an earlier fit, or none to continue, or cannot be written to.
     """
 
-    def __init__(self, path: str | Path, overwrite: bool = False) -> None:
+    def __init__(self, path: str | Path, overwrite: bool = False, resume: bool = False) -> None:
         self.path = Path(path)
-        present = [name for name in FILES if (self.path / name).exists()]
-        if present and not overwrite:
-            raise InputError(
-                f"{self.path} already holds {', '.join(present)} of an earlier fit: choose another folder, or pass --overwrite."
-            )
+        unfinished = self.path / UNFINISHED
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"{self.path} is a file: give a folder for the results.")
+        if resume and not unfinished.is_dir():
+            raise InputError(
+                f"{self.path} holds no unfinished fit: give the folder of one that was interrupted."
+            )
+        if not (resume or overwrite):
+            if unfinished.exists():
+                raise InputError(
+                    f"{self.path} holds an unfinished fit: go on with it by --resume {self.path}, choose another folder, or pass "
+                    "--overwrite."
+                )
+            present = [name for name in FILES if (self.path / name).exists()]
+            if present:
+                raise InputError(
+                    f"{self.path} already holds {', '.join(present)} of an earlier fit: choose another folder, or pass "
+                    "--overwrite."
+                )
         self._made = not self.path.exists()
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            self.trajectory.touch()
-        except OSError as error:
-            raise InputError(f"{self.path} cannot be written to: {error.strerror or error}.") from error
-
-    @property
-    def trajectory(self) -> Path:
-        """Where the trajectory grows."""
-        return self.path / ".trajectory.dcd.partial"
+        self.run = RunFolder(unfinished)
+        if not resume:
+            self.run.remove()
+            self.run = RunFolder(unfinished)
 
     def discard(self) -> None:
-        """Remove what an interrupted fit has begun."""
-        self.trajectory.unlink(missing_ok=True)
-        if self._made and not any(self.path.iterdir()):
+        """Remove what a fit has begun that never came to a state from which it could go on."""
+        if not self.run.holds_a_state:
+            self.run.remove()
+        if self._made and self.path.is_dir() and not any(self.path.iterdir()):
             self.path.rmdir()
 
-    def write(self, fit: FlexibleFit, result: FitResult, model_path: str, map_path: str) -> dict[str, Any]:
-        """Write everything; give the summary.
+    def write(
+        self,
+        fit: FlexibleFit,
+        result: FitResult,
+        model_path: str,
+        map_path: str,
+        scan: StrengthScan | None = None,
+    ) -> dict[str, Any]:
+        """Write everything; give the summary. What served to go on is removed where the fit has come to its end.
 
         Parameters
         ----------
@@ -96,9 +126,18 @@ class OutputFolder:
         result : FitResult
         model_path, map_path : str
             As the user gave them, for the summary.
+        scan : StrengthScan, optional
+            What half maps said about the strength.
         """
         prepared = result.prepared
-        notes = [*prepared.report.sentences, *(fit.planarity.notes if fit.planarity else ())]
+        notes = [
+            *_placement_note(fit),
+            *prepared.report.sentences,
+            *(fit.planarity.notes if fit.planarity else ()),
+            *(note for restraint in fit.restraints for note in restraint.notes),
+            *result.blow_ups,
+            _validation_note(scan),
+        ]
         write_cif(self.path / "fitted.cif", prepared.topology, result.final, prepared.b_factors)
         in_input = prepared.input_positions(result.final)
         limit = pdb_limit(prepared.model, in_input)
@@ -107,7 +146,11 @@ class OutputFolder:
         else:
             (self.path / "fitted.pdb").unlink(missing_ok=True)
             notes.append(f"fitted.pdb was left out: {limit}")
-        os.replace(self.trajectory, self.path / "trajectory.dcd")
+        fit.protocol.write(self.path / "protocol.toml")
+        if self.run.trajectory.exists():
+            with written_whole(self.path / "trajectory.dcd") as temporary:
+                # Until all is written the fit may yet have to go on, with a trajectory of its own.
+                shutil.copyfile(self.run.trajectory, temporary)
         write_text(self.path / "log.csv", _table(result.rows))
 
         trajectory = mdtraj.Trajectory(
@@ -123,19 +166,22 @@ class OutputFolder:
         if fit.reference is not None:
             traces.append(_traces(fit.reference.topology, fit.reference.positions))
         plot_overview(self.path / "overview.png", fit.density_map, *traces)
-        plot_progress(self.path / "progress.png", result.rows, TIMESTEP, result.cc_reference)
+        plot_progress(self.path / "progress.png", result.rows, fit.timestep, result.cc_reference)
 
         summary = self._summary(fit, result, model_path, map_path)
-        summary["notes"] = notes
+        summary["half_maps"] = None if scan is None else scan.as_dict()
+        summary["notes"] = [*notes, *summary["geometry_final"]["notes"]]
         summary["doubts"] = _doubts(fit, result)
         summary["worst_residues"] = _worst(residues.residue_labels, residues.residue_correlations[1])
         write_text(self.path / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
+        if not result.interrupted:
+            self.run.remove()
         return summary
 
     def _summary(self, fit: FlexibleFit, result: FitResult, model_path: str, map_path: str) -> dict[str, Any]:
-        topology = result.prepared.topology
+        topology = fit.solute.topology
         before, relaxed, after = (
-            geometry_report(topology, positions)
+            geometry_report(topology, positions[: topology.getNumAtoms()])
             for positions in (result.initial, result.relaxed, result.final)
         )
         change = compare_geometry(before, after)
@@ -167,12 +213,20 @@ class OutputFolder:
             "cropped": density.cropped,
             "sigma": density.sigma,
             "cutoff": density.cutoff,
-            "steps": fit.protocol.steps,
-            "seed": fit.protocol.seed,
+            "placement": None if fit.placement is None else fit.placement.as_dict(),
+            "protocol": fit.protocol.name,
+            "stages": result.stages,
+            "interrupted": result.interrupted,
+            "blow_ups": len(result.blow_ups),
+            "forcefield": fit.forcefield,
+            "solvent": result.prepared.solvent,
+            "density_interval": fit.protocol.density_interval,
+            "steps": result.steps,
+            "seed": fit.seed,
             "wall_seconds": result.wall_seconds,
             "ms_per_step": result.ms_per_step,
             "density_ms_per_step": result.density_ms_per_step,
-            "platform": fit.protocol.platform,
+            "platform": fit.platform,
             "force_backend": result.force_backend,
             "planarity": fit.planarity is not None,
             "n_planes": flat[0].n_planes,
@@ -181,6 +235,14 @@ class OutputFolder:
             "planarity_worst_initial": flat[0].worst,
             "planarity_worst_final": flat[1].worst,
             "planarity_final": [asdict(row) for row in flat[1].rows],
+            "restraints_violated": {
+                name: [str(violation) for violation in violations]
+                for name, violations in find_violations(
+                    # What a protocol let go on its way was meant to change.
+                    [each for each in fit.restraints if each.name in fit.protocol.stages[-1].restraints],
+                    result.final,
+                ).items()
+            },
             "geometry_initial": before.as_dict(),
             "geometry_relaxed": relaxed.as_dict(),
             "geometry_final": after.as_dict(),
@@ -190,9 +252,35 @@ class OutputFolder:
         }
 
 
+def _validation_note(scan: StrengthScan | None) -> str:
+    if scan is None:
+        return "No half maps were given: whether the strength fits noise was not tested."
+    free = ", ".join(f"{cc:.3f} at {strength:g}" for strength, cc in zip(scan.strengths, scan.free))
+    rising = " (the strongest that was tried)" if scan.chosen == scan.strengths[-1] else ""
+    return (
+        f"Fitted into one half map, the model correlates with the other by {free} kJ/mol per atom: {scan.chosen:g} was "
+        f"taken{rising}."
+    )
+
+
+def _placement_note(fit: FlexibleFit) -> list[str]:
+    if fit.placement is None:
+        return []
+    return [
+        f"The model was placed in the map as a rigid body, {fit.placement.moved_by:.1f} Å from where it was (similarity "
+        f"{fit.placement.similarity_before:.3f} before, {fit.placement.similarity_after:.3f} there)."
+    ]
+
+
 def _doubts(fit: FlexibleFit, result: FitResult) -> list[str]:
     """Give a sentence for each sign that the fit is not to be believed."""
     doubts = []
+    finest = 2 * float(fit.density_map.voxel_size.max())
+    if fit.density.resolution < NYQUIST_SLACK * finest:
+        doubts.append(
+            f"a resolution of {fit.density.resolution:g} Å was given, but voxels of {finest / 2:.2f} Å hold no detail finer than "
+            f"{finest:.1f} Å: check it."
+        )
     values = fit.density_map.value_at(result.final[fit.density.atoms])
     outside = float(np.isnan(values).mean())
     if outside > LARGEST_PART_OUTSIDE:
@@ -234,9 +322,9 @@ def _traces(topology: app.Topology, positions: np.ndarray) -> list[np.ndarray]:
 
 def _table(rows: Iterable[Row]) -> str:
     rows = [asdict(row) for row in rows]
-    if rows[-1]["ca_rmsd"] is None:
+    for name in [name for name in ("ca_rmsd", "cc_free") if rows[-1][name] is None]:
         for row in rows:
-            del row["ca_rmsd"]
+            del row[name]
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()

@@ -22,6 +22,8 @@ SUMMARY_KEYS = {
     "model", "map", "resolution", "n_atoms", "n_fitted_atoms", "similarity", "strength", "cc_initial", "cc_final",
     "cc_reference", "similarity_initial", "similarity_final", "ca_rmsd_initial", "ca_rmsd_final", "voxel_size", "resampled",
     "steps", "seed", "wall_seconds", "ms_per_step", "density_ms_per_step", "platform", "force_backend", "versions",
+    "protocol", "stages", "placement", "half_maps", "interrupted", "blow_ups", "density_interval", "forcefield", "solvent",
+    "restraints_violated",
 }  # fmt: skip
 
 
@@ -99,8 +101,11 @@ def test_planes_lists_what_is_flat_worst_first(folder, capsys):
 
 
 def test_planarity_can_be_left_out(folder, tmp_path):
-    assert fit(folder, tmp_path / "off", "--planarity", "off", "--steps", 100) == 0
+    options = ("--planarity", "off", "--steps", 100, "--protocol", "gentle", "--density-interval", 4)
+    assert fit(folder, tmp_path / "off", *options) == 0
     summary = json.loads((tmp_path / "off" / "summary.json").read_text())
+    assert summary["protocol"] == "gentle" and summary["density_interval"] == 4
+    assert any("No half maps" in note for note in summary["notes"])
     assert summary["planarity"] is False and summary["planarity_rms_final"] > 0.02
 
 
@@ -157,50 +162,21 @@ def test_an_earlier_fit_is_not_overwritten(fitted, folder, capsys):
     assert {path.name: path.read_bytes() for path in fitted.iterdir()} == before
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"MODEL": "missing.pdb"}, "missing.pdb"),
-        ({"MAP": "missing.mrc"}, "missing.mrc"),
-        ({"MAP": "model.pdb"}, "model.pdb"),
-        ({"--reference": "missing.pdb"}, "missing.pdb"),
-        ({"--similarity": "likeness"}, "likeness"),
-        ({"--resolution": "0"}, "resolution"),
-        ({"--platform": "Abacus"}, "Abacus"),
-        ({"--steps": "0"}, "steps"),
-        ({"--report-interval": "0"}, "report_interval"),
-        ({"--atoms": "name nothing"}, "atoms"),
-        ({"--weights": "gold"}, "gold"),
-        ({"--strength": "-1"}, "strength"),
-        ({"--threads": "0"}, "threads"),
-        ({"--temperature": "-5"}, "temperature"),
-        ({"--seed": "-1"}, "seed"),
-        ({"--planarity": "-0.1"}, "sigma"),
-        ({"--dictionary": "missing.cif"}, "missing.cif"),
-    ],
-)
-def test_bad_input_is_one_sentence_and_status_2(folder, tmp_path, capsys, monkeypatch, changes, named):
-    monkeypatch.chdir(folder)
-    options = {"--resolution": "5", "--output": str(tmp_path / "out"), "--steps": "10"} | {
-        name: value for name, value in changes.items() if name.startswith("--")
-    }
-    flat = [f"{name}={value}" for name, value in options.items()]
-    assert run("fit", changes.get("MODEL", "model.pdb"), changes.get("MAP", "target.mrc"), *flat) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    lines = captured.err.strip().splitlines()
-    assert len(lines) == 1 and lines[0].startswith("openmm-density: ") and named in lines[0]
-    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
-
-
-def test_a_simulation_that_explodes_says_so_with_status_1(folder, tmp_path, capsys):
+def test_a_simulation_that_explodes_says_so_with_status_1_and_leaves_the_last_good_model(
+    folder, tmp_path, capsys
+):
     assert fit(folder, tmp_path / "out", "--strength", "1e9") == 1
     message = capsys.readouterr().err
-    assert "unstable" in message and message.count("\n") == 1
-    assert not (tmp_path / "out").exists()
+    assert "unstable 4 times" in message and "last_good.cif" in message and message.count("\n") == 1
+    good = mdtraj.load(str(tmp_path / "out" / "unfinished" / "last_good.cif"))
+    start = mdtraj.load(str(folder / "model.pdb"))
+    pairs = [each.topology.select("name CA") for each in (good, start)]
+    assert np.abs(good.xyz[0, pairs[0]] - start.xyz[0, pairs[1]]).max() < 0.2
+    assert not (tmp_path / "out" / "fitted.cif").exists()
 
 
-def test_an_interrupted_fit_leaves_nothing_and_has_status_130(folder, tmp_path):
+def started(folder, output, *extra):
+    """Start a long fit in a process of its own."""
     command = [
         sys.executable,
         "-m",
@@ -211,34 +187,123 @@ def test_an_interrupted_fit_leaves_nothing_and_has_status_130(folder, tmp_path):
         "--resolution",
         "5",
     ]
-    for number in (signal.SIGINT, signal.SIGTERM):
-        process = subprocess.Popen(
-            [*command, "--output", str(tmp_path / "out"), "--steps", "100000000"],
-            cwd=folder,
-            stderr=subprocess.PIPE,
-            text=True,
-            # A background job of a shell ignores SIGINT, and so would its children.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-        )
-        trajectory = tmp_path / "out" / ".trajectory.dcd.partial"
-        deadline = time.monotonic() + 60
-        while not (trajectory.exists() and trajectory.stat().st_size) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        process.send_signal(number)
-        assert process.communicate(timeout=60)[1].splitlines() == [
-            "openmm-density: interrupted; nothing was written"
-        ]
-        assert process.returncode == 130
-        assert not (tmp_path / "out").exists()
+    return subprocess.Popen(
+        [*command, "--output", str(output), *extra],
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A background job of a shell ignores SIGINT, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+
+
+def wait_for(path, process, seconds=120):
+    """Wait until a process has made a file; say what it said where it ends without."""
+    deadline = time.monotonic() + seconds
+    while not path.exists():
+        assert process.poll() is None, process.stderr.read()
+        if time.monotonic() > deadline:
+            process.kill()
+            raise AssertionError(f"{path} did not come: {process.communicate()[1]}")
+        time.sleep(0.05)
+
+
+def test_an_interrupted_fit_writes_what_there_is_with_status_130(folder, tmp_path):
+    process = started(folder, tmp_path / "out", "--steps", "100000000", "--threads", "1")
+    wait_for(tmp_path / "out" / "unfinished" / "state.npz", process)
+    process.send_signal(signal.SIGINT)
+    lines = process.communicate(timeout=240)[1].splitlines()
+    assert process.returncode == 130
+    assert len(lines) == 1 and "--resume" in lines[0] and "of 100000000" in lines[0]
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["interrupted"] is True and summary["steps"] < 10**6
+    assert mdtraj.load(str(tmp_path / "out" / "fitted.cif")).n_atoms == summary["n_atoms"]
+
+
+def test_an_interrupted_preparation_leaves_nothing(folder, tmp_path):
+    process = started(folder, tmp_path / "out")
+    wait_for(tmp_path / "out", process)
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=240)[1].splitlines() == [
+        "openmm-density: interrupted; nothing was written"
+    ]
+    assert process.returncode == 130
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_fit_that_dies_while_its_results_are_written_is_resumed(folder, tmp_path, monkeypatch):
+    class Killed(BaseException):
+        """As good as kill -9."""
+
+    def die(*_):
+        raise Killed
+
+    output = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr("openmm_density.results.plot_progress", die)
+        with pytest.raises(Killed):
+            fit(folder, output, "--steps", 100)
+    assert (output / "trajectory.dcd").exists() and not (output / "summary.json").exists()
+    assert run("fit", "--resume", output) == 0
+    assert sorted(path.name for path in output.iterdir()) == sorted(FILES)
+    assert mdtraj.load(str(output / "trajectory.dcd"), top=str(output / "fitted.cif")).n_frames == 1
+
+
+def test_a_killed_fit_is_resumed_to_the_same_end(folder, tmp_path, capsys):
+    arguments = (
+        "--steps",
+        "600",
+        "--strength",
+        "30",
+        "--threads",
+        "1",
+        "--report-interval",
+        "40",
+        "--save-interval",
+        "80",
+    )
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    process = started(folder, killed, *arguments)
+    wait_for(killed / "unfinished" / "state.previous.npz", process)
+    process.kill()
+    process.communicate()
+    assert not (killed / "fitted.cif").exists()
+    assert run("fit", folder / "model.pdb", folder / "target.mrc", "--resolution", 5, "--output", killed) == 2
+    assert "--resume" in capsys.readouterr().err
+    assert run("fit", "--resume", killed, "--steps", 10) == 2
+    assert "steps" in capsys.readouterr().err
+    assert run("fit", "--resume", killed) == 0
+    process = started(folder, whole, *arguments)
+    assert process.communicate()[1] == "" and process.returncode == 0
+    assert (killed / "fitted.cif").read_bytes() == (whole / "fitted.cif").read_bytes()
+    assert (killed / "log.csv").read_bytes() == (whole / "log.csv").read_bytes()
+    frames = [
+        mdtraj.load(str(each / "trajectory.dcd"), top=str(whole / "fitted.cif")).xyz
+        for each in (killed, whole)
+    ]
+    assert np.array_equal(*frames) and len(frames[0]) == 15
+    assert sorted(path.name for path in killed.iterdir()) == sorted(FILES)
+    assert run("fit", "--resume", killed) == 2
+    assert "no unfinished fit" in capsys.readouterr().err
 
 
 def test_a_fit_that_goes_nowhere_is_doubted(folder, tmp_path, capsys):
     write_fragment(tmp_path / "away.pdb", (14.0, 14.0, 14.0))
     arguments = ("fit", tmp_path / "away.pdb", folder / "target.mrc", "--resolution", 5, "--steps", 20)
-    assert run(*arguments, "--output", tmp_path / "out", "--strength", 1) == 0
+    assert run(*arguments, "--output", tmp_path / "out", "--strength", 1, "--place", "off") == 0
     doubts = json.loads((tmp_path / "out" / "summary.json").read_text())["doubts"]
     assert any("low" in doubt for doubt in doubts)
     assert "Doubt" in capsys.readouterr().out
+
+
+def test_a_model_outside_its_density_is_placed_in_it(folder, tmp_path):
+    write_fragment(tmp_path / "away.pdb", (60.0, -45.0, 30.0))
+    arguments = ("fit", tmp_path / "away.pdb", folder / "target.mrc", "--resolution", 5, "--steps", 20)
+    assert run(*arguments, "--output", tmp_path / "out", "--reference", folder / "target.pdb") == 0
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["placement"]["moved_by"] == pytest.approx(np.linalg.norm((60, 45, 30)), abs=0.5)
+    assert summary["ca_rmsd_initial"] < 0.5 and summary["cc_initial"] > 0.9
+    assert "placed in the map" in summary["notes"][0]
 
 
 def test_version(capsys):

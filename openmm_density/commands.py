@@ -1,0 +1,65 @@
+"""What a fit was asked to do, on disk beside its states, so that it can go on without being told again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .errors import InputError
+from .whole_files import write_text
+
+COMMAND = "command.json"
+
+
+def write_command(folder: Path, options: Mapping[str, Any], files: Sequence[str]) -> None:
+    """Write the options of a command, with a digest of each file that it reads.
+
+    Parameters
+    ----------
+    folder : path
+    options : mapping
+        Plain values by name.
+    files : sequence of str
+        The names among the options that hold a path, or a list of paths.
+    """
+    options = dict(options)
+    digests = {}
+    for name in files:
+        paths = options[name] if isinstance(options[name], list) else [options[name]]
+        absolute = [None if path is None else str(Path(path).resolve()) for path in paths]
+        options[name] = absolute if isinstance(options[name], list) else absolute[0]
+        digests |= {path: _digest(path) for path in absolute if path is not None}
+    write_text(folder / COMMAND, json.dumps({"options": options, "sha256": digests}, indent=2) + "\n")
+
+
+def read_command(folder: Path) -> dict[str, Any]:
+    """Give the options that `write_command` wrote.
+
+    Raises
+    ------
+    InputError
+        If they cannot be read, or a file that was read then has changed since.
+    """
+    try:
+        written = json.loads((folder / COMMAND).read_text(encoding="utf-8"))
+        options, digests = written["options"], written["sha256"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError(
+            f"{folder / COMMAND} cannot be read, so that the fit cannot be resumed: start it anew."
+        ) from None
+    for path, digest in digests.items():
+        if _digest(path) != digest:
+            raise InputError(
+                f"{path} has changed since the fit began, so that it cannot be resumed: start it anew."
+            )
+    return options
+
+
+def _digest(path: str) -> str:
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}: the fit needs it.") from None

@@ -1,0 +1,285 @@
+"""What users give by mistake: one clear sentence and status 2, or a good result."""
+
+import gzip
+import json
+from dataclasses import replace
+
+import gemmi
+import numpy as np
+import pytest
+from openmm import app
+
+from openmm_density import DensityMap
+from openmm_density.cli import main
+from openmm_density.structures import read_model
+
+from .conftest import PROJECT
+from .fragments import RESOLUTION, map_of, write_fragment
+
+RESIDUES = 12
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Make one of each kind of file that a user may come with."""
+    folder = tmp_path_factory.mktemp("files")
+    model = write_fragment(folder / "model.pdb", (0.5, -0.4, 0.3), RESIDUES)
+    text = model.read_text()
+    lines = [line for line in text.splitlines() if line.startswith("ATOM")]
+    density_map = map_of(RESIDUES, 0.1, 0, folder)
+    density_map.write(folder / "map.mrc")
+    whole = (folder / "map.mrc").read_bytes()
+
+    (folder / "empty.pdb").write_text("")
+    (folder / "end.pdb").write_text("REMARK nothing here\nEND\n")
+    (folder / "noise.pdb").write_bytes(np.random.default_rng(0).bytes(3000))
+    (folder / "folder.pdb").mkdir()
+    (folder / "model.doc").write_text(text)
+    (folder / "model.pdb.gz").write_bytes(gzip.compress(text.encode())[:-40])
+    (folder / "nan.pdb").write_text(text.replace(lines[3][30:38], "     nan", 1))
+    (folder / "trace.pdb").write_text("\n".join(line for line in lines if line[12:16] == " CA ") + "\nEND\n")
+    (folder / "water.pdb").write_text(
+        "HETATM    1  O   HOH A   1       1.000   1.000   1.000  1.00  0.00           O\nEND\n"
+    )
+    (folder / "no_atoms.cif").write_text("data_x\n_cell.length_a 10\n")
+    (folder / "far.pdb").write_text(
+        "\n".join(line[:30] + f"{float(line[30:38]) + 900:8.3f}" + line[38:] for line in lines) + "\nEND\n"
+    )
+
+    (folder / "empty.mrc").write_bytes(b"")
+    (folder / "short.mrc").write_bytes(whole[:5000])
+    (folder / "noise.mrc").write_bytes(np.random.default_rng(1).bytes(4000))
+    (folder / "map.xyz").write_bytes(whole)
+    (folder / "map.mrc.gz").write_bytes(b"not gzip at all")
+    replace(density_map, data=np.zeros_like(density_map.data)).write(folder / "zeros.mrc")
+    spoilt = bytearray(whole)
+    spoilt[2000:2004] = np.float32(np.nan).tobytes()
+    (folder / "nan.mrc").write_bytes(bytes(spoilt))
+    replace(density_map, data=density_map.data[:-1]).write(folder / "other_grid.mrc")
+
+    (folder / "wrong.toml").write_text("[[stage]]\nstepz = 3\n")
+    (folder / "wrong.xml").write_text("<ForceField><Residues></ForceField>")
+    (folder / "a_file").write_text("")
+    (folder / "done").mkdir()
+    (folder / "done" / "summary.json").write_text("{}")
+    (folder / "stray").mkdir()
+    (folder / "stray" / "unfinished").mkdir()
+    return folder
+
+
+def fit(folder, monkeypatch, model="model.pdb", density_map="map.mrc", **options):
+    monkeypatch.chdir(folder)
+    options = {"resolution": RESOLUTION, "output": "out", "steps": 8, "threads": 1, **options}
+    arguments = [] if model is None else [model, density_map]
+    for name, value in options.items():
+        for each in value if isinstance(value, list) else [value]:
+            arguments += [] if each is None else [f"--{name.replace('_', '-')}={each}"]
+    try:
+        return main(["fit", *arguments])
+    except SystemExit as stop:  # argparse
+        return stop.code
+
+
+@pytest.mark.parametrize(
+    ("named", "changes"),
+    [
+        ("missing.pdb", {"model": "missing.pdb"}),
+        ("empty.pdb", {"model": "empty.pdb"}),
+        ("end.pdb", {"model": "end.pdb"}),
+        ("noise.pdb", {"model": "noise.pdb"}),
+        ("folder.pdb", {"model": "folder.pdb"}),
+        ("model.doc", {"model": "model.doc"}),
+        ("model.pdb.gz", {"model": "model.pdb.gz"}),
+        ("nan.pdb", {"model": "nan.pdb"}),
+        ("trace.pdb", {"model": "trace.pdb"}),
+        ("atoms", {"model": "water.pdb"}),
+        ("no_atoms.cif", {"model": "no_atoms.cif"}),
+        ("inside the map", {"model": "far.pdb", "place": "off"}),
+        ("missing.mrc", {"density_map": "missing.mrc"}),
+        ("empty.mrc", {"density_map": "empty.mrc"}),
+        ("short.mrc", {"density_map": "short.mrc"}),
+        ("noise.mrc", {"density_map": "noise.mrc"}),
+        ("model.pdb", {"density_map": "model.pdb"}),
+        ("map.xyz", {"density_map": "map.xyz"}),
+        ("map.mrc.gz", {"density_map": "map.mrc.gz"}),
+        ("no density", {"density_map": "zeros.mrc"}),
+        ("nan.mrc", {"density_map": "nan.mrc"}),
+        ("resolution", {"resolution": 0}),
+        ("resolution", {"resolution": -3}),
+        ("resolution", {"resolution": "nan"}),
+        ("resolution", {"resolution": "inf"}),
+        ("resolution", {"resolution": "high"}),
+        ("resolution", {"resolution": None}),
+        ("output", {"output": None}),
+        ("MODEL", {"model": None}),
+        ("a_file", {"output": "a_file"}),
+        ("a_file", {"output": "a_file/inside"}),
+        ("/proc/none", {"output": "/proc/none"}),
+        ("done already holds", {"output": "done"}),
+        ("unfinished fit", {"output": "stray"}),
+        ("steps", {"steps": 0}),
+        ("steps", {"steps": "many"}),
+        ("strength", {"strength": -1}),
+        ("strength", {"strength": "strong"}),
+        ("strength", {"strength": "nan"}),
+        ("temperature", {"temperature": -5}),
+        ("seed", {"seed": -1}),
+        ("threads", {"threads": 0}),
+        ("Abacus", {"platform": "Abacus"}),
+        ("likeness", {"similarity": "likeness"}),
+        ("gold", {"weights": "gold"}),
+        ("atoms", {"atoms": "name nothing"}),
+        ("atoms", {"atoms": "name name ((("}),
+        ("report_interval", {"report_interval": 0}),
+        ("save_interval", {"save_interval": 0}),
+        ("density_interval", {"density_interval": 3}),
+        ("hasty", {"protocol": "hasty"}),
+        ("missing.toml", {"protocol": "missing.toml"}),
+        ("wrong.toml", {"protocol": "wrong.toml"}),
+        ("gravity", {"restrain": "ss,gravity"}),
+        ("half-map", {"half_map": "map.mrc"}),
+        ("missing.mrc", {"half_map": ["map.mrc", "missing.mrc"]}),
+        ("halves", {"half_map": ["map.mrc", "other_grid.mrc"]}),
+        ("strength", {"half_map": ["map.mrc", "map.mrc"], "strength": 10}),
+        ("opls", {"forcefield": "opls"}),
+        ("missing.xml", {"forcefield": "missing.xml"}),
+        ("wrong.xml", {"forcefield": "wrong.xml"}),
+        ("oil", {"solvent": "oil"}),
+        ("missing.cif", {"dictionary": "missing.cif"}),
+        ("sigma", {"planarity": -0.1}),
+        ("somewhere", {"place": "somewhere"}),
+        ("missing.pdb", {"reference": "missing.pdb"}),
+        ("--color", {"color": "red"}),
+    ],
+)
+def test_a_clear_sentence_and_status_2(folder, tmp_path, monkeypatch, capsys, named, changes):
+    changes = {"output": tmp_path / "out", **changes}
+    assert fit(folder, monkeypatch, **changes) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    sentence = captured.err.strip().splitlines()[-1]
+    assert sentence.startswith("openmm-density") and named in sentence and "Traceback" not in captured.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("named", "options"),
+    [
+        ("holds no unfinished fit", ["--resume", "done"]),
+        ("cannot be read", ["--resume", "stray"]),
+        ("leave out", ["--resume", "stray", "--steps", "5"]),
+        ("leave out", ["model.pdb", "map.mrc", "--resume", "stray"]),
+    ],
+)
+def test_what_cannot_be_resumed(folder, monkeypatch, capsys, named, options):
+    monkeypatch.chdir(folder)
+    assert main(["fit", *options]) == 2
+    assert named in capsys.readouterr().err
+
+
+def edited(folder, name, change):
+    """Write the model as gemmi changes it."""
+    structure = gemmi.read_structure(str(folder / "model.pdb"))
+    structure.setup_entities()
+    change(structure)
+    path = folder / name
+    if name.endswith(".cif"):
+        structure.make_mmcif_document().write_file(str(path))
+    else:
+        structure.write_pdb(str(path))
+    return name
+
+
+def coincident(structure):
+    """Put two side chain atoms of different residues into one place."""
+    residues = list(structure[0][0])
+    residues[2]["CB"][0].pos = residues[8]["CB"][0].pos
+
+
+def one_residue(structure):
+    del structure[0][0][1:]
+
+
+def negative_numbers(structure):
+    for number, residue in enumerate(structure[0][0]):
+        residue.seqid = gemmi.SeqId(number - 6, " ")
+
+
+def alternatives(structure):
+    """Give one residue a second conformer."""
+    residue = structure[0][0][3]
+    others = [atom.clone() for atom in residue]
+    for atom in residue:
+        atom.altloc, atom.occ = "A", 0.6
+    for other in others:
+        other.altloc, other.occ = "B", 0.4
+        other.pos += gemmi.Position(0.3, 0.3, 0.0)
+        residue.add_atom(other)
+
+
+def many_chains(structure):
+    """One residue of glycine in each of 63 chains."""
+    model = structure[0]
+    glycine = next(residue for residue in model[0] if residue.name == "GLY")
+    names = [letter for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"] + ["AA"]
+    for number, name in enumerate(names[1:]):
+        chain = gemmi.Chain(name)
+        residue = glycine.clone()
+        for atom in residue:
+            atom.pos += gemmi.Position(*(8.0 * np.array(np.unravel_index(number, (4, 4, 4)))))
+        chain.add_residue(residue)
+        model.add_chain(chain)
+
+
+def summary_of(folder):
+    return json.loads((folder / "summary.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("coincident.pdb", coincident),
+        ("one_residue.pdb", one_residue),
+        ("mödel ümlaut – 模型.pdb", negative_numbers),
+        ("alternatives.pdb", alternatives),
+        ("many_chains.cif", many_chains),
+    ],
+)
+def test_what_is_odd_but_good(folder, tmp_path, monkeypatch, name, change):
+    output = tmp_path / "ergebnis – 結果"
+    model = edited(folder, name, change)
+    assert fit(folder, monkeypatch, model=model, steps=40, strength=20, output=output) == 0
+    summary = summary_of(output)
+    given = read_model(folder / name)
+    fitted = read_model(output / "fitted.cif")
+    assert np.isfinite(fitted.positions).all()
+    assert summary["n_fitted_atoms"] >= len(given.positions) - 10
+    assert summary["cc_final"] > summary["cc_initial"] - 0.15
+    if (output / "fitted.pdb").exists():
+        assert len(read_model(output / "fitted.pdb").positions) == len(given.positions)
+    if change is coincident:
+        assert summary["geometry_final"]["clash_count"] <= summary["geometry_initial"]["clash_count"]
+    if change is negative_numbers:
+        first = next(iter(read_model(output / "fitted.pdb").topology.residues()))
+        assert first.id == "-6"
+
+
+def test_the_map_of_another_protein_and_a_wrong_resolution_are_doubted(folder, tmp_path, monkeypatch):
+    other = read_model(PROJECT / "examples" / "data" / "adk_open.pdb")
+    chosen = np.arange(1200, 1290)
+    there = read_model(folder / "model.pdb").positions.mean(axis=0)
+    positions = other.positions[chosen] - other.positions[chosen].mean(axis=0) + there
+    DensityMap.simulate(_subset(other, chosen), positions, 5.0, 1.2).write(folder / "other.mrc")
+    output = tmp_path / "other"
+    assert fit(folder, monkeypatch, density_map="other.mrc", output=output, strength=5) == 0
+    assert any("correlation" in doubt for doubt in summary_of(output)["doubts"])
+    output = tmp_path / "fine"
+    assert fit(folder, monkeypatch, output=output, resolution=2.0, strength=5) == 0
+    assert any("no detail finer than 2.4" in doubt for doubt in summary_of(output)["doubts"])
+
+
+def _subset(model, atoms):
+    modeller = app.Modeller(model.topology, model.positions)
+    wanted = set(atoms.tolist())
+    modeller.delete([atom for atom in model.topology.atoms() if atom.index not in wanted])
+    return modeller.topology
