@@ -8,5 +8,6 @@ from .density_fit import DensityFit  # noqa: E402
 from .errors import InputError  # noqa: E402
 from .maps import DensityMap  # noqa: E402
 from .planarity import PlanarityRestraint  # noqa: E402
+from .reporters import DensityReporter  # noqa: E402
 
-__all__ = ["DensityFit", "DensityMap", "InputError", "PlanarityRestraint"]
+__all__ = ["DensityFit", "DensityMap", "DensityReporter", "InputError", "PlanarityRestraint"]

@@ -23,8 +23,10 @@ from scipy.optimize import linear_sum_assignment
 
 from openmm_density.correlation import MapCorrelation
 from openmm_density.errors import InputError
+from openmm_density.fsc import ShellCorrelation, model_fsc
+from openmm_density.q_score import SIGMA, QScores, q_scores
 from openmm_density.structures import CIF_SUFFIXES, PDB_SUFFIXES, name_tables, read_model
-from openmm_density.units import in_angstrom, positions_in_angstrom
+from openmm_density.units import ANGSTROM_PER_NANOMETER, in_angstrom, positions_in_angstrom
 
 if TYPE_CHECKING:
     from openmm_density.maps import DensityMap
@@ -36,6 +38,8 @@ TRAJECTORY_SUFFIXES = (
 )
 SUFFIXES_WITH_TOPOLOGY = (".h5", ".hdf5", ".lh5", ".gro", ".gsd")
 TOPOLOGY_SUFFIXES = (*SUFFIXES_WITH_TOPOLOGY, ".prmtop", ".parm7", ".prm7", ".psf", ".mol2")
+
+Progress = Callable[[int, int], None]
 
 FEWEST_PAIRS = 3
 # Share of identical residues from which two chains count as related. Aligned in this way, unrelated proteins
@@ -148,7 +152,12 @@ def load_trajectory(
 
 
 def score(
-    trajectory: mdtraj.Trajectory, density_map: DensityMap, resolution: Any, *, stride: int = 1
+    trajectory: mdtraj.Trajectory,
+    density_map: DensityMap,
+    resolution: Any,
+    *,
+    stride: int = 1,
+    progress: Progress | None = None,
 ) -> Scores:
     """Correlate the frames of a trajectory with a map, as a whole and residue by residue.
 
@@ -165,6 +174,8 @@ def score(
         Resolution in Å.
     stride : int
         Score every stride-th frame, from the first.
+    progress : callable, optional
+        Called after every frame with the numbers of frames that are done and that there are.
 
     Raises
     ------
@@ -172,18 +183,12 @@ def score(
         If the stride or the resolution is not positive, or an element has no form factor, or a frame has
         positions that are not numbers.
     """
-    if stride < 1:
-        raise InputError(f"stride={stride} is not possible; give 1 for every frame, 2 for every other, ...")
-    frames = np.arange(0, trajectory.n_frames, stride)
-    correlation = MapCorrelation(density_map, _as_openmm(trajectory.topology), resolution)
+    frames = _frames(trajectory, stride)
+    measure = MapCorrelation(density_map, _as_openmm(trajectory.topology), resolution)
     overall = np.empty(len(frames))
     by_residue = np.empty((len(frames), trajectory.n_residues))
-    for row, frame in enumerate(frames):
-        positions = trajectory.xyz[frame].astype(np.float64) * 10.0
-        try:
-            overall[row], by_residue[row] = correlation.evaluate(positions)
-        except InputError as error:
-            raise InputError(f"frame {frame}: {error}") from error
+    for row, values in enumerate(_over_frames(measure.evaluate, trajectory, frames, progress)):
+        overall[row], by_residue[row] = values
     return Scores(
         resolution=in_angstrom(resolution),
         frames=frames,
@@ -192,6 +197,141 @@ def score(
         residue_correlations=by_residue,
         residue_labels=tuple(residue.label for residue in _residues(trajectory.topology)),
     )
+
+
+def correlation(
+    trajectory: mdtraj.Trajectory,
+    density_map: DensityMap,
+    resolution: Any,
+    *,
+    stride: int = 1,
+    progress: Progress | None = None,
+) -> np.ndarray:
+    """Give the correlation of every frame with a map, as every table of this package reports it.
+
+    Parameters and errors are those of `score`.
+
+    Returns
+    -------
+    np.ndarray of float64, shape (n_frames,)
+        See `openmm_density.correlation.cc_mask`.
+    """
+    measure = MapCorrelation(density_map, _as_openmm(trajectory.topology), resolution)
+    frames = _frames(trajectory, stride)
+    return np.array(list(_over_frames(measure.cc_mask, trajectory, frames, progress)))
+
+
+def residue_correlation(
+    trajectory: mdtraj.Trajectory,
+    density_map: DensityMap,
+    resolution: Any,
+    *,
+    stride: int = 1,
+    progress: Progress | None = None,
+) -> np.ndarray:
+    """Give the correlation of every residue with a map in every frame.
+
+    Parameters and errors are those of `score`.
+
+    Returns
+    -------
+    np.ndarray of float64, shape (n_frames, n_residues)
+        NaN where it is undefined, see `openmm_density.correlation.residue_correlations`.
+    """
+    measure = MapCorrelation(density_map, _as_openmm(trajectory.topology), resolution)
+    frames = _frames(trajectory, stride)
+    return np.array(list(_over_frames(measure.residue_correlations, trajectory, frames, progress)))
+
+
+def q_score(
+    trajectory: mdtraj.Trajectory,
+    density_map: DensityMap,
+    *,
+    sigma: Any = SIGMA,
+    stride: int = 1,
+    progress: Progress | None = None,
+) -> QScores:
+    """Give the Q-scores of every frame (Pintilie et al. 2020), see `openmm_density.q_score.q_scores`.
+
+    Parameters
+    ----------
+    trajectory : mdtraj.Trajectory
+        The frames, in the frame of the map.
+    density_map : DensityMap
+        The map.
+    sigma : float or Quantity
+        Width of the reference Gaussian in Å: 0.6 as published, 0.4 as on EMDB's validation pages.
+    stride : int
+        Score every stride-th frame, from the first.
+    progress : callable, optional
+        Called after every frame with the numbers of frames that are done and that there are.
+
+    Returns
+    -------
+    QScores
+        ``mean`` (n_frames,), ``residues`` (n_frames, n_residues) and ``atoms`` (n_frames, n_atoms); NaN where there is none.
+
+    Raises
+    ------
+    InputError
+        If the stride or σ is not positive, there is no non-hydrogen atom, or a frame has positions that are not numbers.
+    """
+    topology = _as_openmm(trajectory.topology)
+
+    def evaluate(positions: np.ndarray) -> QScores:
+        return q_scores(density_map, topology, positions, sigma=sigma)
+
+    found = list(_over_frames(evaluate, trajectory, _frames(trajectory, stride), progress))
+    return QScores(*(np.array(values) for values in zip(*found)))
+
+
+def fsc(
+    trajectory: mdtraj.Trajectory,
+    density_map: DensityMap,
+    resolution: Any,
+    *,
+    stride: int = 1,
+    progress: Progress | None = None,
+) -> list[ShellCorrelation]:
+    """Give the Fourier shell correlation of a map with every frame, see `openmm_density.fsc.model_fsc`.
+
+    Parameters and errors are those of `score`.
+
+    Returns
+    -------
+    list of ShellCorrelation
+        One curve for each frame; their shells differ with the size of the model. ``curve.resolution()`` is the crossing of 0.5.
+    """
+    topology = _as_openmm(trajectory.topology)
+
+    def evaluate(positions: np.ndarray) -> ShellCorrelation:
+        return model_fsc(density_map, topology, positions, resolution)
+
+    return list(_over_frames(evaluate, trajectory, _frames(trajectory, stride), progress))
+
+
+def _frames(trajectory: mdtraj.Trajectory, stride: int) -> np.ndarray:
+    if stride < 1:
+        raise InputError(f"stride={stride} is not possible; give 1 for every frame, 2 for every other, ...")
+    return np.arange(0, trajectory.n_frames, stride)
+
+
+def _over_frames(
+    evaluate: Callable[[np.ndarray], Any],
+    trajectory: mdtraj.Trajectory,
+    frames: np.ndarray,
+    progress: Progress | None,
+) -> Iterator[Any]:
+    """Evaluate frames one by one, from positions in Å; an error says in which frame."""
+    for row, frame in enumerate(frames):
+        positions = trajectory.xyz[frame].astype(np.float64) * ANGSTROM_PER_NANOMETER
+        try:
+            value = evaluate(positions)
+        except InputError as error:
+            raise InputError(f"frame {frame}: {error}") from error
+        if progress is not None:
+            progress(row + 1, len(frames))
+        yield value
 
 
 def match_alpha_carbons(

@@ -1,4 +1,4 @@
-"""Is a model chemically sane? Bonds, angles, clashes, peptide planes and handedness, in one report."""
+"""Is a model chemically sane? Bonds, angles, clashes, torsions, peptide planes and handedness, in one report."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
 from openmm_density.errors import InputError
+from openmm_density.ramachandran import TABLES_MISSING, ramachandran
 from openmm_density.restraints import chiral_centres, peptide_torsions, torsion_angles
-from openmm_density.structures import is_hydrogen, is_metal
+from openmm_density.rotamers import side_chains
+from openmm_density.structures import is_d_amino_acid, is_hydrogen, is_metal
 from openmm_density.units import positions_in_angstrom
 
 IDEAL_VALUE_FILES = ("protein.ff14SB.xml", "DNA.OL15.xml", "RNA.OL3.xml")
@@ -68,6 +70,19 @@ class GeometryReport:
         count as wrong if they are L.
     wrong_centres : list of str
         Where they are.
+    ramachandran_count : int or None
+        Residues with both backbone torsions. This and the next are None without the tables of the package pyrama.
+    ramachandran_favoured_count, ramachandran_allowed_count, ramachandran_outlier_count : int or None
+        Those in each of the regions of Lovell et al. (2003), see :mod:`openmm_density.ramachandran`.
+    ramachandran_outliers : list of str, or None
+        The residues in neither.
+    rotamer_count, rotamer_outlier_count : int
+        Side chains with a torsion between tetrahedral atoms, and those with one more than 40° from staggered, see
+        :mod:`openmm_density.rotamers`. MolProbity's outliers are by another definition.
+    rotamer_outliers : list of str
+        Where they are.
+    notes : list of str
+        A sentence for each thing that could not be assessed.
     peptides, centres : tuple of str
         Names of all peptides and centres.
     omega, improper : ndarray
@@ -91,6 +106,15 @@ class GeometryReport:
     wrong_alpha_count: int
     wrong_centre_count: int
     wrong_centres: list[str]
+    ramachandran_count: int | None
+    ramachandran_favoured_count: int | None
+    ramachandran_allowed_count: int | None
+    ramachandran_outlier_count: int | None
+    ramachandran_outliers: list[str] | None
+    rotamer_count: int
+    rotamer_outlier_count: int
+    rotamer_outliers: list[str]
+    notes: list[str]
     peptides: tuple[str, ...] = field(repr=False)
     omega: np.ndarray = field(repr=False)
     centres: tuple[str, ...] = field(repr=False)
@@ -174,9 +198,14 @@ def geometry_report(topology: app.Topology, positions: Any) -> GeometryReport:
     centres = chiral_centres(topology)
     improper = torsion_angles(positions, centres)
     alpha = np.array([atoms[i].name == "CA" for i in centres[:, 0]], dtype=bool)
-    mirrored = np.array([_is_d_amino_acid(atoms[i].residue.name) for i in centres[:, 0]], dtype=bool)
+    mirrored = np.array([is_d_amino_acid(atoms[i].residue.name) for i in centres[:, 0]], dtype=bool)
     wrong = (improper < 0) != (mirrored & alpha)
     names = tuple(_describe(atoms, centre[:1]) for centre in centres)
+
+    residues = list(topology.residues())
+    backbone = _ramachandran_fields(topology, positions)
+    chains = side_chains(topology, positions)
+    eclipsed = chains.residues[chains.eclipsed]
     return GeometryReport(
         bond_count=len(bond_errors),
         bond_rmsd=_rms(bond_errors),
@@ -195,6 +224,11 @@ def geometry_report(topology: app.Topology, positions: Any) -> GeometryReport:
         wrong_alpha_count=int((wrong & alpha).sum()),
         wrong_centre_count=int((wrong & ~alpha).sum()),
         wrong_centres=[name for name, bad in zip(names, wrong) if bad],
+        **backbone,
+        rotamer_count=len(chains.residues),
+        rotamer_outlier_count=len(eclipsed),
+        rotamer_outliers=[_describe_residue(residues[i]) for i in eclipsed],
+        notes=[TABLES_MISSING] if backbone["ramachandran_count"] is None else [],
         peptides=tuple(_describe(atoms, peptide[[0, 3]]) for peptide in peptides),
         omega=omega,
         centres=names,
@@ -230,23 +264,35 @@ def compare_geometry(before: GeometryReport, after: GeometryReport) -> GeometryC
     )
 
 
+def _ramachandran_fields(topology: app.Topology, positions: np.ndarray) -> dict[str, Any]:
+    found = ramachandran(topology, positions)
+    if found.regions is None:
+        parts = ("count", "favoured_count", "allowed_count", "outlier_count", "outliers")
+        return {f"ramachandran_{part}": None for part in parts}
+    residues = list(topology.residues())
+    outliers = [_describe_residue(residues[i]) for i in found.residues[found.regions == "."]]
+    return {
+        "ramachandran_count": len(found.residues),
+        "ramachandran_favoured_count": int((found.regions == "F").sum()),
+        "ramachandran_allowed_count": int((found.regions == "a").sum()),
+        "ramachandran_outlier_count": len(outliers),
+        "ramachandran_outliers": outliers,
+    }
+
+
 def _rms(errors: np.ndarray) -> float:
     return float(np.sqrt(np.mean(errors**2))) if len(errors) else float("nan")
 
 
 def _describe(atoms: Sequence[app.topology.Atom], indices: np.ndarray) -> str:
     """Name atoms as in ``A 45 LYS CA - A 46 GLY N``."""
-    named = []
-    for index in indices:
-        residue = atoms[index].residue
-        words = (residue.chain.id, f"{residue.id}{residue.insertionCode}", residue.name, atoms[index].name)
-        named.append(" ".join(" ".join(words).split()))
-    return " - ".join(named)
+    return " - ".join(f"{_describe_residue(atoms[i].residue)} {atoms[i].name}" for i in indices)
 
 
-@lru_cache(maxsize=128)
-def _is_d_amino_acid(name: str) -> bool:
-    return gemmi.find_tabulated_residue(name).kind == gemmi.ResidueKind.AAD
+def _describe_residue(residue: app.topology.Residue) -> str:
+    """Name a residue as in ``A 45 LYS``."""
+    words = (residue.chain.id, f"{residue.id}{residue.insertionCode}", residue.name)
+    return " ".join(" ".join(words).split())
 
 
 @dataclass(frozen=True)

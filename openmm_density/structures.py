@@ -590,6 +590,17 @@ def is_hydrogen(atom: HasElement) -> bool:
     return atom.element is not None and atom.element.atomic_number == 1
 
 
+def residue_label(residue: app.topology.Residue) -> str:
+    """Name a residue as in ``A HIS 57B``."""
+    return " ".join(f"{residue.chain.id} {residue.name} {residue.id}{residue.insertionCode}".split())
+
+
+@lru_cache(maxsize=128)
+def is_d_amino_acid(name: str) -> bool:
+    """Tell whether a residue of this name is an amino acid of the D form."""
+    return gemmi.find_tabulated_residue(name).kind == gemmi.ResidueKind.AAD
+
+
 def _disulphides(topology: app.Topology, positions: np.ndarray) -> Iterable[tuple[int, int]]:
     sulphurs = [
         atom.index

@@ -14,13 +14,19 @@ from openmm import app, unit
 
 from openmm_density.analysis import (
     ca_rmsd,
+    correlation,
+    fsc,
     load_trajectory,
     match_alpha_carbons,
+    q_score,
+    residue_correlation,
     score,
 )
 from openmm_density.correlation import MapCorrelation
 from openmm_density.errors import InputError
+from openmm_density.fsc import model_fsc
 from openmm_density.maps import DensityMap
+from openmm_density.q_score import q_scores
 from openmm_density.structures import read_model
 
 
@@ -260,6 +266,42 @@ class TestScores:
         trajectory.xyz[2, 5] = np.nan
         with pytest.raises(InputError, match="frame 2: "):
             score(trajectory, kinesin_map, 5.0)
+
+
+class TestMeasures:
+    def test_frames_are_measured_as_single_models(self, kinesin, kinesin_map, kinesin_path):
+        model, trajectory = read_model(kinesin_path), moving(kinesin, 3)
+        done = []
+        options = {"stride": 2, "progress": lambda *numbers: done.append(numbers)}
+        overall = correlation(trajectory, kinesin_map, 5.0, **options)
+        residues = residue_correlation(trajectory, kinesin_map, 5.0, **options)
+        scores = q_score(trajectory, kinesin_map, sigma=0.5, **options)
+        curves = fsc(trajectory, kinesin_map, 5.0, **options)
+        assert done == [(1, 2), (2, 2)] * 4
+        assert (overall.shape, residues.shape) == ((2,), (2, trajectory.n_residues))
+        assert [values.shape[0] for values in scores] == [2, 2, 2]
+        for row, frame in enumerate((0, 2)):
+            positions = trajectory.xyz[frame].astype(np.float64) * 10
+            expected = MapCorrelation(kinesin_map, model.topology, 5.0).evaluate(positions)
+            assert overall[row] == expected.cc_mask
+            np.testing.assert_array_equal(residues[row], expected.residues)
+            of_frame = q_scores(kinesin_map, model.topology, positions, sigma=0.5)
+            assert scores.mean[row] == of_frame.mean
+            np.testing.assert_array_equal(scores.residues[row], of_frame.residues)
+            np.testing.assert_array_equal(scores.atoms[row], of_frame.atoms)
+            curve = model_fsc(kinesin_map, model.topology, positions, 5.0)
+            np.testing.assert_array_equal(curves[row].correlation, curve.correlation)
+        assert curves[0].resolution() < curves[1].resolution()
+
+    @pytest.mark.parametrize("measure", [correlation, residue_correlation, fsc, q_score])
+    def test_errors_name_the_frame(self, kinesin, kinesin_map, measure):
+        trajectory = moving(kinesin, 2)
+        trajectory.xyz[1, 3] = np.nan
+        arguments = () if measure is q_score else (5.0,)
+        with pytest.raises(InputError, match="frame 1: positions contain NaN"):
+            measure(trajectory, kinesin_map, *arguments)
+        with pytest.raises(InputError, match="stride"):
+            measure(trajectory, kinesin_map, *arguments, stride=0)
 
 
 class TestMatching:

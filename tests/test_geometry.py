@@ -6,12 +6,14 @@ import mdtraj
 import numpy as np
 import pytest
 from openmm import unit
+from scipy.spatial.transform import Rotation
 
 from openmm_density.errors import InputError
 from openmm_density.geometry import compare_geometry, geometry_report
 from openmm_density.preparation import prepare
 from openmm_density.restraints import chiral_centres, peptide_torsions
 from openmm_density.structures import Model, is_hydrogen, read_model
+from tests.small_models import fragment_lines, written
 
 
 @pytest.fixture(scope="module")
@@ -175,6 +177,73 @@ def test_changes_between_models_are_named(native: Model) -> None:
     assert before.centres[120] in change.inverted_centres
     assert change.largest_omega_change == pytest.approx(180, abs=0.1)
     assert change.as_dict()["peptide_flips"] == change.peptide_flips
+
+
+@pytest.mark.parametrize(
+    ("name", "favoured", "outliers"),
+    [
+        ("xray_1g8a_P21/1G8A_refined.pdb", 0.97, 0),
+        ("emd6374_frag/6374_native.pdb", 0.97, 0),
+        ("emd3488_5ni1/5ni1_updated.cif", 0.94, 0),
+    ],
+)
+def test_refined_models_lie_in_the_favoured_regions(
+    data_dir: Path, name: str, favoured: float, outliers: int
+) -> None:
+    model = read_model(data_dir / name)
+    report = geometry_report(model.topology, model.positions)
+    assert report.ramachandran_favoured_count > favoured * report.ramachandran_count
+    assert report.ramachandran_outlier_count == outliers
+    assert report.rotamer_outlier_count < 0.06 * report.rotamer_count
+
+
+def test_a_turned_side_chain_is_a_rotamer_outlier(native: Model) -> None:
+    before = geometry_report(native.topology, native.positions)
+    assert before.rotamer_count == sum(
+        residue.name not in ("ALA", "GLY", "PRO") for residue in native.topology.residues()
+    )
+    residue = next(
+        r
+        for r in native.topology.residues()
+        if r.name == "LEU" and f"D {r.id} LEU" not in before.rotamer_outliers
+    )
+    names = {atom.name: atom.index for atom in residue.atoms()}
+    trajectory = mdtraj.Trajectory(native.positions / 10, mdtraj.Topology.from_openmm(native.topology))
+    chi = [names[name] for name in ("N", "CA", "CB", "CG")]
+    found = np.degrees(mdtraj.compute_dihedrals(trajectory, [chi])[0, 0])
+    positions = native.positions.copy()
+    axis = positions[names["CB"]] - positions[names["CA"]]
+    moved = [names[name] for name in ("CG", "CD1", "CD2")]
+    # Staggered is at −60°, 60° and 180°, eclipsed between them.
+    for target, is_outlier in (
+        (-105, True),
+        (-99, False),
+        (-60, False),
+        (2, True),
+        (121, True),
+        (140.5, False),
+    ):
+        turn = Rotation.from_rotvec(np.radians(target - found) * axis / np.linalg.norm(axis))
+        turned = positions.copy()
+        turned[moved] = turn.apply(positions[moved] - positions[names["CB"]]) + positions[names["CB"]]
+        outliers = geometry_report(native.topology, turned).rotamer_outliers
+        assert (f"D {residue.id} LEU" in outliers) is is_outlier
+        assert len(outliers) == before.rotamer_outlier_count + is_outlier
+
+
+def test_side_chains_that_are_cut_short_are_judged_as_far_as_they_go(data_dir: Path, tmp_path: Path) -> None:
+    lines = [
+        line for line in fragment_lines(data_dir) if line[12:16].strip() not in ("CD1", "CD2", "CE", "NZ")
+    ]
+    model = read_model(written(tmp_path / "cut.pdb", lines))
+    report = geometry_report(model.topology, model.positions)
+    with_gamma = [
+        residue
+        for residue in model.topology.residues()
+        if residue.name != "PRO"
+        and {"CG", "CG1", "OG", "OG1", "SG"} & {atom.name for atom in residue.atoms()}
+    ]
+    assert report.rotamer_count == len(with_gamma) > 0
 
 
 def test_report_is_plain_data(native: Model) -> None:

@@ -1,0 +1,232 @@
+"""`DensityReporter`: how a simulation follows its density, written while it runs."""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import numpy as np
+import openmm
+from openmm import app, unit
+
+from .correlation import MapCorrelation
+from .density_fit import DensityFit
+from .errors import InputError
+from .maps import DensityMap
+from .plugins import openmmtorch
+from .structures import residue_label
+
+# Measures S with the energy −k S; all others have k (1 − S).
+_UNBOUNDED = frozenset({"inner-product", "relative-entropy"})
+
+
+class DensityReporter:
+    """Write the similarity of model and map, the density energy and its strength, in the manner of OpenMM's StateDataReporter.
+
+    Append it to the reporters of any ``openmm.app.Simulation`` whose System has the force of a `DensityFit`. The similarity is
+    worked out from the force's own energy, or from its derivative with respect to k: one evaluation of that force a row.
+
+    Columns are ``step``, ``time`` (ps), ``similarity`` (the measure of the `DensityFit`), ``density_energy`` (kJ/mol) and
+    ``strength`` (kJ/mol per fitted atom); with ``density_map`` also ``cc_mask`` and one for each residue.
+
+    Parameters
+    ----------
+    file : path or text file object
+        Where the table goes, as comma-separated values. Rows are flushed as they come.
+    interval : int
+        Steps between rows.
+    density_fit : DensityFit
+        What made the force.
+    step, time, similarity, density_energy, strength : bool
+        Which columns are written.
+    density_map : DensityMap, optional
+        The map as it was read. With it the reported correlation (`openmm_density.correlation`) and that of every residue are
+        written; these take the model's density anew, some tens of milliseconds a row.
+    append : bool
+        Continue a table of the same columns; one that is not there is begun.
+
+    Raises
+    ------
+    InputError
+        If the interval is no positive number of steps, there is nothing to write, the file cannot be written, or a table that
+        is to be continued has other columns. At the first row: if the System has no force of the `DensityFit`, or one without a
+        parameter derivative that shares its force group with other forces.
+    """
+
+    def __init__(
+        self,
+        file: str | os.PathLike[str] | TextIO,
+        interval: int,
+        density_fit: DensityFit,
+        *,
+        step: bool = True,
+        time: bool = True,
+        similarity: bool = True,
+        density_energy: bool = True,
+        strength: bool = True,
+        density_map: DensityMap | None = None,
+        append: bool = False,
+    ) -> None:
+        if int(interval) != interval or interval < 1:
+            raise InputError(f"interval={interval} is not possible; give 1 or more steps between rows")
+        self._interval = int(interval)
+        self._fit = density_fit
+        wanted = {
+            "step": step,
+            "time": time,
+            "similarity": similarity,
+            "density_energy": density_energy,
+            "strength": strength,
+        }
+        self._columns = [name for name, is_wanted in wanted.items() if is_wanted]
+        self._correlation: MapCorrelation | None = None
+        header = list(self._columns)
+        if density_map is not None:
+            self._correlation = MapCorrelation(density_map, density_fit.topology, density_fit.resolution)
+            header += ["cc_mask", *(residue_label(residue) for residue in density_fit.topology.residues())]
+        if not header:
+            raise InputError("no column is wanted; leave one of them on")
+        self._force: _DensityForce | None = None
+        self._opened = isinstance(file, (str, os.PathLike))
+        begun = self._opened and append and _has_header(Path(file), header)
+        try:
+            self._file: TextIO = (
+                open(file, "a" if append else "w", encoding="utf-8", newline="") if self._opened else file  # noqa: SIM115
+            )
+        except OSError as error:
+            raise InputError(
+                f"{file}: it cannot be written ({error.strerror or error}); check the folder."
+            ) from error
+        self._writer = csv.writer(self._file, lineterminator="\n")
+        if not begun and (self._opened or not append):
+            self._write(header)
+
+    def describeNextReport(self, simulation: app.Simulation) -> dict[str, Any]:
+        """Tell OpenMM when the next row is due and what it takes."""
+        steps = self._interval - simulation.currentStep % self._interval
+        include = [] if self._correlation is None else ["positions"]
+        return {"steps": steps, "periodic": False, "include": include}
+
+    def report(self, simulation: app.Simulation, state: openmm.State) -> None:
+        """Write a row."""
+        context = simulation.context
+        if self._force is None:
+            self._force = _density_force(simulation.system, self._fit)
+        total = context.getParameter(self._fit.parameter_name)
+        values: dict[str, Any] = {
+            "step": simulation.currentStep,
+            "time": state.getTime().value_in_unit(unit.picosecond),
+            "strength": total / self._fit.n_fitted_atoms,
+        }
+        if {"similarity", "density_energy"} & set(self._columns):
+            slope = self._energy_per_strength(context, self._force, total)
+            values["density_energy"] = total * slope
+            bound = 0.0 if self._fit.similarity_measure in _UNBOUNDED else 1.0
+            values["similarity"] = bound - slope
+        row = [values[name] for name in self._columns]
+        if self._correlation is not None:
+            positions = state.getPositions(asNumpy=True).value_in_unit(unit.angstrom)
+            overall, residues = self._correlation.evaluate(positions)
+            row += [overall, *("" if np.isnan(value) else float(value) for value in residues)]
+        self._write([f"{value:.7g}" if isinstance(value, float) else value for value in row])
+
+    def _energy_per_strength(self, context: openmm.Context, force: _DensityForce, total: float) -> float:
+        """Give the density's energy at k = 1, which is its derivative with respect to k."""
+        name, groups = self._fit.parameter_name, {force.group}
+        if force.has_derivative:
+            state = context.getState(parameterDerivatives=True, groups=groups)
+            return float(state.getEnergyParameterDerivatives()[name])
+        if total != 0:
+            return _potential_energy(context.getState(energy=True, groups=groups)) / total
+        # Without a derivative an energy of 0 tells nothing, and that at k = 1 is asked for.
+        context.setParameter(name, 1.0)
+        try:
+            return _potential_energy(context.getState(energy=True, groups=groups))
+        finally:
+            context.setParameter(name, total)
+
+    def _write(self, row: list[Any]) -> None:
+        self._writer.writerow(row)
+        self._file.flush()
+
+    def __del__(self) -> None:
+        if getattr(self, "_opened", False) and hasattr(self, "_file"):
+            self._file.close()
+
+
+def _has_header(path: Path, header: list[str]) -> bool:
+    """Tell whether a table is there to be continued; raise InputError where it has other columns."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            found = next(csv.reader(file), None)
+    except FileNotFoundError:
+        return False
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: it cannot be read as a table ({error}); give another file.") from error
+    if found is not None and found != header:
+        raise InputError(
+            f"{path}: its columns ({', '.join(found[:6])} …) are not those of this report ({', '.join(header[:6])} …); "
+            "give another file, or append=False to replace it."
+        )
+    return found is not None
+
+
+def _potential_energy(state: openmm.State) -> float:
+    return state.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole)
+
+
+class _DensityForce(NamedTuple):
+    """What the reporter needs to know of the force."""
+
+    group: int
+    has_derivative: bool
+
+
+def _density_force(system: openmm.System, fit: DensityFit) -> _DensityForce:
+    """Find the force that holds the parameter of the strength."""
+    forces = [_as_made(force) for force in system.getForces()]
+    for force in sorted(forces, key=lambda force: force.getName() != "DensityFit"):
+        if fit.parameter_name not in _parameter_names(force):
+            continue
+        group = force.getForceGroup()
+        # A State lists derivatives of all parameters, 0 for those that no force was asked for.
+        has_derivative = fit.parameter_name in _derivative_names(force)
+        names = [other.getName() for other in forces if other.getForceGroup() == group]
+        if not has_derivative and len(names) > 1:
+            raise InputError(
+                f"force group {group} holds {', '.join(names)}, so that the density's energy is not known alone: give it a "
+                "group of its own, as with DensityFit(..., force_group=1), or a parameter derivative."
+            )
+        return _DensityForce(group, has_derivative)
+    raise InputError(
+        f'the System has no force of the DensityFit with the parameter "{fit.parameter_name}": add fit.create_force() to it '
+        "before the Simulation is made."
+    )
+
+
+def _as_made(force: openmm.Force) -> openmm.Force:
+    """Give the methods of its own class back to a force of openmm-torch, which a System hands out as a plain Force."""
+    if type(force) is openmm.Force:
+        for backend in ("TorchForce", "PythonTorchForce"):
+            kind = getattr(openmmtorch(), backend, None)
+            if kind is not None and kind.isinstance(force):
+                return kind.cast(force)
+    return force
+
+
+def _parameter_names(force: openmm.Force) -> list[str]:
+    if hasattr(force, "getGlobalParameters"):
+        return list(force.getGlobalParameters())
+    if not hasattr(force, "getNumGlobalParameters"):
+        return []
+    return [force.getGlobalParameterName(i) for i in range(force.getNumGlobalParameters())]
+
+
+def _derivative_names(force: openmm.Force) -> list[str]:
+    if not hasattr(force, "getNumEnergyParameterDerivatives"):
+        return []
+    return [
+        force.getEnergyParameterDerivativeName(i) for i in range(force.getNumEnergyParameterDerivatives())
+    ]
