@@ -1,0 +1,120 @@
+"""Engines that do the same thing: compared first, then timed in turns, so that what else the machine does meets them all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+
+@dataclass
+class Engine:
+    """Something that is timed: ``call`` gives the seconds it took, of one step where it takes many at once (not short)."""
+
+    name: str
+    operation: str
+    threads: int
+    call: Callable[[], float]
+    is_short: bool = True
+    deviations: dict[str, float] = field(default_factory=dict)
+    turns: list[list[float]] = field(default_factory=list)
+
+    @property
+    def times(self) -> np.ndarray:
+        """All times in ms."""
+        return np.array([value for turn in self.turns for value in turn])
+
+    @property
+    def median(self) -> float:
+        """The median time in ms."""
+        return float(np.median(self.times))
+
+    @property
+    def fastest(self) -> float:
+        """The fastest call in ms: what a processor that others use at the same time can do when left alone."""
+        return float(self.times.min())
+
+    def figures(self) -> dict[str, Any]:
+        """Give what goes into the file."""
+        low, high = np.percentile(self.times, (25, 75))
+        return {
+            "engine": self.name,
+            "operation": self.operation,
+            "threads": self.threads,
+            "median_ms": self.median,
+            "quartiles_ms": [float(low), float(high)],
+            "fastest_ms": self.fastest,
+            "calls": len(self.times),
+            "deviations": self.deviations,
+        }
+
+
+class Difference(Engine):
+    """What one engine takes more than another, turn by turn."""
+
+    def __init__(self, name: str, operation: str, larger: Engine, smaller: Engine) -> None:
+        super().__init__(name, operation, larger.threads, larger.call)
+        self.turns = [[float(np.median(a) - np.median(b))] for a, b in zip(larger.turns, smaller.turns)]
+        self._fastest = larger.fastest - smaller.fastest
+
+    @property
+    def fastest(self) -> float:
+        """The difference of the fastest calls in ms."""
+        return self._fastest
+
+
+@dataclass
+class Case:
+    """Engines timed side by side."""
+
+    title: str
+    engines: list[Engine]
+    agreement: dict[str, float] = field(default_factory=dict)
+
+    def find(self, name: str, operation: str, threads: int) -> Engine | None:
+        """Give the engine whose name begins so, if it took part."""
+        for engine in self.engines:
+            if (
+                engine.name.startswith(name)
+                and (engine.operation, engine.threads) == (operation, threads)
+                and len(engine.times)
+            ):
+                return engine
+        return None
+
+
+class Disagreement(Exception):
+    """Two engines computed different things, and times would mean nothing."""
+
+
+def compare(what: str, found: Any, expected: Any, tolerance: float) -> float:
+    """Give the largest difference over the largest value, unless it is too large."""
+    found, expected = (np.asarray(values, dtype=np.float64) for values in (found, expected))
+    if found.shape != expected.shape:
+        raise Disagreement(f"{what} has the shape {found.shape}, expected {expected.shape}")
+    deviation = float(np.abs(found - expected).max() / np.abs(expected).max())
+    if not deviation <= tolerance:
+        raise Disagreement(
+            f"{what} is off by {deviation:.1e} of the largest value, allowed are {tolerance:.0e}"
+        )
+    return deviation
+
+
+def measure(engines: list[Engine], turns: int, limit: float) -> None:
+    """Time the engines in turns; one that has used up its share of so many seconds drops out of further turns."""
+    used = {id(engine): 0.0 for engine in engines}
+    for _ in range(turns):
+        for engine in engines:
+            if engine.turns and used[id(engine)] > limit / len(used):
+                continue
+            start = time.perf_counter()
+            times = [engine.call()]
+            if engine.is_short and times[0] < 0.3:
+                # The first call of a turn finds the caches full of another engine's data: it does not count.
+                calls = max(1, min(50, round(0.05 / times[0])))
+                times = [engine.call() for _ in range(calls)]
+            engine.turns.append([1000 * seconds for seconds in times])
+            used[id(engine)] += time.perf_counter() - start

@@ -1,0 +1,72 @@
+"""The benchmark of the density kernel runs, and what it times computes the same."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from .conftest import PROJECT
+
+BENCHMARKS = PROJECT / "examples" / "benchmarks"
+CASES = ("dynamics", "5k-5g", "triclinic", "20k-1g", "boxes")
+
+
+def test_quick_run_without_peers(tmp_path):
+    written = tmp_path / "density.json"
+    command = [sys.executable, str(BENCHMARKS / "density_cpu.py"), "--quick", "--peers", "", "--repeats", "1"]
+    done = subprocess.run(
+        [*command, "--cases", ",".join(CASES), "--json", str(written)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    report = json.loads(written.read_text())
+    assert tuple(report["cases"]) == CASES
+    assert report["threads"] == 2 and report["processor"] in done.stdout
+    for case in report["cases"].values():
+        assert case["title"] in done.stdout
+        assert case["agreement"] and all(0 <= value < 1e-5 for value in case["agreement"].values())
+        assert all(engine["calls"] >= 1 for engine in case["engines"])
+        assert all(
+            engine["fastest_ms"] <= engine["median_ms"] and len(engine["quartiles_ms"]) == 2
+            for engine in case["engines"]
+        )
+    timed = {(engine["operation"], engine["threads"]) for engine in report["cases"]["20k-1g"]["engines"]}
+    assert timed == {
+        (what, threads) for what in ("density + gradient", "similarity + forces") for threads in (1, 2)
+    }
+    assert {goal["wanted"] for goal in report["goals"]} == {0.15, 1.2, 1.8}
+    assert list(tmp_path.iterdir()) == [written]
+
+
+@pytest.fixture
+def module(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module
+
+
+def test_disagreement_stops_the_run(module):
+    turns = module("turns")
+    expected, found = np.array([1.0, -4.0]), np.array([1.0, -3.996])
+    assert turns.compare("density", found, expected, 2e-3) == pytest.approx(1e-3)
+    with pytest.raises(turns.Disagreement, match=r"density is off by 1\.0e-03 of the largest value"):
+        turns.compare("density", found, expected, 5e-4)
+    with pytest.raises(turns.Disagreement, match="nan"):
+        turns.compare("density", np.array([np.nan, -4.0]), expected, 1e-3)
+    with pytest.raises(turns.Disagreement, match="shape"):
+        turns.compare("density", np.zeros(3), expected, 1e-3)
+
+
+def test_an_environment_without_torchref_is_noted(module, tmp_path):
+    interpreter = tmp_path / "python"
+    interpreter.write_text("#!/bin/sh\necho 'No module named torchref' >&2\nexit 1\n")
+    interpreter.chmod(0o755)
+    notes = []
+    assert module("density_peers").start_torchref(f"old={interpreter},/no/such/python", notes) == []
+    assert "No module named torchref" in notes[0] and "/no/such/python" in notes[1]
