@@ -1,4 +1,4 @@
-# Two targets: `make demo` and `make test`. Both make the environment when it is not there, and are quick the second time.
+# Three targets: `make demo`, `make test` and, on a machine with a GPU, `make test-gpu`. All make the environment when it is not there, and are quick the second time.
 
 PYTHON ?= python3.11
 ENVIRONMENT ?= .venv
@@ -6,7 +6,7 @@ BIN := $(ENVIRONMENT)/bin
 INSTALLED := $(ENVIRONMENT)/installed
 DATA := examples/data
 
-.PHONY: demo test
+.PHONY: demo test test-gpu
 .DELETE_ON_ERROR:
 
 demo: demo/summary.json
@@ -23,6 +23,10 @@ test: $(INSTALLED)
 	$(BIN)/python -m pytest
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+test-gpu: $(INSTALLED)
+	$(BIN)/python -c 'import torch, sys; sys.exit(not torch.cuda.is_available() and "no GPU that torch can use")'
+	$(BIN)/python -m pytest $(wildcard tests/kernels/test_*_gpu.py)
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv $(ENVIRONMENT)

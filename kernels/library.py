@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,11 +17,12 @@ LIBRARY = torch.library.Library("openmm_density", "FRAGMENT")
 
 
 def define(schema: str, folder: str, reference: Callable[..., Any]) -> Any:
-    """Define an operator whose C++ is compiled at its first call.
+    """Define an operator whose C++ or Triton is compiled at its first call.
 
-    ``folder``'s ``cpu.cpp`` registers the operator for the dispatch key CPU. Until it is loaded, calls reach a Python
-    function at the key CompositeExplicitAutograd, which any specific key outranks: it loads the C++ and calls again. Importing
-    therefore costs nothing, and a module read back in a fresh process finds its operators.
+    ``folder``'s ``cpu.cpp`` registers the operator for the dispatch key CPU, and the function of the operator's name in its
+    ``gpu.py``, if there is one, serves the key CUDA. Until either is loaded, calls reach a Python function at the key
+    CompositeExplicitAutograd, which any specific key outranks: it loads what the tensors' device needs and calls again.
+    Importing therefore costs nothing, and a module read back in a fresh process finds its operators.
 
     Parameters
     ----------
@@ -41,6 +45,8 @@ def define(schema: str, folder: str, reference: Callable[..., Any]) -> Any:
     def load_then_call(*arguments: Any) -> Any:
         tensors = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
         devices = {tensor.device.type for tensor in tensors}
+        if devices == {"cuda"} and _serve_gpu(folder):
+            return operator(*arguments)
         if devices != {"cpu"} or any(tensor.layout != torch.strided for tensor in tensors):
             raise NotImplementedError(
                 f"openmm_density::{name} has no implementation for such tensors on {', '.join(sorted(devices))}: "
@@ -52,10 +58,40 @@ def define(schema: str, folder: str, reference: Callable[..., Any]) -> Any:
 
     LIBRARY.impl(name, load_then_call, "CompositeExplicitAutograd")
     _references.setdefault(folder, {})[name] = reference
+    _names.setdefault(folder, []).append(name)
     return operator
 
 
 _references: dict[str, dict[str, Callable[..., Any]]] = {}
+_names: dict[str, list[str]] = {}
+_on_gpu: set[str] = set()
+_lock = threading.RLock()
+
+
+def _serve_gpu(folder: str) -> bool:
+    """Register a folder's Triton implementations for CUDA tensors, once; False if it has none.
+
+    Raises
+    ------
+    RuntimeError
+        If Triton is missing.
+    """
+    module = f"{__package__}.{folder}.gpu"
+    with _lock:
+        if folder in _on_gpu:
+            return True
+        if importlib.util.find_spec(module) is None:
+            return False
+        if importlib.util.find_spec("triton") is None:
+            raise RuntimeError(
+                "openmm-density's kernels for the GPU are written in Triton, which is not installed here: "
+                "install it (pip install triton), or keep the tensors on the CPU"
+            )
+        implementations = importlib.import_module(module)
+        for name in _names[folder]:
+            LIBRARY.impl(name, getattr(implementations, name), "CUDA")
+        _on_gpu.add(folder)
+        return True
 
 
 def _serve_reference(folder: str) -> None:

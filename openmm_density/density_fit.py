@@ -203,7 +203,12 @@ class DensityFit:
         return len(self.atoms)
 
     def create_force(
-        self, backend: str = "auto", *, parameter_derivative: bool | None = None
+        self,
+        backend: str = "auto",
+        *,
+        parameter_derivative: bool | None = None,
+        device: torch.device | str | None = None,
+        cuda_graphs: bool = False,
     ) -> openmm.Force:
         """Make the force that `System.addForce` takes.
 
@@ -213,6 +218,11 @@ class DensityFit:
             ``auto`` takes the first of these that works with the installed versions, and warns when it is not ``TorchForce``.
         parameter_derivative : bool, optional
             Whether a State can give ∂E/∂k = 1 − S; by default, where the backend can (``TorchForce``).
+        device : torch.device or str, optional
+            Where ``PythonForce`` works; by default a GPU if torch can use one. With the other backends the platform decides.
+        cuda_graphs : bool
+            Whether the launches of a step on a GPU are recorded once and replayed (``TorchForce`` on the CUDA platform, and
+            ``PythonForce``).
         """
         return forces.create_force(
             self.create_module(),
@@ -223,6 +233,9 @@ class DensityFit:
             backend=backend,
             force_group=self.force_group,
             parameter_derivative=parameter_derivative,
+            device=device,
+            cuda_graphs=cuda_graphs,
+            of_particles=(self.atoms, lambda: self._module(torch.arange(len(self.atoms)))),
         )
 
     def create_module(self) -> torch.nn.Module:
@@ -231,8 +244,12 @@ class DensityFit:
         ``module(positions, strength) -> (energy, forces)``, or with box vectors, ``module(positions, box, strength)``, where the
         System is periodic; in nm and kJ/mol.
         """
+        return self._module(torch.from_numpy(self.atoms))
+
+    def _module(self, places: torch.Tensor) -> torch.nn.Module:
+        """Make the module for positions among which the fitted atoms have these places."""
         if not self.periodic:
-            return self._energy(torch.from_numpy(self.atoms))
+            return self._energy(places)
         energy = self._energy(torch.arange(len(self.atoms)))
         molecules = np.unique(self._molecules[self.atoms], return_inverse=True)[1].reshape(-1)
         counts = np.bincount(molecules)
@@ -244,9 +261,7 @@ class DensityFit:
                 [np.bincount(molecules, fitted[:, axis]) / counts for axis in range(3)], axis=1
             )
         references = references / ANGSTROM_PER_NANOMETER
-        return WholeMolecules(
-            energy, torch.from_numpy(self.atoms), torch.from_numpy(molecules), torch.from_numpy(references)
-        )
+        return WholeMolecules(energy, places, torch.from_numpy(molecules), torch.from_numpy(references))
 
     def similarity(self, positions: Any) -> float:
         """Give the similarity S that the energy uses.

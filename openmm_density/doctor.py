@@ -2,6 +2,7 @@
 
 # No annotations from __future__: TorchScript reads those of the probe's module.
 import argparse
+import functools
 import importlib.metadata
 import json
 import platform
@@ -10,9 +11,9 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from rich.text import Text
 
 from .forces import BACKENDS, BackendUnavailable, create_force
 from .kernels import build as kernel_builds
+from .kernels import density as density_kernels
+from .kernels import interpolation, molecules, planarity, scatter
 from .plugins import unloaded_plugins
 
 PACKAGES = (
@@ -103,6 +106,28 @@ class Kernel:
 
 
 @dataclass(frozen=True)
+class GpuKernel:
+    """Whether the Triton of one operator serves, as a process of its own found out.
+
+    Attributes
+    ----------
+    operator : str
+        Its name.
+    works : bool
+        Whether it ran on the GPU, and agreed with the CPU.
+    problem : str or None
+        What went wrong.
+    seconds : float
+        What compiling and running it took.
+    """
+
+    operator: str
+    works: bool
+    problem: str | None
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Diagnosis:
     """What works here.
 
@@ -129,6 +154,8 @@ class Diagnosis:
         Why torch sees none, where the machine seems to have one.
     remedies : list of str
         What to do about everything that fails, one sentence each, the most important first.
+    gpu_kernels : list of GpuKernel
+        The operators on the GPU; empty where there is none.
     """
 
     python: str
@@ -144,6 +171,7 @@ class Diagnosis:
     gpu: str | None
     gpu_problem: str | None
     remedies: list[str]
+    gpu_kernels: list[GpuKernel] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -186,6 +214,7 @@ def examine(*, build: bool = True, timeout: float = PROBE_SECONDS) -> Diagnosis:
         "kernels": kernels,
         "gpu": gpu,
         "gpu_problem": gpu_problem,
+        "gpu_kernels": _gpu_kernels(timeout) if gpu and _version("triton") else [],
     }
     return Diagnosis(**found, remedies=list(_remedies(Diagnosis(**found, remedies=[]))))
 
@@ -221,6 +250,9 @@ def report(diagnosis: Diagnosis) -> Group:
         else:
             said = kernel.error or ""
         kernels.add_row(kernel.folder, _mark(kernel.loaded if kernel.tried else None), Text(said))
+    for kernel in diagnosis.gpu_kernels:
+        said = kernel.problem or f"{kernel.seconds:.1f} s"
+        kernels.add_row(f"{kernel.operator} on the GPU", _mark(kernel.works), Text(said))
     compiler = _table()
     compiler.add_row("compiler", Text(diagnosis.compiler_version or "none"))
     compiler.add_row("cache", Text(diagnosis.cache or "none"))
@@ -321,6 +353,29 @@ def _probes(platforms: Sequence[str], timeout: float) -> list[Probe]:
     return sorted(probes, key=lambda probe: BACKENDS.index(probe.backend))
 
 
+def _gpu_kernels(timeout: float) -> list[GpuKernel]:
+    """Try the operators on the GPU in a process of its own: an error there ends all use of the GPU."""
+    said: dict[str, Any] = {}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", MODULE, "--probe-gpu"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+        )
+        output, problem = done.stdout, f"the process ended with status {done.returncode}"
+    except subprocess.TimeoutExpired as error:
+        output = error.stdout.decode(errors="replace") if error.stdout else ""
+        problem = f"was not done within {timeout:g} s"
+    for line in output.splitlines():
+        if line.startswith('{"operator"'):
+            kernel = json.loads(line)
+            said[kernel["operator"]] = GpuKernel(**kernel)
+    return [said.get(name) or GpuKernel(name, False, problem, 0.0) for name in _gpu_calls()]
+
+
 def _run_probe(backend: str, platform_name: str, timeout: float) -> tuple[bool, Probe]:
     """Try one pair in a process of its own; also say whether a force can be made at all."""
     command = [sys.executable, "-m", MODULE, "--probe", backend, platform_name]
@@ -399,6 +454,12 @@ def _remedies(diagnosis: Diagnosis) -> Iterator[str]:
         yield (
             f"The GPU cannot be used ({diagnosis.gpu_problem.rstrip('.')}): install torch's CUDA build from PyPI and a "
             "driver that is recent enough for it."
+        )
+    wrong = [kernel.operator for kernel in diagnosis.gpu_kernels if not kernel.works]
+    if wrong:
+        yield (
+            f"On the GPU {', '.join(wrong)} {'does' if len(wrong) == 1 else 'do'} not work: name another platform "
+            '(--platform CPU; with PythonForce device="cpu"), and report what stands beside it above.'
         )
     if diagnosis.gpu and not diagnosis.versions["triton"]:
         yield "The GPU's kernels need Triton: pip install 'openmm-density[gpu]'."
@@ -497,6 +558,86 @@ def probe(backend: str, platform_name: str) -> dict[str, Any]:
     }
 
 
+def _gpu_calls() -> dict[str, Callable[[torch.device], tuple[torch.Tensor, ...]]]:
+    """Give a small evaluation of every operator."""
+    random = np.random.default_rng(0)
+    positions = torch.from_numpy(random.random((200, 3)) * 1.5).float()
+    amplitudes, exponents = torch.ones(200, 1), torch.full((200, 1), 50.0)
+    atoms = torch.arange(200)
+    voxels = torch.from_numpy(random.random((16, 17, 18))).float()
+    matrix, origin = torch.eye(3, dtype=torch.float64) / 10, torch.zeros(3, dtype=torch.float64)
+    planes = planarity.pack_planes([(np.arange(200).reshape(40, 5), 0.02)])
+    steps = torch.arange(8, dtype=torch.int32).repeat(20, 1)
+    rows = torch.arange(48, dtype=torch.int32).reshape(1, 6, 8).repeat(20, 1, 1)
+    operators = {
+        "density_splat": (
+            density_kernels.density_splat,
+            (positions, amplitudes, exponents, 0.5, matrix, origin, list(voxels.shape), False),
+        ),
+        "density_gather": (
+            density_kernels.density_gather,
+            (voxels, positions, amplitudes, exponents, 0.5, matrix, origin, False),
+        ),
+        "density_similarity": (
+            density_kernels.density_similarity,
+            (
+                *(
+                    positions,
+                    atoms,
+                    amplitudes,
+                    exponents,
+                    0.5,
+                    voxels,
+                    density_kernels.target_moments(voxels),
+                ),
+                *(matrix, origin, False, density_kernels.CROSS_CORRELATION, 1.0),
+            ),
+        ),
+        "planarity": (planarity.planarity, (positions, *planes)),
+        "map_potential": (
+            interpolation.map_potential,
+            (positions, atoms, torch.ones(200), voxels, matrix, origin, False),
+        ),
+        "whole_molecules": (
+            molecules.whole_molecules,
+            (positions, atoms, atoms, 10 * torch.arange(21), torch.zeros(20, 3).double(), torch.eye(3)),
+        ),
+        "structured_scatter_add": (
+            scatter.structured_scatter_add,
+            (torch.ones(20, 8, 6, 8), 48 * steps, rows, 8 * 48),
+        ),
+        "structured_gather": (scatter.structured_gather, (torch.arange(384.0), 48 * steps, rows)),
+    }
+
+    def call(name: str, device: torch.device) -> tuple[torch.Tensor, ...]:
+        operator, arguments = operators[name]
+        moved = [value.to(device) if isinstance(value, torch.Tensor) else value for value in arguments]
+        with torch.no_grad():
+            found = operator(*moved)
+        return found if isinstance(found, tuple) else (found,)
+
+    return {name: functools.partial(call, name) for name in operators}
+
+
+def probe_gpu() -> Iterator[GpuKernel]:
+    """Try every operator on the GPU, in this process, and compare with the CPU."""
+    for name, call in _gpu_calls().items():
+        expected = call(torch.device("cpu"))
+        problem = None
+        start = time.perf_counter()
+        try:
+            found = [result.cpu() for result in call(torch.device("cuda"))]
+        except Exception as error:
+            problem = (str(error).strip() or type(error).__name__).splitlines()[0]
+        else:
+            for one, other in zip(found, expected, strict=True):
+                if not torch.allclose(
+                    one.double(), other.double(), rtol=1e-4, atol=1e-4 * float(other.abs().max())
+                ):
+                    problem = "another result than on the CPU"
+        yield GpuKernel(name, problem is None, problem, round(time.perf_counter() - start, 3))
+
+
 def _device(context: Context) -> str | None:
     used = context.getPlatform()
     names = [name for name in ("DeviceName", "OpenCLPlatformName") if name in used.getPropertyNames()]
@@ -505,8 +646,14 @@ def _device(context: Context) -> str | None:
 
 def _main() -> None:
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}")
-    parser.add_argument("--probe", nargs=2, metavar=("BACKEND", "PLATFORM"), required=True)
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--probe", nargs=2, metavar=("BACKEND", "PLATFORM"))
+    which.add_argument("--probe-gpu", action="store_true")
     options = parser.parse_args()
+    if options.probe_gpu:
+        for kernel in probe_gpu():
+            print("\n" + json.dumps(asdict(kernel)), flush=True)
+        return
     # A line of its own: drivers print to standard output too.
     print("\n" + json.dumps(probe(*options.probe)), flush=True)
 

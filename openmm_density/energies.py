@@ -8,9 +8,17 @@ with respect to the strength.
 import torch
 from torch import Tensor, nn
 
-from .kernels import interpolation  # noqa: F401  (defines the operator)
+from .kernels import interpolation as _interpolation  # noqa: F401  (defines an operator, as does the next)
+from .kernels import molecules as _molecules  # noqa: F401
 from .kernels.density import target_moments
 from .kernels.planarity import Planes
+
+
+def inverse_of_box(lattice: Tensor) -> Tensor:
+    """Invert box vectors (3, 3): by cross products, which no solver's library has to be called for while a graph is captured."""
+    columns = torch.linalg.cross(lattice.roll(-1, 0), lattice.roll(-2, 0))
+    volume = (lattice[0] * columns[0]).sum()
+    return columns.t() / volume
 
 
 class SimilarityEnergy(nn.Module):
@@ -175,26 +183,18 @@ class WholeMolecules(nn.Module):
         super().__init__()
         self.energy = energy
         self.register_buffer("particles", particles)
-        self.register_buffer("molecules", molecules)
+        self.register_buffer("order", molecules.argsort(stable=True))
+        self.register_buffer(
+            "offsets", torch.cat([molecules.new_zeros(1), torch.bincount(molecules).cumsum(0)])
+        )
         self.register_buffer("references", references)
-        self.register_buffer("counts", torch.bincount(molecules).to(torch.float64)[:, None])
-        neighbours = torch.cartesian_prod(*[torch.tensor([0.0, -1.0, 1.0], dtype=torch.float64)] * 3)
-        self.register_buffer("neighbours", neighbours)
 
     @torch.jit.export
     def whole(self, positions: Tensor, box: Tensor) -> Tensor:
         """Give the positions of the particles, whole molecules beside their reference points."""
-        selected = positions.index_select(0, self.particles)
-        centroids = torch.zeros_like(self.references).index_add(0, self.molecules, selected.to(torch.float64))
-        away = self.references - centroids / self.counts
-        lattice = box.to(torch.float64)
-        # Rounding each coordinate is right up to one step in a skewed box; the nearest of the 27 around it is exact.
-        steps = torch.round(away @ torch.linalg.inv_ex(lattice)[0])
-        candidates = steps[:, None, :] + self.neighbours[None, :, :]
-        distance = ((away[:, None, :] - candidates @ lattice) ** 2).sum(dim=2)
-        nearest = distance.argmin(dim=1)
-        best = steps + self.neighbours.index_select(0, nearest)
-        return selected + (best @ lattice).index_select(0, self.molecules).to(selected.dtype)
+        return torch.ops.openmm_density.whole_molecules(
+            positions, self.particles, self.order, self.offsets, self.references, box
+        )
 
     def forward(self, positions: Tensor, box: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
         """Give energy and forces for positions (N, 3) and box vectors (3, 3, in rows) in nm."""
@@ -272,6 +272,15 @@ class WholePlanes(nn.Module):
         self.energy = energy
         self.register_buffer("members", members)
         self.register_buffer("anchors", anchors)
+        particles, of_member, counts = torch.unique(members, return_inverse=True, return_counts=True)
+        # Where each particle's members stand, filled up with the place after the last one: a sum over them has one order on
+        # every device, which adding by index does not.
+        order = of_member.argsort(stable=True)
+        column = torch.arange(len(members)) - (counts.cumsum(0) - counts)[of_member[order]]
+        places = torch.full((len(particles), int(counts.max()) if len(counts) else 0), len(members))
+        places[of_member[order], column] = order
+        self.register_buffer("particles", particles)
+        self.register_buffer("places", places)
 
     def forward(self, positions: Tensor, box: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
         """Give energy and forces for positions (N, 3) and box vectors (3, 3, in rows) in nm."""
@@ -280,9 +289,11 @@ class WholePlanes(nn.Module):
             lattice = box.detach().to(own.device, torch.float64)
             selected = own.index_select(0, self.members)
             away = (selected - own.index_select(0, self.anchors)).to(torch.float64)
-            images = torch.round(away @ torch.linalg.inv_ex(lattice)[0])
+            images = torch.round(away @ inverse_of_box(lattice))
             whole = selected - (images @ lattice).to(selected.dtype)
         energy, forces = self.energy(whole, strength)
         with torch.no_grad():
-            summed = torch.zeros_like(own).index_add(0, self.members, forces)
-        return energy, summed.to(positions.device)
+            padded = torch.cat([forces, torch.zeros_like(forces[:1])])
+            summed = padded[self.places].sum(dim=1)
+            scattered = torch.zeros_like(own).index_copy(0, self.particles, summed)
+        return energy, scattered.to(positions.device)

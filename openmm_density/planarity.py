@@ -151,7 +151,12 @@ class PlanarityRestraint:
         return len(self.planes.planes)
 
     def create_force(
-        self, backend: str = "auto", *, parameter_derivative: bool | None = None
+        self,
+        backend: str = "auto",
+        *,
+        parameter_derivative: bool | None = None,
+        device: torch.device | str | None = None,
+        cuda_graphs: bool = False,
     ) -> openmm.Force:
         """Make the force that `System.addForce` takes.
 
@@ -162,7 +167,11 @@ class PlanarityRestraint:
         parameter_derivative : bool, optional
             Whether a State can give the derivative with respect to the strength: the energy at strength 1. By default, where
             the backend can (``TorchForce``).
+        device, cuda_graphs
+            As in `openmm_density.DensityFit.create_force`.
         """
+        members = [atoms.ravel() for atoms, _ in self.planes.grouped()]
+        particles = np.unique(np.concatenate(members)) if members else None
         return forces.create_force(
             self.create_module(),
             self.parameter_name,
@@ -172,6 +181,9 @@ class PlanarityRestraint:
             backend=backend,
             force_group=self.force_group,
             parameter_derivative=parameter_derivative,
+            device=device,
+            cuda_graphs=cuda_graphs,
+            of_particles=None if particles is None else (particles, lambda: self._module(particles)),
         )
 
     def create_module(self) -> torch.nn.Module:
@@ -180,9 +192,16 @@ class PlanarityRestraint:
         ``module(positions, strength) -> (energy, forces)``, or with box vectors, ``module(positions, box, strength)``, where
         `periodic`; in nm and kJ/mol.
         """
-        groups = [(atoms, sigmas / ANGSTROM_PER_NANOMETER) for atoms, sigmas in self.planes.grouped()]
+        return self._module(np.arange(self.n_particles))
+
+    def _module(self, particles: np.ndarray) -> torch.nn.Module:
+        """Make the module for the positions of these particles, in rising order, which hold all planes."""
+        groups = [
+            (np.searchsorted(particles, atoms), sigmas / ANGSTROM_PER_NANOMETER)
+            for atoms, sigmas in self.planes.grouped()
+        ]
         if not self.periodic:
-            return PlanarityEnergy(pack_planes(groups, self.n_particles), self.thermal_energy, self.constants)
+            return PlanarityEnergy(pack_planes(groups, len(particles)), self.thermal_energy, self.constants)
         members = np.concatenate([atoms.ravel() for atoms, _ in groups])
         anchors = np.concatenate([np.repeat(atoms[:, 0], atoms.shape[1]) for atoms, _ in groups])
         places, own = 0, []

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from openmm_density import doctor
-from openmm_density.doctor import Diagnosis, Kernel, Probe, examine, report
+from openmm_density.doctor import Diagnosis, GpuKernel, Kernel, Probe, examine, report
 
 
 def healthy() -> Diagnosis:
@@ -108,6 +108,7 @@ def test_json_round_trip(here):
     assert values.pop("ok") is True
     values["probes"] = [Probe(**probe) for probe in values["probes"]]
     values["kernels"] = [Kernel(**kernel) for kernel in values["kernels"]]
+    values["gpu_kernels"] = [GpuKernel(**kernel) for kernel in values["gpu_kernels"]]
     assert Diagnosis(**values) == here
 
 
@@ -207,6 +208,35 @@ def test_plugins_and_gpu_have_remedies_of_their_own():
     assert "(driver too old)" in gpu
     (triton,) = remedies(gpu="H200", versions=healthy().versions | {"triton": None})
     assert "openmm-density[gpu]" in triton
+
+
+def test_every_operator_is_tried_on_a_gpu_and_agrees(here):
+    assert {kernel.operator for kernel in here.gpu_kernels} == (
+        set(doctor._gpu_calls()) if here.gpu else set()
+    )
+    assert all(kernel.works for kernel in here.gpu_kernels), here.gpu_kernels
+
+
+def test_a_gpu_kernel_that_fails_is_told(monkeypatch):
+    kernels = [
+        GpuKernel("density_splat", True, None, 1.5),
+        GpuKernel("planarity", False, "out of resources", 0.1),
+    ]
+    (remedy,) = remedies(gpu="H200", gpu_kernels=kernels)
+    assert remedy.startswith("On the GPU planarity does not work")
+    text = as_text(replace(healthy(), gpu="H200", gpu_kernels=kernels))
+    assert "planarity on the GPU" in text and "out of resources" in text and "1.5 s" in text
+
+
+def test_gpu_kernels_are_findings_where_the_process_that_tries_them_dies(tmp_path, monkeypatch):
+    suicide = tmp_path / "python"
+    first = json.dumps({"operator": "planarity", "works": True, "problem": None, "seconds": 2.0})
+    suicide.write_text(f"#!/bin/sh\necho '{first}'\nexit 3\n")
+    suicide.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(suicide))
+    found = {kernel.operator: kernel for kernel in doctor._gpu_kernels(60)}
+    assert found.pop("planarity").works
+    assert all(kernel.problem == "the process ended with status 3" for kernel in found.values()) and found
 
 
 def test_missing_packages_and_failed_kernels_are_told():

@@ -228,6 +228,59 @@ def test_what_python_force_is_given_computes_energy_and_forces_of_a_state(fake_p
         np.testing.assert_allclose(found, -8 * away)
 
 
+def test_a_backend_that_takes_particles_is_given_the_module_of_these(fake_python_force, monkeypatch):
+    chosen = np.array([2, 0])
+    arguments = dict(backend="PythonForce", of_particles=(chosen, PeriodicSpring), periodic=True)
+    whole = spring(**arguments)
+    assert isinstance(whole.computation.module, Spring)
+    monkeypatch.setattr(
+        openmm.PythonForce,
+        "setParticles",
+        lambda force, particles: force.settings.update(particles=particles),
+        raising=False,
+    )
+    part = spring(**arguments)
+    assert part.settings["particles"] == [2, 0]
+    assert isinstance(part.computation.module, PeriodicSpring)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("periodic", [False, True])
+@pytest.mark.parametrize("graphs", [False, True])
+def test_python_force_works_on_the_gpu(fake_python_force, periodic, graphs):
+    module = PeriodicSpring() if periodic else Spring()
+    force = spring(module, periodic=periodic, backend="PythonForce", cuda_graphs=graphs)
+    external = openmm.CustomExternalForce("0*k*x")
+    external.addGlobalParameter("k", 4.0)
+    context = context_with(external, box=BOX)
+    for shift in np.linspace(0, 1, 6):
+        positions = POSITIONS + shift
+        context.setPositions(positions)
+        energy, found = force.computation(context.getState(positions=True, parameters=True))
+        away = positions - BOX.sum(axis=0) if periodic else positions
+        assert energy == pytest.approx(4.0 * (away**2).sum())
+        np.testing.assert_allclose(found, -8 * away, rtol=1e-6)
+    read_back = pickle.loads(pickle.dumps(force.computation))
+    assert read_back(context.getState(positions=True, parameters=True))[0] == pytest.approx(energy)
+
+
+def test_a_device_is_for_python_force_and_has_to_exist(fake_python_force):
+    assert spring(backend="PythonForce", device="cpu").computation.used_device == torch.device("cpu")
+    with pytest.raises(InputError, match='device="abacus" cannot be used'):
+        spring(backend="PythonForce", device="abacus")
+    with pytest.raises(InputError, match="with TorchForce the platform decides"):
+        spring(backend="TorchForce", device="cpu")
+
+
+@needs_torch_force
+def test_cuda_graphs_are_a_property_of_torch_force():
+    assert spring().getProperties()["useCUDAGraphs"] == "false"
+    force = spring(cuda_graphs=True)
+    assert force.getProperties()["useCUDAGraphs"] == "true"
+    _, found = energy_and_forces(context_with(force))
+    np.testing.assert_allclose(found, -5 * POSITIONS, rtol=1e-6)
+
+
 def test_only_torch_force_has_parameter_derivatives(fake_python_force):
     spring(backend="PythonForce", parameter_derivative=False)
     with pytest.raises(InputError, match="PythonForce has no energy derivatives"):

@@ -30,7 +30,9 @@ def planarity(
     ValueError
         As the operator.
     """
-    _check(positions, members, offsets, inverse_sigmas, atom_offsets, atom_members)
+    tables = (members, offsets, inverse_sigmas, atom_offsets, atom_members)
+    check_layout(positions, *tables)
+    check_entries(positions.shape[0], *tables)
     x = positions.detach().to(torch.float64)
     energy = x.new_zeros(())
     gradient = torch.zeros_like(x)
@@ -105,7 +107,7 @@ def _slots_by_size(offsets: Tensor) -> list[Tensor]:
     ]
 
 
-def _check(
+def check_layout(
     positions: Tensor,
     members: Tensor,
     offsets: Tensor,
@@ -113,6 +115,13 @@ def _check(
     atom_offsets: Tensor,
     atom_members: Tensor,
 ) -> None:
+    """Check shapes and types of the operator's arguments, of which nothing is read.
+
+    Raises
+    ------
+    ValueError
+        As the operator.
+    """
     if (
         positions.dim() != 2
         or positions.shape[1] != 3
@@ -137,19 +146,38 @@ def _check(
             f"planarity: {n_members} members need as many inverse_sigmas and atom_members, but there are "
             f"{inverse_sigmas.numel()} and {atom_members.numel()}: take all tables from one pack_planes"
         )
-    for name, smallest_step in (("offsets", SMALLEST_PLANE), ("atom_offsets", 0)):
-        values = tables[name]
+
+
+def check_entries(
+    n_atoms: int,
+    members: Tensor,
+    offsets: Tensor,
+    inverse_sigmas: Tensor,
+    atom_offsets: Tensor,
+    atom_members: Tensor,
+) -> None:
+    """Check what the tables hold, with ``n_atoms`` positions.
+
+    Raises
+    ------
+    ValueError
+        As the operator.
+    """
+    n_members = members.numel()
+    for name, values, smallest_step in (
+        ("offsets", offsets, SMALLEST_PLANE),
+        ("atom_offsets", atom_offsets, 0),
+    ):
         rises = values.numel() > 0 and values[0] == 0 and values[-1] == n_members
         if not rises or bool((values.diff() < smallest_step).any()):
             raise ValueError(
                 f"planarity: {name} must rise from 0 to {n_members} in steps of at least {smallest_step}: "
                 "take it from pack_planes"
             )
-    for name, limit, of in (
-        ("members", positions.shape[0], "positions"),
-        ("atom_members", n_members, "members"),
+    for name, entries, limit, of in (
+        ("members", members, n_atoms, "positions"),
+        ("atom_members", atom_members, n_members, "members"),
     ):
-        entries = tables[name]
         wrong = entries[(entries < 0) | (entries >= limit)]
         if wrong.numel():
             raise ValueError(

@@ -85,25 +85,33 @@ def _scatter_add_in_pytorch(
     density_cube: torch.Tensor, wa: torch.Tensor, wbwc: torch.Tensor, map_size: int
 ) -> torch.Tensor:
     _check_indices(wa, wbwc, map_size)
-    if density_cube.shape != (*wa.shape, *wbwc.shape[1:]):
-        raise ValueError(
-            "density_cube must have the shape (C, nx, ny, nz) for wa (C, nx) and wbwc (C, ny, nz), "
-            f"got {list(density_cube.shape)} for {list(wa.shape)} and {list(wbwc.shape)}"
-        )
+    _check_cubes(density_cube, wa, wbwc)
     values = _as_float32(density_cube, "density_cube")
     _check_range(wa, wbwc, map_size)
     return reference.structured_scatter_add(values, wa, wbwc, map_size)
 
 
 def _gather_in_pytorch(density_map: torch.Tensor, wa: torch.Tensor, wbwc: torch.Tensor) -> torch.Tensor:
-    if density_map.dim() != 1:
-        raise ValueError(
-            f"density_map must have the shape (map_size,), got {list(density_map.shape)}: flatten it first"
-        )
+    _check_map(density_map)
     _check_indices(wa, wbwc, len(density_map))
     values = _as_float32(density_map, "density_map")
     _check_range(wa, wbwc, len(density_map))
     return reference.structured_gather(values, wa, wbwc)
+
+
+def _check_cubes(density_cube: torch.Tensor, wa: torch.Tensor, wbwc: torch.Tensor) -> None:
+    if density_cube.shape != (*wa.shape, *wbwc.shape[1:]):
+        raise ValueError(
+            "density_cube must have the shape (C, nx, ny, nz) for wa (C, nx) and wbwc (C, ny, nz), "
+            f"got {list(density_cube.shape)} for {list(wa.shape)} and {list(wbwc.shape)}"
+        )
+
+
+def _check_map(density_map: torch.Tensor) -> None:
+    if density_map.dim() != 1:
+        raise ValueError(
+            f"density_map must have the shape (map_size,), got {list(density_map.shape)}: flatten it first"
+        )
 
 
 def _check_indices(wa: torch.Tensor, wbwc: torch.Tensor, map_size: int) -> None:

@@ -1,0 +1,57 @@
+"""Molecules put back whole beside reference points, from wherever a periodic simulation has wrapped them.
+
+OpenMM moves whole molecules by lattice vectors. Each molecule is shifted here by the lattice vector that brings its centroid
+nearest to its reference point: a candidate comes of rounding the fractional coordinates, which in a skewed box can be one step
+off, and the nearest of the 27 lattice points around it is exact.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ..library import define
+from . import reference
+
+__all__ = ["whole_molecules"]
+
+whole_molecules_operator = define(
+    "whole_molecules(Tensor positions, Tensor particles, Tensor order, Tensor offsets, Tensor references, Tensor box) -> Tensor",
+    "molecules",
+    reference.whole_molecules,
+)
+
+
+def whole_molecules(
+    positions: Tensor, particles: Tensor, order: Tensor, offsets: Tensor, references: Tensor, box: Tensor
+) -> Tensor:
+    """Select particles, and shift each of their molecules by a lattice vector to its reference point.
+
+    A shift leaves gradients as they are, so the operator has none of its own. The same input gives the same bits for every
+    number of threads.
+
+    Parameters
+    ----------
+    positions : Tensor, shape (N, 3), float32 or float64
+        Of all particles, in any unit of length.
+    particles : Tensor, shape (M,), int64
+        Which are selected.
+    order : Tensor, shape (M,), int64
+        Places in ``particles``: those of the first molecule, then of the second, ...
+    offsets : Tensor, shape (molecules + 1,), int64
+        Molecule m has the places from ``order[offsets[m]]`` up to ``order[offsets[m + 1]]``, at least one.
+    references : Tensor, shape (molecules, 3), float64
+        Where each molecule's centroid, over its selected particles, is to be.
+    box : Tensor, shape (3, 3), float32 or float64
+        Lattice vectors, in rows.
+
+    Returns
+    -------
+    Tensor, shape (M, 3), of the positions' type
+        In the order of ``particles``.
+
+    Raises
+    ------
+    ValueError
+        If a shape or type is not as above, or a table names what is not there.
+    """
+    return whole_molecules_operator(positions, particles, order, offsets, references, box)

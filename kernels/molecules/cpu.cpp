@@ -1,0 +1,152 @@
+// Molecules put back whole, on the CPU. __init__.py says how.
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+#define OPENMM_DENSITY_SLEEPING_THREADS  // it runs in every step, beside the threads of OpenMM
+#include "parallel.h"
+
+namespace openmm_density {
+namespace {
+
+constexpr int64_t kMoleculesPerTask = 512;
+
+struct Lattice {
+    double vector[3][3];  // rows
+    double inverse[3][3];
+
+    explicit Lattice(const double* box) {
+        std::copy(box, box + 9, &vector[0][0]);
+        double volume = 0;
+        for (int row = 0; row < 3; ++row) {
+            const double* const b = vector[(row + 1) % 3];
+            const double* const c = vector[(row + 2) % 3];
+            for (int axis = 0; axis < 3; ++axis) {
+                const int j = (axis + 1) % 3, k = (axis + 2) % 3;
+                inverse[axis][row] = b[j] * c[k] - b[k] * c[j];
+            }
+        }
+        for (int axis = 0; axis < 3; ++axis) volume += vector[0][axis] * inverse[axis][0];
+        for (auto& row : inverse)
+            for (double& element : row) element /= volume;
+    }
+
+    // The lattice vector nearest to a point.
+    void nearest(const double point[3], double shift[3]) const {
+        double steps[3], least = std::numeric_limits<double>::infinity();
+        for (int i = 0; i < 3; ++i) {
+            double fraction = 0;
+            for (int axis = 0; axis < 3; ++axis) fraction += point[axis] * inverse[axis][i];
+            steps[i] = std::nearbyint(fraction);
+            shift[i] = std::numeric_limits<double>::quiet_NaN();  // unless a distance is finite
+        }
+        constexpr double around[3] = {0, -1, 1};
+        for (const double a : around)
+            for (const double b : around)
+                for (const double c : around) {
+                    const double n[3] = {steps[0] + a, steps[1] + b, steps[2] + c};
+                    double candidate[3], distance = 0;
+                    for (int axis = 0; axis < 3; ++axis) {
+                        candidate[axis] = n[0] * vector[0][axis] + n[1] * vector[1][axis] + n[2] * vector[2][axis];
+                        distance += (point[axis] - candidate[axis]) * (point[axis] - candidate[axis]);
+                    }
+                    if (distance < least) {
+                        least = distance;
+                        std::copy(candidate, candidate + 3, shift);
+                    }
+                }
+    }
+};
+
+template <typename Real>
+void shift_molecules(const Real* positions, const int64_t* particles, const int64_t* order, const int64_t* offsets,
+                     int64_t n_molecules, const double* references, const Lattice& lattice, Real* whole) {
+    parallel_for((n_molecules + kMoleculesPerTask - 1) / kMoleculesPerTask, [&](int64_t task, int) {
+        const int64_t end = std::min(n_molecules, (task + 1) * kMoleculesPerTask);
+        for (int64_t molecule = task * kMoleculesPerTask; molecule < end; ++molecule) {
+            double sum[3] = {}, away[3], shift[3];
+            for (int64_t k = offsets[molecule]; k < offsets[molecule + 1]; ++k) {
+                const Real* const position = positions + 3 * particles[order[k]];
+                for (int axis = 0; axis < 3; ++axis) sum[axis] += position[axis];
+            }
+            const double size = static_cast<double>(offsets[molecule + 1] - offsets[molecule]);
+            for (int axis = 0; axis < 3; ++axis) away[axis] = references[3 * molecule + axis] - sum[axis] / size;
+            lattice.nearest(away, shift);
+            for (int64_t k = offsets[molecule]; k < offsets[molecule + 1]; ++k) {
+                const Real* const position = positions + 3 * particles[order[k]];
+                for (int axis = 0; axis < 3; ++axis)
+                    whole[3 * order[k] + axis] = position[axis] + static_cast<Real>(shift[axis]);
+            }
+        }
+    });
+}
+
+void check_entries(int64_t n_particles, const at::Tensor& particles, const at::Tensor& order, const at::Tensor& offsets) {
+    const int64_t n = order.numel(), n_offsets = offsets.numel();
+    const int64_t* const particle = particles.const_data_ptr<int64_t>();
+    const int64_t* const place = order.const_data_ptr<int64_t>();
+    const int64_t* const offset = offsets.const_data_ptr<int64_t>();
+    for (int64_t i = 0; i < n; ++i)
+        TORCH_CHECK_VALUE(particle[i] >= 0 && particle[i] < n_particles, "whole_molecules: particle ", particle[i],
+                          " is not among the ", n_particles, " positions");
+    std::vector<bool> named(n, false);
+    for (int64_t i = 0; i < n; ++i) {
+        TORCH_CHECK_VALUE(place[i] >= 0 && place[i] < n && !named[place[i]],
+                          "whole_molecules: order must name each place from 0 to ", n - 1, " once");
+        named[place[i]] = true;
+    }
+    bool rises = offset[0] == 0 && offset[n_offsets - 1] == n;
+    for (int64_t i = 1; i < n_offsets; ++i) rises &= offset[i] > offset[i - 1];
+    TORCH_CHECK_VALUE(rises, "whole_molecules: offsets must rise from 0 to ", n, " in steps of at least 1");
+}
+
+at::Tensor whole_molecules(const at::Tensor& positions_, const at::Tensor& particles_, const at::Tensor& order_,
+                           const at::Tensor& offsets_, const at::Tensor& references_, const at::Tensor& box_) {
+    const at::ScalarType type = positions_.scalar_type();
+    const auto floats = [](const at::Tensor& x) { return x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble; };
+    TORCH_CHECK_VALUE(positions_.dim() == 2 && positions_.size(1) == 3 && floats(positions_),
+                      "whole_molecules: positions must be a float32 or float64 tensor of shape (N, 3)");
+    TORCH_CHECK_VALUE(particles_.dim() == 1 && particles_.scalar_type() == at::kLong,
+                      "whole_molecules: particles must be int64 of shape (M,)");
+    TORCH_CHECK_VALUE(order_.sizes() == particles_.sizes() && order_.scalar_type() == at::kLong,
+                      "whole_molecules: order must be int64 of the shape of particles");
+    TORCH_CHECK_VALUE(offsets_.dim() == 1 && offsets_.scalar_type() == at::kLong && offsets_.numel() > 0,
+                      "whole_molecules: offsets must be int64 of shape (molecules + 1,)");
+    const int64_t n_molecules = offsets_.numel() - 1;
+    TORCH_CHECK_VALUE(references_.sizes() == at::IntArrayRef({n_molecules, 3}) && references_.scalar_type() == at::kDouble,
+                      "whole_molecules: references must be float64 of shape (molecules, 3)");
+    TORCH_CHECK_VALUE(box_.sizes() == at::IntArrayRef({3, 3}) && floats(box_),
+                      "whole_molecules: box must be a float32 or float64 tensor of shape (3, 3)");
+    const at::Tensor positions = positions_.contiguous(), particles = particles_.contiguous(), order = order_.contiguous();
+    const at::Tensor offsets = offsets_.contiguous(), references = references_.contiguous();
+    check_entries(positions.size(0), particles, order, offsets);
+    const at::Tensor box = box_.to(at::kDouble).contiguous();
+    const Lattice lattice(box.const_data_ptr<double>());
+    at::Tensor whole = at::empty({particles.numel(), 3}, positions.options());
+    const auto run = [&](auto* out) {
+        using Real = std::remove_pointer_t<decltype(out)>;
+        shift_molecules<Real>(positions.const_data_ptr<Real>(), particles.const_data_ptr<int64_t>(),
+                              order.const_data_ptr<int64_t>(), offsets.const_data_ptr<int64_t>(), n_molecules,
+                              references.const_data_ptr<double>(), lattice, out);
+    };
+    if (type == at::kDouble) {
+        run(whole.mutable_data_ptr<double>());
+    } else {
+        run(whole.mutable_data_ptr<float>());
+    }
+    return whole;
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(openmm_density, CPU, m) { m.impl("whole_molecules", whole_molecules); }
+
+}  // namespace openmm_density

@@ -1,0 +1,94 @@
+"""Whole molecules in plain PyTorch: the oracle of the kernels."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def whole_molecules(
+    positions: Tensor, particles: Tensor, order: Tensor, offsets: Tensor, references: Tensor, box: Tensor
+) -> Tensor:
+    """Give what `openmm_density.kernels.molecules.whole_molecules` gives, with the same arguments.
+
+    Raises
+    ------
+    ValueError
+        As the operator.
+    """
+    check_layout(positions, particles, order, offsets, references, box)
+    check_entries(positions.shape[0], particles, order, offsets)
+    sizes = offsets.diff()
+    molecules = torch.empty_like(order)
+    molecules[order] = torch.repeat_interleave(torch.arange(len(sizes), device=order.device), sizes)
+    selected = positions.detach()[particles]
+    centroids = torch.zeros_like(references).index_add(0, molecules, selected.to(torch.float64))
+    away = references - centroids / sizes[:, None]
+    lattice = box.to(torch.float64)
+    neighbours = torch.cartesian_prod(
+        *[torch.tensor([0.0, -1.0, 1.0], dtype=torch.float64, device=box.device)] * 3
+    )
+    steps = torch.round(away @ torch.linalg.inv(lattice))
+    candidates = steps[:, None, :] + neighbours[None, :, :]
+    distance = ((away[:, None, :] - candidates @ lattice) ** 2).sum(dim=2)
+    best = steps + neighbours[distance.argmin(dim=1)]
+    return selected + (best @ lattice)[molecules].to(selected.dtype)
+
+
+def check_layout(
+    positions: Tensor, particles: Tensor, order: Tensor, offsets: Tensor, references: Tensor, box: Tensor
+) -> None:
+    """Check shapes and types of the operator's arguments, of which nothing is read.
+
+    Raises
+    ------
+    ValueError
+        As the operator.
+    """
+    floats = (torch.float32, torch.float64)
+    n_molecules = offsets.numel() - 1
+    for sound, problem in (
+        (
+            positions.dim() == 2 and positions.shape[1] == 3 and positions.dtype in floats,
+            "positions must be a float32 or float64 tensor of shape (N, 3)",
+        ),
+        (particles.dim() == 1 and particles.dtype == torch.int64, "particles must be int64 of shape (M,)"),
+        (
+            order.shape == particles.shape and order.dtype == torch.int64,
+            "order must be int64 of the shape of particles",
+        ),
+        (
+            offsets.dim() == 1 and offsets.dtype == torch.int64 and n_molecules >= 0,
+            "offsets must be int64 of shape (molecules + 1,)",
+        ),
+        (
+            references.shape == (n_molecules, 3) and references.dtype == torch.float64,
+            "references must be float64 of shape (molecules, 3)",
+        ),
+        (
+            box.shape == (3, 3) and box.dtype in floats,
+            "box must be a float32 or float64 tensor of shape (3, 3)",
+        ),
+    ):
+        if not sound:
+            raise ValueError(f"whole_molecules: {problem}")
+
+
+def check_entries(n_particles: int, particles: Tensor, order: Tensor, offsets: Tensor) -> None:
+    """Check what the tables hold.
+
+    Raises
+    ------
+    ValueError
+        As the operator.
+    """
+    wrong = particles[(particles < 0) | (particles >= n_particles)]
+    if wrong.numel():
+        raise ValueError(
+            f"whole_molecules: particle {int(wrong[0])} is not among the {n_particles} positions"
+        )
+    n = order.numel()
+    if not torch.equal(order.sort().values, torch.arange(n, device=order.device)):
+        raise ValueError(f"whole_molecules: order must name each place from 0 to {n - 1} once")
+    if offsets[0] != 0 or offsets[-1] != n or bool((offsets.diff() < 1).any()):
+        raise ValueError(f"whole_molecules: offsets must rise from 0 to {n} in steps of at least 1")

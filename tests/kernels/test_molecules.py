@@ -1,0 +1,136 @@
+"""Whole molecules against a search over lattice vectors, in every kind of box, with bad tables."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from openmm_density.kernels import build
+from openmm_density.kernels.molecules import reference, whole_molecules
+
+BOXES = {
+    "cube": torch.eye(3) * 3.0,
+    "orthorhombic": torch.diag(torch.tensor([2.0, 3.0, 4.5])),
+    # OpenMM's reduced form, as skewed as it gets: rounding alone is off by a step there.
+    "skewed": torch.tensor([[3.0, 0.0, 0.0], [1.5, 2.7, 0.0], [-1.5, 1.35, 2.6]]),
+    "dodecahedron": torch.tensor([[3.0, 0.0, 0.0], [0.0, 3.0, 0.0], [1.5, 1.5, 3 / math.sqrt(2)]]),
+}
+boxes = pytest.mark.parametrize("box", BOXES.values(), ids=BOXES.keys())
+both_types = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled():
+    if not build.load("molecules"):
+        pytest.skip("no C++ compiler")
+
+
+class Scene:
+    """Molecules of very different sizes, far from where they belong, some particles of none."""
+
+    def __init__(self, sizes=(1, 3, 40, 2, 3, 1), dtype=torch.float64, seed=0):
+        generator = torch.Generator().manual_seed(seed)
+        n = sum(sizes)
+        self.sizes = sizes
+        self.positions = (torch.randn(n + 7, 3, generator=generator, dtype=torch.float64) * 12).to(dtype)
+        self.particles = torch.randperm(n + 7, generator=generator)[:n]
+        molecules = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes, dtype=torch.int64))
+        self.molecules = molecules[torch.randperm(n, generator=generator)]
+        self.order = self.molecules.argsort(stable=True)
+        self.offsets = torch.tensor([0, *itertools.accumulate(sizes)])
+        self.references = torch.randn(len(sizes), 3, generator=generator, dtype=torch.float64)
+
+    def arguments(self, box):
+        return [self.positions, self.particles, self.order, self.offsets, self.references, box]
+
+
+@pytest.mark.parametrize("function", [whole_molecules, reference.whole_molecules], ids=["C++", "reference"])
+@boxes
+@both_types
+def test_every_molecule_comes_to_its_nearest_image(function, box, dtype):
+    scene = Scene(dtype=dtype)
+    whole = function(*scene.arguments(box.double()))
+    assert whole.dtype == dtype and whole.shape == (50, 3) and whole.is_contiguous()
+    moved = (whole - scene.positions[scene.particles]).double()
+    steps = moved @ torch.linalg.inv(box.double())
+    torch.testing.assert_close(steps, steps.round(), rtol=0, atol=1e-4 if dtype == torch.float32 else 1e-12)
+    for molecule in range(len(scene.sizes)):
+        mine = scene.molecules == molecule
+        assert (steps[mine].round() == steps[mine][0].round()).all()
+        centroid = whole[mine].double().mean(0)
+        away = scene.references[molecule] - centroid
+        around = torch.cartesian_prod(*[torch.arange(-3.0, 4.0, dtype=torch.float64)] * 3) @ box.double()
+        assert away.norm() <= (away - around).norm(dim=1).min() + 1e-5
+
+
+@boxes
+@both_types
+def test_the_kernel_is_the_reference(box, dtype):
+    for seed in range(5):
+        arguments = Scene(dtype=dtype, seed=seed).arguments(box.to(dtype))
+        tight = 1e-12 if dtype == torch.float64 else 4e-6
+        torch.testing.assert_close(
+            whole_molecules(*arguments), reference.whole_molecules(*arguments), rtol=tight, atol=tight
+        )
+
+
+@boxes
+def test_what_wraps_molecules_changes_nothing(box):
+    scene = Scene()
+    arguments = scene.arguments(box.double())
+    expected = whole_molecules(*arguments)
+    steps = torch.randint(-4, 5, (len(scene.sizes), 3), generator=torch.Generator().manual_seed(5)).double()
+    scene.positions[scene.particles] += (steps @ box.double())[scene.molecules]
+    torch.testing.assert_close(whole_molecules(*scene.arguments(box.double())), expected, rtol=0, atol=1e-11)
+
+
+def test_the_same_bits_for_every_number_of_threads():
+    scene = Scene(sizes=(3,) * 5000)
+    before = torch.get_num_threads()
+    try:
+        found = []
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            found.append(whole_molecules(*scene.arguments(BOXES["skewed"])))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+
+
+def test_no_molecules():
+    scene = Scene(sizes=())
+    for function in (whole_molecules, reference.whole_molecules):
+        assert function(*scene.arguments(torch.eye(3))).shape == (0, 3)
+
+
+def test_a_molecule_that_is_lost_leaves_the_others_alone():
+    scene = Scene()
+    expected = whole_molecules(*scene.arguments(BOXES["skewed"]))
+    lost = scene.molecules == 1
+    scene.positions[scene.particles[lost][0], 1] = math.nan
+    found = whole_molecules(*scene.arguments(BOXES["skewed"]))
+    assert torch.equal(found[~lost], expected[~lost])
+    assert found[lost].isnan().any(dim=1).all()
+
+
+WRONG = {
+    "positions must be": (0, torch.zeros(57, 3, dtype=torch.int64)),
+    "particles must be int64": (1, torch.zeros(50, dtype=torch.int32)),
+    "particle 57 is not among the 57 positions": (1, torch.arange(8, 58)),
+    "particle -1": (1, torch.arange(-1, 49)),
+    "order must be int64 of the shape": (2, torch.arange(49)),
+    "order must name each place from 0 to 49 once": (2, torch.zeros(50, dtype=torch.int64)),
+    "offsets must be int64": (3, torch.tensor([], dtype=torch.int64)),
+    "offsets must rise from 0 to 50": (3, torch.tensor([0, 1, 4, 44, 44, 49, 50])),
+    "references must be float64": (4, torch.zeros(5, 3, dtype=torch.float64)),
+    "box must be": (5, torch.eye(2)),
+}
+
+
+@pytest.mark.parametrize("function", [whole_molecules, reference.whole_molecules], ids=["C++", "reference"])
+@pytest.mark.parametrize(("message", "change"), WRONG.items(), ids=WRONG.keys())
+def test_bad_arguments_are_refused(function, message, change):
+    arguments = Scene().arguments(torch.eye(3))
+    arguments[change[0]] = change[1]
+    with pytest.raises(ValueError, match=f"whole_molecules: {message}"):
+        function(*arguments)

@@ -1,0 +1,258 @@
+"""The Triton planarity against the float64 reference: in Triton's interpreter, or on a GPU when there is one, then with more."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from openmm_density.kernels.planarity import gpu, pack_planes, reference
+
+from .test_planarity import BROKEN, SIGMA, groups, largest, mixed, packed, with_field
+
+ON_GPU = torch.cuda.is_available()
+DEVICE = torch.device("cuda" if ON_GPU else "cpu")
+# Triton's interpreter is NumPy, which speaks of every NaN.
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+needs_gpu = pytest.mark.skipif(not ON_GPU, reason="no GPU")
+both_types = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+
+
+@pytest.fixture
+def poisoned():
+    """Fill every new tensor with NaN."""
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    assert torch.empty(3).isnan().all(), "torch no longer fills new memory with NaN"
+    yield
+    torch.use_deterministic_algorithms(before)
+
+
+def on_device(planes):
+    return type(planes)(*(table.to(DEVICE) for table in planes))
+
+
+def planarity(positions, planes, **settings):
+    energy, gradient = gpu.planarity(positions.to(DEVICE), *on_device(planes), **settings)
+    assert energy.dtype == torch.float64 and energy.shape == ()
+    assert gradient.dtype == positions.dtype and gradient.shape == positions.shape
+    assert gradient.is_contiguous() and gradient.device.type == DEVICE.type
+    return energy.cpu(), gradient.cpu()
+
+
+def assert_right(positions, planes):
+    energy, gradient = planarity(positions, planes)
+    expected_energy, expected_gradient = reference.planarity(positions, *planes)
+    assert energy.item() == pytest.approx(expected_energy.item(), rel=1e-5)
+    assert largest(gradient - expected_gradient) <= 1e-4 * largest(expected_gradient)
+
+
+@both_types
+@pytest.mark.parametrize("per_atom", [False, True], ids=["one sigma", "sigma per atom"])
+def test_agrees_with_the_reference(dtype, per_atom, poisoned):
+    positions, planes = mixed(500 if ON_GPU else 2, centre=500.0, per_atom=per_atom, dtype=dtype)
+    assert_right(positions, planes)
+
+
+@pytest.mark.parametrize("n_planes", [1, 31, 33] + [1000, 2051] * ON_GPU)
+def test_any_number_of_planes(n_planes, poisoned):
+    assert_right(groups(n_planes, 5, seed=n_planes).reshape(-1, 3), packed(n_planes, 5))
+
+
+def test_planes_of_very_different_sizes_in_one_program(poisoned):
+    random = np.random.default_rng(2)
+    positions = groups(1, 200, centre=50.0)[0].float()
+    sizes = [4, 5, 40, 4, 70]
+    assert_right(
+        positions, pack_planes([(random.permutation(200)[:size][None], SIGMA) for size in sizes], 200)
+    )
+
+
+@both_types
+def test_nothing_gives_nothing(dtype, poisoned):
+    planes = pack_planes([])
+    for n_atoms in (0, 1, 200):
+        energy, gradient = planarity(torch.ones(n_atoms, 3, dtype=dtype), planes)
+        assert energy.item() == 0.0
+        assert not gradient.any()
+
+
+def test_atoms_beside_the_planes_have_no_force(poisoned):
+    positions, planes = mixed(1, dtype=torch.float32)
+    _, gradient = planarity(torch.cat([positions, torch.full((300, 3), math.nan)]), planes)
+    _, expected = planarity(positions, planes)
+    assert torch.equal(gradient[: len(positions)], expected)
+    assert not gradient[len(positions) :].any()
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (1.4, 1.2, 0.03),
+        (1.4, 1.4, 1e-4),
+        (1.0, 1.0, 0.9),
+        (2.0, 0.1, 0.01),
+        (3.0, 1e-2, 1e-3),
+        (3.0, 1e-3, 3e-4),
+    ],
+    ids=["ring", "nearly flat", "blob", "narrow", "narrower", "needle"],
+)
+def test_normals_match_eigh_of_the_same_coordinates(shape):
+    n_planes, size = 20_000 if ON_GPU else 64, 6
+    positions = groups(n_planes, size, shape, centre=1.0).float()
+    gradient = planarity(positions.reshape(-1, 3), packed(n_planes, size))[1].double()
+    gradient = gradient.reshape(n_planes, size, 3)
+    strongest = gradient.norm(dim=-1).argmax(1)
+    force = gradient[torch.arange(n_planes), strongest]
+    normal = force / force.norm(dim=-1, keepdim=True)
+
+    centred = positions.double() - positions.double().mean(1, keepdim=True)
+    eigenvalues, eigenvectors = torch.linalg.eigh(centred.transpose(1, 2) @ centred)
+    sine = torch.linalg.cross(normal, eigenvectors[..., 0]).norm(dim=-1)
+    assert (sine <= 1e-6 * eigenvalues[:, 2] / (eigenvalues[:, 1] - eigenvalues[:, 0])).all()
+
+
+@pytest.mark.parametrize("size", [4, 5, 9])
+def test_each_plane_has_no_net_force_and_no_net_torque(size):
+    n_planes = 2000 if ON_GPU else 32
+    positions = groups(n_planes, size, centre=500.0, seed=size)
+    sigmas = np.random.default_rng(size).uniform(0.01, 0.1, (n_planes, size))
+    gradient = planarity(positions.reshape(-1, 3), packed(n_planes, size, sigmas))[1].reshape(positions.shape)
+    scale = gradient.norm(dim=-1).sum(1)
+    assert (gradient.sum(1).norm(dim=-1) < 1e-6 * scale).all()
+    centred = positions - positions.mean(1, keepdim=True)
+    torque = torch.linalg.cross(centred, gradient).sum(1).norm(dim=-1)
+    assert (torque < 2e-5 * scale * centred.norm(dim=-1).amax(1)).all()
+
+
+@both_types
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_degenerate_plane_has_no_force_and_leaves_the_others_alone(dtype, kind, poisoned):
+    positions = torch.cat([groups(3, 5).reshape(-1, 3), BROKEN[kind]]).to(dtype)
+    energy, gradient = planarity(positions, packed(4, 5))
+    expected_energy, expected = planarity(positions[:15], packed(3, 5))
+    assert energy.item() == expected_energy.item() > 0
+    assert torch.equal(gradient[:15], expected)
+    assert not gradient[15:].any()
+
+
+@pytest.mark.parametrize("far", [1e15, 1e25, 1e37])
+def test_an_atom_gone_astray_stays_finite(far):
+    positions = groups(1, 6, centre=0.0)[0].float()
+    positions[3, 1] = far
+    energy, gradient = planarity(positions, packed(1, 6))
+    assert energy.isfinite() and gradient.isfinite().all()
+
+
+def test_constants_do_not_depend_on_the_positions(poisoned):
+    planes = packed(40, 5, np.geomspace(1e-12, 1e12, 200).reshape(40, 5))
+    expected = (0.5 * math.log(2 * math.pi) - planes.inverse_sigmas.double().log()).sum().item()
+    for coordinate in (0.0, math.nan):
+        energy, _ = planarity(torch.full((200, 3), coordinate), planes, constants=True)
+        assert energy.item() == pytest.approx(expected, rel=1e-13, abs=1e-8)
+
+
+def test_the_same_bits_every_time():
+    positions, planes = mixed(2000 if ON_GPU else 2, dtype=torch.float32)
+    energy, gradient = planarity(positions, planes)
+    for _ in range(20 if ON_GPU else 1):
+        again, gradient_again = planarity(positions, planes)
+        assert torch.equal(again, energy) and torch.equal(gradient_again, gradient)
+
+
+def test_strided_positions(poisoned):
+    positions, planes = mixed(1)
+    wide = torch.stack([positions, torch.full_like(positions, math.nan)], 1).to(DEVICE)[:, 0]
+    assert not wide.is_contiguous()
+    _, gradient = planarity(positions, planes)
+    assert torch.equal(gpu.planarity(wide, *on_device(planes))[1].cpu(), gradient)
+
+
+@pytest.mark.parametrize(
+    ("positions", "change", "message"),
+    [
+        (torch.zeros(7, 3), None, "members holds index 7, but there are 7 positions"),
+        (torch.zeros(8, 2), None, r"shape \(atoms, 3\)"),
+        (torch.zeros(8, 3, dtype=torch.int32), None, "float32 or float64"),
+        (torch.zeros(8, 3), with_field(members=lambda p: p.members - 1), "members holds index -1"),
+        (torch.zeros(8, 3), with_field(members=lambda p: p.members.long()), "members must be a contiguous"),
+        (torch.zeros(8, 3), with_field(offsets=lambda p: p.offsets + 1), "offsets must rise from 0 to 8"),
+        (
+            torch.zeros(8, 3),
+            with_field(inverse_sigmas=lambda p: p.inverse_sigmas[:7]),
+            "8 members need as many",
+        ),
+        (
+            torch.zeros(8, 3),
+            with_field(atom_members=lambda p: p.atom_members + 1),
+            "atom_members holds index 8, but there are 8 members",
+        ),
+    ],
+)
+def test_bad_tables_are_refused(positions, change, message):
+    planes = packed(2, 4)
+    with pytest.raises(ValueError, match=message):
+        planarity(positions, planes if change is None else change(planes))
+
+
+def test_tables_are_read_once_and_again_when_they_change(monkeypatch):
+    reads = []
+    check = reference.check_entries
+    monkeypatch.setattr(reference, "check_entries", lambda *given: (reads.append(given), check(*given)))
+    positions = groups(2, 4).reshape(-1, 3).to(DEVICE)
+    planes = on_device(packed(2, 4))
+    for _ in range(3):
+        gpu.planarity(positions, *planes)
+    assert len(reads) == 1
+    with pytest.raises(ValueError, match="members holds index 7"):
+        gpu.planarity(positions[:7], *planes)
+    planes.members[0] = 8
+    with pytest.raises(ValueError, match="members holds index 8"):
+        gpu.planarity(positions, *planes)
+
+
+class Scripted(torch.nn.Module):
+    def __init__(self, planes):
+        super().__init__()
+        for name, table in planes._asdict().items():
+            self.register_buffer(name, table)
+
+    def forward(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.ops.openmm_density.planarity(
+            positions, self.members, self.offsets, self.inverse_sigmas, self.atom_offsets, self.atom_members
+        )
+
+
+@needs_gpu
+def test_the_operator_runs_it_in_torchscript_and_in_a_cuda_graph():
+    positions, planes = mixed(50, dtype=torch.float32)
+    positions = positions.to(DEVICE)
+    expected = gpu.planarity(positions, *on_device(planes))
+    module = torch.jit.freeze(torch.jit.script(Scripted(planes).to(DEVICE)).eval())
+    with torch.no_grad():
+        for found, right in zip(module(positions), expected):
+            assert torch.equal(found, right)
+        still = positions.clone()
+        # TorchScript compares its constants when it optimises, which a capture does not bear.
+        for _ in range(3):
+            module(still)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            energy, gradient = module(still)
+        for shift in (0.0, 0.5):
+            moved = positions + shift * torch.rand_like(positions)
+            still.copy_(moved)
+            graph.replay()
+            right_energy, right_gradient = module(moved)
+            assert torch.equal(energy, right_energy) and torch.equal(gradient, right_gradient)
+
+
+@needs_gpu
+def test_a_graph_is_not_captured_with_tables_that_were_never_read():
+    positions, planes = mixed(2, dtype=torch.float32)
+    positions, planes = positions.to(DEVICE), on_device(planes)
+    gpu.planarity(positions, *(table.clone() for table in planes))
+    with pytest.raises(RuntimeError, match="evaluate once"), torch.cuda.graph(torch.cuda.CUDAGraph()):
+        gpu.planarity(positions, *planes)
