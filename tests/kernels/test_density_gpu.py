@@ -1,0 +1,411 @@
+"""The Triton density kernels against the float64 reference: in Triton's interpreter, or on a GPU, with more."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from openmm_density.kernels import tuning
+from openmm_density.kernels.density import (
+    CROSS_CORRELATION,
+    RELATIVE_ENTROPY,
+    gpu,
+    reference,
+    target_moments,
+)
+from triton import OutOfResources
+from triton.runtime import interpreter
+
+from .test_density import (
+    GRADIENT,
+    GRIDS,
+    MEASURES,
+    TIGHT,
+    Scene,
+    brute_force_density,
+    cell_steps,
+    deviation,
+    expected_without_density,
+)
+
+ON_GPU = torch.cuda.is_available()
+DEVICE = torch.device("cuda" if ON_GPU else "cpu")
+needs_gpu = pytest.mark.skipif(not ON_GPU, reason="no GPU")
+SHAPE = (14, 17, 20) if ON_GPU else (5, 9, 7)
+ATOMS = 16 if ON_GPU else 8
+CUTOFF = 3.7 if ON_GPU else 2.2
+
+
+@pytest.fixture(autouse=True)
+def loops_of_any_length(monkeypatch):
+    """Let Triton's interpreter count to a number that a kernel works out, which NumPy 2.4 no longer takes for an integer."""
+    patch = interpreter._patch_lang_tensor
+
+    def patched(tensor):
+        patch(tensor)
+        tensor.__index__ = lambda self: int(self.handle.data.item())
+
+    monkeypatch.setattr(interpreter, "_patch_lang_tensor", patched)
+
+
+@pytest.fixture
+def poisoned():
+    """Fill every new tensor with NaN, or the largest integer."""
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    assert torch.empty(3).isnan().all(), "torch no longer fills new memory with NaN"
+    yield
+    torch.use_deterministic_algorithms(before)
+
+
+def on_device(function):
+    """Call a function of the module with its tensors on the device; give what it returns on the CPU."""
+
+    def call(*arguments):
+        moved = [a.to(DEVICE) if isinstance(a, torch.Tensor) else a for a in arguments]
+        results = function(*moved)
+        return results.cpu() if isinstance(results, torch.Tensor) else tuple(r.cpu() for r in results)
+
+    return call
+
+
+splat, gather, similarity = (
+    on_device(function) for function in (gpu.density_splat, gpu.density_gather, gpu.density_similarity)
+)
+
+
+def small(matrix=GRIDS["orthogonal"], **settings):
+    settings = {"shape": SHAPE, "n_atoms": ATOMS, "cutoff": CUTOFF} | settings
+    return Scene(matrix, **settings)
+
+
+def compare(scene, measure, positions=None):
+    return similarity(
+        scene.positions if positions is None else positions,
+        scene.atoms,
+        *scene.model,
+        scene.target,
+        target_moments(scene.target),
+        *scene.place,
+        scene.periodic,
+        measure,
+        scene.total_weight,
+    )
+
+
+def assert_right(scene, measures=(CROSS_CORRELATION,), tolerance=1.0):
+    """Density, its derivatives, and similarity and forces, against the reference."""
+    density = scene.splat(splat)
+    assert density.dtype == torch.float32 and list(density.shape) == list(scene.shape)
+    assert deviation(density, scene.splat(reference.density_splat)) < tolerance * TIGHT
+    derivatives = scene.gather(gather)
+    assert [d.dtype for d in derivatives] == [scene.positions.dtype, torch.float32, torch.float32]
+    for found, exact in zip(derivatives, scene.gather(reference.density_gather)):
+        assert deviation(found, exact) < tolerance * TIGHT
+    for measure in measures:
+        assert_similarity_right(scene, measure, tolerance)
+
+
+def assert_similarity_right(scene, measure, tolerance=1.0):
+    exact, exact_gradient = scene.reference_similarity(measure)
+    found, gradient = compare(scene, measure)
+    assert found.dtype == torch.float64 and found.shape == ()
+    assert gradient.dtype == scene.positions.dtype and gradient.is_contiguous()
+    assert float(found) == pytest.approx(float(exact), rel=tolerance * TIGHT, abs=1e-7)
+    assert deviation(gradient, exact_gradient) < tolerance * GRADIENT[measure]
+
+
+@pytest.mark.parametrize("name", GRIDS if ON_GPU else ["orthogonal", "monoclinic130", "rhombohedral60"])
+@pytest.mark.parametrize("periodic", [False, True], ids=["finite", "periodic"])
+def test_matches_the_reference(name, periodic, poisoned):
+    scene = small(GRIDS[name], periodic=periodic, dtype=torch.float64 if periodic else torch.float32)
+    assert_right(scene.correlated(), MEASURES.values() if ON_GPU else (CROSS_CORRELATION,))
+
+
+@pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES.keys())
+def test_every_measure_with_a_mask(measure, poisoned):
+    scene = small().correlated()
+    scene.target[1:3, :4] = math.nan
+    assert_similarity_right(scene, measure)
+
+
+@pytest.mark.parametrize("gaussians", [1, 2, 3, 4, 5] if ON_GPU else [1, 5])
+@pytest.mark.parametrize("skewed", [False, True], ids=["orthogonal", "skewed"])
+def test_any_number_of_gaussians(gaussians, skewed):
+    scene = small(GRIDS["triclinic" if skewed else "orthogonal"], gaussians=gaussians)
+    assert_right(scene.correlated(), tolerance=2)
+
+
+@pytest.mark.parametrize("name", GRIDS if ON_GPU else ["orthogonal", "rhombohedral60"])
+def test_images_of_an_atom_larger_than_the_cell(name):
+    n_atoms = 8 if ON_GPU else 2
+    scene = Scene(
+        GRIDS[name],
+        shape=(4, 5, 3),
+        periodic=True,
+        cutoff=6.5 if ON_GPU else 4.0,
+        n_atoms=n_atoms,
+        awkward=False,
+        reach=3.0,
+    )
+    assert deviation(scene.splat(splat), torch.from_numpy(brute_force_density(scene))) < TIGHT
+    for found, exact in zip(scene.gather(gather), scene.gather(reference.density_gather)):
+        assert deviation(found, exact) < TIGHT
+    assert_similarity_right(scene, CROSS_CORRELATION)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 9, 2), (2, 1, 40)])
+@pytest.mark.parametrize("periodic", [False, True], ids=["finite", "periodic"])
+def test_grids_of_a_single_layer(shape, periodic):
+    scene = Scene(GRIDS["triclinic"], shape=shape, periodic=periodic, n_atoms=3, awkward=False, cutoff=1.9)
+    scene.positions = scene.positions + torch.rand(3, 3, generator=torch.Generator().manual_seed(1))
+    assert deviation(scene.splat(splat), torch.from_numpy(brute_force_density(scene))) < 2 * TIGHT
+    for found, exact in zip(scene.gather(gather), scene.gather(reference.density_gather)):
+        # The forces of images cancel in part.
+        assert deviation(found, exact) < 5 * TIGHT
+
+
+def test_a_thousand_cells_away_is_the_same_as_here():
+    scene = small(GRIDS["triclinic"], periodic=True)
+    cell = scene.matrix * torch.tensor(scene.shape[::-1])
+    here, here_gradient = compare(scene, CROSS_CORRELATION)
+    away = scene.positions + cell @ torch.tensor([1000.0, -1000.0, 1000.0], dtype=torch.float64)
+    there, there_gradient = compare(scene, CROSS_CORRELATION, away)
+    assert float(there) == pytest.approx(float(here), rel=1e-7)
+    assert deviation(there_gradient, here_gradient) < TIGHT
+
+
+def test_one_atom_far_from_the_edges_and_rows_of_a_multiple_of_four():
+    scene = Scene(shape=(9, 10, 12), n_atoms=1, awkward=False, reach=-0.4, cutoff=2.5).correlated()
+    assert_right(scene)
+
+
+def test_more_atoms_than_wait_at_once():
+    """More than the list of a tile holds, so that it is worked off in parts; and in every order the same tile."""
+    n_atoms = 700 if ON_GPU else 400
+    assert ON_GPU or n_atoms > gpu.WAITING.value - gpu.ROWS.value * gpu.ATOMS_OF_ROW.value
+    scene = Scene(shape=(3, 4, 5), n_atoms=n_atoms, gaussians=1, cutoff=1.2, awkward=False)
+    exact = scene.splat(reference.density_splat)
+    assert deviation(scene.splat(splat), exact) < 2 * TIGHT
+
+
+@pytest.mark.parametrize("measure", [CROSS_CORRELATION, RELATIVE_ENTROPY], ids=["correlation", "entropy"])
+@pytest.mark.parametrize("where", ["outside", "nan", "no atoms"])
+def test_without_density_in_the_map_there_is_no_force_and_no_nan(measure, where, poisoned):
+    scene = small(n_atoms=4, awkward=False)
+    if where == "outside":
+        scene.positions = scene.positions + 1e30
+    if where == "nan":
+        scene.positions = torch.full_like(scene.positions, math.nan)
+    if where == "no atoms":
+        scene.atoms = torch.zeros(0, dtype=torch.int64)
+        scene.amplitudes, scene.exponents = torch.zeros(0, 2), torch.zeros(0, 2)
+    found, gradient = compare(scene, measure)
+    assert float(found) == pytest.approx(expected_without_density(scene, measure), abs=1e-7)
+    assert torch.equal(gradient, torch.zeros(4, 3, dtype=torch.float64))
+
+
+def test_no_atoms_make_an_empty_grid(poisoned):
+    empty = torch.zeros(0, 3), torch.zeros(0, 2), torch.zeros(0, 2)
+    scene = small()
+    assert torch.equal(splat(*empty, 3.0, *scene.place, scene.shape, False), torch.zeros(scene.shape))
+    derivatives = gather(scene.gradient, *empty, 3.0, *scene.place, False)
+    assert [tuple(d.shape) for d in derivatives] == [(0, 3), (0, 2), (0, 2)]
+
+
+def test_lost_atoms_leave_the_others_alone_and_particles_without_density_have_no_force(poisoned):
+    scene = small(n_atoms=10)
+    broken = scene.positions.clone()
+    broken[1, 1], broken[7, 0], broken[9] = math.nan, math.inf, -math.inf
+    kept = [0, 2, 4, 5, 6, 8]
+    scene.atoms = torch.tensor([8, 9, 1, 4, 0, 7, 6, 2, 5])
+    scene.amplitudes, scene.exponents = scene.amplitudes[scene.atoms], scene.exponents[scene.atoms]
+    found, gradient = compare(scene, CROSS_CORRELATION, broken)
+    exact, exact_gradient = scene.reference_similarity(CROSS_CORRELATION, broken)
+    assert float(found) == pytest.approx(float(exact), rel=TIGHT)
+    assert deviation(gradient, exact_gradient) < 5e-6
+    lost = [i for i in range(10) if i not in kept]
+    assert not gradient[lost].any() and gradient[[0, 2, 4]].any()
+
+
+def test_the_same_bits_every_time_and_whatever_the_order_of_arrival(poisoned):
+    scene = small()
+    first = compare(scene, CROSS_CORRELATION)
+    for _ in range(50 if ON_GPU else 1):
+        again = compare(scene, CROSS_CORRELATION)
+        assert torch.equal(first[0], again[0]) and torch.equal(first[1], again[1])
+
+
+def test_voxels_beyond_two_to_the_31st(monkeypatch):
+    """With 64-bit indices, on a grid small enough to look at."""
+    scene = small(periodic=True).correlated()
+    wide = gpu._Model.__init__
+
+    def widened(self, *arguments):
+        wide(self, *arguments)
+        self.wide = True
+
+    monkeypatch.setattr(gpu._Model, "__init__", widened)
+    assert_right(scene)
+
+
+@needs_gpu
+def test_a_grid_of_more_than_two_to_the_31st_voxels():
+    shape = [1300, 1290, 1288]
+    if torch.cuda.mem_get_info()[1] < 3 * 4 * math.prod(shape):
+        pytest.skip("too little memory")
+    scene = Scene(shape=(12, 12, 12), n_atoms=8, awkward=False, cutoff=2.5, reach=-0.3)
+    corner = torch.tensor(shape[::-1], dtype=torch.float64) - 12
+    moved = (scene.positions + scene.matrix @ corner).cuda()
+    model = [x.cuda() if isinstance(x, torch.Tensor) else x for x in (*scene.model, *scene.place)]
+    density = gpu.density_splat(moved, *model, shape, False)
+    assert deviation(density[-12:, -12:, -12:].cpu(), scene.splat(reference.density_splat)) < 10 * TIGHT
+    assert not density[:600].any()
+
+
+@pytest.mark.parametrize("shares", [1, 2, 4])
+def test_every_configuration_gives_the_same_up_to_rounding(shares, monkeypatch):
+    scene = small(GRIDS["triclinic"]).correlated()
+    chosen = gpu.Configuration(splat_shares=shares, gather_atoms=3, gather_runs=16)
+    monkeypatch.setattr(gpu, "_default_configuration", lambda n_atoms: chosen)
+    assert_similarity_right(scene, CROSS_CORRELATION)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"cutoff": -1.0}, "cutoff must be positive"),
+        ({"shape": (0, 3, 3)}, "three sizes"),
+        ({"positions": torch.zeros(8, 2)}, "positions must be"),
+        ({"amplitudes": torch.zeros(8, 6), "exponents": torch.zeros(8, 6)}, "between 1 and 5"),
+        ({"matrix": torch.eye(3)}, "matrix must be float64"),
+    ],
+)
+def test_bad_arguments_are_named(wrong, says):
+    scene = small(n_atoms=8)
+    for name, value in wrong.items():
+        setattr(scene, name, value)
+    with pytest.raises(ValueError, match=says):
+        scene.splat(splat)
+
+
+@needs_gpu
+@pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES.keys())
+def test_the_operator_runs_it_in_torchscript_and_in_a_cuda_graph(measure):
+    scene = Scene(
+        cell_steps(1.0, 0.9, 1.1), shape=(40, 41, 44), n_atoms=500, dtype=torch.float32
+    ).correlated()
+    arguments = [
+        x.cuda() if isinstance(x, torch.Tensor) else x
+        for x in (
+            scene.positions,
+            scene.atoms,
+            *scene.model,
+            scene.target,
+            target_moments(scene.target),
+            *scene.place,
+            False,
+            measure,
+            scene.total_weight,
+        )
+    ]
+    exact, exact_gradient = scene.reference_similarity(measure)
+    operator = torch.ops.openmm_density.density_similarity
+    direct = operator(*arguments)
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        operator(*arguments)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = operator(*arguments)
+    arguments[0].add_(0.3)
+    graph.replay()
+    moved = captured[1].clone()
+    arguments[0].copy_(scene.positions)
+    graph.replay()
+    assert not torch.equal(moved, captured[1])
+    for found, gradient in (direct, captured):
+        assert float(found) == pytest.approx(float(exact), rel=TIGHT, abs=1e-7)
+        assert deviation(gradient.cpu(), exact_gradient) < 2 * GRADIENT[measure]
+    assert torch.equal(direct[1], captured[1])
+
+
+@needs_gpu
+def test_nothing_waits_for_the_gpu():
+    scene = small()
+    arguments = [x.cuda() if isinstance(x, torch.Tensor) else x for x in (scene.positions, *scene.model)]
+    place = [x.cuda() for x in scene.place]
+    gpu.density_splat(*arguments, *place, scene.shape, False)
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        gpu.density_splat(*arguments, *place, scene.shape, False)
+        gpu.density_gather(torch.zeros(scene.shape, device="cuda"), *arguments, *place, False)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_a_gpu_without_triton_is_told_once_and_clearly():
+    program = """
+import importlib.util, json
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "triton" else find(name, *rest)
+from openmm_density.kernels import density, library
+try:
+    library._serve_gpu("density")
+except RuntimeError as error:
+    print(json.dumps(str(error)))
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"TRITON_INTERPRET": "1"},
+    )
+    assert run.returncode == 0, run.stderr
+    assert "pip install triton" in json.loads(run.stdout)
+
+
+def test_a_gpu_that_the_kernels_were_not_tuned_on_is_measured_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENMM_DENSITY_CACHE", str(tmp_path))
+    monkeypatch.delenv("OPENMM_DENSITY_AUTOTUNE", raising=False)
+    monkeypatch.setattr(tuning, "_chosen", {})
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Some GPU/1")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    default, fast, slow, broken = (gpu.Configuration(splat_shares=n) for n in (1, 2, 3, 4))
+    calls = []
+
+    def run(configuration):
+        calls.append(configuration)
+        if configuration == broken:
+            raise OutOfResources(1, 0, "registers")
+
+    monkeypatch.setattr(tuning, "_milliseconds", lambda run, c: run(c) or {fast: 1.0, slow: 2.0}[c])
+    arguments = ("kernel", (1, 17), default, (slow, broken, fast), run)
+    assert tuning.choose(*arguments) == default and not calls
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    assert tuning.choose(*arguments) == fast
+    assert set(calls) == {slow, broken, fast}
+    calls.clear()
+    assert tuning.choose(*arguments) == fast
+    monkeypatch.setattr(tuning, "_chosen", {})
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    assert tuning.choose(*arguments) == fast and isinstance(tuning.choose(*arguments), gpu.Configuration)
+    assert not calls and [path.suffix for path in tmp_path.iterdir()] == [".json"]
+    next(tmp_path.iterdir()).write_text("not what it was")
+    monkeypatch.setattr(tuning, "_chosen", {})
+    assert tuning.choose(*arguments) == default
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    assert tuning.choose(*arguments) == default
+    monkeypatch.setenv("OPENMM_DENSITY_AUTOTUNE", "0")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))
+    assert tuning.choose(*arguments) == default
