@@ -26,7 +26,7 @@ def with_derivative(value: Tensor, gradient: Tensor, positions: Tensor) -> Tenso
     with torch.no_grad():  # not detach(), which freezing a module removes
         fixed = positions.clone()
     if torch.is_grad_enabled() and positions.requires_grad:
-        # Zero, also where a coordinate is infinite or NaN, with derivative one.
+        # Zero also where a coordinate is not finite; its derivative is one elsewhere.
         moved = torch.nan_to_num(positions - fixed, 0.0, 0.0, 0.0)
         value = value + (gradient * moved).sum(dtype=value.dtype)
     return value

@@ -17,7 +17,7 @@ LIBRARY = torch.library.Library("openmm_density", "FRAGMENT")
 
 
 def define(schema: str, folder: str, reference: Callable[..., Any]) -> Any:
-    """Define an operator whose C++ or Triton is compiled at its first call.
+    """Define an operator whose C++ or Triton is loaded at its first call.
 
     ``folder``'s ``cpu.cpp`` registers the operator for the dispatch key CPU, and the function of the operator's name in its
     ``gpu.py``, if there is one, serves the key CUDA. Until either is loaded, calls reach a Python function at the key
@@ -96,8 +96,9 @@ def _serve_gpu(folder: str) -> bool:
 
 def _serve_reference(folder: str) -> None:
     """Register the PyTorch implementations of a folder's operators for CPU tensors, once."""
-    for name, reference in _references.pop(folder, {}).items():
-        LIBRARY.impl(name, _in_own_thread(reference), "CPU")
+    with _lock:
+        for name, reference in _references.pop(folder, {}).items():
+            LIBRARY.impl(name, _in_own_thread(reference), "CPU")
 
 
 def _in_own_thread(reference: Callable[..., Any]) -> Callable[..., Any]:

@@ -41,17 +41,20 @@ inline vec lanes() { return __builtin_convertvector(lane_numbers(), vec); }
 
 typedef float vec4 __attribute__((vector_size(16)));
 
+// By memory, since g++ 11 has no __builtin_shufflevector.
+template <typename Half, typename Whole>
+inline Half halves_added(Whole x) {
+    Half halves[2];
+    static_assert(sizeof(halves) == sizeof(x));
+    std::memcpy(halves, &x, sizeof(x));
+    return halves[0] + halves[1];
+}
+
 #if defined(__AVX512F__)
-inline vec4 folded(vec x) {
-    typedef float vec8 __attribute__((vector_size(32)));
-    const vec8 y = __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
-                   __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
-    return __builtin_shufflevector(y, y, 0, 1, 2, 3) + __builtin_shufflevector(y, y, 4, 5, 6, 7);
-}
+typedef float vec8 __attribute__((vector_size(32)));
+inline vec4 folded(vec x) { return halves_added<vec4>(halves_added<vec8>(x)); }
 #elif defined(__AVX__)
-inline vec4 folded(vec x) {
-    return __builtin_shufflevector(x, x, 0, 1, 2, 3) + __builtin_shufflevector(x, x, 4, 5, 6, 7);
-}
+inline vec4 folded(vec x) { return halves_added<vec4>(x); }
 #else
 inline vec4 folded(vec x) { return x; }
 #endif

@@ -22,3 +22,9 @@ def data_dir() -> Path:
         if folder and Path(folder).is_dir():
             return Path(folder)
     pytest.skip("no real maps and models: set OPENMM_DENSITY_DATA to their folder")
+
+
+@pytest.fixture(autouse=True)
+def _same_random_numbers() -> None:
+    """Make a test's random numbers its own, whichever tests ran before it."""
+    torch.manual_seed(0)

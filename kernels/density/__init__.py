@@ -132,7 +132,7 @@ def density_similarity(
 ) -> tuple[Tensor, Tensor]:
     """Compare a model's density ρ with a target t, and differentiate with respect to the positions.
 
-    The sums run over the voxels in which the target is not NaN, whether an atom reaches them or not.
+    The sums run over the voxels in which the target is finite, whether an atom reaches them or not.
 
     ============================== =====================================================================
     measure                        similarity S
@@ -159,7 +159,7 @@ def density_similarity(
     amplitudes, exponents : Tensor, shape (M, C), float32
     cutoff : float
     target : Tensor, shape (nz, ny, nx), float32, contiguous
-        NaN marks a voxel that does not count.
+        NaN or infinity marks a voxel that does not count.
     moments : Tensor
         ``target_moments(target)``.
     matrix, origin, periodic
@@ -200,7 +200,7 @@ def target_moments(target: Tensor) -> Tensor:
     Parameters
     ----------
     target : Tensor, shape (nz, ny, nx)
-        NaN marks a voxel that does not count.
+        NaN or infinity marks a voxel that does not count.
 
     Returns
     -------

@@ -151,7 +151,10 @@ template <typename T>
 Plan make_plan(Workspace& work, const Grid& grid, const Atoms& atoms, const T* positions, const int64_t* selection) {
     work.edges.resize(atoms.count * atoms.gaussians);
     Plan plan{grid, atoms, work.edges.data(), {}, 0, 0, {grid.n[2], 0}, {grid.n[1], 0}};
-    for (int axis = 0; axis < 3; ++axis) plan.reach[axis] = grid.reach(axis, atoms.cutoff);
+    for (int axis = 0; axis < 3; ++axis) {
+        plan.reach[axis] = grid.reach(axis, atoms.cutoff);
+        TORCH_CHECK(plan.reach[axis] < (1 << 24), "the cutoff reaches over ", plan.reach[axis], " voxels: make it smaller");
+    }
     plan.vectors = (static_cast<int>(std::floor(2 * plan.reach[0])) + W) / W;
 
     const int64_t n = atoms.count;
@@ -550,7 +553,8 @@ void splat_entry(Rows& rows, const Entry& entry, const TileView& view, float* de
 }
 
 // partial[3 * channel + axis] = sum over voxels of channel * (-d rho/ds) * (voxel - atom), in voxels.
-template <int CHANNELS, typename Rows>
+// MASKED where a channel may hold anything beyond the cut-off, NaN too: 0 times that would not be 0.
+template <int CHANNELS, bool MASKED, typename Rows>
 void gather_entry(Rows& rows, const Entry& entry, const TileView& view, const ThreadScratch& scratch, float* partial) {
     const float* channels[CHANNELS];
     for (int channel = 0; channel < CHANNELS; ++channel) channels[channel] = scratch.channels[channel].data();
@@ -562,7 +566,9 @@ void gather_entry(Rows& rows, const Entry& entry, const TileView& view, const Th
         [&](int j, int v, int64_t at) {
             const vec h = rows.slope(j, v);
             for (int channel = 0; channel < CHANNELS; ++channel) {
-                const vec weighted = h * load(channels[channel] + at);
+                vec field = load(channels[channel] + at);
+                if constexpr (MASKED) field = rows.within(j, v, field);
+                const vec weighted = h * field;
                 in_plane[channel] += weighted;
                 total_y[channel] += weighted * rows.y[j];
                 if constexpr (!Rows::ONE_VECTOR) total_x[channel] += weighted * (ux + static_cast<float>(v * W));
@@ -629,11 +635,12 @@ struct Kernels {
     void (*gather_all)(const Plan&, const Entry&, const TileView&, float* table, const ThreadScratch&, float*);
 };
 
-template <typename Rows, int CHANNELS, bool FILL>
+// The tables are there, and the channels clean, where a tile was splatted and swept.
+template <typename Rows, int CHANNELS, bool SWEPT>
 void gather_with(const Plan& plan, const Entry& entry, const TileView& view, float* table, const ThreadScratch& scratch,
                  float* partial) {
-    Rows rows(plan, entry, table, FILL);
-    gather_entry<CHANNELS>(rows, entry, view, scratch, partial);
+    Rows rows(plan, entry, table, !SWEPT);
+    gather_entry<CHANNELS, !SWEPT>(rows, entry, view, scratch, partial);
 }
 
 template <typename Rows, int C>
@@ -643,9 +650,8 @@ Kernels kernels_of() {
                 Rows rows(plan, entry, table, true);
                 splat_entry(rows, entry, view, density);
             },
-            // The splat has filled the tables.
-            {gather_with<Rows, 1, false>, gather_with<Rows, 2, false>, gather_with<Rows, 3, false>},
-            gather_with<Rows, 1, true>,
+            {gather_with<Rows, 1, true>, gather_with<Rows, 2, true>, gather_with<Rows, 3, true>},
+            gather_with<Rows, 1, false>,
             [](const Plan& plan, const Entry& entry, const TileView& view, float* table, const ThreadScratch& scratch,
                float* partial) {
                 Rows rows(plan, entry, table, true);
@@ -869,7 +875,7 @@ inline vec load_within(const float* p, const float* begin, const float* end) {
 }
 
 // After this the channels hold what is to be gathered, with zeros wherever a voxel does not count: outside the grid, or
-// NaN in the target. Returns the tile's sums.
+// not finite in the target. Returns the tile's sums.
 std::array<double, 3> sweep_tile(const Grid& grid, const TileView& view, ThreadScratch& scratch, const float* target,
                                  Measure measure, double floor) {
     std::array<double, 3> sums{};
@@ -888,7 +894,7 @@ std::array<double, 3> sweep_tile(const Grid& grid, const TileView& view, ThreadS
             for (int x = 0; x < view.pitch; x += W) {
                 const ivec lane = lane_numbers() + x;
                 const vec t_raw = load_within(t_in + x, target, target_end);
-                ivec valid = (t_raw == t_raw) & (lane >= view.inside_begin) & (lane < view.inside_end);
+                ivec valid = (t_raw - t_raw == 0.0f) & (lane >= view.inside_begin) & (lane < view.inside_end);
                 if (entropy) valid &= t_raw > 0.0f;
                 const vec t = zero_unless(valid, t_raw);
                 const vec rho = zero_unless(valid, load(density + row + x));
@@ -926,6 +932,8 @@ std::tuple<at::Tensor, at::Tensor> density_similarity(const at::Tensor& position
     TORCH_CHECK(atoms.scalar_type() == at::kLong && atoms.dim() == 1, "atoms must be int64 of shape (M,)");
     TORCH_CHECK(measure_ >= CROSS_CORRELATION && measure_ <= LEAST_SQUARES, "there is no measure ", measure_);
     const Measure measure = static_cast<Measure>(measure_);
+    TORCH_CHECK(total_weight > 0 || (measure != INNER_PRODUCT && measure != RELATIVE_ENTROPY),
+                "the total weight must be positive, not ", total_weight);
     const Inputs inputs(positions, amplitudes, exponents, cutoff, atoms.size(0));
     const at::Tensor selected = atoms.contiguous();
     const int64_t* selection = selected.const_data_ptr<int64_t>();
@@ -964,15 +972,15 @@ std::tuple<at::Tensor, at::Tensor> density_similarity(const at::Tensor& position
     double value = 0;
     double weights[MAX_CHANNELS] = {};  // of the channels: density, target, 1
     if (measure == INNER_PRODUCT) {
-        const double mean = t.sum / t.count;
-        weights[0] = 1 / (total_weight * std::sqrt(t.square / t.count - mean * mean));
+        const double mean = t.sum / t.count, variance = t.square / t.count - mean * mean;
+        if (variance > 0) weights[0] = 1 / (total_weight * std::sqrt(variance));
         value = weights[0] * sums[2];
-    } else if (measure == RELATIVE_ENTROPY) {
+    } else if (measure == RELATIVE_ENTROPY && t.positive_sum > 0) {
         const double epsilon = 1e-3 / t.positive_count;
         weights[0] = 1 / t.positive_sum;
         value = -(t.positive_log / t.positive_sum - std::log(t.positive_sum) - std::log(epsilon)) +
                 sums[0] / t.positive_sum;
-    } else {
+    } else if (measure != RELATIVE_ENTROPY) {
         const Correlation correlation(measure, t, sums[0], sums[1], sums[2]);
         value = correlation.similarity;
         weights[0] = correlation.c1;

@@ -747,7 +747,7 @@ def _splat(
         tl.store(density + at, total, mask=inside)
         if MEASURE != DENSITY_ONLY:
             t = tl.load(target + at, mask=inside, other=0.0)
-            counts = inside & (t == t)
+            counts = inside & (t - t == 0.0)
             if MEASURE == RELATIVE_ENTROPY:
                 counts = counts & (t > 0.0)
             t = tl.where(counts, t, 0.0)
@@ -857,7 +857,7 @@ def _differentiate(
         if MEASURE == RELATIVE_ENTROPY:
             g = tl.where((t > 0.0) & (rho + c0 > 1e-6 * c0), c2 * t / (rho + c0), 0.0)
         else:
-            g = tl.where(t == t, c2 * t + (c1 * rho + c0), 0.0)
+            g = tl.where(t - t == 0.0, c2 * t + (c1 * rho + c0), 0.0)
         tl.store(density + at, g, mask=inside)
 
 

@@ -1073,3 +1073,39 @@ def test_positions_alone_can_be_differentiated(matrix, implementation):
     x, amplitudes, exponents = implementation(scene.gradient, *model, parameters=False)
     assert deviation(x, exact[0]) < TIGHT
     assert amplitudes.shape == exponents.shape == (len(scene.positions), 0)
+
+
+@grids
+def test_what_lies_beyond_the_cut_off_cannot_matter(matrix):
+    scene = Scene(matrix, n_atoms=1, awkward=False)
+    scene.positions = scene.place[1] + matrix @ (torch.tensor(scene.shape[::-1]) / 2).double()[:, None].T[0]
+    scene.positions = scene.positions[None].to(scene.positions.dtype)
+    reached = scene.splat() != 0
+    assert 0 < int(reached.sum()) < reached.numel()
+    exact = scene.gather()
+    scene.gradient = torch.where(reached, scene.gradient, torch.tensor(math.nan))
+    model = (scene.positions, scene.amplitudes, scene.exponents, scene.cutoff, *scene.place, False)
+    for parameters in (True, False):
+        found = density_gather(scene.gradient, *model, parameters)
+        assert deviation(found[0], exact[0]) < TIGHT
+
+
+@measures
+def test_an_infinite_voxel_does_not_count(measure):
+    scene = Scene()
+    scene.target[3, 4, 5] = math.nan
+    exact = scene.similarity(measure)
+    scene.target[3, 4, 5] = -math.inf
+    found = scene.similarity(measure)
+    assert torch.equal(found[0], exact[0])
+    assert torch.equal(found[1], exact[1])
+
+
+@pytest.mark.skipif(
+    os.environ.get("CXX") == "/nonexistent", reason="the reference leaves checks to the kernel"
+)
+def test_a_cut_off_beyond_all_reason_is_refused():
+    scene = Scene()
+    scene.cutoff = 3e10
+    with pytest.raises(RuntimeError, match="cutoff reaches over"):
+        scene.splat()
