@@ -2,8 +2,9 @@
 
     python examples/fit_adenylate_kinase.py [--output DIR] [--steps N]
 
-A simpler version of ``openmm-density fit``, written out: a map, a System, one force, and an integrator, with a fixed strength and
-without the restraints of planarity and secondary structure. It takes minutes on two cores; `make demo` runs the command.
+A simpler version of ``openmm-density fit``, written out: a map, a System, one force, and an integrator, with a strength of your
+choice and without the restraints of planarity and secondary structure. It takes minutes on two cores; `make demo` runs the
+command.
 """
 
 import argparse

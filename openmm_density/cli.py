@@ -304,7 +304,8 @@ def _fit(options: argparse.Namespace) -> int:
         ]
         if missing:
             raise InputError(
-                f"fit needs MODEL, MAP, --resolution and --output (or --resume DIR alone), and {missing[0]} was not given."
+                "fit needs MODEL, MAP, --resolution and --output (or --resume DIR alone), and "
+                f"{_ARGUMENTS[missing[0]]} was not given."
             )
         if len(options.half_map) not in (0, 2):
             raise InputError(
@@ -441,6 +442,9 @@ def _strength_scan(options: argparse.Namespace, protocol: Protocol) -> StrengthS
         )
 
 
+_ARGUMENTS = {"model": "MODEL", "map": "MAP", "resolution": "--resolution", "output": "--output"}
+
+
 def _print_outcome(summary: dict[str, Any], folder: Path) -> None:
     from rich.console import Console
     from rich.table import Table
@@ -473,6 +477,8 @@ def _print_outcome(summary: dict[str, Any], folder: Path) -> None:
         ("bond RMSD (Å)", "bond_rmsd", ".3f"),
         ("angle RMSD (°)", "angle_rmsd", ".2f"),
         ("clashes per 1000 atoms", "clashscore", ".1f"),
+        ("Ramachandran outliers", "ramachandran_outlier_count", "d"),
+        ("rotamer outliers", "rotamer_outlier_count", "d"),
         ("twisted peptides", "twisted_count", "d"),
         ("wrong-handed Cα", "wrong_alpha_count", "d"),
     ):
@@ -481,6 +487,8 @@ def _print_outcome(summary: dict[str, Any], folder: Path) -> None:
     console.print(table)
     turned = len(summary["peptide_flips"]), len(summary["inverted_centres"])
     console.print(f"{turned[0]} peptides flipped, {turned[1]} chiral centres inverted")
+    worst = (f"{each['residue']} ({each['correlation']:.2f})" for each in summary["worst_residues"][:5])
+    console.print(f"lowest correlations: {', '.join(worst)}")
     violated = {name: len(each) for name, each in summary["restraints_violated"].items() if each}
     if violated:
         console.print(f"restraints violated: {', '.join(f'{n} of {name}' for name, n in violated.items())}")

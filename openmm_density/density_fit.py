@@ -31,6 +31,8 @@ COARSEST_VOXEL_IN_SIGMA = 1.25
 # How far a model may travel from where it started without leaving the part of the map that is kept, in Å.
 CROP_MARGIN = 25.0
 STRENGTH_PER_ATOM = 10.0
+STRENGTH_BOUNDS = (5.0, 100.0)
+"""kJ/mol per fitted atom: what `DensityFit.calibrate` stays within. Above, fits to real maps were seen to follow noise."""
 
 
 class DensityFit:
@@ -277,7 +279,7 @@ class DensityFit:
         self,
         context: openmm.Context,
         ratio: float = 0.2,
-        bounds: tuple[float, float] = (5.0, 100.0),
+        bounds: tuple[float, float] = STRENGTH_BOUNDS,
     ) -> float:
         """Set k in a Context from the ratio of the density force to the other forces.
 

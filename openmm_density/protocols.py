@@ -160,7 +160,8 @@ class Protocol:
         _check_count("density_interval", self.density_interval, least=1)
         if UPDATE_INTERVAL % self.density_interval:
             raise InputError(
-                f"density_interval must divide {UPDATE_INTERVAL}, found {self.density_interval}: give 1, 2 or 4."
+                f"density_interval must divide the {UPDATE_INTERVAL} steps between updates of the strength, found "
+                f"{self.density_interval}: give 1, 2 or 4."
             )
         # Stages end where the density force has acted.
         whole = [-(-stage.steps // self.density_interval) * self.density_interval for stage in self.stages]

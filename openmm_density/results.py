@@ -19,6 +19,7 @@ from openmm import app
 
 from .analysis import score
 from .checkpoints import RunFolder
+from .density_fit import STRENGTH_BOUNDS
 from .errors import InputError
 from .fitting import FitResult, FlexibleFit, Row
 from .geometry import compare_geometry, geometry_report
@@ -170,8 +171,8 @@ class OutputFolder:
 
         summary = self._summary(fit, result, model_path, map_path)
         summary["half_maps"] = None if scan is None else scan.as_dict()
-        summary["notes"] = [*notes, *summary["geometry_final"]["notes"]]
-        summary["doubts"] = _doubts(fit, result)
+        summary["notes"] = [*notes, *_strength_note(fit, result), *summary["geometry_final"]["notes"]]
+        summary["doubts"] = [*_doubts(fit, result), *_backbone_doubt(summary)]
         summary["worst_residues"] = _worst(residues.residue_labels, residues.residue_correlations[1])
         write_text(self.path / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
         if not result.interrupted:
@@ -297,6 +298,26 @@ def _doubts(fit: FlexibleFit, result: FitResult) -> list[str]:
             f"the final correlation is low ({result.cc_final:.2f}): look at overview.png, and check resolution and placement."
         )
     return doubts
+
+
+def _backbone_doubt(summary: dict[str, Any]) -> list[str]:
+    """Name the residues whose backbone torsions the fit made unusual."""
+    before, after = (summary[f"geometry_{stage}"]["ramachandran_outliers"] for stage in ("initial", "final"))
+    spoilt = [residue for residue in after or () if residue not in before]
+    if not spoilt:
+        return []
+    return [f"the fit made Ramachandran outliers of {', '.join(spoilt)}: look at the model there."]
+
+
+def _strength_note(fit: FlexibleFit, result: FitResult) -> list[str]:
+    """Say so where the automatic strength is at a bound."""
+    low, high = STRENGTH_BOUNDS
+    if fit.protocol.strength != "auto" or low < result.strength < high:
+        return []
+    return [
+        f"The automatic strength is at its limit of {result.strength:g} kJ/mol per fitted atom; the ratio of forces asked for "
+        f"{'more' if result.strength >= high else 'less'}."
+    ]
 
 
 def versions() -> dict[str, str | None]:
