@@ -26,7 +26,6 @@ import contextlib
 import importlib.metadata
 import json
 import os
-import platform
 import sys
 import tempfile
 import time
@@ -43,7 +42,7 @@ from density_peers import start_torchref
 from openmm_density.kernels import build
 from rich.console import Console
 from rich.table import Table
-from turns import Case, Disagreement, Engine
+from turns import Case, Disagreement, Engine, processor
 
 from openmm_density.whole_files import write_text
 
@@ -124,14 +123,6 @@ def goals(cases: dict[str, Case], memory: dict[str, Any] | None, threads: int) -
         fitted, bare = (held[name]["Context"] for name in ("DensityFit", "bare TorchForce"))
         what = f"copies of the map besides the caller's: DensityFit in a Context ({fitted:.2f}) / a bare TorchForce"
         yield Goal(what, fitted / bare, None, 1.05, True)
-
-
-def processor() -> str:
-    """Name the processor."""
-    names = Path("/proc/cpuinfo")
-    lines = names.read_text().splitlines() if names.is_file() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{models[0] if models else platform.processor()}, {os.cpu_count()} cores"
 
 
 def in_words(threads: int) -> str:

@@ -17,7 +17,6 @@ import argparse
 import importlib
 import json
 import math
-import os
 import statistics
 import sys
 from collections.abc import Callable
@@ -29,6 +28,8 @@ import torch
 from openmm_density.kernels.density import CROSS_CORRELATION, target_moments
 from openmm_density.kernels.planarity import Planes, pack_planes
 from planarity_cpu import eager, random_planes
+
+from openmm_density.whole_files import write_text
 
 Engine = Callable[[], tuple[torch.Tensor, torch.Tensor]]
 
@@ -422,9 +423,7 @@ def main() -> None:
                 f"{found['error_of_gradient']:10.1e}"
             )
     if arguments.json:
-        temporary = arguments.json.with_name(arguments.json.name + ".part")
-        temporary.write_text(json.dumps(report, indent=2) + "\n")
-        os.replace(temporary, arguments.json)
+        write_text(arguments.json, json.dumps(report, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from openmm import app, unit
 
 from openmm_density import DensityFit, DensityMap
 from openmm_density.forces import BACKENDS, backend_problem
+from openmm_density.whole_files import write_text
 
 MODELS = Path(__file__).parents[1] / "data"
 RESOLUTION = 5.0
@@ -336,7 +337,7 @@ def main() -> None:
             "versions": {"openmm": openmm.__version__, "torch": torch.__version__},
             "timestep_fs": TIMESTEP * 1000,
         }
-        options.json.write_text(json.dumps({**about, "rows": [asdict(row) for row in rows]}, indent=1))
+        write_text(options.json, json.dumps({**about, "rows": [asdict(row) for row in rows]}, indent=1))
 
 
 if __name__ == "__main__":

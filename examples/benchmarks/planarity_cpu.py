@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import sys
 import time
@@ -23,6 +21,9 @@ import numpy as np
 import torch
 from openmm_density.kernels import build
 from openmm_density.kernels.planarity import pack_planes, planarity, reference
+from turns import processor
+
+from openmm_density.whole_files import write_text
 
 SIZES = (4, 5, 6, 7, 9, 10, 12)
 Group = tuple[np.ndarray, np.ndarray]
@@ -62,14 +63,6 @@ def eager(
         return energy.detach(), gradient
 
     return evaluate
-
-
-def processor() -> str:
-    """Name the processor."""
-    names = Path("/proc/cpuinfo")
-    lines = names.read_text().splitlines() if names.is_file() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{models[0] if models else platform.processor()}, {os.cpu_count()} cores"
 
 
 def check(engines: dict[str, Engine], expected: tuple[torch.Tensor, torch.Tensor]) -> dict[str, float]:
@@ -178,9 +171,7 @@ def main() -> None:
             "ratio": ratio,
             "ratio_of_fastest": ratio_of_fastest,
         }
-        temporary = arguments.json.with_name(arguments.json.name + ".part")
-        temporary.write_text(json.dumps(figures, indent=2) + "\n")
-        os.replace(temporary, arguments.json)
+        write_text(arguments.json, json.dumps(figures, indent=2) + "\n")
 
 
 if __name__ == "__main__":

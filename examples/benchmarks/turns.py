@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -84,6 +87,14 @@ class Case:
             ):
                 return engine
         return None
+
+
+def processor() -> str:
+    """Name the processor."""
+    names = Path("/proc/cpuinfo")
+    lines = names.read_text().splitlines() if names.is_file() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{models[0] if models else platform.processor()}, {os.cpu_count()} cores"
 
 
 class Disagreement(Exception):
