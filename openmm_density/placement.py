@@ -31,8 +31,6 @@ MOST_ROTATIONS = 4000
 CANDIDATES, FINALISTS = 8, 3
 # Rotation vectors are taken from where the last refinement ended; one that moved no atom so far (Å) was the last.
 REFINEMENTS, SETTLED = 3, 0.02
-# Two placements are the same when they differ by less than this, in degrees and Å.
-SAME_ROTATION, SAME_PLACE = 8.0, 4.0
 # Mean volume of a heavy atom with its share of hydrogens and packing, in Å³, as in proteins (1.35 g/cm³).
 ATOM_VOLUME = 18.0
 
