@@ -15,11 +15,10 @@ from openmm import LangevinMiddleIntegrator, Platform, app, unit
 
 from openmm_density import DensityFit, DensityMap
 from openmm_density.analysis import ca_rmsd, match_alpha_carbons
-from openmm_density.correlation import MapCorrelation
-from openmm_density.preparation import prepare
+from openmm_density.models import prepare, read_model
+from openmm_density.models.structure_files import write_cif
 from openmm_density.restraints import ChiralityRestraint, PeptideRestraint
-from openmm_density.structure_files import write_cif
-from openmm_density.structures import read_model
+from openmm_density.validation.correlation import MapCorrelation
 
 DATA = Path(__file__).parent / "data"
 RESOLUTION = 5.0

@@ -15,8 +15,8 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
-from openmm_density.planarity import PlanarityRestraint, planarity_report
-from openmm_density.planes import PlaneSet
+from openmm_density.energies.planarity import PlanarityRestraint, planarity_report
+from openmm_density.energies.planes import PlaneSet
 
 DICTIONARY = """\
 data_comp_LIG

@@ -4,10 +4,9 @@ from .plugins import load_torch_plugins
 
 load_torch_plugins()
 
-from .density_fit import DensityFit  # noqa: E402
+from .energies import DensityFit, PlanarityRestraint  # noqa: E402
 from .errors import InputError  # noqa: E402
 from .maps import DensityMap  # noqa: E402
-from .planarity import PlanarityRestraint  # noqa: E402
 from .reporters import DensityReporter  # noqa: E402
 
 __all__ = ["DensityFit", "DensityMap", "DensityReporter", "InputError", "PlanarityRestraint"]

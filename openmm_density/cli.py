@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from .errors import InputError, SimulationError
 
 if TYPE_CHECKING:
-    from .fitting import FlexibleFit, Row
-    from .half_maps import StrengthScan
-    from .protocols import Protocol
+    from .fitting.flexible_fit import FlexibleFit, Row
+    from .fitting.half_maps import StrengthScan
+    from .fitting.protocols import Protocol
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -279,7 +279,7 @@ def _strength(text: str) -> float | str:
 
 
 def _planarity(text: str) -> float | None:
-    from .planarity import SIGMA
+    from .energies.planarity import SIGMA
 
     if text in ("on", "off"):
         return SIGMA if text == "on" else None
@@ -295,8 +295,8 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 def _fit(options: argparse.Namespace) -> int:
     from .commands import read_command, write_command
-    from .protocols import read_protocol
-    from .results import UNFINISHED, OutputFolder
+    from .fitting.protocols import read_protocol
+    from .fitting.results import UNFINISHED, OutputFolder
 
     if options.resume is None:
         missing = [
@@ -366,7 +366,7 @@ def _fit(options: argparse.Namespace) -> int:
 
 
 def _protocol(options: argparse.Namespace) -> Protocol:
-    from .protocols import find_protocol
+    from .fitting.protocols import find_protocol
 
     protocol = find_protocol(options.protocol, options.resolution)
     if options.strength is not None:
@@ -384,9 +384,9 @@ def _protocol(options: argparse.Namespace) -> Protocol:
 
 
 def _flexible_fit(options: argparse.Namespace, protocol: Protocol) -> FlexibleFit:
-    from .fitting import FlexibleFit
-    from .maps import DensityMap
-    from .structures import read_model
+    from .fitting.flexible_fit import FlexibleFit
+    from .maps.density_map import DensityMap
+    from .models.structures import read_model
 
     return FlexibleFit(
         read_model(options.model),
@@ -402,7 +402,7 @@ def _flexible_fit(options: argparse.Namespace, protocol: Protocol) -> FlexibleFi
 
 def _fit_options(options: argparse.Namespace) -> dict[str, Any]:
     """Give what a fit and a scan of strengths have in common."""
-    from .placement import Placement
+    from .fitting.placement import Placement
 
     return {
         "seed": options.seed,
@@ -422,9 +422,9 @@ def _fit_options(options: argparse.Namespace) -> dict[str, Any]:
 
 def _strength_scan(options: argparse.Namespace, protocol: Protocol) -> StrengthScan | None:
     """Find the strength with half maps where there are any, or take what was found before the fit was interrupted."""
-    from .half_maps import StrengthScan, scan_strengths
-    from .maps import DensityMap
-    from .structures import read_model
+    from .fitting.half_maps import StrengthScan, scan_strengths
+    from .maps.density_map import DensityMap
+    from .models.structures import read_model
 
     if not options.half_map:
         return None
@@ -538,8 +538,8 @@ class _Display:
 
 
 def _simulate(options: argparse.Namespace) -> int:
-    from .maps import DensityMap
-    from .structures import read_model
+    from .maps.density_map import DensityMap
+    from .models.structures import read_model
 
     output = Path(options.output)
     if output.exists() and not options.overwrite:
@@ -563,10 +563,10 @@ def _simulate(options: argparse.Namespace) -> int:
 
 def _score(options: argparse.Namespace) -> int:
     from .analysis import fsc, load_trajectory, q_score, score
-    from .fitted_atoms import select_atoms
-    from .fsc import HALF_MAP_THRESHOLD, half_map_fsc
-    from .maps import DensityMap
+    from .energies.fitted_atoms import select_atoms
+    from .maps.density_map import DensityMap
     from .units import ANGSTROM_PER_NANOMETER
+    from .validation.fsc import HALF_MAP_THRESHOLD, half_map_fsc
 
     if len(options.half_map) not in (0, 2):
         raise InputError(
@@ -632,9 +632,9 @@ def _plain(values: Any) -> list[Any]:
 
 
 def _planes(options: argparse.Namespace) -> int:
-    from .planarity import planarity_report
-    from .planes import find_planes
-    from .structures import read_model
+    from .energies.planarity import planarity_report
+    from .energies.planes import find_planes
+    from .models.structures import read_model
 
     model = read_model(options.model)
     planes = find_planes(model.topology, model.positions, dictionaries=options.dictionary)

@@ -25,7 +25,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from .forces import BACKENDS, BackendUnavailable, create_force
+from .energies.forces import BACKENDS, BackendUnavailable, create_force
 from .kernels import build as kernel_builds
 from .kernels import density as density_kernels
 from .kernels import interpolation, molecules, planarity, scatter
@@ -54,7 +54,7 @@ class Probe:
     Attributes
     ----------
     backend, platform : str
-        The way of adding a force, see `openmm_density.forces.BACKENDS`, and OpenMM's platform.
+        The way of adding a force, see `openmm_density.energies.forces.BACKENDS`, and OpenMM's platform.
     works : bool
         Whether energies, forces and two steps of dynamics were right.
     problem : str or None
@@ -140,7 +140,7 @@ class Diagnosis:
     fastest_platform : str
         The platform that OpenMM takes where none is named.
     probes : list of Probe
-        Every way of adding a force on every platform. One that `openmm_density.forces.create_force` refuses
+        Every way of adding a force on every platform. One that `openmm_density.energies.forces.create_force` refuses
         (not installed, or wrong on the Reference platform) is listed once, with the Reference platform.
     unloaded_plugins : dict of str to str
         openmm-torch's plugins that do not load, with the loader's words.
@@ -500,7 +500,7 @@ def probe(backend: str, platform_name: str) -> dict[str, Any]:
     Parameters
     ----------
     backend : str
-        One of `openmm_density.forces.BACKENDS`.
+        One of `openmm_density.energies.forces.BACKENDS`.
     platform_name : str
         OpenMM's name of the platform.
 

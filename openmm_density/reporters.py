@@ -11,12 +11,12 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
-from .correlation import MapCorrelation
-from .density_fit import DensityFit
+from .energies.density_fit import DensityFit
 from .errors import InputError
-from .maps import DensityMap
+from .maps.density_map import DensityMap
+from .models.structures import residue_label
 from .plugins import openmmtorch
-from .structures import residue_label
+from .validation.correlation import MapCorrelation
 
 # Measures S with the energy −k S; all others have k (1 − S).
 _UNBOUNDED = frozenset({"inner-product", "relative-entropy"})
@@ -42,7 +42,7 @@ class DensityReporter:
     step, time, similarity, density_energy, strength : bool
         Which columns are written.
     density_map : DensityMap, optional
-        The map as it was read. With it the reported correlation (`openmm_density.correlation`) and that of every residue are
+        The map as it was read. With it the reported correlation (`validation.correlation`) and that of every residue are
         written; these take the model's density anew, some tens of milliseconds a row.
     append : bool
         Continue a table of the same columns; one that is not there is begun.

@@ -9,7 +9,7 @@ import gemmi
 import numpy as np
 
 from openmm_density import DensityMap
-from openmm_density.structures import Model, read_model
+from openmm_density.models import Model, read_model
 
 from .conftest import PROJECT
 

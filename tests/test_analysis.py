@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from openmm import app, unit
 
+from openmm_density import DensityMap
 from openmm_density.analysis import (
     ca_rmsd,
     correlation,
@@ -22,12 +23,11 @@ from openmm_density.analysis import (
     residue_correlation,
     score,
 )
-from openmm_density.correlation import MapCorrelation
 from openmm_density.errors import InputError
-from openmm_density.fsc import model_fsc
-from openmm_density.maps import DensityMap
-from openmm_density.q_score import q_scores
-from openmm_density.structures import read_model
+from openmm_density.models import read_model
+from openmm_density.validation.correlation import MapCorrelation
+from openmm_density.validation.fsc import model_fsc
+from openmm_density.validation.q_score import q_scores
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from openmm import app
 
 from openmm_density import DensityMap
 from openmm_density.cli import main
-from openmm_density.structures import read_model
+from openmm_density.models import read_model
 
 from .conftest import PROJECT
 from .fragments import RESOLUTION, map_of, write_fragment

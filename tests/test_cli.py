@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from openmm_density.cli import main
-from openmm_density.results import FILES
+from openmm_density.fitting.results import FILES
 
 from .conftest import PROJECT
 
@@ -227,7 +227,7 @@ def test_an_interrupted_preparation_leaves_nothing(folder, tmp_path, monkeypatch
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(60)  # until the signal comes
 
-    monkeypatch.setattr("openmm_density.fitting.prepare", interrupted)
+    monkeypatch.setattr("openmm_density.fitting.flexible_fit.prepare", interrupted)
     assert fit(folder, tmp_path / "out") == 130
     assert capsys.readouterr().err.splitlines() == ["openmm-density: interrupted; nothing was written"]
     assert not (tmp_path / "out").exists()
@@ -242,7 +242,7 @@ def test_a_fit_that_dies_while_its_results_are_written_is_resumed(folder, tmp_pa
 
     output = tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr("openmm_density.results.plot_progress", die)
+        patch.setattr("openmm_density.fitting.results.plot_progress", die)
         with pytest.raises(Killed):
             fit(folder, output, "--steps", 100)
     assert (output / "trajectory.dcd").exists() and not (output / "summary.json").exists()

@@ -10,11 +10,11 @@ import torch
 from openmm import app, unit
 
 from openmm_density import DensityFit, DensityMap, InputError
-from openmm_density.correlation import MapCorrelation
-from openmm_density.density_fit import SIMILARITIES
-from openmm_density.forces import backend_problem
+from openmm_density.energies.density_fit import SIMILARITIES
+from openmm_density.energies.forces import backend_problem
+from openmm_density.models import read_model
 from openmm_density.reporters import DensityReporter
-from openmm_density.structures import read_model
+from openmm_density.validation.correlation import MapCorrelation
 from tests.small_models import fragment_lines, written
 
 pytestmark = pytest.mark.skipif(

@@ -20,7 +20,7 @@ from torch import Tensor
 from turns import compare
 
 from openmm_density import DensityFit
-from openmm_density.form_factors import form_factor_gaussians, resolution_gaussians
+from openmm_density.energies.form_factors import form_factor_gaussians, resolution_gaussians
 
 EXAMPLES = Path(__file__).resolve().parents[1]
 RADIUS = 4.5

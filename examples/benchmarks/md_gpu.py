@@ -29,7 +29,7 @@ import torch
 from openmm import app, unit
 
 from openmm_density import DensityFit, DensityMap
-from openmm_density.forces import BACKENDS, backend_problem
+from openmm_density.energies.forces import BACKENDS, backend_problem
 from openmm_density.whole_files import write_text
 
 MODELS = Path(__file__).parents[1] / "data"

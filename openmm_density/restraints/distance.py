@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from openmm import app, unit
 
-from openmm_density.analysis import match_alpha_carbons
 from openmm_density.errors import InputError
+from openmm_density.models.matching import match_alpha_carbons
 from openmm_density.units import in_angstrom, number_in, positions_in_angstrom
 
 from .backbone import NamedAtoms, atoms_by_name, trace_atom
@@ -51,8 +51,8 @@ class DistanceRestraint(PairRestraint):
     strength : float or Quantity
         k in kJ/mol, the default of the Context parameter.
     reference : Model or pair of topology and positions, optional
-        Another model (`openmm_density.structures.read_model`) to take the lengths from, in place of the start. Residues are
-        paired as `openmm_density.analysis.match_alpha_carbons` does, atoms by name; no superposition is needed.
+        Another model (`openmm_density.models.read_model`) to take the lengths from, in place of the start. Residues are
+        paired as `openmm_density.models.matching.match_alpha_carbons` does, atoms by name; no superposition is needed.
     cutoff : float or Quantity
         In Å; the longest distance that is held.
     tolerance, well : float

@@ -8,8 +8,8 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
+from openmm_density.energies.fitted_atoms import select_atoms
 from openmm_density.errors import InputError
-from openmm_density.fitted_atoms import select_atoms
 from openmm_density.units import in_angstrom
 
 from .restraint import Restraint, Violation

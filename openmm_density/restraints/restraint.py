@@ -13,8 +13,8 @@ import openmm
 import torch  # noqa: F401  before openmm, or openmm-torch's platform plugins stay unloaded
 from openmm import app, unit
 
+from openmm_density.energies.planes import residue_label
 from openmm_density.errors import InputError
-from openmm_density.planes import residue_label
 from openmm_density.units import number_in, positions_in_angstrom
 
 

@@ -26,7 +26,7 @@ from openmm_density.kernels.density import (
 )
 from scipy.special import erf
 
-from openmm_density.form_factors import blurring_b_factor, form_factor_gaussians
+from openmm_density.energies.form_factors import blurring_b_factor, form_factor_gaussians
 
 MEASURES = {
     "correlation": CROSS_CORRELATION,

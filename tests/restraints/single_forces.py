@@ -7,7 +7,7 @@ import openmm
 import pytest
 from openmm import app, unit
 
-from openmm_density.structures import Model
+from openmm_density.models import Model
 
 
 def context_with(force: openmm.Force, count: int) -> openmm.Context:

@@ -7,13 +7,13 @@ import pytest
 from openmm import Vec3, app, unit
 
 from openmm_density.errors import InputError
+from openmm_density.models import Model, read_model
 from openmm_density.restraints import (
     DistanceRestraint,
     ElasticNetworkRestraint,
     PositionalRestraint,
     find_domains,
 )
-from openmm_density.structures import Model, read_model
 
 from .single_forces import context_with, energy_at
 

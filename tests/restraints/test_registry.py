@@ -9,6 +9,7 @@ import pytest
 from openmm import unit
 
 from openmm_density.errors import InputError
+from openmm_density.models import Model, read_model
 from openmm_density.restraints import (
     DEFAULT_RESTRAINTS,
     RESTRAINTS,
@@ -16,7 +17,6 @@ from openmm_density.restraints import (
     make_restraints,
     restraint_names,
 )
-from openmm_density.structures import Model, read_model
 
 from .single_forces import assert_forces_are_the_gradient, context_with, copies_of, energy_at
 

@@ -8,8 +8,8 @@ import pytest
 from openmm import app, unit
 
 from openmm_density.errors import InputError
+from openmm_density.models import Model, read_model
 from openmm_density.restraints import SymmetryRestraint
-from openmm_density.structures import Model, read_model
 
 from .single_forces import context_with, copies_of, energy_at
 

@@ -9,7 +9,7 @@ import pytest
 from openmm import app, unit
 
 from openmm_density.errors import InputError
-from openmm_density.preparation import prepare
+from openmm_density.models import Model, prepare, read_model
 from openmm_density.restraints import (
     ChiralityRestraint,
     HydrogenBondRestraint,
@@ -21,7 +21,6 @@ from openmm_density.restraints import (
     peptide_torsions,
     torsion_angles,
 )
-from openmm_density.structures import Model, read_model
 
 from .single_forces import context_with, energy_at, turned_about, turned_peptide
 

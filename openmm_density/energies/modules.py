@@ -1,0 +1,299 @@
+"""The energies as TorchScript modules: positions in nm and a strength in, (energy, forces) in kJ/mol and nm out.
+
+The modules work out their forces themselves: operators run under ``no_grad``, and the energy is differentiable in the strength
+alone. Operators that autograd knows nothing of would otherwise stop a process in which openmm-torch asks for the derivative
+with respect to the strength.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from ..kernels import interpolation as _interpolation  # noqa: F401  (defines an operator, as does the next)
+from ..kernels import molecules as _molecules  # noqa: F401
+from ..kernels.density import target_moments
+from ..kernels.planarity import Planes
+
+
+def inverse_of_box(lattice: Tensor) -> Tensor:
+    """Invert box vectors (3, 3): by cross products, which no solver's library has to be called for while a graph is captured."""
+    columns = torch.linalg.cross(lattice.roll(-1, 0), lattice.roll(-2, 0))
+    volume = (lattice[0] * columns[0]).sum()
+    return columns.t() / volume
+
+
+class SimilarityEnergy(nn.Module):
+    """E = k (c − S): what an energy made of a similarity S adds to it.
+
+    Parameters
+    ----------
+    atoms : Tensor, shape (M,), int64
+        The particles that are fitted.
+    ceiling : float
+        c: 1 for a similarity that 1 bounds, else 0.
+    """
+
+    def __init__(self, atoms: Tensor, ceiling: float) -> None:
+        super().__init__()
+        self.register_buffer("atoms", atoms)
+        self.ceiling = ceiling
+
+    def similarity(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Give S and ∂S/∂positions (in nm⁻¹)."""
+        raise NotImplementedError
+
+    def forward(self, positions: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
+        """Give energy (kJ/mol) and forces (kJ/mol/nm) for positions (N, 3) in nm and k in kJ/mol."""
+        # Outside of no_grad, although used inside: freezing merges equal expressions, and would keep the one without gradient.
+        k = strength.reshape(()).to(torch.float64)
+        with torch.no_grad():
+            similarity, gradient = self.similarity(positions.detach().to(self.atoms.device))
+            forces = (gradient * k.to(gradient)).to(positions.device)
+            distance = (self.ceiling - similarity).to(k.device)
+        return k * distance, forces
+
+
+class DensityEnergy(SimilarityEnergy):
+    """The similarity of the model's density and a target.
+
+    Parameters
+    ----------
+    atoms : Tensor, shape (M,), int64
+        The particles that are fitted.
+    amplitudes, exponents : Tensor, shape (M, C), float32
+        In nm⁻³ and nm⁻².
+    cutoff : float
+        In nm.
+    target : Tensor, shape (nz, ny, nx), float32
+        NaN where a voxel does not count.
+    matrix, origin : Tensor, float64
+        Steps (columns) and place of the grid in nm.
+    periodic : bool
+        Whether the grid is a crystal's cell.
+    measure : int
+        One of the constants of `openmm_density.kernels.density`.
+    total_weight : float
+        See `openmm_density.kernels.density.density_similarity`.
+    ceiling : float
+        See `SimilarityEnergy`.
+    """
+
+    def __init__(
+        self,
+        atoms: Tensor,
+        amplitudes: Tensor,
+        exponents: Tensor,
+        cutoff: float,
+        target: Tensor,
+        matrix: Tensor,
+        origin: Tensor,
+        periodic: bool,
+        measure: int,
+        total_weight: float,
+        ceiling: float,
+    ) -> None:
+        super().__init__(atoms, ceiling)
+        self.register_buffer("amplitudes", amplitudes)
+        self.register_buffer("exponents", exponents)
+        self.register_buffer("target", target.contiguous())
+        self.register_buffer("moments", target_moments(target))
+        self.register_buffer("matrix", matrix)
+        self.register_buffer("origin", origin)
+        self.cutoff = cutoff
+        self.periodic = periodic
+        self.measure = measure
+        self.total_weight = total_weight
+
+    @torch.jit.export
+    def similarity(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Give S and ∂S/∂positions (in nm⁻¹)."""
+        return torch.ops.openmm_density.density_similarity(
+            positions,
+            self.atoms,
+            self.amplitudes,
+            self.exponents,
+            self.cutoff,
+            self.target,
+            self.moments,
+            self.matrix,
+            self.origin,
+            self.periodic,
+            self.measure,
+            self.total_weight,
+        )
+
+
+class MapPotentialEnergy(SimilarityEnergy):
+    """The weighted mean over the atoms of a map that is scaled to 0…1 and interpolated (the potential of MDFF).
+
+    Parameters
+    ----------
+    atoms : Tensor, shape (M,), int64
+    weights : Tensor, shape (M,), float32
+    potential : Tensor, shape (nz, ny, nx), float32
+        The map after clamping and scaling; 0 on the outermost voxels of a finite map, so that no force acts outside.
+    matrix, origin : Tensor, float64
+        In nm.
+    periodic : bool
+        Whether the grid is a crystal's cell.
+    """
+
+    def __init__(
+        self,
+        atoms: Tensor,
+        weights: Tensor,
+        potential: Tensor,
+        matrix: Tensor,
+        origin: Tensor,
+        periodic: bool,
+    ) -> None:
+        super().__init__(atoms, 1.0)
+        self.register_buffer("weights", weights)
+        self.register_buffer("potential", potential.contiguous())
+        self.register_buffer("matrix", matrix)
+        self.register_buffer("origin", origin)
+        self.periodic = periodic
+
+    @torch.jit.export
+    def similarity(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Give S and ∂S/∂positions (in nm⁻¹)."""
+        return torch.ops.openmm_density.map_potential(
+            positions, self.atoms, self.weights, self.potential, self.matrix, self.origin, self.periodic
+        )
+
+
+class WholeMolecules(nn.Module):
+    """An energy for a periodic system whose positions may come wrapped, molecule by molecule, into the box.
+
+    Each molecule is shifted by the lattice vector that brings its centroid nearest to a reference point, so that wrapping changes
+    nothing. A shift leaves forces as they are.
+
+    Parameters
+    ----------
+    energy : Module
+        ``energy(positions, strength)`` of the ``particles`` alone, by their place in that list.
+    particles : Tensor, shape (M,), int64
+        The particles that the energy needs.
+    molecules : Tensor, shape (M,), int64
+        The number of each one's molecule, from 0.
+    references : Tensor, shape (molecules, 3), float64
+        Where each molecule's centroid (over its particles listed here) was at the start, in nm.
+    """
+
+    def __init__(self, energy: nn.Module, particles: Tensor, molecules: Tensor, references: Tensor) -> None:
+        super().__init__()
+        self.energy = energy
+        self.register_buffer("particles", particles)
+        self.register_buffer("order", molecules.argsort(stable=True))
+        self.register_buffer(
+            "offsets", torch.cat([molecules.new_zeros(1), torch.bincount(molecules).cumsum(0)])
+        )
+        self.register_buffer("references", references)
+
+    @torch.jit.export
+    def whole(self, positions: Tensor, box: Tensor) -> Tensor:
+        """Give the positions of the particles, whole molecules beside their reference points."""
+        return torch.ops.openmm_density.whole_molecules(
+            positions, self.particles, self.order, self.offsets, self.references, box
+        )
+
+    def forward(self, positions: Tensor, box: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
+        """Give energy and forces for positions (N, 3) and box vectors (3, 3, in rows) in nm."""
+        with torch.no_grad():
+            device = self.particles.device
+            whole = self.whole(positions.detach().to(device), box.detach().to(device))
+        energy, forces = self.energy(whole, strength)
+        with torch.no_grad():
+            scattered = torch.zeros_like(positions).index_copy(
+                0, self.particles.to(positions.device), forces.to(positions)
+            )
+        return energy, scattered
+
+
+class PlanarityEnergy(nn.Module):
+    """E = k · kT · Σ ½ (d/σ)²: the negative log likelihood of the atoms' distances from their planes.
+
+    Parameters
+    ----------
+    planes : Planes
+        From `openmm_density.kernels.planarity.pack_planes`, with σ in nm.
+    thermal_energy : float
+        kT in kJ/mol.
+    constants : bool
+        Whether E also holds Σ (ln σ + ½ ln 2π), σ in nm. Without it flat planes have no energy.
+    """
+
+    def __init__(self, planes: Planes, thermal_energy: float, constants: bool = False) -> None:
+        super().__init__()
+        self.register_buffer("members", planes.members)
+        self.register_buffer("offsets", planes.offsets)
+        self.register_buffer("inverse_sigmas", planes.inverse_sigmas)
+        self.register_buffer("atom_offsets", planes.atom_offsets)
+        self.register_buffer("atom_members", planes.atom_members)
+        self.thermal_energy = thermal_energy
+        self.constants = constants
+
+    def forward(self, positions: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
+        """Give energy (kJ/mol) and forces (kJ/mol/nm) for positions (N, 3) in nm and the factor k."""
+        # Outside of no_grad for the reason given in SimilarityEnergy.
+        k = strength.reshape(()).to(torch.float64)
+        with torch.no_grad():
+            likelihood, gradient = torch.ops.openmm_density.planarity(
+                positions.detach().to(self.members.device),
+                self.members,
+                self.offsets,
+                self.inverse_sigmas,
+                self.atom_offsets,
+                self.atom_members,
+                self.constants,
+            )
+            forces = (gradient * (-self.thermal_energy * k).to(gradient)).to(positions.device)
+            energy = (self.thermal_energy * likelihood).to(k.device)
+        return k * energy, forces
+
+
+class WholePlanes(nn.Module):
+    """An energy of planes whose atoms may be in different molecules, which a periodic System wraps each on its own.
+
+    Every member is taken at its image beside the first member of its plane: the nearest one, as long as a plane is smaller than
+    half the width of the box.
+
+    Parameters
+    ----------
+    energy : Module
+        ``energy(positions, strength)`` of the members, by their place in ``members``.
+    members : Tensor, shape (M,), int64
+        The particle of each member of each plane.
+    anchors : Tensor, shape (M,), int64
+        The particle that is its plane's first member.
+    """
+
+    def __init__(self, energy: nn.Module, members: Tensor, anchors: Tensor) -> None:
+        super().__init__()
+        self.energy = energy
+        self.register_buffer("members", members)
+        self.register_buffer("anchors", anchors)
+        particles, of_member, counts = torch.unique(members, return_inverse=True, return_counts=True)
+        # Where each particle's members stand, filled up with the place after the last one: a sum over them has one order on
+        # every device, which adding by index does not.
+        order = of_member.argsort(stable=True)
+        column = torch.arange(len(members)) - (counts.cumsum(0) - counts)[of_member[order]]
+        places = torch.full((len(particles), int(counts.max()) if len(counts) else 0), len(members))
+        places[of_member[order], column] = order
+        self.register_buffer("particles", particles)
+        self.register_buffer("places", places)
+
+    def forward(self, positions: Tensor, box: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
+        """Give energy and forces for positions (N, 3) and box vectors (3, 3, in rows) in nm."""
+        with torch.no_grad():
+            own = positions.detach().to(self.members.device)
+            lattice = box.detach().to(own.device, torch.float64)
+            selected = own.index_select(0, self.members)
+            away = (selected - own.index_select(0, self.anchors)).to(torch.float64)
+            images = torch.round(away @ inverse_of_box(lattice))
+            whole = selected - (images @ lattice).to(selected.dtype)
+        energy, forces = self.energy(whole, strength)
+        with torch.no_grad():
+            padded = torch.cat([forces, torch.zeros_like(forces[:1])])
+            summed = padded[self.places].sum(dim=1)
+            scattered = torch.zeros_like(own).index_copy(0, self.particles, summed)
+        return energy, scattered.to(positions.device)

@@ -1,0 +1,7 @@
+"""Flexible fitting: the stages of a protocol run one after the other, and their results."""
+
+from .checkpoints import RunFolder
+from .flexible_fit import FitResult, FlexibleFit
+from .protocols import Protocol, Stage, find_protocol, read_protocol
+
+__all__ = ["FitResult", "FlexibleFit", "Protocol", "RunFolder", "Stage", "find_protocol", "read_protocol"]

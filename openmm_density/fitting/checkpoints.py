@@ -1,0 +1,256 @@
+"""A fit in progress on disk: what it needs to go on after any interruption."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import struct
+import zipfile
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from openmm import app
+
+from ..errors import InputError
+from ..models.structure_files import write_cif
+from ..units import ANGSTROM_PER_NANOMETER
+
+STATE, PREVIOUS, TRAJECTORY, LAST_GOOD = "state.npz", "state.previous.npz", "trajectory.dcd", "last_good.cif"
+
+_ARRAYS = ("positions", "velocities", "relaxed", "box")
+_FORMAT = 1
+
+
+@dataclass
+class RunState:
+    """Where a fit is, between two steps.
+
+    On platforms that repeat themselves the rest of the fit follows from it: at every saved state a new Context is made, and the
+    noise drawn anew, whether the fit goes on or is resumed.
+
+    Attributes
+    ----------
+    positions, velocities : np.ndarray, shape (N, 3)
+        In nm and nm/ps.
+    relaxed : np.ndarray, shape (N, 3)
+        The start, minimised without density, in nm.
+    box : np.ndarray, shape (3, 3), or None
+        Periodic box vectors in nm.
+    step, stage, stage_step : int
+        Steps done in all, the stage, and steps done in it.
+    segment : int
+        How many states were saved before.
+    frames : int
+        In the trajectory.
+    strength : float, optional
+        Full k in kJ/mol per fitted atom, once it is known.
+    adaptive, plateau : dict
+        Of `AdaptiveStrength` and `Plateau`.
+    ended : list of dict
+        What became of the stages that are over.
+    blow_ups : list of str
+        A sentence on each.
+    caution : int
+        How often step and strength were halved.
+    seconds : float
+        Spent stepping.
+    rows : list of dict
+        The log.
+    """
+
+    positions: np.ndarray
+    velocities: np.ndarray
+    relaxed: np.ndarray
+    box: np.ndarray | None = None
+    step: int = 0
+    stage: int = 0
+    stage_step: int = 0
+    segment: int = 0
+    frames: int = 0
+    strength: float | None = None
+    adaptive: dict[str, Any] = field(default_factory=dict)
+    plateau: dict[str, Any] = field(default_factory=dict)
+    ended: list[dict[str, Any]] = field(default_factory=list)
+    blow_ups: list[str] = field(default_factory=list)
+    caution: int = 0
+    seconds: float = 0.0
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+
+class RunFolder:
+    """The files of a fit in progress.
+
+    The state is kept in two generations, each written whole before it takes its name, so that one that cannot be read leaves the
+    one before.
+
+    Parameters
+    ----------
+    path : path
+        The folder; made where it does not exist.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            probe = self.path / ".probe"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise InputError(f"{self.path} cannot be written to: {error.strerror or error}.") from None
+
+    @property
+    def trajectory(self) -> Path:
+        """Where the trajectory grows."""
+        return self.path / TRAJECTORY
+
+    @property
+    def last_good(self) -> Path:
+        """The model at the newest saved state."""
+        return self.path / LAST_GOOD
+
+    @property
+    def holds_a_state(self) -> bool:
+        """Whether a fit can be resumed from here."""
+        return any((self.path / name).exists() for name in (STATE, PREVIOUS))
+
+    def save(self, state: RunState, topology: app.Topology, b_factors: np.ndarray) -> None:
+        """Write a state, and its model; the state before becomes the previous one."""
+        plain = {name: value for name, value in vars(state).items() if name not in _ARRAYS}
+        plain["format"] = _FORMAT
+        arrays = {name: getattr(state, name) for name in _ARRAYS if getattr(state, name) is not None}
+        temporary = self.path / f".{STATE}.tmp"
+        try:
+            # A state counts frames: they must be on the disk before it is.
+            if self.trajectory.exists():
+                with open(self.trajectory, "rb+") as file:
+                    os.fsync(file.fileno())
+            with open(temporary, "wb") as file:
+                np.savez(file, plain=np.frombuffer(json.dumps(plain).encode(), dtype=np.uint8), **arrays)
+                file.flush()
+                os.fsync(file.fileno())
+            if (self.path / STATE).exists():
+                os.replace(self.path / STATE, self.path / PREVIOUS)
+            os.replace(temporary, self.path / STATE)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise InputError(
+                f"{self.path}: the state cannot be written ({error.strerror or error}); make room, and resume the fit."
+            ) from None
+        write_cif(self.last_good, topology, state.positions * ANGSTROM_PER_NANOMETER, b_factors)
+
+    def load(self) -> RunState:
+        """Read the newest state that can be read, and cut the trajectory to its frames.
+
+        Raises
+        ------
+        InputError
+            If there is none.
+        """
+        problems = []
+        for name in (STATE, PREVIOUS):
+            try:
+                state = _read_state(self.path / name)
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+                problems.append(f"{name} is damaged ({' '.join(str(error).split())})")
+                continue
+            if cut_trajectory(self.trajectory, state.frames):
+                return state
+            problems.append(f"{TRAJECTORY} has fewer than the {state.frames} frames of {name}")
+        found = "; ".join(problems) or "it holds no saved state"
+        raise InputError(f"{self.path}: the fit cannot be resumed, because {found}: start it anew.")
+
+    def remove(self) -> None:
+        """Remove the folder with all its files: by its name at once, so that half of it is never taken for a fit."""
+        condemned = self.path.with_name(f".{self.path.name}.removed")
+        shutil.rmtree(condemned, ignore_errors=True)
+        with suppress(FileNotFoundError):
+            os.replace(self.path, condemned)
+        shutil.rmtree(condemned, ignore_errors=True)
+
+
+class Trajectory:
+    """A DCD file that grows by frames, and can be continued.
+
+    Parameters
+    ----------
+    path : path
+    topology : openmm.app.Topology
+    timestep : float
+        In ps.
+    interval : int
+        Steps between frames.
+    frames : int
+        That it already holds.
+    """
+
+    def __init__(
+        self, path: Path, topology: app.Topology, timestep: float, interval: int, frames: int
+    ) -> None:
+        self._path = path
+        self._file = open(path, "rb+" if frames else "wb+")  # noqa: SIM115  closed by __exit__
+        self._dcd = app.DCDFile(
+            self._file, topology, timestep, firstStep=interval, interval=interval, append=bool(frames)
+        )
+
+    def __enter__(self) -> Trajectory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):  # what could not be written by now has been told of
+            self._file.close()
+
+    def add(self, positions: np.ndarray, box: np.ndarray | None) -> None:
+        """Append a frame: positions (N, 3) and, in a periodic System, box vectors, in nm."""
+        try:
+            self._dcd.writeModel(positions, periodicBoxVectors=box)
+        except OSError as error:
+            raise InputError(
+                f"{self._path}: the trajectory cannot be written ({error.strerror or error}); make room, and resume the fit."
+            ) from None
+
+
+def cut_trajectory(path: Path, frames: int) -> bool:
+    """Cut a DCD file of OpenMM's to its first frames; tell whether it had so many."""
+    if frames == 0:
+        path.unlink(missing_ok=True)
+        return True
+    if not path.exists():
+        return False
+    with open(path, "rb+") as file:
+        header = file.read(_HEADER)
+        if len(header) < _HEADER:
+            return False
+        first, interval = struct.unpack_from("<2i", header, 12)
+        has_box, n_atoms = struct.unpack_from("<i", header, 48)[0], struct.unpack_from("<i", header, 268)[0]
+        frame = 3 * (4 * n_atoms + 8) + (56 if has_box else 0)
+        length = _HEADER + frames * frame
+        if file.seek(0, os.SEEK_END) < length:
+            return False
+        file.truncate(length)
+        for place, value in ((8, frames), (20, first + (frames - 1) * interval)):
+            file.seek(place)
+            file.write(struct.pack("<i", value))
+    return True
+
+
+# Bytes before the first frame: a block of 84, one of two titles, one of the number of atoms.
+_HEADER = 276
+
+
+def _read_state(path: Path) -> RunState:
+    with np.load(path, allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    plain = json.loads(arrays.pop("plain").tobytes())
+    if plain.pop("format") != _FORMAT:
+        raise ValueError("it was written by another version")
+    known = {field.name for field in fields(RunState)}
+    if not {*plain, *arrays} <= known:
+        raise ValueError("it was written by another version")
+    return RunState(**arrays, **plain)

@@ -1,0 +1,734 @@
+"""The fit of a model to a map: minimise, the stages of a protocol, minimise, through interruptions and blow-ups."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import openmm
+import torch
+from openmm import unit
+from openmm.mtsintegrator import MTSLangevinIntegrator
+
+from ..energies.density_fit import DensityFit
+from ..energies.form_factors import SIGMA_PER_RESOLUTION
+from ..energies.planarity import SIGMA, PlanarityRestraint
+from ..energies.planes import find_planes
+from ..errors import InputError, SimulationError
+from ..maps.density_map import DensityMap
+from ..models.clashes import parted
+from ..models.matching import ca_rmsd, match_alpha_carbons
+from ..models.preparation import Prepared, prepare
+from ..models.structures import Model
+from ..restraints import Restraint, make_restraints
+from ..units import ANGSTROM_PER_NANOMETER, in_angstrom
+from ..validation.correlation import MapCorrelation
+from .checkpoints import RunFolder, RunState, Trajectory, cut_trajectory
+from .convergence import Plateau
+from .interrupts import StoppableMinimization, StopRequest
+from .placement import Placement, placed
+from .protocols import UPDATE_INTERVAL, Protocol, Stage, find_protocol
+from .solvation import solvated
+from .strength import AdaptiveStrength
+
+FORCE_FIELD_GROUP, RESTRAINT_GROUP, DENSITY_GROUP = 0, 1, 2
+
+REPORT_INTERVAL = 200
+SAVE_INTERVAL = 2000
+# How close the oscillations out of a plane may come to the longest stable step.
+STABLE_FRACTION = 0.95
+TIMINGS = 10
+# Between these a request to stop is looked for: a tenth of a second for small models, a second for large ones.
+STEPS_AT_ONCE = 10
+MOST_BLOW_UPS = 3
+# Hotter than this, in K and in the temperature that is wanted, a simulation has blown up, whatever it does next.
+HOT, TIMES_TOO_HOT = 1500.0, 4.0
+# After Ctrl-C, which is waited for.
+HASTY_MINIMIZATION = 100
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the log: energies in kJ/mol, temperature in K, RMSD and deviation from planarity in Å."""
+
+    step: int
+    stage: str
+    potential_energy: float
+    density_energy: float
+    strength: float
+    similarity: float
+    cc: float
+    temperature: float
+    planarity_rms: float
+    ca_rmsd: float | None = None
+    cc_free: float | None = None
+
+
+@dataclass
+class FitResult:
+    """What a fit ends with.
+
+    Attributes
+    ----------
+    prepared : Prepared
+        The model as it was simulated.
+    initial, relaxed, final : np.ndarray, shape (N, 3)
+        Its positions before, at the force field's own minimum nearby, and after, in Å.
+    rows : list of Row
+        The log.
+    stages : list of dict
+        Of each stage that was begun: its name, the steps done, its resolution, the strength and whether it converged.
+    blow_ups : list of str
+        A sentence on each time that the simulation became unstable and was taken back.
+    interrupted : bool
+        Whether the fit was stopped before its end.
+    steps : int
+        Done.
+    strength : float
+        k at full strength, in kJ/mol per fitted atom.
+    cc_initial, cc_final, similarity_initial, similarity_final : float
+    cc_reference, ca_rmsd_initial, ca_rmsd_final : float, optional
+        With a reference.
+    ms_per_step, density_ms_per_step : float
+        Wall time of a step, and of its density force.
+    wall_seconds : float
+    force_backend : str
+    """
+
+    prepared: Prepared
+    initial: np.ndarray
+    relaxed: np.ndarray
+    final: np.ndarray
+    rows: list[Row]
+    stages: list[dict[str, Any]]
+    blow_ups: list[str]
+    interrupted: bool
+    steps: int
+    strength: float
+    cc_initial: float
+    cc_final: float
+    similarity_initial: float
+    similarity_final: float
+    cc_reference: float | None
+    ca_rmsd_initial: float | None
+    ca_rmsd_final: float | None
+    ms_per_step: float
+    density_ms_per_step: float
+    wall_seconds: float
+    force_backend: str
+
+
+Progress = Callable[[int, int, str, Row | None], None]
+
+
+class FlexibleFit:
+    """Fit a model flexibly into a map.
+
+    Parameters
+    ----------
+    model : Model
+        From `read_model`.
+    density_map : DensityMap
+        The target.
+    resolution : float or Quantity
+        Of the map, in Å.
+    protocol : Protocol or str
+        How the fit runs: the name of a built-in protocol, the path of a TOML file, or a `Protocol`.
+    seed : int
+        Of velocities and noise.
+    platform : str
+        OpenMM's platform.
+    threads : int, optional
+        Of the CPU platform and of the density; all cores by default. The same seed gives the same fit, bit for bit, on Reference,
+        and on CPU with one thread.
+    report_interval : int
+        Steps between rows of the log and frames of the trajectory.
+    save_interval : int
+        Steps between saved states, at each of which a new Context is made.
+    place : {"auto", "on", "off"} or Placement
+        Whether the model is first placed in the map as a rigid body, see `fitting.placement`; ``auto``: if it lies outside
+        the density. Or where it was placed before.
+    forcefield : str or sequence of str
+        "amber14", "charmm36", or OpenMM force field files.
+    solvent : {"none", "obc", "gbn2", "water"}
+        See `openmm_density.models.force_fields`. In water the fit begins with an equilibration at constant pressure.
+    reference : Model, optional
+        A model of the target, to report the distance to. It has no part in the fit.
+    free_map : DensityMap, optional
+        Another map of the same, such as the other half map, to report the correlation with. It has no part in the fit.
+    planarity : float, Quantity or None
+        σ in Å with which flat groups are held flat; None leaves them to the force field.
+    dictionaries : path or sequence of paths
+        Restraint dictionaries of ligands, which tell what is flat in them.
+    **density_options
+        Passed to `DensityFit`: ``similarity``, ``weights``, ``atoms``, ``mask`` …
+
+    Attributes
+    ----------
+    protocol : Protocol
+    placement : Placement, optional
+        How the model was placed, where it was.
+    prepared : Prepared
+        The model with what it lacked.
+    solute : Prepared
+        The same without the water around it.
+    density : DensityFit
+        The density force at the resolution of the map.
+    system : openmm.System
+        Force field, restraints, and that density force, in three force groups.
+    restraints : list of Restraint
+        What some stage of the protocol holds as it was.
+    planarity : PlanarityRestraint, optional
+        What holds flat groups flat.
+    planes : PlaneSet
+        The flat groups of the model as it was read, without what was added to it: what is reported on.
+
+    Raises
+    ------
+    InputError
+        One sentence on the model, map or argument that cannot be used.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        density_map: DensityMap,
+        resolution: Any,
+        protocol: Protocol | str = "standard",
+        *,
+        seed: int = 0,
+        platform: str = "CPU",
+        threads: int | None = None,
+        report_interval: int = REPORT_INTERVAL,
+        save_interval: int = SAVE_INTERVAL,
+        place: str | Placement = "auto",
+        forcefield: str | Sequence[str] = "amber14",
+        solvent: str = "none",
+        reference: Model | None = None,
+        free_map: DensityMap | None = None,
+        planarity: Any = SIGMA,
+        dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
+        **density_options: Any,
+    ) -> None:
+        _check_run(seed, platform, threads)
+        self.seed, self.platform, self.threads = seed, platform, threads
+        self.forcefield = [forcefield] if isinstance(forcefield, str) else list(forcefield)
+        self.density_map = density_map
+        self.reference = reference
+        self.placement = (
+            place
+            if isinstance(place, Placement)
+            else placed(model, density_map, in_angstrom(resolution, "resolution"), place)
+        )
+        if self.placement is not None:
+            model = self.placement.apply(model)
+        self.prepared = self.solute = prepare(model, forcefield, solvent=solvent, platform=platform)
+        if solvent == "water":
+            self.prepared = solvated(self.solute, density_map, platform=platform)
+        self.planes = find_planes(
+            model.topology, model.positions, SIGMA if planarity is None else planarity, dictionaries
+        )
+        self.planarity: PlanarityRestraint | None = None
+        self._planarity_options = None if planarity is None else (planarity, dictionaries)
+        self._density_options = density_options
+        if not isinstance(protocol, Protocol):
+            protocol = find_protocol(protocol, in_angstrom(resolution, "resolution"))
+        self.protocol = protocol = protocol.in_water() if solvent == "water" else protocol
+        if solvent != "water" and any(stage.pressure is not None for stage in protocol.stages):
+            raise InputError('a stage with a pressure needs a box of water: give solvent="water".')
+        held = dict.fromkeys(name for stage in protocol.stages for name in stage.restraints)
+        self.restraints: list[Restraint] = make_restraints(
+            [name for name in held if name != "planarity"],
+            self.prepared.topology,
+            self.prepared.positions,
+            force_group=RESTRAINT_GROUP,
+            options={"position": {"periodic": True}} if solvent == "water" and "position" in held else None,
+        )
+        bare = self._restrained(hydrogen_mass=protocol.hydrogen_mass)
+        self.density = self._density(density_map, resolution, bare)
+        self.report_interval = _interval("report_interval", report_interval, protocol)
+        self.save_interval = _interval("save_interval", save_interval, protocol)
+        for stage in protocol.stages:
+            if stage.resolution is not None and stage.resolution < self.density.resolution:
+                raise InputError(
+                    f'stage "{stage.name}" asks for {stage.resolution:g} Å, but the map has {self.density.resolution:g} Å: '
+                    "give that or more, or leave it out."
+                )
+        # Which density force, and the System that holds it, by resolution and pressure.
+        self._systems: dict[tuple[float, float | None], tuple[DensityFit, openmm.System]] = {}
+        self.system = self._system_at(None)[1]
+        particles = range(self.system.getNumParticles())
+        self._masses = np.array(
+            [self.system.getParticleMass(i).value_in_unit(unit.dalton) for i in particles]
+        )
+        self._freedom = 3 * int((self._masses > 0).sum()) - self.system.getNumConstraints()
+        # Scored is what the user gave, atom for atom: hydrogens that were built have no say.
+        self._correlation = MapCorrelation(density_map, model.topology, self.density.resolution)
+        self._free_correlation = None
+        if free_map is not None:
+            self._free_correlation = MapCorrelation(free_map, model.topology, self.density.resolution)
+        self._pairs = None
+        if reference is not None:
+            self._pairs = match_alpha_carbons(
+                self.prepared.topology,
+                reference.topology,
+                positions=self.prepared.positions,
+                reference_positions=reference.positions,
+            )
+        backbone = [a.index for a in self.prepared.topology.atoms() if a.name in ("CA", "P")]
+        self._traced = np.array(backbone or range(self.prepared.topology.getNumAtoms()))
+
+    @property
+    def timestep(self) -> float:
+        """The time step in ps."""
+        return self.protocol.timestep / 1000
+
+    def run(self, folder: RunFolder | None = None, progress: Progress | None = None) -> FitResult:
+        """Run the fit, or go on with one.
+
+        Parameters
+        ----------
+        folder : RunFolder, optional
+            Where states and trajectory are kept. If it holds a state of this fit, the fit goes on from there.
+        progress : callable, optional
+            Called with step, number of steps, stage and the newest row of the log.
+
+        Raises
+        ------
+        SimulationError
+            If the simulation becomes unstable again and again.
+        KeyboardInterrupt
+            After SIGINT or SIGTERM before the dynamics began. Later these end the fit, and give what there is.
+        """
+        started = time.perf_counter()
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+        say = progress or (lambda *_: None)
+        with StopRequest() as stop:
+            if folder is not None and folder.holds_a_state:
+                state = folder.load()
+                self._check_state(folder, state)
+            else:
+                say(0, self.protocol.steps, "minimize", None)
+                state = self._begun(stop)
+                self._save(folder, state)
+            while state.stage < len(self.protocol.stages) and not stop.requested:
+                try:
+                    state = self._segment(state, folder, say, stop)
+                except _Unstable as error:
+                    state = self._taken_back(state, folder, str(error))
+                if not stop.requested:
+                    self._save(folder, state)
+            say(state.step, self.protocol.steps, "minimize", None)
+            return self._ended(state, stop, started)
+
+    def _density(self, density_map: DensityMap, resolution: Any, system: openmm.System) -> DensityFit:
+        return DensityFit(
+            density_map,
+            self.prepared.topology,
+            resolution,
+            positions=self.prepared.positions,
+            system=system,
+            force_group=DENSITY_GROUP,
+            **self._density_options,
+        )
+
+    def _restrained(self, **options: Any) -> openmm.System:
+        """Give force field and restraints, without the density."""
+        topology, positions = self.prepared.topology, self.prepared.positions
+        system = self.prepared.system(**options)
+        for restraint in self.restraints:
+            system.addForce(restraint.create_force())
+        if self._planarity_options is not None:
+            sigma, dictionaries = self._planarity_options
+            if self.planarity is None:
+                self.planarity = PlanarityRestraint(
+                    topology,
+                    sigma,
+                    positions=positions,
+                    dictionaries=dictionaries,
+                    force_group=RESTRAINT_GROUP,
+                    system=system,
+                )
+            system.addForce(self.planarity.create_force(parameter_derivative=False))
+        return system
+
+    def _system_at(
+        self, resolution: float | None, pressure: float | None = None
+    ) -> tuple[DensityFit, openmm.System]:
+        """Give the density force at a resolution, which is that of the map or coarser, and the System with it."""
+        own = self.density.resolution
+        resolution = own if resolution is None else resolution
+        if (resolution, pressure) not in self._systems:
+            system = self._restrained(hydrogen_mass=self.protocol.hydrogen_mass)
+            density = self.density
+            if resolution > own:
+                blur = SIGMA_PER_RESOLUTION * np.sqrt(resolution**2 - own**2)
+                density = self._density(self.density_map.gaussian_filter(blur), resolution, system)
+            force = density.create_force(parameter_derivative=False)
+            self.force_backend = type(force).__name__
+            system.addForce(force)
+            if pressure is not None:
+                barostat = openmm.MonteCarloBarostat(pressure, self.protocol.stages[0].temperature[0])
+                barostat.setRandomNumberSeed(self.seed + 1)
+                system.addForce(barostat)
+            self._systems[resolution, pressure] = density, system
+        return self._systems[resolution, pressure]
+
+    def _begun(self, stop: StopRequest) -> RunState:
+        """Minimise without density, and without constraints, at which the minimiser may stall; give all a first velocity."""
+        system = self._restrained(constraints=None, rigidWater=False)
+        context = openmm.Context(system, openmm.VerletIntegrator(0.001), *self._platform())
+        positions = self.prepared.positions / ANGSTROM_PER_NANOMETER
+        context.setPositions(parted(system, positions, *self._platform()))
+        self._minimize(context, self.protocol.minimize_first, stop)
+        if stop.requested:
+            raise KeyboardInterrupt
+        relaxed = _numbers(context.getState(positions=True).getPositions(asNumpy=True), unit.nanometer)
+        state = RunState(positions=relaxed, velocities=np.zeros_like(relaxed), relaxed=relaxed)
+        context = self._context(state, self.protocol.stages[0])
+        context.applyConstraints(_CONSTRAINT_TOLERANCE)
+        state.rows.append(asdict(self._row(context, state, "minimize")))
+        context.setVelocitiesToTemperature(self.protocol.stages[0].temperature[0], self._random_seed(state))
+        self._take(context, state)
+        return state
+
+    def _segment(
+        self, before: RunState, folder: RunFolder | None, say: Progress, stop: StopRequest
+    ) -> RunState:
+        """Run to the next state to be saved, or the end of the stage, whichever comes first; leave the state before as it was."""
+        state = copy.deepcopy(before)
+        state.segment += 1
+        stage = self.protocol.stages[state.stage]
+        context = self._context(state, stage)
+        density = self._system_at(stage.resolution)[0]
+        adaptive, plateau = AdaptiveStrength(**state.adaptive), Plateau(**state.plateau)
+        if state.strength is None and stage.strength[1] > 0:
+            state.strength = self._full_strength(state, stage)
+        last = min(stage.steps, state.stage_step + self.save_interval - state.step % self.save_interval)
+        converged = False
+        with self._trajectory(folder, state) as trajectory:
+            while state.stage_step < last and not converged:
+                block = state.stage_step // UPDATE_INTERVAL
+                part = min((block + 0.5) * UPDATE_INTERVAL / stage.steps, 1.0)
+                factor = adaptive.factor if stage.adaptive else 1.0
+                self._set_strength(context, density, state, stage.strength_at(part) * factor)
+                _set_temperature(context.getIntegrator(), stage.temperature_at(part))
+                ends = ((block + 1) * UPDATE_INTERVAL, last)
+                to_report = self.report_interval - state.step % self.report_interval
+                length = min(min(ends) - state.stage_step, to_report)
+                begun = time.perf_counter()
+                done = self._step(context, length, stop)
+                state.seconds += time.perf_counter() - begun
+                state.step, state.stage_step = state.step + done, state.stage_step + done
+                self._check_stable(context, state, stage)
+                if stop.requested:
+                    break
+                if state.step % self.report_interval == 0:
+                    row = self._row(context, state, stage.name)
+                    state.rows.append(asdict(row))
+                    if trajectory is not None:
+                        self._take(context, state)
+                        trajectory.add(state.positions, state.box)
+                        state.frames += 1
+                    say(state.step, self.protocol.steps, stage.name, row)
+                if (stage.adaptive or stage.until_converged) and state.stage_step % UPDATE_INTERVAL == 0:
+                    positions = self._positions(context)
+                    similarity = density.similarity(positions)
+                    if stage.adaptive:
+                        adaptive.update(similarity, UPDATE_INTERVAL * self.timestep)
+                    if stage.until_converged:
+                        converged = plateau.update(similarity, positions[self._traced], UPDATE_INTERVAL)
+        self._take(context, state)
+        state.adaptive, state.plateau = asdict(adaptive), asdict(plateau)
+        if state.stage_step >= stage.steps or converged or stop.requested:
+            state.ended.append(
+                {
+                    "name": stage.name,
+                    "steps": state.stage_step,
+                    "resolution": density.resolution,
+                    "strength": context.getParameter(density.parameter_name) / density.n_fitted_atoms,
+                    "converged": converged,
+                }
+            )
+            state.stage, state.stage_step, state.plateau = state.stage + 1, 0, {}
+        return state
+
+    def _ended(self, state: RunState, stop: StopRequest, started: float) -> FitResult:
+        """Minimise with the density, and say what came out."""
+        interrupted = stop.requested
+        index = max(state.stage - 1, 0) if interrupted else len(self.protocol.stages) - 1
+        stage = replace(self.protocol.stages[index], resolution=None, pressure=None)
+        context = self._context(state, stage)
+        part = 0.0 if state.strength is None else stage.strength[1]
+        self._set_strength(context, self.density, state, part)
+        density_ms = self._time_density(context)
+        if "planarity" in stage.restraints:
+            self._set_planarity(context, 1.0)
+        iterations = HASTY_MINIMIZATION if interrupted else self.protocol.minimize_last
+        self._minimize(context, iterations)
+        last = self._row(context, state, "minimize")
+        final = self._positions(context)
+        rows = [*(Row(**row) for row in state.rows), last]
+        initial = self.prepared.positions
+        cc_reference = initial_rmsd = None
+        if self.reference is not None:
+            cc_reference = MapCorrelation(
+                self.density_map, self.reference.topology, self.density.resolution
+            ).cc_mask(self.reference.positions)
+            initial_rmsd = ca_rmsd(initial, self.reference.positions, self._pairs)
+        return FitResult(
+            prepared=self.prepared,
+            initial=initial,
+            relaxed=state.relaxed * ANGSTROM_PER_NANOMETER,
+            final=final,
+            rows=rows,
+            stages=state.ended,
+            blow_ups=state.blow_ups,
+            interrupted=interrupted,
+            steps=state.step,
+            strength=state.strength or 0.0,
+            cc_initial=self._correlation.cc_mask(self.prepared.model.positions),
+            cc_final=last.cc,
+            similarity_initial=self.density.similarity(initial),
+            similarity_final=last.similarity,
+            cc_reference=cc_reference,
+            ca_rmsd_initial=initial_rmsd,
+            ca_rmsd_final=last.ca_rmsd,
+            ms_per_step=1000 * state.seconds / max(state.step, 1),
+            density_ms_per_step=density_ms,
+            wall_seconds=time.perf_counter() - started,
+            force_backend=self.force_backend,
+        )
+
+    def _minimize(self, context: openmm.Context, iterations: int, stop: StopRequest | None = None) -> None:
+        if iterations == 0:  # to the minimiser, no limit
+            return
+        reporter = None if stop is None else StoppableMinimization(stop)
+        try:
+            openmm.LocalEnergyMinimizer.minimize(context, maxIterations=iterations, reporter=reporter)
+        except openmm.OpenMMException as error:
+            if "NaN" not in str(error):
+                raise
+            raise SimulationError(
+                f"{self.prepared.model.path}: the energy cannot be minimised: look for clashes in the model, or lower the "
+                "strength."
+            ) from None
+
+    def _taken_back(self, state: RunState, folder: RunFolder | None, what: str) -> RunState:
+        """Give the last good state, to go on with more care."""
+        caution = state.caution + 1
+        if caution > MOST_BLOW_UPS:
+            where = "" if folder is None else f" (the last good model is {folder.last_good})"
+            raise SimulationError(
+                f"the simulation became unstable {caution} times, though step and strength were halved each time; the last time "
+                f"{what}{where}: lower the strength, or look for clashes in the model."
+            )
+        if folder is not None:
+            cut_trajectory(folder.trajectory, state.frames)
+        state = copy.deepcopy(state)
+        state.caution = caution
+        state.segment += 1
+        state.blow_ups.append(
+            f"The simulation became unstable ({what}); it was taken back to step {state.step}, and went on with "
+            f"{self.protocol.timestep / 2**caution:g} fs and strength / {2**caution}."
+        )
+        return state
+
+    def _context(self, state: RunState, stage: Stage) -> openmm.Context:
+        """Make a Context at a state, with what the stage holds; without density."""
+        density, system = self._system_at(stage.resolution, stage.pressure)
+        context = openmm.Context(system, self._integrator(state, stage), *self._platform())
+        if state.box is not None:
+            context.setPeriodicBoxVectors(*state.box)
+        context.setPositions(state.positions)
+        context.setVelocities(state.velocities)
+        context.setParameter(density.parameter_name, 0.0)
+        for restraint in self.restraints:
+            if restraint.name not in stage.restraints:
+                context.setParameter(restraint.parameter_name, 0.0)
+        self._set_planarity(
+            context, self._stable_planarity(state) if "planarity" in stage.restraints else 0.0
+        )
+        return context
+
+    def _integrator(self, state: RunState, stage: Stage) -> openmm.Integrator:
+        protocol, interval = self.protocol, self.protocol.density_interval
+        temperature = stage.temperature[0]
+        step = self.timestep / 2**state.caution
+        if interval == 1:
+            integrator = openmm.LangevinMiddleIntegrator(temperature, protocol.friction, step)
+        else:
+            groups = [(DENSITY_GROUP, 1), (FORCE_FIELD_GROUP, interval), (RESTRAINT_GROUP, interval)]
+            integrator = MTSLangevinIntegrator(temperature, protocol.friction, interval * step, groups)
+        integrator.setRandomNumberSeed(self._random_seed(state))
+        return integrator
+
+    def _random_seed(self, state: RunState) -> int:
+        """Give other noise to every segment; to OpenMM, 0 means any."""
+        drawn = np.random.SeedSequence([self.seed, state.segment]).generate_state(1)[0]
+        return 1 + int(drawn) % (2**31 - 2)
+
+    def _platform(self) -> tuple[openmm.Platform, dict[str, str]]:
+        platform = openmm.Platform.getPlatformByName(self.platform)
+        if self.platform != "CPU":
+            return platform, {}
+        threads = {} if self.threads is None else {"Threads": str(self.threads)}
+        return platform, {"DeterministicForces": "true", **threads}
+
+    def _step(self, context: openmm.Context, length: int, stop: StopRequest) -> int:
+        """Make so many steps, or fewer after a request to stop; give how many."""
+        interval = self.protocol.density_interval
+        at_once = max(STEPS_AT_ONCE // interval, 1) * interval
+        done = 0
+        try:
+            while done < length and not stop.requested:
+                steps = min(at_once, length - done)
+                context.getIntegrator().step(steps // interval)
+                done += steps
+        except openmm.OpenMMException as error:
+            if "NaN" not in str(error):
+                raise
+            raise _Unstable("positions are not numbers any more") from None
+        return done
+
+    def _check_stable(self, context: openmm.Context, state: RunState, stage: Stage) -> None:
+        velocities = context.getState(velocities=True).getVelocities(asNumpy=True)
+        kelvin = self._temperature(_numbers(velocities, unit.nanometer / unit.picosecond))
+        if not kelvin < max(HOT, TIMES_TOO_HOT * max(stage.temperature)):
+            raise _Unstable(f"at step {state.step} it was {kelvin:.0f} K hot")
+
+    def _full_strength(self, state: RunState, stage: Stage) -> float:
+        if self.protocol.strength != "auto":
+            return float(self.protocol.strength)
+        # The density at its full resolution is weighed against the force field alone, with planarity or without.
+        held = tuple(name for name in stage.restraints if name != "planarity")
+        context = self._context(state, replace(stage, resolution=None, restraints=held))
+        return self.density.calibrate(context) / self.density.n_fitted_atoms
+
+    def _set_strength(
+        self, context: openmm.Context, density: DensityFit, state: RunState, part: float
+    ) -> None:
+        per_atom = part * (state.strength or 0.0) / 2**state.caution
+        context.setParameter(density.parameter_name, per_atom * density.n_fitted_atoms)
+
+    def _set_planarity(self, context: openmm.Context, strength: float) -> None:
+        if self.planarity is not None:
+            context.setParameter(self.planarity.parameter_name, strength)
+
+    def _stable_planarity(self, state: RunState) -> float:
+        """Give the strength of planarity that the time step bears: 1, or less where planes share light atoms."""
+        if self.planarity is None:
+            return 0.0
+        step = self.timestep / 2**state.caution
+        return min(1.0, (STABLE_FRACTION * self.planarity.stable_timestep(self.system) / step) ** 2)
+
+    def _positions(self, context: openmm.Context) -> np.ndarray:
+        return _numbers(context.getState(positions=True).getPositions(asNumpy=True), unit.angstrom)
+
+    def _take(self, context: openmm.Context, state: RunState) -> None:
+        """Put a Context's positions, velocities and box into a state."""
+        found = context.getState(positions=True, velocities=True)
+        state.positions = _numbers(found.getPositions(asNumpy=True), unit.nanometer)
+        state.velocities = _numbers(found.getVelocities(asNumpy=True), unit.nanometer / unit.picosecond)
+        if self.system.usesPeriodicBoundaryConditions():
+            state.box = _numbers(found.getPeriodicBoxVectors(asNumpy=True), unit.nanometer)
+
+    def _save(self, folder: RunFolder | None, state: RunState) -> None:
+        if folder is not None:
+            folder.save(state, self.prepared.topology, self.prepared.b_factors)
+
+    def _trajectory(
+        self, folder: RunFolder | None, state: RunState
+    ) -> AbstractContextManager[Trajectory | None]:
+        if folder is None:
+            return nullcontext()
+        topology = self.prepared.topology
+        return Trajectory(folder.trajectory, topology, self.timestep, self.report_interval, state.frames)
+
+    def _check_state(self, folder: RunFolder, state: RunState) -> None:
+        if state.positions.shape != self.prepared.positions.shape or state.stage > len(self.protocol.stages):
+            raise InputError(f"{folder.path}: its state is not one of this fit: start it anew.")
+
+    def _row(self, context: openmm.Context, run: RunState, stage: str) -> Row:
+        state = context.getState(energy=True, positions=True, velocities=True)
+        positions = _numbers(state.getPositions(asNumpy=True), unit.angstrom)
+        velocities = _numbers(state.getVelocities(asNumpy=True), unit.nanometer / unit.picosecond)
+        density = context.getState(energy=True, groups={DENSITY_GROUP})
+        in_input = self.prepared.input_positions(positions)
+        strength = context.getParameter(self.density.parameter_name)
+        return Row(
+            step=run.step,
+            stage=stage,
+            potential_energy=state.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole),
+            density_energy=density.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole),
+            strength=strength / self.density.n_fitted_atoms,
+            similarity=self.density.similarity(positions),
+            cc=self._correlation.cc_mask(in_input),
+            temperature=self._temperature(velocities),
+            planarity_rms=self.planes.rms(in_input),
+            ca_rmsd=None
+            if self.reference is None
+            else ca_rmsd(positions, self.reference.positions, self._pairs),
+            cc_free=None if self._free_correlation is None else self._free_correlation.cc_mask(in_input),
+        )
+
+    def _temperature(self, velocities: np.ndarray) -> float:
+        twice_kinetic = float((self._masses[:, None] * velocities**2).sum())
+        return twice_kinetic / (max(self._freedom, 1) * _GAS_CONSTANT)
+
+    def _time_density(self, context: openmm.Context) -> float:
+        """Give the median milliseconds of evaluating the density force alone."""
+        context.getState(forces=True, groups={DENSITY_GROUP})
+        ticks = []
+        for _ in range(TIMINGS + 1):
+            ticks.append(time.perf_counter())
+            context.getState(forces=True, groups={DENSITY_GROUP})
+        return 1000 * float(np.median([b - a for a, b in itertools.pairwise(ticks)]))
+
+
+def _numbers(quantity: Any, in_unit: unit.Unit) -> np.ndarray:
+    return np.array(quantity.value_in_unit(in_unit), dtype=np.float64)
+
+
+def _set_temperature(integrator: openmm.Integrator, kelvin: float) -> None:
+    if isinstance(integrator, openmm.CustomIntegrator):
+        integrator.setGlobalVariableByName("kT", _GAS_CONSTANT * kelvin)
+    else:
+        integrator.setTemperature(kelvin)
+
+
+def _check_run(seed: int, platform: str, threads: int | None) -> None:
+    if not 0 <= seed < 2**31 - 1:
+        raise InputError(f"seed must be from 0 to {2**31 - 2}, found {seed}.")
+    if threads is not None and threads < 1:
+        raise InputError(f"threads must be at least 1, found {threads}.")
+    names = [openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())]
+    if platform not in names:
+        raise InputError(f'platform="{platform}" is not here: use one of {", ".join(names)}.')
+
+
+def _interval(name: str, steps: int, protocol: Protocol) -> int:
+    """Check a number of steps between two events; at least one of them falls into a fit."""
+    if steps < 1:
+        raise InputError(f"{name} must be at least 1 step, found {steps}.")
+    if steps % protocol.density_interval:
+        raise InputError(
+            f"{name} must be a multiple of density_interval, which is {protocol.density_interval}, found {steps}."
+        )
+    return min(steps, protocol.steps)
+
+
+class _Unstable(Exception):
+    """The simulation blew up; the message says how, to stand inside a sentence."""
+
+
+_CONSTRAINT_TOLERANCE = 1e-6
+_GAS_CONSTANT = unit.MOLAR_GAS_CONSTANT_R.value_in_unit(unit.kilojoule_per_mole / unit.kelvin)

@@ -1,0 +1,132 @@
+"""How strongly a model may be pulled into a map before it is pulled into its noise: fit into one half map, score in the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from ..errors import InputError
+from ..maps.density_map import DensityMap
+from ..models.structures import Model
+from .flexible_fit import FlexibleFit, Row
+from .protocols import Protocol, Stage
+
+STRENGTHS = (5.0, 10.0, 20.0, 40.0, 80.0)
+"""kJ/mol per fitted atom."""
+TOLERANCE = 0.002
+"""Of the free correlation: what is gained beyond the chosen strength."""
+
+# Steps at each strength, of which the last part cools down, for thermal motion blurs what is scored.
+_AT_STRENGTH, _COOLING = 800, 400
+_COLD = 10.0
+
+
+@dataclass(frozen=True)
+class StrengthScan:
+    """Correlations (CC mask) after fits of rising strength into the first half map.
+
+    Attributes
+    ----------
+    strengths : list of float
+        In kJ/mol per fitted atom.
+    work, free : list of float
+        With the half map that was fitted into, and with the other.
+    chosen : float
+        The least strength whose free correlation is within `TOLERANCE` of the highest.
+    """
+
+    strengths: list[float]
+    work: list[float]
+    free: list[float]
+    chosen: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give plain lists and numbers; `StrengthScan` takes them back."""
+        return asdict(self)
+
+
+def scan_strengths(
+    model: Model,
+    half_maps: tuple[DensityMap, DensityMap],
+    resolution: Any,
+    protocol: Protocol,
+    *,
+    strengths: Sequence[float] = STRENGTHS,
+    progress: Callable[[int, int, str, Row | None], None] | None = None,
+    **options: Any,
+) -> StrengthScan:
+    """Fit into one half map at a series of strengths, each from where the last ended, and score in the other.
+
+    The noise of the halves is independent: what a stronger pull gains in the first alone is a fit of noise.
+
+    Parameters
+    ----------
+    model : Model
+    half_maps : two DensityMap
+    resolution : float or Quantity
+        Of the half maps, in Å.
+    protocol : Protocol
+        Whose restraints, temperature and time step are used: those of its last stage.
+    strengths : sequence of float
+        In kJ/mol per fitted atom, rising.
+    progress : callable, optional
+        As for `FlexibleFit.run`.
+    **options
+        Passed to `FlexibleFit`.
+
+    Raises
+    ------
+    InputError
+        If the half maps differ in their grids, or the strengths do not rise.
+    KeyboardInterrupt
+        After SIGINT or SIGTERM.
+    """
+    strengths = [float(strength) for strength in strengths]
+    if not strengths or strengths[0] <= 0 or sorted(set(strengths)) != strengths:
+        raise InputError(f"strengths must be positive and rise, found {strengths}.")
+    first, second = half_maps
+    if first.shape != second.shape or abs(first.matrix - second.matrix).max() > 1e-3:
+        raise InputError(
+            f"the half maps have grids of {first.size} and {second.size}: give the two halves of one reconstruction."
+        )
+    staircase = _staircase(protocol, strengths)
+    options["report_interval"] = _COOLING
+    fit = FlexibleFit(model, first, resolution, staircase, free_map=second, **options)
+    result = fit.run(progress=progress)
+    if result.interrupted:
+        raise KeyboardInterrupt
+    ends = {row.stage: row for row in result.rows if row.stage.startswith(_COOL)}
+    scored = [ends[f"{_COOL}{strength:g}"] for strength in strengths]
+    work, free = [row.cc for row in scored], [row.cc_free for row in scored]
+    chosen = next(strength for strength, cc in zip(strengths, free) if cc >= max(free) - TOLERANCE)
+    return StrengthScan(strengths, work, free, chosen)
+
+
+_COOL = "cool at "
+
+
+def _staircase(protocol: Protocol, strengths: Sequence[float]) -> Protocol:
+    full = strengths[-1]
+    last = protocol.stages[-1]
+    warm = max(max(stage.temperature) for stage in protocol.stages)
+    stages = [
+        replace(
+            protocol.stages[0],
+            name="warm up",
+            steps=_COOLING,
+            strength=(0.0, 0.0),
+            temperature=(warm, warm),
+            pressure=None,
+        )
+    ]
+    before = strengths[0] / 10
+    for strength in strengths:
+        part = strength / full
+        common = {"restraints": last.restraints}
+        stages += [
+            Stage(f"at {strength:g}", _AT_STRENGTH, (before / full, part), (warm, warm), **common),
+            Stage(f"{_COOL}{strength:g}", _COOLING, (part, part), (warm, _COLD), **common),
+        ]
+        before = strength
+    return replace(protocol, stages=tuple(stages), name="strengths", strength=full, minimize_last=0)

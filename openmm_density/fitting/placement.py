@@ -1,0 +1,325 @@
+"""Where in the map the model belongs as a rigid body: all rotations and translations, then the nearest maximum."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from openmm import app
+from scipy import fft, optimize
+from scipy.spatial.transform import Rotation
+
+from ..energies.density_fit import DensityFit
+from ..energies.form_factors import SIGMA_PER_RESOLUTION
+from ..errors import InputError
+from ..maps.density_map import DensityMap
+from ..models.structures import Model
+from ..units import ANGSTROM_PER_NANOMETER, in_angstrom
+
+PLACE = ("auto", "on", "off")
+LEAST_COVERAGE = 0.25
+"""A model whose `coverage` is less lies outside the density."""
+
+# The search is done at this resolution (Å) or coarser, on voxels of a third of it, of which no side has more.
+SEARCH_RESOLUTION = 8.0
+MOST_VOXELS = 96
+# Between rotations the atoms at the rim move by this part of the search resolution.
+ROTATION_STEP = 0.75
+MOST_ROTATIONS = 4000
+CANDIDATES, FINALISTS = 8, 3
+# Rotation vectors are taken from where the last refinement ended; one that moved no atom so far (Å) was the last.
+REFINEMENTS, SETTLED = 3, 0.02
+# Mean volume of a heavy atom with its share of hydrogens and packing, in Å³, as in proteins (1.35 g/cm³).
+ATOM_VOLUME = 18.0
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A rigid motion: x → rotation · x + shift.
+
+    Attributes
+    ----------
+    rotation : list of list of float
+        3×3.
+    shift : list of float
+        In Å.
+    moved_by : float
+        Root mean square displacement of the atoms, in Å.
+    similarity_before, similarity_after : float
+        Of the energy's measure.
+    coverage_before, coverage_after : float
+        See `coverage`.
+    """
+
+    rotation: list[list[float]]
+    shift: list[float]
+    moved_by: float
+    similarity_before: float
+    similarity_after: float
+    coverage_before: float
+    coverage_after: float
+
+    def apply(self, model: Model) -> Model:
+        """Give the model in its new place."""
+        return replace(model, positions=self.moved(model.positions))
+
+    def moved(self, positions: np.ndarray) -> np.ndarray:
+        """Give positions (N, 3) in their new place, in Å."""
+        return positions @ np.array(self.rotation).T + np.array(self.shift)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give plain lists and numbers; `Placement` takes them back."""
+        return asdict(self)
+
+
+def coverage(model: Model, density_map: DensityMap) -> float:
+    """Tell whether the model lies in density: about 1 or more where it fills the densest places of the map, 0 beside them.
+
+    That is the mean density at its heavy atoms over that of as many of the densest voxels as it has volume, both above the mean
+    of the map; atoms outside the map count as in its mean.
+    """
+    values = density_map.value_at(model.positions[_heavy(model)])
+    mean = float(density_map.data.mean(dtype=np.float64))
+    own = float(np.where(np.isnan(values), mean, values).mean()) - mean
+    count = int(np.clip(len(values) * ATOM_VOLUME / density_map.voxel_volume, 1, density_map.data.size))
+    flat = density_map.data.ravel()
+    densest = float(np.partition(flat, flat.size - count)[-count:].mean(dtype=np.float64)) - mean
+    return own / densest if densest > 0 else 0.0
+
+
+def placed(model: Model, density_map: DensityMap, resolution: Any, place: str = "auto") -> Placement | None:
+    """Give where the model belongs, or None where it may stay.
+
+    Parameters
+    ----------
+    place : {"auto", "on", "off"}
+        Whether to look; ``auto``: if its `coverage` is below `LEAST_COVERAGE`.
+    """
+    if place not in PLACE:
+        raise InputError(f'place="{place}" is not known: use {", ".join(PLACE)}.')
+    if place == "off" or (place == "auto" and coverage(model, density_map) >= LEAST_COVERAGE):
+        return None
+    return find_placement(model, density_map, resolution)
+
+
+def find_placement(model: Model, density_map: DensityMap, resolution: Any) -> Placement:
+    """Find the place of a rigid model in a map.
+
+    For a set of rotations that covers all of them evenly, the correlation with the blurred map is worked out for all translations
+    at once, by Fourier transform. The best few are refined along the gradient of the energy's own similarity (cross-correlation),
+    first against the blurred map, then against the map as it is.
+
+    Parameters
+    ----------
+    model : Model
+    density_map : DensityMap
+    resolution : float or Quantity
+        Of the map, in Å.
+
+    Raises
+    ------
+    InputError
+        If the model has no heavy atom or the map no density.
+    """
+    resolution = in_angstrom(resolution, "resolution")
+    heavy = _heavy(model)
+    if not len(heavy):
+        raise InputError(f"{model.path}: the model has no heavy atom that could be placed.")
+    centre = model.positions[heavy].mean(axis=0)
+    centred = model.positions - centre
+    coarse = max(SEARCH_RESOLUTION, resolution)
+    grid = _search_grid(density_map, centred[heavy], coarse)
+    coarse = max(coarse, 3 * grid.voxel)
+    blurred = density_map
+    if coarse > resolution:
+        sigma = SIGMA_PER_RESOLUTION * np.sqrt(coarse**2 - resolution**2)
+        blurred = density_map.gaussian_filter(sigma)
+    candidates = _best_of_all(grid.filled(blurred), grid, centred[heavy], coarse)
+
+    rigid = [
+        _Rigid(target, model, centred, d) for target, d in ((blurred, coarse), (density_map, resolution))
+    ]
+    rough = sorted((rigid[0].refined(*candidate) for candidate in candidates), key=lambda found: -found[0])
+    fine = [rigid[1].refined(rotation, shift) for _, rotation, shift in _distinct(rough)[:FINALISTS]]
+    similarity, rotation, shift = max(fine, key=lambda found: found[0])
+    matrix = rotation.as_matrix()
+    before = coverage(model, density_map)
+    positions = centred @ matrix.T + shift
+    moved = replace(model, positions=positions)
+    return Placement(
+        rotation=matrix.tolist(),
+        shift=(shift - matrix @ centre).tolist(),
+        moved_by=float(np.sqrt(((positions - model.positions) ** 2).sum(axis=1).mean())),
+        similarity_before=rigid[1].similarity(Rotation.identity(), centre)[0],
+        similarity_after=similarity,
+        coverage_before=before,
+        coverage_after=coverage(moved, density_map),
+    )
+
+
+def rotations(count: int) -> Rotation:
+    """Give so many rotations that cover all of them evenly: super-Fibonacci spirals (Alexa, CVPR 2022)."""
+    # Solutions of the equations given there: ψ⁴ = ψ + 4, and √2.
+    psi, phi = 1.533751168755204288118041, np.sqrt(2.0)
+    s = np.arange(count) + 0.5
+    r, big = np.sqrt(s / count), np.sqrt(1 - s / count)
+    alpha, beta = 2 * np.pi * s / phi, 2 * np.pi * s / psi
+    return Rotation.from_quat(
+        np.stack([r * np.sin(alpha), r * np.cos(alpha), big * np.sin(beta), big * np.cos(beta)], axis=1)
+    )
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """An orthogonal grid over the map, with room around it for the model."""
+
+    origin: np.ndarray
+    voxel: float
+    shape: tuple[int, int, int]
+
+    def filled(self, density_map: DensityMap) -> np.ndarray:
+        """Sample a map, above its mean; 0 where it has no values."""
+        nz, ny, nx = self.shape
+        mean = float(density_map.data.mean(dtype=np.float64))
+        j, i = np.meshgrid(np.arange(ny), np.arange(nx), indexing="ij")
+        values = np.empty(self.shape)
+        for k in range(nz):
+            points = np.stack([i.ravel(), j.ravel(), np.full(i.size, k)], axis=1) * self.voxel + self.origin
+            values[k] = np.nan_to_num(density_map.value_at(points) - mean, nan=0.0).reshape(ny, nx)
+        return values
+
+    def deposited(self, points: np.ndarray) -> np.ndarray:
+        """Count points, given relative to the origin, in voxels, each shared out trilinearly."""
+        base = np.floor(points / self.voxel).astype(np.int64)
+        part = points / self.voxel - base
+        nz, ny, nx = self.shape
+        total = np.zeros(nz * ny * nx)
+        for corner in np.ndindex(2, 2, 2):
+            weight = np.prod(np.where(corner, part, 1 - part), axis=1)
+            i, j, k = ((base + corner) % (nx, ny, nz)).T
+            total += np.bincount((k * ny + j) * nx + i, weight, minlength=total.size)
+        return total.reshape(self.shape)
+
+
+def _search_grid(density_map: DensityMap, centred: np.ndarray, coarse: float) -> _Grid:
+    corners = np.array(list(np.ndindex(2, 2, 2))) * (density_map.size - 1)
+    corners = corners @ density_map.matrix.T + density_map.origin
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    reach = float(np.linalg.norm(centred, axis=1).max()) + coarse
+    extent = high - low + 2 * reach
+    voxel = max(coarse / 3, float(extent.max()) / MOST_VOXELS)
+    nx, ny, nz = (fft.next_fast_len(int(n), real=True) for n in np.ceil(extent / voxel))
+    return _Grid(low - reach, voxel, (nz, ny, nx))
+
+
+def _best_of_all(
+    target: np.ndarray, grid: _Grid, centred: np.ndarray, coarse: float
+) -> list[tuple[Rotation, np.ndarray]]:
+    """Give the best rotations, and for each where the model's centre then belongs."""
+    reach = max(float(np.sqrt((centred**2).sum(axis=1).mean())), coarse)
+    # Each of n rotations has a share of 8π²/n of the group's volume, a cube of as many steps as move the atoms so far.
+    count = int(min(8 * np.pi**2 * (reach / (ROTATION_STEP * coarse)) ** 3, MOST_ROTATIONS))
+    frequency = [fft.fftfreq(n, grid.voxel) for n in grid.shape[:2]] + [
+        fft.rfftfreq(grid.shape[2], grid.voxel)
+    ]
+    square = sum(axis**2 for axis in np.ix_(*frequency))
+    transform = fft.rfftn(target) * np.exp(-2 * np.pi**2 * (SIGMA_PER_RESOLUTION * coarse) ** 2 * square)
+    every = rotations(max(count, 60))
+    found = []
+    for number, rotation in enumerate(every):
+        model = fft.rfftn(grid.deposited(rotation.apply(centred)))
+        # Σ ρ(x) t(x + u) over x, for every shift u.
+        scores = fft.irfftn(np.conj(model) * transform, s=grid.shape)
+        peak = int(np.argmax(scores))
+        found.append((float(scores.flat[peak]), number, peak))
+    found.sort(reverse=True)
+    best = []
+    for _, number, peak in found[: 4 * CANDIDATES]:
+        k, j, i = np.unravel_index(peak, grid.shape)
+        best.append((0.0, every[number], grid.origin + grid.voxel * np.array([i, j, k])))
+    return [(rotation, shift) for _, rotation, shift in _distinct(best)[:CANDIDATES]]
+
+
+def _distinct(
+    found: list[tuple[float, Rotation, np.ndarray]],
+) -> list[tuple[float, Rotation, np.ndarray]]:
+    """Leave out what is nearly the same as a better one."""
+    kept: list[tuple[float, Rotation, np.ndarray]] = []
+    for one in found:
+        near = any(
+            (one[1] * other[1].inv()).magnitude() < np.radians(8.0)
+            and np.linalg.norm(one[2] - other[2]) < 4.0
+            for other in kept
+        )
+        if not near:
+            kept.append(one)
+    return kept
+
+
+class _Rigid:
+    """The similarity of a rigid model as a function of its rotation and place."""
+
+    def __init__(self, target: DensityMap, model: Model, centred: np.ndarray, resolution: float) -> None:
+        topology: app.Topology = model.topology
+        fit = DensityFit(target, topology, resolution, crop_margin=None, periodic=False, strength=1.0)
+        self._energy = fit.create_module()
+        self._centred = centred
+        self._radius = float(np.sqrt((centred**2).sum(axis=1).mean()))
+
+    def similarity(self, rotation: Rotation, shift: np.ndarray) -> tuple[float, np.ndarray]:
+        """Give S, and its gradient with respect to a further rotation vector and the shift, in rad⁻¹ and Å⁻¹."""
+        turned = rotation.apply(self._centred)
+        positions = torch.from_numpy((turned + shift) / ANGSTROM_PER_NANOMETER)
+        energy, forces = self._energy(positions, torch.ones((), dtype=torch.float64))
+        uphill = forces.numpy() / ANGSTROM_PER_NANOMETER
+        torque = np.cross(turned, uphill).sum(axis=0)
+        return 1.0 - float(energy), np.concatenate([torque, uphill.sum(axis=0)])
+
+    def refined(self, rotation: Rotation, shift: np.ndarray) -> tuple[float, Rotation, np.ndarray]:
+        """Go uphill to the nearest maximum."""
+        for _ in range(REFINEMENTS):
+
+            def downhill(
+                v: np.ndarray, rotation: Rotation = rotation, shift: np.ndarray = shift
+            ) -> tuple[float, np.ndarray]:
+                turn = v[:3] / self._radius
+                value, gradient = self.similarity(Rotation.from_rotvec(turn) * rotation, shift + v[3:])
+                # The gradient at a turned model is with respect to a further turn: the left Jacobian leads to v.
+                gradient[:3] = _left_jacobian(turn).T @ gradient[:3] / self._radius
+                return -value, -gradient
+
+            found = optimize.minimize(
+                downhill, np.zeros(6), jac=True, method="L-BFGS-B", options={"maxiter": 60}
+            )
+            rotation = Rotation.from_rotvec(found.x[:3] / self._radius) * rotation
+            shift = shift + found.x[3:]
+            if np.abs(found.x).max() < SETTLED:
+                break
+        return -float(found.fun), rotation, shift
+
+
+def _left_jacobian(vector: np.ndarray) -> np.ndarray:
+    """Give what turns a change of a rotation vector into the further rotation that it makes (of SO(3))."""
+    angle = float(np.linalg.norm(vector))
+    x, y, z = vector
+    cross = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
+    if angle < 1e-6:
+        return np.eye(3) + cross / 2
+    return (
+        np.eye(3)
+        + (1 - np.cos(angle)) / angle**2 * cross
+        + (angle - np.sin(angle)) / angle**3 * cross @ cross
+    )
+
+
+def _heavy(model: Model) -> np.ndarray:
+    return np.array(
+        [
+            a.index
+            for a in model.topology.atoms()
+            if a.element is not None and a.element.symbol not in ("H", "D")
+        ],
+        dtype=np.int64,
+    )

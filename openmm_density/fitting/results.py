@@ -1,0 +1,362 @@
+"""What a fit leaves behind: models, log, summary and pictures, in one folder."""
+
+from __future__ import annotations
+
+import csv
+import importlib.metadata
+import io
+import json
+import platform
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import mdtraj
+import numpy as np
+from openmm import app
+
+from ..analysis import score
+from ..energies.density_fit import STRENGTH_BOUNDS
+from ..energies.planarity import planarity_report
+from ..errors import InputError
+from ..models.structure_files import pdb_limit, write_cif, write_pdb
+from ..restraints import find_violations
+from ..units import ANGSTROM_PER_NANOMETER
+from ..validation.geometry import compare_geometry, geometry_report
+from ..whole_files import write_text, written_whole
+from .checkpoints import RunFolder
+from .flexible_fit import FitResult, FlexibleFit, Row
+from .half_maps import StrengthScan
+from .plots import plot_overview, plot_progress, plot_residues
+
+UNFINISHED = "unfinished"
+"""The folder, in that of the results, of what a fit in progress needs to go on."""
+FILES = (
+    "fitted.cif",
+    "fitted.pdb",
+    "trajectory.dcd",
+    "log.csv",
+    "summary.json",
+    "protocol.toml",
+    "overview.png",
+    "progress.png",
+    "residues.png",
+)
+# Beyond these a fit is reported as doubtful. Models that fit have a CC well above the limit at any resolution.
+LARGEST_PART_OUTSIDE = 0.1
+LOW_CORRELATION = 0.4
+# Published resolutions may be a little beyond what the voxels hold.
+NYQUIST_SLACK = 0.9
+
+_PACKAGES = ("openmm-density", "torch", "triton", "openmm", "openmmtorch", "mdtraj", "gemmi", "numpy")
+
+
+class OutputFolder:
+    """The folder of one fit; files get their names only when they are complete.
+
+    Parameters
+    ----------
+    path : path
+        The folder; it is made where it does not exist.
+    overwrite : bool
+        Whether an earlier fit in it may be replaced.
+    resume : bool
+        Whether an unfinished fit in it is to be continued.
+
+    Attributes
+    ----------
+    path : Path
+    run : RunFolder
+        Where the fit keeps its states while it runs.
+
+    Raises
+    ------
+    InputError
+        If it holds an earlier fit, or none to continue, or cannot be written to.
+    """
+
+    def __init__(self, path: str | Path, overwrite: bool = False, resume: bool = False) -> None:
+        self.path = Path(path)
+        unfinished = self.path / UNFINISHED
+        if self.path.exists() and not self.path.is_dir():
+            raise InputError(f"{self.path} is a file: give a folder for the results.")
+        if resume and not unfinished.is_dir():
+            raise InputError(
+                f"{self.path} holds no unfinished fit: give the folder of one that was interrupted."
+            )
+        if not (resume or overwrite):
+            if unfinished.exists():
+                raise InputError(
+                    f"{self.path} holds an unfinished fit: go on with it by --resume {self.path}, choose another folder, or pass "
+                    "--overwrite."
+                )
+            present = [name for name in FILES if (self.path / name).exists()]
+            if present:
+                raise InputError(
+                    f"{self.path} already holds {', '.join(present)} of an earlier fit: choose another folder, or pass "
+                    "--overwrite."
+                )
+        self._made = not self.path.exists()
+        self.run = RunFolder(unfinished)
+        if not resume:
+            self.run.remove()
+            self.run = RunFolder(unfinished)
+
+    def discard(self) -> None:
+        """Remove what a fit has begun that never came to a state from which it could go on."""
+        if not self.run.holds_a_state:
+            self.run.remove()
+        if self._made and self.path.is_dir() and not any(self.path.iterdir()):
+            self.path.rmdir()
+
+    def write(
+        self,
+        fit: FlexibleFit,
+        result: FitResult,
+        model_path: str,
+        map_path: str,
+        scan: StrengthScan | None = None,
+    ) -> dict[str, Any]:
+        """Write everything; give the summary. What served to go on is removed where the fit has come to its end.
+
+        Parameters
+        ----------
+        fit : FlexibleFit
+        result : FitResult
+        model_path, map_path : str
+            As the user gave them, for the summary.
+        scan : StrengthScan, optional
+            What half maps said about the strength.
+        """
+        prepared = result.prepared
+        notes = [
+            *_placement_note(fit),
+            *prepared.report.sentences,
+            *(fit.planarity.notes if fit.planarity else ()),
+            *(note for restraint in fit.restraints for note in restraint.notes),
+            *result.blow_ups,
+            _validation_note(scan),
+        ]
+        write_cif(self.path / "fitted.cif", prepared.topology, result.final, prepared.b_factors)
+        in_input = prepared.input_positions(result.final)
+        limit = pdb_limit(prepared.model, in_input)
+        if limit is None:
+            write_pdb(self.path / "fitted.pdb", prepared.model, in_input)
+        else:
+            (self.path / "fitted.pdb").unlink(missing_ok=True)
+            notes.append(f"fitted.pdb was left out: {limit}")
+        fit.protocol.write(self.path / "protocol.toml")
+        if self.run.trajectory.exists():
+            with written_whole(self.path / "trajectory.dcd") as temporary:
+                # Until all is written the fit may yet have to go on, with a trajectory of its own.
+                shutil.copyfile(self.run.trajectory, temporary)
+        write_text(self.path / "log.csv", _table(result.rows))
+
+        trajectory = mdtraj.Trajectory(
+            np.stack([prepared.model.positions, in_input]) / ANGSTROM_PER_NANOMETER,
+            mdtraj.Topology.from_openmm(prepared.model.topology),
+        )
+        residues = score(trajectory, fit.density_map, fit.density.resolution)
+        chains = [residue.chain.id for residue in prepared.model.topology.residues()]
+        plot_residues(
+            self.path / "residues.png", residues.residue_labels, *residues.residue_correlations, chains
+        )
+        traces = [_traces(prepared.topology, positions) for positions in (result.initial, result.final)]
+        if fit.reference is not None:
+            traces.append(_traces(fit.reference.topology, fit.reference.positions))
+        plot_overview(self.path / "overview.png", fit.density_map, *traces)
+        plot_progress(self.path / "progress.png", result.rows, fit.timestep, result.cc_reference)
+
+        summary = self._summary(fit, result, model_path, map_path)
+        summary["half_maps"] = None if scan is None else scan.as_dict()
+        summary["notes"] = [*notes, *_strength_note(fit, result), *summary["geometry_final"]["notes"]]
+        summary["doubts"] = [*_doubts(fit, result), *_backbone_doubt(summary)]
+        summary["worst_residues"] = _worst(residues.residue_labels, residues.residue_correlations[1])
+        write_text(self.path / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
+        if not result.interrupted:
+            self.run.remove()
+        return summary
+
+    def _summary(self, fit: FlexibleFit, result: FitResult, model_path: str, map_path: str) -> dict[str, Any]:
+        topology = fit.solute.topology
+        before, relaxed, after = (
+            geometry_report(topology, positions[: topology.getNumAtoms()])
+            for positions in (result.initial, result.relaxed, result.final)
+        )
+        change = compare_geometry(before, after)
+        prepared = result.prepared
+        flat = [
+            planarity_report(prepared.model.topology, fit.planes, prepared.input_positions(positions))
+            for positions in (result.initial, result.final)
+        ]
+        density = fit.density
+        return {
+            "model": model_path,
+            "map": map_path,
+            "reference": None if fit.reference is None else str(fit.reference.path),
+            "resolution": density.resolution,
+            "n_atoms": topology.getNumAtoms(),
+            "n_fitted_atoms": density.n_fitted_atoms,
+            "similarity": density.similarity_measure,
+            "strength": result.strength,
+            "cc_initial": result.cc_initial,
+            "cc_final": result.cc_final,
+            "cc_reference": result.cc_reference,
+            "similarity_initial": result.similarity_initial,
+            "similarity_final": result.similarity_final,
+            "ca_rmsd_initial": result.ca_rmsd_initial,
+            "ca_rmsd_final": result.ca_rmsd_final,
+            "voxel_size": [float(size) for size in density.target.voxel_size],
+            "map_voxel_size": [float(size) for size in fit.density_map.voxel_size],
+            "resampled": density.resampled,
+            "cropped": density.cropped,
+            "sigma": density.sigma,
+            "cutoff": density.cutoff,
+            "placement": None if fit.placement is None else fit.placement.as_dict(),
+            "protocol": fit.protocol.name,
+            "stages": result.stages,
+            "interrupted": result.interrupted,
+            "blow_ups": len(result.blow_ups),
+            "forcefield": fit.forcefield,
+            "solvent": result.prepared.solvent,
+            "density_interval": fit.protocol.density_interval,
+            "steps": result.steps,
+            "seed": fit.seed,
+            "wall_seconds": result.wall_seconds,
+            "ms_per_step": result.ms_per_step,
+            "density_ms_per_step": result.density_ms_per_step,
+            "platform": fit.platform,
+            "force_backend": result.force_backend,
+            "planarity": fit.planarity is not None,
+            "n_planes": flat[0].n_planes,
+            "planarity_rms_initial": flat[0].rms,
+            "planarity_rms_final": flat[1].rms,
+            "planarity_worst_initial": flat[0].worst,
+            "planarity_worst_final": flat[1].worst,
+            "planarity_final": [asdict(row) for row in flat[1].rows],
+            "restraints_violated": {
+                name: [str(violation) for violation in violations]
+                for name, violations in find_violations(
+                    # What a protocol let go on its way was meant to change.
+                    [each for each in fit.restraints if each.name in fit.protocol.stages[-1].restraints],
+                    result.final,
+                ).items()
+            },
+            "geometry_initial": before.as_dict(),
+            "geometry_relaxed": relaxed.as_dict(),
+            "geometry_final": after.as_dict(),
+            **change.as_dict(),
+            "rigid_residues": list(result.prepared.report.rigid_residues),
+            "versions": versions(),
+        }
+
+
+def _validation_note(scan: StrengthScan | None) -> str:
+    if scan is None:
+        return "No half maps were given: whether the strength fits noise was not tested."
+    free = ", ".join(f"{cc:.3f} at {strength:g}" for strength, cc in zip(scan.strengths, scan.free))
+    rising = " (the strongest that was tried)" if scan.chosen == scan.strengths[-1] else ""
+    return (
+        f"Fitted into one half map, the model correlates with the other by {free} kJ/mol per atom: {scan.chosen:g} was "
+        f"taken{rising}."
+    )
+
+
+def _placement_note(fit: FlexibleFit) -> list[str]:
+    if fit.placement is None:
+        return []
+    return [
+        f"The model was placed in the map as a rigid body, {fit.placement.moved_by:.1f} Å from where it was (similarity "
+        f"{fit.placement.similarity_before:.3f} before, {fit.placement.similarity_after:.3f} there)."
+    ]
+
+
+def _doubts(fit: FlexibleFit, result: FitResult) -> list[str]:
+    """Give a sentence for each sign that the fit is not to be believed."""
+    doubts = []
+    finest = 2 * float(fit.density_map.voxel_size.max())
+    if fit.density.resolution < NYQUIST_SLACK * finest:
+        doubts.append(
+            f"a resolution of {fit.density.resolution:g} Å was given, but voxels of {finest / 2:.2f} Å hold no detail finer than "
+            f"{finest:.1f} Å: check it."
+        )
+    values = fit.density_map.value_at(result.final[fit.density.atoms])
+    outside = float(np.isnan(values).mean())
+    if outside > LARGEST_PART_OUTSIDE:
+        doubts.append(
+            f"{outside:.0%} of the fitted atoms are outside the map: is the model where its density is?"
+        )
+    if result.cc_final <= result.cc_initial:
+        doubts.append(
+            f"the correlation did not rise ({result.cc_initial:.3f} to {result.cc_final:.3f}): run more steps, or keep the model "
+            "as it was."
+        )
+    if result.cc_final < LOW_CORRELATION:
+        doubts.append(
+            f"the final correlation is low ({result.cc_final:.2f}): look at overview.png, and check resolution and placement."
+        )
+    return doubts
+
+
+def _backbone_doubt(summary: dict[str, Any]) -> list[str]:
+    """Name the residues whose backbone torsions the fit made unusual."""
+    before, after = (summary[f"geometry_{stage}"]["ramachandran_outliers"] for stage in ("initial", "final"))
+    spoilt = [residue for residue in after or () if residue not in before]
+    if not spoilt:
+        return []
+    return [f"the fit made Ramachandran outliers of {', '.join(spoilt)}: look at the model there."]
+
+
+def _strength_note(fit: FlexibleFit, result: FitResult) -> list[str]:
+    """Say so where the automatic strength is at a bound."""
+    low, high = STRENGTH_BOUNDS
+    if fit.protocol.strength != "auto" or low < result.strength < high:
+        return []
+    return [
+        f"The automatic strength is at its limit of {result.strength:g} kJ/mol per fitted atom; the ratio of forces asked for "
+        f"{'more' if result.strength >= high else 'less'}."
+    ]
+
+
+def versions() -> dict[str, str | None]:
+    """Give the versions of what takes part; None for what is not installed."""
+    found: dict[str, str | None] = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def _traces(topology: app.Topology, positions: np.ndarray) -> list[np.ndarray]:
+    """Give the Cα (or P) atoms of each chain, in Å."""
+    traces = []
+    for chain in topology.chains():
+        trace = [atom.index for atom in chain.atoms() if atom.name in ("CA", "P")]
+        if len(trace) > 1:
+            traces.append(positions[trace])
+    return traces
+
+
+def _table(rows: Iterable[Row]) -> str:
+    rows = [asdict(row) for row in rows]
+    for name in [name for name in ("ca_rmsd", "cc_free") if rows[-1][name] is None]:
+        for row in rows:
+            del row[name]
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow(
+            {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in row.items()}
+        )
+    return buffer.getvalue()
+
+
+def _worst(labels: Sequence[str], correlations: np.ndarray, count: int = 10) -> list[dict[str, Any]]:
+    order = np.argsort(np.where(np.isfinite(correlations), correlations, np.inf))
+    known = [int(i) for i in order[:count] if np.isfinite(correlations[i])]
+    return [{"residue": labels[i], "correlation": float(correlations[i])} for i in known]

@@ -1,0 +1,434 @@
+"""Density maps: a grid of values placed in space, cropped, resampled, filtered, masked and interpolated."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from openmm import unit
+from scipy import fft, ndimage, signal
+
+from openmm_density.errors import InputError
+from openmm_density.maps.grids import (
+    cell_parameters,
+    check_finite,
+    checked_positions,
+    fourier_filtered,
+    index_box,
+    index_reach,
+    is_flat,
+    voxels_around,
+)
+from openmm_density.maps.map_files import PlacedVoxels, read_map, write_map
+from openmm_density.maps.model_density import MASK_RADIUS, ModelDensity
+from openmm_density.units import in_angstrom, positions_in_angstrom, value_in
+
+if TYPE_CHECKING:
+    from openmm.app import Topology
+
+
+@dataclass(frozen=True, eq=False)
+class DensityMap:
+    """A density on a grid that is placed in Cartesian space; immutable by convention.
+
+    Grid point (i, j, k) along x, y, z lies at ``origin + matrix @ (i, j, k)``; its value is ``data[k, j, i]``.
+
+    Parameters
+    ----------
+    data : np.ndarray, shape (nz, ny, nx)
+        Density, kept as C-contiguous float32 (not copied if it is that already).
+    matrix : np.ndarray, shape (3, 3)
+        Its columns are the Cartesian steps in Å for one index step along x, y and z.
+    origin : np.ndarray, shape (3,)
+        Cartesian position in Å of grid point (0, 0, 0).
+    periodic : bool
+        True only where the grid is one whole unit cell of a crystal.
+
+    Raises
+    ------
+    InputError
+        If an array has the wrong shape, the steps do not span space, or a value is not finite.
+    """
+
+    data: np.ndarray
+    matrix: np.ndarray
+    origin: np.ndarray
+    periodic: bool = False
+
+    def __post_init__(self) -> None:
+        data = np.ascontiguousarray(self.data, dtype=np.float32)
+        matrix = np.array(self.matrix, dtype=np.float64)
+        origin = np.array(self.origin, dtype=np.float64)
+        if data.ndim != 3 or data.size == 0:
+            raise InputError(f"a density map needs data of shape (nz, ny, nx), found {data.shape}")
+        if matrix.shape != (3, 3) or origin.shape != (3,):
+            raise InputError(
+                f"a density map needs a matrix of shape (3, 3) and an origin of shape (3,), "
+                f"found {matrix.shape} and {origin.shape}"
+            )
+        if not np.isfinite(matrix).all() or not np.isfinite(origin).all() or is_flat(matrix):
+            raise InputError("a density map needs a finite origin and three steps that span space")
+        check_finite(data, "the density map")
+        for name, value in (("data", data), ("matrix", matrix), ("origin", origin)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "periodic", bool(self.periodic))
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Number of grid points as (nz, ny, nx)."""
+        return self.data.shape
+
+    @property
+    def size(self) -> np.ndarray:
+        """Number of grid points as (nx, ny, nz), the order of every index and vector outside ``data``."""
+        return np.array(self.data.shape[::-1])
+
+    @property
+    def voxel_size(self) -> np.ndarray:
+        """Lengths in Å of the steps along x, y and z, shape (3,)."""
+        return np.linalg.norm(self.matrix, axis=0)
+
+    @property
+    def voxel_volume(self) -> float:
+        """Volume of one voxel in Å³."""
+        return float(abs(np.linalg.det(self.matrix)))
+
+    @property
+    def is_orthogonal(self) -> bool:
+        """Whether the steps lead along the Cartesian axes x, y and z, in the positive sense."""
+        off_axis = self.matrix - np.diag(self.voxel_size)
+        return bool(np.abs(off_axis).max() < 1e-6 * self.voxel_size.min())
+
+    @property
+    def cell(self) -> tuple[float, float, float, float, float, float]:
+        """Lengths in Å and angles in degrees of the box that the whole grid fills; a crystal's unit cell."""
+        return cell_parameters(self.matrix * self.size)
+
+    def to_index(self, points: Any) -> np.ndarray:
+        """Give the fractional grid indices (i, j, k) of points, shape (N, 3).
+
+        Parameters
+        ----------
+        points : Quantity or array_like, shape (N, 3)
+            Cartesian positions in Å.
+        """
+        return (positions_in_angstrom(points) - self.origin) @ np.linalg.inv(self.matrix).T
+
+    def overlap(self, start: np.ndarray, size: np.ndarray) -> tuple[tuple[Any, ...], tuple[slice, ...]]:
+        """Match a box of grid points with the voxels of the map.
+
+        Parameters
+        ----------
+        start, size : np.ndarray of int, shape (3,)
+            The box's first indices (i, j, k), which may lie outside the map, and its number of points.
+
+        Returns
+        -------
+        on_map, of_box : tuples
+            Indices into `data` and into an array of the box, shape (nz, ny, nx), that select the same grid
+            points. On a periodic map the whole box is selected, and one voxel may come more than once.
+        """
+        if self.periodic:
+            x, y, z = (np.arange(first, first + n) % cycle for first, n, cycle in zip(start, size, self.size))
+            return np.ix_(z, y, x), (slice(None),) * 3
+        first, last = np.clip(start, 0, self.size), np.clip(start + size, 0, self.size)
+        on_map = tuple(slice(*limits) for limits in zip(first, last))[::-1]
+        of_box = tuple(slice(*limits) for limits in zip(first - start, np.maximum(last, first) - start))[::-1]
+        return on_map, of_box
+
+    @classmethod
+    def from_file(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        columns: tuple[str, str] | None = None,
+        periodic: bool | None = None,
+    ) -> DensityMap:
+        """Read a map, or make one from structure factors.
+
+        MRC2014 and CCP4 files may have any mode of real numbers (0, 1, 2, 6, 12), either byte order and any
+        axis order. The first voxel is placed by ORIGIN (Cartesian, Å) where that is not zero, else by NSTART
+        (grid steps along the cell's axes); never by both. Angles that are all zero are read as 90°.
+
+        A file is taken for a crystal's where its space group number is 2…230, and in P1 where it covers exactly
+        one cell that is not rectangular, or that `write` labelled as a crystal's. A rectangular box in space group
+        0 or 1 is what cryo-EM writes, and stays finite. A crystal's map that covers an asymmetric unit is expanded
+        to the whole cell; one that does not stays the finite piece that it is.
+
+        Parameters
+        ----------
+        path : path-like
+            ``.mrc``, ``.map``, ``.ccp4`` (MRC2014, CCP4), ``.situs``, ``.sit`` (SITUS) or ``.mtz``, each also
+            with ``.gz``.
+        columns : (str, str), optional
+            Labels of amplitude and phase in an MTZ file; found among the usual ones (2FOFCWT/PH2FOFCWT,
+            FWT/PHWT, …) when not given.
+        periodic : bool, optional
+            True: the map is (part of) a unit cell; False: a finite piece, whatever the file says. Decided as
+            above when not given.
+
+        Raises
+        ------
+        InputError
+            If the file is missing, is not such a file, is cut short, contradicts itself, or holds no density.
+        """
+        return cls(*read_map(path, columns=columns, periodic=periodic))
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the map; what `from_file` reads back has the same voxels in the same place.
+
+        MRC files hold cell and origin in float32. A periodic map is marked as one whole cell of a crystal in
+        P1; a finite triclinic one as a piece of a larger cell, which is the format's own way to say so.
+
+        Parameters
+        ----------
+        path : path-like
+            ``.mrc``, ``.map`` or ``.ccp4`` (MRC2014, mode 2), or ``.situs``, ``.sit``, each also with
+            ``.gz``.
+
+        Raises
+        ------
+        InputError
+            If the suffix is none of these, the folder does not exist, or the format cannot hold the map:
+            SITUS only takes finite maps of cubic voxels, MRC only steps along x and in the x-y plane for the
+            first two axes.
+        """
+        write_map(path, PlacedVoxels(self.data, self.matrix, self.origin, self.periodic))
+
+    def crop(self, around: Any, margin: Any) -> DensityMap:
+        """Give the part of the map around some positions, as a finite map on the same grid points.
+
+        A finite map is cut at its own edges; a periodic one is continued across the borders of its cell.
+
+        Parameters
+        ----------
+        around : Quantity or array_like, shape (N, 3)
+            Cartesian positions in Å.
+        margin : float or Quantity
+            The box reaches at least this far, in Å, beyond every position.
+
+        Raises
+        ------
+        InputError
+            If there are no finite positions, or the box does not overlap a finite map.
+        """
+        margin = in_angstrom(margin, "margin")
+        start, stop = index_box(checked_positions(around), self.matrix, self.origin, margin)
+        if not self.periodic:
+            start, stop = np.maximum(start, 0), np.minimum(stop, self.size)
+            if (stop <= start).any():
+                raise InputError(
+                    "the positions to crop around lie outside the density map; "
+                    "place the model in the map, or check the map's origin"
+                )
+        on_map, _ = self.overlap(start, stop - start)
+        return DensityMap(self.data[on_map].copy(), self.matrix, self.origin + self.matrix @ start)
+
+    def resample(self, voxel_size: Any) -> DensityMap:
+        """Give the same density, over the same physical extent, on a grid of other voxels, by Fourier interpolation.
+
+        Along each axis the number of voxels is the least that is FFT-friendly and makes them no larger than
+        asked; an axis that already has the size asked for keeps its grid points. Grid point (0, 0, 0) stays
+        where it is. A finite map is continued by its mirror image, so that opposite edges do not ring into
+        each other. Coarser voxels lose the frequencies that they cannot hold.
+
+        Parameters
+        ----------
+        voxel_size : float, Quantity, or one for each of x, y, z
+            Largest step wanted along the axes, in Å.
+        """
+        wanted = np.broadcast_to(np.asarray(value_in(voxel_size, unit.angstrom), dtype=np.float64), (3,))
+        if not (np.isfinite(wanted).all() and (wanted > 0).all()):
+            raise InputError(f"voxel_size={voxel_size} is not a length; give a positive number of Å")
+        data, size = self.data, self.size
+        resampled_size = size.copy()
+        for axis in range(3):
+            least = int(np.ceil(size[axis] * self.voxel_size[axis] / wanted[axis] - 1e-6))
+            if least == size[axis]:
+                continue
+            resampled_size[axis] = fft.next_fast_len(max(least, 1), real=True)
+            data = _fourier_resampled(data, 2 - axis, resampled_size[axis], self.periodic)
+        return replace(self, data=data, matrix=self.matrix * (size / resampled_size))
+
+    def gaussian_filter(self, sigma: Any) -> DensityMap:
+        """Give the map convolved with an isotropic Gaussian.
+
+        Done in Fourier space, where exp(−2π²σ²|s|²) is the filter on any grid. A periodic map is filtered as
+        the crystal that it is; a finite one is continued by its mirror image, so that its mean is kept.
+
+        Parameters
+        ----------
+        sigma : float or Quantity
+            Standard deviation of the Gaussian in Å; 0 changes nothing.
+        """
+        sigma = in_angstrom(sigma, "sigma")
+        if not (np.isfinite(sigma) and sigma >= 0):
+            raise InputError(f"sigma={sigma} is not a length; give 0 or a positive number of Å")
+        widths = [0, 0, 0] if self.periodic else index_reach(self.matrix, 5 * sigma)[::-1]
+        inside = tuple(slice(width, width + n) for width, n in zip(widths, self.shape))
+        padded = np.pad(self.data, [(width, width) for width in widths], mode="symmetric")
+        smooth = fourier_filtered(padded, self.matrix, lambda s2: np.exp(-2 * np.pi**2 * sigma**2 * s2))
+        return replace(self, data=smooth[inside])
+
+    def normalized(self) -> DensityMap:
+        """Give the map with mean 0 and standard deviation 1 over all its voxels."""
+        mean, deviation = self.data.mean(dtype=np.float64), self.data.std(dtype=np.float64)
+        if deviation == 0:
+            raise InputError("a map whose voxels all have one value cannot be normalized")
+        return replace(self, data=(self.data - np.float32(mean)) / np.float32(deviation))
+
+    def mask_around(self, positions: Any, radius: Any) -> np.ndarray:
+        """Tell which voxels lie within a radius of any of the positions.
+
+        Parameters
+        ----------
+        positions : Quantity or array_like, shape (N, 3)
+            Cartesian positions in Å; on a periodic map, every image of them counts.
+        radius : float or Quantity
+            Distance in Å; grid points at exactly this distance are inside.
+
+        Returns
+        -------
+        np.ndarray of bool, shape (nz, ny, nx)
+        """
+        radius = in_angstrom(radius, "radius")
+        if not (np.isfinite(radius) and radius >= 0):
+            raise InputError(f"radius={radius} is not a distance; give 0 or a positive number of Å")
+        mask = np.zeros(self.shape, dtype=bool)
+        index = self.to_index(checked_positions(positions))
+        if self.periodic:
+            index %= self.size
+        else:
+            reach = index_reach(self.matrix, radius)
+            index = index[((index >= -reach) & (index <= self.size - 1 + reach)).all(axis=1)]
+        if not len(index):
+            return mask
+        start, stop = index_box(index @ self.matrix.T, self.matrix, np.zeros(3), radius)
+        around = np.zeros((stop - start)[::-1], dtype=bool)
+        for _, voxels in voxels_around(index - start, stop - start, self.matrix, radius):
+            around.reshape(-1)[voxels] = True
+        on_map, of_box = self.overlap(start, stop - start)
+        if self.periodic:
+            mask[tuple(axis.ravel()[where] for axis, where in zip(on_map, np.nonzero(around)))] = True
+        else:
+            mask[on_map] = around[of_box]
+        return mask
+
+    def value_at(self, points: Any) -> np.ndarray:
+        """Give the density at points, interpolated trilinearly between grid points.
+
+        Parameters
+        ----------
+        points : Quantity or array_like, shape (N, 3)
+            Cartesian positions in Å.
+
+        Returns
+        -------
+        np.ndarray of float64, shape (N,)
+            NaN where a coordinate is, and beyond the first or last grid point of a finite map: nothing is known
+            there. A periodic map continues across the borders of its cell.
+        """
+        with np.errstate(invalid="ignore"):
+            index = self.to_index(points)
+        unknown = ~np.isfinite(index).all(axis=1)
+        if not self.periodic:
+            # Rounding must not push a point that is meant to be on the outermost grid points off the map.
+            nearest = np.rint(index)
+            index = np.where(np.abs(index - nearest) < 1e-9 * self.size, nearest, index)
+            unknown |= ((index < 0) | (index > self.size - 1)).any(axis=1)
+        index[unknown] = 0
+        mode = "grid-wrap" if self.periodic else "nearest"
+        values = ndimage.map_coordinates(self.data, index[:, ::-1].T, output=np.float64, order=1, mode=mode)
+        values[unknown] = np.nan
+        return values
+
+    @classmethod
+    def simulate(
+        cls,
+        topology: Topology,
+        positions: Any,
+        resolution: Any,
+        voxel_size: Any = None,
+        *,
+        margin: Any = 10.0,
+        like: DensityMap | None = None,
+        b_factors: Any = None,
+        scattering: str = "electron",
+        noise: float = 0.0,
+        seed: int = 0,
+    ) -> DensityMap:
+        """Make the map of a model at a resolution, as `ModelDensity` defines it.
+
+        Parameters
+        ----------
+        topology : openmm.app.Topology
+            Names the element of every atom; atoms without one (virtual sites) do not scatter.
+        positions : Quantity or array_like, shape (N, 3)
+            Cartesian positions in Å.
+        resolution : float or Quantity
+            Resolution d in Å.
+        voxel_size : float or Quantity, optional
+            Side in Å of the cubic voxels; a quarter of the resolution when not given.
+        margin : float or Quantity
+            The map reaches at least this far, in Å, beyond every atom.
+        like : DensityMap, optional
+            Use this map's grid in place of `voxel_size` and `margin`.
+        b_factors : float or array_like of shape (N,), optional
+            B factors in Å² in place of the uniform 8 d.
+        scattering : {"electron", "xray"}
+            Form factors.
+        noise : float
+            Standard deviation of the Gaussian noise that is added to the whole map, as a fraction of the
+            standard deviation of the density within 3 Å of the non-hydrogen atoms. Like the density it has no
+            frequencies beyond the resolution.
+        seed : int
+            Seed of the noise.
+
+        Raises
+        ------
+        InputError
+            If positions and topology disagree or an argument makes no sense.
+        """
+        positions = checked_positions(positions)
+        model = ModelDensity(topology, resolution, b_factors=b_factors, scattering=scattering)
+        if like is None:
+            step = model.resolution / 4 if voxel_size is None else in_angstrom(voxel_size, "voxel_size")
+            if not (np.isfinite(step) and step > 0):
+                raise InputError(f"voxel_size={voxel_size} is not a length; give a positive number of Å")
+            matrix = np.diag([step] * 3)
+            start, stop = index_box(positions, matrix, np.zeros(3), in_angstrom(margin, "margin"))
+            size = [fft.next_fast_len(int(n), real=True) for n in stop - start]
+            grid = cls(np.zeros(size[::-1], np.float32), matrix, matrix @ start)
+        elif voxel_size is not None:
+            raise InputError("voxel_size and like both set the grid of the simulated map; give one of them")
+        else:
+            grid = replace(like, data=np.zeros_like(like.data))
+
+        start, density = model.on_grid(positions, grid.matrix, grid.origin)
+        on_map, of_box = grid.overlap(start, np.array(density.shape[::-1]))
+        np.add.at(grid.data, on_map, density[of_box])
+        if noise < 0 or not np.isfinite(noise):
+            raise InputError(
+                f"noise={noise} is not a fraction of the density's standard deviation; give 0 or more"
+            )
+        if noise == 0:
+            return grid
+        inside = grid.data[grid.mask_around(positions[model.is_heavy], MASK_RADIUS)]
+        if not inside.any():
+            raise InputError(
+                "noise is a fraction of the model's density, but no non-hydrogen atom is on the grid"
+            )
+        white = np.random.default_rng(seed).standard_normal(grid.shape, dtype=np.float32)
+        band_limited = fourier_filtered(white, grid.matrix, lambda s2: s2 <= 1 / model.resolution**2)
+        scale = noise * inside.std(dtype=np.float64) / band_limited.std(dtype=np.float64)
+        return replace(grid, data=grid.data + np.float32(scale) * band_limited)
+
+
+def _fourier_resampled(data: np.ndarray, axis: int, n: int, periodic: bool) -> np.ndarray:
+    """Resample one axis to n points over the same extent; a finite axis is continued by its mirror image."""
+    if periodic:
+        return signal.resample(data, n, axis=axis)
+    mirrored = np.concatenate([data, np.flip(data, axis)], axis=axis)
+    return np.take(signal.resample(mirrored, 2 * n, axis=axis), np.arange(n), axis=axis)

@@ -1,0 +1,184 @@
+"""The density of a model at a resolution: what `simulate` writes and every reported correlation compares with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import gemmi
+import numpy as np
+from openmm import unit
+from scipy import fft
+
+from openmm_density.errors import InputError
+from openmm_density.maps.grids import (
+    cell_parameters,
+    check_span,
+    checked_positions,
+    fourier_filtered,
+    index_box,
+)
+from openmm_density.units import in_angstrom, value_in
+
+if TYPE_CHECKING:
+    from openmm.app import Topology
+
+# The reported correlation is taken within this distance (Å) of the atoms, from a density with this B (Å²) per Å of
+# resolution.
+MASK_RADIUS = 3.0
+B_PER_RESOLUTION = 8.0
+# With this much aliasing allowed at the resolution's edge, before form factors damp it further, and the ripples of
+# the cut reaching around a box of this margin, correlations are within 0.001 of their limit.
+ALIASING = 0.05
+MARGIN_PER_RESOLUTION = 3.0
+
+
+class ModelDensity:
+    """The density of a model at a resolution, on any grid: the one behind every reported correlation.
+
+    gemmi's electron density of the atoms (five-Gaussian form factors c4322, Int. Tables C 4.3.2.2; or IT92
+    for X-rays) with uniform B = 8 d and unit occupancy, cut at resolution d in Fourier space. It is computed
+    in a P1 box around the model on the grid's own points, sampled finely enough first that the grid does not
+    alias into the resolution, so its cost follows the model. Symmetry mates and lattice images are no part of
+    the model.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology
+        Names the element of every atom; atoms without one (virtual sites) do not scatter.
+    resolution : float or Quantity
+        Resolution d in Å.
+    b_factors : float or array_like of shape (N,), optional
+        B factors in Å² in place of the uniform 8 d.
+    scattering : {"electron", "xray"}
+        Form factors.
+
+    Raises
+    ------
+    InputError
+        If an argument makes no sense or an element has no form factor.
+    """
+
+    def __init__(
+        self, topology: Topology, resolution: Any, *, b_factors: Any = None, scattering: str = "electron"
+    ) -> None:
+        calculators = {"electron": gemmi.DensityCalculatorE, "xray": gemmi.DensityCalculatorX}
+        if scattering not in calculators:
+            raise InputError(f"scattering={scattering!r} is unknown; use 'electron' or 'xray'")
+        self.resolution = in_angstrom(resolution, "resolution")
+        if not (np.isfinite(self.resolution) and self.resolution > 0):
+            raise InputError(f"resolution={resolution} is not a resolution; give a positive number of Å")
+        self._calculator = calculators[scattering]
+        elements = [atom.element for atom in topology.atoms()]
+        self.n_atoms = len(elements)
+        #: Boolean array of shape (N,): the non-hydrogen atoms, around which correlations are taken.
+        self.is_heavy = np.array([e is not None and e.atomic_number > 1 for e in elements], dtype=bool)
+        if b_factors is None:
+            b_factors = B_PER_RESOLUTION * self.resolution
+        b = np.asarray(value_in(b_factors, unit.angstrom**2), dtype=np.float64)
+        if b.shape not in ((), (self.n_atoms,)) or not (np.isfinite(b).all() and (b >= 0).all()):
+            raise InputError(
+                f"b_factors of shape {b.shape} do not fit {self.n_atoms} atoms; "
+                "give one number or one per atom, in Å² and not negative"
+            )
+        b = np.broadcast_to(b, (self.n_atoms,))
+        self._scatterers = np.array([i for i, e in enumerate(elements) if e is not None], dtype=int)
+        if not len(self._scatterers):
+            raise InputError("the topology has no atom with an element, so the model has no density")
+        self._least_b = float(b[self._scatterers].min())
+        self._model, self._atoms = _gemmi_model([elements[i] for i in self._scatterers], b[self._scatterers])
+        self._widest = list(
+            {atom.element.name: atom for atom in sorted(self._atoms, key=lambda a: a.b_iso)}.values()
+        )
+        table = "c4322" if scattering == "electron" else "it92"
+        for symbol in {elements[i].symbol for i in self._scatterers}:
+            if getattr(gemmi.Element(symbol), table) is None:
+                raise InputError(f"element {symbol} has no {scattering} form factor; leave its atoms out")
+
+    def on_grid(
+        self, positions: Any, matrix: np.ndarray, origin: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Compute the density in a box around the model on the points of a grid.
+
+        Parameters
+        ----------
+        positions : Quantity or array_like, shape (N, 3)
+            Cartesian positions in Å.
+        matrix, origin : np.ndarray, shapes (3, 3) and (3,)
+            The grid, as in `DensityMap`.
+
+        Returns
+        -------
+        start : np.ndarray of int, shape (3,)
+            Grid indices (i, j, k) of the box's first voxel; they may be negative or lie beyond the grid.
+        density : np.ndarray of float32, shape (nz, ny, nx)
+            Density of the box. It reaches past every atom by the reach of its density and at least 3 Å.
+
+        Raises
+        ------
+        InputError
+            If there is not one finite position per atom of the topology.
+        """
+        positions = checked_positions(positions, self.n_atoms)[self._scatterers]
+        calculator = self._calculator()
+        oversampling, calculator.blur = self._sampling(matrix)
+        atom_reach = max(calculator.estimate_radius(atom) for atom in self._widest)
+        margin = max(atom_reach, MARGIN_PER_RESOLUTION * self.resolution, MASK_RADIUS)
+        start, stop = index_box(positions, matrix, origin, margin)
+        size = np.array([fft.next_fast_len(int(n), real=True) for n in stop - start])
+        fine_size = size * oversampling
+        check_span(fine_size)
+
+        cell = gemmi.UnitCell(*cell_parameters(matrix * size))
+        fractional = ((positions - origin) @ np.linalg.inv(matrix).T - start) / size
+        in_cell = fractional @ np.array(cell.orth.mat.tolist()).T
+        for atom, position in zip(self._atoms, in_cell.tolist()):
+            atom.pos = gemmi.Position(*position)
+        calculator.grid.set_size(*fine_size.tolist())
+        calculator.grid.set_unit_cell(cell)
+        calculator.grid.spacegroup = gemmi.SpaceGroup("P 1")
+        calculator.add_model_density_to_grid(self._model)
+
+        def cut(s2: np.ndarray) -> np.ndarray:
+            return np.where(s2 <= 1 / self.resolution**2, np.exp(calculator.blur / 4 * s2), 0)
+
+        x, y, z = oversampling
+        density = fourier_filtered(calculator.grid.array.T, matrix / oversampling, cut)
+        return start, np.ascontiguousarray(density[::z, ::y, ::x])
+
+    def _sampling(self, matrix: np.ndarray) -> tuple[np.ndarray, float]:
+        """Choose how many times finer than the grid each axis is sampled, and the B factor to add before the cut.
+
+        A frequency s = 1/d is contaminated by its alias at q − s, where q is the density of the sampled
+        planes, and B has damped that by exp(−B/4 ((q − s)² − s²)) in relation to s. Finer sampling and
+        additional B, which the cut takes off again, both help; the cheapest sampling that has enough of them
+        is the one to take.
+        """
+        s = 1 / self.resolution
+        planes = np.linalg.norm(np.linalg.inv(matrix), axis=1)
+        cheapest = np.inf
+        for fineness in (2.2 * s, 2.5 * s, 3 * s, 4 * s, 6 * s, 8 * s):
+            factors = np.ceil(fineness / planes).astype(int)
+            q = (planes * factors).min()
+            b = max(self._least_b, -4 * np.log(ALIASING) / ((q - s) ** 2 - s**2))
+            # An atom covers voxels in proportion to the volume of its Gaussian; its form factor adds about 10 Å².
+            cost = factors.prod() * (b + 10) ** 1.5
+            if cost < cheapest:
+                cheapest, chosen = cost, (factors, float(b - self._least_b))
+        return chosen
+
+
+def _gemmi_model(elements: Sequence[Any], b_factors: np.ndarray) -> tuple[gemmi.Model, list[gemmi.Atom]]:
+    """Give a gemmi model of atoms without positions, and its atoms in order."""
+    residue = gemmi.Residue()
+    for element, b in zip(elements, b_factors):
+        atom = gemmi.Atom()
+        atom.element = gemmi.Element(element.symbol)
+        atom.b_iso = b
+        atom.occ = 1.0
+        residue.add_atom(atom)
+    chain = gemmi.Chain("A")
+    chain.add_residue(residue)
+    model = gemmi.Model(1)
+    model.add_chain(chain)
+    return model, list(model[0][0])

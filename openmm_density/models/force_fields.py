@@ -1,0 +1,75 @@
+"""The force fields and solvents that a fit can choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import openmm
+from openmm import unit
+
+from ..errors import InputError
+
+FORCE_FIELDS = {
+    "amber14": ("amber14-all.xml", "amber14/tip3pfb.xml"),
+    "charmm36": ("charmm36.xml", "charmm36/water.xml"),
+}
+"""OpenMM's files for each name; any other name is a file itself."""
+
+IMPLICIT_SOLVENTS = {"obc": "implicit/obc2.xml", "gbn2": "implicit/gbn2.xml"}
+SOLVENTS = ("none", *IMPLICIT_SOLVENTS, "water")
+"""Nothing but a screened Coulomb interaction, generalised Born models, or water and ions in a box."""
+
+
+def force_field_files(names: str | Sequence[str], solvent: str = "none") -> tuple[str, ...]:
+    """Give the files of a force field and of an implicit solvent, in the order in which OpenMM has to read them.
+
+    Parameters
+    ----------
+    names : str or sequence of str
+        A name of `FORCE_FIELDS` or files; files after a name add to it, such as those of ligands.
+    solvent : str
+        One of `SOLVENTS`.
+    """
+    if solvent not in SOLVENTS:
+        raise InputError(f'solvent="{solvent}" is not known: use {", ".join(SOLVENTS)}.')
+    names = [names] if isinstance(names, str) else list(names)
+    if not names:
+        raise InputError(f"forcefield must name {', '.join(FORCE_FIELDS)}, or files of OpenMM's (XML).")
+    unknown = [name for name in names if name not in FORCE_FIELDS and not name.endswith(".xml")]
+    if unknown:
+        raise InputError(
+            f'forcefield="{unknown[0]}" is not known: use {", ".join(FORCE_FIELDS)}, or files of OpenMM\'s that end in .xml.'
+        )
+    files = [file for name in names for file in FORCE_FIELDS.get(name, (name,))]
+    if solvent in IMPLICIT_SOLVENTS:
+        files.append(IMPLICIT_SOLVENTS[solvent])
+    return tuple(files)
+
+
+def with_native_born(system: openmm.System) -> None:
+    """Put OpenMM's own GBSA-OBC force in the place of the custom one that its force field file makes; the energy is the same.
+
+    The file writes the model of Onufriev, Bashford and Case (2004) as a `CustomGBForce`, which takes several times as long.
+    """
+    index, custom = next(
+        (i, force) for i, force in enumerate(system.getForces()) if isinstance(force, openmm.CustomGBForce)
+    )
+    names = [custom.getPerParticleParameterName(i) for i in range(custom.getNumPerParticleParameters())]
+    born = openmm.GBSAOBCForce()
+    born.setNonbondedMethod(custom.getNonbondedMethod())
+    born.setCutoffDistance(custom.getCutoffDistance())
+    # The dielectric constants of the file, and the surface term in its units, are the defaults of both.
+    born.setSolventDielectric(_SOLVENT_DIELECTRIC)
+    born.setSurfaceAreaEnergy(_SURFACE_AREA_ENERGY)
+    for i in range(custom.getNumParticles()):
+        values = dict(zip(names, custom.getParticleParameters(i)))
+        offset_radius = values["or"]
+        born.addParticle(values["charge"], offset_radius + _OFFSET, values["sr"] / offset_radius)
+    system.removeForce(index)
+    system.addForce(born)
+
+
+_SOLVENT_DIELECTRIC = 78.5
+_SURFACE_AREA_ENERGY = 2.25936 * unit.kilojoule_per_mole / unit.nanometer**2
+# By which the radii of the model are smaller than those of the atoms, in nm.
+_OFFSET = 0.009

@@ -1,0 +1,259 @@
+"""Trajectories, and models as trajectories of one frame or more, read through mdtraj."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import gemmi
+import mdtraj
+import numpy as np
+from openmm import app
+
+from openmm_density.errors import InputError
+from openmm_density.models.structures import CIF_SUFFIXES, PDB_SUFFIXES, read_model
+
+if TYPE_CHECKING:
+    from openmm_density.models.structures import Model
+
+TRAJECTORY_SUFFIXES = (
+    *(".dcd", ".xtc", ".trr", ".nc", ".ncdf", ".netcdf", ".h5", ".hdf5", ".lh5", ".gsd", ".gro"),
+    *(".xyz", ".xyz.gz", ".mdcrd", ".crd", ".inpcrd", ".rst7", ".ncrst", ".restrt", ".lammpstrj"),
+)
+SUFFIXES_WITH_TOPOLOGY = (".h5", ".hdf5", ".lh5", ".gro", ".gsd")
+TOPOLOGY_SUFFIXES = (*SUFFIXES_WITH_TOPOLOGY, ".prmtop", ".parm7", ".prm7", ".psf", ".mol2")
+
+
+def load_trajectory(
+    path: str | os.PathLike[str], topology_path: str | os.PathLike[str] | None = None
+) -> mdtraj.Trajectory:
+    """Read a model, or a trajectory whose atoms another file names.
+
+    A model (PDB or mmCIF, also gzipped) is read as `openmm_density.models.structures.read_model` reads it; of a file
+    with several models each is a frame. Everything else is read by mdtraj. Residues that come from a PDB or
+    mmCIF file keep their insertion code in an attribute ``insertion_code``, which mdtraj itself does not
+    have: it is lost where mdtraj copies the topology (slices of the trajectory do).
+
+    Parameters
+    ----------
+    path : str or path-like
+        The model (.pdb, .ent, .cif, .mmcif, or one of these and .gz) or the trajectory (.dcd, .xtc, .nc,
+        .h5 and others).
+    topology_path : str or path-like, optional
+        Names the atoms of the trajectory: a model of the same atoms in the same order, or a topology that
+        mdtraj reads (.prmtop, .psf, ...). Not needed for formats that have one (.h5, .gro).
+
+    Returns
+    -------
+    mdtraj.Trajectory
+        Positions in nm, as mdtraj has them. They are not made whole nor moved to another periodic image.
+
+    Raises
+    ------
+    InputError
+        The file is missing, cannot be read or has an unknown format, the topology is missing, or the
+        numbers of atoms differ.
+    """
+    path = Path(path)
+    if _is_model(path):
+        trajectory = _frames_of_model(read_model(path))
+        if topology_path is not None:
+            topology = _load_topology(Path(topology_path))
+            _check_atom_counts(path, trajectory.n_atoms, topology_path, topology.n_atoms)
+            trajectory.topology = topology
+        return trajectory
+    suffix = _suffix(path)
+    if suffix not in TRAJECTORY_SUFFIXES:
+        raise InputError(
+            f"{path}: the ending is neither that of a model (.pdb, .ent, .cif, .mmcif, or one of these and "
+            ".gz) nor of a trajectory that is known here (.dcd, .xtc, .trr, .nc, .h5, ...); convert the file."
+        )
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file; check the path of the trajectory.")
+    if topology_path is None and suffix not in SUFFIXES_WITH_TOPOLOGY:
+        raise InputError(
+            f"{path}: a {suffix} file does not name its atoms; give a model of the same atoms as its "
+            "topology (--topology model.pdb)."
+        )
+    topology = None if topology_path is None else _load_topology(Path(topology_path))
+    trajectory = _load(path, topology, topology_path)
+    if topology is not None:
+        _check_atom_counts(path, trajectory.n_atoms, topology_path, topology.n_atoms)
+        trajectory.topology = topology
+    if not trajectory.n_frames:
+        raise InputError(f"{path}: the trajectory has no frames; check whether the simulation wrote any.")
+    return trajectory
+
+
+def _suffix(path: Path) -> str:
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    return "".join(suffixes[-2:]) if suffixes[-1:] == [".gz"] else "".join(suffixes[-1:])
+
+
+def _is_model(path: Path) -> bool:
+    return _suffix(path).removesuffix(".gz") in PDB_SUFFIXES + CIF_SUFFIXES
+
+
+def _as_mdtraj(topology: app.Topology) -> mdtraj.Topology:
+    converted = mdtraj.Topology.from_openmm(topology)
+    for residue, original in zip(converted.residues, topology.residues()):
+        residue.insertion_code = original.insertionCode.strip()
+    return converted
+
+
+def as_openmm_topology(topology: mdtraj.Topology) -> app.Topology:
+    """Convert what correlations need: residues and elements, whatever bonds mdtraj knows."""
+    converted = app.Topology()
+    for chain in topology.chains:
+        new_chain = converted.addChain(chain.chain_id)
+        for residue in chain.residues:
+            new = converted.addResidue(residue.name, new_chain, str(residue.resSeq))
+            for atom in residue.atoms:
+                number = atom.element.atomic_number if atom.element is not None else 0
+                element = app.Element.getByAtomicNumber(number) if number else None
+                converted.addAtom(atom.name, element, new)
+    return converted
+
+
+def _frames_of_model(model: Model) -> mdtraj.Trajectory:
+    frames = [model.positions, *_further_models(model)]
+    lengths = angles = None
+    if model.cell is not None:
+        lengths = np.tile(np.array(model.cell[:3]) / 10.0, (len(frames), 1))
+        angles = np.tile(np.array(model.cell[3:]), (len(frames), 1))
+    return mdtraj.Trajectory(
+        np.array(frames) / 10.0,
+        _as_mdtraj(model.topology),
+        unitcell_lengths=lengths,
+        unitcell_angles=angles,
+    )
+
+
+def _further_models(model: Model) -> Iterator[np.ndarray]:
+    """Give the positions of the models after the first, for the atoms that were read of the first."""
+    structure = gemmi.read_structure(str(model.path), merge_chain_parts=False)
+    if len(structure) < 2:
+        return
+    names = [_address(atom) for atom in structure[0].all()]
+    numbers = {name: number for number, name in enumerate(names)}
+    wanted = [
+        (r.chain, r.residue_number, r.insertion_code, r.residue_name, r.name, r.altloc) for r in model.records
+    ]
+    if len(numbers) != len(names) or not all(name in numbers for name in wanted):
+        # Atoms named alike can only be told apart by their order, which alternate locations have not kept.
+        if len(names) != len(wanted):
+            raise InputError(
+                f"{model.path}: holds {len(structure)} models and several atoms of one name; "
+                "write it as a trajectory (.dcd) and give its topology."
+            )
+        kept = list(range(len(names)))
+    else:
+        kept = [numbers[name] for name in wanted]
+    for number, other in enumerate(structure, start=1):
+        if number == 1:
+            continue
+        atoms = list(other.all())
+        if [_address(atom) for atom in atoms] != names:
+            raise InputError(
+                f"{model.path}: its model {number} has other atoms than the first "
+                f"({len(atoms)} in place of {len(names)}); leave only models of the same atoms in it."
+            )
+        positions = np.array([atom.atom.pos.tolist() for atom in atoms])
+        yield positions[kept]
+
+
+def _address(atom: gemmi.CRA) -> tuple[str, int, str, str, str, str]:
+    place = atom.residue.seqid
+    altloc = "" if atom.atom.altloc == "\0" else atom.atom.altloc
+    return (atom.chain.name, place.num, place.icode.strip(), atom.residue.name, atom.atom.name, altloc)
+
+
+def _load_topology(path: Path) -> mdtraj.Topology:
+    if _is_model(path):
+        return _as_mdtraj(read_model(path).topology)
+    if _suffix(path) not in TOPOLOGY_SUFFIXES:
+        raise InputError(
+            f"{path}: the ending is not that of a topology; give a model of the trajectory's atoms "
+            "(.pdb, .cif, also .gz)."
+        )
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file; check the path of the topology.")
+    try:
+        with _quiet():
+            return mdtraj.load_topology(str(path))
+    except Exception as error:
+        raise InputError(f"{path}: cannot be read as a topology ({_first_line(error)}).") from error
+
+
+def _load(
+    path: Path, topology: mdtraj.Topology | None, topology_path: str | os.PathLike[str] | None
+) -> mdtraj.Trajectory:
+    given = {} if topology is None or _suffix(path) in SUFFIXES_WITH_TOPOLOGY else {"top": topology}
+    try:
+        with _quiet():
+            return mdtraj.load(str(path), **given)
+    except ImportError as error:
+        # mdtraj tells in a paragraph which optional package a format needs.
+        package = "tables" if "PyTables" in str(error) else getattr(error, "name", None) or "that it names"
+        raise InputError(
+            f"{path}: to read {_suffix(path)} files mdtraj needs a package that is not installed; "
+            f"pip install {package}, or write a .dcd."
+        ) from error
+    except Exception as error:
+        if topology is not None:
+            _check_atom_counts(path, _atom_count(path), topology_path, topology.n_atoms)
+        raise InputError(
+            f"{path}: cannot be read as a {_suffix(path)} trajectory ({_first_line(error)}); check the file."
+        ) from error
+
+
+def _atom_count(path: Path) -> int | None:
+    try:
+        with _quiet(), mdtraj.open(str(path)) as file:
+            frames = file.read(1)
+        return int(np.shape(frames[0] if isinstance(frames, tuple) else frames)[-2])
+    except Exception:
+        return None
+
+
+def _check_atom_counts(
+    path: Path, count: int | None, topology_path: str | os.PathLike[str] | None, expected: int
+) -> None:
+    if count is not None and count != expected:
+        raise InputError(
+            f"{path}: the trajectory has {count} atoms and its topology {topology_path} has {expected}; "
+            "give the model of which the trajectory was made, with hydrogens and solvent."
+        )
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep to itself what mdtraj and its C readers print, some of it to standard output, in the way of JSON."""
+    libc = ctypes.CDLL(None)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    libc.fflush(None)
+    kept, sink = (os.dup(1), os.dup(2)), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(sink, 1)
+        os.dup2(sink, 2)
+        with open(os.devnull, "w") as nowhere, redirect_stderr(nowhere), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        libc.fflush(None)
+        for number, stream in enumerate(kept, start=1):
+            os.dup2(stream, number)
+            os.close(stream)
+        os.close(sink)

@@ -1,0 +1,219 @@
+"""The correlation of a model with its map: the one that every table and summary reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from openmm_density.errors import InputError
+from openmm_density.maps.density_map import DensityMap
+from openmm_density.maps.grids import voxels_around
+from openmm_density.maps.model_density import MASK_RADIUS, ModelDensity
+from openmm_density.units import positions_in_angstrom
+
+if TYPE_CHECKING:
+    from openmm.app import Topology
+
+
+class Correlations(NamedTuple):
+    """Correlations of one set of positions with a map."""
+
+    cc_mask: float
+    residues: np.ndarray
+
+
+class MapCorrelation:
+    """Correlations of a model with one map, for one or many sets of positions.
+
+    The model's density is that of `openmm_density.maps.model_density.ModelDensity`: gemmi's electron density with
+    uniform B = 8 d, cut at resolution d. The map is taken as it was read. On a crystal's map the voxels
+    continue across the borders of the cell, but the density is that of the model alone, without symmetry
+    mates. What does not depend on the positions is prepared once.
+
+    Parameters
+    ----------
+    density_map : DensityMap
+        The map.
+    topology : openmm.app.Topology
+        Names elements and residues of the N atoms.
+    resolution : float or Quantity
+        Resolution d in Å.
+    b_factors : array_like of shape (N,), optional
+        B factors in Å² in place of the uniform 8 d: another figure than the one that is reported everywhere.
+
+    Raises
+    ------
+    InputError
+        If the model has no non-hydrogen atom, an element without form factor, or the resolution is not
+        positive.
+    """
+
+    def __init__(
+        self, density_map: DensityMap, topology: Topology, resolution: Any, *, b_factors: Any = None
+    ) -> None:
+        self._map = density_map
+        self._model = ModelDensity(topology, resolution, b_factors=b_factors)
+        self._n_residues = topology.getNumResidues()
+        residue_of_atom = np.array([atom.residue.index for atom in topology.atoms()], dtype=np.int64)
+        self._heavy = np.flatnonzero(self._model.is_heavy)
+        self._residue_of_heavy = residue_of_atom[self._heavy]
+        if not len(self._heavy):
+            raise InputError("the model has no non-hydrogen atom, and correlations are taken around those")
+
+    def cc_mask(self, positions: Any) -> float:
+        """Give the Pearson correlation over the voxels within 3 Å of a non-hydrogen atom.
+
+        Parameters
+        ----------
+        positions : Quantity or array_like, shape (N, 3)
+            Cartesian positions in Å.
+
+        Returns
+        -------
+        float
+            0 where it is undefined, because the model reaches no voxel of the map or only voxels of one
+            value: such a model has nothing in common with the map.
+        """
+        positions = positions_in_angstrom(positions)
+        return self._overall(positions, self._densities(positions))
+
+    def residue_correlations(self, positions: Any) -> np.ndarray:
+        """Give the same correlation for every residue, over the voxels around that residue's atoms alone.
+
+        Parameters
+        ----------
+        positions : Quantity or array_like, shape (N, 3)
+            Cartesian positions in Å.
+
+        Returns
+        -------
+        np.ndarray of float64, shape (n_residues,)
+            NaN for a residue without non-hydrogen atoms, outside the map, or where map or model do not vary.
+        """
+        positions = positions_in_angstrom(positions)
+        return self._by_residue(positions, self._densities(positions))
+
+    def evaluate(self, positions: Any) -> Correlations:
+        """Give both correlations from one model density.
+
+        Parameters
+        ----------
+        positions : Quantity or array_like, shape (N, 3)
+            Cartesian positions in Å.
+        """
+        positions = positions_in_angstrom(positions)
+        densities = self._densities(positions)
+        return Correlations(self._overall(positions, densities), self._by_residue(positions, densities))
+
+    def _densities(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Give a box's start and, for its voxels, the model's density, the map's, and which of them are on the map."""
+        start, model = self._model.on_grid(positions, self._map.matrix, self._map.origin)
+        observed, known = np.zeros_like(model), np.zeros(model.shape, dtype=bool)
+        on_map, of_box = self._map.overlap(start, np.array(model.shape[::-1]))
+        observed[of_box], known[of_box] = self._map.data[on_map], True
+        return start, model, observed, known
+
+    def _near_atoms(
+        self, positions: np.ndarray, start: np.ndarray, shape: tuple[int, ...]
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """List pairs of a residue and the number of a voxel near one of its atoms, some more than once."""
+        index = self._map.to_index(positions[self._heavy]) - start
+        for atoms, voxels in voxels_around(index, np.array(shape[::-1]), self._map.matrix, MASK_RADIUS):
+            yield self._residue_of_heavy[atoms], voxels
+
+    def _overall(self, positions: np.ndarray, densities: tuple[np.ndarray, ...]) -> float:
+        start, model, observed, known = densities
+        mask = np.zeros(model.size, dtype=bool)
+        for _, voxels in self._near_atoms(positions, start, model.shape):
+            mask[voxels] = True
+        mask = mask.reshape(model.shape) & known
+        value = _pearson(np.zeros(mask.sum(), dtype=np.int64), model[mask], observed[mask], 1)[0]
+        return 0.0 if np.isnan(value) else float(value)
+
+    def _by_residue(self, positions: np.ndarray, densities: tuple[np.ndarray, ...]) -> np.ndarray:
+        start, model, observed, known = densities
+        pairs = [
+            (residues * model.size + voxels)[known.reshape(-1)[voxels]]
+            for residues, voxels in self._near_atoms(positions, start, model.shape)
+        ]
+        # np.unique hashes, which takes ten times as long as sorting here.
+        sorted_pairs = np.sort(np.concatenate(pairs))
+        is_first = np.diff(sorted_pairs, prepend=-1) > 0
+        residues, voxels = np.divmod(sorted_pairs[is_first], model.size)
+        return _pearson(residues, model.reshape(-1)[voxels], observed.reshape(-1)[voxels], self._n_residues)
+
+
+def cc_mask(density_map: DensityMap, topology: Topology, positions: Any, resolution: Any) -> float:
+    """Give the correlation of a model with a map, as every table and summary reports it.
+
+    The Pearson correlation, over the voxels within 3 Å of a non-hydrogen atom of the model, between the map
+    as it was read and gemmi's electron density of the model with uniform B = 8 d, cut at resolution d in
+    Fourier space. `MapCorrelation` does this for many sets of positions.
+
+    Parameters
+    ----------
+    density_map : DensityMap
+        The map.
+    topology : openmm.app.Topology
+        Names the elements of the N atoms.
+    positions : Quantity or array_like, shape (N, 3)
+        Cartesian positions in Å.
+    resolution : float or Quantity
+        Resolution d in Å.
+
+    Returns
+    -------
+    float
+        0 where the model reaches no voxel of the map, or only voxels of one value.
+
+    Raises
+    ------
+    InputError
+        If positions and topology disagree, or an argument makes no sense.
+    """
+    return MapCorrelation(density_map, topology, resolution).cc_mask(positions)
+
+
+def residue_correlations(
+    density_map: DensityMap, topology: Topology, positions: Any, resolution: Any
+) -> np.ndarray:
+    """Give the correlation of every residue with a map, from the density of the whole model.
+
+    As `cc_mask`, but for each residue over the voxels within 3 Å of its own non-hydrogen atoms.
+
+    Parameters
+    ----------
+    density_map : DensityMap
+        The map.
+    topology : openmm.app.Topology
+        Names elements and residues of the N atoms.
+    positions : Quantity or array_like, shape (N, 3)
+        Cartesian positions in Å.
+    resolution : float or Quantity
+        Resolution d in Å.
+
+    Returns
+    -------
+    np.ndarray of float64, shape (n_residues,)
+        NaN for a residue without non-hydrogen atoms, outside the map, or where map or model do not vary.
+
+    Raises
+    ------
+    InputError
+        If positions and topology disagree, or an argument makes no sense.
+    """
+    return MapCorrelation(density_map, topology, resolution).residue_correlations(positions)
+
+
+def _pearson(groups: np.ndarray, a: np.ndarray, b: np.ndarray, n_groups: int) -> np.ndarray:
+    """Correlate a with b within each group, in float64 about the group's means; NaN where either does not vary."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    count = np.maximum(np.bincount(groups, minlength=n_groups), 1)
+    a = a - (np.bincount(groups, a, n_groups) / count)[groups]
+    b = b - (np.bincount(groups, b, n_groups) / count)[groups]
+    covariance = np.bincount(groups, a * b, n_groups)
+    variances = np.bincount(groups, a * a, n_groups) * np.bincount(groups, b * b, n_groups)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(variances > 0, covariance / np.sqrt(variances), np.nan)

@@ -1,0 +1,251 @@
+"""Fourier shell correlation: of two half maps, and of a map with a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import fft
+from scipy.spatial import cKDTree
+
+from openmm_density.errors import InputError
+from openmm_density.maps.grids import check_span, checked_positions, index_box, index_reach, voxels_around
+from openmm_density.maps.model_density import B_PER_RESOLUTION, MASK_RADIUS, ModelDensity
+from openmm_density.units import in_angstrom
+
+if TYPE_CHECKING:
+    from openmm.app import Topology
+
+    from openmm_density.maps.density_map import DensityMap
+
+MODEL_THRESHOLD = 0.5
+"""Where the correlation of a map with a perfect model falls to this, its figure of merit is 0.5 (Rosenthal, Henderson 2003)."""
+HALF_MAP_THRESHOLD = 0.143
+"""The correlation of two half maps at the frequency where that of the whole map with a perfect model is 0.5."""
+SOFT_EDGE = 3.0
+"""Å over which the mask falls from 1, at 3 Å from the nearest atom, to 0: a sharp edge would correlate by itself."""
+COARSEST = 10.0
+"""Å: coarser shells show solvent and neighbours more than the model, and the search for a fall starts behind them."""
+
+_OUTSIDE = "no atom is near the map; place the model in the map, or check the map's origin"
+
+
+@dataclass(frozen=True)
+class ShellCorrelation:
+    """A Fourier shell correlation curve.
+
+    Attributes
+    ----------
+    frequency : np.ndarray, shape (n_shells,)
+        Centres of the shells in Å⁻¹, from the first above zero to the last that is whole below the Nyquist frequency.
+    correlation : np.ndarray, shape (n_shells,)
+        −1…1; NaN where either density has nothing in the shell.
+    coefficients : np.ndarray of int, shape (n_shells,)
+        Fourier coefficients in each shell.
+    """
+
+    frequency: np.ndarray
+    correlation: np.ndarray
+    coefficients: np.ndarray
+
+    def resolution(self, threshold: float = MODEL_THRESHOLD) -> float:
+        """Give the resolution in Å at which the curve falls below a threshold, interpolated between shells.
+
+        The first fall counts, from the first shell on that is finer than 10 Å and above the threshold; in a curve without
+        such a shell, from the first that is above it.
+
+        Returns
+        -------
+        float
+            Infinite where no shell is above the threshold; that of the last shell where the curve never falls below.
+        """
+        above = self.correlation >= threshold
+        if not above.any():
+            return float("inf")
+        fine = above & (self.frequency >= 1 / COARSEST)
+        first = int(np.argmax(fine if fine.any() else above))
+        falls = np.flatnonzero(self.correlation[first:] < threshold)
+        if not len(falls):
+            return float(1 / self.frequency[-1])
+        below = first + int(falls[0])
+        low, high = self.correlation[below - 1], self.correlation[below]
+        part = (low - threshold) / (low - high)
+        frequency = self.frequency[below - 1] + part * (self.frequency[below] - self.frequency[below - 1])
+        return float(1 / frequency)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give plain lists for JSON; an undefined correlation is None."""
+        return {
+            "frequency": self.frequency.tolist(),
+            "correlation": [None if np.isnan(c) else c for c in self.correlation.tolist()],
+        }
+
+
+def shell_correlation(first: np.ndarray, second: np.ndarray, matrix: np.ndarray) -> ShellCorrelation:
+    """Correlate two densities on one grid, shell by shell in Fourier space.
+
+    FSC = Re Σ F₁F₂* / √(Σ|F₁|² Σ|F₂|²) over each shell (Harauz and van Heel, Optik 73, 146 (1986)). Shells are as wide as one
+    step along the reciprocal of the longest side of the grid.
+
+    Parameters
+    ----------
+    first, second : np.ndarray, shape (nz, ny, nx)
+        The densities; what is on one side of the grid continues on the other.
+    matrix : np.ndarray, shape (3, 3)
+        Its columns are the steps of the grid in Å.
+
+    Raises
+    ------
+    InputError
+        If the shapes differ, or the grid is too small to have a shell.
+    """
+    if first.shape != second.shape:
+        raise InputError(
+            f"densities of shapes {first.shape} and {second.shape} have no Fourier shells in common; give two of one grid"
+        )
+    size = np.array(first.shape[::-1])
+    reciprocal = np.linalg.inv(matrix)
+    steps = np.linalg.norm(matrix, axis=0)
+    width = 1 / (steps * size).max()
+    # Beyond half a step's inverse a coefficient may as well stand for one on the opposite side: only whole shells below count.
+    n_shells = int(0.5 / steps.max() / width - 0.5 + 1e-6)
+    if n_shells < 1:
+        raise InputError(f"a grid of {size.tolist()} points has no Fourier shell; give a larger map")
+    nx, ny, nz = size.tolist()
+    h, k, l_ = fft.rfftfreq(nx), fft.fftfreq(ny)[:, None], fft.fftfreq(nz)[:, None, None]
+    s = np.sqrt(sum((h * x + k * y + l_ * z) ** 2 for x, y, z in reciprocal.T))
+    shell = np.rint(s / width).astype(np.int64)
+    inside = (shell >= 1) & (shell <= n_shells)
+    # The half that rfft leaves out is the complex conjugate of the other, except on its first and its last plane.
+    weight = np.full(h.shape, 2.0)
+    weight[0] = 1.0
+    if nx % 2 == 0:
+        weight[-1] = 1.0
+    weight = np.broadcast_to(weight, shell.shape)[inside]
+    shell = shell[inside]
+    a, b = (fft.rfftn(density.astype(np.float64))[inside] for density in (first, second))
+
+    def total(values: np.ndarray) -> np.ndarray:
+        return np.bincount(shell, values * weight, n_shells + 1)[1:]
+
+    cross = total((a * b.conj()).real)
+    powers = total(np.abs(a) ** 2) * total(np.abs(b) ** 2)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        correlation = np.where(powers > 0, np.clip(cross / np.sqrt(powers), -1, 1), np.nan)
+    coefficients = np.rint(total(np.ones(len(shell)))).astype(np.int64)
+    return ShellCorrelation(width * np.arange(1, n_shells + 1), correlation, coefficients)
+
+
+def half_map_fsc(first: DensityMap, second: DensityMap, positions: Any = None) -> ShellCorrelation:
+    """Correlate two half maps, shell by shell in Fourier space.
+
+    Parameters
+    ----------
+    first, second : DensityMap
+        Maps on one grid.
+    positions : Quantity or array_like, shape (N, 3), optional
+        Positions in Å of atoms: beyond 3 Å from them both maps fall to 0, with a soft edge. Without them all of the maps
+        counts, solvent included.
+
+    Raises
+    ------
+    InputError
+        If the maps are on different grids, or no atom is near the map.
+    """
+    same = (
+        first.shape == second.shape
+        and np.allclose(first.matrix, second.matrix, atol=1e-4)
+        and np.allclose(first.origin, second.origin, atol=1e-2)
+    )
+    if not same:
+        raise InputError(
+            f"the half maps are on different grids ({first.shape} and {second.shape} voxels, origins {first.origin} and "
+            f"{second.origin}); give two that belong together"
+        )
+    if positions is None:
+        return shell_correlation(first.data, second.data, first.matrix)
+    start, mask, observed = _masked(first, checked_positions(positions))
+    on_map, of_box = second.overlap(start, np.array(mask.shape[::-1]))
+    other = np.zeros_like(observed)
+    other[of_box] = second.data[on_map]
+    return shell_correlation(observed * mask, other * mask, first.matrix)
+
+
+def model_fsc(
+    density_map: DensityMap, topology: Topology, positions: Any, resolution: Any
+) -> ShellCorrelation:
+    """Correlate a map with a model, shell by shell in Fourier space.
+
+    The map, masked around the model with a soft edge, against gemmi's electron density of the model with uniform B = 8 d (on
+    which no shell's correlation depends), up to the map's Nyquist frequency. Both are taken in a box around the model, so that
+    the cost follows the model. Density of what the model lacks, where it is near the model, lowers the curve.
+
+    Parameters
+    ----------
+    density_map : DensityMap
+        The map. A crystal's is continued across the borders of its cell.
+    topology : openmm.app.Topology
+        Names the elements of the N atoms.
+    positions : Quantity or array_like, shape (N, 3)
+        Cartesian positions in Å.
+    resolution : float or Quantity
+        Resolution d in Å.
+
+    Raises
+    ------
+    InputError
+        If positions and topology disagree, no non-hydrogen atom is near the map, or an argument makes no sense.
+    """
+    finest = 2 * 0.999 * density_map.voxel_size.max()
+    b_factor = B_PER_RESOLUTION * in_angstrom(resolution, "resolution")
+    if not (np.isfinite(b_factor) and b_factor > 0):
+        raise InputError(f"resolution={resolution} is not a resolution; give a positive number of Å")
+    model = ModelDensity(topology, finest, b_factors=b_factor)
+    positions = checked_positions(positions, model.n_atoms)
+    if not model.is_heavy.any():
+        raise InputError("the model has no non-hydrogen atom, around which the map could be masked")
+    start, mask, observed = _masked(density_map, positions[model.is_heavy])
+    model_start, density = model.on_grid(positions, density_map.matrix, density_map.origin)
+    calculated = np.zeros_like(observed)
+    first = np.maximum(start, model_start)
+    last = np.minimum(start + mask.shape[::-1], model_start + density.shape[::-1])
+    of_box, of_model = (
+        tuple(slice(*limits) for limits in zip(first - origin, last - origin))[::-1]
+        for origin in (start, model_start)
+    )
+    calculated[of_box] = density[of_model]
+    return shell_correlation(observed * mask, calculated, density_map.matrix)
+
+
+def _masked(density_map: DensityMap, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Give a box around the positions: its start, a soft mask on it, and the map's values, 0 beyond the map."""
+    matrix, origin = density_map.matrix, density_map.origin
+    edge = MASK_RADIUS + SOFT_EDGE
+    if not density_map.periodic:
+        # Atoms away from the map have nothing to compare, and would only make the box larger.
+        index, reach = density_map.to_index(positions), index_reach(matrix, edge)
+        positions = positions[((index >= -reach) & (index <= density_map.size - 1 + reach)).all(axis=1)]
+        if not len(positions):
+            raise InputError(_OUTSIDE)
+    start, stop = index_box(positions, matrix, origin, edge)
+    size = np.array([fft.next_fast_len(int(n), real=True) for n in stop - start])
+    check_span(size)
+    observed = np.zeros(size[::-1], dtype=np.float32)
+    known = np.zeros(size[::-1], dtype=bool)
+    on_map, of_box = density_map.overlap(start, size)
+    observed[of_box], known[of_box] = density_map.data[on_map], True
+
+    near = np.zeros(observed.size, dtype=bool)
+    for _, voxels in voxels_around(density_map.to_index(positions) - start, size, matrix, edge):
+        near[voxels] = True
+    numbers = np.flatnonzero(near & known.reshape(-1))
+    k, j, i = np.unravel_index(numbers, observed.shape)
+    places = (np.stack([i, j, k], axis=1) + start) @ matrix.T + origin
+    distance, _ = cKDTree(positions).query(places, distance_upper_bound=edge + 1)
+    mask = np.zeros(observed.size)
+    part = np.clip((distance - MASK_RADIUS) / SOFT_EDGE, 0, 1)
+    mask[numbers] = 0.5 * (1 + np.cos(np.pi * part))
+    if not (mask > 0.5).any():
+        raise InputError(_OUTSIDE)
+    return start, mask.reshape(observed.shape), observed

@@ -1,0 +1,415 @@
+"""Is a model chemically sane? Bonds, angles, clashes, torsions, peptide planes and handedness, in one report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import gemmi
+import numpy as np
+import torch  # noqa: F401  before openmm, or openmm-torch's platform plugins stay unloaded
+from openmm import app
+from scipy.sparse import csr_array
+from scipy.spatial import cKDTree
+
+from openmm_density.errors import InputError
+from openmm_density.models.structures import is_d_amino_acid, is_hydrogen, is_metal
+from openmm_density.restraints import chiral_centres, peptide_torsions, torsion_angles
+from openmm_density.units import positions_in_angstrom
+from openmm_density.validation.ramachandran import TABLES_MISSING, ramachandran
+from openmm_density.validation.rotamers import side_chains
+
+IDEAL_VALUE_FILES = ("protein.ff14SB.xml", "DNA.OL15.xml", "RNA.OL3.xml")
+"""OpenMM's Amber force field files, whose bond and angle terms give the ideal values."""
+
+CLASH_OVERLAP = 0.4
+"""Å by which the van der Waals spheres of a clashing pair overlap (as MolProbity)."""
+HYDROGEN_BOND_ALLOWANCE = 0.4
+"""Å by which a pair of N, O, F or S may come nearer than that: a hydrogen may sit between them."""
+TWISTED = np.radians(30.0)
+"""Deviation of ω from planarity at which a peptide counts as twisted."""
+
+_POLAR = frozenset({"N", "O", "F", "S"})
+_HISTIDINE_RING = frozenset({"CG", "ND1", "CE1", "NE2", "CD2"})
+
+
+@dataclass(frozen=True)
+class GeometryReport:
+    """How good a model's geometry is; heavy atoms only.
+
+    Attributes
+    ----------
+    bond_count, angle_count : int
+        Bonds and angles that have an ideal value: those inside and between standard residues.
+    bond_rmsd, worst_bond : float
+        Deviations from the ideal length, Å; nan where there are none. The ideal values are those of Amber
+        ff14SB, OL15 and OL3, which differ from crystallographic ones by 0.01-0.02 Å: a well-refined model
+        has an RMSD of about 0.02 Å.
+    angle_rmsd, worst_angle : float
+        Deviations from the ideal angle, degrees; well-refined models have about 2. Angles at the atoms of
+        histidine's ring are left out: Amber has 120° there, which no five-membered ring can have.
+    worst_bond_atoms, worst_angle_atoms : str
+        Where the worst ones are.
+    atom_count : int
+        Heavy atoms.
+    clash_count : int
+        Pairs, more than four bonds apart, whose van der Waals spheres overlap by more than 0.4 Å (0.8 Å
+        between N, O, F and S); metals never clash.
+    clashscore : float
+        Clashes per 1000 heavy atoms. MolProbity's adds hydrogens first and is not comparable.
+    cis_count, cis_nonproline_count : int
+        Peptides with |ω| < 90°, and those of them not before proline.
+    twisted_count : int
+        Peptides more than 30° from planar.
+    wrong_alpha_count, wrong_centre_count : int
+        Cα, and other centres (Cβ of Thr and Ile, sugars), of the wrong hand. Residues that are D by name
+        count as wrong if they are L.
+    wrong_centres : list of str
+        Where they are.
+    ramachandran_count : int or None
+        Residues with both backbone torsions. This and the next are None without the tables of the package pyrama.
+    ramachandran_favoured_count, ramachandran_allowed_count, ramachandran_outlier_count : int or None
+        Those in each of the regions of Lovell et al. (2003), see :mod:`openmm_density.validation.ramachandran`.
+    ramachandran_outliers : list of str, or None
+        The residues in neither.
+    rotamer_count, rotamer_outlier_count : int
+        Side chains with a torsion between tetrahedral atoms, and those with one more than 40° from staggered, see
+        :mod:`openmm_density.validation.rotamers`. MolProbity's outliers are by another definition.
+    rotamer_outliers : list of str
+        Where they are.
+    notes : list of str
+        A sentence for each thing that could not be assessed.
+    peptides, centres : tuple of str
+        Names of all peptides and centres.
+    omega, improper : ndarray
+        Their torsions, radians.
+    """
+
+    bond_count: int
+    bond_rmsd: float
+    worst_bond: float
+    worst_bond_atoms: str
+    angle_count: int
+    angle_rmsd: float
+    worst_angle: float
+    worst_angle_atoms: str
+    atom_count: int
+    clash_count: int
+    clashscore: float
+    cis_count: int
+    cis_nonproline_count: int
+    twisted_count: int
+    wrong_alpha_count: int
+    wrong_centre_count: int
+    wrong_centres: list[str]
+    ramachandran_count: int | None
+    ramachandran_favoured_count: int | None
+    ramachandran_allowed_count: int | None
+    ramachandran_outlier_count: int | None
+    ramachandran_outliers: list[str] | None
+    rotamer_count: int
+    rotamer_outlier_count: int
+    rotamer_outliers: list[str]
+    notes: list[str]
+    peptides: tuple[str, ...] = field(repr=False)
+    omega: np.ndarray = field(repr=False)
+    centres: tuple[str, ...] = field(repr=False)
+    improper: np.ndarray = field(repr=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the numbers and names, without the lists of all peptides and centres."""
+        left_out = {"peptides", "omega", "centres", "improper"}
+        values = {name: value for name, value in self.__dict__.items() if name not in left_out}
+        return {
+            name: None if isinstance(value, float) and not np.isfinite(value) else value
+            for name, value in values.items()
+        }
+
+
+@dataclass(frozen=True)
+class GeometryChange:
+    """What turned over between two models of the same atoms.
+
+    Attributes
+    ----------
+    peptide_flips : list of str
+        Peptides whose ω changed by more than 90°.
+    inverted_centres : list of str
+        Chiral centres that changed hand.
+    largest_omega_change : float
+        Degrees; 0 where there are no peptides.
+    """
+
+    peptide_flips: list[str]
+    inverted_centres: list[str]
+    largest_omega_change: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give all fields as plain lists and numbers."""
+        return dict(self.__dict__)
+
+
+def geometry_report(topology: app.Topology, positions: Any) -> GeometryReport:
+    """Assess a model's geometry.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology
+        With bonds, as from :func:`openmm_density.models.structures.read_model` or
+        :func:`openmm_density.models.preparation.prepare`.
+    positions : Quantity or array_like of shape (N, 3)
+        Å where plain.
+
+    Raises
+    ------
+    InputError
+        The numbers of atoms differ, or a position is not a number.
+    """
+    positions = positions_in_angstrom(positions)
+    if len(positions) != topology.getNumAtoms():
+        raise InputError(
+            f"positions: found {len(positions)} for the {topology.getNumAtoms()} atoms of the topology; "
+            "give one for each."
+        )
+    if not np.isfinite(positions).all():
+        raise InputError("positions: one is not a number; give finite positions.")
+    atoms = list(topology.atoms())
+    heavy = np.array([not is_hydrogen(atom) for atom in atoms], dtype=bool)
+    bonds = np.array([(a.index, b.index) for a, b in topology.bonds()], dtype=np.int64).reshape(-1, 2)
+    bonds = bonds[heavy[bonds].all(axis=1)] if len(bonds) else bonds
+    types = _amber_types(topology, bonds)
+
+    bond_atoms, lengths, bond_ideals = _bond_lengths(positions, bonds, types)
+    angle_atoms, angles, angle_ideals = _angles(atoms, positions, bonds, types)
+    bond_errors = np.abs(lengths - bond_ideals)
+    angle_errors = np.degrees(np.abs(angles - angle_ideals))
+    clashes = _clashes(atoms, positions, bonds, np.flatnonzero(heavy))
+
+    peptides = peptide_torsions(topology)
+    omega = torsion_angles(positions, peptides)
+    cis = np.abs(omega) < np.pi / 2
+    proline = np.array([atoms[i].residue.name == "PRO" for i in peptides[:, 2]], dtype=bool)
+    from_planar = np.minimum(np.abs(omega), np.pi - np.abs(omega))
+
+    centres = chiral_centres(topology)
+    improper = torsion_angles(positions, centres)
+    alpha = np.array([atoms[i].name == "CA" for i in centres[:, 0]], dtype=bool)
+    mirrored = np.array([is_d_amino_acid(atoms[i].residue.name) for i in centres[:, 0]], dtype=bool)
+    wrong = (improper < 0) != (mirrored & alpha)
+    names = tuple(_describe(atoms, centre[:1]) for centre in centres)
+
+    residues = list(topology.residues())
+    backbone = _ramachandran_fields(topology, positions)
+    chains = side_chains(topology, positions)
+    eclipsed = chains.residues[chains.eclipsed]
+    return GeometryReport(
+        bond_count=len(bond_errors),
+        bond_rmsd=_rms(bond_errors),
+        worst_bond=float(bond_errors.max(initial=0.0)) if len(bond_errors) else float("nan"),
+        worst_bond_atoms=_describe(atoms, bond_atoms[np.argmax(bond_errors)]) if len(bond_errors) else "",
+        angle_count=len(angle_errors),
+        angle_rmsd=_rms(angle_errors),
+        worst_angle=float(angle_errors.max(initial=0.0)) if len(angle_errors) else float("nan"),
+        worst_angle_atoms=_describe(atoms, angle_atoms[np.argmax(angle_errors)]) if len(angle_errors) else "",
+        atom_count=int(heavy.sum()),
+        clash_count=len(clashes),
+        clashscore=1000.0 * len(clashes) / max(int(heavy.sum()), 1),
+        cis_count=int(cis.sum()),
+        cis_nonproline_count=int((cis & ~proline).sum()),
+        twisted_count=int((from_planar > TWISTED).sum()),
+        wrong_alpha_count=int((wrong & alpha).sum()),
+        wrong_centre_count=int((wrong & ~alpha).sum()),
+        wrong_centres=[name for name, bad in zip(names, wrong) if bad],
+        **backbone,
+        rotamer_count=len(chains.residues),
+        rotamer_outlier_count=len(eclipsed),
+        rotamer_outliers=[_describe_residue(residues[i]) for i in eclipsed],
+        notes=[TABLES_MISSING] if backbone["ramachandran_count"] is None else [],
+        peptides=tuple(_describe(atoms, peptide[[0, 3]]) for peptide in peptides),
+        omega=omega,
+        centres=names,
+        improper=improper,
+    )
+
+
+def compare_geometry(before: GeometryReport, after: GeometryReport) -> GeometryChange:
+    """Tell which peptides flipped and which centres changed hand between two reports.
+
+    Parameters
+    ----------
+    before, after : GeometryReport
+        Of the same atoms.
+
+    Raises
+    ------
+    InputError
+        The reports are of different models.
+    """
+    if before.peptides != after.peptides or before.centres != after.centres:
+        raise InputError(
+            f"compare_geometry: the reports are of different models ({len(before.peptides)} and "
+            f"{len(after.peptides)} peptides, {len(before.centres)} and {len(after.centres)} centres); "
+            "give two of the same atoms."
+        )
+    turned = np.abs(np.mod(after.omega - before.omega + np.pi, 2 * np.pi) - np.pi)
+    inverted = (before.improper < 0) != (after.improper < 0)
+    return GeometryChange(
+        peptide_flips=[name for name, change in zip(before.peptides, turned) if change > np.pi / 2],
+        inverted_centres=[name for name, changed in zip(before.centres, inverted) if changed],
+        largest_omega_change=float(np.degrees(turned.max(initial=0.0))),
+    )
+
+
+def _ramachandran_fields(topology: app.Topology, positions: np.ndarray) -> dict[str, Any]:
+    found = ramachandran(topology, positions)
+    if found.regions is None:
+        parts = ("count", "favoured_count", "allowed_count", "outlier_count", "outliers")
+        return {f"ramachandran_{part}": None for part in parts}
+    residues = list(topology.residues())
+    outliers = [_describe_residue(residues[i]) for i in found.residues[found.regions == "."]]
+    return {
+        "ramachandran_count": len(found.residues),
+        "ramachandran_favoured_count": int((found.regions == "F").sum()),
+        "ramachandran_allowed_count": int((found.regions == "a").sum()),
+        "ramachandran_outlier_count": len(outliers),
+        "ramachandran_outliers": outliers,
+    }
+
+
+def _rms(errors: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(errors**2))) if len(errors) else float("nan")
+
+
+def _describe(atoms: Sequence[app.topology.Atom], indices: np.ndarray) -> str:
+    """Name atoms as in ``A 45 LYS CA - A 46 GLY N``."""
+    return " - ".join(f"{_describe_residue(atoms[i].residue)} {atoms[i].name}" for i in indices)
+
+
+def _describe_residue(residue: app.topology.Residue) -> str:
+    """Name a residue as in ``A 45 LYS``."""
+    words = (residue.chain.id, f"{residue.id}{residue.insertionCode}", residue.name)
+    return " ".join(" ".join(words).split())
+
+
+@dataclass(frozen=True)
+class _Ideals:
+    """Atom types of the residues, and the ideal values of bonds (Å) and angles (radians) between them."""
+
+    types: dict[str, dict[str, str]]
+    bonds: dict[tuple[str, str], float]
+    angles: dict[tuple[str, str, str], float]
+
+
+@lru_cache(maxsize=1)
+def _ideals() -> _Ideals:
+    types: dict[str, dict[str, str]] = {}
+    bonds: dict[tuple[str, str], float] = {}
+    angles: dict[tuple[str, str, str], float] = {}
+    for file in IDEAL_VALUE_FILES:
+        root = ElementTree.parse(Path(app.__file__).parent / "data" / "amber14" / file).getroot()
+        for residue in root.find("Residues"):
+            types[residue.attrib["name"]] = {
+                atom.attrib["name"]: atom.attrib["type"] for atom in residue.iter("Atom")
+            }
+        for term in root.find("HarmonicBondForce"):
+            ends = tuple(term.attrib[f"type{k}"] for k in (1, 2))
+            bonds[ends] = bonds[ends[::-1]] = 10.0 * float(term.attrib["length"])
+        for term in root.find("HarmonicAngleForce"):
+            ends = tuple(term.attrib[f"type{k}"] for k in (1, 2, 3))
+            angles[ends] = angles[ends[::-1]] = float(term.attrib["angle"])
+    return _Ideals(types, bonds, angles)
+
+
+def _amber_types(topology: app.Topology, bonds: np.ndarray) -> list[str]:
+    """Give each atom its Amber type; empty for what the tables do not hold."""
+    atoms = list(topology.atoms())
+    joined = {int(i) for pair in bonds if atoms[pair[0]].residue is not atoms[pair[1]].residue for i in pair}
+    known = _ideals().types
+    types = [""] * len(atoms)
+    for residue in topology.residues():
+        names = {atom.name: atom.index for atom in residue.atoms()}
+        name = residue.name
+        if name == "HIS":
+            # With no hydrogens the protonation is unknown: the doubly protonated ring lies between.
+            name = {(True, False): "HID", (False, True): "HIE"}.get(("HD1" in names, "HE2" in names), "HIP")
+        elif name == "CYS" and names.get("SG") in joined:
+            name = "CYX"
+        if "OXT" in names and "C" + name in known:
+            name = "C" + name
+        elif "N" in names and names["N"] not in joined and "N" + name in known and "CA" in names:
+            name = "N" + name
+        table = known.get(name, {})
+        for atom_name, index in names.items():
+            types[index] = table.get(atom_name, "")
+    return types
+
+
+def _bond_lengths(
+    positions: np.ndarray, bonds: np.ndarray, types: list[str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    table = _ideals().bonds
+    ideals = np.array([table.get((types[i], types[j]), np.nan) for i, j in bonds])
+    known = np.isfinite(ideals)
+    bonds = bonds[known]
+    return bonds, np.linalg.norm(positions[bonds[:, 0]] - positions[bonds[:, 1]], axis=1), ideals[known]
+
+
+def _angles(
+    atoms: Sequence[app.topology.Atom], positions: np.ndarray, bonds: np.ndarray, types: list[str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    neighbours: dict[int, list[int]] = {}
+    for i, j in bonds.tolist():
+        neighbours.setdefault(i, []).append(j)
+        neighbours.setdefault(j, []).append(i)
+    table = _ideals().angles
+    triples, ideals = [], []
+    for centre, around in neighbours.items():
+        if atoms[centre].residue.name == "HIS" and atoms[centre].name in _HISTIDINE_RING:
+            continue
+        for k, first in enumerate(around):
+            for last in around[k + 1 :]:
+                ideal = table.get((types[first], types[centre], types[last]))
+                if ideal is not None:
+                    triples.append((first, centre, last))
+                    ideals.append(ideal)
+    triples = np.array(triples, dtype=np.int64).reshape(-1, 3)
+    u = positions[triples[:, 0]] - positions[triples[:, 1]]
+    v = positions[triples[:, 2]] - positions[triples[:, 1]]
+    found = np.arctan2(np.linalg.norm(np.cross(u, v), axis=1), np.einsum("ij,ij->i", u, v))
+    return triples, found, np.array(ideals)
+
+
+def _clashes(
+    atoms: Sequence[app.topology.Atom], positions: np.ndarray, bonds: np.ndarray, heavy: np.ndarray
+) -> np.ndarray:
+    """Give the pairs that clash, of shape (K, 2)."""
+    chosen = np.array(
+        [i for i in heavy if atoms[i].element is not None and not is_metal(atoms[i])], dtype=int
+    )
+    if len(chosen) < 2:
+        return np.zeros((0, 2), dtype=int)
+    radii = np.zeros(len(atoms))
+    polar = np.zeros(len(atoms), dtype=bool)
+    for i in chosen:
+        radii[i] = gemmi.Element(atoms[i].element.symbol).vdw_r
+        polar[i] = atoms[i].element.symbol in _POLAR
+    reach = 2 * radii[chosen].max() - CLASH_OVERLAP
+    pairs = chosen[cKDTree(positions[chosen]).query_pairs(reach, output_type="ndarray")]
+    i, j = pairs[:, 0], pairs[:, 1]
+    allowed = CLASH_OVERLAP + HYDROGEN_BOND_ALLOWANCE * (polar[i] & polar[j])
+    distance = np.linalg.norm(positions[i] - positions[j], axis=1)
+    pairs = pairs[distance < radii[i] + radii[j] - allowed]
+    if not len(pairs):
+        return pairs
+    # Over four bonds backbones and rings hold atoms close by themselves (O to the next C in a helix: 2.8 Å).
+    both = np.concatenate([bonds, bonds[:, ::-1]])
+    size = (len(atoms), len(atoms))
+    step = csr_array((np.ones(len(both), dtype=np.int32), (both[:, 0], both[:, 1])), shape=size)
+    two = step @ step
+    near = step + two + step @ two + two @ two
+    linked = np.asarray(near[pairs[:, 0], pairs[:, 1]]).ravel() > 0
+    return pairs[~linked]

@@ -1,0 +1,940 @@
+import copy
+import io
+import math
+import subprocess
+import sys
+import warnings
+
+import mdtraj
+import numpy as np
+import openmm
+import pytest
+import torch
+from openmm import app, unit
+from openmm_density.kernels.density import density_splat
+from pdbfixer import PDBFixer
+
+import openmm_density
+from openmm_density import DensityFit, DensityMap, InputError
+from openmm_density.energies.density_fit import SIMILARITIES
+from openmm_density.energies.fitted_atoms import WEIGHTS
+from openmm_density.energies.forces import backend_problem
+from openmm_density.energies.form_factors import form_factor_gaussians
+from openmm_density.models import read_model
+
+PLATFORMS = {openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())}
+pytestmark = pytest.mark.skipif(
+    backend_problem("TorchForce") is not None,
+    reason=f"TorchForce does not work: {backend_problem('TorchForce')}",
+)
+
+
+@pytest.fixture(autouse=True)
+def one_thread_and_the_same_count_afterwards():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+class Fragment:
+    """The first residues of a real model: topology and positions in Å."""
+
+    def __init__(self, model, n):
+        self.topology = mdtraj.Topology.from_openmm(model.topology).subset(range(n)).to_openmm()
+        self.positions = model.positions[:n].copy()
+        self.n = n
+        self.heavy = np.array([a.index for a in self.topology.atoms() if a.element.symbol != "H"])
+        self.masses = np.array([a.element.mass.value_in_unit(unit.dalton) for a in self.topology.atoms()])
+        self.numbers = np.array([a.element.atomic_number for a in self.topology.atoms()])
+
+
+@pytest.fixture(scope="module")
+def adk_map(data_dir):
+    return DensityMap.from_file(data_dir / "pair_adk" / "4ake_t_s2.mrc")
+
+
+@pytest.fixture(scope="module")
+def adk(data_dir):
+    return read_model(data_dir / "pair_adk" / "1ake_s.pdb")
+
+
+@pytest.fixture(scope="module")
+def fragment(adk):
+    return Fragment(adk, 240)
+
+
+def system_of(n, *added, box=None):
+    system = openmm.System()
+    for _ in range(n):
+        system.addParticle(12.0)
+    for force in added:
+        system.addForce(force)
+    if box is not None:
+        system.setDefaultPeriodicBoxVectors(*box)
+    return system
+
+
+def context_of(system, positions, platform="Reference"):
+    integrator = openmm.VerletIntegrator(0.001)
+    context = openmm.Context(system, integrator, openmm.Platform.getPlatformByName(platform))
+    context.setPositions(positions / 10)
+    return context
+
+
+def energy_of(context, **arguments):
+    state = context.getState(energy=True, **arguments)
+    return state.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole)
+
+
+def forces_of(context, **arguments):
+    found = context.getState(forces=True, **arguments).getForces(asNumpy=True)
+    return np.array(found.value_in_unit(unit.kilojoule_per_mole / unit.nanometer))
+
+
+def charged_system(n):
+    charges = openmm.NonbondedForce()
+    for charge in np.random.default_rng(1).uniform(-0.5, 0.6, n):
+        charges.addParticle(charge, 0.1, 0.0)
+    return system_of(n, charges)
+
+
+MEASURES = [*SIMILARITIES, "about-mean"]
+
+
+def measure_arguments(measure):
+    return dict(about_mean=True) if measure == "about-mean" else dict(similarity=measure)
+
+
+@pytest.mark.parametrize("weights", [*WEIGHTS, "array"])
+@pytest.mark.parametrize("measure", MEASURES)
+def test_forces_are_central_differences_of_the_energy(adk_map, fragment, measure, weights):
+    arguments = measure_arguments(measure) | dict(positions=fragment.positions, weights=weights)
+    if weights == "array":
+        arguments["weights"] = np.linspace(0.5, 2, fragment.n)
+    if weights == "charge":
+        arguments["system"] = charged_system(fragment.n)
+    if weights in ("electron", "xray"):
+        arguments["b_factors"] = np.linspace(5, 40, fragment.n)
+        arguments["occupancies"] = np.linspace(0.5, 1, fragment.n)
+    if measure == "relative-entropy" and weights == "charge":
+        with pytest.raises(InputError, match="negative"):  # a logarithm of the density
+            DensityFit(adk_map, fragment.topology, 5.0, atoms="name CA", **arguments)
+        return
+    fit = DensityFit(adk_map, fragment.topology, 5.0, atoms="name CA", strength=100.0, **arguments)
+    assert fit.n_fitted_atoms == len(fit.atoms) == 17
+    context = context_of(system_of(fragment.n, fit.create_force()), fragment.positions)
+    found = forces_of(context)
+    others = np.setdiff1d(np.arange(fragment.n), fit.atoms)
+    assert not found[others].any()
+    similarity = fit.similarity(fragment.positions)
+    ceiling = 0 if measure in ("inner-product", "relative-entropy") else 1
+    assert energy_of(context) == pytest.approx(1700 * (ceiling - similarity), rel=1e-6)
+    if measure == "least-squares" and not found.any():
+        assert weights == "charge"
+        assert similarity == 0
+        return
+
+    # Every axis of three atoms, and all atoms at once along a random direction.
+    generator = np.random.default_rng(0)
+    directions = [generator.standard_normal(found.shape) * np.isin(np.arange(fragment.n), fit.atoms)[:, None]]
+    for atom in fit.atoms[[0, 7, 14]]:
+        for axis in range(3):
+            directions.append(np.zeros_like(found))
+            directions[-1][atom, axis] = 1.0
+    # The interpolation has jumps in its second derivative. The entropy has large ones, where a voxel enters the reach of an
+    # atom: differences over a step that stands out of the rounding are only good to 1%.
+    h = {"map-potential": 2e-4, "relative-entropy": 1e-4}.get(measure, 1e-3)
+    accuracy = 1e-2 if measure == "relative-entropy" else 1e-3
+    for direction in directions:
+        energies = []
+        for sign in (-1, 1):
+            context.setPositions(fragment.positions / 10 + sign * h * direction)
+            energies.append(energy_of(context))
+        slope = (energies[0] - energies[1]) / (2 * h)
+        scale = np.abs(found).max() * np.abs(direction).sum() ** 0.5
+        assert slope == pytest.approx((found * direction).sum(), abs=accuracy * scale)
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [("mass", "masses"), ("number", "numbers"), ("unity", None)],
+)
+def test_what_an_atom_weighs(adk_map, fragment, weights, expected):
+    fit = DensityFit(adk_map, fragment.topology, 5.0, weights=weights)
+    array = np.ones(fragment.n) if expected is None else getattr(fragment, expected)
+    for given in (array, array[fragment.heavy], 3.7 * array):
+        same = DensityFit(adk_map, fragment.topology, 5.0, weights=given)
+        assert same.similarity(fragment.positions) == pytest.approx(
+            fit.similarity(fragment.positions), rel=1e-6
+        )
+
+
+def test_an_array_of_weights_belongs_to_the_atoms_in_the_order_in_which_they_are_given(adk_map, fragment):
+    chosen, weights = np.array([60, 12, 33]), np.array([1.0, 50.0, 7.0])
+    over_all = np.zeros(fragment.n)
+    over_all[chosen] = weights
+    exact = DensityFit(adk_map, fragment.topology, 5.0, atoms=chosen, weights=over_all)
+    fit = DensityFit(adk_map, fragment.topology, 5.0, atoms=chosen, weights=weights)
+    assert fit.similarity(fragment.positions) == pytest.approx(exact.similarity(fragment.positions), rel=1e-9)
+
+
+def test_form_factors_with_b_factors_and_occupancies_by_hand(adk_map, fragment):
+    b, occupancy = np.linspace(0, 60, fragment.n), np.linspace(0.3, 1, fragment.n)
+    fit = DensityFit(
+        adk_map,
+        fragment.topology,
+        5.0,
+        weights="electron",
+        b_factors=b * unit.angstrom**2,
+        occupancies=occupancy,
+        cutoff=6.0,
+    )
+    heavy = fragment.heavy
+    elements = [atom.element.symbol for atom in fragment.topology.atoms()]
+    amplitudes, exponents = form_factor_gaussians(
+        [elements[i] for i in heavy], "electron", torch.tensor(b[heavy]), torch.tensor(occupancy[heavy]), 5.0
+    )
+    target = fit.target
+    density = density_splat(
+        torch.tensor(fragment.positions[heavy]),
+        amplitudes.float(),
+        exponents.float(),
+        6.0,
+        torch.tensor(target.matrix),
+        torch.tensor(target.origin),
+        list(target.shape),
+    ).double()
+    t = torch.from_numpy(target.data).double()
+    exact = (density * t).sum() / ((density**2).sum() * (t**2).sum()).sqrt()
+    assert fit.similarity(fragment.positions) == pytest.approx(float(exact), rel=1e-5)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_every_platform_gives_the_same_with_and_without_the_derivative(adk_map, fragment, measure):
+    fit = DensityFit(
+        adk_map, fragment.topology, 5.0, positions=fragment.positions, **measure_arguments(measure)
+    )
+    exact = forces_of(context_of(system_of(fragment.n, fit.create_force()), fragment.positions))
+    assert np.abs(exact).max() > 0.1
+    ceiling = 0 if measure in ("inner-product", "relative-entropy") else 1
+    per_unit = ceiling - fit.similarity(fragment.positions)
+    # OpenCL takes a second per Context here: one measure stands for all.
+    names = ["Reference", "CPU", *(["OpenCL"] if measure == "cross-correlation" else []), "CUDA"]
+    for platform in [name for name in names if name in PLATFORMS]:
+        tolerance = (1e-6 if platform in ("Reference", "CPU") else 1e-3) * np.abs(exact).max()
+        for derivative in (None, False):
+            force = fit.create_force(parameter_derivative=derivative)
+            context = context_of(system_of(fragment.n, force), fragment.positions, platform)
+            for k in (fit.default_strength, 0.0):
+                context.setParameter("density_strength", k)
+                assert energy_of(context) == pytest.approx(k * per_unit, rel=1e-5)
+                np.testing.assert_allclose(
+                    forces_of(context), exact * (k / fit.default_strength), rtol=0, atol=tolerance
+                )
+                if derivative is None:
+                    derivatives = context.getState(parameterDerivatives=True).getEnergyParameterDerivatives()
+                    assert derivatives["density_strength"] == pytest.approx(per_unit, rel=1e-5)
+
+
+def test_opencl_is_tested_where_there_is_one():
+    if "OpenCL" not in PLATFORMS:
+        pytest.skip("OpenMM has no OpenCL platform here")
+    assert openmm.Platform.getPlatformByName("OpenCL").getName() == "OpenCL"
+
+
+READ_BACK = """
+import sys
+import openmm
+if sys.argv[1] == "with":
+    import openmm_density
+import numpy as np
+system = openmm.XmlSerializer.deserialize(open(sys.argv[2]).read())
+context = openmm.Context(system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("CPU"))
+context.setPositions(np.load(sys.argv[3]))
+print(repr(context.getState(energy=True).getPotentialEnergy()._value))
+"""
+
+
+@pytest.mark.parametrize("measure", ["cross-correlation", "map-potential"])
+def test_a_serialised_system_in_a_fresh_process(adk_map, fragment, measure, tmp_path):
+    fit = DensityFit(
+        adk_map, fragment.topology, 5.0, similarity=measure, positions=fragment.positions, force_group=4
+    )
+    system = system_of(fragment.n, fit.create_force())
+    text = openmm.XmlSerializer.serialize(system)
+    energy = energy_of(context_of(system, fragment.positions, "CPU"))
+    here = openmm.XmlSerializer.deserialize(text)
+    assert energy_of(context_of(here, fragment.positions, "CPU")) == energy
+    assert here.getForce(0).getForceGroup() == 4
+    (tmp_path / "system.xml").write_text(text)
+    np.save(tmp_path / "positions.npy", fragment.positions / 10)
+
+    def start(which):
+        command = [
+            sys.executable,
+            "-c",
+            READ_BACK,
+            which,
+            tmp_path / "system.xml",
+            tmp_path / "positions.npy",
+        ]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    running = {
+        which: start(which) for which in (["with", "without"] if measure == "map-potential" else ["with"])
+    }
+    results = {
+        which: (*process.communicate(timeout=120), process.returncode) for which, process in running.items()
+    }
+    out, err, status = results["with"]
+    assert status == 0, err
+    assert float(out.splitlines()[-1]) == energy
+    if "without" in results:
+        out, err, status = results["without"]
+        assert status != 0
+        assert "openmm_density" in err or "TorchForce" in err
+
+
+def test_the_module_saved_by_torch(adk_map, fragment):
+    module = DensityFit(adk_map, fragment.topology, 5.0, positions=fragment.positions).create_module()
+    buffer = io.BytesIO()
+    torch.jit.save(torch.jit.script(module), buffer)
+    buffer.seek(0)
+    x, k = torch.tensor(fragment.positions / 10), torch.tensor(10.0)
+    energy, forces = torch.jit.load(buffer)(x, k)
+    exact, exact_forces = module(x, k)
+    assert float(energy) == float(exact)
+    assert torch.equal(forces, exact_forces)
+
+
+def test_two_maps_two_regions_two_resolutions_and_two_contexts_at_once(adk_map, data_dir, adk, fragment):
+    n = fragment.n
+    half = n // 2
+    other_map = DensityMap.simulate(fragment.topology, fragment.positions + 2.0, 3.0)
+    one = DensityFit(
+        adk_map, fragment.topology, 6.0, atoms=range(half), parameter_name="k_one", force_group=1
+    )
+    two = DensityFit(
+        other_map,
+        fragment.topology,
+        3.0,
+        atoms=range(half - 20, n),
+        weights="xray",
+        similarity="relative-entropy",
+        positions=fragment.positions,
+        parameter_name="k_two",
+        force_group=2,
+    )
+    alone = [
+        forces_of(context_of(system_of(n, fit.create_force()), fragment.positions)) for fit in (one, two)
+    ]
+    both = system_of(n, one.create_force(), two.create_force())
+    contexts = [context_of(both, fragment.positions, platform) for platform in ("Reference", "CPU")]
+    contexts.append(context_of(system_of(n, one.create_force()), fragment.positions))
+    scale = np.abs(alone[0] + alone[1]).max()
+    for _ in range(2):
+        for context in contexts[:2]:
+            np.testing.assert_allclose(forces_of(context), alone[0] + alone[1], rtol=0, atol=1e-6 * scale)
+            np.testing.assert_allclose(forces_of(context, groups={1}), alone[0], rtol=0, atol=1e-6 * scale)
+            np.testing.assert_allclose(forces_of(context, groups={2}), alone[1], rtol=0, atol=1e-6 * scale)
+        np.testing.assert_allclose(forces_of(contexts[2]), alone[0], rtol=0, atol=1e-6 * scale)
+    contexts[0].setParameter("k_one", 0)
+    np.testing.assert_allclose(forces_of(contexts[0]), alone[1], rtol=0, atol=1e-6 * scale)
+    np.testing.assert_allclose(forces_of(contexts[1]), alone[0] + alone[1], rtol=0, atol=1e-6 * scale)
+
+
+def test_selections_of_atoms(adk_map, fragment):
+    def selected(atoms):
+        return DensityFit(adk_map, fragment.topology, 5.0, atoms=atoms).atoms
+
+    calpha = [atom.index for atom in fragment.topology.atoms() if atom.name == "CA"]
+    assert selected("heavy").tolist() == fragment.heavy.tolist()
+    assert selected("all").tolist() == list(range(fragment.n))
+    assert selected("name CA").tolist() == calpha
+    assert selected(calpha).tolist() == calpha
+    assert selected(calpha[::-1]).tolist() == calpha[::-1]
+    assert selected(np.isin(np.arange(fragment.n), calpha)).tolist() == calpha
+    assert selected(range(3)).tolist() == [0, 1, 2]
+
+
+def test_water_ions_and_hydrogens_are_not_fitted_but_ligands_are(adk_map):
+    topology = app.Topology()
+    chain = topology.addChain()
+    kept = []
+    for name, atoms in (
+        ("ALA", ["N", "C", "C", "O", "C", "H"]),
+        ("HOH", ["O", "H", "H"]),
+        ("ZN", ["Zn"]),
+        ("HEM", ["Fe", "N", "C"]),
+    ):
+        residue = topology.addResidue(name, chain)
+        for number, symbol in enumerate(atoms):
+            atom = topology.addAtom(f"{symbol}{number}", app.Element.getBySymbol(symbol), residue)
+            if symbol != "H" and name in ("ALA", "HEM"):
+                kept.append(atom.index)
+    virtual = topology.addAtom("M", None, residue)
+    fit = DensityFit(adk_map, topology, 5.0)
+    assert fit.atoms.tolist() == kept
+    for weights in ("mass", "number", "electron"):
+        with pytest.raises(InputError, match=f"fitted atom {virtual.index} .*has none"):
+            DensityFit(adk_map, topology, 5.0, atoms="all", weights=weights)
+    assert DensityFit(adk_map, topology, 5.0, atoms="all", weights="unity").n_fitted_atoms == 14
+
+
+def test_a_topology_of_mdtraj(adk_map, fragment):
+    fit = DensityFit(adk_map, mdtraj.Topology.from_openmm(fragment.topology), 5.0)
+    exact = DensityFit(adk_map, fragment.topology, 5.0)
+    assert fit.similarity(fragment.positions) == exact.similarity(fragment.positions)
+
+
+def test_quantities(adk_map, fragment):
+    exact = DensityFit(
+        adk_map,
+        fragment.topology,
+        5.0,
+        cutoff=4.2,
+        positions=fragment.positions,
+        crop_margin=12.0,
+        strength=3.0,
+    )
+    fit = DensityFit(
+        adk_map,
+        fragment.topology,
+        0.5 * unit.nanometer,
+        cutoff=0.42 * unit.nanometer,
+        positions=fragment.positions / 10 * unit.nanometer,
+        crop_margin=1.2 * unit.nanometer,
+        strength=3.0 / 4.184 * unit.kilocalorie_per_mole,
+    )
+    assert fit.sigma == pytest.approx(1.125)
+    assert fit.cutoff == pytest.approx(4.2)
+    assert fit.default_strength == pytest.approx(exact.default_strength)
+    assert fit.target.shape == exact.target.shape
+    in_nm = fragment.positions / 10 * unit.nanometer
+    assert fit.similarity(in_nm) == pytest.approx(exact.similarity(fragment.positions), rel=1e-9)
+
+
+def test_the_default_cutoff_is_four_sigma(adk_map, fragment):
+    assert DensityFit(adk_map, fragment.topology, 5.0).cutoff == pytest.approx(4 * 0.225 * 5.0)
+    wide = DensityFit(
+        adk_map, fragment.topology, 5.0, weights="xray", b_factors=np.full(fragment.n, 80.0)
+    ).cutoff
+    assert wide > 4 * math.sqrt(1.125**2 + 80 / (8 * math.pi**2))
+
+
+def test_a_strength_of_nothing_and_of_something(adk_map, fragment):
+    fit = DensityFit(adk_map, fragment.topology, 5.0, strength=0)
+    assert fit.default_strength == 0
+    context = context_of(system_of(fragment.n, fit.create_force()), fragment.positions)
+    assert energy_of(context) == 0
+    assert not forces_of(context).any()
+    derivatives = context.getState(parameterDerivatives=True).getEnergyParameterDerivatives()
+    assert derivatives["density_strength"] == pytest.approx(1 - fit.similarity(fragment.positions))
+    context.setParameter("density_strength", 500.0)
+    assert forces_of(context).any()
+    assert DensityFit(adk_map, fragment.topology, 5.0, strength=7).default_strength == 7 * fit.n_fitted_atoms
+    assert DensityFit(adk_map, fragment.topology, 5.0, strength="auto").automatic
+
+
+ERRORS = {
+    "a path for a map": (dict(density_map="map.mrc"), "from_file"),
+    "an unknown similarity": (dict(similarity="pearson"), 'similarity="pearson".*cross-correlation'),
+    "about_mean elsewhere": (dict(similarity="least-squares", about_mean=True), "about_mean"),
+    "threshold elsewhere": (dict(threshold=0.1), "threshold"),
+    "a resolution of zero": (dict(resolution=0.0), "resolution"),
+    "a negative resolution": (dict(resolution=-4 * unit.angstrom), "resolution"),
+    "a resolution that is NaN": (dict(resolution=math.nan), "resolution"),
+    "a resolution that is a word": (dict(resolution="high"), "resolution"),
+    "a resolution that is missing": (dict(resolution=None), "resolution"),
+    "a cut-off of zero": (dict(cutoff=0), "cutoff"),
+    "an unknown selection": (dict(atoms="nam CA"), 'atoms="nam CA"'),
+    "a selection of nothing": (dict(atoms="name XX"), "atoms selects nothing"),
+    "no atoms": (dict(atoms=[]), "atoms selects nothing"),
+    "an atom that does not exist": (dict(atoms=[0, 240]), "240"),
+    "a negative atom": (dict(atoms=[-1, 3]), "-1"),
+    "a mask of atoms of another length": (dict(atoms=np.ones(7, bool)), "240 particles"),
+    "fractional atoms": (dict(atoms=[0.5]), "atoms must be"),
+    "an unknown weight": (dict(weights="volume"), 'weights="volume".*mass'),
+    "weights of another length": (dict(weights=[1.0, 2.0]), "weights must hold"),
+    "weights that are NaN": (dict(weights=np.full(240, math.nan)), "weights must hold"),
+    "weights that are words": (dict(weights=["C"] * 240), "weights"),
+    "weights that are all zero": (dict(weights=np.zeros(240)), "weights"),
+    "weights that sum to zero": (
+        dict(weights=np.resize([1.0, -1.0], 240), atoms="all", similarity="inner-product"),
+        "sum to",
+    ),
+    "an atom twice": (dict(atoms=[3, 4, 3]), "more than once"),
+    "negative weights under a logarithm": (
+        dict(weights=np.linspace(-0.5, 2, 240), atoms="all", similarity="relative-entropy"),
+        "negative",
+    ),
+    "a force group that is none": (dict(force_group=40), "force_group"),
+    "a potential with weights that sum to zero": (
+        dict(weights=np.resize([1.0, -1.0], 240), atoms="all", similarity="map-potential"),
+        "sum to",
+    ),
+    "charges without a System": (dict(weights="charge"), "system="),
+    "charges of a System without any": (dict(weights="charge", system=system_of(240)), "NonbondedForce"),
+    "B factors with masses": (dict(b_factors=np.ones(240)), "b_factors"),
+    "occupancies with masses": (dict(occupancies=np.ones(240)), "occupancies"),
+    "B factors of another length": (dict(weights="xray", b_factors=np.ones(3)), "b_factors"),
+    "negative B factors": (dict(weights="xray", b_factors=-np.ones(240)), "negative"),
+    "occupancies that are NaN": (dict(weights="xray", occupancies=np.full(240, math.nan)), "occupancies"),
+    "a mask of another shape": (dict(mask=np.ones((2, 2, 2), bool)), "mask must be"),
+    "a mask of numbers": (dict(mask=np.ones((52, 52, 52))), "mask must be"),
+    "a mask of nothing": (dict(mask=np.zeros((52, 52, 52), bool)), "no voxel"),
+    "a threshold above the map": (dict(similarity="map-potential", threshold=1e3), "threshold"),
+    "an unknown strength": (dict(strength="strong"), 'strength="strong"'),
+    "a negative strength": (dict(strength=-1.0), "strength"),
+    "an infinite strength": (dict(strength=math.inf), "strength"),
+    "a strength that is missing": (dict(strength=None), "strength"),
+    "positions of another length": (dict(positions=np.zeros((3, 3))), "positions has 3"),
+    "positions of another shape": (dict(positions=np.zeros((240, 2))), "positions"),
+    "a margin that is a word": (dict(positions=np.zeros((240, 3)), crop_margin="wide"), "crop_margin"),
+    "a topology that is none": (dict(topology="model.pdb"), "topology"),
+    "a model outside the map": (
+        dict(positions=np.full((240, 3), 900.0)),
+        "no fitted atom lies inside the map",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "words"), ERRORS.values(), ids=ERRORS.keys())
+def test_what_cannot_be_used_is_told_in_one_sentence(adk_map, fragment, arguments, words):
+    settings = dict(density_map=adk_map, topology=fragment.topology, resolution=5.0) | arguments
+    with pytest.raises(InputError, match=words) as error:
+        DensityFit(**settings)
+    assert "\n" not in str(error.value)
+
+
+def test_a_flat_map_and_one_without_positive_values(adk_map, fragment):
+    def shifted(data):
+        return DensityMap(data, adk_map.matrix, adk_map.origin)
+
+    with pytest.raises(InputError, match="flat"):
+        DensityFit(shifted(np.ones(adk_map.shape)), fragment.topology, 5.0)
+    negative = shifted(adk_map.data - 10)
+    with pytest.raises(InputError, match="positive"):
+        DensityFit(negative, fragment.topology, 5.0, similarity="relative-entropy")
+    mask = adk_map.data == 0
+    with pytest.raises(InputError, match="flat"):
+        DensityFit(adk_map, fragment.topology, 8.0, mask=mask)
+
+
+def test_positions_of_another_number_of_atoms_are_not_scored(adk_map, fragment):
+    fit = DensityFit(adk_map, fragment.topology, 5.0)
+    for positions in (fragment.positions[:-1], np.vstack([fragment.positions] * 2)):
+        with pytest.raises(InputError):
+            fit.similarity(positions)
+
+
+def test_a_mask_leaves_voxels_out(adk_map, fragment):
+    mask = adk_map.mask_around(fragment.positions, 8.0)
+    fit = DensityFit(adk_map, fragment.topology, 9.0, mask=mask)
+    assert not fit.resampled
+    density = density_splat(
+        torch.tensor(fragment.positions[fragment.heavy]),
+        torch.tensor(fragment.masses[fragment.heavy, None]).float(),
+        torch.full((len(fragment.heavy), 1), 0.5 / fit.sigma**2),
+        fit.cutoff,
+        torch.tensor(adk_map.matrix),
+        torch.tensor(adk_map.origin),
+        list(adk_map.shape),
+    ).double()[torch.from_numpy(mask)]
+    t = torch.from_numpy(adk_map.data[mask]).double()
+    exact = (density * t).sum() / ((density**2).sum() * (t**2).sum()).sqrt()
+    assert fit.similarity(fragment.positions) == pytest.approx(float(exact), rel=1e-5)
+    # Whatever the map holds outside.
+    other = adk_map.data.copy()
+    other[~mask] = 7.0
+    changed = DensityMap(other, adk_map.matrix, adk_map.origin)
+    assert DensityFit(changed, fragment.topology, 9.0, mask=mask).similarity(
+        fragment.positions
+    ) == pytest.approx(fit.similarity(fragment.positions), rel=1e-6)
+    whole = DensityFit(adk_map, fragment.topology, 9.0)
+    assert abs(whole.similarity(fragment.positions) - fit.similarity(fragment.positions)) > 1e-3
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_a_mask_survives_cropping_and_resampling(adk_map, fragment, measure):
+    mask = adk_map.mask_around(fragment.positions, 9.0)
+    fit = DensityFit(
+        adk_map,
+        fragment.topology,
+        5.0,
+        mask=mask,
+        positions=fragment.positions,
+        crop_margin=6.0,
+        **measure_arguments(measure),
+    )
+    assert fit.cropped
+    assert fit.resampled == (measure != "map-potential")
+    assert math.isfinite(fit.similarity(fragment.positions))
+    context = context_of(system_of(fragment.n, fit.create_force()), fragment.positions)
+    assert np.isfinite(forces_of(context)).all()
+
+
+def test_cropping_keeps_all_that_the_margin_says(adk_map, fragment):
+    whole = DensityFit(adk_map, fragment.topology, 5.0, positions=fragment.positions, crop_margin=None)
+    assert not whole.cropped
+    size = whole.target.size * whole.target.voxel_size
+    np.testing.assert_allclose(size, adk_map.size * adk_map.voxel_size)
+    fit = DensityFit(adk_map, fragment.topology, 5.0, positions=fragment.positions, crop_margin=10.0)
+    assert fit.cropped
+    index = fit.target.to_index(fragment.positions[fragment.heavy])
+    room = np.minimum(index.min(axis=0), fit.target.size - 1 - index.max(axis=0)) * fit.target.voxel_size
+    edge = adk_map.to_index(fragment.positions[fragment.heavy])
+    to_edge = np.minimum(edge.min(axis=0), adk_map.size - 1 - edge.max(axis=0)) * adk_map.voxel_size
+    assert (room > np.minimum(10.0 + fit.cutoff, to_edge) - 2.1).all()
+    # Without cropping when there are no positions to crop around.
+    assert not DensityFit(adk_map, fragment.topology, 5.0).cropped
+    # Inside the crop the forces point the same way.
+    one, other = (
+        forces_of(context_of(system_of(fragment.n, f.create_force()), fragment.positions))
+        for f in (whole, fit)
+    )
+    assert (one * other).sum() / np.linalg.norm(one) / np.linalg.norm(other) > 0.99
+
+
+def test_voxels_are_never_so_coarse_that_they_pin_the_atoms(adk_map, fragment):
+    for resolution in (4.0, 5.0, 7.0, 12.0):
+        fit = DensityFit(
+            adk_map, fragment.topology, resolution, positions=fragment.positions, crop_margin=8.0
+        )
+        assert fit.target.voxel_size.max() <= 1.25 * fit.sigma * (1 + 1e-6)
+        assert fit.resampled == (adk_map.voxel_size.max() > 1.25 * 0.225 * resolution)
+
+
+def sums_of_squares(voxel, sigma=1.0):
+    """Σρ² of one atom at positions spread over a voxel."""
+    shape, origin = [21, 21, 21], torch.zeros(3, dtype=torch.float64)
+    matrix = torch.eye(3, dtype=torch.float64) * voxel
+    amplitudes, exponents = torch.ones(1, 1), torch.full((1, 1), 0.5 / sigma**2)
+    sums = []
+    for shift in np.ndindex(3, 3, 3):
+        x = (torch.tensor(shift, dtype=torch.float64)[None, :] / 4 + 10) * voxel
+        density = density_splat(x, amplitudes, exponents, 4 * sigma, matrix, origin, shape)
+        sums.append(float((density.double() ** 2).sum()))
+    return np.array(sums)
+
+
+def test_grid_pinning_is_gone_at_the_coarsest_voxels_that_are_allowed():
+    fine = sums_of_squares(1.25)
+    assert fine.max() / fine.min() - 1 < 0.025
+    coarse = sums_of_squares(1 / 0.56)
+    assert coarse.max() / coarse.min() > 1.5
+
+
+def test_a_model_in_its_own_map_feels_no_grid(fragment):
+    """Moved with its map across the voxels of a coarse grid, its energy does not change."""
+    heavy = fragment.heavy
+    similarities = []
+    fine = DensityMap.simulate(fragment.topology, fragment.positions, 6.0, voxel_size=2.0, margin=16.0)
+    for shift in ([0, 0, 0], [0.5, 0.5, 0.5], [1.0, 1.0, 1.0], [1.0, 0.0, 0.5]):
+        moved = fragment.positions + shift
+        data = DensityMap.simulate(fragment.topology, moved, 6.0, like=fine)
+        fit = DensityFit(data, fragment.topology, 6.0, weights="electron", positions=fragment.positions)
+        assert fit.resampled
+        similarities.append(fit.similarity(moved))
+    assert len(heavy) > 100
+    assert np.ptp(similarities) < 1e-3
+    assert min(similarities) > 0.9
+
+
+BOXES = {
+    "orthorhombic": np.diag([9.0, 8.5, 8.0]),
+    "triclinic": np.array([[9.0, 0, 0], [2.5, 8.0, 0], [-2.0, 3.0, 8.5]]),
+}
+
+
+@pytest.mark.parametrize("box", BOXES.values(), ids=BOXES.keys())
+@pytest.mark.parametrize("measure", ["cross-correlation", "map-potential"])
+def test_molecules_wrapped_by_the_box_change_nothing(adk_map, adk, box, measure):
+    fragment = Fragment(adk, 240)
+    # Two molecules: the bond between two residues is taken away.
+    cut = copy.deepcopy(fragment.topology)
+    bonds = [(a.index, b.index) for a, b in cut.bonds()]
+    by_residue = [atom.residue.index for atom in cut.atoms()]
+    cut._bonds = [b for b, (i, j) in zip(cut._bonds, bonds) if {by_residue[i], by_residue[j]} != {6, 7}]
+    second = np.array(by_residue) >= 7
+    arguments = dict(positions=fragment.positions, similarity=measure)
+    free = DensityFit(adk_map, cut, 5.0, periodic=False, **arguments)
+    fit = DensityFit(adk_map, cut, 5.0, periodic=True, **arguments)
+    assert fit.periodic
+    force = fit.create_force()
+    assert force.usesPeriodicBoundaryConditions()
+    exact = context_of(system_of(fragment.n, free.create_force()), fragment.positions)
+    for platform in ("Reference", "CPU"):
+        context = context_of(system_of(fragment.n, fit.create_force(), box=box), fragment.positions, platform)
+        for one, other in (([0, 0, 0], [0, 0, 0]), ([1, 0, -1], [0, 0, 0]), ([0, 2, 0], [-1, -1, 1])):
+            wrapped = fragment.positions / 10 + np.where(second[:, None], other @ box, one @ box)
+            context.setPositions(wrapped)
+            assert energy_of(context) == pytest.approx(energy_of(exact), rel=1e-7)
+            scale = np.abs(forces_of(exact)).max()
+            np.testing.assert_allclose(forces_of(context), forces_of(exact), rtol=0, atol=2e-5 * scale)
+
+
+def test_only_bonds_of_the_system_hold_a_molecule_together(adk_map, adk):
+    """A platform wraps what the System's forces bond: a metal that the topology alone ties to a protein goes by itself."""
+    fragment = Fragment(adk, 240)
+    box = BOXES["orthorhombic"]
+    bonds = openmm.HarmonicBondForce()
+    bonds.setUsesPeriodicBoundaryConditions(True)
+    by_residue = [atom.residue.index for atom in fragment.topology.atoms()]
+    second = np.array(by_residue) >= 7
+    for a, b in fragment.topology.bonds():
+        if second[a.index] == second[b.index]:
+            bonds.addBond(a.index, b.index, 0.15, 0.0)
+    system = system_of(fragment.n, bonds, box=box)
+    fit = DensityFit(adk_map, fragment.topology, 5.0, system=system, positions=fragment.positions)
+    assert fit.periodic
+    system.addForce(fit.create_force())
+    context = context_of(system, fragment.positions)
+    assert [len(molecule) for molecule in context.getMolecules()] == [
+        second.tolist().count(x) for x in (False, True)
+    ]
+    energy = energy_of(context)
+    context.setPositions(fragment.positions / 10 + second[:, None] * ([1, 0, 0] @ box))
+    assert energy_of(context) == pytest.approx(energy, rel=1e-6)
+
+
+def test_whether_a_system_is_periodic(adk_map, fragment):
+    periodic = system_of(fragment.n)
+    nonbonded = openmm.NonbondedForce()
+    for _ in range(fragment.n):
+        nonbonded.addParticle(0.0, 0.1, 0.0)
+    nonbonded.setNonbondedMethod(openmm.NonbondedForce.CutoffPeriodic)
+    periodic.addForce(nonbonded)
+    arguments = dict(positions=fragment.positions)
+    boxed = copy.deepcopy(fragment.topology)
+    boxed.setPeriodicBoxVectors(np.diag([9.0, 9.0, 9.0]) * unit.nanometer)
+    assert not DensityFit(adk_map, fragment.topology, 5.0, **arguments).periodic
+    assert not DensityFit(
+        adk_map, boxed, 5.0, **arguments
+    ).periodic  # every crystal structure's file has a box
+    assert DensityFit(adk_map, boxed, 5.0, periodic=True, **arguments).periodic
+    assert DensityFit(adk_map, fragment.topology, 5.0, system=periodic, **arguments).periodic
+    assert not DensityFit(adk_map, boxed, 5.0, system=system_of(fragment.n), **arguments).periodic
+    assert not DensityFit(adk_map, boxed, 5.0, system=periodic, periodic=False).periodic
+
+
+def test_the_dummy_cell_of_a_cryo_em_model_is_no_box(adk_map, fragment):
+    """A CRYST1 record of 1 Å stands in most models from cryo-EM, and OpenMM takes it for box vectors."""
+    boxed = copy.deepcopy(fragment.topology)
+    boxed.setPeriodicBoxVectors(np.diag([0.1, 0.1, 0.1]) * unit.nanometer)
+    fit = DensityFit(adk_map, boxed, 5.0, positions=fragment.positions)
+    system = system_of(fragment.n, fit.create_force(), box=np.diag([0.1, 0.1, 0.1]))
+    context = context_of(system, fragment.positions + 1.0)
+    per_atom = 1 - fit.similarity(fragment.positions + 1.0)
+    assert energy_of(context) == pytest.approx(fit.default_strength * per_atom, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("density", "structure", "resolution", "periodic"),
+    [
+        ("xray_1g8a_P21/composite_omit_map.mtz", "xray_1g8a_P21/1G8A_refined.pdb", 1.5, True),
+        ("xraymap_3pqr_R32/3pqr.ccp4.gz", "xraymap_3pqr_R32/3pqr.pdb", 2.85, False),
+    ],
+    ids=["monoclinic cell", "piece of a trigonal crystal"],
+)
+def test_a_real_crystal(data_dir, density, structure, resolution, periodic):
+    model = read_model(data_dir / structure)
+    crystal = DensityMap.from_file(data_dir / density)
+    assert crystal.periodic == periodic
+    fit = DensityFit(
+        crystal,
+        model.topology,
+        resolution,
+        weights="xray",
+        b_factors=model.b_factors,
+        occupancies=model.occupancies,
+        about_mean=True,
+        positions=model.positions,
+        periodic=False,
+    )
+    assert fit.target.periodic == periodic
+    similarity = fit.similarity(model.positions)
+    assert similarity > 0.4
+    assert fit.similarity(model.positions + 3.0) < 0.1
+    if periodic:
+        cell = crystal.matrix * crystal.size
+        moved = model.positions + 2 * cell[:, 1] - cell[:, 2]
+        assert fit.similarity(moved) == pytest.approx(similarity, rel=1e-6)
+    module, k = fit.create_module(), torch.tensor(1.0)
+    x = torch.tensor(model.positions / 10)
+    _, forces = module(x, k)
+    direction = forces / forces.norm()
+    h = 1e-3
+    slope = float(module(x - h * direction, k)[0] - module(x + h * direction, k)[0]) / (2 * h)
+    assert slope == pytest.approx(float(forces.norm()), rel=1e-3)
+
+
+def test_what_hinders_a_fit_is_told(adk_map, fragment):
+    for hindrance, words in (
+        (openmm.CMMotionRemover(), "CMMotionRemover.*removeCMMotion=False"),
+        (openmm.MonteCarloBarostat(1.0, 300.0), "MonteCarloBarostat.*constant volume"),
+        (openmm.MonteCarloMembraneBarostat(1, 0, 300, 0, 0), "Barostat"),
+    ):
+        with pytest.warns(UserWarning, match=words) as caught:
+            DensityFit(
+                adk_map,
+                fragment.topology,
+                5.0,
+                system=system_of(fragment.n, hindrance),
+                positions=fragment.positions,
+            )
+        assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        DensityFit(adk_map, fragment.topology, 5.0, system=system_of(fragment.n))
+
+
+@pytest.fixture(scope="module")
+def peptide(data_dir, tmp_path_factory):
+    """Three residues with a force field, and their own map at 3 Å."""
+    fixer = PDBFixer(filename=str(data_dir / "pair_adk" / "1ake_s.pdb"))
+    modeller = app.Modeller(fixer.topology, fixer.positions)
+    residues = list(modeller.topology.residues())
+    # Glycine, alanine and proline … whatever stands there: no matter, as long as it is small.
+    modeller.delete([r for r in residues if not 6 <= r.index <= 8])
+    modeller.delete([a for a in modeller.topology.atoms() if a.element.symbol == "H"])
+    fixer.topology, fixer.positions = modeller.topology, modeller.positions
+    fixer.findMissingResidues()
+    fixer.missingResidues = {}
+    fixer.findNonstandardResidues()
+    fixer.findMissingAtoms()
+    fixer.addMissingAtoms(seed=1)
+    forcefield = app.ForceField("amber14-all.xml")
+    modeller = app.Modeller(fixer.topology, fixer.positions)
+    modeller.addHydrogens(forcefield, platform=openmm.Platform.getPlatformByName("Reference"))
+    positions = np.array(modeller.positions.value_in_unit(unit.angstrom))
+    system = forcefield.createSystem(
+        modeller.topology, nonbondedMethod=app.NoCutoff, constraints=None, removeCMMotion=False
+    )
+    density_map = DensityMap.simulate(
+        modeller.topology, positions + np.array([0.6, -0.4, 0.5]), 3.0, margin=12.0
+    )
+    return modeller.topology, positions, system, density_map
+
+
+@pytest.mark.parametrize("measure", ["cross-correlation", "relative-entropy"])
+def test_energy_is_conserved(peptide, measure):
+    topology, positions, bare, density_map = peptide
+    system = copy.deepcopy(bare)
+    fit = DensityFit(
+        density_map, topology, 3.0, atoms="all", positions=positions, strength=30.0, similarity=measure
+    )
+    system.addForce(fit.create_force(parameter_derivative=False))
+    integrator = openmm.VerletIntegrator(0.0005)
+    context = openmm.Context(system, integrator, openmm.Platform.getPlatformByName("Reference"))
+    context.setPositions(positions / 10)
+    openmm.LocalEnergyMinimizer.minimize(context, maxIterations=50)
+    context.setVelocitiesToTemperature(300, 1)
+    integrator.step(500)
+    totals, travelled = [], []
+    for _ in range(100):
+        integrator.step(50)
+        state = context.getState(energy=True, positions=True)
+        energy = state.getPotentialEnergy() + state.getKineticEnergy()
+        totals.append(energy.value_in_unit(unit.kilojoule_per_mole))
+        travelled.append(state.getPositions(asNumpy=True)[0]._value)
+    time = np.arange(100) * 50 * 0.0005
+    drift = np.polyfit(time, totals, 1)[0] * 10  # per 10 ps
+    assert np.ptp(np.array(travelled), axis=0).max() > 0.02
+    assert abs(drift) / (8.314e-3 * 300) / system.getNumParticles() < 0.01
+
+
+def test_calibration(peptide):
+    topology, positions, bare, density_map = peptide
+    system = copy.deepcopy(bare)
+    fit = DensityFit(density_map, topology, 3.0, positions=positions, strength="auto", force_group=5)
+    assert fit.automatic
+    assert fit.default_strength == pytest.approx(10 * fit.n_fitted_atoms)
+    system.addForce(fit.create_force())
+    context = context_of(system, positions)
+    others = forces_of(context, groups={0})[fit.atoms]
+    strength = fit.calibrate(context, ratio=0.2, bounds=(0.0, 1e9))
+    assert context.getParameter("density_strength") == strength
+    density = forces_of(context, groups={5})[fit.atoms]
+    assert np.sqrt((density**2).mean() / (others**2).mean()) == pytest.approx(0.2, rel=1e-3)
+    # Again, from another strength: the density's own force is not among the others.
+    assert fit.calibrate(context, ratio=0.2, bounds=(0.0, 1e9)) == pytest.approx(strength, rel=1e-3)
+    assert fit.calibrate(context, ratio=1e9) == pytest.approx(100 * fit.n_fitted_atoms)
+    assert fit.calibrate(context, ratio=1e-9) == pytest.approx(5 * fit.n_fitted_atoms)
+    context.setPositions(positions / 10 + 50)
+    with pytest.raises(InputError, match="no density in the map"):
+        fit.calibrate(context)
+
+
+def test_calibration_of_a_wrapped_periodic_system(adk_map, fragment):
+    box = BOXES["triclinic"]
+    springs = openmm.CustomExternalForce("50*((x-1)^2+y^2+z^2)")
+    for i in range(fragment.n):
+        springs.addParticle(i, [])
+    fit = DensityFit(adk_map, fragment.topology, 5.0, positions=fragment.positions, periodic=True)
+    context = context_of(system_of(fragment.n, springs, fit.create_force(), box=box), fragment.positions)
+    strength = fit.calibrate(context, ratio=0.01, bounds=(0.0, 1e9))
+    energy = energy_of(context)
+    others = (
+        forces_of(context)[fit.atoms]
+        - strength * fit._similarity_and_gradient(fragment.positions)[1][fit.atoms]
+    )
+    np.testing.assert_allclose(
+        others, -100 * (fragment.positions[fit.atoms] / 10 - [1, 0, 0]), rtol=1e-4, atol=1e-2
+    )
+    context.setPositions(fragment.positions / 10 + [1, -1, 0] @ box)
+    assert energy_of(context) != energy
+    assert fit.calibrate(context, ratio=0.01, bounds=(0.0, 1e9)) > 0
+
+
+def test_a_model_is_pulled_into_its_map(peptide):
+    topology, positions, bare, density_map = peptide
+    system = copy.deepcopy(bare)
+    fit = DensityFit(density_map, topology, 3.0, weights="electron", positions=positions, strength=100.0)
+    system.addForce(fit.create_force())
+    context = context_of(system, positions, "CPU")
+    openmm.LocalEnergyMinimizer.minimize(context, maxIterations=200)
+    found = context.getState(positions=True).getPositions(asNumpy=True).value_in_unit(unit.angstrom)
+    moved = (found - positions)[fit.atoms].mean(axis=0)
+    np.testing.assert_allclose(moved, [0.6, -0.4, 0.5], atol=0.15)
+    assert fit.similarity(found) > fit.similarity(positions) + 0.01
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_a_crystal_cell_repeats(fragment, measure):
+    heavy = fragment.positions[fragment.heavy]
+    lengths = np.ptp(heavy, axis=0) + 14.0
+    size = np.ceil(lengths / 1.1).astype(int)
+    matrix = np.diag(lengths / size)
+    matrix[0, 1], matrix[0, 2], matrix[1, 2] = 0.25, -0.2, 0.15
+    grid = DensityMap(np.zeros(size[::-1], np.float32), matrix, heavy.min(axis=0) - 7, periodic=True)
+    crystal = DensityMap.simulate(fragment.topology, fragment.positions + 0.5, 5.0, like=grid)
+    assert crystal.periodic
+    fit = DensityFit(
+        crystal, fragment.topology, 5.0, positions=fragment.positions, **measure_arguments(measure)
+    )
+    assert fit.target.periodic
+    away = fragment.positions + 3 * (matrix * size)[:, 0] - (matrix * size)[:, 2]
+    assert fit.similarity(away) == pytest.approx(fit.similarity(fragment.positions), rel=1e-5)
+    here, there = (
+        forces_of(context_of(system_of(fragment.n, fit.create_force()), x))
+        for x in (fragment.positions, away)
+    )
+    np.testing.assert_allclose(here, there, rtol=0, atol=1e-4 * np.abs(here).max())
+    assert np.abs(here).max() > 0.1
+
+
+def test_the_package_offers_what_the_two_lines_need():
+    assert openmm_density.DensityFit is DensityFit
+    assert openmm_density.DensityMap is DensityMap
+    assert set(openmm_density.__all__) >= {"DensityFit", "DensityMap", "InputError"}
+
+
+def test_a_box_in_the_file_of_the_model_is_no_hindrance_to_the_two_lines(adk_map, fragment):
+    boxed = copy.deepcopy(fragment.topology)
+    boxed.setPeriodicBoxVectors(np.diag([9.0, 9.0, 9.0]) * unit.nanometer)
+    try:
+        DensityFit(adk_map, boxed, 5.0)
+    except InputError as error:
+        assert "periodic=False" in str(error)

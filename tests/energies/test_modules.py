@@ -1,0 +1,308 @@
+import io
+import math
+
+import numpy as np
+import pytest
+import torch
+from openmm_density.kernels import density as density_kernel
+from openmm_density.kernels.density import reference
+from openmm_density.kernels.interpolation import reference as interpolation_reference
+
+from openmm_density.energies.modules import (
+    DensityEnergy,
+    MapPotentialEnergy,
+    SimilarityEnergy,
+    WholeMolecules,
+)
+
+MEASURES = {
+    "correlation": (density_kernel.CROSS_CORRELATION, 1.0),
+    "about-mean": (density_kernel.CROSS_CORRELATION_ABOUT_MEAN, 1.0),
+    "inner-product": (density_kernel.INNER_PRODUCT, 0.0),
+    "entropy": (density_kernel.RELATIVE_ENTROPY, 0.0),
+    "least-squares": (density_kernel.LEAST_SQUARES, 1.0),
+}
+N_PARTICLES = 14
+ATOMS = torch.tensor([0, 2, 3, 5, 8, 9, 12])
+
+
+@pytest.fixture(autouse=True)
+def one_thread_and_the_same_count_afterwards():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def random(*size, seed=0):
+    return torch.rand(*size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+MATRIX = torch.tensor([[0.1, 0.02, -0.01], [0.0, 0.09, 0.03], [0.0, 0.0, 0.11]], dtype=torch.float64)
+ORIGIN = torch.tensor([-0.4, 1.7, 0.05], dtype=torch.float64)
+SHAPE = (9, 11, 10)
+POSITIONS = ORIGIN + (random(N_PARTICLES, 3) * torch.tensor([9.0, 10.0, 8.0])) @ MATRIX.T
+AMPLITUDES = (random(len(ATOMS), 2, seed=1) + 0.5).float()
+EXPONENTS = (random(len(ATOMS), 2, seed=2) * 40 + 40).float()
+CUTOFF = 0.35
+TOTAL_WEIGHT = 30.0
+
+
+def target():
+    own = density_kernel.density_splat(
+        POSITIONS[ATOMS] + 0.02, AMPLITUDES, EXPONENTS, CUTOFF, MATRIX, ORIGIN, list(SHAPE)
+    )
+    return own + 0.2 * random(*SHAPE, seed=3).float()
+
+
+def density_energy(measure="correlation", atoms=ATOMS, periodic=False):
+    number, ceiling = MEASURES[measure]
+    return DensityEnergy(
+        atoms,
+        AMPLITUDES,
+        EXPONENTS,
+        CUTOFF,
+        target(),
+        MATRIX,
+        ORIGIN,
+        periodic,
+        number,
+        TOTAL_WEIGHT,
+        ceiling,
+    )
+
+
+def map_energy(atoms=ATOMS):
+    return MapPotentialEnergy(
+        atoms, random(len(ATOMS), seed=4).float() + 0.5, random(*SHAPE, seed=5).float(), MATRIX, ORIGIN, False
+    )
+
+
+def exact_similarity(name):
+    if name == "map-potential":
+        module = map_energy()
+        return interpolation_reference.map_potential(
+            POSITIONS, ATOMS, module.weights, module.potential, MATRIX, ORIGIN, False
+        )
+    return reference.density_similarity(
+        POSITIONS,
+        ATOMS,
+        AMPLITUDES,
+        EXPONENTS,
+        CUTOFF,
+        target(),
+        MATRIX,
+        ORIGIN,
+        False,
+        MEASURES[name][0],
+        TOTAL_WEIGHT,
+    )
+
+
+def energy_of(name):
+    return map_energy() if name == "map-potential" else density_energy(name)
+
+
+every_energy = pytest.mark.parametrize("name", [*MEASURES, "map-potential"])
+
+
+@every_energy
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("shape", [(), (1,)], ids=["as on CPU", "as on CUDA"])
+def test_energy_and_forces_are_those_of_the_similarity(name, dtype, shape):
+    similarity, gradient = exact_similarity(name)
+    ceiling = 1.0 if name == "map-potential" else MEASURES[name][1]
+    k = torch.full(shape, 250.0, dtype=torch.float64)
+    energy, forces = energy_of(name)(POSITIONS.to(dtype), k)
+    assert energy.shape == ()
+    assert energy.dtype == torch.float64
+    assert float(energy) == pytest.approx(250 * (ceiling - float(similarity)), rel=1e-5)
+    assert forces.shape == (N_PARTICLES, 3)
+    assert forces.dtype == dtype
+    assert forces.is_contiguous()
+    assert not forces.requires_grad
+    # E = k (c − S), so F = −∂E/∂x = k ∂S/∂x.
+    exact = 250 * gradient
+    assert float((forces - exact).abs().max()) < 1e-4 * float(exact.abs().max())
+
+
+@every_energy
+def test_forces_are_central_differences_of_the_energy(name):
+    module, k = energy_of(name), torch.tensor(1.0)
+    _, forces = module(POSITIONS, k)
+    h = 2e-4
+    found = np.zeros((N_PARTICLES, 3))
+    for particle in range(N_PARTICLES):
+        for axis in range(3):
+            step = torch.zeros_like(POSITIONS)
+            step[particle, axis] = h
+            found[particle, axis] = float(module(POSITIONS - step, k)[0] - module(POSITIONS + step, k)[0]) / (
+                2 * h
+            )
+    np.testing.assert_allclose(forces.numpy(), found, rtol=0, atol=1e-3 * np.abs(found).max())
+
+
+@every_energy
+def test_the_energy_is_differentiable_in_the_strength_alone(name):
+    module = energy_of(name)
+    for strength in (250.0, 0.0):
+        k = torch.tensor(strength, dtype=torch.float64, requires_grad=True)
+        x = POSITIONS.clone().requires_grad_()
+        energy, forces = module(x, k)
+        energy.backward()
+        unit_energy, _ = module(POSITIONS, torch.tensor(1.0))
+        assert float(k.grad) == pytest.approx(float(unit_energy), rel=1e-12)
+        assert x.grad is None
+        if strength == 0.0:
+            assert float(energy.detach()) == 0
+            assert not forces.any()
+
+
+@every_energy
+def test_the_same_after_scripting_freezing_saving_and_loading(name):
+    module = energy_of(name).eval()
+    k = torch.tensor(40.0, dtype=torch.float64)
+    exact, exact_forces = module(POSITIONS, k)
+    scripted = torch.jit.script(module)
+    buffer = io.BytesIO()
+    torch.jit.save(scripted, buffer)
+    buffer.seek(0)
+    loaded = torch.jit.load(buffer)
+    for candidate in (scripted, loaded, torch.jit.freeze(loaded.eval())):
+        # Three times: the executor of TorchScript profiles, then optimises.
+        for _ in range(3):
+            strength = k.clone().requires_grad_()
+            energy, forces = candidate(POSITIONS, strength)
+            energy.backward()
+            assert float(energy.detach()) == float(exact)
+            assert torch.equal(forces, exact_forces)
+            assert float(strength.grad) == pytest.approx(float(exact) / 40, rel=1e-12)
+
+
+def test_several_modules_do_not_share_anything():
+    one, other = density_energy(), density_energy("entropy")
+    k = torch.tensor(1.0)
+    before = float(one(POSITIONS, k)[0])
+    other(POSITIONS + 0.03, k)
+    other.target.fill_(math.nan)
+    assert float(one(POSITIONS, k)[0]) == before
+
+
+def test_a_target_that_is_not_contiguous_is_understood():
+    number, ceiling = MEASURES["correlation"]
+    turned = target().permute(2, 1, 0).contiguous().permute(2, 1, 0)
+    assert not turned.is_contiguous()
+    module = DensityEnergy(
+        ATOMS, AMPLITUDES, EXPONENTS, CUTOFF, turned, MATRIX, ORIGIN, False, number, TOTAL_WEIGHT, ceiling
+    )
+    k = torch.tensor(1.0)
+    assert float(module(POSITIONS, k)[0]) == float(density_energy()(POSITIONS, k)[0])
+
+
+def test_an_energy_must_say_what_its_similarity_is():
+    with pytest.raises(NotImplementedError):
+        SimilarityEnergy(ATOMS, 1.0)(POSITIONS, torch.tensor(1.0))
+
+
+BOXES = {
+    "cubic": [[2.4, 0, 0], [0, 2.4, 0], [0, 0, 2.4]],
+    "orthorhombic": [[2.0, 0, 0], [0, 2.6, 0], [0, 0, 3.1]],
+    "triclinic": [[2.4, 0, 0], [0.7, 2.3, 0], [-0.9, 0.8, 2.5]],
+    "most skewed": [[2.4, 0, 0], [1.2, 2.1, 0], [-1.2, 1.05, 2.2]],
+    "truncated octahedron": [[2.4, 0, 0], [0.8, 2.2627417, 0], [-0.8, 1.1313708, 1.9595918]],
+    "rhombic dodecahedron": [[2.4, 0, 0], [0, 2.4, 0], [1.2, 1.2, 1.6970563]],
+    "flat": [[2.4, 0, 0], [1.19, 0.9, 0], [-1.19, 0.44, 0.8]],
+}
+boxes = pytest.mark.parametrize(
+    "box", [torch.tensor(b, dtype=torch.float64) for b in BOXES.values()], ids=BOXES
+)
+MOLECULES = torch.tensor([0, 0, 0, 1, 1, 2, 2])
+
+
+def references():
+    fitted = POSITIONS[ATOMS]
+    return torch.stack([fitted[molecule == MOLECULES].mean(dim=0) for molecule in range(3)])
+
+
+def whole_molecules(name="correlation"):
+    own = torch.arange(len(ATOMS))
+    energy = map_energy(own) if name == "map-potential" else density_energy(name, own)
+    return WholeMolecules(energy, ATOMS, MOLECULES, references())
+
+
+@boxes
+@pytest.mark.parametrize("name", ["correlation", "map-potential"])
+def test_wrapping_whole_molecules_changes_neither_energy_nor_forces(box, name):
+    k = torch.tensor(250.0)
+    energy, forces = energy_of(name)(POSITIONS, k)
+    module = torch.jit.script(whole_molecules(name))
+    generator = torch.Generator().manual_seed(0)
+    for trial in range(12):
+        steps = torch.randint(-2, 3, (N_PARTICLES, 3), generator=generator).double()
+        if trial == 0:
+            steps.zero_()
+        steps[ATOMS] = torch.randint(-3, 4, (3, 3), generator=generator).double()[MOLECULES]
+        wrapped = POSITIONS + steps @ box
+        found, found_forces = module(wrapped, box, k)
+        assert float(found) == pytest.approx(float(energy), rel=1e-9)
+        torch.testing.assert_close(found_forces, forces, rtol=0, atol=1e-5 * float(forces.abs().max()))
+        assert found_forces.is_contiguous()
+        assert found_forces.shape == (N_PARTICLES, 3)
+
+
+@boxes
+def test_a_molecule_goes_to_the_image_nearest_to_its_reference(box):
+    module = whole_molecules()
+    around = torch.cartesian_prod(*[torch.arange(-9.0, 10.0, dtype=torch.float64)] * 3) @ box
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(60):
+        shift = torch.randn(3, 3, generator=generator, dtype=torch.float64) * 1.5
+        moved = POSITIONS.clone()
+        moved[ATOMS] += shift[MOLECULES]
+        whole = module.whole(moved, box)
+        displaced = torch.stack([(whole[m == MOLECULES]).mean(dim=0) for m in range(3)]) - references()
+        nearest = (shift[:, None, :] + around).norm(dim=2).min(dim=1).values
+        torch.testing.assert_close(displaced.norm(dim=1), nearest)
+        # Whole: distances within a molecule are kept.
+        for m in range(3):
+            members = m == MOLECULES
+            torch.testing.assert_close(
+                torch.pdist(whole[members]), torch.pdist(POSITIONS[ATOMS][members]), rtol=0, atol=1e-9
+            )
+
+
+def test_wrapped_positions_in_single_precision():
+    box = torch.tensor(BOXES["triclinic"])
+    k = torch.tensor(250.0)
+    energy, forces = energy_of("correlation")(POSITIONS, k)
+    wrapped = POSITIONS.clone()
+    wrapped[ATOMS] += (
+        torch.tensor([[2.0, -1.0, 1.0], [0.0, 0.0, 1.0], [-1.0, 0.0, 0.0]]).double()[MOLECULES] @ box.double()
+    )
+    found, found_forces = whole_molecules()(wrapped.float(), box.float(), k)
+    assert found_forces.dtype == torch.float32
+    assert float(found) == pytest.approx(float(energy), rel=1e-4)
+    torch.testing.assert_close(found_forces.double(), forces, rtol=0, atol=1e-4 * float(forces.abs().max()))
+
+
+def test_the_derivative_with_respect_to_the_strength_passes_through_the_wrapping():
+    box = torch.tensor(BOXES["cubic"], dtype=torch.float64)
+    module = torch.jit.freeze(torch.jit.script(whole_molecules()).eval())
+    for _ in range(3):
+        k = torch.tensor(0.0, dtype=torch.float64, requires_grad=True)
+        energy, _ = module(POSITIONS, box, k)
+        energy.backward()
+        assert float(k.grad) == pytest.approx(1 - float(exact_similarity("correlation")[0]), rel=1e-5)
+
+
+def test_particles_that_are_not_fitted_are_of_no_matter():
+    box = torch.tensor(BOXES["cubic"], dtype=torch.float64)
+    k = torch.tensor(3.0)
+    exact, exact_forces = whole_molecules()(POSITIONS, box, k)
+    others = [i for i in range(N_PARTICLES) if i not in ATOMS.tolist()]
+    moved = POSITIONS.clone()
+    moved[others] = math.nan
+    energy, forces = whole_molecules()(moved, box, k)
+    assert float(energy) == float(exact)
+    assert not forces[others].any()
+    assert torch.equal(forces, exact_forces)

@@ -1,0 +1,555 @@
+"""The planarity force, against the smallest eigenvalues of the planes' covariances differentiated by torch in float64."""
+
+from __future__ import annotations
+
+import copy
+import io
+import itertools
+import json
+import math
+import subprocess
+import sys
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import openmm
+import pytest
+import torch
+from openmm import app, unit
+
+from openmm_density.energies.forces import BACKENDS, backend_problem
+from openmm_density.energies.planarity import PlanarityRestraint, planarity_report
+from openmm_density.energies.planes import find_planes
+from openmm_density.errors import InputError
+from openmm_density.models import prepare, read_model
+
+PLATFORMS = [openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())]
+KT = 300 * 8.31446261815324e-3  # kJ/mol
+
+TORN = """\
+data_comp_LIG
+loop_
+_chem_comp_atom.comp_id
+_chem_comp_atom.atom_id
+_chem_comp_atom.type_symbol
+LIG C1 C
+LIG C2 C
+LIG C3 C
+LIG C4 C
+LIG C5 C
+LIG O1 O
+loop_
+_chem_comp_plane_atom.comp_id
+_chem_comp_plane_atom.plane_id
+_chem_comp_plane_atom.atom_id
+_chem_comp_plane_atom.dist_esd
+LIG plan-1 C1 0.01
+LIG plan-1 C2 0.02
+LIG plan-1 C3 0.02
+LIG plan-1 C4 0.03
+LIG plan-1 C5 0.05
+LIG plan-2 C3 0.02
+LIG plan-2 C4 0.02
+LIG plan-2 C5 0.02
+LIG plan-2 O1 0.02
+"""
+
+
+@pytest.fixture(autouse=True)
+def one_thread_and_the_same_count_afterwards():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def peptide(data_dir, tmp_path_factory):
+    """Five residues of a real model (Met, Ala, Phe, Ala, Glu) with hydrogens."""
+    lines = (data_dir / "emd5925_frag/5925_native.pdb").read_text().splitlines()
+    path = tmp_path_factory.mktemp("peptide") / "peptide.pdb"
+    path.write_text("\n".join(line for line in lines if line.startswith("ATOM") and int(line[22:26]) <= 5))
+    return prepare(read_model(path))
+
+
+@pytest.fixture(scope="module")
+def ligand(tmp_path_factory):
+    """Six atoms, a dictionary of two planes with a σ per atom and one σ, and positions of no plane."""
+    dictionary = tmp_path_factory.mktemp("ligand") / "LIG.cif"
+    dictionary.write_text(TORN)
+    topology = app.Topology()
+    residue = topology.addResidue("LIG", topology.addChain("A"), "1")
+    atoms = [
+        topology.addAtom(name, app.Element.getBySymbol(name[0]), residue)
+        for name in ("C1", "C2", "C3", "C4", "C5", "O1")
+    ]
+    for one, other in itertools.pairwise(atoms):
+        topology.addBond(one, other)
+    positions = np.array(
+        [[0, 0, 0.2], [1.4, 0, -0.1], [2.1, 1.2, 0.3], [1.4, 2.4, -0.2], [0, 2.4, 0.1], [2.6, 3.4, 0.2]]
+    )
+    return SimpleNamespace(topology=topology, dictionary=dictionary, positions=positions)
+
+
+def exact(restraint, positions, kT=KT):
+    """E = kT Σ ½ λ₁ of Σ w (x − c)(x − c)ᵀ, and its forces, in kJ/mol and nm; independent of normals held fixed."""
+    x = torch.tensor(positions / 10, dtype=torch.float64, requires_grad=True)
+    energy = torch.zeros((), dtype=torch.float64)
+    for plane in restraint.planes.planes:
+        members = x[list(plane.atoms)]
+        w = (torch.tensor(plane.sigma, dtype=torch.float64).expand(len(members)) / 10) ** -2
+        centred = members - (w[:, None] * members).sum(0) / w.sum()
+        energy = energy + kT * 0.5 * torch.linalg.eigvalsh(centred.T @ (w[:, None] * centred))[0]
+    (gradient,) = torch.autograd.grad(energy, x)
+    return float(energy.detach()), -gradient.numpy()
+
+
+def distorted(positions, scale=0.1, seed=0):
+    return positions + np.random.default_rng(seed).normal(scale=scale, size=positions.shape)
+
+
+def system_of(n, *added, box=None):
+    system = openmm.System()
+    for _ in range(n):
+        system.addParticle(12.0)
+    for force in added:
+        system.addForce(force)
+    if box is not None:
+        system.setDefaultPeriodicBoxVectors(*box)
+    return system
+
+
+def context_of(system, positions, platform="Reference", integrator=None):
+    properties = {"Threads": "2"} if platform == "CPU" else {}
+    integrator = integrator or openmm.VerletIntegrator(0.001)
+    context = openmm.Context(system, integrator, openmm.Platform.getPlatformByName(platform), properties)
+    context.setPositions(positions / 10)
+    return context
+
+
+def energy_of(context):
+    return context.getState(energy=True).getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole)
+
+
+def forces_of(context):
+    found = context.getState(forces=True).getForces(asNumpy=True)
+    return np.array(found.value_in_unit(unit.kilojoule_per_mole / unit.nanometer))
+
+
+def positions_of(context):
+    found = context.getState(positions=True).getPositions(asNumpy=True)
+    return np.array(found.value_in_unit(unit.angstrom))
+
+
+@pytest.mark.parametrize("platform", ["Reference", "CPU", "OpenCL", "CUDA"])
+def test_energy_and_forces_on_every_platform_with_and_without_the_derivative(peptide, platform):
+    if platform not in PLATFORMS:
+        pytest.skip(f"OpenMM has no {platform} platform here")
+    restraint = PlanarityRestraint(peptide.topology, positions=peptide.positions)
+    assert restraint.n_planes == 7  # four peptide groups, the C-terminus, Phe and Glu
+    positions = distorted(peptide.positions)
+    energy, forces = exact(restraint, positions)
+    largest = np.abs(forces).max()
+    for derivative in (None, False):
+        force = restraint.create_force("TorchForce", parameter_derivative=derivative)
+        assert not force.usesPeriodicBoundaryConditions()
+        context = context_of(system_of(len(positions), force), positions, platform)
+        assert energy_of(context) == pytest.approx(energy, rel=1e-4)
+        np.testing.assert_allclose(forces_of(context), forces, rtol=0, atol=1e-4 * largest)
+        np.testing.assert_allclose(forces_of(context).sum(axis=0), 0, atol=1e-3 * largest)
+
+
+def test_a_sigma_per_atom_from_a_dictionary(ligand):
+    restraint = PlanarityRestraint(ligand.topology, dictionaries=ligand.dictionary)
+    assert restraint.n_planes == 2
+    assert restraint.planes.planes[0].sigma == (0.01, 0.02, 0.02, 0.03, 0.05)
+    energy, forces = exact(restraint, ligand.positions)
+    context = context_of(system_of(6, restraint.create_force()), ligand.positions)
+    assert energy_of(context) == pytest.approx(energy, rel=1e-5)
+    np.testing.assert_allclose(forces_of(context), forces, rtol=0, atol=1e-5 * np.abs(forces).max())
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_backend_gives_the_same(ligand, backend):
+    if backend_problem(backend) is not None:
+        pytest.skip(f"{backend} does not work here: {backend_problem(backend)}")
+    restraint = PlanarityRestraint(ligand.topology, dictionaries=ligand.dictionary)
+    energy, forces = exact(restraint, ligand.positions)
+    context = context_of(system_of(6, restraint.create_force(backend)), ligand.positions)
+    assert energy_of(context) == pytest.approx(energy, rel=1e-5)
+    np.testing.assert_allclose(forces_of(context), forces, rtol=0, atol=1e-5 * np.abs(forces).max())
+
+
+def test_forces_are_central_differences_of_the_energy(peptide):
+    restraint = PlanarityRestraint(peptide.topology)
+    positions = distorted(peptide.positions)
+    context = context_of(system_of(len(positions), restraint.create_force()), positions)
+    forces = forces_of(context)
+    h = 2e-3
+    for atom in np.argsort(-np.abs(forces).max(axis=1))[:8]:
+        for axis in range(3):
+            energies = []
+            for step in (h, -h):
+                moved = positions.copy()
+                moved[atom, axis] += step
+                context.setPositions(moved / 10)
+                energies.append(energy_of(context))
+            slope = (energies[0] - energies[1]) / (2 * h / 10)
+            assert forces[atom, axis] == pytest.approx(-slope, abs=1e-3 * np.abs(forces).max())
+
+
+@pytest.mark.parametrize("platform", ["Reference", "CPU"])
+def test_the_derivative_is_the_energy_at_strength_one(peptide, platform):
+    restraint = PlanarityRestraint(peptide.topology, strength=0.5, parameter_name="flat")
+    positions = distorted(peptide.positions)
+    energy, forces = exact(restraint, positions)
+    context = context_of(system_of(len(positions), restraint.create_force()), positions, platform)
+    assert context.getParameter("flat") == 0.5
+    for strength in (0.5, 2.0, 0.0):
+        context.setParameter("flat", strength)
+        derivatives = context.getState(parameterDerivatives=True).getEnergyParameterDerivatives()
+        assert derivatives["flat"] == pytest.approx(energy, rel=1e-5)
+        assert energy_of(context) == pytest.approx(strength * energy, rel=1e-5)
+        np.testing.assert_allclose(
+            forces_of(context), strength * forces, rtol=0, atol=1e-4 * np.abs(forces).max()
+        )
+
+
+def test_sigma_temperature_and_units(peptide):
+    positions = distorted(peptide.positions)
+
+    def energy(**arguments):
+        restraint = PlanarityRestraint(peptide.topology, **arguments)
+        return energy_of(context_of(system_of(len(positions), restraint.create_force()), positions))
+
+    reference = energy()
+    assert energy(sigma=0.04) == pytest.approx(reference / 4, rel=1e-5)
+    assert energy(sigma=0.004 * unit.nanometer) == pytest.approx(reference / 4, rel=1e-5)
+    assert energy(temperature=150) == pytest.approx(reference / 2, rel=1e-5)
+    assert energy(temperature=600 * unit.kelvin) == pytest.approx(reference * 2, rel=1e-5)
+
+
+def test_a_flat_model_has_no_energy_unless_the_constants_count(ligand):
+    flat = ligand.positions * [1, 1, 0]
+    bare = PlanarityRestraint(ligand.topology, dictionaries=ligand.dictionary)
+    whole = PlanarityRestraint(ligand.topology, dictionaries=ligand.dictionary, constants=True)
+    energies = [
+        energy_of(context_of(system_of(6, restraint.create_force()), flat)) for restraint in (bare, whole)
+    ]
+    sigmas = np.array([0.01, 0.02, 0.02, 0.03, 0.05] + 4 * [0.02]) / 10
+    assert energies[0] == pytest.approx(0, abs=1e-9)
+    assert energies[1] == pytest.approx(KT * (np.log(sigmas) + 0.5 * math.log(2 * math.pi)).sum(), rel=1e-5)
+
+
+def test_the_module_keeps_type_and_device_and_survives_scripting_saving_and_freezing(peptide):
+    restraint = PlanarityRestraint(peptide.topology)
+    module = restraint.create_module().eval()
+    positions = distorted(peptide.positions)
+    energy, forces = exact(restraint, positions)
+    buffer = io.BytesIO()
+    torch.jit.save(torch.jit.script(module), buffer)
+    buffer.seek(0)
+    loaded = torch.jit.load(buffer)
+    for candidate in (module, loaded, torch.jit.freeze(loaded.eval())):
+        for dtype, shape in ((torch.float32, (1,)), (torch.float64, ())):
+            x = torch.tensor(positions / 10, dtype=dtype).requires_grad_(candidate is module)
+            # Three times: the executor of TorchScript profiles, then optimises.
+            for _ in range(3):
+                k = torch.full(shape, 0.0, dtype=torch.float64, requires_grad=True)
+                found, none = candidate(x, k)
+                found.backward()
+                assert found.shape == () and found.dtype == torch.float64
+                assert float(k.grad) == pytest.approx(energy, rel=1e-4)
+                assert x.grad is None and not none.any()
+                _, own = candidate(x, torch.full(shape, 2.0, dtype=dtype))
+                assert own.dtype == dtype and own.is_contiguous() and own.device == x.device
+                assert candidate is not module or not own.requires_grad
+                np.testing.assert_allclose(
+                    own.detach().numpy(), 2 * forces, rtol=0, atol=2e-4 * np.abs(forces).max()
+                )
+
+
+def test_positions_that_are_not_numbers_spare_the_other_planes(peptide):
+    restraint = PlanarityRestraint(peptide.topology)
+    module = restraint.create_module()
+    x = torch.tensor(distorted(peptide.positions) / 10)
+    _, before = module(x, torch.tensor(1.0))
+    plane = next(plane for plane in restraint.planes.planes if plane.kind == "ring")
+    x[plane.atoms[4]] = math.nan
+    energy, after = module(x, torch.tensor(1.0))
+    assert torch.isfinite(energy) and torch.isfinite(after).all()
+    others = sorted(set(range(len(x))) - set(plane.atoms))
+    torch.testing.assert_close(after[others], before[others])
+
+
+READ_BACK = """
+import sys
+import openmm
+import openmm_density
+import numpy as np
+system = openmm.XmlSerializer.deserialize(open(sys.argv[1]).read())
+context = openmm.Context(system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("CPU"))
+context.setPositions(np.load(sys.argv[2]))
+state = context.getState(energy=True, parameterDerivatives=True)
+print(repr(state.getPotentialEnergy()._value), repr(state.getEnergyParameterDerivatives()["planarity_strength"]))
+"""
+
+
+def test_a_serialised_system_in_a_fresh_process(peptide, tmp_path):
+    restraint = PlanarityRestraint(peptide.topology, strength=0.5, force_group=3)
+    positions = distorted(peptide.positions)
+    system = system_of(len(positions), restraint.create_force())
+    energy = energy_of(context_of(system, positions, "CPU"))
+    text = openmm.XmlSerializer.serialize(system)
+    here = openmm.XmlSerializer.deserialize(text)
+    assert energy_of(context_of(here, positions, "CPU")) == energy
+    assert here.getForce(0).getForceGroup() == 3
+    (tmp_path / "system.xml").write_text(text)
+    np.save(tmp_path / "positions.npy", positions / 10)
+    command = [sys.executable, "-c", READ_BACK, tmp_path / "system.xml", tmp_path / "positions.npy"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+    found, derivative = map(float, run.stdout.splitlines()[-1].split())
+    assert found == energy
+    assert derivative == pytest.approx(2 * energy, rel=1e-12)
+
+
+def test_two_restraints_in_one_system_and_two_contexts_at_once(peptide):
+    n = len(peptide.positions)
+    soft = PlanarityRestraint(peptide.topology, 0.1, parameter_name="soft", force_group=1)
+    hard = PlanarityRestraint(peptide.topology, 0.02, parameter_name="hard", force_group=2)
+    both = system_of(n, soft.create_force(), hard.create_force())
+    positions = [distorted(peptide.positions, seed=seed) for seed in range(2)]
+    contexts = [context_of(both, x, platform) for x, platform in zip(positions, ("Reference", "CPU"))]
+    contexts[1].setParameter("hard", 0.0)
+    for _ in range(2):
+        for context, x, factor in zip(contexts, positions, (1.0, 0.0)):
+            expected, expected_forces = (s + factor * h for s, h in zip(exact(soft, x), exact(hard, x)))
+            assert energy_of(context) == pytest.approx(expected, rel=1e-5)
+            np.testing.assert_allclose(
+                forces_of(context), expected_forces, rtol=0, atol=1e-4 * np.abs(expected_forces).max()
+            )
+    group = contexts[0].getState(energy=True, groups={1}).getPotentialEnergy()
+    assert group.value_in_unit(unit.kilojoule_per_mole) == pytest.approx(
+        exact(soft, positions[0])[0], rel=1e-5
+    )
+
+
+BOXES = {
+    "cubic": np.diag([2.0, 2.0, 2.0]),
+    "triclinic": np.array([[2.4, 0, 0], [0.7, 2.3, 0], [-0.9, 0.8, 2.5]]),
+}
+
+
+@pytest.mark.parametrize("box", BOXES.values(), ids=BOXES)
+@pytest.mark.parametrize("platform", ["Reference", "CPU"])
+def test_atoms_of_one_plane_in_several_molecules_may_be_wrapped_apart(ligand, box, platform):
+    """A System without bonds, as that of a machine-learned potential: every atom is a molecule."""
+    bonds = openmm.HarmonicBondForce()
+    bonds.setUsesPeriodicBoundaryConditions(True)
+    for atom in (1, 2):
+        bonds.addBond(0, atom, 0.15, 0.0)
+    restraint = PlanarityRestraint(
+        ligand.topology, dictionaries=ligand.dictionary, system=system_of(6, bonds)
+    )
+    assert restraint.periodic
+    force = restraint.create_force()
+    assert force.usesPeriodicBoundaryConditions()
+    energy, forces = exact(restraint, ligand.positions)
+    rng = np.random.default_rng(4)
+    for _ in range(4):
+        wrapped = ligand.positions + rng.integers(-2, 3, size=(6, 3)) @ box * 10
+        context = context_of(system_of(6, copy.deepcopy(force), box=box), wrapped, platform)
+        assert energy_of(context) == pytest.approx(energy, rel=1e-4)
+        np.testing.assert_allclose(forces_of(context), forces, rtol=0, atol=1e-4 * np.abs(forces).max())
+        derivatives = context.getState(parameterDerivatives=True).getEnergyParameterDerivatives()
+        assert derivatives["planarity_strength"] == pytest.approx(energy, rel=1e-4)
+
+
+def test_molecules_decide_whether_the_box_is_needed(ligand):
+    bonds = openmm.HarmonicBondForce()
+    for one, other in ligand.topology.bonds():
+        bonds.addBond(one.index, other.index, 0.15, 1e5)
+    bonds.setUsesPeriodicBoundaryConditions(True)
+    whole = system_of(6, bonds)
+    constrained = system_of(6)
+    for one, other in ligand.topology.bonds():
+        constrained.addConstraint(one.index, other.index, 0.15)
+    boxed = copy.deepcopy(ligand.topology)
+    boxed.setPeriodicBoxVectors(np.eye(3) * 3 * unit.nanometer)
+    unbonded = app.Topology()
+    residue = unbonded.addResidue("LIG", unbonded.addChain("A"), "1")
+    for atom in ligand.topology.atoms():
+        unbonded.addAtom(atom.name, atom.element, residue)
+
+    def needs_box(topology, **arguments):
+        return PlanarityRestraint(topology, dictionaries=ligand.dictionary, **arguments).periodic
+
+    assert not needs_box(ligand.topology, system=whole)
+    assert not needs_box(ligand.topology, system=constrained, periodic=True)
+    assert not needs_box(boxed)
+    assert not needs_box(unbonded)
+    assert needs_box(unbonded, periodic=True)
+    assert needs_box(boxed, system=system_of(6), periodic=True)
+    assert not needs_box(boxed, system=system_of(6))
+
+
+def test_a_distorted_model_is_flattened_with_its_force_field(data_dir):
+    prepared = prepare(read_model(data_dir / "emd5925_frag/5925_native.pdb"))
+    restraint = PlanarityRestraint(prepared.topology, positions=prepared.positions)
+    assert restraint.n_planes == 140 and restraint.notes == []
+    system = prepared.system(constraints=None, rigidWater=False)
+    system.addForce(restraint.create_force())
+    noisy = distorted(prepared.positions, 0.3)
+    assert restraint.planes.rms(noisy) > 0.2
+    context = context_of(system, noisy, "CPU")
+    openmm.LocalEnergyMinimizer.minimize(context, 10, 300)
+    flat = positions_of(context)
+    assert restraint.planes.rms(flat) < 0.02
+    assert restraint.planes.worst(flat) < 0.1
+    context.setParameter("planarity_strength", 0.0)
+    openmm.LocalEnergyMinimizer.minimize(context, 10, 300)
+    assert restraint.planes.rms(positions_of(context)) > 2 * restraint.planes.rms(flat)
+
+
+def test_energy_is_conserved_over_ten_picoseconds(peptide):
+    restraint = PlanarityRestraint(peptide.topology)
+    system = peptide.system(constraints=None, rigidWater=False, nonbonded_method=app.NoCutoff)
+    system.addForce(restraint.create_force(parameter_derivative=False))
+    integrator = openmm.VerletIntegrator(0.0005)
+    context = context_of(system, peptide.positions, integrator=integrator)
+    openmm.LocalEnergyMinimizer.minimize(context, 10, 300)
+    context.setVelocitiesToTemperature(300, 1)
+    integrator.step(500)
+    totals, times = [], []
+    for _ in range(200):
+        integrator.step(100)
+        state = context.getState(energy=True)
+        total = state.getKineticEnergy() + state.getPotentialEnergy()
+        totals.append(total.value_in_unit(unit.kilojoule_per_mole))
+        times.append(state.getTime().value_in_unit(unit.picosecond))
+    assert times[-1] - times[0] > 9.9
+    per_atom = np.array(totals) / (KT * len(peptide.positions))
+    drift = np.polyfit(times, per_atom, 1)[0] * 10
+    assert abs(drift) < 0.01
+    assert np.ptp(per_atom) < 0.02
+    # The planes were in motion: equipartition would give ½ σ² per degree of freedom.
+    assert 0.005 < restraint.planes.rms(positions_of(context)) < 0.04
+
+
+def test_the_stable_time_step_separates_stable_from_unstable():
+    topology = app.Topology()
+    residue = topology.addResidue("PHE", topology.addChain("A"), "1")
+    names = ("CB", "CG", "CD1", "CD2", "CE1", "CE2", "CZ")
+    for name in names:
+        topology.addAtom(name, app.element.carbon, residue)
+    ring = np.array([[0.0, 2.9], [0, 1.4], [1.2, 0.7], [-1.2, 0.7], [1.2, -0.7], [-1.2, -0.7], [0, -1.4]])
+    positions = np.column_stack([ring, np.random.default_rng(0).normal(scale=0.01, size=7)])
+    restraint = PlanarityRestraint(topology, positions=positions)
+    assert restraint.n_planes == 1
+    system = system_of(7, restraint.create_force(parameter_derivative=False))
+    # ω² = kT/(σ² m), and 2/ω the limit of a leapfrog integrator.
+    limit = 2 * math.sqrt(0.002**2 * 12 / KT)
+    assert restraint.stable_timestep(system) == pytest.approx(limit, rel=1e-6)
+    for factor, is_stable in ((0.9, True), (1.1, False)):
+        integrator = openmm.VerletIntegrator(factor * limit)
+        context = context_of(system, positions, integrator=integrator)
+        integrator.step(60)
+        assert (restraint.planes.rms(positions_of(context)) < 0.1) is is_stable
+    weaker = PlanarityRestraint(topology, positions=positions, strength=0.25)
+    assert weaker.stable_timestep(system) == pytest.approx(2 * limit, rel=1e-6)
+    for i in range(7):
+        system.setParticleMass(i, 0.0)
+    assert restraint.stable_timestep(system) == math.inf
+    with pytest.raises(InputError, match="system has 6 particles but the topology has 7"):
+        restraint.stable_timestep(system_of(6))
+
+
+def test_the_report_counts_measures_and_sorts(data_dir):
+    model = read_model(data_dir / "emd5925_frag/5925_native.pdb")
+    planes = find_planes(model.topology, model.positions)
+    positions = model.positions.copy()
+    atom = next(a for a in model.topology.atoms() if a.residue.name == "TRP" and a.name == "CZ3")
+    members = next(p.atoms for p in planes.planes if p.residue_name == "TRP" and atom.index in p.atoms)
+    spread = positions[list(members)]
+    normal = np.linalg.svd(spread - spread.mean(axis=0))[2][2]
+    positions[atom.index] += 0.8 * normal
+    report = planarity_report(model.topology, planes, positions * 0.1 * unit.nanometer)
+    assert report.n_planes == len(planes.planes) == sum(row.n_planes for row in report.rows)
+    assert report.rms == pytest.approx(planes.rms(positions), rel=1e-9)
+    assert report.worst == report.rows[0].worst == pytest.approx(planes.worst(positions), rel=1e-9)
+    assert [row.worst for row in report.rows] == sorted((row.worst for row in report.rows), reverse=True)
+    first = report.rows[0]
+    assert (first.residue_name, first.kind) == ("TRP", "ring")
+    assert first.worst_atom == f"A TRP {atom.residue.id} CZ3"
+    assert 0.4 < first.worst < 0.8
+    members = [len(plane.atoms) for plane in planes.planes]
+    sizes = {(row.residue_name, row.kind): 0 for row in report.rows}
+    for plane, size in zip(planes.planes, members):
+        sizes[plane.residue_name, plane.kind] += size
+    squares = sum(row.rms**2 * sizes[row.residue_name, row.kind] for row in report.rows)
+    assert math.sqrt(squares / sum(members)) == pytest.approx(report.rms, rel=1e-9)
+    counted = {(row.residue_name, row.kind): row.n_planes for row in report.rows}
+    assert counted == {
+        (name, kind): n for name, kinds in planes.by_residue().items() for kind, n in kinds.items()
+    }
+    written = json.loads(json.dumps(report.as_dict(), allow_nan=False))
+    assert written["rows"][0]["worst_atom"] == first.worst_atom
+    with pytest.raises(InputError, match="give one for each"):
+        planarity_report(model.topology, planes, positions[1:])
+    positions[atom.index] = math.nan
+    with pytest.raises(InputError, match=f"A TRP {atom.residue.id} that is not a number"):
+        planarity_report(model.topology, planes, positions)
+
+
+def test_what_is_not_held_flat_is_told(ligand, tmp_path):
+    with (
+        pytest.warns(UserWarning, match="what is flat in A LIG 1 cannot be told.*dictionaries="),
+        pytest.warns(UserWarning, match="no flat group"),
+    ):
+        restraint = PlanarityRestraint(ligand.topology)
+    assert "A LIG 1" in restraint.notes[0]
+
+    partial = app.Topology()
+    residue = partial.addResidue("ASP", partial.addChain("A"), "7")
+    atoms = {
+        name: partial.addAtom(name, app.Element.getBySymbol(name[0]), residue) for name in ("CB", "CG", "OD1")
+    }
+    partial.addBond(atoms["CB"], atoms["CG"])
+    partial.addBond(atoms["CG"], atoms["OD1"])
+    with pytest.warns(UserWarning, match="no flat group"):
+        restraint = PlanarityRestraint(partial)
+    assert restraint.n_planes == 0
+    assert restraint.notes == [
+        "1 flat group with fewer than 4 atoms present is not held: A ASP 7 carboxylate"
+    ]
+    report = planarity_report(partial, restraint.planes, np.zeros((3, 3)))
+    assert (report.n_planes, report.rms, report.worst) == (0, 0.0, 0.0)
+    assert report.dropped == ("A ASP 7 carboxylate",)
+    context = context_of(system_of(3, restraint.create_force()), np.zeros((3, 3)))
+    assert energy_of(context) == 0 and not forces_of(context).any()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert PlanarityRestraint(ligand.topology, dictionaries=[ligand.dictionary]).notes == []
+
+
+def test_errors(ligand):
+    def restraint(**arguments):
+        return PlanarityRestraint(ligand.topology, **{"dictionaries": ligand.dictionary, **arguments})
+
+    with pytest.raises(InputError, match=r"sigma: found 0\.0 Å"):
+        restraint(sigma=0)
+    with pytest.raises(InputError, match="temperature must be positive, found -1"):
+        restraint(temperature=-1)
+    with pytest.raises(InputError, match="strength must be 0 or more, found nan"):
+        restraint(strength=math.nan)
+    with pytest.raises(InputError, match="system has 5 particles but the topology has 6"):
+        restraint(system=system_of(5))
+    with pytest.raises(InputError, match="positions: 5 rows"):
+        restraint(positions=ligand.positions[1:])
+    with pytest.raises(InputError, match="no such file"):
+        restraint(dictionaries="absent.cif")
+    with pytest.raises(InputError, match="is not known"):
+        restraint().create_force("CudaForce")

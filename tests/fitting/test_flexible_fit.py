@@ -1,0 +1,306 @@
+"""Fits of a fragment of adenylate kinase: stages, interruptions, blow-ups and multiple time steps."""
+
+import signal
+from dataclasses import replace
+
+import mdtraj
+import numpy as np
+import openmm
+import pytest
+from openmm import app, unit
+from openmm.mtsintegrator import MTSIntegrator
+
+from openmm_density import DensityFit
+from openmm_density.errors import InputError, SimulationError
+from openmm_density.fitting.checkpoints import STATE, RunFolder
+from openmm_density.fitting.flexible_fit import DENSITY_GROUP, FlexibleFit, _Unstable
+from openmm_density.fitting.protocols import Protocol, Stage, find_protocol
+from openmm_density.models import prepare
+
+from ..fragments import RESOLUTION, fragment, map_of
+
+RESIDUES = 24
+SHIFT = (1.0, -0.8, 0.6)
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fragment")
+    return fragment(folder / "model.pdb", SHIFT, RESIDUES), map_of(RESIDUES, 0.1, 0, folder)
+
+
+def flexible_fit(parts, protocol=None, **options):
+    model, density_map = parts
+    protocol = protocol or replace(
+        find_protocol("quick", RESOLUTION), strength=30.0, minimize_last=20
+    ).with_steps(240)
+    options = {"threads": 1, "report_interval": 40, "save_interval": 80, "platform": "CPU", **options}
+    return FlexibleFit(model, density_map, RESOLUTION, protocol, **options)
+
+
+class Killed(Exception):
+    """As good as kill -9, between two steps."""
+
+
+def killed_and_resumed(parts, folder, every, damage=lambda number: None, **options):
+    """Run a fit to its end, killing it a little after each so many steps."""
+    reached = 0
+
+    def kill(step, total, stage, row):
+        nonlocal reached
+        if row is not None and step >= reached + every:
+            reached = step
+            raise Killed
+
+    for number in range(100):
+        damage(number)
+        try:
+            return flexible_fit(parts, **options).run(RunFolder(folder), kill), number
+        except Killed:
+            pass
+    raise AssertionError("no end")
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(parts, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    return flexible_fit(parts).run(RunFolder(folder)), folder
+
+
+def assert_same(a, b):
+    assert np.array_equal(a.final, b.final) and np.array_equal(a.relaxed, b.relaxed)
+    assert a.rows == b.rows and a.stages == b.stages and a.strength == b.strength
+
+
+def test_a_resumed_fit_is_the_uninterrupted_one_bit_for_bit(parts, uninterrupted, tmp_path):
+    whole, folder = uninterrupted
+    result, kills = killed_and_resumed(parts, tmp_path, 90)
+    assert kills == 2
+    assert_same(result, whole)
+    assert (tmp_path / "trajectory.dcd").read_bytes()[276:] == (folder / "trajectory.dcd").read_bytes()[276:]
+
+
+def test_so_it_is_after_a_damaged_state(parts, uninterrupted, tmp_path):
+    def damage(number):
+        if number == 1:
+            (tmp_path / STATE).write_bytes((tmp_path / STATE).read_bytes()[:1000])
+
+    result, kills = killed_and_resumed(parts, tmp_path, 200, damage)
+    assert kills == 1
+    assert_same(result, uninterrupted[0])
+
+
+def test_an_interrupted_fit_gives_what_there_is_and_goes_on_to_the_same_end(parts, uninterrupted, tmp_path):
+    def interrupt(step, total, stage, row):
+        if step == 200 and row is not None:
+            signal.raise_signal(signal.SIGTERM)
+
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    result = flexible_fit(parts).run(RunFolder(tmp_path), interrupt)
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    assert result.interrupted and result.steps == 200
+    assert result.stages[-1] == {
+        **result.stages[-1],
+        "name": "anneal",
+        "steps": 200 - 156,
+        "converged": False,
+    }
+    assert np.isfinite(result.final).all() and result.cc_final > result.cc_initial
+    rest = flexible_fit(parts).run(RunFolder(tmp_path))
+    assert not rest.interrupted
+    assert_same(rest, uninterrupted[0])
+
+
+def test_so_it_is_on_reference_with_the_density_every_second_step(parts, tmp_path):
+    protocol = replace(
+        find_protocol("quick", RESOLUTION), strength=30.0, density_interval=2, minimize_first=20
+    )
+    protocol = replace(protocol, minimize_last=0).with_steps(24)
+    options = {"platform": "Reference", "report_interval": 4, "save_interval": 8, "protocol": protocol}
+    whole = flexible_fit(parts, **options).run()
+    result, kills = killed_and_resumed(parts, tmp_path, 10, **options)
+    assert kills == 2
+    assert_same(result, whole)
+
+
+def test_every_stage_is_run_with_what_it_asks_for(parts):
+    protocol = Protocol(
+        (
+            Stage("warm up", 40, strength=0.0, restraints=("ss", "cis")),
+            Stage("blurred", 40, strength=(0.2, 0.5), resolution=8.0, restraints=("cis",)),
+            Stage("map", 40, adaptive=True),
+            Stage("nothing", 0),
+            Stage("cool", 40, temperature=(300, 10)),
+        ),
+        strength=30.0,
+        minimize_last=5,
+    )
+    fit = flexible_fit(parts, protocol, report_interval=20)
+    result = fit.run()
+    assert [stage["name"] for stage in result.stages] == ["warm up", "blurred", "map", "nothing", "cool"]
+    assert [stage["resolution"] for stage in result.stages] == [5.0, 8.0, 5.0, 5.0, 5.0]
+    assert [stage["steps"] for stage in result.stages] == [40, 40, 40, 0, 40]
+    # At the middle of the block of 40 steps that is the stage.
+    assert result.stages[1]["strength"] == pytest.approx(30 * 0.2 * 2.5**0.5)
+    assert [row.strength for row in result.rows[1:3]] == [0.0, 0.0]
+    assert result.rows[1].density_energy == 0.0 < result.rows[4].density_energy
+    states = [fit._context(fit._begun(_never), stage) for stage in protocol.stages[:2]]
+    assert states[0].getParameter("secondary_structure_strength") > 0
+    assert states[0].getParameter("chirality_strength") == 0.0
+    assert states[1].getParameter("secondary_structure_strength") == 0.0
+    assert states[1].getParameter("planarity_strength") == 0.0
+
+
+class _never:
+    requested = False
+
+
+def test_the_blurred_map_is_that_of_a_model_at_the_coarser_resolution(parts):
+    fit = flexible_fit(parts)
+    coarse = fit._system_at(8.0)[0]
+    assert coarse.sigma == pytest.approx(0.225 * 8.0)
+    there = fit.prepared.positions - np.array(SHIFT)
+    assert coarse.similarity(there) > coarse.similarity(fit.prepared.positions)
+    # A model where it belongs explains the blurred map as well as it does the map.
+    assert coarse.similarity(there) > 0.97
+
+
+def test_a_stage_ends_once_it_has_converged(parts, monkeypatch):
+    monkeypatch.setattr("openmm_density.fitting.flexible_fit.Plateau.update", lambda self, *_: True)
+    protocol = Protocol(
+        (Stage("hold", 4000, until_converged=True), Stage("end", 40)), strength=10.0, minimize_last=0
+    )
+    result = flexible_fit(parts, protocol).run()
+    assert [(stage["steps"], stage["converged"]) for stage in result.stages] == [(40, True), (40, False)]
+    assert result.steps == 80
+
+
+def test_the_strength_is_calibrated_once_there_is_density(parts):
+    protocol = replace(find_protocol("quick", RESOLUTION), minimize_last=0).with_steps(80)
+    result = flexible_fit(parts, protocol).run()
+    assert 5.0 <= result.strength <= 100.0
+    assert result.stages[-1]["strength"] == pytest.approx(result.strength)
+
+
+def test_a_blow_up_is_taken_back_to_the_last_state(parts, tmp_path, monkeypatch):
+    check = FlexibleFit._check_stable
+    blown = []
+
+    def once(self, context, state, stage):
+        if state.step == 120:
+            blown.append(context.getIntegrator().getStepSize().value_in_unit(unit.femtosecond))
+            if len(blown) == 1:
+                raise _Unstable("it was made to")
+        check(self, context, state, stage)
+
+    monkeypatch.setattr(FlexibleFit, "_check_stable", once)
+    fit = flexible_fit(parts)
+    result = fit.run(RunFolder(tmp_path))
+    assert blown == pytest.approx([4.0, 2.0])
+    assert len(result.blow_ups) == 1 and "taken back to step" in result.blow_ups[0]
+    assert [row.step for row in result.rows] == [0, 40, 80, 120, 160, 200, 240, 240]
+    topology = mdtraj.Topology.from_openmm(fit.prepared.topology)
+    assert mdtraj.load(str(tmp_path / "trajectory.dcd"), top=topology).n_frames == 6
+    assert result.stages[-1]["strength"] == pytest.approx(15.0)
+
+
+def test_what_blows_up_again_and_again_says_what_to_do(parts):
+    protocol = Protocol((Stage("hold", 200),), strength=1e9)
+    with pytest.raises(SimulationError, match=r"unstable 4 times.*lower the strength"):
+        flexible_fit(parts, protocol).run()
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"report_interval": 0}, "report_interval"),
+        ({"save_interval": 0}, "save_interval"),
+        ({"seed": -1}, "seed"),
+        ({"threads": 0}, "threads"),
+        ({"platform": "Abacus"}, "Abacus"),
+        ({"place": "somewhere"}, "somewhere"),
+        ({"forcefield": "amber"}, "amber"),
+        ({"forcefield": "missing.xml"}, "missing.xml"),
+        ({"solvent": "oil"}, "oil"),
+        ({"protocol": Protocol((Stage("fine", 10, resolution=3.0),))}, "3 Å"),
+        ({"protocol": Protocol((Stage("npt", 10, 0.0, restraints=("position",), pressure=1.0),))}, "water"),
+        (
+            {"protocol": Protocol((Stage("hold", 10),), density_interval=4), "report_interval": 10},
+            "multiple of density_interval",
+        ),
+    ],
+)
+def test_bad_arguments(parts, options, named):
+    with pytest.raises(InputError, match=named):
+        flexible_fit(parts, **options)
+
+
+def test_a_state_of_another_fit_is_refused(parts, uninterrupted, tmp_path):
+    other = fragment(tmp_path / "other.pdb", SHIFT, 12), parts[1]
+    with pytest.raises(InputError, match="not one of this fit"):
+        flexible_fit(other).run(RunFolder(uninterrupted[1]))
+
+
+@pytest.mark.parametrize("interval", [1, 2, 4])
+def test_energy_is_conserved_with_the_density_every_nth_step(parts, interval):
+    model, density_map = parts
+    prepared = prepare(model)
+    system = prepared.system(nonbonded_method=app.NoCutoff, constraints=None, rigidWater=False)
+    fit = DensityFit(
+        density_map, prepared.topology, RESOLUTION, positions=prepared.positions, strength=30.0, force_group=1
+    )
+    system.addForce(fit.create_force(parameter_derivative=False))
+    integrator = MTSIntegrator(interval * 0.001, [(1, 1), (0, interval)])
+    platform = openmm.Platform.getPlatformByName("CPU")
+    context = openmm.Context(system, integrator, platform, {"Threads": "1"})
+    context.setPositions(prepared.positions / 10)
+    openmm.LocalEnergyMinimizer.minimize(context, maxIterations=100)
+    context.setVelocitiesToTemperature(300, 1)
+    integrator.step(400 // interval)
+    totals, density = [], []
+    for _ in range(50):
+        integrator.step(40 // interval)
+        state = context.getState(energy=True)
+        total = state.getPotentialEnergy() + state.getKineticEnergy()
+        totals.append(total.value_in_unit(unit.kilojoule_per_mole))
+        density.append(context.getState(energy=True, groups={1}).getPotentialEnergy()._value)
+    drift = np.polyfit(np.arange(50) * 0.04, totals, 1)[0] * 10  # per 10 ps
+    assert np.ptp(density) > 100.0
+    assert abs(drift) / (8.314e-3 * 300) / system.getNumParticles() < 0.02
+
+
+def test_the_integrator_of_a_fit_acts_in_impulses(parts):
+    """One outer step without friction: a kick of n dt/2 by the density, n steps without it, and another kick."""
+    interval = 4
+    protocol = Protocol(
+        (Stage("hold", 40, restraints=()),), strength=50.0, friction=1e-9, density_interval=interval
+    )
+    fit = flexible_fit(parts, protocol, platform="Reference", report_interval=40, planarity=None)
+    state = fit._begun(_never)
+    state.strength = 50.0
+    context = fit._context(state, protocol.stages[0])
+    fit._set_strength(context, fit.density, state, 1.0)
+
+    def kicked(context, velocities):
+        forces = context.getState(forces=True, groups={DENSITY_GROUP}).getForces(asNumpy=True)
+        acceleration = (
+            np.array(forces.value_in_unit(unit.kilojoule_per_mole / unit.nanometer)) / fit._masses[:, None]
+        )
+        return velocities + 0.5 * interval * fit.timestep * acceleration
+
+    inner = openmm.LangevinMiddleIntegrator(300, 1e-9, fit.timestep)
+    inner.setIntegrationForceGroups({0, 1})
+    by_hand = openmm.Context(fit.system, inner, openmm.Platform.getPlatformByName("Reference"))
+    by_hand.setPositions(state.positions)
+    by_hand.setVelocities(state.velocities)
+    fit._set_strength(by_hand, fit.density, state, 1.0)
+    by_hand.setParameter("density_strength", context.getParameter("density_strength"))
+    by_hand.setVelocities(kicked(by_hand, state.velocities))
+    inner.step(interval)
+    context.getIntegrator().step(1)
+    found, expected = (
+        each.getState(positions=True).getPositions(asNumpy=True)._value for each in (context, by_hand)
+    )
+    moved = np.abs(expected - state.positions).max()
+    # Constraints are met at other moments, and kicks along constrained bonds then differ.
+    assert np.abs(found - expected).max() < 0.02 * moved

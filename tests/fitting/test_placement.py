@@ -1,0 +1,92 @@
+"""The rigid-body search: a model far from its density finds it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from openmm_density.errors import InputError
+from openmm_density.fitting import FlexibleFit
+from openmm_density.fitting.placement import (
+    LEAST_COVERAGE,
+    Placement,
+    _Rigid,
+    coverage,
+    find_placement,
+    placed,
+    rotations,
+)
+
+from ..fragments import RESOLUTION, fragment, map_of, rotated
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fragment")
+    return fragment(folder / "model.pdb", residues=60), map_of(60, 0.3, 1, folder)
+
+
+def rmsd(a, b):
+    return np.sqrt(((a - b) ** 2).sum(axis=1).mean())
+
+
+def test_a_model_comes_back_from_far_away(parts):
+    model, density_map = parts
+    away = rotated(model, 5, np.array([60.0, -35.0, 20.0]))
+    found = find_placement(away, density_map, RESOLUTION)
+    assert rmsd(found.moved(away.positions), model.positions) < 0.3
+    assert rmsd(found.apply(away).positions, model.positions) < 0.3
+    assert found.moved_by == pytest.approx(rmsd(away.positions, found.moved(away.positions)))
+    assert found.similarity_after > 0.75 > 0.1 > found.similarity_before
+    assert found.coverage_after > LEAST_COVERAGE > found.coverage_before
+    assert Placement(**found.as_dict()) == found
+
+
+def test_a_model_in_its_density_stays_and_another_is_placed(parts):
+    model, density_map = parts
+    assert coverage(model, density_map) > 0.8
+    nearby = replace(model, positions=model.positions + np.array([2.0, -2.0, 1.0]))
+    assert placed(nearby, density_map, RESOLUTION) is None
+    away = replace(model, positions=model.positions + 500.0)
+    assert coverage(away, density_map) == pytest.approx(0.0)
+    assert placed(away, density_map, RESOLUTION, "off") is None
+    with pytest.raises(InputError, match="somewhere"):
+        placed(model, density_map, RESOLUTION, "somewhere")
+
+
+def test_the_gradient_of_a_rigid_motion(parts):
+    model, density_map = parts
+    centre = model.positions.mean(axis=0)
+    rigid = _Rigid(density_map, model, model.positions - centre, RESOLUTION)
+    rotation, shift = Rotation.from_rotvec([0.1, 0.2, -0.1]), centre + np.array([0.5, -0.7, 0.3])
+    _, gradient = rigid.similarity(rotation, shift)
+    found = []
+    for axis in range(6):
+        step = np.zeros(6)
+        step[axis] = 0.01
+        values = [
+            rigid.similarity(Rotation.from_rotvec(sign * step[:3]) * rotation, shift + sign * step[3:])[0]
+            for sign in (1, -1)
+        ]
+        found.append((values[0] - values[1]) / 0.02)
+    assert np.allclose(found, gradient, rtol=0.02, atol=0.02 * np.abs(gradient).max())
+
+
+def test_rotations_are_spread_evenly():
+    turns = rotations(500)
+    nearest = [
+        min((one.inv() * turns).magnitude()[(one.inv() * turns).magnitude() > 1e-9]) for one in turns[::25]
+    ]
+    assert min(nearest) > 0.2 and max(nearest) < 0.75
+    every = Rotation.random(50, random_state=0)
+    assert max(float((one.inv() * turns).magnitude().min()) for one in every) < 0.55
+
+
+def test_a_fit_begins_where_the_model_was_placed(parts):
+    model, density_map = parts
+    away = replace(model, positions=model.positions + np.array([3.0, 4.0, 0.0]))
+    placement = Placement(np.eye(3).tolist(), [-3.0, -4.0, 0.0], 5.0, 0.1, 0.9, 0.2, 1.0)
+    fit = FlexibleFit(away, density_map, RESOLUTION, "quick", place=placement)
+    has = fit.prepared.input_index >= 0
+    assert rmsd(fit.prepared.positions[has], model.positions[fit.prepared.input_index[has]]) < 1e-9

@@ -1,0 +1,92 @@
+"""The choice of force field and solvent."""
+
+import numpy as np
+import openmm
+import pytest
+from openmm import app, unit
+
+from openmm_density.errors import InputError
+from openmm_density.fitting.solvation import solvated
+from openmm_density.models import preparation, prepare
+from openmm_density.models.force_fields import force_field_files
+
+from ..fragments import fragment, map_of
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fragment")
+    return fragment(folder / "model.pdb", residues=12), map_of(12, 0.0, 0, folder)
+
+
+def energy_and_forces(system, positions, platform="Reference"):
+    context = openmm.Context(
+        system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName(platform)
+    )
+    context.setPositions(positions / 10)
+    state = context.getState(energy=True, forces=True)
+    forces = state.getForces(asNumpy=True).value_in_unit(unit.kilojoule_per_mole / unit.nanometer)
+    return state.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole), np.array(forces)
+
+
+@pytest.mark.parametrize("method", [None, app.NoCutoff])
+def test_the_fast_born_force_has_the_energy_of_the_custom_one(parts, monkeypatch, method):
+    prepared = prepare(parts[0], solvent="obc")
+    fast = prepared.system(nonbonded_method=method)
+    monkeypatch.setattr(preparation, "with_native_born", lambda system: None)
+    custom = prepared.system(nonbonded_method=method)
+    assert not any(isinstance(force, openmm.CustomGBForce) for force in fast.getForces())
+    (energy, forces), (expected, expected_forces) = (
+        energy_and_forces(system, prepared.positions) for system in (fast, custom)
+    )
+    assert energy == pytest.approx(expected, abs=0.01)
+    assert np.abs(forces - expected_forces).max() < 1e-3
+
+
+def test_generalised_born_of_the_second_kind(parts):
+    system = prepare(parts[0], solvent="gbn2").system()
+    kinds = {type(force).__name__ for force in system.getForces()}
+    assert "CustomGBForce" in kinds and "CMMotionRemover" not in kinds
+
+
+def test_water_surrounds_the_model_and_its_density(parts):
+    model, density_map = parts
+    shifted = preparation.Model(**{**vars(model), "positions": model.positions + np.array([8.0, 0.0, 0.0])})
+    solute = prepare(shifted, solvent="water")
+    prepared = solvated(solute, density_map)
+    n = len(solute.positions)
+    assert np.array_equal(prepared.positions[:n], solute.positions)
+    assert np.array_equal(prepared.input_positions(prepared.positions), shifted.positions)
+    assert (prepared.input_index[n:] == -1).all()
+    box = np.array(prepared.topology.getUnitCellDimensions().value_in_unit(unit.angstrom))
+    extent = np.ptp(solute.positions, axis=0)
+    # Room for the density, 8 Å beside the model, on the one side and, as the box is centred, on the other.
+    assert box[0] > extent[0] + 20 + 2 * 5 and (box >= extent + 19.9).all()
+    others = [residue.name for residue in prepared.topology.residues()][model.topology.getNumResidues() :]
+    assert set(others) == {"HOH", "NA", "CL"}
+    volume = box.prod() - 20 * model.topology.getNumAtoms()
+    assert others.count("HOH") == pytest.approx(volume / 30.0, rel=0.1)
+    assert abs(others.count("NA") - volume * 6.022e-4 * 0.15) < 6
+    system = prepared.system()
+    charge = sum(
+        system.getForce(1).getParticleParameters(i)[0]._value for i in range(system.getNumParticles())
+    )
+    assert system.usesPeriodicBoundaryConditions() and abs(charge) < 1e-6
+    assert prepared.report.sentences[-1].startswith(f"{others.count('HOH')} waters and ")
+
+
+def test_files_of_a_force_field():
+    assert force_field_files("amber14") == ("amber14-all.xml", "amber14/tip3pfb.xml")
+    assert force_field_files(["charmm36", "ligand.xml"], "gbn2") == (
+        "charmm36.xml",
+        "charmm36/water.xml",
+        "ligand.xml",
+        "implicit/gbn2.xml",
+    )
+    for names, solvent, named in (
+        ("opls", "none", "opls"),
+        ([], "none", "amber14"),
+        ("amber14", "oil", "oil"),
+    ):
+        with pytest.raises(InputError, match=named):
+            force_field_files(names, solvent)

@@ -1,0 +1,319 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import openmm
+import pytest
+from openmm import app, unit
+
+from openmm_density.errors import InputError
+from openmm_density.models import Prepared, prepare
+from openmm_density.models.structure_files import write_pdb
+from openmm_density.models.structures import Model, is_hydrogen, read_model
+
+from ..small_models import FRAGMENT, fragment_lines, hetatm, written
+
+
+def context_of(prepared: Prepared, **options: object) -> openmm.Context:
+    integrator = openmm.LangevinMiddleIntegrator(300, 5, 0.002)
+    integrator.setRandomNumberSeed(1)
+    context = openmm.Context(
+        prepared.system(**options),
+        integrator,
+        openmm.Platform.getPlatformByName("CPU"),
+        {"Threads": "2"},
+    )
+    context.setPositions(prepared.positions / 10)
+    return context
+
+
+def minimised(prepared: Prepared, iterations: int = 25) -> tuple[openmm.Context, float]:
+    context = context_of(prepared, constraints=None, rigidWater=False)
+    openmm.LocalEnergyMinimizer.minimize(context, 10, iterations)
+    energy = context.getState(energy=True).getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole)
+    return context, energy
+
+
+def positions_of(context: openmm.Context) -> np.ndarray:
+    return context.getState(positions=True).getPositions(asNumpy=True).value_in_unit(unit.angstrom)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pair_adk/adk_open.pdb",
+        FRAGMENT,
+        "emd21457_ntd/6vyb_Ndom.pdb",
+        "xraymap_3pqr_R32/3pqr.pdb",
+        "xraymap_P41212_bigendian/ref.pdb",
+    ],
+)
+def test_prepared_keeps_every_input_atom_and_minimises(data_dir: Path, name: str) -> None:
+    model = read_model(data_dir / name)
+    prepared = prepare(model)
+    assert (prepared.prepared_index >= 0).all()
+    back = prepared.input_index[prepared.prepared_index]
+    np.testing.assert_array_equal(back, np.arange(len(model.records)))
+    np.testing.assert_array_equal(prepared.input_positions(prepared.positions), model.positions)
+    prepared_atoms = list(prepared.topology.atoms())
+    for atom in model.topology.atoms():
+        twin = prepared_atoms[prepared.prepared_index[atom.index]]
+        assert twin.element == atom.element
+        assert twin.residue.id == atom.residue.id and twin.residue.name == atom.residue.name
+    _, energy = minimised(prepared)
+    assert np.isfinite(energy) and energy < 1e6
+
+
+def test_report_names_what_was_done(data_dir: Path) -> None:
+    prepared = prepare(read_model(data_dir / "emd21457_ntd/6vyb_Ndom.pdb"))
+    report = prepared.report
+    assert report.rigid_residues == [f"NAG A {n} (14 atoms)" for n in (1301, 1302, 1305)]
+    assert report.adapted_residues == ["ASN A 61", "ASN A 122", "ASN A 282"]
+    assert report.added_heavy_atoms["CYS A 136"] == ["SG"]
+    assert report.chain_breaks[0] == "HIS A 69 | PRO A 82"
+    assert len(report.links) == 3
+    assert any("NAG A 1301 (14 atoms)" in sentence for sentence in report.sentences)
+    assert all(sentence.endswith(".") and "\n" not in sentence for sentence in report.sentences)
+    assert report.as_dict()["added_hydrogens"] == report.added_hydrogens > 1500
+    glycosylated = next(residue for residue in prepared.topology.residues() if residue.id == "61")
+    assert len([a for a in glycosylated.atoms() if a.name in ("HD21", "HD22")]) == 1
+    force = next(f for f in prepared.system().getForces() if isinstance(f, openmm.NonbondedForce))
+    charge = sum(
+        force.getParticleParameters(atom.index)[0].value_in_unit(unit.elementary_charge)
+        for atom in glycosylated.atoms()
+    )
+    assert charge == pytest.approx(0.0, abs=1e-4)
+
+
+def haem_chain(data_dir: Path, tmp_path: Path) -> Model:
+    text = (data_dir / "emd3488_5ni1/5me2.pdb").read_text().splitlines()
+    lines = [line for line in text if line.startswith(("ATOM", "HETATM")) and line[21] == "A"]
+    return read_model(
+        written(tmp_path / "haem.pdb", [text[0], *(x for x in text if x.startswith("LINK")), *lines])
+    )
+
+
+def test_haem_stays_rigid_and_on_its_histidine(data_dir: Path, tmp_path: Path) -> None:
+    model = haem_chain(data_dir, tmp_path)
+    prepared = prepare(model)
+    assert prepared.report.rigid_residues == ["HEM A 201 (43 atoms)"]
+    assert len(prepared.links) == 1
+    haem = prepared.rigid[0]
+    ring = next(residue for residue in prepared.topology.residues() if residue.id == "87")
+    assert {"HD1", "HE2"} & {atom.name for atom in ring.atoms()} == {"HD1"}
+    system = prepared.system()
+    force = next(f for f in system.getForces() if isinstance(f, openmm.NonbondedForce))
+    for index in haem:
+        charge, sigma, epsilon = force.getParticleParameters(int(index))
+        assert charge == 0 * unit.elementary_charge
+        assert 0.2 < sigma.value_in_unit(unit.nanometer) < 0.45 and epsilon._value > 0
+        assert system.getParticleMass(int(index)) > 10 * unit.dalton
+    assert not any(isinstance(f, openmm.CMMotionRemover) for f in system.getForces())
+
+    context, _ = minimised(prepared, 100)
+    start = positions_of(context)
+    context.setVelocitiesToTemperature(300, 1)
+    context.getIntegrator().setStepSize(0.001)
+    context.getIntegrator().step(300)
+    end = positions_of(context)
+    assert np.isfinite(end).all() and np.abs(end - start).max() > 0.1
+
+    def distances(places: np.ndarray) -> np.ndarray:
+        return np.linalg.norm(places[haem][:, None] - places[haem], axis=-1)
+
+    change = distances(end) - distances(prepared.positions)
+    assert np.sqrt((change**2).mean()) < 0.08
+    i, j = prepared.links[0]
+    assert np.linalg.norm(end[i] - end[j]) == pytest.approx(2.66, abs=0.3)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ("charmm36.xml", "charmm36/water.xml"),
+        ("amber14-all.xml", "amber14/tip3pfb.xml", "implicit/gbn2.xml"),
+    ],
+)
+def test_other_force_fields_take_ligands_too(data_dir: Path, tmp_path: Path, files: tuple[str, ...]) -> None:
+    lines = fragment_lines(data_dir)
+    corner = read_model(data_dir / FRAGMENT).positions.max(axis=0)
+    sulphur = corner + 6
+    lines.append(hetatm(900, "S", "SO4", 300, sulphur, "S"))
+    for k, corner_of in enumerate(([1, 1, 1], [-1, -1, 1], [-1, 1, -1], [1, -1, -1]), start=1):
+        place = sulphur + 0.86 * np.array(corner_of)
+        lines.append(hetatm(900 + k, f"O{k}", "SO4", 300, place, "O"))
+    prepared = prepare(read_model(written(tmp_path / "so4.pdb", lines)), files)
+    assert prepared.report.rigid_residues == ["SO4 A 300 (5 atoms)"]
+    context, energy = minimised(prepared)
+    assert np.isfinite(energy) and energy < 1e5
+    end, start = positions_of(context)[prepared.rigid[0]], prepared.positions[prepared.rigid[0]]
+    shape = [np.linalg.norm(places[:, None] - places, axis=-1) for places in (start, end)]
+    np.testing.assert_allclose(*shape, atol=0.05)
+
+
+def test_rigid_springs_are_at_rest_in_the_input(data_dir: Path, tmp_path: Path) -> None:
+    prepared = prepare(haem_chain(data_dir, tmp_path))
+    context = context_of(prepared, rigid_force_group=7)
+    assert context.getState(energy=True, groups={7}).getPotentialEnergy()._value == pytest.approx(0, abs=1e-3)
+    moved = prepared.positions.copy()
+    moved[prepared.rigid[0]] += 1.0
+    context.setPositions(moved / 10)
+    assert context.getState(energy=True, groups={7}).getPotentialEnergy()._value > 100
+
+
+def test_residue_in_the_chain_that_nobody_knows_keeps_its_peptide_bonds(
+    data_dir: Path, tmp_path: Path
+) -> None:
+    lines = [
+        f"{line[:17]}XYZ{line[20:]}" if line[17:20] == "TYR" and int(line[22:26]) == 9 else line
+        for line in fragment_lines(data_dir, 1, 14)
+    ]
+    model = read_model(written(tmp_path / "xyz.pdb", lines))
+    assert len(list(model.topology.chains())) == 1
+    prepared = prepare(model)
+    assert prepared.report.rigid_residues == ["XYZ A 9 (12 atoms)"]
+    assert len(prepared.links) == 2
+    context, _ = minimised(prepared, 100)
+    end = positions_of(context)
+    for i, j in prepared.links:
+        assert np.linalg.norm(end[i] - end[j]) == pytest.approx(1.33, abs=0.1)
+
+
+def test_selenomethionine_is_simulated_as_methionine_and_written_as_itself(
+    data_dir: Path, tmp_path: Path
+) -> None:
+    lines = [
+        line.replace("MET", "MSE").replace(" SD ", "SE  ").replace("           S", "          SE")
+        if line[17:20] == "MET"
+        else line
+        for line in fragment_lines(data_dir)
+    ]
+    model = read_model(written(tmp_path / "mse.pdb", lines))
+    prepared = prepare(model)
+    assert prepared.report.substitutions == ["MSE A 1 as MET"]
+    assert prepared.report.rigid_residues == []
+    assert (prepared.prepared_index >= 0).all()
+    write_pdb(tmp_path / "out.pdb", model, prepared.input_positions(prepared.positions))
+    again = read_model(tmp_path / "out.pdb")
+    selenium = [record for record in again.records if record.element == "Se"]
+    assert [(record.name, record.residue_name) for record in selenium] == [("SE", "MSE")]
+
+
+def test_hydrogen_without_counterpart_rides_on_its_residue(data_dir: Path, tmp_path: Path) -> None:
+    lines = fragment_lines(data_dir)
+    oxygen = next(line for line in lines if line[17:20] == "GLU" and line[12:16].strip() == "OE1")
+    x = float(oxygen[30:38])
+    proton = f"{oxygen[:12]} HE1{oxygen[16:30]}{x + 0.97:8.3f}{oxygen[38:76]} H"
+    lines.insert(lines.index(oxygen) + 1, proton)
+    model = read_model(written(tmp_path / "proton.pdb", lines))
+    prepared = prepare(model)
+    assert prepared.report.dropped_hydrogens == ["A 5 GLU HE1"]
+    lost = int(np.flatnonzero(prepared.prepared_index < 0)[0])
+    assert model.records[lost].name == "HE1"
+    shift = np.array([1.0, 2.0, 3.0])
+    shifted = prepared.input_positions((prepared.positions + shift) * unit.angstrom)
+    np.testing.assert_allclose(shifted, model.positions + shift, atol=1e-9)
+    turn = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    np.testing.assert_allclose(
+        prepared.input_positions(prepared.positions @ turn.T), model.positions @ turn.T, atol=1e-9
+    )
+
+
+def test_protonation_follows_the_input(data_dir: Path, tmp_path: Path) -> None:
+    text = (data_dir / "pair_adk/adk_open.pdb").read_text()
+    path = tmp_path / "m.pdb"
+    for name, expected in (("HSD", {"HD1"}), ("HSP", {"HD1", "HE2"}), ("HSE", {"HE2"})):
+        lines = [
+            line.replace("HSD", name)
+            for line in text.splitlines()
+            if line.startswith("ATOM")
+            and 124 <= int(line[22:26]) <= 128
+            and not line[12:16].strip().startswith("H")
+        ]
+        prepared = prepare(read_model(written(path, lines)))
+        ring = next(residue for residue in prepared.topology.residues() if residue.name == "HIS")
+        assert {atom.name for atom in ring.atoms()} & {"HD1", "HE2"} == expected
+
+
+def test_ions_waters_and_unknown_atoms_of_one_element(data_dir: Path, tmp_path: Path) -> None:
+    lines = fragment_lines(data_dir)
+    corner = read_model(data_dir / FRAGMENT).positions.max(axis=0)
+    lines += [
+        hetatm(900, "MG", "MG", 201, corner + 5, "MG"),
+        hetatm(901, "O", "HOH", 202, corner + 9, "O"),
+        hetatm(902, "O", "HOH", 202, corner + 13, "O"),
+        hetatm(903, "XE", "XE", 203, corner + 17, "XE"),
+    ]
+    prepared = prepare(read_model(written(tmp_path / "ions.pdb", lines)))
+    assert prepared.report.rigid_residues == ["XE A 203 (1 atoms)"]
+    waters = [residue for residue in prepared.topology.residues() if residue.name == "HOH"]
+    assert [len(water) for water in waters] == [3, 3]
+    force = next(f for f in prepared.system().getForces() if isinstance(f, openmm.NonbondedForce))
+    magnesium = next(atom for atom in prepared.topology.atoms() if atom.name == "MG")
+    assert force.getParticleParameters(magnesium.index)[0] == 2 * unit.elementary_charge
+    _, energy = minimised(prepared)
+    assert np.isfinite(energy)
+
+
+def nucleotides(path: Path) -> Path:
+    """Write three nucleotides, joined 1.6 Å apart, from pdbfixer's ideal coordinates."""
+    import pdbfixer
+
+    folder = Path(pdbfixer.__file__).parent / "templates"
+    lines: list[str] = []
+    end, direction = np.zeros(3), np.zeros(3)
+    for number, name in enumerate(("DA", "DT", "DG"), start=1):
+        template = app.PDBFile(str(folder / f"{name}.pdb"))
+        atoms = [a for a in template.topology.atoms() if not is_hydrogen(a) and a.name != "OP3"]
+        places = np.array(template.positions.value_in_unit(unit.angstrom))
+        index = {a.name: a.index for a in atoms}
+        places += end + 1.6 * direction - places[index["P"]]
+        end = places[index["O3'"]]
+        direction = end - places[[a.index for a in atoms]].mean(axis=0)
+        direction /= np.linalg.norm(direction)
+        for atom in atoms:
+            line = hetatm(len(lines) + 1, atom.name, name, number, places[atom.index], atom.element.symbol)
+            lines.append(line.replace("HETATM", "ATOM  "))
+    return written(path, lines)
+
+
+def test_nucleic_acid_that_begins_with_a_phosphate(tmp_path: Path) -> None:
+    model = read_model(nucleotides(tmp_path / "dna.pdb"))
+    assert len(list(model.topology.chains())) == 1
+    prepared = prepare(model)
+    assert prepared.report.rigid_residues == []
+    assert prepared.report.adapted_residues == ["DA A 1"]
+    _, energy = minimised(prepared, 200)
+    assert np.isfinite(energy) and energy < 1e4
+
+
+def test_preparing_twice_gives_the_same_bits(data_dir: Path) -> None:
+    model = read_model(data_dir / FRAGMENT)
+    first, second = prepare(model), prepare(model)
+    np.testing.assert_array_equal(first.positions, second.positions)
+
+
+def test_hydrogen_mass_and_cutoff_reach_the_system(data_dir: Path, tmp_path: Path) -> None:
+    prepared = prepare(read_model(written(tmp_path / "m.pdb", fragment_lines(data_dir))))
+    system = prepared.system(nonbonded_cutoff=9 * unit.angstrom, hydrogen_mass=3.0, constraints=None)
+    force = next(f for f in system.getForces() if isinstance(f, openmm.NonbondedForce))
+    assert force.getCutoffDistance() == 0.9 * unit.nanometer
+    hydrogen = next(atom for atom in prepared.topology.atoms() if is_hydrogen(atom))
+    assert system.getParticleMass(hydrogen.index) == 3 * unit.dalton
+    assert system.getNumConstraints() == 0
+    assert len(list(system.getForces())) == 4
+
+
+def test_preparation_errors(data_dir: Path, tmp_path: Path) -> None:
+    trace = [line for line in fragment_lines(data_dir) if line[12:16] == " CA "]
+    with pytest.raises(InputError, match="Cα trace"):
+        prepare(read_model(written(tmp_path / "trace.pdb", trace)))
+    model = read_model(written(tmp_path / "m.pdb", fragment_lines(data_dir)))
+    with pytest.raises(InputError, match=r"nosuch\.xml"):
+        prepare(model, "nosuch.xml")
+    prepared = prepare(model)
+    with pytest.raises(InputError, match="force field cannot"):
+        prepared.system(nonbonded_method=app.PME)
+    with pytest.raises(InputError, match="expected"):
+        prepared.input_positions(prepared.positions[1:])

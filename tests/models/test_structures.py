@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import gemmi
+import numpy as np
+import pytest
+
+from openmm_density.errors import InputError
+from openmm_density.models.structures import Model, is_hydrogen, read_model
+
+from ..small_models import FRAGMENT, bonds_between_residues, fragment_lines, written
+
+MODELS = (
+    "pair_adk/adk_open.pdb",
+    "pair_adk/1ake_s.pdb",
+    "pair_adk/4ake_t.pdb",
+    "emd3488_5ni1/5me2.pdb",
+    "emd3488_5ni1/5ni1_updated.cif",
+    "emd3488_5ni1/modelangelo_5ni1.cif",
+    "emd6187_kinesin/1bg2_K_fitted.pdb",
+    "emd6187_kinesin/chain_K_box_complete.pdb",
+    "emd5925_frag/5925_native.pdb",
+    "emd5925_frag/5925_original_1.pdb",
+    "emd6374_frag/6374_native.pdb",
+    "emd21457_ntd/6vyb_Ndom.pdb",
+    "qr_6i5a/6i5a_box_complete.pdb",
+    "xraymap_3pqr_R32/3pqr.pdb",
+    "xray_1g8a_P21/1G8A_refined.pdb",
+    "xraymap_P41212_bigendian/ref.pdb",
+)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_atoms_are_those_of_gemmi_in_the_order_of_the_file(data_dir: Path, name: str) -> None:
+    model = read_model(data_dir / name)
+    oracle = gemmi.read_structure(str(data_dir / name), merge_chain_parts=False)
+    oracle.remove_alternative_conformations()
+    places = np.array([cra.atom.pos.tolist() for cra in oracle[0].all()])
+    b_factors = np.array([cra.atom.b_iso for cra in oracle[0].all()])
+    assert len(model.records) == model.topology.getNumAtoms() == len(places)
+    # 3pqr has alternate locations of equal and of different occupancy; gemmi keeps the first of each.
+    same = np.all(model.positions == places, axis=1)
+    assert same.mean() > 0.99
+    np.testing.assert_array_equal(model.b_factors[same], b_factors[same])
+    assert all(atom.element is not None for atom in model.topology.atoms())
+
+
+def test_charmm_names_and_missing_elements_become_standard(data_dir: Path) -> None:
+    charmm = read_model(data_dir / "pair_adk/adk_open.pdb")
+    amber = read_model(data_dir / "pair_adk/1ake_s.pdb")
+
+    def table(model: Model) -> list[tuple[str, str, list[str]]]:
+        return [
+            (residue.id, residue.name, sorted(a.name for a in residue.atoms() if not is_hydrogen(a)))
+            for residue in model.topology.residues()
+        ]
+
+    assert table(charmm) == table(amber)
+    assert {record.residue_name for record in charmm.records} >= {"HSD"}
+    assert charmm.records[1].name == "HT1"
+    assert charmm.records[0].segment == "4AKE"
+    assert sorted(a.element.symbol for a in charmm.topology.atoms()) == sorted(
+        a.element.symbol for a in amber.topology.atoms()
+    )
+    assert charmm.topology.getNumBonds() == amber.topology.getNumBonds()
+
+
+def test_dummy_cell_is_no_cell(data_dir: Path) -> None:
+    assert read_model(data_dir / "emd5925_frag/5925_original_1.pdb").cell is None
+    cell = read_model(data_dir / "xray_1g8a_P21/1G8A_refined.pdb").cell
+    assert cell == pytest.approx((46.376, 41.098, 54.168, 90, 98.26, 90))
+
+
+def test_no_peptide_bond_across_a_gap(data_dir: Path) -> None:
+    model = read_model(data_dir / "emd21457_ntd/6vyb_Ndom.pdb")
+    numbers = {
+        tuple(sorted((int(a.residue.id), int(b.residue.id))))
+        for a, b in model.topology.bonds()
+        if {a.name, b.name} == {"C", "N"} and a.residue is not b.residue
+    }
+    assert all(second == first + 1 for first, second in numbers)
+    peptides = sum(residue.name != "NAG" for residue in model.topology.residues())
+    assert len(numbers) == peptides - 6
+
+
+def test_gap_hidden_by_renumbering_is_found(data_dir: Path, tmp_path: Path) -> None:
+    kept = [line for line in fragment_lines(data_dir, 1, 20) if not 8 <= int(line[22:26]) <= 11]
+    renumbered = [
+        f"{line[:22]}{int(line[22:26]) - (4 if int(line[22:26]) > 11 else 0):4d}{line[26:]}" for line in kept
+    ]
+    model = read_model(written(tmp_path / "gap.pdb", renumbered))
+    assert [len(chain) for chain in model.topology.chains()] == [7, 9]
+    assert frozenset(("7.C", "8.N")) not in bonds_between_residues(model.topology)
+
+
+def test_bonds_of_links_disulphides_and_metals(data_dir: Path) -> None:
+    spike = bonds_between_residues(read_model(data_dir / "emd21457_ntd/6vyb_Ndom.pdb").topology)
+    assert {frozenset(("61.ND2", "1301.C1")), frozenset(("131.SG", "166.SG"))} <= spike
+    haem = read_model(data_dir / "emd3488_5ni1/5ni1_updated.cif").topology
+    iron = [bond for bond in bonds_between_residues(haem) if "201.FE" in bond]
+    assert sorted(iron, key=sorted) == [frozenset(("201.FE", "87.NE2")), frozenset(("201.FE", "92.NE2"))]
+    inside = [b for b in haem.bonds() if b[0].residue is b[1].residue and "FE" in (b[0].name, b[1].name)]
+    assert len(inside) == 4 * 4
+    opsin = bonds_between_residues(read_model(data_dir / "xraymap_3pqr_R32/3pqr.pdb").topology)
+    assert {frozenset(("296.NZ", "401.C15")), frozenset(("403.O4", "404.C1"))} <= opsin
+
+
+def test_best_conformer_is_kept_whole(data_dir: Path, tmp_path: Path) -> None:
+    lines = []
+    for line in fragment_lines(data_dir, 1, 3):
+        if int(line[22:26]) == 2 and line[12:16].strip() == "CB":
+            for altloc, occupancy, x in (("A", 0.30, 1.0), ("B", 0.70, 2.0)):
+                lines.append(
+                    f"{line[:16]}{altloc}{line[17:30]}{x:8.3f}{line[38:54]}{occupancy:6.2f}{line[60:]}"
+                )
+        else:
+            lines.append(line)
+    model = read_model(written(tmp_path / "alt.pdb", lines))
+    index = next(k for k, record in enumerate(model.records) if record.altloc)
+    assert (model.records[index].altloc, model.positions[index, 0]) == ("B", 2.0)
+    assert model.notes == ["1 atoms of alternate locations with lower occupancy were left out."]
+
+
+def test_insertion_codes_first_model_and_hexadecimal_serials(data_dir: Path, tmp_path: Path) -> None:
+    lines = [
+        f"{line[:22]}  10{'ABC'[int(line[22:26]) - 1]}{line[27:]}".replace("ATOM      1", "ATOM  186a0")
+        for line in fragment_lines(data_dir, 1, 3)
+    ]
+    path = written(
+        tmp_path / "m.pdb", ["MODEL        1", *lines, "ENDMDL", "MODEL        2", *lines, "ENDMDL"]
+    )
+    model = read_model(path)
+    residues = list(model.topology.residues())
+    assert [(residue.id, residue.insertionCode) for residue in residues] == [("10", c) for c in "ABC"]
+    assert len(list(model.topology.chains())) == 1
+    assert len(model.records) == len(lines)
+    assert "2 models" in model.notes[0]
+
+
+def test_gzip_and_mmcif_give_the_same_model(data_dir: Path, tmp_path: Path) -> None:
+    plain = read_model(data_dir / FRAGMENT)
+    packed = tmp_path / "model.pdb.gz"
+    packed.write_bytes(gzip.compress((data_dir / FRAGMENT).read_bytes()))
+    gemmi.read_structure(str(data_dir / FRAGMENT)).make_mmcif_document().write_file(
+        str(tmp_path / "model.cif")
+    )
+    for path in (packed, tmp_path / "model.cif"):
+        other = read_model(path)
+        np.testing.assert_allclose(other.positions, plain.positions, atol=1e-9)
+        assert bonds_between_residues(other.topology) == bonds_between_residues(plain.topology)
+        assert [r.name for r in other.records] == [r.name for r in plain.records]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("missing.pdb", None, "no such file"),
+        ("empty.pdb", "", "no atoms"),
+        ("model.xyz", "3", "ending"),
+        ("bad.cif", "this is not a cif", "mmCIF"),
+        ("none.cif", "data_x\n_cell.length_a 3\n", "_atom_site"),
+        (
+            "nan.pdb",
+            "ATOM      1  CA  GLY A   1         nan   1.000   2.000  1.00  0.00           C\n",
+            "line 1",
+        ),
+        (
+            "star.pdb",
+            "ATOM      1  CA  GLY A   1    ********   1.000   2.000  1.00  0.00           C\n",
+            "line 1",
+        ),
+        ("broken.pdb.gz", b"\x1f\x8b\x08broken", "gzip"),
+    ],
+)
+def test_reading_errors_are_one_sentence(tmp_path: Path, name: str, content: str | bytes, says: str) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(InputError) as caught:
+        read_model(path)
+    assert name in str(caught.value) and says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_nan_in_mmcif_is_an_error(data_dir: Path, tmp_path: Path) -> None:
+    text = (data_dir / "emd3488_5ni1/modelangelo_5ni1.cif").read_text().replace(" 73.434 ", " nan ", 1)
+    (tmp_path / "nan.cif").write_text(text)
+    with pytest.raises(InputError, match="not a number"):
+        read_model(tmp_path / "nan.cif")

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from openmm_density import DensityMap
+from openmm_density.errors import InputError
+from openmm_density.models import read_model
+from openmm_density.validation.fsc import (
+    HALF_MAP_THRESHOLD,
+    ShellCorrelation,
+    half_map_fsc,
+    model_fsc,
+    shell_correlation,
+)
+
+
+@pytest.fixture(scope="module")
+def fragment(data_dir):
+    folder = data_dir / "emd5925_frag"
+    model = read_model(folder / "5925_native.pdb")
+    return DensityMap.from_file(folder / "emd5925.mrc.gz"), model.topology, model.positions
+
+
+def curve(*correlations):
+    n = len(correlations)
+    return ShellCorrelation(0.05 * np.arange(1, n + 1), np.array(correlations), np.full(n, 10))
+
+
+@pytest.mark.parametrize("shape", [(12, 15, 10), (9, 8, 11)])
+@pytest.mark.parametrize("skew", [0.0, 0.4])
+def test_shells_are_those_of_a_loop_over_all_coefficients(shape, skew):
+    rng = np.random.default_rng(2)
+    first, second = rng.normal(size=(2, *shape))
+    second += 0.7 * first
+    matrix = np.array([[1.1, skew, 0.1 * skew], [0, 1.3, -skew], [0, 0, 0.9]])
+    found = shell_correlation(first, second, matrix)
+    a, b = np.fft.fftn(first), np.fft.fftn(second)
+    frequencies = [np.fft.fftfreq(n) for n in shape]
+    width = 1 / (np.linalg.norm(matrix, axis=0) * shape[::-1]).max()
+    sums = np.zeros((len(found.frequency) + 1, 4))
+    for l_, k, h in np.ndindex(shape):
+        hkl = np.array([frequencies[2][h], frequencies[1][k], frequencies[0][l_]])
+        shell = round(np.linalg.norm(np.linalg.inv(matrix).T @ hkl) / width)
+        if 1 <= shell < len(sums):
+            x, y = a[l_, k, h], b[l_, k, h]
+            sums[shell] += (x * y.conj()).real, abs(x) ** 2, abs(y) ** 2, 1
+    cross, one, two, count = sums[1:].T
+    np.testing.assert_allclose(found.correlation, cross / np.sqrt(one * two), atol=1e-12)
+    np.testing.assert_array_equal(found.coefficients, count)
+    assert found.frequency[-1] + width / 2 <= 0.5 / np.linalg.norm(matrix, axis=0).max() + 1e-9
+
+
+def test_a_map_correlates_with_itself_and_with_its_negative(fragment):
+    density_map, _, positions = fragment
+    assert np.allclose(half_map_fsc(density_map, density_map).correlation, 1)
+    negative = replace(density_map, data=-2 * density_map.data)
+    assert np.allclose(half_map_fsc(density_map, negative, positions).correlation, -1)
+
+
+def test_half_maps_fall_where_the_noise_takes_over(data_dir):
+    model = read_model(data_dir / "emd5925_frag/5925_native.pdb")
+    clean = DensityMap.simulate(model.topology, model.positions, 3.0, 1.0)
+    rng = np.random.default_rng(5)
+    halves = []
+    for _ in range(2):
+        # White noise against a signal that ends at 3 Å: the curve falls there, at the latest.
+        noise = rng.normal(scale=clean.data.std(), size=clean.shape)
+        halves.append(replace(clean, data=clean.data + noise))
+    found = half_map_fsc(*halves)
+    assert found.resolution(HALF_MAP_THRESHOLD) == pytest.approx(3.0, abs=0.15)
+    masked = half_map_fsc(*halves, model.positions)
+    assert masked.resolution(HALF_MAP_THRESHOLD) == pytest.approx(3.0, abs=0.25)
+    middle = (masked.frequency > 0.25) & (masked.frequency < 0.3)
+    assert masked.correlation[middle].mean() > np.interp(0.275, found.frequency, found.correlation)
+    assert np.abs(found.correlation[found.frequency > 0.36]).max() < 0.15
+
+
+def test_a_simulated_map_correlates_with_its_model_up_to_its_resolution(data_dir):
+    model = read_model(data_dir / "emd5925_frag/5925_native.pdb")
+    simulated = DensityMap.simulate(model.topology, model.positions, 4.0, 1.0)
+    found = model_fsc(simulated, model.topology, model.positions, 4.0)
+    assert found.correlation[found.frequency < 1 / 4.5].min() > 0.97
+    assert np.abs(found.correlation[found.frequency > 1 / 3.4]).max() < 0.3
+    assert found.resolution() == pytest.approx(4.0, abs=0.3)
+    # A uniform B factor multiplies a shell by one number.
+    other = model_fsc(simulated, model.topology, model.positions, 6.0)
+    np.testing.assert_allclose(other.correlation, found.correlation, atol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("name", "model_name", "resolution"),
+    [
+        ("emd5925_frag/emd5925.mrc.gz", "emd5925_frag/5925_native.pdb", 3.64),
+        ("emd6374_frag/emd6374.mrc.gz", "emd6374_frag/6374_native.pdb", 2.9),
+        ("qr_6i5a/6i5a_box.ccp4", "qr_6i5a/6i5a_box_complete.pdb", 2.3),
+        ("xraymap_3pqr_R32/3pqr.ccp4.gz", "xraymap_3pqr_R32/3pqr.pdb", 2.85),
+    ],
+)
+def test_deposited_models_reach_the_resolution_of_their_maps(data_dir, name, model_name, resolution):
+    model = read_model(data_dir / model_name)
+    density_map = DensityMap.from_file(data_dir / name)
+    found = model_fsc(density_map, model.topology, model.positions, resolution).resolution()
+    assert found == pytest.approx(resolution, rel=0.06)
+
+
+def test_worse_models_reach_less_far(fragment, data_dir):
+    density_map, topology, positions = fragment
+    start = read_model(data_dir / "emd5925_frag/5925_original_1.pdb")
+    native = model_fsc(density_map, topology, positions, 3.64).resolution()
+    assert model_fsc(density_map, start.topology, start.positions, 3.64).resolution() > native + 0.3
+
+
+def test_a_model_beyond_the_edge_of_a_map_is_compared_with_zeros(fragment):
+    density_map, topology, positions = fragment
+    half = density_map.crop(positions[:300], 4.0)
+    found = model_fsc(half, topology, positions, 3.64)
+    assert np.isfinite(found.correlation).all()
+    assert (
+        found.correlation[:5].mean()
+        < model_fsc(density_map, topology, positions, 3.64).correlation[:5].mean()
+    )
+
+
+def test_the_crossing_is_interpolated():
+    assert curve(1, 0.9, 0.8, 0.2, 0).resolution() == pytest.approx(1 / 0.175)
+    assert curve(1, 0.9, 0.8, 0.6, 0.6).resolution() == pytest.approx(4.0)
+    assert curve(0.4, 0.3, 0.1, 0.1).resolution() == np.inf
+    # What neighbours and solvent do to the first shells is no fall; a rise beyond a fall is none back.
+    assert curve(0.3, 0.9, 0.9, 0.1, 0.7).resolution() == pytest.approx(1 / 0.175)
+    assert curve(0.9, 0.2, 0.1, np.nan).resolution() == pytest.approx(1 / (0.05 + 0.05 * 4 / 7))
+    assert curve(1, np.nan).as_dict()["correlation"] == [1, None]
+
+
+def test_errors(fragment):
+    density_map, topology, positions = fragment
+    with pytest.raises(InputError, match="shapes"):
+        shell_correlation(np.zeros((4, 4, 4)), np.zeros((4, 4, 5)), np.eye(3))
+    with pytest.raises(InputError, match="different grids"):
+        half_map_fsc(density_map, replace(density_map, origin=density_map.origin + 1))
+    with pytest.raises(InputError, match="near the map"):
+        model_fsc(density_map, topology, positions + 1000, 3.64)
+    with pytest.raises(InputError, match="resolution"):
+        model_fsc(density_map, topology, positions, 0)
+    with pytest.raises(InputError, match="positions"):
+        model_fsc(density_map, topology, positions[1:], 3.64)

@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import mdtraj
+import numpy as np
+import pytest
+from openmm import unit
+from scipy.spatial.transform import Rotation
+
+from openmm_density.errors import InputError
+from openmm_density.models import prepare
+from openmm_density.models.structures import Model, is_hydrogen, read_model
+from openmm_density.restraints import chiral_centres, peptide_torsions
+from openmm_density.validation.geometry import compare_geometry, geometry_report
+from tests.small_models import fragment_lines, written
+
+
+@pytest.fixture(scope="module")
+def native(data_dir: Path) -> Model:
+    return read_model(data_dir / "emd6374_frag/6374_native.pdb")
+
+
+@pytest.mark.parametrize(
+    ("name", "bond_limit", "angle_limit"),
+    [
+        ("emd6374_frag/6374_native.pdb", 0.02, 2.2),
+        ("emd3488_5ni1/5ni1_updated.cif", 0.02, 2.5),
+        ("xraymap_3pqr_R32/3pqr.pdb", 0.02, 2.3),
+        ("pair_adk/adk_open.pdb", 0.02, 3.0),
+    ],
+)
+def test_refined_models_are_near_ideal(
+    data_dir: Path, name: str, bond_limit: float, angle_limit: float
+) -> None:
+    model = read_model(data_dir / name)
+    report = geometry_report(model.topology, model.positions)
+    assert 0.003 < report.bond_rmsd < bond_limit
+    assert 0.5 < report.angle_rmsd < angle_limit
+    assert report.clashscore < 2
+    assert report.wrong_alpha_count == report.wrong_centre_count == report.twisted_count == 0
+
+
+def test_de_novo_models_are_worse_than_the_deposited_one(data_dir: Path) -> None:
+    models = [read_model(data_dir / f"emd5925_frag/5925_{name}.pdb") for name in ("native", "original_1")]
+    good, bad = (geometry_report(model.topology, model.positions) for model in models)
+    assert bad.bond_rmsd > 2 * good.bond_rmsd
+    assert bad.angle_rmsd > 2 * good.angle_rmsd
+    assert (bad.cis_nonproline_count, bad.twisted_count) == (5, 16)
+    assert (good.cis_count, good.twisted_count) == (0, 0)
+
+
+def test_every_bond_and_angle_of_a_protein_is_assessed(native: Model) -> None:
+    report = geometry_report(native.topology, native.positions)
+    assert report.bond_count == native.topology.getNumBonds()
+    assert report.atom_count == len(native.positions)
+    neighbours = np.zeros(len(native.positions), dtype=int)
+    for a, b in native.topology.bonds():
+        neighbours[[a.index, b.index]] += 1
+    ring = [
+        atom.index
+        for atom in native.topology.atoms()
+        if atom.residue.name == "HIS" and atom.name in ("CG", "ND1", "CE1", "NE2", "CD2")
+    ]
+    neighbours[ring] = 0
+    assert report.angle_count == int((neighbours * (neighbours - 1) // 2).sum())
+
+
+def test_a_stretched_bond_is_measured_and_named(native: Model) -> None:
+    atoms = list(native.topology.atoms())
+    side = next(a for a in atoms if a.residue.name == "SER" and a.name == "OG")
+    parent = next(a for a in side.residue.atoms() if a.name == "CB")
+    positions = native.positions.copy()
+    axis = positions[side.index] - positions[parent.index]
+    length = np.linalg.norm(axis)
+    positions[side.index] += axis / length * (2.41 - length)
+    report = geometry_report(native.topology, positions)
+    # Amber's CT-OH bond is 1.41 Å.
+    assert report.worst_bond == pytest.approx(1.0, abs=1e-9)
+    assert report.worst_bond_atoms == f"D {side.residue.id} SER CB - D {side.residue.id} SER OG"
+    before = geometry_report(native.topology, native.positions)
+    assert report.bond_rmsd**2 * report.bond_count == pytest.approx(
+        before.bond_rmsd**2 * before.bond_count + 1.0, abs=0.01
+    )
+
+
+def test_omega_counts_agree_with_mdtraj(data_dir: Path) -> None:
+    model = read_model(data_dir / "emd6374_frag/6374_original_1.pdb")
+    report = geometry_report(model.topology, model.positions)
+    trajectory = mdtraj.Trajectory(model.positions / 10, mdtraj.Topology.from_openmm(model.topology))
+    omega = np.abs(np.degrees(mdtraj.compute_omega(trajectory)[1][0]))
+    assert report.cis_count == (omega < 90).sum() == 4
+    assert report.twisted_count == ((omega > 30) & (omega < 150)).sum() == 4
+    np.testing.assert_allclose(np.sort(np.abs(np.degrees(report.omega))), np.sort(omega), atol=0.05)
+
+
+def test_mirrored_model_has_only_wrong_centres(native: Model) -> None:
+    report = geometry_report(native.topology, native.positions * [1.0, 1.0, -1.0])
+    names = [residue.name for residue in native.topology.residues()]
+    assert report.wrong_alpha_count == sum(name != "GLY" for name in names)
+    assert report.wrong_centre_count == sum(name in ("THR", "ILE") for name in names)
+    assert report.wrong_centres[0] == "D 1 MET CA"
+    original = geometry_report(native.topology, native.positions)
+    assert report.bond_rmsd == pytest.approx(original.bond_rmsd, rel=1e-12)
+    assert report.clash_count == original.clash_count
+
+
+def test_clashes_agree_with_a_loop_over_all_pairs(data_dir: Path) -> None:
+    model = read_model(data_dir / "emd5925_frag/5925_native.pdb")
+    rng = np.random.default_rng(1)
+    positions = model.positions + rng.normal(scale=0.3, size=model.positions.shape)
+    report = geometry_report(model.topology, positions)
+    radii = {"C": 1.70, "N": 1.55, "O": 1.52, "S": 1.80}
+    symbols = [atom.element.symbol for atom in model.topology.atoms()]
+    near = [{k} for k in range(len(symbols))]
+    bonded = [{k} for k in range(len(symbols))]
+    for a, b in model.topology.bonds():
+        bonded[a.index].add(b.index)
+        bonded[b.index].add(a.index)
+    for _ in range(4):
+        near = [set().union(*(bonded[j] for j in group)) for group in near]
+    distances = np.linalg.norm(positions[:, None] - positions, axis=-1)
+    count = 0
+    for i in range(len(symbols)):
+        for j in range(i):
+            allowed = 0.8 if {symbols[i], symbols[j]} <= {"N", "O", "S"} else 0.4
+            overlap = radii[symbols[i]] + radii[symbols[j]] - distances[i, j]
+            count += overlap > allowed and j not in near[i]
+    assert report.clash_count == count > 20
+    assert report.clashscore == pytest.approx(1000 * count / len(symbols))
+
+
+def test_hydrogens_do_not_matter(data_dir: Path) -> None:
+    model = read_model(data_dir / "emd5925_frag/5925_native.pdb")
+    prepared = prepare(model)
+    bare = geometry_report(model.topology, model.positions)
+    full = geometry_report(prepared.topology, prepared.positions * unit.angstrom)
+    heavy = sum(not is_hydrogen(atom) for atom in prepared.topology.atoms())
+    assert full.atom_count == heavy == bare.atom_count + 1
+    assert full.bond_count == bare.bond_count + 1
+    # The terminus and the protonation of histidine are known now; everything else is the same.
+    assert full.bond_rmsd == pytest.approx(bare.bond_rmsd, abs=0.002)
+    assert full.centres == bare.centres
+    np.testing.assert_array_equal(full.omega, bare.omega)
+
+
+def test_ligands_are_not_measured_against_tables_they_are_not_in(data_dir: Path) -> None:
+    model = read_model(data_dir / "emd3488_5ni1/5me2.pdb")
+    report = geometry_report(model.topology, model.positions)
+    haem = sum("HEM" in (a.residue.name, b.residue.name) for a, b in model.topology.bonds())
+    assert report.bond_count == model.topology.getNumBonds() - haem
+
+
+def test_changes_between_models_are_named(native: Model) -> None:
+    before = geometry_report(native.topology, native.positions)
+    same = compare_geometry(before, before)
+    assert (same.peptide_flips, same.inverted_centres, same.largest_omega_change) == ([], [], 0.0)
+
+    positions = native.positions.copy()
+    first, carbon, nitrogen, _ = peptide_torsions(native.topology)[50]
+    axis = positions[nitrogen] - positions[carbon]
+    axis /= np.linalg.norm(axis)
+    # Half a turn about the C-N bond of everything before it.
+    residue = list(native.topology.atoms())[first].residue
+    moved = [
+        a.index for a in native.topology.atoms() if a.residue.index <= residue.index and a.index != carbon
+    ]
+    arm = positions[moved] - positions[carbon]
+    positions[moved] = positions[carbon] + 2 * np.outer(arm @ axis, axis) - arm
+    # Mirror one Cβ and hence its Cα in the plane of N, Cα and C.
+    centre, n, c, beta = chiral_centres(native.topology)[120]
+    normal = np.cross(positions[n] - positions[centre], positions[c] - positions[centre])
+    normal /= np.linalg.norm(normal)
+    positions[beta] -= 2 * normal * ((positions[beta] - positions[centre]) @ normal)
+    change = compare_geometry(before, geometry_report(native.topology, positions))
+    assert change.peptide_flips == [before.peptides[50]]
+    assert before.centres[120] in change.inverted_centres
+    assert change.largest_omega_change == pytest.approx(180, abs=0.1)
+    assert change.as_dict()["peptide_flips"] == change.peptide_flips
+
+
+@pytest.mark.parametrize(
+    ("name", "favoured", "outliers"),
+    [
+        ("xray_1g8a_P21/1G8A_refined.pdb", 0.97, 0),
+        ("emd6374_frag/6374_native.pdb", 0.97, 0),
+        ("emd3488_5ni1/5ni1_updated.cif", 0.94, 0),
+    ],
+)
+def test_refined_models_lie_in_the_favoured_regions(
+    data_dir: Path, name: str, favoured: float, outliers: int
+) -> None:
+    model = read_model(data_dir / name)
+    report = geometry_report(model.topology, model.positions)
+    assert report.ramachandran_favoured_count > favoured * report.ramachandran_count
+    assert report.ramachandran_outlier_count == outliers
+    assert report.rotamer_outlier_count < 0.06 * report.rotamer_count
+
+
+def test_a_turned_side_chain_is_a_rotamer_outlier(native: Model) -> None:
+    before = geometry_report(native.topology, native.positions)
+    assert before.rotamer_count == sum(
+        residue.name not in ("ALA", "GLY", "PRO") for residue in native.topology.residues()
+    )
+    residue = next(
+        r
+        for r in native.topology.residues()
+        if r.name == "LEU" and f"D {r.id} LEU" not in before.rotamer_outliers
+    )
+    names = {atom.name: atom.index for atom in residue.atoms()}
+    trajectory = mdtraj.Trajectory(native.positions / 10, mdtraj.Topology.from_openmm(native.topology))
+    chi = [names[name] for name in ("N", "CA", "CB", "CG")]
+    found = np.degrees(mdtraj.compute_dihedrals(trajectory, [chi])[0, 0])
+    positions = native.positions.copy()
+    axis = positions[names["CB"]] - positions[names["CA"]]
+    moved = [names[name] for name in ("CG", "CD1", "CD2")]
+    # Staggered is at −60°, 60° and 180°, eclipsed between them.
+    for target, is_outlier in (
+        (-105, True),
+        (-99, False),
+        (-60, False),
+        (2, True),
+        (121, True),
+        (140.5, False),
+    ):
+        turn = Rotation.from_rotvec(np.radians(target - found) * axis / np.linalg.norm(axis))
+        turned = positions.copy()
+        turned[moved] = turn.apply(positions[moved] - positions[names["CB"]]) + positions[names["CB"]]
+        outliers = geometry_report(native.topology, turned).rotamer_outliers
+        assert (f"D {residue.id} LEU" in outliers) is is_outlier
+        assert len(outliers) == before.rotamer_outlier_count + is_outlier
+
+
+def test_side_chains_that_are_cut_short_are_judged_as_far_as_they_go(data_dir: Path, tmp_path: Path) -> None:
+    lines = [
+        line for line in fragment_lines(data_dir) if line[12:16].strip() not in ("CD1", "CD2", "CE", "NZ")
+    ]
+    model = read_model(written(tmp_path / "cut.pdb", lines))
+    report = geometry_report(model.topology, model.positions)
+    with_gamma = [
+        residue
+        for residue in model.topology.residues()
+        if residue.name != "PRO"
+        and {"CG", "CG1", "OG", "OG1", "SG"} & {atom.name for atom in residue.atoms()}
+    ]
+    assert report.rotamer_count == len(with_gamma) > 0
+
+
+def test_report_is_plain_data(native: Model) -> None:
+    values = geometry_report(native.topology, native.positions).as_dict()
+    assert all(isinstance(value, (int, float, str, list)) for value in values.values())
+    assert "omega" not in values and values["cis_count"] == 1
+
+
+def test_model_without_anything_to_measure(data_dir: Path, tmp_path: Path) -> None:
+    path = tmp_path / "ion.pdb"
+    path.write_text("HETATM    1 MG    MG A   1       1.000   2.000   3.000  1.00 20.00          MG\n")
+    model = read_model(path)
+    report = geometry_report(model.topology, model.positions)
+    assert (report.bond_count, report.angle_count, report.clash_count, report.cis_count) == (0, 0, 0, 0)
+    assert report.as_dict()["bond_rmsd"] is None
+
+
+def test_errors(native: Model, data_dir: Path) -> None:
+    with pytest.raises(InputError, match="one for each"):
+        geometry_report(native.topology, native.positions[1:])
+    with pytest.raises(InputError, match="not a number"):
+        geometry_report(native.topology, native.positions * np.inf)
+    other = read_model(data_dir / "emd5925_frag/5925_native.pdb")
+    reports = [geometry_report(model.topology, model.positions) for model in (native, other)]
+    with pytest.raises(InputError, match="different models"):
+        compare_geometry(*reports)

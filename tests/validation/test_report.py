@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from openmm_density import DensityMap
+from openmm_density.cli import main
+from openmm_density.errors import InputError
+from openmm_density.models import read_model
+from openmm_density.validation.correlation import MapCorrelation
+from openmm_density.validation.fsc import model_fsc
+from openmm_density.validation.geometry import geometry_report
+from openmm_density.validation.q_score import q_scores
+from openmm_density.validation.report import report, residue_changes
+
+RESOLUTION = 3.64
+
+
+@pytest.fixture(scope="module")
+def map_path(data_dir):
+    return data_dir / "emd5925_frag" / "emd5925.mrc.gz"
+
+
+@pytest.fixture(scope="module")
+def density_map(map_path):
+    return DensityMap.from_file(map_path)
+
+
+@pytest.fixture(scope="module")
+def native(data_dir):
+    return read_model(data_dir / "emd5925_frag" / "5925_native.pdb")
+
+
+@pytest.fixture(scope="module")
+def start(data_dir):
+    return read_model(data_dir / "emd5925_frag" / "5925_original_1.pdb")
+
+
+@pytest.fixture(scope="module")
+def reports(density_map, native, start):
+    return [report(model.topology, model.positions, density_map, RESOLUTION) for model in (start, native)]
+
+
+def test_a_report_holds_what_each_measure_gives(reports, density_map, native):
+    found = json.loads(json.dumps(reports[1], allow_nan=False))
+    topology, positions = native.topology, native.positions
+    overall, residues = MapCorrelation(density_map, topology, RESOLUTION).evaluate(positions)
+    scores = q_scores(density_map, topology, positions)
+    curve = model_fsc(density_map, topology, positions, RESOLUTION)
+    assert (found["resolution"], found["cc_mask"], found["q_score"]) == (RESOLUTION, overall, scores.mean)
+    assert found["fsc_resolution"] == curve.resolution()
+    assert found["fsc"]["frequency"] == curve.frequency.tolist()
+    assert found["residues"][3] == {
+        "residue": "A ALA 4",
+        "correlation": residues[3],
+        "q_score": scores.residues[3],
+    }
+    assert len(found["residues"]) == 97
+    assert found["geometry"] == geometry_report(topology, positions).as_dict()
+
+
+def test_the_deposited_model_is_the_better_one(reports):
+    start, native = reports
+    assert native["cc_mask"] > start["cc_mask"] and native["q_score"] > start["q_score"] + 0.05
+    assert native["fsc_resolution"] < start["fsc_resolution"]
+    for key in ("ramachandran_outlier_count", "twisted_count", "cis_nonproline_count"):
+        assert native["geometry"][key] < start["geometry"][key]
+
+
+def test_residues_side_by_side(reports, density_map, native):
+    moved = report(native.topology, native.positions + np.array([1.0, 0, 0]), density_map, RESOLUTION)
+    rows = residue_changes(moved, reports[1])
+    assert rows[0]["residue"] == "A MET 1"
+    assert rows[0]["correlation_initial"] == moved["residues"][0]["correlation"]
+    assert rows[0]["q_score_final"] == reports[1]["residues"][0]["q_score"]
+    assert np.mean([row["q_score_final"] > row["q_score_initial"] for row in rows]) > 0.7
+    shorter = dict(moved, residues=moved["residues"][1:])
+    with pytest.raises(InputError, match="different models"):
+        residue_changes(shorter, moved)
+
+
+def test_what_is_undefined_is_none(density_map, native):
+    away = native.positions.copy()
+    residue = list(native.topology.residues())[5]
+    away[[atom.index for atom in residue.atoms()]] += 60
+    found = report(native.topology, away, density_map, RESOLUTION)
+    assert found["residues"][5] == {"residue": "A ASP 6", "correlation": None, "q_score": None}
+    with pytest.raises(InputError, match="positions"):
+        report(native.topology, away[1:], density_map, RESOLUTION)
+
+
+def test_score_prints_what_is_asked_for(capsys, data_dir, map_path, reports):
+    arguments = [
+        "score",
+        str(data_dir / "emd5925_frag/5925_native.pdb"),
+        str(map_path),
+        "--resolution",
+        "3.64",
+    ]
+    halves = ["--half-map", str(map_path), "--half-map", str(map_path)]
+    assert main([*arguments, "--q-score", "--fsc", *halves, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["q_score"] == [pytest.approx(reports[1]["q_score"], abs=1e-4)]
+    assert found["fsc_resolution"] == [pytest.approx(reports[1]["fsc_resolution"], abs=1e-3)]
+    assert len(found["residue_q_scores"][0]) == len(found["residue_labels"]) == 97
+    assert min(found["half_map_fsc"]["correlation"]) == pytest.approx(1)
+    assert main([*arguments, "--q-score", "--sigma", "0.4", "--fsc"]) == 0
+    printed = capsys.readouterr().out
+    assert "CC 0.7665  Q 0.3721  FSC 0.5 at 3.57 Å" in printed
+    assert main([*arguments, *halves[:2]]) == 2
+    assert "give it twice" in capsys.readouterr().err
