@@ -1,0 +1,414 @@
+// Where atoms are on the grid, and which of them reach which part of it.
+//
+// The part of the grid that atoms reach is cut into tiles of TILE_Z x TILE_Y bricks across x. A tile lists the atoms that reach
+// it, in input order, and each periodic image of one on its own, so that nothing that works on a tile knows of periodicity.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <vector>
+
+#include "../grid.h"
+#include "../parallel.h"
+#include "bricks.h"
+
+namespace openmm_density {
+namespace {
+
+// In bricks.
+constexpr int MAX_CHANNELS = 3;
+constexpr int TILE_Z = 24 / BZ;
+constexpr int TILE_Y = 32 / BY;
+// Atoms are placed by one thread unless they are many: waking another takes as long as a thousand of them.
+constexpr int ATOMS_PER_CHUNK = 2048;
+
+struct Atoms {
+    int64_t count;
+    int gaussians;
+    const float* amplitudes;  // (count, gaussians)
+    const float* exponents;   // (count, gaussians)
+    double cutoff;
+};
+
+struct Interval {
+    int begin, end;  // half open
+};
+
+// The first voxels along each axis that an atom may reach, and where they lie as seen from it, in voxels.
+struct Place {
+    int begin[3];
+    float first[3];
+    bool near() const { return begin[0] != INT_MIN; }
+};
+
+// One image of an atom in a tile: how many cells away it is, which is 0 on a finite grid.
+struct Image {
+    int atom;
+    std::array<int, 3> cell;
+};
+
+struct Tile {
+    int bz, by;          // its first brick in the box
+    int64_t begin, end;  // its images
+};
+
+// The bricks of a tile that one image reaches, [by, by + n_y) x [bz, bz + n_z) in the box, from brick bx of the grid on along x, and
+// where the first voxel of the first of these lies as seen from the atom, in voxels.
+struct Part {
+    int atom;
+    int bx, by, bz;
+    int n_y, n_z;
+    float ux, uy, uz;
+    // The columns of bricks along x that the sphere may touch, as seen from the first.
+    int n_columns;
+    unsigned char column_y[TILE_Y * TILE_Z], column_z[TILE_Y * TILE_Z];
+};
+
+struct ThreadScratch {
+    std::vector<vec> channels[MAX_CHANNELS];
+    std::vector<vec> tables;
+    std::vector<Part> parts;
+};
+
+// Reused between calls; belongs to the calling thread, so that several Contexts never share one.
+struct Workspace {
+    std::vector<float> edges;             // (atoms, gaussians)
+    std::vector<Place> places;            // (atoms)
+    std::vector<int64_t> chunk_offsets;   // (chunks, tiles)
+    std::vector<int64_t> first_image_of;  // (atoms + 1): index into image_of_atom
+    std::vector<int> image_of_atom;
+    std::vector<Image> images;
+    std::vector<Tile> tiles;              // those with atoms, the longest list first, so that threads end together
+    std::vector<float> partials;          // (images, channels, 3)
+    std::vector<std::array<double, 3>> sums;
+    std::vector<ThreadScratch> threads;
+};
+
+inline Workspace& workspace() {
+    static thread_local Workspace instance;
+    return instance;
+}
+
+inline int64_t floor_of_quotient(int64_t i, int n) { return (i >= 0 ? i : i - n + 1) / n; }
+
+struct Plan {
+    const Grid& grid;
+    const Atoms& atoms;
+    const float* edges;  // (atoms, gaussians): A exp(-alpha s_c)
+    double reach[3];
+    int bricks;          // along x that hold any row of an atom
+    int first_y, first_z;  // voxels of the grid at which the box of bricks begins
+    int rows_y = 0, planes = 0;  // of bricks, in the box
+    // Columns of bricks along x: the squared distance of one from an atom is yy y^2 + 2 yz y z + zz z^2, with y and z from the
+    // atom to its middle, and a column that is not nearer than this holds no voxel of the sphere.
+    float yy, yz, zz, farthest_column;
+
+    Plan(const Grid& grid_, const Atoms& atoms_, const float* edges_) : grid(grid_), atoms(atoms_), edges(edges_) {
+        for (int axis = 0; axis < 3; ++axis) {
+            reach[axis] = grid.reach(axis, atoms.cutoff);
+            TORCH_CHECK(reach[axis] < (1 << 24), "the cutoff reaches over ", reach[axis], " voxels: make it smaller");
+        }
+        // Beyond a whole number of voxels by rounding alone there would be one more, whose density is nothing but rounding.
+        const int voxels = std::max(1, static_cast<int>(std::ceil(2 * reach[0] * (1 - 1e-6))));
+        bricks = (voxels + BX - 2) / BX + 1;
+        const auto& m = grid.matrix;
+        const auto dot = [&](int a, int b) { return m[0][a] * m[0][b] + m[1][a] * m[1][b] + m[2][a] * m[2][b]; };
+        const double xx = dot(0, 0);
+        const double yy_ = dot(1, 1) - dot(0, 1) * dot(0, 1) / xx, zz_ = dot(2, 2) - dot(0, 2) * dot(0, 2) / xx;
+        const double yz_ = dot(1, 2) - dot(0, 1) * dot(0, 2) / xx;
+        const double half_y = 0.5 * (BY - 1), half_z = 0.5 * (BZ - 1);
+        const double corner =
+            std::sqrt(yy_ * half_y * half_y + 2 * std::abs(yz_) * half_y * half_z + zz_ * half_z * half_z);
+        yy = static_cast<float>(yy_);
+        yz = static_cast<float>(yz_);
+        zz = static_cast<float>(zz_);
+        farthest_column = static_cast<float>((atoms.cutoff + corner) * (atoms.cutoff + corner) * (1 + 1e-5));
+    }
+
+    // The voxels along an axis that an atom may reach, not yet wrapped nor clipped.
+    Interval range(const Place& place, int axis) const {
+        const int n = static_cast<int>(std::floor(static_cast<float>(reach[axis]) - place.first[axis])) + 1;
+        return {place.begin[axis], place.begin[axis] + n};
+    }
+
+    // f(cell, part of the range that lies in the grid) for every image that has one, along one axis.
+    template <typename F>
+    void each_image_along(int axis, const Place& place, const F& f) const {
+        const Interval whole = range(place, axis);
+        const int n = grid.n[axis];
+        int64_t first = 0, last = 0;
+        if (grid.periodic) {
+            first = floor_of_quotient(whole.begin, n);
+            last = floor_of_quotient(int64_t(whole.end) - 1, n);
+        }
+        for (int64_t cell = first; cell <= last; ++cell) {
+            const Interval part{static_cast<int>(std::max<int64_t>(whole.begin - cell * n, 0)),
+                                static_cast<int>(std::min<int64_t>(whole.end - cell * n, n))};
+            if (part.begin < part.end) f(static_cast<int>(cell), part);
+        }
+    }
+
+    // f(cells, rows, planes) for every image of an atom that reaches the grid.
+    template <typename F>
+    void each_image(const Place& place, const F& f) const {
+        each_image_along(2, place, [&](int cell_z, Interval z) {
+            each_image_along(1, place, [&](int cell_y, Interval y) {
+                each_image_along(0, place, [&](int cell_x, Interval) {
+                    f(std::array<int, 3>{cell_x, cell_y, cell_z}, y, z);
+                });
+            });
+        });
+    }
+
+    Interval bricks_y(Interval y) const { return {(y.begin - first_y) / BY, (y.end - 1 - first_y) / BY + 1}; }
+    Interval bricks_z(Interval z) const { return {(z.begin - first_z) / BZ, (z.end - 1 - first_z) / BZ + 1}; }
+
+    // The part of an image within these bricks of the box.
+    void set_part(Part& part, const Place& place, const Image& image, Interval by, Interval bz) const {
+        const auto seen = [&](int axis, int64_t voxel) {
+            return place.first[axis] +
+                   static_cast<float>(voxel + int64_t(image.cell[axis]) * grid.n[axis] - place.begin[axis]);
+        };
+        part.atom = image.atom;
+        part.bx = static_cast<int>(floor_of_quotient(place.begin[0] - int64_t(image.cell[0]) * grid.n[0], BX));
+        part.by = by.begin;
+        part.bz = bz.begin;
+        part.n_y = by.end - by.begin;
+        part.n_z = bz.end - bz.begin;
+        part.ux = seen(0, int64_t(part.bx) * BX);
+        part.uy = seen(1, first_y + by.begin * BY);
+        part.uz = seen(2, first_z + bz.begin * BZ);
+        // Without branches: which columns are near enough is as good as random.
+        int n = 0;
+        for (int z = 0; z < part.n_z; ++z) {
+            const float dz = part.uz + (static_cast<float>(z * BZ) + 0.5f * (BZ - 1));
+            const float left = farthest_column - zz * dz * dz, tilt = 2 * yz * dz;
+            for (int y = 0; y < part.n_y; ++y) {
+                const float dy = part.uy + (static_cast<float>(y * BY) + 0.5f * (BY - 1));
+                part.column_y[n] = static_cast<unsigned char>(y);
+                part.column_z[n] = static_cast<unsigned char>(z);
+                n += (yy * dy + tilt) * dy < left;
+            }
+        }
+        part.n_columns = n;
+    }
+};
+
+inline void fill_edges(const Atoms& atoms, int64_t first, int64_t last, float* edges) {
+    const float s_c = static_cast<float>(atoms.cutoff * atoms.cutoff);
+    for (int64_t i = first * atoms.gaussians; i < last * atoms.gaussians; i += W) {
+        const int width = static_cast<int>(std::min<int64_t>(W, last * atoms.gaussians - i));
+        const vec edge = load_first(atoms.amplitudes + i, width) *
+                         exp_of_negative(load_first(atoms.exponents + i, width) * -s_c);
+        std::memcpy(edges + i, &edge, width * sizeof(float));
+    }
+}
+
+inline Interval hull(Interval a, Interval b) { return {std::min(a.begin, b.begin), std::max(a.end, b.end)}; }
+
+// Fill the workspace but for bricks and sums: what is known before any density.
+template <typename T>
+Plan make_plan(Workspace& work, const Grid& grid, const Atoms& atoms, const T* positions, const int64_t* selection) {
+    const int64_t n = atoms.count;
+    work.edges.resize(n * atoms.gaussians);
+    work.places.resize(n);
+    Plan plan(grid, atoms, work.edges.data());
+    const int64_t n_chunks = (n + ATOMS_PER_CHUNK - 1) / ATOMS_PER_CHUNK;
+    const auto each_atom = [&](int64_t chunk, const auto& f) {
+        for (int64_t atom = chunk * ATOMS_PER_CHUNK; atom < std::min(n, (chunk + 1) * ATOMS_PER_CHUNK); ++atom)
+            f(static_cast<int>(atom));
+    };
+    struct Box {
+        Interval y, z;
+    };
+    const Box nothing{{grid.n[1], 0}, {grid.n[2], 0}};
+    std::vector<Box> boxes(n_chunks, nothing);
+    parallel_for(n_chunks, [&](int64_t chunk, int) {
+        fill_edges(atoms, chunk * ATOMS_PER_CHUNK, std::min(n, (chunk + 1) * ATOMS_PER_CHUNK), work.edges.data());
+        Box box = nothing;
+        each_atom(chunk, [&](int atom) {
+            Place& place = work.places[atom];
+            double u[3];
+            bool near = grid.locate(positions + 3 * (selection ? selection[atom] : atom), u);
+            for (int axis = 0; near && axis < 3; ++axis) {
+                const double begin = std::ceil(u[axis] - plan.reach[axis]);
+                near = grid.periodic || (begin < grid.n[axis] && u[axis] + plan.reach[axis] >= 0);
+                place.begin[axis] = static_cast<int>(begin);
+                place.first[axis] = static_cast<float>(begin - u[axis]);
+            }
+            if (!near) {
+                place.begin[0] = INT_MIN;
+                return;
+            }
+            plan.each_image_along(1, place, [&](int, Interval y) { box.y = hull(box.y, y); });
+            plan.each_image_along(2, place, [&](int, Interval z) { box.z = hull(box.z, z); });
+        });
+        boxes[chunk] = box;
+    });
+    Box box = nothing;
+    for (const Box& part : boxes) box = {hull(box.y, part.y), hull(box.z, part.z)};
+    plan.first_y = box.y.begin;
+    plan.first_z = box.z.begin;
+    const Interval all_y = box.y.end > box.y.begin ? plan.bricks_y(box.y) : Interval{0, 0};
+    const Interval all_z = box.z.end > box.z.begin ? plan.bricks_z(box.z) : Interval{0, 0};
+    const int tiles_y = (all_y.end + TILE_Y - 1) / TILE_Y, tiles_z = (all_z.end + TILE_Z - 1) / TILE_Z;
+    const int64_t n_tiles = int64_t(tiles_z) * tiles_y;
+    const auto each_tile_of = [&](int atom, const auto& f) {
+        if (!work.places[atom].near()) return;
+        plan.each_image(work.places[atom], [&](const std::array<int, 3>& cell, Interval y, Interval z) {
+            const Interval by = plan.bricks_y(y), bz = plan.bricks_z(z);
+            for (int tz = bz.begin / TILE_Z; tz * TILE_Z < bz.end; ++tz)
+                for (int ty = by.begin / TILE_Y; ty * TILE_Y < by.end; ++ty) f(int64_t(tz) * tiles_y + ty, cell);
+        });
+    };
+
+    // Count per chunk and tile, so that chunks can fill the lists side by side and still in the order of the atoms.
+    work.chunk_offsets.assign(n_chunks * n_tiles, 0);
+    work.first_image_of.resize(n + 1);
+    work.first_image_of[0] = 0;
+    parallel_for(n_chunks, [&](int64_t chunk, int) {
+        int64_t* counts = work.chunk_offsets.data() + chunk * n_tiles;
+        each_atom(chunk, [&](int atom) {
+            int64_t count = 0;
+            each_tile_of(atom, [&](int64_t tile, const std::array<int, 3>&) {
+                ++counts[tile];
+                ++count;
+            });
+            work.first_image_of[atom + 1] = count;
+        });
+    });
+    int64_t total = 0;
+    work.tiles.clear();
+    for (int64_t tile = 0; tile < n_tiles; ++tile) {
+        const int64_t begin = total;
+        for (int64_t chunk = 0; chunk < n_chunks; ++chunk) {
+            const int64_t count = work.chunk_offsets[chunk * n_tiles + tile];
+            work.chunk_offsets[chunk * n_tiles + tile] = total;
+            total += count;
+        }
+        if (total > begin)
+            work.tiles.push_back({static_cast<int>(tile / tiles_y) * TILE_Z, static_cast<int>(tile % tiles_y) * TILE_Y, begin,
+                                  total});
+    }
+    TORCH_CHECK(total < (int64_t(1) << 31), "too many atoms and images");
+    std::stable_sort(work.tiles.begin(), work.tiles.end(),
+                     [](const Tile& a, const Tile& b) { return a.end - a.begin > b.end - b.begin; });
+    for (int64_t atom = 0; atom < n; ++atom) work.first_image_of[atom + 1] += work.first_image_of[atom];
+    work.images.resize(total);
+    work.image_of_atom.resize(total);
+    parallel_for(n_chunks, [&](int64_t chunk, int) {
+        int64_t* next = work.chunk_offsets.data() + chunk * n_tiles;
+        each_atom(chunk, [&](int atom) {
+            int64_t own = work.first_image_of[atom];
+            each_tile_of(atom, [&](int64_t tile, const std::array<int, 3>& cell) {
+                work.image_of_atom[own++] = static_cast<int>(next[tile]);
+                work.images[next[tile]++] = {atom, cell};
+            });
+        });
+    });
+    plan.rows_y = all_y.end;
+    plan.planes = all_z.end;
+    return plan;
+}
+
+// The scratch of a tile: the bricks that its atoms reach, in rows of `pitch` bricks along x, the first of them brick bx of the grid.
+struct TileView {
+    Interval planes, rows;  // of bricks in the box
+    int bx, pitch;
+
+    // Fills parts with those of the tile's images.
+    TileView(const Workspace& work, const Plan& plan, const Tile& tile, std::vector<Part>& parts)
+        : planes{tile.bz, std::min(tile.bz + TILE_Z, plan.planes)}, rows{tile.by, std::min(tile.by + TILE_Y, plan.rows_y)} {
+        parts.resize(tile.end - tile.begin);
+        Interval x{INT_MAX, INT_MIN};
+        for (int64_t i = tile.begin; i < tile.end; ++i) {
+            const Image& image = work.images[i];
+            const Place& place = work.places[image.atom];
+            const auto within = [&](int axis, Interval bounds) {
+                const Interval whole = plan.range(place, axis);
+                const int n = plan.grid.n[axis], shift = image.cell[axis] * n;
+                const Interval inside{std::max(whole.begin - shift, 0), std::min(whole.end - shift, n)};
+                const Interval bricks = axis == 1 ? plan.bricks_y(inside) : plan.bricks_z(inside);
+                return Interval{std::max(bricks.begin, bounds.begin), std::min(bricks.end, bounds.end)};
+            };
+            Part& part = parts[i - tile.begin];
+            plan.set_part(part, place, image, within(1, rows), within(2, planes));
+            x = hull(x, {part.bx, part.bx + plan.bricks});
+        }
+        bx = x.begin;
+        // Rows of voxels come in whole vectors.
+        pitch = (x.end - x.begin + BRICK_ROWS - 1) / BRICK_ROWS * BRICK_ROWS;
+    }
+
+    int64_t size() const { return int64_t(planes.end - planes.begin) * (rows.end - rows.begin) * pitch; }
+    int64_t offset(int bz, int by) const {
+        return (int64_t(bz - planes.begin) * (rows.end - rows.begin) + (by - rows.begin)) * pitch;
+    }
+};
+
+// BRICK_ROWS rows of W voxels, from brick bx of the grid on in a row of bricks.
+struct Rows {
+    int x, y, z;  // the first voxel
+
+    Rows(const Plan& plan, int bz, int by, int bx) : x(bx * BX), y(plan.first_y + by * BY), z(plan.first_z + bz * BZ) {}
+
+    bool inside(const Grid& grid) const {
+        return x >= 0 && x + W <= grid.n[0] && y + BY <= grid.n[1] && z + BZ <= grid.n[2];
+    }
+    int64_t in_grid(const Grid& grid, int row) const {
+        return (int64_t(z + row / BY) * grid.n[1] + (y + row % BY)) * grid.n[0] + x;
+    }
+    // f(row, lane, place in the grid's array) for those voxels that the grid has.
+    template <typename F>
+    void each_voxel(const Grid& grid, const F& f) const {
+        for (int row = 0; row < BRICK_ROWS; ++row) {
+            if (y + row % BY >= grid.n[1] || z + row / BY >= grid.n[2]) continue;
+            for (int lane = std::max(0, -x); lane < std::min(W, grid.n[0] - x); ++lane)
+                f(row, lane, in_grid(grid, row) + lane);
+        }
+    }
+};
+
+// BRICK_ROWS bricks of a map; `outside` where the grid has no voxel.
+inline void load_bricks(const Plan& plan, int bz, int by, int bx, const float* map, float outside,
+                        vec (&bricks)[BRICK_ROWS]) {
+    const Rows rows(plan, bz, by, bx);
+    if (rows.inside(plan.grid)) {
+        for (int row = 0; row < BRICK_ROWS; ++row) bricks[row] = load(map + rows.in_grid(plan.grid, row));
+    } else {
+        float values[BRICK_ROWS][W];
+        std::fill_n(values[0], BRICK_ROWS * W, outside);
+        rows.each_voxel(plan.grid, [&](int row, int lane, int64_t at) { values[row][lane] = map[at]; });
+        for (int row = 0; row < BRICK_ROWS; ++row) bricks[row] = load(values[row]);
+    }
+    transpose(bricks);
+}
+
+inline void store_bricks(const Plan& plan, int bz, int by, int bx, const vec* bricks, float* map) {
+    vec turned[BRICK_ROWS];
+    std::copy_n(bricks, BRICK_ROWS, turned);
+    transpose(turned);
+    const Rows rows(plan, bz, by, bx);
+    if (rows.inside(plan.grid)) {
+        for (int row = 0; row < BRICK_ROWS; ++row) store(map + rows.in_grid(plan.grid, row), turned[row]);
+    } else {
+        float values[BRICK_ROWS][W];
+        for (int row = 0; row < BRICK_ROWS; ++row) store(values[row], turned[row]);
+        rows.each_voxel(plan.grid, [&](int row, int lane, int64_t at) { map[at] = values[row][lane]; });
+    }
+}
+
+// f(plane, row, brick of the grid, place in the scratch) for every BRICK_ROWS bricks of a tile; after each row, after().
+template <typename F, typename After>
+void each_bricks(const TileView& view, const F& f, const After& after) {
+    for (int bz = view.planes.begin; bz < view.planes.end; ++bz)
+        for (int by = view.rows.begin; by < view.rows.end; ++by) {
+            const int64_t row = view.offset(bz, by);
+            for (int b = 0; b < view.pitch; b += BRICK_ROWS) f(bz, by, view.bx + b, row + b);
+            after();
+        }
+}
+
+}  // namespace
+}  // namespace openmm_density
