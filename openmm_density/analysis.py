@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import mdtraj
@@ -47,8 +48,8 @@ class Scores:
         The resolution in Å at which the model's density was cut.
     frames : ndarray of int, shape (n_frames,)
         The scored frames, counted from 0 in the trajectory.
-    times : ndarray of float, shape (n_frames,)
-        Their times in ps, as the trajectory has them.
+    times : ndarray of float, shape (n_frames,), or None
+        Their times in ps; None where the trajectory's are not numbers, as `load_trajectory` leaves them for files without times.
     cc_mask : ndarray of float, shape (n_frames,)
         The correlation over the voxels within 3 Å of a non-hydrogen atom.
     residue_correlations : ndarray of float, shape (n_frames, n_residues)
@@ -59,19 +60,19 @@ class Scores:
 
     resolution: float
     frames: np.ndarray
-    times: np.ndarray
+    times: np.ndarray | None
     cc_mask: np.ndarray
     residue_correlations: np.ndarray
     residue_labels: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Give plain lists and numbers for JSON; an undefined correlation is None."""
+        """Give plain lists and numbers for JSON; an undefined correlation is None, and unknown times are left out."""
         residues = self.residue_correlations.astype(object)
         residues[np.isnan(self.residue_correlations)] = None
         return {
             "resolution": self.resolution,
             "frames": self.frames.tolist(),
-            "times": self.times.tolist(),
+            **({} if self.times is None else {"times": self.times.tolist()}),
             "cc_mask": self.cc_mask.tolist(),
             "residue_labels": list(self.residue_labels),
             "residue_correlations": residues.tolist(),
@@ -116,10 +117,11 @@ def score(
     by_residue = np.empty((len(frames), trajectory.n_residues))
     for row, values in enumerate(_over_frames(measure.evaluate, trajectory, frames, progress)):
         overall[row], by_residue[row] = values
+    times = np.asarray(trajectory.time, dtype=np.float64)[frames]
     return Scores(
         resolution=in_angstrom(resolution),
         frames=frames,
-        times=np.asarray(trajectory.time, dtype=np.float64)[frames],
+        times=times if np.isfinite(times).all() else None,
         cc_mask=overall,
         residue_correlations=by_residue,
         residue_labels=tuple(residue.label for residue in residues_of(trajectory.topology)),
@@ -143,9 +145,7 @@ def correlation(
     np.ndarray of float64, shape (n_frames,)
         See `openmm_density.validation.correlation.cc_mask`.
     """
-    measure = MapCorrelation(density_map, as_openmm_topology(trajectory.topology), resolution)
-    frames = _frames(trajectory, stride)
-    return np.array(list(_over_frames(measure.cc_mask, trajectory, frames, progress)))
+    return _correlated(MapCorrelation.cc_mask, trajectory, density_map, resolution, stride, progress)
 
 
 def residue_correlation(
@@ -165,9 +165,9 @@ def residue_correlation(
     np.ndarray of float64, shape (n_frames, n_residues)
         NaN where it is undefined, see `openmm_density.validation.correlation.residue_correlations`.
     """
-    measure = MapCorrelation(density_map, as_openmm_topology(trajectory.topology), resolution)
-    frames = _frames(trajectory, stride)
-    return np.array(list(_over_frames(measure.residue_correlations, trajectory, frames, progress)))
+    return _correlated(
+        MapCorrelation.residue_correlations, trajectory, density_map, resolution, stride, progress
+    )
 
 
 def q_score(
@@ -235,6 +235,22 @@ def fsc(
         return model_fsc(density_map, topology, positions, resolution)
 
     return list(_over_frames(evaluate, trajectory, _frames(trajectory, stride), progress))
+
+
+def _correlated(
+    measure: Callable[[MapCorrelation, np.ndarray], Any],
+    trajectory: mdtraj.Trajectory,
+    density_map: DensityMap,
+    resolution: Any,
+    stride: int,
+    progress: Progress | None,
+) -> np.ndarray:
+    """Take a measure of every frame, by one `MapCorrelation`."""
+    frames = _frames(trajectory, stride)
+    evaluate = partial(
+        measure, MapCorrelation(density_map, as_openmm_topology(trajectory.topology), resolution)
+    )
+    return np.array(list(_over_frames(evaluate, trajectory, frames, progress)))
 
 
 def _frames(trajectory: mdtraj.Trajectory, stride: int) -> np.ndarray:

@@ -56,8 +56,8 @@ class RunState:
         A sentence on each.
     caution : int
         How often step and strength were halved.
-    seconds : float
-        Spent stepping.
+    seconds, wall_seconds : float
+        Spent stepping, and in all.
     rows : list of dict
         The log.
     """
@@ -78,6 +78,7 @@ class RunState:
     blow_ups: list[str] = field(default_factory=list)
     caution: int = 0
     seconds: float = 0.0
+    wall_seconds: float = 0.0
     rows: list[dict[str, Any]] = field(default_factory=list)
 
 

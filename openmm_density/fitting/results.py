@@ -10,26 +10,30 @@ import platform
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import mdtraj
 import numpy as np
 from openmm import app
 
-from ..analysis import score
 from ..energies.density_fit import STRENGTH_BOUNDS
-from ..energies.planarity import planarity_report
+from ..energies.planarity import PlanarityReport, planarity_report
+from ..energies.planes import find_planes
 from ..errors import InputError
+from ..models.matching import match_alpha_carbons
 from ..models.structure_files import pdb_limit, write_cif, write_pdb
+from ..models.structures import Model
 from ..restraints import find_violations
-from ..units import ANGSTROM_PER_NANOMETER
 from ..validation.geometry import compare_geometry, geometry_report
+from ..validation.report import map_report, residue_changes
+from ..validation.stretches import Stretch, doubtful_stretches
 from ..whole_files import write_text, written_whole
+from ..wording import listing
 from .checkpoints import RunFolder
 from .flexible_fit import FitResult, FlexibleFit, Row
 from .half_maps import StrengthScan
-from .plots import plot_overview, plot_progress, plot_residues
+from .plots import View, plot_overview, plot_progress, plot_residues
 
 UNFINISHED = "unfinished"
 """The folder, in that of the results, of what a fit in progress needs to go on."""
@@ -49,6 +53,22 @@ LARGEST_PART_OUTSIDE = 0.1
 LOW_CORRELATION = 0.4
 # Published resolutions may be a little beyond what the voxels hold.
 NYQUIST_SLACK = 0.9
+# Doubts that are told of stretches of residues; residues.png marks all.
+MOST_STRETCHES = 5
+UNITS = {
+    **dict.fromkeys(("resolution", "fsc_resolution", "ca_rmsd", "moved_by"), "Å"),
+    **dict.fromkeys(("planarity_rms", "planarity_worst", "rms", "worst", "bond_rmsd", "worst_bond"), "Å"),
+    **dict.fromkeys(("voxel_size", "map_voxel_size", "sigma", "cutoff"), "Å"),
+    **dict.fromkeys(("angle_rmsd", "worst_angle", "largest_omega_change"), "°"),
+    "frequency": "1/Å",
+    "strength": "kJ/mol per fitted atom",
+    "clashscore": "clashes per 1000 non-hydrogen atoms",
+    "wall_seconds": "s",
+    "ms_per_step": "ms",
+    "density_ms_per_step": "ms",
+}
+"""Of the numbers in summary.json by their names, wherever they stand, without the endings _initial, _relaxed, _final and
+_reference. What is not here has none."""
 
 _PACKAGES = ("openmm-density", "torch", "triton", "openmm", "openmmtorch", "mdtraj", "gemmi", "numpy")
 
@@ -154,32 +174,45 @@ class OutputFolder:
                 shutil.copyfile(self.run.trajectory, temporary)
         write_text(self.path / "log.csv", _table(result.rows))
 
-        trajectory = mdtraj.Trajectory(
-            np.stack([prepared.model.positions, in_input]) / ANGSTROM_PER_NANOMETER,
-            mdtraj.Topology.from_openmm(prepared.model.topology),
+        reports = _map_reports(fit, result, in_input)
+        residues = _residues(fit, result, reports)
+        stretches = doubtful_stretches(residues)
+        plot_residues(self.path / "residues.png", residues, stretches)
+        plot_overview(
+            self.path / "overview.png",
+            fit.density_map,
+            _view(result, "initial", residues),
+            _view(result, "final", residues),
+            [] if fit.reference is None else _traces(fit.reference.topology, fit.reference.positions),
         )
-        residues = score(trajectory, fit.density_map, fit.density.resolution)
-        chains = [residue.chain.id for residue in prepared.model.topology.residues()]
-        plot_residues(
-            self.path / "residues.png", residues.residue_labels, *residues.residue_correlations, chains
-        )
-        traces = [_traces(prepared.topology, positions) for positions in (result.initial, result.final)]
-        if fit.reference is not None:
-            traces.append(_traces(fit.reference.topology, fit.reference.positions))
-        plot_overview(self.path / "overview.png", fit.density_map, *traces)
-        plot_progress(self.path / "progress.png", result.rows, fit.timestep, result.cc_reference)
+        # A blow-up halves the time step.
+        timestep = None if result.blow_ups else fit.protocol.timestep
+        plot_progress(self.path / "progress.png", result.rows, result.stages, timestep, result.cc_reference)
 
-        summary = self._summary(fit, result, model_path, map_path)
+        summary = self._summary(fit, result, model_path, map_path, reports)
         summary["half_maps"] = None if scan is None else scan.as_dict()
         summary["notes"] = [*notes, *_strength_note(fit, result), *summary["geometry_final"]["notes"]]
-        summary["doubts"] = [*_doubts(fit, result), *_backbone_doubt(summary)]
-        summary["worst_residues"] = _worst(residues.residue_labels, residues.residue_correlations[1])
-        write_text(self.path / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
+        summary["doubts"] = [
+            *_doubts(fit, result),
+            *_backbone_doubt(summary),
+            *_stretch_doubts(stretches),
+        ]
+        summary["worst_residues"] = _worst(residues)
+        summary["residues"] = residues
+        summary["units"] = UNITS
+        write_text(self.path / "summary.json", _as_json(summary))
         if not result.interrupted:
             self.run.remove()
         return summary
 
-    def _summary(self, fit: FlexibleFit, result: FitResult, model_path: str, map_path: str) -> dict[str, Any]:
+    def _summary(
+        self,
+        fit: FlexibleFit,
+        result: FitResult,
+        model_path: str,
+        map_path: str,
+        reports: dict[str, dict[str, Any]],
+    ) -> dict[str, Any]:
         topology = fit.solute.topology
         before, relaxed, after = (
             geometry_report(topology, positions[: topology.getNumAtoms()])
@@ -192,6 +225,8 @@ class OutputFolder:
             for positions in (result.initial, result.final)
         ]
         density = fit.density
+        reference = fit.reference
+        flat_reference = None if reference is None else _planarity_of(reference, fit.dictionaries)
         return {
             "model": model_path,
             "map": map_path,
@@ -208,6 +243,7 @@ class OutputFolder:
             "similarity_final": result.similarity_final,
             "ca_rmsd_initial": result.ca_rmsd_initial,
             "ca_rmsd_final": result.ca_rmsd_final,
+            **_agreement(reports),
             "voxel_size": [float(size) for size in density.target.voxel_size],
             "map_voxel_size": [float(size) for size in fit.density_map.voxel_size],
             "resampled": density.resampled,
@@ -235,6 +271,8 @@ class OutputFolder:
             "planarity_rms_final": flat[1].rms,
             "planarity_worst_initial": flat[0].worst,
             "planarity_worst_final": flat[1].worst,
+            "planarity_rms_reference": None if flat_reference is None else flat_reference.rms,
+            "planarity_worst_reference": None if flat_reference is None else flat_reference.worst,
             "planarity_final": [asdict(row) for row in flat[1].rows],
             "restraints_violated": {
                 name: [str(violation) for violation in violations]
@@ -247,6 +285,9 @@ class OutputFolder:
             "geometry_initial": before.as_dict(),
             "geometry_relaxed": relaxed.as_dict(),
             "geometry_final": after.as_dict(),
+            "geometry_reference": None
+            if reference is None
+            else geometry_report(reference.topology, reference.positions).as_dict(),
             **change.as_dict(),
             "rigid_residues": list(result.prepared.report.rigid_residues),
             "versions": versions(),
@@ -306,13 +347,13 @@ def _backbone_doubt(summary: dict[str, Any]) -> list[str]:
     spoilt = [residue for residue in after or () if residue not in before]
     if not spoilt:
         return []
-    return [f"the fit made Ramachandran outliers of {', '.join(spoilt)}: look at the model there."]
+    return [f"the fit made Ramachandran outliers of {listing(spoilt, 10)}: look at the model there."]
 
 
 def _strength_note(fit: FlexibleFit, result: FitResult) -> list[str]:
     """Say so where the automatic strength is at a bound."""
     low, high = STRENGTH_BOUNDS
-    if fit.protocol.strength != "auto" or low < result.strength < high:
+    if fit.protocol.strength != "auto" or low < result.strength < high or not result.strength:
         return []
     return [
         f"The automatic strength is at its limit of {result.strength:g} kJ/mol per fitted atom; the ratio of forces asked for "
@@ -356,7 +397,116 @@ def _table(rows: Iterable[Row]) -> str:
     return buffer.getvalue()
 
 
-def _worst(labels: Sequence[str], correlations: np.ndarray, count: int = 10) -> list[dict[str, Any]]:
-    order = np.argsort(np.where(np.isfinite(correlations), correlations, np.inf))
-    known = [int(i) for i in order[:count] if np.isfinite(correlations[i])]
-    return [{"residue": labels[i], "correlation": float(correlations[i])} for i in known]
+def _map_reports(fit: FlexibleFit, result: FitResult, final: np.ndarray) -> dict[str, dict[str, Any]]:
+    """Assess how the atoms that were given fit the map before and after, and how the reference does."""
+    model = result.prepared.model
+    models = {"initial": (model.topology, model.positions), "final": (model.topology, final)}
+    if fit.reference is not None:
+        models["reference"] = (fit.reference.topology, fit.reference.positions)
+    return {
+        stage: map_report(topology, positions, fit.density_map, fit.density.resolution)
+        for stage, (topology, positions) in models.items()
+    }
+
+
+def _agreement(reports: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Give the overall measures, under a name for each stage."""
+    return {
+        f"{measure}_{stage}": reports[stage][measure] if stage in reports else None
+        for measure in ("q_score", "fsc_resolution", "fsc")
+        for stage in ("initial", "final", "reference")
+    }
+
+
+def _residues(
+    fit: FlexibleFit, result: FitResult, reports: dict[str, dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Put the residues before and after side by side, and beside those that stand for them in the reference."""
+    if fit.reference is None:
+        return residue_changes(reports["initial"], reports["final"])
+    model, reference = result.prepared.model, fit.reference
+    pairs = match_alpha_carbons(
+        model.topology,
+        reference.topology,
+        positions=model.positions,
+        reference_positions=reference.positions,
+    )
+    own, other = (
+        [atom.residue.index for atom in topology.atoms()] for topology in (model.topology, reference.topology)
+    )
+    rows: list[dict[str, Any] | None] = [None] * len(reports["initial"]["residues"])
+    for atom, reference_atom in zip(*pairs):
+        rows[own[atom]] = reports["reference"]["residues"][other[reference_atom]]
+    return residue_changes(reports["initial"], reports["final"], rows)
+
+
+def _view(result: FitResult, stage: str, residues: list[dict[str, Any]]) -> View:
+    """Give the model of a stage as the overview shows it, with its poorest residues."""
+    positions = result.initial if stage == "initial" else result.final
+    cc, rmsd = (getattr(result, f"{name}_{stage}") for name in ("cc", "ca_rmsd"))
+    title = f"{'before' if stage == 'initial' else 'after'}: CC {cc:.3f}"
+    if rmsd is not None:
+        title += f", Cα RMSD {rmsd:.2f} Å"
+    in_input = result.prepared.input_positions(positions)
+    members = [_standing_for(residue) for residue in result.prepared.model.topology.residues()]
+    name = f"correlation_{stage}"
+    known = sorted(
+        (row[name], i) for i, row in enumerate(residues) if row[name] is not None and row["kind"] != "water"
+    )
+    marks = [
+        (f"{residues[i]['chain']} {residues[i]['number']}".strip(), in_input[members[i]].mean(axis=0))
+        for _, i in known[:_MARKS]
+    ]
+    return View(title, _traces(result.prepared.topology, positions), marks)
+
+
+def _standing_for(residue: app.topology.Residue) -> list[int]:
+    """Give the atom of the trace, or all atoms of what has none."""
+    trace = [atom.index for atom in residue.atoms() if atom.name in ("CA", "P")]
+    return trace[:1] or [atom.index for atom in residue.atoms()]
+
+
+# Of the poorest residues, those that are apart from one another are marked.
+_MARKS = 40
+
+
+def _planarity_of(model: Model, dictionaries: Any) -> PlanarityReport:
+    planes = find_planes(model.topology, model.positions, dictionaries=dictionaries)
+    return planarity_report(model.topology, planes, model.positions)
+
+
+def _as_json(summary: dict[str, Any]) -> str:
+    """Write a line for each entry, for each part of one that has parts, and for each residue."""
+
+    def lines(value: Any) -> str:
+        plain = partial(json.dumps, ensure_ascii=False, allow_nan=False)
+        if isinstance(value, dict) and value:
+            return (
+                "{\n    "
+                + ",\n    ".join(f"{plain(key)}: {plain(part)}" for key, part in value.items())
+                + "\n  }"
+            )
+        if isinstance(value, list) and value and isinstance(value[0], (dict, str)):
+            return "[\n    " + ",\n    ".join(map(plain, value)) + "\n  ]"
+        return plain(value)
+
+    return (
+        "{\n  "
+        + ",\n  ".join(f"{json.dumps(key)}: {lines(value)}" for key, value in summary.items())
+        + "\n}\n"
+    )
+
+
+def _stretch_doubts(stretches: Sequence[Stretch]) -> list[str]:
+    told = [str(stretch) for stretch in stretches[:MOST_STRETCHES]]
+    left = len(stretches) - len(told)
+    if left:
+        who = "1 more stretch of residues fits" if left == 1 else f"{left} more stretches of residues fit"
+        told.append(f"{who} the map badly: see residues.png.")
+    return told
+
+
+def _worst(residues: Sequence[dict[str, Any]], count: int = 10) -> list[dict[str, Any]]:
+    known = [row for row in residues if row["correlation_final"] is not None and row["kind"] != "water"]
+    known.sort(key=lambda row: row["correlation_final"])
+    return [{"residue": row["residue"], "correlation": row["correlation_final"]} for row in known[:count]]

@@ -26,6 +26,8 @@ TRAJECTORY_SUFFIXES = (
     *(".dcd", ".xtc", ".trr", ".nc", ".ncdf", ".netcdf", ".h5", ".hdf5", ".lh5", ".gsd", ".gro"),
     *(".xyz", ".xyz.gz", ".mdcrd", ".crd", ".inpcrd", ".rst7", ".ncrst", ".restrt", ".lammpstrj"),
 )
+SUFFIXES_WITH_TIMES = (".xtc", ".trr", ".nc", ".ncdf", ".netcdf", ".h5", ".hdf5")
+"""Of formats of which every file tells the times of its frames; of others mdtraj counts the frames instead."""
 SUFFIXES_WITH_TOPOLOGY = (".h5", ".hdf5", ".lh5", ".gro", ".gsd")
 TOPOLOGY_SUFFIXES = (*SUFFIXES_WITH_TOPOLOGY, ".prmtop", ".parm7", ".prm7", ".psf", ".mol2")
 
@@ -52,7 +54,8 @@ def load_trajectory(
     Returns
     -------
     mdtraj.Trajectory
-        Positions in nm, as mdtraj has them. They are not made whole nor moved to another periodic image.
+        Positions in nm, as mdtraj has them. They are not made whole nor moved to another periodic image. ``time`` is in ps, and
+        NaN where the format has no times (.dcd, models and others).
 
     Raises
     ------
@@ -88,6 +91,8 @@ def load_trajectory(
         trajectory.topology = topology
     if not trajectory.n_frames:
         raise InputError(f"{path}: the trajectory has no frames; check whether the simulation wrote any.")
+    if suffix not in SUFFIXES_WITH_TIMES:
+        trajectory.time = np.full(trajectory.n_frames, np.nan)
     return trajectory
 
 
@@ -130,6 +135,7 @@ def _frames_of_model(model: Model) -> mdtraj.Trajectory:
     return mdtraj.Trajectory(
         np.array(frames) / 10.0,
         _as_mdtraj(model.topology),
+        time=np.full(len(frames), np.nan),
         unitcell_lengths=lengths,
         unitcell_angles=angles,
     )

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
 from openmm_density.errors import InputError
-from openmm_density.models.structures import is_d_amino_acid, is_hydrogen, is_metal
+from openmm_density.models.structures import is_d_amino_acid, is_hydrogen, is_metal, residue_label
 from openmm_density.restraints import chiral_centres, peptide_torsions, torsion_angles
 from openmm_density.units import positions_in_angstrom
 from openmm_density.validation.ramachandran import TABLES_MISSING, ramachandran
@@ -227,7 +227,7 @@ def geometry_report(topology: app.Topology, positions: Any) -> GeometryReport:
         **backbone,
         rotamer_count=len(chains.residues),
         rotamer_outlier_count=len(eclipsed),
-        rotamer_outliers=[_describe_residue(residues[i]) for i in eclipsed],
+        rotamer_outliers=[residue_label(residues[i]) for i in eclipsed],
         notes=[TABLES_MISSING] if backbone["ramachandran_count"] is None else [],
         peptides=tuple(_describe(atoms, peptide[[0, 3]]) for peptide in peptides),
         omega=omega,
@@ -270,7 +270,7 @@ def _ramachandran_fields(topology: app.Topology, positions: np.ndarray) -> dict[
         parts = ("count", "favoured_count", "allowed_count", "outlier_count", "outliers")
         return {f"ramachandran_{part}": None for part in parts}
     residues = list(topology.residues())
-    outliers = [_describe_residue(residues[i]) for i in found.residues[found.regions == "."]]
+    outliers = [residue_label(residues[i]) for i in found.residues[found.regions == "."]]
     return {
         "ramachandran_count": len(found.residues),
         "ramachandran_favoured_count": int((found.regions == "F").sum()),
@@ -285,14 +285,8 @@ def _rms(errors: np.ndarray) -> float:
 
 
 def _describe(atoms: Sequence[app.topology.Atom], indices: np.ndarray) -> str:
-    """Name atoms as in ``A 45 LYS CA - A 46 GLY N``."""
-    return " - ".join(f"{_describe_residue(atoms[i].residue)} {atoms[i].name}" for i in indices)
-
-
-def _describe_residue(residue: app.topology.Residue) -> str:
-    """Name a residue as in ``A 45 LYS``."""
-    words = (residue.chain.id, f"{residue.id}{residue.insertionCode}", residue.name)
-    return " ".join(" ".join(words).split())
+    """Name atoms as in ``A LYS 45 CA - A GLY 46 N``."""
+    return " - ".join(f"{residue_label(atoms[i].residue)} {atoms[i].name}" for i in indices)
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import gemmi
 import numpy as np
 from openmm import app
 
@@ -15,6 +17,9 @@ from .correlation import MapCorrelation
 from .fsc import model_fsc
 from .geometry import geometry_report
 from .q_score import q_scores
+
+MEASURES = ("correlation", "q_score")
+"""What is told of each residue."""
 
 
 def report(
@@ -36,74 +41,139 @@ def report(
     Returns
     -------
     dict
-        Plain numbers, strings and lists, ready for JSON; None for what is undefined.
-
-        ``resolution`` (Å), ``cc_mask`` (`validation.correlation`), ``q_score`` (mean over the atoms, σ = 0.6 Å,
-        `validation.q_score`), ``fsc_resolution`` (Å, where the correlation with the model falls below 0.5) and ``fsc``
-        (the curve, `validation.fsc`), ``residues`` (for each its ``residue``, as in ``A HIS 57``, ``correlation`` and
-        ``q_score``), and ``geometry`` (`validation.geometry.GeometryReport`: bonds, angles, clashes, peptides, chirality,
-        Ramachandran plot and rotamers).
+        What `map_report` gives, with ``resolution`` (Å), and ``geometry`` (`validation.geometry.GeometryReport`: bonds, angles,
+        clashes, peptides, chirality, Ramachandran plot and rotamers).
 
     Raises
     ------
     InputError
-        If positions and topology disagree, no atom is in the map, or an argument makes no sense.
+        If positions and topology disagree, a residue has no number, or an argument makes no sense.
     """
     positions = positions_in_angstrom(positions)
-    overall, correlations = MapCorrelation(density_map, topology, resolution).evaluate(positions)
-    scores = q_scores(density_map, topology, positions)
-    curve = model_fsc(density_map, topology, positions, resolution)
     return {
         "resolution": in_angstrom(resolution, "resolution"),
-        "cc_mask": overall,
-        "q_score": _known(scores.mean),
-        "fsc_resolution": _known(curve.resolution()),
-        "fsc": curve.as_dict(),
-        "residues": [
-            {"residue": residue_label(residue), "correlation": _known(cc), "q_score": _known(q)}
-            for residue, cc, q in zip(topology.residues(), correlations, scores.residues)
-        ],
+        **map_report(topology, positions, density_map, resolution),
         "geometry": geometry_report(topology, positions).as_dict(),
     }
 
 
-def residue_changes(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:
-    """Put the residues of two reports of one model side by side.
+def map_report(
+    topology: app.Topology, positions: Any, density_map: DensityMap, resolution: Any
+) -> dict[str, Any]:
+    """Assess the fit of a model to a map.
+
+    The Q-scores take about 0.6 ms an atom, and the curve as long again, on one core.
+
+    Parameters
+    ----------
+    topology, positions, density_map, resolution
+        Those of `report`.
+
+    Returns
+    -------
+    dict
+        Plain numbers, strings and lists, ready for JSON; None for what is undefined.
+
+        ``cc_mask`` (`validation.correlation`), ``q_score`` (mean over the atoms, σ = 0.6 Å, `validation.q_score`), ``fsc`` (the
+        curve of `validation.fsc`, None where no atom is near the map), ``fsc_resolution`` (Å, where it falls below 0.5), and
+        ``residues``: for each its ``residue`` (as in ``A HIS 57B``), ``chain``, ``name``, ``number``, ``insertion_code``,
+        ``kind`` ("polymer", "water" or "other"), ``correlation`` and ``q_score``.
+
+    Raises
+    ------
+    InputError
+        If positions and topology disagree, a residue has no number, or an argument makes no sense.
+    """
+    positions = positions_in_angstrom(positions)
+    identities = [_identity(residue) for residue in topology.residues()]
+    overall, correlations = MapCorrelation(density_map, topology, resolution).evaluate(positions)
+    scores = q_scores(density_map, topology, positions)
+    # Without an atom in the map there is nothing to mask the map around.
+    curve = (
+        model_fsc(density_map, topology, positions, resolution)
+        if np.isfinite(density_map.value_at(positions)).any()
+        else None
+    )
+    return {
+        "cc_mask": overall,
+        "q_score": _known(scores.mean),
+        "fsc_resolution": None if curve is None else _known(curve.resolution()),
+        "fsc": None if curve is None else curve.as_dict(),
+        "residues": [
+            {**identity, "correlation": _known(cc), "q_score": _known(q)}
+            for identity, cc, q in zip(identities, correlations, scores.residues)
+        ],
+    }
+
+
+def residue_changes(
+    before: dict[str, Any], after: dict[str, Any], reference: Sequence[dict[str, Any] | None] | None = None
+) -> list[dict[str, Any]]:
+    """Put the residues of two reports of one model side by side, and beside those of a reference model.
 
     Parameters
     ----------
     before, after : dict
-        From `report`.
+        From `report` or `map_report`.
+    reference : sequence, optional
+        For each residue that of a reference model's report which stands for it, or None where there is none.
 
     Returns
     -------
     list of dict
-        For each residue ``residue``, ``correlation_initial``, ``correlation_final``, ``q_score_initial``, ``q_score_final``.
+        For each residue what identifies it, and ``correlation`` and ``q_score``, each with the endings ``_initial``, ``_final``
+        and, with a reference, ``_reference``.
 
     Raises
     ------
     InputError
         If the reports are of different models.
     """
-    rows = [(first, last) for first, last in zip(before["residues"], after["residues"])]
-    if len(before["residues"]) != len(after["residues"]) or any(
-        a["residue"] != b["residue"] for a, b in rows
-    ):
+    initial, final = before["residues"], after["residues"]
+    if [row["residue"] for row in initial] != [row["residue"] for row in final]:
         raise InputError(
-            f"the reports are of different models, of {len(before['residues'])} and {len(after['residues'])} residues; "
-            "give two of the same one"
+            f"the reports are of different models, of {len(initial)} and {len(final)} residues; give two of the same one"
         )
+    stages: dict[str, Sequence[dict[str, Any] | None]] = {"initial": initial, "final": final}
+    if reference is not None:
+        stages["reference"] = reference
     return [
         {
-            "residue": first["residue"],
+            **{name: value for name, value in row.items() if name not in MEASURES},
             **{
-                f"{measure}_{stage}": row[measure]
-                for measure in ("correlation", "q_score")
-                for stage, row in (("initial", first), ("final", last))
+                f"{measure}_{stage}": None if rows[place] is None else rows[place][measure]
+                for measure in MEASURES
+                for stage, rows in stages.items()
             },
         }
-        for first, last in rows
+        for place, row in enumerate(initial)
     ]
+
+
+def _identity(residue: app.topology.Residue) -> dict[str, Any]:
+    try:
+        number = int(residue.id)
+    except ValueError:
+        raise InputError(
+            f"residue {residue_label(residue)} has no number; give every residue of the topology a whole number as its id"
+        ) from None
+    return {
+        "residue": residue_label(residue),
+        "chain": residue.chain.id,
+        "name": residue.name,
+        "number": number,
+        "insertion_code": residue.insertionCode.strip(),
+        "kind": _kind(residue),
+    }
+
+
+def _kind(residue: app.topology.Residue) -> str:
+    known = gemmi.find_tabulated_residue(residue.name)
+    if known.is_water():
+        return "water"
+    # Amino acids that gemmi does not know have their backbone.
+    has_backbone = {"N", "CA", "C"} <= {atom.name for atom in residue.atoms()}
+    return "polymer" if known.is_amino_acid() or known.is_nucleic_acid() or has_backbone else "other"
 
 
 def _known(value: float) -> float | None:

@@ -59,7 +59,7 @@ def test_a_damaged_state_falls_back_to_the_one_before(tmp_path, topology, damage
         path.unlink()
     else:
         flipped = bytearray(whole)
-        flipped[len(whole) // 2] ^= 64
+        flipped[whole.index(state(3).positions.tobytes()) + 50] ^= 64
         path.write_bytes(
             {"truncated": whole[:-50], "flipped": bytes(flipped), "empty": b"", "rubbish": b"x" * 999}[damage]
         )

@@ -108,6 +108,7 @@ def test_an_interrupted_fit_gives_what_there_is_and_goes_on_to_the_same_end(part
     assert np.isfinite(result.final).all() and result.cc_final > result.cc_initial
     rest = flexible_fit(parts).run(RunFolder(tmp_path))
     assert not rest.interrupted
+    assert rest.wall_seconds > result.wall_seconds > 0
     assert_same(rest, uninterrupted[0])
 
 

@@ -77,7 +77,7 @@ def test_a_stretched_bond_is_measured_and_named(native: Model) -> None:
     report = geometry_report(native.topology, positions)
     # Amber's CT-OH bond is 1.41 Å.
     assert report.worst_bond == pytest.approx(1.0, abs=1e-9)
-    assert report.worst_bond_atoms == f"D {side.residue.id} SER CB - D {side.residue.id} SER OG"
+    assert report.worst_bond_atoms == f"D SER {side.residue.id} CB - D SER {side.residue.id} OG"
     before = geometry_report(native.topology, native.positions)
     assert report.bond_rmsd**2 * report.bond_count == pytest.approx(
         before.bond_rmsd**2 * before.bond_count + 1.0, abs=0.01
@@ -99,7 +99,7 @@ def test_mirrored_model_has_only_wrong_centres(native: Model) -> None:
     names = [residue.name for residue in native.topology.residues()]
     assert report.wrong_alpha_count == sum(name != "GLY" for name in names)
     assert report.wrong_centre_count == sum(name in ("THR", "ILE") for name in names)
-    assert report.wrong_centres[0] == "D 1 MET CA"
+    assert report.wrong_centres[0] == "D MET 1 CA"
     original = geometry_report(native.topology, native.positions)
     assert report.bond_rmsd == pytest.approx(original.bond_rmsd, rel=1e-12)
     assert report.clash_count == original.clash_count
@@ -205,7 +205,7 @@ def test_a_turned_side_chain_is_a_rotamer_outlier(native: Model) -> None:
     residue = next(
         r
         for r in native.topology.residues()
-        if r.name == "LEU" and f"D {r.id} LEU" not in before.rotamer_outliers
+        if r.name == "LEU" and f"D LEU {r.id}" not in before.rotamer_outliers
     )
     names = {atom.name: atom.index for atom in residue.atoms()}
     trajectory = mdtraj.Trajectory(native.positions / 10, mdtraj.Topology.from_openmm(native.topology))
@@ -227,7 +227,7 @@ def test_a_turned_side_chain_is_a_rotamer_outlier(native: Model) -> None:
         turned = positions.copy()
         turned[moved] = turn.apply(positions[moved] - positions[names["CB"]]) + positions[names["CB"]]
         outliers = geometry_report(native.topology, turned).rotamer_outliers
-        assert (f"D {residue.id} LEU" in outliers) is is_outlier
+        assert (f"D LEU {residue.id}" in outliers) is is_outlier
         assert len(outliers) == before.rotamer_outlier_count + is_outlier
 
 

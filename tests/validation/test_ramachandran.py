@@ -78,7 +78,7 @@ def test_regions_of_the_ramachandran_plot(
         report.ramachandran_outlier_count,
     )
     assert counts == tuple(int(region == letter) for letter in "Fa.")
-    assert report.ramachandran_outliers == (["A 2 " + kind] if region == "." else [])
+    assert report.ramachandran_outliers == ([f"A {kind} 2"] if region == "." else [])
 
 
 def test_d_amino_acids_have_the_mirrored_plot() -> None:

@@ -13,7 +13,7 @@ from openmm_density.validation.correlation import MapCorrelation
 from openmm_density.validation.fsc import model_fsc
 from openmm_density.validation.geometry import geometry_report
 from openmm_density.validation.q_score import q_scores
-from openmm_density.validation.report import report, residue_changes
+from openmm_density.validation.report import map_report, report, residue_changes
 
 RESOLUTION = 3.64
 
@@ -54,6 +54,11 @@ def test_a_report_holds_what_each_measure_gives(reports, density_map, native):
     assert found["fsc"]["frequency"] == curve.frequency.tolist()
     assert found["residues"][3] == {
         "residue": "A ALA 4",
+        "chain": "A",
+        "name": "ALA",
+        "number": 4,
+        "insertion_code": "",
+        "kind": "polymer",
         "correlation": residues[3],
         "q_score": scores.residues[3],
     }
@@ -72,7 +77,10 @@ def test_the_deposited_model_is_the_better_one(reports):
 def test_residues_side_by_side(reports, density_map, native):
     moved = report(native.topology, native.positions + np.array([1.0, 0, 0]), density_map, RESOLUTION)
     rows = residue_changes(moved, reports[1])
-    assert rows[0]["residue"] == "A MET 1"
+    assert rows[0]["residue"] == "A MET 1" and "q_score_reference" not in rows[0]
+    beside = residue_changes(moved, moved, [None, *reports[1]["residues"][1:]])
+    assert beside[0]["q_score_reference"] is None
+    assert beside[1]["correlation_reference"] == reports[1]["residues"][1]["correlation"]
     assert rows[0]["correlation_initial"] == moved["residues"][0]["correlation"]
     assert rows[0]["q_score_final"] == reports[1]["residues"][0]["q_score"]
     assert np.mean([row["q_score_final"] > row["q_score_initial"] for row in rows]) > 0.7
@@ -86,9 +94,24 @@ def test_what_is_undefined_is_none(density_map, native):
     residue = list(native.topology.residues())[5]
     away[[atom.index for atom in residue.atoms()]] += 60
     found = report(native.topology, away, density_map, RESOLUTION)
-    assert found["residues"][5] == {"residue": "A ASP 6", "correlation": None, "q_score": None}
+    assert found["residues"][5]["residue"] == "A ASP 6"
+    assert found["residues"][5]["correlation"] is found["residues"][5]["q_score"] is None
+    outside = map_report(native.topology, native.positions + 500.0, density_map, RESOLUTION)
+    assert outside["cc_mask"] == 0.0
+    assert outside["q_score"] is outside["fsc"] is outside["fsc_resolution"] is None
     with pytest.raises(InputError, match="positions"):
         report(native.topology, away[1:], density_map, RESOLUTION)
+
+
+def test_what_a_residue_is(density_map, data_dir):
+    model = read_model(data_dir / "emd6187_kinesin" / "1bg2_K_fitted.pdb")
+    found = map_report(model.topology, model.positions, density_map, RESOLUTION)["residues"]
+    kinds = {kind: {row["name"] for row in found if row["kind"] == kind} for kind in ("water", "other")}
+    assert kinds == {"water": {"HOH"}, "other": {"ADP", "MG", "ACT"}}
+    assert sum(row["kind"] == "polymer" for row in found) == 323
+    next(model.topology.residues()).id = "one"
+    with pytest.raises(InputError, match="has no number"):
+        map_report(model.topology, model.positions, density_map, RESOLUTION)
 
 
 def test_score_prints_what_is_asked_for(capsys, data_dir, map_path, reports):

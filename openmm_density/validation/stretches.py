@@ -1,0 +1,151 @@
+"""Stretches of a chain in which a model is not to be believed: a fit made them worse, or they are far below their chain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+WINDOW = 5
+"""Residues over which the measures are averaged: single ones vary by chance."""
+FALL = 0.1
+"""By which a window's correlation or Q-score fell where a fit made it worse; one in twenty did in a fit from a wrong start."""
+FAR_BELOW = 0.2
+"""A window so far below the median of its chain is doubtful. In the models of EMD-6374, EMD-3488 and PDB 3PQR two windows in
+a thousand are; of a model built wrongly into the first, one in ten."""
+
+_NAMES = {"correlation": "correlation", "q_score": "Q-score"}
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Neighbours in a chain that fit the map badly.
+
+    Attributes
+    ----------
+    chain : str
+    first, last : str
+        Their numbers, with insertion codes.
+    rows : tuple of int
+        Their places among the residues that were given.
+    measure : str
+        "correlation" or "q_score".
+    fell : bool
+        Whether they were better before; else they are far below the rest of their chain.
+    value, other : float
+        Their mean now, and their mean before or the median of the chain.
+    reference : float, optional
+        Their mean in a reference model.
+    """
+
+    chain: str
+    first: str
+    last: str
+    rows: tuple[int, ...]
+    measure: str
+    fell: bool
+    value: float
+    other: float
+    reference: float | None = None
+
+    @property
+    def label(self) -> str:
+        """As in ``A 134-138``."""
+        numbers = self.first if self.first == self.last else f"{self.first}-{self.last}"
+        return f"{self.chain} {numbers}".strip()
+
+    def __str__(self) -> str:
+        """Tell in a sentence what is wrong with them."""
+        who = f"residue{'' if self.first == self.last else 's'} {self.label}"
+        than, other = ("before", "before") if self.fell else ("the rest of the chain", "median")
+        figures = f"{_NAMES[self.measure]} {self.value:.2f}, {other} {self.other:.2f}"
+        if self.reference is not None:
+            figures += f", reference {self.reference:.2f}"
+        return f"{who} fit the map {'' if self.fell else 'far '}worse than {than} ({figures})."
+
+
+def doubtful_stretches(residues: Sequence[dict[str, Any]]) -> list[Stretch]:
+    """Find stretches of residues that a fit made worse, or that are far below the rest of their chain after it.
+
+    Correlation and Q-score are averaged over 5 consecutive residues; a stretch joins windows that fell by more than 0.1, or are
+    more than 0.2 below the median of the chain, and ends where residues do so by themselves. It is told once: what fell before
+    what is low, and by the correlation before the Q-score.
+
+    Parameters
+    ----------
+    residues : sequence of dict
+        From `openmm_density.validation.report.residue_changes`.
+
+    Returns
+    -------
+    list of Stretch
+        The worst first.
+    """
+    found: list[Stretch] = []
+    told: set[int] = set()
+    for fell in (True, False):
+        for measure in _NAMES:
+            after = _values(residues, f"{measure}_final")
+            before = _values(residues, f"{measure}_initial")
+            reference = _values(residues, f"{measure}_reference")
+            for chain in dict.fromkeys(row["chain"] for row in residues):
+                members = np.array(
+                    [
+                        i
+                        for i, row in enumerate(residues)
+                        if row["chain"] == chain and row["kind"] == "polymer"
+                    ],
+                    dtype=np.int64,
+                )
+                known = after[members][np.isfinite(after[members])]
+                if len(known) < WINDOW:
+                    continue
+                other = before if fell else np.full(len(residues), np.median(known))
+                limit = FALL if fell else FAR_BELOW
+                for rows in _stretches(residues, members, other - after, limit):
+                    if told.isdisjoint(rows):
+                        told.update(rows)
+                        first, last = (_number(residues[rows[end]]) for end in (0, -1))
+                        means = (_mean(values[list(rows)]) for values in (after, other, reference))
+                        found.append(Stretch(chain, first, last, rows, measure, fell, *means))
+    return sorted(found, key=lambda stretch: stretch.value - stretch.other)
+
+
+def _stretches(
+    residues: Sequence[dict[str, Any]], members: np.ndarray, loss: np.ndarray, limit: float
+) -> Iterator[tuple[int, ...]]:
+    """Give the places of each stretch in which windows of consecutive residues lose more than the limit."""
+    numbers = np.array([residues[i]["number"] for i in members])
+    is_next = np.isin(np.diff(numbers), (0, 1))
+    for run in np.split(members, np.flatnonzero(~is_next) + 1):
+        if len(run) < WINDOW:
+            continue
+        windows = np.lib.stride_tricks.sliding_window_view(loss[run], WINDOW)
+        unknown = np.isnan(windows)
+        enough = 2 * unknown.sum(axis=1) < WINDOW
+        mean = np.where(unknown, 0.0, windows).sum(axis=1) / np.maximum((~unknown).sum(axis=1), 1)
+        bad = np.zeros(len(run), dtype=bool)
+        for start in np.flatnonzero(enough & (mean > limit)):
+            bad[start : start + WINDOW] = True
+        edges = np.flatnonzero(np.diff(bad, prepend=False, append=False))
+        for start, stop in pairwise(edges):
+            if bad[start]:
+                own = start + np.flatnonzero(loss[run[start:stop]] > limit)
+                yield tuple(run[own[0] : own[-1] + 1].tolist())
+
+
+def _values(residues: Sequence[dict[str, Any]], name: str) -> np.ndarray:
+    known = [row.get(name) for row in residues]
+    return np.array([np.nan if value is None else value for value in known], dtype=np.float64)
+
+
+def _mean(values: np.ndarray) -> float | None:
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else None
+
+
+def _number(row: dict[str, Any]) -> str:
+    return f"{row['number']}{row['insertion_code']}"

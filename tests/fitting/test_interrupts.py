@@ -1,0 +1,76 @@
+"""Ctrl-C, heard at once and acted on between two steps."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+from openmm_density.fitting.interrupts import StopRequest
+
+# One step of native code that takes longer than anybody waits.
+STUCK = """
+import openmm
+from openmm_density.fitting.interrupts import StopRequest
+system = openmm.System()
+system.addParticle(1.0)
+context = openmm.Context(system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference"))
+context.setPositions([openmm.Vec3(0, 0, 0)])
+with StopRequest(lambda: print("heard", flush=True)):
+    print("ready", flush=True)
+    context.getIntegrator().step(2**31 - 1)
+"""
+
+
+def test_the_first_signal_is_noted_and_told():
+    heard = threading.Event()
+    before = signal.getsignal(signal.SIGINT)
+    with StopRequest(heard.set) as stop:
+        assert not stop.requested
+        os.kill(os.getpid(), signal.SIGINT)
+        assert heard.wait(20) and stop.requested
+    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_other_signals_go_where_they_went_before():
+    inlet, outlet = os.pipe()
+    os.set_blocking(outlet, False)
+    handler = signal.signal(signal.SIGUSR1, lambda *_: None)
+    before = signal.set_wakeup_fd(outlet)
+    try:
+        with StopRequest() as stop:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            assert os.read(inlet, 1)[0] == signal.SIGUSR1
+        assert not stop.requested
+    finally:
+        assert signal.set_wakeup_fd(before) == outlet
+        signal.signal(signal.SIGUSR1, handler)
+        os.close(inlet)
+        os.close(outlet)
+
+
+def test_nothing_is_told_where_nothing_comes():
+    heard = threading.Event()
+    with StopRequest(heard.set) as stop:
+        pass
+    assert not stop.requested and not heard.is_set()
+
+
+def test_it_is_heard_while_native_code_runs_and_a_second_signal_ends_that():
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUCK],
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    try:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "heard\n"
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 128 + signal.SIGINT
+    finally:
+        process.kill()
+        process.communicate()

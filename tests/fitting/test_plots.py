@@ -1,0 +1,147 @@
+"""What the pictures of a fit show."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from openmm_density import DensityMap
+from openmm_density.fitting import plots
+from openmm_density.fitting.flexible_fit import Row
+from openmm_density.fitting.plots import View, plot_overview, plot_progress, plot_residues
+from openmm_density.models import read_model
+from openmm_density.validation.report import map_report, residue_changes
+from openmm_density.validation.stretches import doubtful_stretches
+
+
+@pytest.fixture(scope="module")
+def kinesin(data_dir):
+    folder = data_dir / "emd6187_kinesin"
+    return read_model(folder / "1bg2_K_fitted.pdb"), DensityMap.from_file(folder / "chain_K_box.ccp4")
+
+
+@pytest.fixture(scope="module")
+def residues(kinesin):
+    model, density_map = kinesin
+    before = map_report(model.topology, model.positions, density_map, 5.0)
+    after = map_report(model.topology, model.positions + 0.5, density_map, 5.0)
+    return residue_changes(before, after, before["residues"])
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Give the figures that are drawn, which are not written then."""
+    figures = []
+    monkeypatch.setattr(plots, "_save", lambda figure, path: figures.append(figure))
+    return figures
+
+
+def curves(panel):
+    return [line for line in panel.lines if len(line.get_xdata()) > 2]
+
+
+def test_residues_stand_at_their_numbers(drawn, residues, tmp_path):
+    stretches = doubtful_stretches(residues)
+    plot_residues(tmp_path / "residues.png", residues, stretches)
+    correlation, q_score, ligands = drawn[0].axes
+    assert [panel.get_ylabel() for panel in drawn[0].axes] == ["correlation", "Q-score", "correlation"]
+    assert "chain A" in correlation.get_title(loc="left")
+    labels = dict(zip((label.get_text() for label in q_score.get_xticklabels()), q_score.get_xticks()))
+    assert {"20", "200", "300"} <= labels.keys()
+    by_number = {row["number"]: row for row in residues if row["kind"] == "polymer"}
+    before, reference, after = curves(q_score)
+    for number in ("20", "200", "300"):
+        for line, stage in ((before, "initial"), (reference, "reference"), (after, "final")):
+            x, y = line.get_data()
+            assert y[x == labels[number]] == by_number[int(number)][f"q_score_{stage}"]
+    names = {text.get_text() for text in correlation.texts}
+    assert names == {f"{each.first}–{each.last}" for each in stretches if each.first != each.last} | {
+        each.first for each in stretches if each.first == each.last
+    }
+    assert [label.get_text() for label in ligands.get_xticklabels()] == [
+        row["residue"] for row in residues if row["kind"] == "other"
+    ]
+
+
+def test_lines_break_at_gaps_and_insertions_stand_beside_each_other(drawn, residues, tmp_path):
+    chain = [dict(row) for row in residues if row["kind"] == "polymer"][:40]
+    del chain[10:14]
+    for row in chain[20:]:
+        row["number"] += 500
+    chain[5].update(number=chain[4]["number"], insertion_code="A")
+    plot_residues(tmp_path / "residues.png", chain)
+    x = curves(drawn[0].axes[0])[-1].get_xdata()
+    known = x[np.isfinite(x)]
+    assert np.isnan(x).sum() == 2 + (np.diff([row["number"] for row in chain][:10]) > 1).sum()
+    assert (np.diff(known) >= 1).all() and np.diff(known).max() == plots.WIDEST_GAP
+
+
+def test_many_chains_are_strips_and_none_is_left_out(drawn, residues, tmp_path):
+    chain = [row for row in residues if row["kind"] == "polymer"][:50]
+    names = [f"{letter}{number}" for letter in "AB" for number in range(31)]
+    plot_residues(tmp_path / "residues.png", [dict(row, chain=name) for name in names for row in chain])
+    panels = [panel for panel in drawn[0].axes if panel.images]
+    assert len(panels) == 2
+    assert [label.get_text() for label in panels[0].get_yticklabels()] == names
+    image = panels[1].images[0].get_array().filled(np.nan)
+    first = chain[0]["number"]
+    for offset, stage in enumerate(("initial", "final", "reference")):
+        assert image[4 * 3 + offset, chain[7]["number"] - first] == chain[7][f"q_score_{stage}"]
+    assert np.isnan(image[3::4]).all()
+
+
+def test_the_overview_has_the_reference_on_top_and_marks_what_is_apart(drawn, kinesin, tmp_path):
+    model, density_map = kinesin
+    trace = model.positions[
+        [a.index for a in model.topology.atoms() if a.name == "CA" and a.residue.name != "CA"]
+    ]
+    marks = [("A 1", trace[0]), ("A 2", trace[0] + 1.0), ("A 90", trace[90])]
+    views = [
+        View(title, [trace + shift], marks) for title, shift in (("before: CC 0.1", 2.0), ("after", 0.0))
+    ]
+    plot_overview(tmp_path / "overview.png", density_map, *views, reference=[trace])
+    for panel, view in zip(drawn[0].axes, views):
+        assert panel.get_title() == view.title
+        assert [text.get_text() for text in panel.texts] == ["A 1", "A 90"]
+        model_line, reference_line = curves(panel)
+        assert reference_line.get_linewidth() < model_line.get_linewidth()
+        assert reference_line.get_color() != model_line.get_color()
+    away = View("after", [trace + 1000.0], [])
+    plot_overview(tmp_path / "overview.png", density_map, away, away)
+    assert len(drawn) == 2
+
+
+def test_progress_names_the_stages(drawn, tmp_path):
+    rows = [
+        Row(step, stage, 1e4, -1e3, strength, 0.5, 0.4 + step / 1000, temperature, 0.01, 3.0)
+        for step, stage, strength, temperature in (
+            (0, "minimize", 0.0, 0.0),
+            (100, "warm up", 0.0, 290.0),
+            (200, "draw", 10.0, 300.0),
+            (300, "draw", 20.0, 300.0),
+            (300, "minimize", 20.0, 0.0),
+        )
+    ]
+    stages = [
+        {"name": "warm up", "steps": 100},
+        {"name": "never", "steps": 0},
+        {"name": "draw", "steps": 200},
+    ]
+    plot_progress(tmp_path / "progress.png", rows, stages, 4.0, 0.8)
+    panels = drawn[0].axes
+    assert [text.get_text() for text in panels[0].texts] == ["warm up", "draw"]
+    assert [text.xy[0] for text in panels[0].texts] == [50.0, 200.0]
+    labels = " ".join(panel.get_ylabel() for panel in panels)
+    for word in ("correlation", "RMSD", "strength", "temperature", "planarity", "energy"):
+        assert word in labels
+    drive = next(panel for panel in panels if "strength" in panel.get_ylabel())
+    assert drive.lines[0].get_ydata().tolist() == [0.0, 0.0, 10.0, 20.0, 20.0]
+    assert panels[-2].get_xlabel() == "step of 4 fs" or panels[-1].get_xlabel() == "step of 4 fs"
+
+
+def test_ligands_alone_and_nothing_but_water_are_drawn_too(drawn, residues, tmp_path):
+    some = residues[:40]
+    plot_residues(tmp_path / "residues.png", [dict(row, kind="other") for row in some])
+    plot_residues(tmp_path / "residues.png", [dict(row, kind="water") for row in some])
+    assert [len(figure.axes) for figure in drawn] == [1, 1]
+    assert "the poorest 30 of 40" in drawn[0].axes[0].get_title(loc="left")

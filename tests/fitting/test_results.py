@@ -1,0 +1,156 @@
+"""What a fit leaves in summary.json, on a fragment of adenylate kinase."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from openmm_density.fitting import results
+from openmm_density.fitting.flexible_fit import FlexibleFit
+from openmm_density.fitting.protocols import find_protocol
+from openmm_density.fitting.results import MOST_STRETCHES, OutputFolder
+from openmm_density.models import read_model
+from openmm_density.validation.correlation import residue_correlations
+from openmm_density.validation.fsc import model_fsc
+from openmm_density.validation.geometry import geometry_report
+from openmm_density.validation.q_score import q_scores
+
+from ..fragments import RESOLUTION, fragment, map_of
+
+RESIDUES = 24
+STAGES = ("initial", "final", "reference")
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """Give a short fit."""
+    folder = tmp_path_factory.mktemp("results")
+    reference = fragment(folder / "reference.pdb", residues=RESIDUES)
+    model = fragment(folder / "model.pdb", (1.0, -0.8, 0.6), RESIDUES)
+    protocol = replace(find_protocol("quick", RESOLUTION), strength=30.0, minimize_last=20).with_steps(80)
+    fit = FlexibleFit(
+        model,
+        map_of(RESIDUES, 0.1, 0, folder),
+        RESOLUTION,
+        protocol,
+        threads=1,
+        report_interval=40,
+        reference=reference,
+    )
+    return fit, fit.run(), OutputFolder(folder / "out")
+
+
+@pytest.fixture(scope="module")
+def summary(fitted):
+    fit, result, folder = fitted
+    folder.write(fit, result, "model.pdb", "target.mrc")
+    text = (folder.path / "summary.json").read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 400 and '"resolution": "Å"' in text
+    return json.loads(text)
+
+
+@pytest.fixture(scope="module")
+def models(fitted):
+    """Give topology and positions by stage; what is after is read from the file."""
+    fit, _, folder = fitted
+    after = read_model(folder.path / "fitted.pdb")
+    given = fit.prepared.model
+    return {
+        "initial": (given.topology, given.positions),
+        "final": (after.topology, after.positions),
+        "reference": (fit.reference.topology, fit.reference.positions),
+    }
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_every_model_is_assessed(summary, models, fitted, stage):
+    density_map, (topology, positions) = fitted[0].density_map, models[stage]
+    # Positions in a PDB file have three decimals.
+    scores = q_scores(density_map, topology, positions)
+    assert summary[f"q_score_{stage}"] == pytest.approx(scores.mean, abs=1e-3)
+    curve = model_fsc(density_map, topology, positions, RESOLUTION)
+    assert summary[f"fsc_{stage}"]["frequency"] == pytest.approx(curve.frequency)
+    assert summary[f"fsc_{stage}"]["correlation"] == pytest.approx(curve.correlation, abs=1e-2)
+    assert summary[f"fsc_resolution_{stage}"] == pytest.approx(curve.resolution(), abs=1e-2)
+    correlations = residue_correlations(density_map, topology, positions, RESOLUTION)
+    rows = summary["residues"]
+    assert [row[f"correlation_{stage}"] for row in rows] == pytest.approx(correlations, abs=1e-3)
+    assert [row[f"q_score_{stage}"] for row in rows] == pytest.approx(scores.residues, abs=1e-2)
+
+
+def test_residues_are_those_of_the_model(summary, models):
+    topology = models["initial"][0]
+    found = [(row["chain"], row["number"], row["name"]) for row in summary["residues"]]
+    assert found == [(each.chain.id, int(each.id), each.name) for each in topology.residues()]
+    worst = min(summary["residues"], key=lambda row: row["correlation_final"])
+    assert summary["worst_residues"][0] == {
+        "residue": worst["residue"],
+        "correlation": worst["correlation_final"],
+    }
+
+
+def test_the_geometry_of_the_reference_is_told(summary, models):
+    expected = geometry_report(*models["reference"]).as_dict()
+    assert summary["geometry_reference"] == expected
+    assert summary["geometry_final"].keys() == expected.keys()
+    assert 0 < summary["planarity_rms_reference"] <= summary["planarity_worst_reference"] < 0.3
+
+
+def test_units_are_of_keys_that_are_there(summary):
+    names = set()
+
+    def collect(value):
+        for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+            collect(part)
+        if isinstance(value, dict):
+            names.update(value)
+
+    collect({name: value for name, value in summary.items() if name != "units"})
+    ends = ("", "_initial", "_relaxed", "_final", "_reference")
+    missing = {name for name in summary["units"] if not any(name + end in names for end in ends)}
+    assert missing == {"moved_by"}  # of a placement
+
+
+@pytest.fixture
+def without_pictures(monkeypatch):
+    """Leave out what takes most of the time."""
+    for name in ("plot_residues", "plot_overview", "plot_progress"):
+        monkeypatch.setattr(results, name, lambda *_: None)
+
+
+def test_without_a_reference_there_is_none(fitted, tmp_path, without_pictures):
+    fit, result, _ = fitted
+    alone = FlexibleFit.__new__(FlexibleFit)
+    vars(alone).update(vars(fit), reference=None)
+    found = OutputFolder(tmp_path / "out").write(
+        alone, replace(result, cc_reference=None, ca_rmsd_initial=None, ca_rmsd_final=None), "model", "map"
+    )
+    assert found["geometry_reference"] is found["q_score_reference"] is found["fsc_reference"] is None
+    assert "q_score_reference" not in found["residues"][0] and found["q_score_final"] is not None
+
+
+def test_doubtful_stretches_are_told_of_in_a_sentence_each(fitted, tmp_path, monkeypatch, without_pictures):
+    fit, result, _ = fitted
+    spoilt = result.final.copy()
+    moved = [atom.index for atom in fit.prepared.topology.atoms() if int(atom.residue.id) in range(9, 15)]
+    spoilt[moved] += np.array([0.0, 4.0, 4.0])
+    found = OutputFolder(tmp_path / "out").write(fit, replace(result, final=spoilt), "model", "map")
+    named = [doubt for doubt in found["doubts"] if doubt.startswith("residue")]
+    assert 1 <= len(named) <= MOST_STRETCHES
+    assert "worse than before" in named[0]
+    monkeypatch.setattr(results, "MOST_STRETCHES", 0)
+    found = OutputFolder(tmp_path / "other").write(fit, replace(result, final=spoilt), "model", "map")
+    assert any("more stretch" in doubt and "residues.png" in doubt for doubt in found["doubts"])
+
+
+def test_a_model_outside_the_map_has_results_all_the_same(fitted, tmp_path):
+    fit, result, _ = fitted
+    away = replace(result, final=result.final + 300.0)
+    found = OutputFolder(tmp_path / "out").write(fit, away, "model", "map")
+    assert found["q_score_final"] is found["fsc_final"] is None
+    assert found["residues"][0]["correlation_final"] is None
+    assert any("outside the map" in doubt for doubt in found["doubts"])
+    assert (tmp_path / "out" / "residues.png").exists()

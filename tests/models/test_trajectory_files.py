@@ -1,0 +1,169 @@
+"""Trajectories and models that are read as trajectories."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import subprocess
+import sys
+
+import gemmi
+import mdtraj
+import numpy as np
+import pytest
+
+from openmm_density.errors import InputError
+from openmm_density.models import read_model
+from openmm_density.models.trajectory_files import load_trajectory
+
+
+@pytest.fixture(scope="module")
+def kinesin(data_dir):
+    return load_trajectory(data_dir / "emd6187_kinesin" / "1bg2_K_fitted.pdb")
+
+
+@pytest.fixture(scope="module")
+def kinesin_path(data_dir):
+    return data_dir / "emd6187_kinesin" / "1bg2_K_fitted.pdb"
+
+
+def moving(trajectory, n_frames, step=0.05):
+    """Make a trajectory that moves away along x by a step in nm."""
+    shifts = np.arange(n_frames)[:, None, None] * np.array([step, 0, 0])
+    return mdtraj.Trajectory(trajectory.xyz + shifts, trajectory.topology)
+
+
+def test_model_is_that_of_read_model(kinesin, kinesin_path):
+    model = read_model(kinesin_path)
+    assert kinesin.n_frames == 1 and np.isnan(kinesin.time).all()
+    assert np.abs(kinesin.xyz[0] * 10 - model.positions).max() < 1e-4
+    assert [a.name for a in kinesin.topology.atoms] == [a.name for a in model.topology.atoms()]
+    assert np.allclose(kinesin.unitcell_lengths[0] * 10, model.cell[:3])
+
+
+def test_cif_and_gzipped_models_are_read(data_dir, kinesin, kinesin_path, tmp_path):
+    packed = tmp_path / "model.pdb.gz"
+    packed.write_bytes(gzip.compress(kinesin_path.read_bytes()))
+    assert np.array_equal(load_trajectory(packed).xyz, kinesin.xyz)
+    cif = data_dir / "emd3488_5ni1" / "5ni1_updated.cif"
+    assert load_trajectory(cif).n_atoms == len(read_model(cif).positions)
+
+
+@pytest.mark.parametrize("suffix", [".dcd", ".xtc", ".trr", ".nc"])
+def test_trajectory_with_a_model_as_topology(kinesin, kinesin_path, tmp_path, suffix):
+    path = tmp_path / f"run{suffix}"
+    moving(kinesin, 3).save(str(path))
+    loaded = load_trajectory(path, kinesin_path)
+    assert loaded.n_frames == 3
+    assert np.abs(loaded.xyz - moving(kinesin, 3).xyz).max() < 6e-4
+    assert np.isnan(loaded.time).all() if suffix == ".dcd" else loaded.time.tolist() == [0, 1, 2]
+    assert loaded.topology.residue(0).chain.chain_id == "A"
+
+
+def test_nothing_is_printed(kinesin, kinesin_path, tmp_path, capfd):
+    path = tmp_path / "run.dcd"
+    moving(kinesin, 2).save(str(path))
+    capfd.readouterr()
+    load_trajectory(path, kinesin_path)
+    captured = capfd.readouterr()
+    assert captured.out == captured.err == ""
+
+
+def test_nothing_is_printed_to_a_pipe_at_exit(kinesin, kinesin_path, tmp_path):
+    path = tmp_path / "run.dcd"
+    moving(kinesin, 2).save(str(path))
+    script = (
+        "import sys; from openmm_density.analysis import load_trajectory; "
+        "print(load_trajectory(*sys.argv[1:]).n_frames)"
+    )
+    command = [sys.executable, "-c", script, str(path), str(kinesin_path)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "2\n"
+
+
+def test_every_model_of_a_file_is_a_frame(kinesin, kinesin_path, tmp_path):
+    structure = gemmi.read_structure(str(kinesin_path))
+    second = structure[0].clone()
+    second.num = 2
+    for atom in second.all():
+        atom.atom.pos += gemmi.Position(1, 2, 3)
+    structure.add_model(second)
+    for name in ("two.pdb", "two.cif"):
+        path = tmp_path / name
+        if name.endswith("pdb"):
+            structure.write_pdb(str(path))
+        else:
+            structure.make_mmcif_document().write_file(str(path))
+        loaded = load_trajectory(path)
+        assert loaded.n_frames == 2
+        assert np.allclose((loaded.xyz[1] - loaded.xyz[0]) * 10, [1, 2, 3], atol=1e-3)
+        assert np.allclose(loaded.xyz[0], kinesin.xyz[0], atol=1e-4)
+
+
+def test_further_models_follow_the_kept_conformers(tmp_path):
+    line = "ATOM  {:5d}  CA {:1s}ALA A{:4d}    {:8.3f}{:8.3f}{:8.3f}{:6.2f}  0.00           C\n"
+    text = ""
+    for model in (1, 2):
+        text += f"MODEL     {model:4d}\n"
+        text += line.format(1, "A", 1, model, 0, 0, 0.3) + line.format(2, "B", 1, 10 * model, 0, 0, 0.7)
+        text += line.format(3, "", 2, 0, model, 0, 1) + "ENDMDL\n"
+    path = tmp_path / "models.pdb"
+    path.write_text(text + "END\n")
+    loaded = load_trajectory(path)
+    assert np.allclose(loaded.xyz * 10, [[[10, 0, 0], [0, 1, 0]], [[20, 0, 0], [0, 2, 0]]], atol=1e-4)
+
+
+def test_models_of_different_atoms_are_refused(kinesin_path, tmp_path):
+    structure = gemmi.read_structure(str(kinesin_path))
+    second = structure[0].clone()
+    second.num = 2
+    del second[0][0]
+    structure.add_model(second)
+    path = tmp_path / "two.pdb"
+    structure.write_pdb(str(path))
+    with pytest.raises(InputError, match="model 2 has other atoms"):
+        load_trajectory(path)
+
+
+def test_trajectory_without_topology(kinesin, tmp_path):
+    path = tmp_path / "run.dcd"
+    kinesin.save(str(path))
+    with pytest.raises(InputError, match=r"run\.dcd: .*--topology"):
+        load_trajectory(path)
+
+
+@pytest.mark.parametrize("suffix", [".dcd", ".xtc", ".nc", ".pdb"])
+def test_numbers_of_atoms_that_differ(kinesin, data_dir, tmp_path, suffix):
+    path = tmp_path / f"run{suffix}"
+    kinesin.save(str(path))
+    other = data_dir / "pair_adk" / "adk_open.pdb"
+    with pytest.raises(InputError, match=rf"has {kinesin.n_atoms} atoms .* has 3341"):
+        load_trajectory(path, other)
+
+
+@pytest.mark.parametrize("suffix", [".dcd", ".xtc", ".trr", ".nc", ".xyz", ".gro", ".rst7"])
+def test_damaged_files(kinesin_path, tmp_path, suffix):
+    path = tmp_path / f"run{suffix}"
+    path.write_text("this is no trajectory\n" * 20)
+    with pytest.raises(InputError, match=rf"run\{suffix}: cannot be read as a \{suffix} trajectory"):
+        load_trajectory(path, kinesin_path)
+
+
+@pytest.mark.parametrize("suffix", [".dcd", ".xtc"])
+def test_missing_files(kinesin_path, tmp_path, suffix):
+    with pytest.raises(InputError, match="there is no such file"):
+        load_trajectory(tmp_path / f"none{suffix}", kinesin_path)
+    existing = tmp_path / f"run{suffix}"
+    existing.touch()
+    for topology in ("none.pdb", "none.prmtop"):
+        with pytest.raises(InputError, match=rf"{topology}: there is no such file"):
+            load_trajectory(existing, tmp_path / topology)
+
+
+def test_unknown_formats(kinesin_path, tmp_path):
+    for name in ("run.docx", "run"):
+        shutil.copy(kinesin_path, tmp_path / name)
+        with pytest.raises(InputError, match="the ending is neither"):
+            load_trajectory(tmp_path / name)
+    (tmp_path / "run.dcd").touch()
+    with pytest.raises(InputError, match="not that of a topology"):
+        load_trajectory(tmp_path / "run.dcd", tmp_path / "run.docx")

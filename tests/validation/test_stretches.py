@@ -1,0 +1,121 @@
+"""Stretches that are named as doubtful, on a real map."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from openmm_density import DensityMap
+from openmm_density.models import read_model
+from openmm_density.validation.report import map_report, residue_changes
+from openmm_density.validation.stretches import FALL, FAR_BELOW, WINDOW, doubtful_stretches
+
+RESOLUTION = 3.64
+
+
+@pytest.fixture(scope="module")
+def density_map(data_dir):
+    return DensityMap.from_file(data_dir / "emd5925_frag" / "emd5925.mrc.gz")
+
+
+@pytest.fixture(scope="module")
+def native(data_dir):
+    return read_model(data_dir / "emd5925_frag" / "5925_native.pdb")
+
+
+@pytest.fixture(scope="module")
+def good(density_map, native):
+    return map_report(native.topology, native.positions, density_map, RESOLUTION)
+
+
+@pytest.fixture(scope="module")
+def spoilt(density_map, native):
+    """Give the report of the native model with residues 40 to 46 out of their density."""
+    positions = native.positions.copy()
+    for residue in native.topology.residues():
+        if 40 <= int(residue.id) <= 46:
+            positions[[atom.index for atom in residue.atoms()]] += np.array([2.5, -2.5, 0.0])
+    return map_report(native.topology, positions, density_map, RESOLUTION)
+
+
+@pytest.fixture(scope="module")
+def start(density_map, data_dir):
+    model = read_model(data_dir / "emd5925_frag" / "5925_original_1.pdb")
+    return map_report(model.topology, model.positions, density_map, RESOLUTION)
+
+
+def test_a_deposited_model_has_none(good):
+    assert doubtful_stretches(residue_changes(good, good)) == []
+
+
+def test_what_a_fit_spoilt_is_named(good, spoilt):
+    rows = residue_changes(good, spoilt, good["residues"])
+    worst = doubtful_stretches(rows)[0]
+    assert worst.fell and worst.chain == "A" and worst.measure == "correlation"
+    numbers = {rows[i]["number"] for i in worst.rows}
+    # Their neighbours share voxels with them.
+    assert set(range(40, 47)) <= numbers <= set(range(35, 51))
+    figures = [
+        np.mean([rows[i][f"correlation_{stage}"] for i in worst.rows]) for stage in ("final", "initial")
+    ]
+    assert str(worst) == (
+        f"residues A {worst.first}-{worst.last} fit the map worse than before (correlation {figures[0]:.2f}, "
+        f"before {figures[1]:.2f}, reference {figures[1]:.2f})."
+    )
+
+
+def test_what_stays_low_is_named_beside_the_median_of_its_chain(spoilt):
+    worst = doubtful_stretches(residue_changes(spoilt, spoilt))[0]
+    assert not worst.fell and {int(worst.first), int(worst.last)} <= set(range(35, 51))
+    values = [row["correlation"] for row in spoilt["residues"]]
+    assert worst.other == pytest.approx(np.median(values))
+    assert worst.reference is None
+    assert re.fullmatch(
+        r"residues A \d+-\d+ fit the map far worse than the rest of the chain \(correlation 0\.\d\d, median 0\.\d\d\)\.",
+        str(worst),
+    )
+
+
+@pytest.mark.parametrize("fell", [True, False])
+def test_every_bad_window_is_told_of_and_nothing_else(good, start, fell):
+    """Against a search window by window: a start that was built wrongly, as if a fit had made it."""
+    rows = residue_changes({"residues": renamed(good, start)} if fell else start, start)
+    named = {i for stretch in doubtful_stretches(rows) if stretch.fell == fell for i in stretch.rows}
+    expected, windows = set(), []
+    for measure in ("correlation", "q_score"):
+        after = [row[f"{measure}_final"] for row in rows]
+        median = np.median([value for value in after if value is not None])
+        before = [row[f"{measure}_initial"] if fell else median for row in rows]
+        limit = FALL if fell else FAR_BELOW
+        for i in range(len(rows) - WINDOW + 1):
+            window = range(i, i + WINDOW)
+            losses = [before[k] - after[k] for k in window if None not in (before[k], after[k])]
+            if 2 * len(losses) > WINDOW and np.mean(losses) > limit:
+                windows.append(set(window))
+                expected |= windows[-1]
+    assert len(windows) > 5
+    assert named <= expected
+    assert all(window & named for window in windows)
+
+
+def renamed(report, like):
+    """Give the residues of one report under the names of another of the same sequence numbers."""
+    return [
+        {**theirs, "correlation": row["correlation"], "q_score": row["q_score"]}
+        for row, theirs in zip(report["residues"], like["residues"])
+    ]
+
+
+def test_gaps_unknown_values_and_what_is_no_polymer(good, spoilt):
+    rows = residue_changes(good, spoilt)
+    apart = [dict(row, number=10 * row["number"]) for row in rows]
+    assert doubtful_stretches(apart) == []
+    ligands = [dict(row, kind="other") for row in rows]
+    assert doubtful_stretches(ligands) == []
+    unknown = [
+        dict(row, correlation_final=None, q_score_final=None) if 30 <= row["number"] <= 50 else row
+        for row in rows
+    ]
+    assert doubtful_stretches(unknown) == []
