@@ -19,8 +19,9 @@ demo/adk_closed.mrc: $(DATA)/adk_closed.pdb | $(INSTALLED)
 	mkdir -p demo
 	$(BIN)/openmm-density simulate $(DATA)/adk_closed.pdb --resolution 5 --voxel-size 1 --noise 0.1 --seed 1 --output $@ --overwrite
 
+# A file's tests stay together, for they share what they prepare.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import signal
 import sys
@@ -11,45 +12,72 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .errors import InputError, SimulationError
+from .wording import in_options, one_line
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from .fitting.flexible_fit import FlexibleFit, Row
     from .fitting.half_maps import StrengthScan
     from .fitting.protocols import Protocol
 
+_PROGRAM = "openmm-density"
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; give the exit status: 0, 1 for a simulation that failed, 2 for input that cannot be used."""
-    options = _parser().parse_args(arguments)
+    options, unknown = _parser().parse_known_args(arguments)
+    name = f"{_PROGRAM} {options.command}"
+    if unknown:
+        print(f'{name}: error: "{unknown[0]}" is not understood (see {name} --help)', file=sys.stderr)
+        return 2
+    empty = [given for given, value in vars(options).items() if value == "" or value == [""]]
+    if empty:
+        print(f"{name}: error: {_spelled(empty[0])} is empty (see {name} --help)", file=sys.stderr)
+        return 2
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a locale that has no Å is no reason to fail
     if threading.current_thread() is threading.main_thread():
-        signal.signal(
-            signal.SIGTERM, signal.default_int_handler
-        )  # a batch system's limit ends a fit as Ctrl-C does
+        # A batch system's limit ends a fit as Ctrl-C does.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     warnings.showwarning = _show_warning
     try:
-        return options.command(options)
-    except InputError as error:
-        print(f"openmm-density: {error}", file=sys.stderr)
-        return 2
-    except SimulationError as error:
-        print(f"openmm-density: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("openmm-density: interrupted; nothing was written", file=sys.stderr)
-        return 130
+        return _COMMANDS[options.command](options)
     except BrokenPipeError:
         return 141
+    except KeyboardInterrupt:
+        status, said = 130, "interrupted; nothing was written"
+    except (InputError, SimulationError, OSError, MemoryError) as error:
+        status = 2 if isinstance(error, (InputError, OSError)) else 1
+        said = f"error: {_sentence(error, options)}"
+    print(f"{name}: {said}", file=sys.stderr)
+    return status
+
+
+def _sentence(error: Exception, options: argparse.Namespace) -> str:
+    if isinstance(error, InputError):
+        return in_options(str(error), _spellings(options))
+    if isinstance(error, OSError):
+        return f"{error.filename or 'a file'}: {error.strerror or one_line(error)}"
+    if isinstance(error, MemoryError):
+        return f"not enough memory ({one_line(error)}): is the resolution right, or the map too large?"
+    return str(error)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Without the usage before every error: one sentence, and where the rest stands."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message.removeprefix('argument ')} (see {self.prog} --help)\n")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="openmm-density", description="Fit atomic models into density maps with OpenMM."
-    )
+    parser = _Parser(prog=_PROGRAM, description="Fit atomic models into density maps with OpenMM.")
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
 
     fit = commands.add_parser(
         "fit",
@@ -59,7 +87,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     fit.add_argument("model", nargs="?", metavar="MODEL", help="PDB or mmCIF, .gz or not")
     fit.add_argument("map", nargs="?", metavar="MAP", help="MRC, CCP4, SITUS (.gz or not), or MTZ")
-    fit.add_argument("--resolution", type=float, metavar="R", help="of the map, in Å")
+    fit.add_argument("--resolution", type=_number, metavar="R", help="of the map, in Å")
+    _add_columns(fit)
     fit.add_argument("--output", metavar="DIR", help="folder for the results")
     fit.add_argument("--overwrite", action="store_true", help="replace an earlier fit in DIR")
     fit.add_argument(
@@ -98,7 +127,22 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="none (default, screened), obc, gbn2, or water (with ions, in a box around model and density)",
     )
-    fit.add_argument("--steps", type=int, metavar="N", help="steps of all stages (those of the protocol)")
+    fit.add_argument(
+        "--ligand-forcefield",
+        choices=("openff", "gaff"),
+        help="parametrise ligands that have a SMILES (needs openmmforcefields) in place of keeping them rigid",
+    )
+    fit.add_argument(
+        "--ligand",
+        type=_ligand,
+        action="append",
+        default=[],
+        metavar="NAME=SMILES",
+        help="what a ligand is, in its protonation, where its --dictionary does not say; may be given several times",
+    )
+    fit.add_argument(
+        "--steps", type=_whole_number, metavar="N", help="steps of all stages (those of the protocol)"
+    )
     fit.add_argument(
         "--restrain",
         metavar="LIST",
@@ -106,8 +150,13 @@ def _parser() -> argparse.ArgumentParser:
         "symmetry, or none",
     )
     fit.add_argument(
+        "--restrain-to",
+        metavar="MODEL2",
+        help="also hold distances as they are in another model of the same, where the density does not insist",
+    )
+    fit.add_argument(
         "--density-interval",
-        type=int,
+        type=_whole_number,
         metavar="N",
         help="let the density force act every N-th step, N times as strongly (1)",
     )
@@ -144,51 +193,58 @@ def _parser() -> argparse.ArgumentParser:
         help="hold flat groups flat, with a standard deviation in Å (on, which is 0.02)",
     )
     _add_dictionary(fit)
-    fit.add_argument("--temperature", type=float, metavar="K", help="in K (that of the protocol)")
-    fit.add_argument("--platform", default="CPU", metavar="NAME", help="OpenMM platform (%(default)s)")
-    fit.add_argument("--threads", type=int, metavar="N", help="CPU threads (all cores)")
-    fit.add_argument("--seed", type=int, default=0, metavar="N", help="of velocities and noise (%(default)s)")
+    fit.add_argument("--temperature", type=_number, metavar="K", help="in K (that of the protocol)")
+    fit.add_argument(
+        "--platform",
+        default="CPU",
+        metavar="NAME",
+        help="OpenMM platform: CPU (default), CUDA, HIP, OpenCL or Reference",
+    )
+    fit.add_argument("--threads", type=_whole_number, metavar="N", help="CPU threads (all cores)")
+    fit.add_argument(
+        "--seed", type=_whole_number, default=0, metavar="N", help="of velocities and noise (%(default)s)"
+    )
     fit.add_argument(
         "--report-interval",
-        type=int,
+        type=_whole_number,
         default=200,
         metavar="N",
         help="steps between rows of the log and frames of the trajectory (%(default)s)",
     )
     fit.add_argument(
         "--save-interval",
-        type=int,
+        type=_whole_number,
         default=2000,
         metavar="N",
         help="steps between states from which a fit can go on (%(default)s)",
     )
-    fit.set_defaults(command=_fit)
 
     simulate = commands.add_parser(
         "simulate", help="simulate the map of a model", description="Write the density of MODEL as a map."
     )
     simulate.add_argument("model", metavar="MODEL", help="PDB or mmCIF, .gz or not")
-    simulate.add_argument("--resolution", type=float, required=True, metavar="R", help="in Å")
-    simulate.add_argument("--voxel-size", type=float, required=True, metavar="V", help="in Å")
+    simulate.add_argument("--resolution", type=_number, required=True, metavar="R", help="in Å")
+    simulate.add_argument("--voxel-size", type=_number, required=True, metavar="V", help="in Å")
     simulate.add_argument(
         "--output", required=True, metavar="MAP", help=".mrc, .map, .ccp4 (or .gz of these), .situs"
     )
     simulate.add_argument("--overwrite", action="store_true", help="replace MAP if it is there")
     simulate.add_argument(
-        "--margin", type=float, default=10.0, metavar="A", help="around the model, in Å (%(default)g)"
+        "--margin", type=_number, default=10.0, metavar="A", help="around the model, in Å (%(default)g)"
     )
     simulate.add_argument(
         "--scattering", choices=("electron", "xray"), default="electron", help="form factors (%(default)s)"
     )
     simulate.add_argument(
         "--noise",
-        type=float,
+        type=_number,
         default=0.0,
         metavar="X",
         help="standard deviation of noise up to the resolution, in that of the density inside the molecule (0)",
     )
-    simulate.add_argument("--seed", type=int, default=0, metavar="N", help="of the noise (%(default)s)")
-    simulate.set_defaults(command=_simulate)
+    simulate.add_argument(
+        "--seed", type=_whole_number, default=0, metavar="N", help="of the noise (%(default)s)"
+    )
 
     score = commands.add_parser(
         "score",
@@ -206,7 +262,7 @@ def _parser() -> argparse.ArgumentParser:
     score.add_argument("--q-score", action="store_true", help="also Q-scores")
     score.add_argument(
         "--sigma",
-        type=float,
+        type=_number,
         default=0.6,
         metavar="S",
         help="width of their reference in Å (%(default)g, as published; EMDB's pages have 0.4)",
@@ -224,7 +280,6 @@ def _parser() -> argparse.ArgumentParser:
         help="give both half maps: their Fourier shell correlation around the model (its last frame), and where it is 0.143",
     )
     score.add_argument("--json", action="store_true", help="print JSON")
-    score.set_defaults(command=_score)
 
     planes = commands.add_parser(
         "planes",
@@ -234,7 +289,6 @@ def _parser() -> argparse.ArgumentParser:
     planes.add_argument("model", metavar="MODEL", help="PDB or mmCIF, .gz or not")
     _add_dictionary(planes)
     planes.add_argument("--json", action="store_true", help="print JSON")
-    planes.set_defaults(command=_planes)
 
     doctor = commands.add_parser(
         "doctor",
@@ -242,13 +296,22 @@ def _parser() -> argparse.ArgumentParser:
         description="Print versions, which backends and platforms run, the compiler and the kernels, each with a remedy.",
     )
     doctor.add_argument("--json", action="store_true", help="print JSON")
-    doctor.set_defaults(command=_doctor)
     return parser
 
 
 def _add_map(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("map", metavar="MAP", help="MRC, CCP4, SITUS (.gz or not), or MTZ")
-    parser.add_argument("--resolution", type=float, required=True, metavar="R", help="of the map, in Å")
+    parser.add_argument("--resolution", type=_number, required=True, metavar="R", help="of the map, in Å")
+    _add_columns(parser)
+
+
+def _add_columns(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--columns",
+        type=_columns,
+        metavar="F,PHI",
+        help="the map coefficients of an MTZ file, where their names are not the usual ones",
+    )
 
 
 def _add_dictionary(parser: argparse.ArgumentParser) -> None:
@@ -271,11 +334,41 @@ class _Version(argparse.Action):
         parser.exit()
 
 
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'found "{text}"; give a number') from None
+
+
+def _whole_number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'found "{text}"; give a whole number') from None
+
+
 def _strength(text: str) -> float | str:
     try:
         return text if text == "auto" else float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f'found "{text}"; give auto or a number of kJ/mol') from None
+
+
+def _columns(text: str) -> list[str]:
+    labels = text.split(",")
+    if len(labels) != 2 or not all(labels):
+        raise argparse.ArgumentTypeError(
+            f'found "{text}"; give the labels of amplitude and phase, as in FWT,PHWT'
+        )
+    return labels
+
+
+def _ligand(text: str) -> list[str]:
+    name, equals, smiles = text.partition("=")
+    if not (name and equals and smiles):
+        raise argparse.ArgumentTypeError(f'found "{text}"; give NAME=SMILES, such as BNZ=c1ccccc1')
+    return [name, smiles]
 
 
 def _planarity(text: str) -> float | None:
@@ -287,6 +380,23 @@ def _planarity(text: str) -> float | None:
         return float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f'found "{text}"; give on, off or a number of Å') from None
+
+
+# What errors call by the names of Python arguments, where the names differ by more than their spelling.
+_SAME = {"density_map": "map", "dictionaries": "dictionary", "restraints": "restrain", "ligands": "ligand"}
+
+
+def _spelled(name: str) -> str:
+    """Give an argument as users type it."""
+    return name.upper() if name in ("model", "map") else f"--{name.replace('_', '-')}"
+
+
+def _spellings(options: argparse.Namespace) -> dict[str, str]:
+    """Give what users of a command type for the Python arguments that its errors name."""
+    names = {name: name for name in vars(options) if name != "command"}
+    same = {**_SAME, "sigma": "planarity"}  # of planes, in a fit
+    names |= {name: other for name, other in same.items() if name not in names and other in names}
+    return {name: _spelled(other) for name, other in names.items()}
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -305,15 +415,15 @@ def _fit(options: argparse.Namespace) -> int:
         if missing:
             raise InputError(
                 "fit needs MODEL, MAP, --resolution and --output (or --resume DIR alone), and "
-                f"{_ARGUMENTS[missing[0]]} was not given."
+                f"{_spelled(missing[0])} was not given."
             )
         if len(options.half_map) not in (0, 2):
             raise InputError(
-                f"half-map must be given twice, once for each half, found {len(options.half_map)}."
+                f"--half-map must be given twice, once for each half, found {len(options.half_map)}."
             )
         if options.half_map and options.strength is not None:
             raise InputError(
-                "strength is what the half maps are to find: leave out --strength or --half-map."
+                "--strength is what the half maps are to find: leave out --strength or --half-map."
             )
         protocol = _protocol(options)
         folder = OutputFolder(options.output, options.overwrite)
@@ -321,9 +431,10 @@ def _fit(options: argparse.Namespace) -> int:
         alone = _parser().parse_args(["fit", "--resume", options.resume])
         given = [name for name, value in vars(options).items() if value != getattr(alone, name)]
         if given:
-            raise InputError(f"--resume goes on as the fit began: leave out {given[0].replace('_', '-')}.")
+            raise InputError(f"--resume goes on as the fit began: leave out {_spelled(given[0])}.")
         folder = OutputFolder(options.resume, resume=True)
-        options = argparse.Namespace(**read_command(folder.run.path), resume=options.resume)
+        # An option that an earlier version did not know has its default.
+        options = argparse.Namespace(**{**vars(alone), **read_command(folder.run.path)})
         protocol = read_protocol(folder.path / UNFINISHED / "protocol.toml")
     try:
         scan = _strength_scan(options, protocol)
@@ -338,27 +449,27 @@ def _fit(options: argparse.Namespace) -> int:
                 str(Path(name).resolve()) if Path(name).is_file() else name for name in options.forcefield
             ]
             write_command(
-                folder.run.path, told, files=("model", "map", "reference", "dictionary", "half_map")
+                folder.run.path,
+                told,
+                files=("model", "map", "reference", "restrain_to", "dictionary", "half_map"),
             )
             protocol.write(folder.run.path / "protocol.toml")
         with _Display() as display:
             display.print(f"fitting {options.model} into {options.map} at {options.resolution:g} Å")
-            result = fit.run(folder.run, display.update)
+            result = fit.run(folder.run, display.update, display.interrupted)
         summary = folder.write(fit, result, options.model, options.map, scan)
     except KeyboardInterrupt:
         if not folder.run.holds_a_state:
             raise
-        print(
-            f"openmm-density: interrupted; openmm-density fit --resume {folder.path} goes on", file=sys.stderr
-        )
+        print(f"{_PROGRAM} fit: interrupted; {_PROGRAM} fit --resume {folder.path} goes on", file=sys.stderr)
         return 130
     finally:
         folder.discard()
     _print_outcome(summary, folder.path)
     if result.interrupted:
         print(
-            f"openmm-density: interrupted at step {result.steps} of {fit.protocol.steps}; results so far are in {folder.path}, "
-            f"and openmm-density fit --resume {folder.path} goes on",
+            f"{_PROGRAM} fit: interrupted at step {result.steps} of {fit.protocol.steps}; results so far are in {folder.path}, "
+            f"and {_PROGRAM} fit --resume {folder.path} goes on",
             file=sys.stderr,
         )
         return 130
@@ -377,10 +488,15 @@ def _protocol(options: argparse.Namespace) -> Protocol:
         protocol = protocol.with_steps(options.steps)
     if options.temperature is not None:
         protocol = protocol.with_temperature(options.temperature)
+    if options.restrain is None and options.restrain_to is None:
+        return protocol
+    names = [name for stage in protocol.stages for name in stage.restraints]
     if options.restrain is not None:
         names = [name.strip() for name in options.restrain.split(",")]
-        protocol = protocol.with_restraints([] if names == ["none"] else names)
-    return protocol
+        names = [] if names == ["none"] else names
+    if options.restrain_to is not None:
+        names.append("distance")
+    return protocol.with_restraints(names)
 
 
 def _flexible_fit(options: argparse.Namespace, protocol: Protocol) -> FlexibleFit:
@@ -390,7 +506,7 @@ def _flexible_fit(options: argparse.Namespace, protocol: Protocol) -> FlexibleFi
 
     return FlexibleFit(
         read_model(options.model),
-        DensityMap.from_file(options.map),
+        DensityMap.from_file(options.map, columns=options.columns),
         options.resolution,
         protocol,
         report_interval=options.report_interval,
@@ -403,6 +519,7 @@ def _flexible_fit(options: argparse.Namespace, protocol: Protocol) -> FlexibleFi
 def _fit_options(options: argparse.Namespace) -> dict[str, Any]:
     """Give what a fit and a scan of strengths have in common."""
     from .fitting.placement import Placement
+    from .models.structures import read_model
 
     return {
         "seed": options.seed,
@@ -411,6 +528,9 @@ def _fit_options(options: argparse.Namespace) -> dict[str, Any]:
         "place": Placement(**options.place) if isinstance(options.place, dict) else options.place,
         "forcefield": options.forcefield or "amber14",
         "solvent": options.solvent,
+        "ligand_forcefield": options.ligand_forcefield,
+        "ligands": dict(options.ligand),
+        "restrain_to": read_model(options.restrain_to) if options.restrain_to else None,
         "similarity": options.similarity,
         "about_mean": options.about_mean,
         "weights": options.weights,
@@ -438,16 +558,14 @@ def _strength_scan(options: argparse.Namespace, protocol: Protocol) -> StrengthS
             options.resolution,
             protocol,
             progress=display.update,
+            on_interrupt=lambda: display.interrupted("then stopping, as no fit has begun"),
             **_fit_options(options),
         )
 
 
-_ARGUMENTS = {"model": "MODEL", "map": "MAP", "resolution": "--resolution", "output": "--output"}
-
-
 def _print_outcome(summary: dict[str, Any], folder: Path) -> None:
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
     for heading in ("", "before", "relaxed", "after", "reference"):
@@ -467,12 +585,15 @@ def _print_outcome(summary: dict[str, Any], folder: Path) -> None:
         )
 
     compare("correlation (CC mask)", ".3f", "cc")
+    compare("Q-score", ".3f", "q_score")
+    compare("FSC with the model 0.5 at (Å)", ".2f", "fsc_resolution")
     compare(f"{summary['similarity']} in the energy", ".3f", "similarity")
     if summary["ca_rmsd_final"] is not None:
         compare("Cα RMSD to the reference (Å)", ".2f", "ca_rmsd")
     compare("deviation from planarity (Å)", ".3f", "planarity_rms")
     compare("  of the worst atom (Å)", ".3f", "planarity_worst")
-    geometry = [summary[f"geometry_{stage}"] for stage in ("initial", "relaxed", "final")]
+    stages = ("initial", "relaxed", "final", "reference")
+    geometry = [summary[f"geometry_{stage}"] or {} for stage in stages]
     for label, key, form in (
         ("bond RMSD (Å)", "bond_rmsd", ".3f"),
         ("angle RMSD (°)", "angle_rmsd", ".2f"),
@@ -482,8 +603,8 @@ def _print_outcome(summary: dict[str, Any], folder: Path) -> None:
         ("twisted peptides", "twisted_count", "d"),
         ("wrong-handed Cα", "wrong_alpha_count", "d"),
     ):
-        row(label, form, *(figures[key] for figures in geometry))
-    console = Console(highlight=False)
+        row(label, form, *(figures.get(key) for figures in geometry))
+    console = _console()
     console.print(table)
     turned = len(summary["peptide_flips"]), len(summary["inverted_centres"])
     console.print(f"{turned[0]} peptides flipped, {turned[1]} chiral centres inverted")
@@ -499,8 +620,19 @@ def _print_outcome(summary: dict[str, Any], folder: Path) -> None:
     for note in summary["notes"]:
         console.print(note)
     for doubt in summary["doubts"]:
-        console.print(f"[bold]Doubt:[/bold] {doubt}")
+        console.print(Text.assemble(("Doubt:", "bold"), f" {doubt}"))
     console.print(f"results are in {folder}")
+
+
+def _console() -> Console:
+    """Give a console for results: a terminal's width, and in a pipe lines as long as they are."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else _LONGEST_LINE
+    return Console(highlight=False, markup=False, emoji=False, width=width)
+
+
+_LONGEST_LINE = 100_000
 
 
 class _Display:
@@ -516,7 +648,7 @@ class _Display:
             TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
             TimeRemainingColumn(),
             TextColumn("{task.fields[figures]}"),
-            console=Console(stderr=True),
+            console=Console(stderr=True, highlight=False, markup=False, emoji=False),
             disable=not sys.stderr.isatty(),
         )
         self._task = self._progress.add_task("prepare", total=1, figures="")
@@ -528,13 +660,20 @@ class _Display:
 
     def print(self, text: str) -> None:
         if not self._progress.disable:
-            self._progress.console.print(text, highlight=False)
+            self._progress.console.print(text)
 
     def update(self, step: int, total: int, stage: str, row: Row | None) -> None:
-        figures = ""
+        found = {}
         if row is not None:
-            figures = f"CC {row.cc:.3f}" + ("" if row.ca_rmsd is None else f"  RMSD {row.ca_rmsd:.2f} Å")
-        self._progress.update(self._task, completed=step, total=total, description=stage, figures=figures)
+            rmsd = "" if row.ca_rmsd is None else f"  RMSD {row.ca_rmsd:.2f} Å"
+            found["figures"] = f"CC {row.cc:.3f}{rmsd}"
+        self._progress.update(self._task, completed=step, total=total, description=stage, **found)
+
+    def interrupted(self, doing: str = "minimising, writing results") -> None:
+        """Say at once that Ctrl-C was heard."""
+        self.print(f"Interrupted: finishing this step, {doing}; Ctrl-C again to stop now")
+        # A second signal leaves no time to put it back.
+        self._progress.console.show_cursor(True)
 
 
 def _simulate(options: argparse.Namespace) -> int:
@@ -575,7 +714,7 @@ def _score(options: argparse.Namespace) -> int:
     trajectory = load_trajectory(options.model, options.topology)
     if options.atoms:
         trajectory = trajectory.atom_slice(select_atoms(trajectory.topology.to_openmm(), options.atoms))
-    density_map = DensityMap.from_file(options.map)
+    density_map = DensityMap.from_file(options.map, columns=options.columns)
     scores = score(trajectory, density_map, options.resolution)
     found = scores.as_dict()
     figures = [[f"CC {cc:.4f}"] for cc in scores.cc_mask]
@@ -610,7 +749,6 @@ def _score(options: argparse.Namespace) -> int:
         print("  ".join(row if len(figures) == 1 else [f"frame {frame + 1:5d}", *row]))
     for remark in remarks:
         print(remark)
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
@@ -619,7 +757,7 @@ def _score(options: argparse.Namespace) -> int:
         table.add_column(name if len(figures) == 1 else f"{name}, last frame", justify="right")
     for label, *values in zip(scores.residue_labels, *columns.values()):
         table.add_row(label, *("" if value != value else f"{value:.3f}" for value in values))
-    Console(highlight=False).print(table)
+    _console().print(table)
     return 0
 
 
@@ -642,7 +780,6 @@ def _planes(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(report.as_dict(), indent=2))
         return 0
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
@@ -659,7 +796,7 @@ def _planes(options: argparse.Namespace) -> int:
             f"{row.worst:.3f}",
             row.worst_atom,
         )
-    console = Console(highlight=False)
+    console = _console()
     console.print(table)
     console.print(f"{report.n_planes} planes, RMS {report.rms:.3f} Å, worst {report.worst:.3f} Å")
     for label in report.dropped:
@@ -670,17 +807,21 @@ def _planes(options: argparse.Namespace) -> int:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    from . import doctor
+    from rich.console import Console
 
-    diagnosis = doctor.examine()
+    # In a pipe nothing shows.
+    with Console(stderr=True, highlight=False, markup=False).status("loading torch and OpenMM") as status:
+        from . import doctor
+
+        diagnosis = doctor.examine(progress=lambda doing: status.update(doing or "almost done"))
     if options.json:
         print(json.dumps(diagnosis.as_dict(), indent=2))
     else:
-        from rich.console import Console
-
-        Console(highlight=False).print(doctor.report(diagnosis))
+        _console().print(doctor.report(diagnosis))
     return 0 if diagnosis.ok else 1
 
+
+_COMMANDS = {"fit": _fit, "simulate": _simulate, "score": _score, "planes": _planes, "doctor": _doctor}
 
 if __name__ == "__main__":
     sys.exit(main())

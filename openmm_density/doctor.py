@@ -9,10 +9,12 @@ import platform
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,10 +34,15 @@ from .kernels import interpolation, molecules, planarity, scatter
 from .plugins import unloaded_plugins
 
 PACKAGES = (
-    *("openmm-density", "torch", "triton", "openmm", "openmmtorch", "mdtraj", "gemmi", "mrcfile"),
-    *("numpy", "scipy", "pdbfixer"),
+    *("openmm-density", "torch", "openmm", "openmmtorch", "mdtraj", "gemmi", "mrcfile"),
+    *("numpy", "scipy", "pdbfixer", "matplotlib", "rich"),
 )
-OPTIONAL_PACKAGES = frozenset({"triton", "openmmtorch"})
+OPTIONAL_PACKAGES = {
+    "triton": "kernels on a GPU",
+    "pyrama": "tables of the Ramachandran plot",
+    "openmmforcefields": "parameters of ligands",
+}
+"""What each is for; openmm-torch has stand-ins, and a remedy of its own."""
 
 # Compiling OpenCL kernels for a processor (PoCL) takes long.
 PROBE_SECONDS = 120.0
@@ -87,6 +94,8 @@ class Kernel:
         The compiled library.
     build_seconds : float or None
         What compiling it took, on the day it was done.
+    built_now : bool
+        Whether that was today, for this examination.
     flags : list of str
         The flags that decide speed.
     error : str or None
@@ -103,6 +112,7 @@ class Kernel:
     flags: list[str]
     error: str | None
     output: str
+    built_now: bool = False
 
 
 @dataclass(frozen=True)
@@ -183,11 +193,13 @@ class Diagnosis:
         return {"ok": self.ok, **asdict(self)}
 
 
-def examine(*, build: bool = True, timeout: float = PROBE_SECONDS) -> Diagnosis:
+def examine(
+    *, build: bool = True, timeout: float = PROBE_SECONDS, progress: Callable[[str], None] | None = None
+) -> Diagnosis:
     """Find out what works on this machine.
 
-    Every way of adding a force is tried on every platform of OpenMM, each in a process of its own, because
-    libraries that do not fit together kill the process.
+    Every way of adding a force is tried on every platform of OpenMM, each platform in a process of its own, because
+    libraries that do not fit together kill the process: the ways that it had not tried then get another one.
 
     Parameters
     ----------
@@ -195,18 +207,28 @@ def examine(*, build: bool = True, timeout: float = PROBE_SECONDS) -> Diagnosis:
         Whether to compile the C++ kernels that are not compiled yet (about 20 s each) and load them.
     timeout : float
         Seconds that each of these processes may take.
+    progress : callable, optional
+        Called, from any thread, with what is going on now, as in ``trying forces on CPU; compiling density``.
     """
-    kernels = _kernels(build)
-    states = kernel_builds.status().values()
-    state = next(iter(states), None)
+    doing = _Doing(progress or (lambda _: None))
     platforms = [Platform.getPlatform(i) for i in range(Platform.getNumPlatforms())]
     gpu, gpu_problem = _gpu()
+    # PoCL's compiling takes longest, so it begins first.
+    names = sorted((each.getName() for each in platforms), key=lambda name: name != "OpenCL")
+    with ThreadPoolExecutor(PROBES_AT_ONCE) as pool:
+        probed = [pool.submit(_probe_platform, name, BACKENDS, timeout, doing) for name in names]
+        on_gpu = pool.submit(_gpu_kernels, timeout, doing) if gpu and _version("triton") else None
+        kernels = _kernels(build, doing)
+        probes = [probe for future in probed for probe in future.result()]
+        gpu_kernels = on_gpu.result() if on_gpu else []
+    states = kernel_builds.status().values()
+    state = next(iter(states), None)
     found = {
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
-        "versions": {package: _version(package) for package in PACKAGES},
+        "versions": {package: _version(package) for package in (*PACKAGES, *OPTIONAL_PACKAGES)},
         "fastest_platform": max(platforms, key=lambda candidate: candidate.getSpeed()).getName(),
-        "probes": _probes([candidate.getName() for candidate in platforms], timeout),
+        "probes": _in_order(probes),
         "unloaded_plugins": unloaded_plugins(),
         "compiler": state.compiler if state else None,
         "compiler_version": state.compiler_version if state else None,
@@ -214,7 +236,7 @@ def examine(*, build: bool = True, timeout: float = PROBE_SECONDS) -> Diagnosis:
         "kernels": kernels,
         "gpu": gpu,
         "gpu_problem": gpu_problem,
-        "gpu_kernels": _gpu_kernels(timeout) if gpu and _version("triton") else [],
+        "gpu_kernels": gpu_kernels,
     }
     return Diagnosis(**found, remedies=list(_remedies(Diagnosis(**found, remedies=[]))))
 
@@ -235,7 +257,9 @@ def report(diagnosis: Diagnosis) -> Group:
     versions = _table()
     versions.add_row("Python", diagnosis.python)
     for package, version in diagnosis.versions.items():
-        versions.add_row(package, version or Text("not installed", style="dim"))
+        use = OPTIONAL_PACKAGES.get(package)
+        absent = Text("not installed" if use is None else f"not installed (optional: {use})", style="dim")
+        versions.add_row(package, version or absent)
 
     forces = _table("force", "platform", "", "")
     for probe in diagnosis.probes:
@@ -245,8 +269,10 @@ def report(diagnosis: Diagnosis) -> Group:
     kernels = _table("kernel", "", "")
     for kernel in diagnosis.kernels:
         if kernel.loaded or not kernel.tried:
-            took = f"compiled in {kernel.build_seconds:.0f} s" if kernel.library else "not compiled yet"
-            said = " ".join([took, *kernel.flags])
+            took = "not compiled yet"
+            if kernel.library:
+                took = f"compiled{'' if kernel.built_now else ' earlier'}, in {kernel.build_seconds:.0f} s"
+            said = ", ".join([took, *([" ".join(kernel.flags)] if kernel.flags else [])])
         else:
             said = kernel.error or ""
         kernels.add_row(kernel.folder, _mark(kernel.loaded if kernel.tried else None), Text(said))
@@ -302,11 +328,36 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _kernels(build_them: bool) -> list[Kernel]:
+class _Doing:
+    """Say what is going on now, of several things at once."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._things: list[str] = []
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def __call__(self, thing: str) -> Iterator[None]:
+        with self._lock:
+            self._things.append(thing)
+            self._say("; ".join(self._things))
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._things.remove(thing)
+                self._say("; ".join(self._things))
+
+
+def _kernels(build_them: bool, doing: _Doing) -> list[Kernel]:
     outputs = {}
+    before = kernel_builds.status()
     if build_them:
         for folder in kernel_builds.folders():
-            with warnings.catch_warnings():
+            with (
+                warnings.catch_warnings(),
+                doing(f"{'loading' if before[folder].library else 'compiling'} {folder}"),
+            ):
                 # The report says the same.
                 warnings.simplefilter("ignore", RuntimeWarning)
                 outputs[folder] = "" if kernel_builds.load(folder) else kernel_builds.error_text(folder)
@@ -320,6 +371,7 @@ def _kernels(build_them: bool) -> list[Kernel]:
             flags=list(state.flags),
             error=state.error,
             output=outputs.get(folder, ""),
+            built_now=state.library is not None and before[folder].library is None,
         )
         for folder, state in kernel_builds.status().items()
     ]
@@ -339,70 +391,60 @@ def _gpu() -> tuple[str | None, str | None]:
     return None, reasons[0] if reasons else f"torch {torch.__version__} finds no usable GPU"
 
 
-def _probes(platforms: Sequence[str], timeout: float) -> list[Probe]:
-    with ThreadPoolExecutor(PROBES_AT_ONCE) as pool:
-        first, *others = sorted(platforms, key=lambda name: name != "Reference")
+def _probe_platform(
+    name: str, backends: Sequence[str], timeout: float, doing: _Doing
+) -> list[tuple[bool, Probe]]:
+    """Try ways of adding a force on one platform; also say whether a force can be made at all."""
+    found: list[tuple[bool, Probe]] = []
+    while len(found) < len(backends):
+        left = backends[len(found) :]
+        with doing(f"trying forces on {name}"):
+            lines, problem = _output_of(["--probe", name, *left], timeout)
+        for said in (json.loads(line) for line in lines if line.startswith('{"made"')):
+            made = said.pop("made")
+            found.append((made, Probe(**said)))
+        if len(found) < len(backends):
+            found.append((True, Probe(backends[len(found)], name, False, problem, None, 0.0)))
+    return found
 
-        def run(pair: tuple[str, str]) -> tuple[bool, Probe]:
-            return _run_probe(*pair, timeout)
 
-        first_results = list(pool.map(run, [(backend, first) for backend in BACKENDS]))
-        usable = [probe.backend for made, probe in first_results if made]
-        other_results = list(pool.map(run, [(backend, name) for backend in usable for name in others]))
-    probes = [probe for _, probe in [*first_results, *other_results]]
-    return sorted(probes, key=lambda probe: BACKENDS.index(probe.backend))
+def _in_order(probes: Sequence[tuple[bool, Probe]]) -> list[Probe]:
+    """Give probes by backend, Reference before other platforms; a backend that cannot be made only there."""
+    kept = [probe for made, probe in probes if made or probe.platform == "Reference"]
+    return sorted(
+        kept, key=lambda probe: (BACKENDS.index(probe.backend), probe.platform != "Reference", probe.platform)
+    )
 
 
-def _gpu_kernels(timeout: float) -> list[GpuKernel]:
+def _gpu_kernels(timeout: float, doing: _Doing) -> list[GpuKernel]:
     """Try the operators on the GPU in a process of its own: an error there ends all use of the GPU."""
-    said: dict[str, Any] = {}
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", MODULE, "--probe-gpu"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout,
-        )
-        output, problem = done.stdout, f"the process ended with status {done.returncode}"
-    except subprocess.TimeoutExpired as error:
-        output = error.stdout.decode(errors="replace") if error.stdout else ""
-        problem = f"was not done within {timeout:g} s"
-    for line in output.splitlines():
-        if line.startswith('{"operator"'):
-            kernel = json.loads(line)
-            said[kernel["operator"]] = GpuKernel(**kernel)
+    with doing("trying the kernels on the GPU"):
+        lines, problem = _output_of(["--probe-gpu"], timeout)
+    kernels = [GpuKernel(**json.loads(line)) for line in lines if line.startswith('{"operator"')]
+    said = {kernel.operator: kernel for kernel in kernels}
     return [said.get(name) or GpuKernel(name, False, problem, 0.0) for name in _gpu_calls()]
 
 
-def _run_probe(backend: str, platform_name: str, timeout: float) -> tuple[bool, Probe]:
-    """Try one pair in a process of its own; also say whether a force can be made at all."""
-    command = [sys.executable, "-m", MODULE, "--probe", backend, platform_name]
+def _output_of(arguments: Sequence[str], timeout: float) -> tuple[list[str], str]:
+    """Run this module in a process of its own; give the lines that it printed, and how it ended."""
     try:
         done = subprocess.run(
-            command,
+            [sys.executable, "-m", MODULE, *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
             timeout=timeout,
         )
-    except subprocess.TimeoutExpired:
-        problem = f"was not done within {timeout:g} s"
-        return True, Probe(backend, platform_name, False, problem, None, 0.0)
-    for line in done.stdout.splitlines():
-        if line.startswith('{"made"'):
-            said = json.loads(line)
-            made = said.pop("made")
-            return made, Probe(backend, platform_name, **said)
+    except subprocess.TimeoutExpired as error:
+        output = error.stdout.decode(errors="replace") if error.stdout else ""
+        return output.splitlines(), f"was not done within {timeout:g} s"
     last_words = (done.stderr.strip().splitlines() or [""])[-1]
     if done.returncode < 0:
         problem = f"the process was killed by {signal.Signals(-done.returncode).name}"
     else:
         problem = f"the process ended with status {done.returncode}"
-    problem += f" ({last_words})" if last_words else ""
-    return True, Probe(backend, platform_name, False, problem, None, 0.0)
+    return done.stdout.splitlines(), problem + (f" ({last_words})" if last_words else "")
 
 
 def _remedies(diagnosis: Diagnosis) -> Iterator[str]:
@@ -421,7 +463,7 @@ def _remedies(diagnosis: Diagnosis) -> Iterator[str]:
     missing = [
         package
         for package, version in diagnosis.versions.items()
-        if version is None and package not in OPTIONAL_PACKAGES
+        if version is None and package not in OPTIONAL_PACKAGES and package != "openmmtorch"
     ]
     if missing:
         yield f"{', '.join(missing)} is not installed: pip install {' '.join(missing)}."
@@ -507,8 +549,7 @@ def probe(backend: str, platform_name: str) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``made`` (whether `create_force` gives a force) and the fields of `Probe` after the
-        first two.
+        ``made`` (whether `create_force` gives a force) and the fields of `Probe`.
     """
     strength = 3.0
     try:
@@ -523,7 +564,7 @@ def probe(backend: str, platform_name: str) -> dict[str, Any]:
         )
     except BackendUnavailable as error:
         problem = str(error).partition("does not work here: ")[2] or str(error)
-        return {"made": False, "works": False, "problem": problem, "device": None, "seconds": 0.0}
+        return {"made": False, **asdict(Probe(backend, platform_name, False, problem, None, 0.0))}
     system = System()
     for _ in range(PROBE_ATOMS):
         system.addParticle(12.0)
@@ -548,14 +589,8 @@ def probe(backend: str, platform_name: str) -> dict[str, Any]:
             context.getState(getEnergy=True)
     except Exception as error:
         problem = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    seconds = time.perf_counter() - start
-    return {
-        "made": True,
-        "works": problem is None,
-        "problem": problem,
-        "device": device,
-        "seconds": round(seconds, 3),
-    }
+    seconds = round(time.perf_counter() - start, 3)
+    return {"made": True, **asdict(Probe(backend, platform_name, problem is None, problem, device, seconds))}
 
 
 def _gpu_calls() -> dict[str, Callable[[torch.device], tuple[torch.Tensor, ...]]]:
@@ -647,15 +682,17 @@ def _device(context: Context) -> str | None:
 def _main() -> None:
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}")
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--probe", nargs=2, metavar=("BACKEND", "PLATFORM"))
+    which.add_argument("--probe", nargs="+", metavar=("PLATFORM", "BACKEND"))
     which.add_argument("--probe-gpu", action="store_true")
     options = parser.parse_args()
     if options.probe_gpu:
         for kernel in probe_gpu():
             print("\n" + json.dumps(asdict(kernel)), flush=True)
         return
-    # A line of its own: drivers print to standard output too.
-    print("\n" + json.dumps(probe(*options.probe)), flush=True)
+    name, *backends = options.probe
+    for backend in backends:
+        # A line of its own: drivers print to standard output too.
+        print("\n" + json.dumps(probe(backend, name)), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+# Workers of pytest-xdist run side by side, and so does what they start: a thread each, unless a test asks for more. It is read
+# when torch and OpenMM are imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENMM_CPU_THREADS", "1")
+
 import torch
 
 # Triton decides between its compiler and its interpreter when a kernel is defined.
@@ -25,6 +32,10 @@ def data_dir() -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _same_random_numbers() -> None:
-    """Make a test's random numbers its own, whichever tests ran before it."""
+def _same_start() -> Iterator[None]:
+    """Give each test random numbers of its own, and one thread, whatever ran before it."""
     torch.manual_seed(0)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,16 +17,37 @@ from .conftest import PROJECT
 RESOLUTION = 5.0
 
 
-def write_fragment(path: Path, shift: tuple[float, float, float] = (0, 0, 0), residues: int = 40) -> Path:
-    structure = gemmi.read_structure(str(PROJECT / "examples" / "data" / "adk_closed.pdb"))
+def write_fragment(
+    path: Path,
+    shift: tuple[float, float, float] = (0, 0, 0),
+    residues: int = 40,
+    model: str = "adk_closed.pdb",
+    terminus: bool = False,
+) -> Path:
+    structure = gemmi.read_structure(str(PROJECT / "examples" / "data" / model))
     structure.setup_entities()
     chain = structure[0][0]
+    if terminus:
+        oxygen = chain[residues - 1]["O"][0].clone()
+        oxygen.name, oxygen.pos = "OXT", chain[residues]["N"][0].pos
+        chain[residues - 1].add_atom(oxygen)
     del chain[residues:]
     for residue in chain:
         for atom in residue:
             atom.pos += gemmi.Position(*shift)
     structure.write_pdb(str(path))
     return path
+
+
+def copy_examples(folder: Path, residues: int) -> Path:
+    """Copy the example scripts, which read their models beside themselves, with short models that force fields know."""
+    examples = folder / "examples"
+    (examples / "data").mkdir(parents=True)
+    for script in (PROJECT / "examples").glob("*.py"):
+        shutil.copy(script, examples)
+    for model in (PROJECT / "examples" / "data").glob("*.pdb"):
+        write_fragment(examples / "data" / model.name, residues=residues, model=model.name, terminus=True)
+    return examples
 
 
 def fragment(path: Path, shift: tuple[float, float, float] = (0, 0, 0), residues: int = 40) -> Model:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from dataclasses import replace
 
 import gemmi
@@ -17,6 +18,8 @@ from .conftest import PROJECT
 from .fragments import RESOLUTION, map_of, write_fragment
 
 RESIDUES = 12
+# As in density_map= or report_interval, which nobody types here.
+PYTHON_ARGUMENT = re.compile(r"(?<![-\w/])([a-z_]+=[\"'\d\s,.]|[a-z]+_(interval|map|mean|forcefield|to)\b)")
 
 
 @pytest.fixture(scope="module")
@@ -46,15 +49,32 @@ def folder(tmp_path_factory):
         "\n".join(line[:30] + f"{float(line[30:38]) + 900:8.3f}" + line[38:] for line in lines) + "\nEND\n"
     )
 
+    heap = [line[:30] + "   1.000   1.000   1.000" + line[54:] for line in lines]
+    ligand = [*lines, "HETATM  900  C1  LIG A 900      30.000  30.000  30.000  1.00  0.00           C"]
+    for name, kept in (
+        ("heap.pdb", heap),
+        ("twice.pdb", [*lines, *lines]),
+        ("repeated.pdb", [*lines[:9], lines[8], *lines[9:]]),
+        ("cut.pdb", [*lines[:5], lines[5][:40], *lines[6:]]),
+        ("hydrogen.pdb", [lines[0][:12] + " H1 " + lines[0][16:76] + " H"]),
+        ("ligand.pdb", ligand),
+    ):
+        (folder / name).write_text("\n".join([*kept, "END", ""]))
+    (folder / "unreadable.pdb").symlink_to("unreadable.pdb")
+
     (folder / "empty.mrc").write_bytes(b"")
     (folder / "short.mrc").write_bytes(whole[:5000])
     (folder / "noise.mrc").write_bytes(np.random.default_rng(1).bytes(4000))
     (folder / "map.xyz").write_bytes(whole)
     (folder / "map.mrc.gz").write_bytes(b"not gzip at all")
     replace(density_map, data=np.zeros_like(density_map.data)).write(folder / "zeros.mrc")
-    spoilt = bytearray(whole)
-    spoilt[2000:2004] = np.float32(np.nan).tobytes()
-    (folder / "nan.mrc").write_bytes(bytes(spoilt))
+    replace(density_map, data=np.full_like(density_map.data, 3.0)).write(folder / "constant.mrc")
+    for name, place, value in (
+        ("nan.mrc", 2000, np.float32(np.nan)),
+        ("mode77.mrc", 12, np.int32(77)),
+        ("no_cell.mrc", 40, np.zeros(3, np.float32)),
+    ):
+        (folder / name).write_bytes(whole[:place] + value.tobytes() + whole[place + value.nbytes :])
     replace(density_map, data=density_map.data[:-1]).write(folder / "other_grid.mrc")
 
     (folder / "wrong.toml").write_text("[[stage]]\nstepz = 3\n")
@@ -104,51 +124,80 @@ def fit(folder, monkeypatch, model="model.pdb", density_map="map.mrc", **options
         ("map.mrc.gz", {"density_map": "map.mrc.gz"}),
         ("no density", {"density_map": "zeros.mrc"}),
         ("nan.mrc", {"density_map": "nan.mrc"}),
-        ("resolution", {"resolution": 0}),
-        ("resolution", {"resolution": -3}),
-        ("resolution", {"resolution": "nan"}),
-        ("resolution", {"resolution": "inf"}),
-        ("resolution", {"resolution": "high"}),
-        ("resolution", {"resolution": None}),
-        ("output", {"output": None}),
+        ("--resolution", {"resolution": 0}),
+        ("--resolution", {"resolution": -3}),
+        ("--resolution", {"resolution": "nan"}),
+        ("--resolution", {"resolution": "inf"}),
+        ("--resolution", {"resolution": "high"}),
+        ("--resolution", {"resolution": None}),
+        ("--output", {"output": None}),
         ("MODEL", {"model": None}),
         ("a_file", {"output": "a_file"}),
         ("a_file", {"output": "a_file/inside"}),
         ("/proc/none", {"output": "/proc/none"}),
         ("done already holds", {"output": "done"}),
         ("unfinished fit", {"output": "stray"}),
-        ("steps", {"steps": 0}),
-        ("steps", {"steps": "many"}),
-        ("strength", {"strength": -1}),
-        ("strength", {"strength": "strong"}),
-        ("strength", {"strength": "nan"}),
-        ("temperature", {"temperature": -5}),
-        ("seed", {"seed": -1}),
-        ("threads", {"threads": 0}),
-        ("Abacus", {"platform": "Abacus"}),
-        ("likeness", {"similarity": "likeness"}),
-        ("gold", {"weights": "gold"}),
-        ("atoms", {"atoms": "name nothing"}),
-        ("atoms", {"atoms": "name name ((("}),
-        ("report_interval", {"report_interval": 0}),
-        ("save_interval", {"save_interval": 0}),
-        ("density_interval", {"density_interval": 3}),
-        ("hasty", {"protocol": "hasty"}),
+        ("--steps", {"steps": 0}),
+        ("--steps", {"steps": "many"}),
+        ("--strength", {"strength": -1}),
+        ("--strength", {"strength": "strong"}),
+        ("--strength", {"strength": "nan"}),
+        ("--temperature", {"temperature": -5}),
+        ("--seed", {"seed": -1}),
+        ("--threads", {"threads": 0}),
+        ('--platform "Abacus"', {"platform": "Abacus"}),
+        ('--similarity "likeness"', {"similarity": "likeness"}),
+        ('--weights "gold"', {"weights": "gold"}),
+        ("--atoms", {"atoms": "name nothing"}),
+        ("--atoms", {"atoms": "name name ((("}),
+        ("--report-interval", {"report_interval": 0}),
+        ("--save-interval", {"save_interval": 0}),
+        ("--density-interval", {"density_interval": 3}),
+        ('--protocol "hasty"', {"protocol": "hasty"}),
         ("missing.toml", {"protocol": "missing.toml"}),
         ("wrong.toml", {"protocol": "wrong.toml"}),
         ("gravity", {"restrain": "ss,gravity"}),
-        ("half-map", {"half_map": "map.mrc"}),
+        ("--half-map", {"half_map": "map.mrc"}),
         ("missing.mrc", {"half_map": ["map.mrc", "missing.mrc"]}),
         ("halves", {"half_map": ["map.mrc", "other_grid.mrc"]}),
-        ("strength", {"half_map": ["map.mrc", "map.mrc"], "strength": 10}),
-        ("opls", {"forcefield": "opls"}),
+        ("--strength", {"half_map": ["map.mrc", "map.mrc"], "strength": 10}),
+        ('--forcefield "opls"', {"forcefield": "opls"}),
         ("missing.xml", {"forcefield": "missing.xml"}),
         ("wrong.xml", {"forcefield": "wrong.xml"}),
-        ("oil", {"solvent": "oil"}),
+        ('--solvent "oil"', {"solvent": "oil"}),
         ("missing.cif", {"dictionary": "missing.cif"}),
-        ("sigma", {"planarity": -0.1}),
-        ("somewhere", {"place": "somewhere"}),
+        ("--planarity", {"planarity": -0.1}),
+        ("--place", {"place": "somewhere"}),
         ("missing.pdb", {"reference": "missing.pdb"}),
+        ("water.pdb: the models have", {"reference": "water.pdb"}),
+        ("missing.pdb", {"restrain_to": "missing.pdb"}),
+        ("water.pdb: the models have", {"restrain_to": "water.pdb"}),
+        (
+            "conda-forge openmmforcefields",
+            {"ligand_forcefield": "openff", "model": "ligand.pdb", "ligand": "LIG=C"},
+        ),
+        ("has no residue XYZ", {"ligand_forcefield": "gaff", "ligand": "XYZ=C"}),
+        ("NAME=SMILES", {"ligand": "benzene"}),
+        ("of no use without --ligand-forcefield", {"ligand": "LIG=C"}),
+        ("--ligand-forcefield", {"ligand_forcefield": "guess"}),
+        ("hydrogen.pdb", {"model": "hydrogen.pdb"}),
+        ("heap.pdb", {"model": "heap.pdb"}),
+        ("twice.pdb", {"model": "twice.pdb"}),
+        ("repeated.pdb", {"model": "repeated.pdb"}),
+        ("cut.pdb: line 6", {"model": "cut.pdb"}),
+        ("map.mrc", {"model": "map.mrc", "density_map": "model.pdb"}),
+        ("constant.mrc", {"density_map": "constant.mrc"}),
+        ("mode77.mrc", {"density_map": "mode77.mrc"}),
+        ("no_cell.mrc", {"density_map": "no_cell.mrc"}),
+        ("--columns: found", {"columns": "FWT"}),
+        ("can only be chosen in an .mtz file", {"columns": "FWT,PHWT"}),
+        ("MODEL is empty", {"model": ""}),
+        ("--output is empty", {"output": ""}),
+        ("--restrain is empty", {"restrain": ""}),
+        ("--threads", {"threads": 100000}),
+        ("--steps", {"steps": 2.5}),
+        ("File name too long", {"output": "x" * 300}),
+        ("unreadable.pdb", {"model": "unreadable.pdb"}),
         ("--color", {"color": "red"}),
     ],
 )
@@ -157,8 +206,9 @@ def test_a_clear_sentence_and_status_2(folder, tmp_path, monkeypatch, capsys, na
     assert fit(folder, monkeypatch, **changes) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    sentence = captured.err.strip().splitlines()[-1]
-    assert sentence.startswith("openmm-density") and named in sentence and "Traceback" not in captured.err
+    (sentence,) = captured.err.splitlines()
+    assert sentence.startswith("openmm-density fit: error: ") and named in sentence
+    assert not PYTHON_ARGUMENT.search(sentence)
     assert not (tmp_path / "out").exists()
 
 
@@ -262,6 +312,28 @@ def test_what_is_odd_but_good(folder, tmp_path, monkeypatch, name, change):
     if change is negative_numbers:
         first = next(iter(read_model(output / "fitted.pdb").topology.residues()))
         assert first.id == "-6"
+
+
+def test_a_hundred_thousand_atoms(folder, monkeypatch, capsys):
+    """More atoms and chains than PDB has numbers for."""
+    structure = gemmi.read_structure(str(folder / "model.pdb"))
+    chain = structure[0][0].clone()
+    copies = -(-100_000 // sum(len(residue) for residue in chain))
+    for number in range(copies):
+        copy = chain.clone()
+        copy.name = f"C{number}"
+        for residue in copy:
+            for atom in residue:
+                atom.pos += gemmi.Position(*(30.0 * np.array(np.unravel_index(number, (11, 11, 11)))))
+        structure[0].add_chain(copy)
+    structure.setup_entities()
+    structure.assign_subchains(force=True)
+    structure.make_mmcif_document().write_file(str(folder / "large.cif"))
+    monkeypatch.chdir(folder)
+    assert main(["score", "large.cif", "map.mrc", "--resolution", "5", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["residue_labels"]) == RESIDUES * (copies + 1)
+    assert found["cc_mask"][0] > 0.5
 
 
 def test_the_map_of_another_protein_and_a_wrong_resolution_are_doubted(folder, tmp_path, monkeypatch):

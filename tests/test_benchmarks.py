@@ -1,10 +1,9 @@
-"""The benchmark of the density kernel runs, and what it times computes the same."""
+"""The benchmarks of the density and planarity kernels run, and what they time computes the same."""
 
 from __future__ import annotations
 
 import importlib
 import json
-import subprocess
 import sys
 
 import numpy as np
@@ -16,21 +15,23 @@ BENCHMARKS = PROJECT / "examples" / "benchmarks"
 CASES = ("dynamics", "5k-5g", "triclinic", "20k-1g", "boxes")
 
 
-def test_quick_run_without_peers(tmp_path):
+@pytest.fixture
+def module(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module
+
+
+def test_quick_run_without_peers(module, tmp_path, monkeypatch, capsys):
     written = tmp_path / "density.json"
-    command = [sys.executable, str(BENCHMARKS / "density_cpu.py"), "--quick", "--peers", "", "--repeats", "1"]
-    done = subprocess.run(
-        [*command, "--cases", ",".join(CASES), "--json", str(written)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    command = ["density_cpu.py", "--quick", "--peers", "", "--repeats", "1", "--cases", ",".join(CASES)]
+    monkeypatch.setattr(sys, "argv", [*command, "--json", str(written)])
+    module("density_cpu").main()
+    printed = capsys.readouterr().out
     report = json.loads(written.read_text())
     assert tuple(report["cases"]) == CASES
-    assert report["threads"] == 2 and report["processor"] in done.stdout
+    assert report["threads"] == 2 and report["processor"] in printed
     for case in report["cases"].values():
-        assert case["title"] in done.stdout
+        assert case["title"] in printed
         assert case["agreement"] and all(0 <= value < 1e-5 for value in case["agreement"].values())
         assert all(engine["calls"] >= 1 for engine in case["engines"])
         assert all(
@@ -45,10 +46,16 @@ def test_quick_run_without_peers(tmp_path):
     assert list(tmp_path.iterdir()) == [written]
 
 
-@pytest.fixture
-def module(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module
+def test_planarity_and_its_peers_agree(module, tmp_path, monkeypatch, capsys):
+    written = tmp_path / "planarity.json"
+    command = ["planarity_cpu.py", "--planes", "70", "--repeats", "2", "--threads", "1"]
+    monkeypatch.setattr(sys, "argv", [*command, "--json", str(written)])
+    module("planarity_cpu").main()
+    report = json.loads(written.read_text())
+    assert len(report["engines"]) == 3 and f"{report['ratio']:.1f} times faster" in capsys.readouterr().out
+    for engine in report["engines"]:
+        assert engine["calls"] >= 2 and engine["fastest_ms"] <= engine["median_ms"]
+        assert engine["deviations"].keys() == {"energy", "gradient"}
 
 
 def test_disagreement_stops_the_run(module):

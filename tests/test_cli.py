@@ -66,6 +66,15 @@ def fitted(folder):
     return folder / "run"
 
 
+@pytest.fixture
+def without_pictures(monkeypatch):
+    """Leave the pictures empty: they take longer than a short fit."""
+    for name in ("plot_overview", "plot_progress", "plot_residues"):
+        monkeypatch.setattr(
+            f"openmm_density.fitting.results.{name}", lambda path, *_, **__: path.write_bytes(b"")
+        )
+
+
 def test_a_fit_leaves_all_its_files_and_nothing_else(fitted):
     assert sorted(path.name for path in fitted.iterdir()) == sorted(FILES)
     for name in ("overview.png", "progress.png", "residues.png"):
@@ -101,7 +110,7 @@ def test_planes_lists_what_is_flat_worst_first(folder, capsys):
     assert f"{report['n_planes']} planes" in capsys.readouterr().out
 
 
-def test_planarity_can_be_left_out(folder, tmp_path):
+def test_planarity_can_be_left_out(folder, tmp_path, without_pictures):
     options = ("--planarity", "off", "--steps", 100, "--protocol", "gentle", "--density-interval", 4)
     assert fit(folder, tmp_path / "off", *options) == 0
     summary = json.loads((tmp_path / "off" / "summary.json").read_text())
@@ -148,7 +157,7 @@ def test_score_agrees_with_the_summary(fitted, folder, capsys):
     assert "frame     6" in capsys.readouterr().out
 
 
-def test_the_same_seed_gives_the_same_fit(folder, tmp_path):
+def test_the_same_seed_gives_the_same_fit(folder, tmp_path, without_pictures):
     for name in ("a", "b"):
         assert fit(folder, tmp_path / name, "--steps", 100, "--seed", 3, "--threads", 1) == 0
     a, b = ((tmp_path / name / "fitted.cif").read_bytes() for name in "ab")
@@ -159,7 +168,8 @@ def test_an_earlier_fit_is_not_overwritten(fitted, folder, capsys):
     before = {path.name: path.read_bytes() for path in fitted.iterdir()}
     assert fit(folder, fitted) == 2
     message = capsys.readouterr().err
-    assert "already holds" in message and "--overwrite" in message and message.count("\n") == 1
+    assert message.startswith("openmm-density fit: error: ") and message.count("\n") == 1
+    assert "already holds" in message and "--overwrite" in message
     assert {path.name: path.read_bytes() for path in fitted.iterdir()} == before
 
 
@@ -229,7 +239,7 @@ def test_an_interrupted_preparation_leaves_nothing(folder, tmp_path, monkeypatch
 
     monkeypatch.setattr("openmm_density.fitting.flexible_fit.prepare", interrupted)
     assert fit(folder, tmp_path / "out") == 130
-    assert capsys.readouterr().err.splitlines() == ["openmm-density: interrupted; nothing was written"]
+    assert capsys.readouterr().err.splitlines() == ["openmm-density fit: interrupted; nothing was written"]
     assert not (tmp_path / "out").exists()
 
 
@@ -244,52 +254,48 @@ def test_a_fit_that_dies_while_its_results_are_written_is_resumed(folder, tmp_pa
     with monkeypatch.context() as patch:
         patch.setattr("openmm_density.fitting.results.plot_progress", die)
         with pytest.raises(Killed):
-            fit(folder, output, "--steps", 100)
+            fit(folder, output, "--steps", 100, "--restrain-to", folder / "target.pdb")
     assert (output / "trajectory.dcd").exists() and not (output / "summary.json").exists()
+    told = json.loads((output / "unfinished" / "command.json").read_text())
+    assert told["options"]["restrain_to"] == str(folder / "target.pdb") in told["sha256"]
     assert run("fit", "--resume", output) == 0
     assert sorted(path.name for path in output.iterdir()) == sorted(FILES)
+    violated = json.loads((output / "summary.json").read_text())["restraints_violated"]
+    # What the protocol's last stage holds, and distances.
+    assert violated.keys() == {"cis", "chirality", "distance"}
     assert mdtraj.load(str(output / "trajectory.dcd"), top=str(output / "fitted.cif")).n_frames == 1
 
 
-def test_a_killed_fit_is_resumed_to_the_same_end(folder, tmp_path, capsys):
+def test_a_killed_fit_is_resumed_to_the_same_end(folder, tmp_path, capsys, without_pictures):
     arguments = (
-        "--steps",
-        "1200",
-        "--strength",
-        "30",
-        "--threads",
-        "1",
-        "--report-interval",
-        "40",
-        "--save-interval",
-        "80",
-    )
+        "--steps", "600", "--strength", "30", "--threads", "1", "--report-interval", "40", "--save-interval", "40",
+    )  # fmt: skip
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     process = started(folder, killed, *arguments)
     wait_for(killed / "unfinished" / "state.previous.npz", process)
     process.kill()
     process.communicate()
     assert not (killed / "fitted.cif").exists()
-    assert run("fit", folder / "model.pdb", folder / "target.mrc", "--resolution", 5, "--output", killed) == 2
+    again = ("fit", folder / "model.pdb", folder / "target.mrc", "--resolution", 5, "--output")
+    assert run(*again, killed) == 2
     assert "--resume" in capsys.readouterr().err
     assert run("fit", "--resume", killed, "--steps", 10) == 2
-    assert "steps" in capsys.readouterr().err
+    assert "leave out --steps" in capsys.readouterr().err
     assert run("fit", "--resume", killed) == 0
-    process = started(folder, whole, *arguments)
-    assert process.communicate()[1] == "" and process.returncode == 0
+    assert run(*again, whole, *arguments) == 0
     assert (killed / "fitted.cif").read_bytes() == (whole / "fitted.cif").read_bytes()
     assert (killed / "log.csv").read_bytes() == (whole / "log.csv").read_bytes()
     frames = [
         mdtraj.load(str(each / "trajectory.dcd"), top=str(whole / "fitted.cif")).xyz
         for each in (killed, whole)
     ]
-    assert np.array_equal(*frames) and len(frames[0]) == 30
+    assert np.array_equal(*frames) and len(frames[0]) == 15
     assert sorted(path.name for path in killed.iterdir()) == sorted(FILES)
     assert run("fit", "--resume", killed) == 2
     assert "no unfinished fit" in capsys.readouterr().err
 
 
-def test_a_fit_that_goes_nowhere_is_doubted(folder, tmp_path, capsys):
+def test_a_fit_that_goes_nowhere_is_doubted(folder, tmp_path, capsys, without_pictures):
     write_fragment(tmp_path / "away.pdb", (14.0, 14.0, 14.0))
     arguments = ("fit", tmp_path / "away.pdb", folder / "target.mrc", "--resolution", 5, "--steps", 20)
     assert run(*arguments, "--output", tmp_path / "out", "--strength", 1, "--place", "off") == 0
@@ -298,7 +304,7 @@ def test_a_fit_that_goes_nowhere_is_doubted(folder, tmp_path, capsys):
     assert "Doubt" in capsys.readouterr().out
 
 
-def test_a_model_outside_its_density_is_placed_in_it(folder, tmp_path):
+def test_a_model_outside_its_density_is_placed_in_it(folder, tmp_path, without_pictures):
     write_fragment(tmp_path / "away.pdb", (60.0, -45.0, 30.0))
     arguments = ("fit", tmp_path / "away.pdb", folder / "target.mrc", "--resolution", 5, "--steps", 20)
     assert run(*arguments, "--output", tmp_path / "out", "--reference", folder / "target.pdb") == 0
@@ -323,21 +329,74 @@ def test_simulate_does_not_overwrite(folder, capsys):
     assert (folder / "target.mrc").read_bytes() == before
 
 
-def test_a_pipe_stays_quiet_and_argparse_has_status_2(folder, tmp_path):
-    command = [sys.executable, "-m", "openmm_density.cli"]
-    arguments = [
+def test_a_pipe_stays_quiet_and_its_lines_whole(folder, tmp_path):
+    output = tmp_path / "a folder whose name is longer than the eighty columns that a pipe is said to have"
+    command = [
+        sys.executable,
+        "-m",
+        "openmm_density.cli",
         "fit",
         "model.pdb",
         "target.mrc",
         "--resolution",
         "5",
-        "--output",
-        str(tmp_path / "out"),
-        "--steps",
-        "20",
     ]
-    done = subprocess.run([*command, *arguments], cwd=folder, capture_output=True, text=True)
+    options = ["--output", str(output), "--steps", "20", "--threads", "1"]
+    done = subprocess.run([*command, *options], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0 and done.stderr == ""
-    assert "correlation (CC mask)" in done.stdout
-    wrong = subprocess.run([*command, "fit", "model.pdb"], cwd=folder, capture_output=True, text=True)
-    assert wrong.returncode == 2 and "Traceback" not in wrong.stderr
+    lines = done.stdout.splitlines()
+    assert any(line.startswith("correlation (CC mask)") for line in lines)
+    assert lines[-1] == f"results are in {output}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (
+            (),
+            "openmm-density: error: the following arguments are required: COMMAND (see openmm-density --help)",
+        ),
+        (("mend",), "openmm-density: error: COMMAND: invalid choice: 'mend'"),
+        (
+            ("fit", "a.pdb", "--steps", "many"),
+            'openmm-density fit: error: --steps: found "many"; give a whole number (see openmm-density fit --help)',
+        ),
+        (
+            ("score", "a.pdb", "b.mrc"),
+            "openmm-density score: error: the following arguments are required: --resolution (see openmm-density score --help)",
+        ),
+        (
+            ("planes", "a.pdb", "--colour"),
+            'openmm-density planes: error: "--colour" is not understood (see openmm-density planes --help)',
+        ),
+        (
+            ("simulate", "{model}", "--resolution=5", "--voxel-size=-1", "--output=new.mrc"),
+            "openmm-density simulate: error: --voxel-size -1.0 is not a length; give a positive number of Å",
+        ),
+    ],
+)
+def test_an_error_is_one_sentence_in_the_words_of_the_command_line(folder, capsys, arguments, expected):
+    arguments = [argument.format(model=folder / "model.pdb") for argument in arguments]
+    try:
+        status = run(*arguments)
+    except SystemExit as stop:
+        status = stop.code
+    captured = capsys.readouterr()
+    assert status == 2 and captured.out == ""
+    assert captured.err.startswith(expected) and captured.err.count("\n") == 1
+
+
+def test_a_disk_that_fails_and_too_little_memory_are_told(folder, monkeypatch, capsys):
+    for error, status, said in (
+        (OSError(28, "No space left on device", "x.mrc"), 2, "x.mrc: No space left on device"),
+        (MemoryError("Unable to allocate 3 TiB"), 1, "not enough memory (Unable to allocate 3 TiB)"),
+    ):
+
+        def fails(*_, error=error, **__):
+            raise error
+
+        monkeypatch.setattr("openmm_density.maps.density_map.DensityMap.simulate", fails)
+        arguments = ("--resolution", 5, "--voxel-size", 1.2, "--output", folder / "new.mrc")
+        assert run("simulate", folder / "model.pdb", *arguments) == status
+        message = capsys.readouterr().err
+        assert message.startswith(f"openmm-density simulate: error: {said}") and message.count("\n") == 1

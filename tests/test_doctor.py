@@ -20,7 +20,7 @@ def healthy() -> Diagnosis:
     return Diagnosis(
         python="3.12.0",
         machine="Linux x86_64",
-        versions={package: "1.0" for package in doctor.PACKAGES},
+        versions={package: "1.0" for package in (*doctor.PACKAGES, *doctor.OPTIONAL_PACKAGES)},
         fastest_platform="CPU",
         probes=[Probe("TorchForce", "CPU", True, None, None, 0.1)],
         unloaded_plugins={},
@@ -45,8 +45,13 @@ def remedies(**changes) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def here() -> Diagnosis:
-    return examine()
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def here(said) -> Diagnosis:
+    return examine(progress=said.append)
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +99,13 @@ def test_every_platform_is_probed_for_what_can_be_made(here):
     assert {probe.platform for probe in here.probes if probe.backend == "TorchForce"} == platforms
     assert {probe.backend for probe in here.probes} == set(doctor.BACKENDS)
     assert all((probe.problem is None) == probe.works for probe in here.probes)
+
+
+def test_it_says_what_it_is_doing(here, said):
+    everything = " ".join(said)
+    for probe in here.probes:
+        assert f"trying forces on {probe.platform}" in everything
+    assert said[-1] == ""
 
 
 def test_versions_and_kernels_are_those_of_the_environment(here):
@@ -146,9 +158,28 @@ def test_a_process_that_is_killed_is_a_finding(tmp_path, monkeypatch):
     suicide.write_text("#!/bin/sh\necho undefined symbol: foo >&2\nkill -SEGV $$\n")
     suicide.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(suicide))
-    made, probe = doctor._run_probe("TorchForce", "OpenCL", 60)
-    assert made and not probe.works
-    assert probe.problem == "the process was killed by SIGSEGV (undefined symbol: foo)"
+    (one,), (other,) = ([probe] for _, probe in probed(["TorchForce", "PythonForce"], 60))
+    assert (one.backend, other.backend, one.platform) == ("TorchForce", "PythonForce", "OpenCL")
+    assert not one.works and not other.works
+    assert one.problem == other.problem == "the process was killed by SIGSEGV (undefined symbol: foo)"
+
+
+def test_what_a_killed_process_had_not_tried_is_tried_in_another(tmp_path, monkeypatch):
+    """The first backend works, the second kills, the third works again."""
+    python = tmp_path / "python"
+    python.write_text(
+        "#!/bin/sh\nshift 4\nfor backend; do\n  [ $backend = B ] && [ $1 = B ] && kill -9 $$\n  [ $backend = B ] && exit 1\n"
+        '  echo "{\\"made\\": true, \\"backend\\": \\"$backend\\", \\"platform\\": \\"OpenCL\\", \\"works\\": true,'
+        ' \\"problem\\": null, \\"device\\": null, \\"seconds\\": 0.1}"\ndone\n'
+    )
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    found = [probe for made, probe in probed(["A", "B", "C"], 60)]
+    assert [(probe.backend, probe.works) for probe in found] == [("A", True), ("B", False), ("C", True)]
+
+
+def probed(backends, timeout, said=lambda _: None):
+    return doctor._probe_platform("OpenCL", backends, timeout, doctor._Doing(said))
 
 
 def test_a_process_that_hangs_is_a_finding(tmp_path, monkeypatch):
@@ -156,8 +187,10 @@ def test_a_process_that_hangs_is_a_finding(tmp_path, monkeypatch):
     sleeper.write_text("#!/bin/sh\nexec sleep 60\n")
     sleeper.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(sleeper))
-    _, probe = doctor._run_probe("TorchForce", "OpenCL", 0.2)
+    said = []
+    ((_, probe),) = probed(["TorchForce"], 0.2, said.append)
     assert not probe.works and probe.problem == "was not done within 0.2 s"
+    assert said == ["trying forces on OpenCL", ""]
 
 
 def test_unknown_platform_is_a_finding():
@@ -234,9 +267,24 @@ def test_gpu_kernels_are_findings_where_the_process_that_tries_them_dies(tmp_pat
     suicide.write_text(f"#!/bin/sh\necho '{first}'\nexit 3\n")
     suicide.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(suicide))
-    found = {kernel.operator: kernel for kernel in doctor._gpu_kernels(60)}
+    found = {kernel.operator: kernel for kernel in doctor._gpu_kernels(60, doctor._Doing(lambda _: None))}
     assert found.pop("planarity").works
     assert all(kernel.problem == "the process ended with status 3" for kernel in found.values()) and found
+
+
+def test_optional_packages_are_listed_but_not_missed():
+    versions = healthy().versions | dict.fromkeys(doctor.OPTIONAL_PACKAGES)
+    assert remedies(versions=versions) == []
+    text = as_text(replace(healthy(), versions=versions))
+    for package, use in doctor.OPTIONAL_PACKAGES.items():
+        assert package in text and f"optional: {use}" in text
+
+
+def test_times_of_earlier_days_are_told_from_those_of_today():
+    (kernel,) = healthy().kernels
+    assert "compiled earlier, in 20 s, -fopenmp" in as_text(healthy())
+    text = as_text(replace(healthy(), kernels=[replace(kernel, built_now=True)]))
+    assert "compiled, in 20 s, -fopenmp" in text
 
 
 def test_missing_packages_and_failed_kernels_are_told():

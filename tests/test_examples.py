@@ -1,18 +1,40 @@
-"""The examples run, shortened."""
+"""The examples run, on short models, and do what they say."""
 
+import re
 import subprocess
 import sys
 
-from .conftest import PROJECT
+from .fragments import copy_examples
+
+RESIDUES = 45
+
+
+def run(folder, name, *arguments):
+    script = copy_examples(folder, RESIDUES) / name
+    done = subprocess.run(
+        [sys.executable, str(script), *arguments], cwd=folder, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
 
 
 def test_fit_adenylate_kinase(tmp_path):
-    script = PROJECT / "examples" / "fit_adenylate_kinase.py"
-    command = [sys.executable, str(script), "--output", str(tmp_path), "--steps", "200"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr[-3000:]
-    lines = done.stdout.strip().splitlines()
+    printed = run(tmp_path, "fit_adenylate_kinase.py", "--output", "fit", "--steps", "200")
+    lines = printed.strip().splitlines()
     assert [line.split()[0] for line in lines] == ["start", "ramp", "hold", "end"]
     similarity = [float(line.split()[-1]) for line in lines]
     assert similarity[-1] > similarity[0]
-    assert (tmp_path / "fitted.cif").exists() and (tmp_path / "adk_closed.mrc").exists()
+    assert (tmp_path / "fit" / "fitted.cif").exists() and (tmp_path / "fit" / "adk_closed.mrc").exists()
+
+
+def test_the_ligand_is_flat_only_with_planarity(tmp_path):
+    printed = run(tmp_path, "planarity_ligand.py")
+    rms = {
+        title.strip(): float(value)
+        for title, value in re.findall(r"^(.*?)\s+RMS (\S+) Å", printed, re.MULTILINE)
+    }
+    assert list(rms) == ["puckered", "minimised without planarity", "minimised with planarity"]
+    assert rms["puckered"] > 0.2
+    assert rms["minimised without planarity"] > 0.05
+    assert rms["minimised with planarity"] < 0.002
+    assert [path.name for path in tmp_path.iterdir()] == ["examples"]

@@ -6,7 +6,6 @@ import io
 import numpy as np
 import openmm
 import pytest
-import torch
 from openmm import app, unit
 
 from openmm_density import DensityFit, DensityMap, InputError
@@ -21,14 +20,6 @@ pytestmark = pytest.mark.skipif(
     backend_problem("TorchForce") is not None,
     reason=f"TorchForce does not work: {backend_problem('TorchForce')}",
 )
-
-
-@pytest.fixture(autouse=True)
-def one_thread_and_the_same_count_afterwards():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ from openmm_density.kernels.density import (
     target_moments,
 )
 from torch import Tensor
-from turns import Case, Difference, Engine, compare, measure
+from turns import Case, Difference, Engine, compare, measure, timed
 
 from openmm_density import DensityFit, DensityMap
 
@@ -62,37 +62,23 @@ class Settings:
     folder: Path
 
 
-def ours(name: str, operation: str, threads: int, function: Callable[[], Any]) -> Engine:
-    """Make an engine of an operator of this package."""
-
-    def call() -> float:
-        torch.set_num_threads(threads)
-        start = time.perf_counter()
-        result = function()
-        seconds = time.perf_counter() - start
-        del result  # what is given back to the system is given back after the clock has stopped
-        return seconds
-
-    return Engine(name, operation, threads, call)
-
-
 def random_case(atoms: RandomAtoms, title: str, settings: Settings, one_thread: bool) -> Case:
     """Time density, gradient and the fused operator on random atoms."""
     threads = settings.threads
     agreement = atoms.check()
     engines = [
-        ours("density_splat, density_gather", GRADIENT, threads, atoms.splat_and_gather),
-        ours("density_similarity", SIMILARITY, threads, atoms.similarity),
+        timed("density_splat, density_gather", GRADIENT, threads, atoms.splat_and_gather),
+        timed("density_similarity", SIMILARITY, threads, atoms.similarity),
     ]
     if one_thread and threads > 1:
         engines += [
-            ours("density_splat, density_gather", GRADIENT, 1, atoms.splat_and_gather),
-            ours("density_similarity", SIMILARITY, 1, atoms.similarity),
+            timed("density_splat, density_gather", GRADIENT, 1, atoms.splat_and_gather),
+            timed("density_similarity", SIMILARITY, 1, atoms.similarity),
         ]
     if atoms.n_gaussians == 5:
         density, gradient = (x.numpy() for x in atoms.splat_and_gather())
         if settings.gemmi:
-            engines += [ours("density_splat", DENSITY, 1, atoms.splat), gemmi_engine(atoms, density)]
+            engines += [timed("density_splat", DENSITY, 1, atoms.splat), gemmi_engine(atoms, density)]
         engines += torchref_engines(settings.torchref, atoms, (density, gradient), settings.folder, threads)
     measure(engines, settings.turns, settings.limit)
     return Case(title, engines, agreement)
@@ -136,7 +122,7 @@ def boxes_case(settings: Settings) -> Case:
             )
 
         gradients.append(evaluate()[1])
-        engines.append(ours(f"density_similarity, {size}³", SIMILARITY, settings.threads, evaluate))
+        engines.append(timed(f"density_similarity, {size}³", SIMILARITY, settings.threads, evaluate))
     agreement = {
         "forces in the largest box against those in the smallest": compare(
             "gradient in a large box", gradients[-1], gradients[0], ROUNDING
@@ -212,7 +198,7 @@ def dynamics_case(settings: Settings) -> Case:
         if fit is not None:
             groups = functools.partial(contexts[name].getState, forces=True, groups={1})
             operation = TERM.format(fit.n_fitted_atoms)
-            alone[name] = ours("OpenMM, its force group alone", operation, threads, groups)
+            alone[name] = timed("OpenMM, its force group alone", operation, threads, groups)
 
     operators = {}
     moments = target_moments(target)
@@ -228,7 +214,7 @@ def dynamics_case(settings: Settings) -> Case:
                 x, selected, *gaussians, RADIUS, target, moments, *place, False, CROSS_CORRELATION_ABOUT_MEAN, 1.0
             )  # fmt: skip
 
-        operators[name] = ours(f"density_similarity, {len(selected)} atoms", SIMILARITY, threads, evaluate)
+        operators[name] = timed(f"density_similarity, {len(selected)} atoms", SIMILARITY, threads, evaluate)
     peers: dict[tuple[str, int], Engine] = {}
     if settings.gromacs:
         peers = gromacs_engines(settings.gromacs, start, density_map, agreement, settings.folder, threads)

@@ -42,7 +42,7 @@ from density_peers import start_torchref
 from openmm_density.kernels import build
 from rich.console import Console
 from rich.table import Table
-from turns import Case, Disagreement, Engine, processor
+from turns import Case, Disagreement, Engine, processor, show
 
 from openmm_density.whole_files import write_text
 
@@ -128,51 +128,6 @@ def goals(cases: dict[str, Case], memory: dict[str, Any] | None, threads: int) -
 def in_words(threads: int) -> str:
     """Write a number of threads."""
     return "1 thread" if threads == 1 else f"{threads} threads"
-
-
-def milliseconds(value: float) -> str:
-    """Write three figures, and all that are before the point."""
-    return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
-
-
-def show(console: Console, case: Case) -> None:
-    """Print the table of a case."""
-    table = Table(title=case.title, title_justify="left", title_style="bold")
-    for heading in (
-        "",
-        "timed",
-        "threads",
-        "median ms",
-        "quartiles",
-        "fastest",
-        "calls",
-        "ratio",
-        "deviation",
-    ):
-        table.add_column(heading, justify="left" if heading in ("", "timed") else "right")
-    bases: dict[str, float] = {}
-    for engine in case.engines:
-        if not len(engine.times):
-            continue
-        figures = engine.figures()
-        base = bases.setdefault(engine.operation, engine.median)
-        low, high = figures["quartiles_ms"]
-        table.add_row(
-            engine.name,
-            engine.operation,
-            str(engine.threads),
-            milliseconds(engine.median),
-            f"{milliseconds(low)} to {milliseconds(high)}",
-            milliseconds(engine.fastest),
-            str(figures["calls"]),
-            "" if engine.median == base else f"{engine.median / base:.3g}",
-            " ".join(f"{value:.0e}" for value in engine.deviations.values()),
-        )
-    console.print(table)
-    console.print(
-        "  agreement: " + ", ".join(f"{name} {value:.0e}" for name, value in case.agreement.items())
-    )
-    console.print()
 
 
 def show_goals(console: Console, found: list[Goal]) -> None:

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,13 +19,16 @@ import numpy as np
 import torch
 from openmm_density.kernels import build
 from openmm_density.kernels.planarity import pack_planes, planarity, reference
-from turns import processor
+from rich.console import Console
+from turns import Case, Disagreement, compare, measure, processor, show, timed
 
 from openmm_density.whole_files import write_text
 
 SIZES = (4, 5, 6, 7, 9, 10, 12)
 Group = tuple[np.ndarray, np.ndarray]
-Engine = Callable[[], tuple[torch.Tensor, torch.Tensor]]
+Evaluation = Callable[[], tuple[torch.Tensor, torch.Tensor]]
+# Of the largest value, in float32.
+TOLERANCE = 1e-3
 
 
 def random_planes(n_planes: int) -> tuple[np.ndarray, list[Group]]:
@@ -46,7 +47,7 @@ def random_planes(n_planes: int) -> tuple[np.ndarray, list[Group]]:
 
 def eager(
     positions: torch.Tensor, groups: list[tuple[torch.Tensor, torch.Tensor]], through_eigh: bool
-) -> Engine:
+) -> Evaluation:
     """Give energy and gradient by plain PyTorch and autograd."""
 
     def evaluate() -> tuple[torch.Tensor, torch.Tensor]:
@@ -65,39 +66,6 @@ def eager(
     return evaluate
 
 
-def check(engines: dict[str, Engine], expected: tuple[torch.Tensor, torch.Tensor]) -> dict[str, float]:
-    """Give each engine's largest error of the gradient over the largest gradient, or stop where engines disagree."""
-    energy, gradient = expected
-    errors = {}
-    for name, engine in engines.items():
-        found_energy, found_gradient = engine()
-        errors[name] = ((found_gradient - gradient).abs().max() / gradient.abs().max()).item()
-        energy_error = abs(found_energy.item() / energy.item() - 1.0)
-        if not (errors[name] < 1e-3 and energy_error < 1e-3):
-            sys.exit(f"{name} is wrong: energy by {energy_error:.1e}, gradient by {errors[name]:.1e}")
-    return errors
-
-
-def timed(engine: Engine) -> float:
-    """Give the seconds of one call."""
-    start = time.perf_counter()
-    engine()
-    return time.perf_counter() - start
-
-
-def measure(engines: dict[str, Engine], seconds: float) -> dict[str, list[float]]:
-    """Time the engines in turns, each for about so many seconds: the milliseconds of every call."""
-    calls = {}
-    for name, engine in engines.items():
-        calls[name] = max(1, round(seconds / 10 / min(timed(engine) for _ in range(3))))
-    times: dict[str, list[float]] = {name: [] for name in engines}
-    for _ in range(10):
-        for name, engine in engines.items():
-            for _ in range(calls[name]):
-                times[name].append(1e3 * timed(engine))
-    return times
-
-
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description="Time the planarity kernel against eager PyTorch.")
@@ -106,13 +74,16 @@ def main() -> None:
     parser.add_argument(
         "--precision", choices=("single", "double"), default="single", help="type of the positions"
     )
+    parser.add_argument("--repeats", type=int, default=20, help="turns of each engine (default: %(default)s)")
     parser.add_argument(
-        "--seconds", type=float, default=3.0, help="time for each engine (default: %(default)s)"
+        "--limit", type=float, default=10.0, help="seconds of timing, about (default: %(default)s)"
     )
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     arguments = parser.parse_args()
     if arguments.planes < len(SIZES):
         parser.error(f"--planes must be at least {len(SIZES)}, one for each size")
+    if arguments.threads < 1 or arguments.repeats < 1:
+        parser.error("--threads and --repeats must be at least 1")
     if not build.load("planarity"):
         sys.exit(f"the kernel does not compile here:\n{build.error_text('planarity')}")
 
@@ -122,41 +93,33 @@ def main() -> None:
     positions = torch.from_numpy(coordinates).to(dtype)
     planes = pack_planes(groups, n_atoms=len(positions))
     tensors = [(torch.from_numpy(indices), torch.from_numpy(sigmas).to(dtype)) for indices, sigmas in groups]
-    engines: dict[str, Engine] = {
+    evaluations: dict[str, Evaluation] = {
         "C++ kernel": lambda: planarity(positions, *planes),
         "eager, normal fixed": eager(positions, tensors, through_eigh=False),
         "eager, through eigh": eager(positions, tensors, through_eigh=True),
     }
-    errors = check(engines, reference.planarity(positions, *planes))
-    times = measure(engines, arguments.seconds)
+    expected = reference.planarity(positions, *planes)
+    engines = []
+    for name, evaluate in evaluations.items():
+        engine = timed(name, "energy + gradient", arguments.threads, evaluate)
+        try:
+            for what, found, right in zip(("energy", "gradient"), evaluate(), expected):
+                engine.deviations[what] = compare(f"{what} of {name}", found, right, TOLERANCE)
+        except Disagreement as error:
+            sys.exit(f"{error}. Nothing is timed where engines disagree.")
+        engines.append(engine)
+    measure(engines, arguments.repeats, arguments.limit)
 
-    medians = {name: statistics.median(values) for name, values in times.items()}
-    fastest = {name: min(values) for name, values in times.items()}
-    ratio, ratio_of_fastest = (
-        min(value for name, value in figures.items() if name != "C++ kernel") / figures["C++ kernel"]
-        for figures in (medians, fastest)
-    )
-    print(
-        f"{arguments.planes} planes of {SIZES[0]} to {SIZES[-1]} atoms, {len(positions)} atoms in {dtype}: energy and gradient"
-    )
-    print(f"{processor()}; {torch.get_num_threads()} threads; torch {torch.__version__}\n")
-    print(f"{'':22}{'median':>10}{'fastest':>9}{'10%':>9}{'90%':>9}{'calls':>8}   error of the gradient")
-    report: dict[str, dict[str, float]] = {}
-    for name, values in times.items():
-        low, high = np.percentile(values, (10, 90))
-        report[name] = {
-            "median_ms": medians[name],
-            "fastest_ms": fastest[name],
-            "p10_ms": low,
-            "p90_ms": high,
-            "calls": len(values),
-            "error": errors[name],
-        }
-        print(
-            f"{name:22}{medians[name]:7.3f} ms{fastest[name]:9.3f}{low:9.3f}{high:9.3f}{len(values):8d}   {errors[name]:.1e}"
-        )
-    print(
-        f"\nThe kernel is {ratio:.1f} times faster than the quickest eager form (fastest calls: {ratio_of_fastest:.1f})."
+    kernel, *others = engines
+    ratio = min(engine.median for engine in others) / kernel.median
+    ratio_of_fastest = min(engine.fastest for engine in others) / kernel.fastest
+    sizes = f"{SIZES[0]} to {SIZES[-1]} atoms"
+    case = Case(f"{arguments.planes} planes of {sizes}, {len(positions)} atoms in {dtype}", engines)
+    console = Console(width=max(160, Console().width))
+    console.print(f"{processor()}; torch {torch.__version__}\n")
+    show(console, case)
+    console.print(
+        f"The kernel is {ratio:.1f} times faster than the quickest eager form (fastest calls: {ratio_of_fastest:.1f})."
     )
 
     if arguments.json:
@@ -165,9 +128,9 @@ def main() -> None:
             "atoms": len(positions),
             "precision": arguments.precision,
             "processor": processor(),
-            "threads": torch.get_num_threads(),
+            "threads": arguments.threads,
             "torch": torch.__version__,
-            "engines": report,
+            "engines": [engine.figures() for engine in engines],
             "ratio": ratio,
             "ratio_of_fastest": ratio_of_fastest,
         }

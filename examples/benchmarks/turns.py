@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
 
 
 @dataclass
@@ -53,6 +56,20 @@ class Engine:
             "calls": len(self.times),
             "deviations": self.deviations,
         }
+
+
+def timed(name: str, operation: str, threads: int, function: Callable[[], Any]) -> Engine:
+    """Make an engine of a function that runs in PyTorch's threads."""
+
+    def call() -> float:
+        torch.set_num_threads(threads)
+        start = time.perf_counter()
+        result = function()
+        seconds = time.perf_counter() - start
+        del result  # what is given back to the system is given back after the clock has stopped
+        return seconds
+
+    return Engine(name, operation, threads, call)
 
 
 class Difference(Engine):
@@ -129,3 +146,49 @@ def measure(engines: list[Engine], turns: int, limit: float) -> None:
                 times = [engine.call() for _ in range(calls)]
             engine.turns.append([1000 * seconds for seconds in times])
             used[id(engine)] += time.perf_counter() - start
+
+
+def milliseconds(value: float) -> str:
+    """Write three figures, and all that are before the point."""
+    return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+
+
+def show(console: Console, case: Case) -> None:
+    """Print the table of a case."""
+    table = Table(title=case.title, title_justify="left", title_style="bold")
+    for heading in (
+        "",
+        "timed",
+        "threads",
+        "median ms",
+        "quartiles",
+        "fastest",
+        "calls",
+        "ratio",
+        "deviation",
+    ):
+        table.add_column(heading, justify="left" if heading in ("", "timed") else "right")
+    bases: dict[str, float] = {}
+    for engine in case.engines:
+        if not len(engine.times):
+            continue
+        figures = engine.figures()
+        base = bases.setdefault(engine.operation, engine.median)
+        low, high = figures["quartiles_ms"]
+        table.add_row(
+            engine.name,
+            engine.operation,
+            str(engine.threads),
+            milliseconds(engine.median),
+            f"{milliseconds(low)} to {milliseconds(high)}",
+            milliseconds(engine.fastest),
+            str(figures["calls"]),
+            "" if engine.median == base else f"{engine.median / base:.3g}",
+            " ".join(f"{value:.0e}" for value in engine.deviations.values()),
+        )
+    console.print(table)
+    if case.agreement:
+        console.print(
+            "  agreement: " + ", ".join(f"{name} {value:.0e}" for name, value in case.agreement.items())
+        )
+    console.print()

@@ -6,7 +6,7 @@ import copy
 import itertools
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -18,6 +18,7 @@ from openmm import unit
 from openmm.mtsintegrator import MTSLangevinIntegrator
 
 from ..energies.density_fit import DensityFit
+from ..energies.forces import best_backend
 from ..energies.form_factors import SIGMA_PER_RESOLUTION
 from ..energies.planarity import SIGMA, PlanarityRestraint
 from ..energies.planes import find_planes
@@ -30,6 +31,7 @@ from ..models.structures import Model
 from ..restraints import Restraint, make_restraints
 from ..units import ANGSTROM_PER_NANOMETER, in_angstrom
 from ..validation.correlation import MapCorrelation
+from ..wording import one_line
 from .checkpoints import RunFolder, RunState, Trajectory, cut_trajectory
 from .convergence import Plateau
 from .interrupts import StoppableMinimization, StopRequest
@@ -48,6 +50,8 @@ TIMINGS = 10
 # Between these a request to stop is looked for: a tenth of a second for small models, a second for large ones.
 STEPS_AT_ONCE = 10
 MOST_BLOW_UPS = 3
+# With many more, the threads cannot be made, and the process ends without a word.
+MOST_THREADS = 1024
 # Hotter than this, in K and in the temperature that is wanted, a simulation has blown up, whatever it does next.
 HOT, TIMES_TOO_HOT = 1500.0, 4.0
 # After Ctrl-C, which is waited for.
@@ -99,6 +103,7 @@ class FitResult:
     ms_per_step, density_ms_per_step : float
         Wall time of a step, and of its density force.
     wall_seconds : float
+        Of all parts of a fit that was interrupted; of a part that was killed, up to its last saved state.
     force_backend : str
     """
 
@@ -159,6 +164,13 @@ class FlexibleFit:
         "amber14", "charmm36", or OpenMM force field files.
     solvent : {"none", "obc", "gbn2", "water"}
         See `openmm_density.models.force_fields`. In water the fit begins with an equilibration at constant pressure.
+    ligand_forcefield : {"openff", "gaff"}, optional
+        What parametrises ligands that the force field does not know; by default they are kept rigid. See
+        `openmm_density.models.ligands`.
+    ligands : mapping of str to str, optional
+        SMILES by residue name; by default those of the dictionaries.
+    restrain_to : Model, optional
+        Another model of the same molecule, whose distances the restraint "distance" keeps in place of those of the start.
     reference : Model, optional
         A model of the target, to report the distance to. It has no part in the fit.
     free_map : DensityMap, optional
@@ -187,6 +199,7 @@ class FlexibleFit:
         What some stage of the protocol holds as it was.
     planarity : PlanarityRestraint, optional
         What holds flat groups flat.
+    dictionaries : path or sequence of paths
     planes : PlaneSet
         The flat groups of the model as it was read, without what was added to it: what is reported on.
 
@@ -211,6 +224,9 @@ class FlexibleFit:
         place: str | Placement = "auto",
         forcefield: str | Sequence[str] = "amber14",
         solvent: str = "none",
+        ligand_forcefield: str | None = None,
+        ligands: Mapping[str, str] | None = None,
+        restrain_to: Model | None = None,
         reference: Model | None = None,
         free_map: DensityMap | None = None,
         planarity: Any = SIGMA,
@@ -222,6 +238,7 @@ class FlexibleFit:
         self.forcefield = [forcefield] if isinstance(forcefield, str) else list(forcefield)
         self.density_map = density_map
         self.reference = reference
+        self.dictionaries = dictionaries
         self.placement = (
             place
             if isinstance(place, Placement)
@@ -229,7 +246,15 @@ class FlexibleFit:
         )
         if self.placement is not None:
             model = self.placement.apply(model)
-        self.prepared = self.solute = prepare(model, forcefield, solvent=solvent, platform=platform)
+        self.prepared = self.solute = prepare(
+            model,
+            forcefield,
+            solvent=solvent,
+            platform=platform,
+            ligand_forcefield=ligand_forcefield,
+            ligands=ligands,
+            dictionaries=dictionaries,
+        )
         if solvent == "water":
             self.prepared = solvated(self.solute, density_map, platform=platform)
         self.planes = find_planes(
@@ -249,7 +274,7 @@ class FlexibleFit:
             self.prepared.topology,
             self.prepared.positions,
             force_group=RESTRAINT_GROUP,
-            options={"position": {"periodic": True}} if solvent == "water" and "position" in held else None,
+            options=_restraint_options(held, solvent, restrain_to),
         )
         bare = self._restrained(hydrogen_mass=protocol.hydrogen_mass)
         self.density = self._density(density_map, resolution, bare)
@@ -276,12 +301,15 @@ class FlexibleFit:
             self._free_correlation = MapCorrelation(free_map, model.topology, self.density.resolution)
         self._pairs = None
         if reference is not None:
-            self._pairs = match_alpha_carbons(
-                self.prepared.topology,
-                reference.topology,
-                positions=self.prepared.positions,
-                reference_positions=reference.positions,
-            )
+            try:
+                self._pairs = match_alpha_carbons(
+                    self.prepared.topology,
+                    reference.topology,
+                    positions=self.prepared.positions,
+                    reference_positions=reference.positions,
+                )
+            except InputError as error:
+                raise InputError(f"{reference.path}: {error}") from None
         backbone = [a.index for a in self.prepared.topology.atoms() if a.name in ("CA", "P")]
         self._traced = np.array(backbone or range(self.prepared.topology.getNumAtoms()))
 
@@ -290,7 +318,12 @@ class FlexibleFit:
         """The time step in ps."""
         return self.protocol.timestep / 1000
 
-    def run(self, folder: RunFolder | None = None, progress: Progress | None = None) -> FitResult:
+    def run(
+        self,
+        folder: RunFolder | None = None,
+        progress: Progress | None = None,
+        on_interrupt: Callable[[], None] | None = None,
+    ) -> FitResult:
         """Run the fit, or go on with one.
 
         Parameters
@@ -298,7 +331,9 @@ class FlexibleFit:
         folder : RunFolder, optional
             Where states and trajectory are kept. If it holds a state of this fit, the fit goes on from there.
         progress : callable, optional
-            Called with step, number of steps, stage and the newest row of the log.
+            Called with step, number of steps, stage and the newest row of the log, or None where there is none since the last.
+        on_interrupt : callable, optional
+            Called when the first SIGINT or SIGTERM comes, before what is under way is finished.
 
         Raises
         ------
@@ -311,23 +346,30 @@ class FlexibleFit:
         if self.threads is not None:
             torch.set_num_threads(self.threads)
         say = progress or (lambda *_: None)
-        with StopRequest() as stop:
+        with StopRequest(on_interrupt) as stop:
             if folder is not None and folder.holds_a_state:
                 state = folder.load()
                 self._check_state(folder, state)
+                started -= state.wall_seconds
             else:
                 say(0, self.protocol.steps, "minimize", None)
                 state = self._begun(stop)
-                self._save(folder, state)
+                self._save(folder, state, started)
+            saved = state
             while state.stage < len(self.protocol.stages) and not stop.requested:
                 try:
                     state = self._segment(state, folder, say, stop)
                 except _Unstable as error:
                     state = self._taken_back(state, folder, str(error))
                 if not stop.requested:
-                    self._save(folder, state)
+                    self._save(folder, state, started)
+                    saved = state
             say(state.step, self.protocol.steps, "minimize", None)
-            return self._ended(state, stop, started)
+            result = self._ended(state, stop, started)
+            if result.interrupted:
+                # The time since the last saved state was spent as well.
+                self._save(folder, saved, started)
+            return result
 
     def _density(self, density_map: DensityMap, resolution: Any, system: openmm.System) -> DensityFit:
         return DensityFit(
@@ -357,8 +399,13 @@ class FlexibleFit:
                     force_group=RESTRAINT_GROUP,
                     system=system,
                 )
-            system.addForce(self.planarity.create_force(parameter_derivative=False))
+            system.addForce(self.planarity.create_force(**self._force_options()))
         return system
+
+    def _force_options(self) -> dict[str, bool]:
+        """Say how the forces of our own are made: nobody asks for their derivatives, and graphs save what launching costs."""
+        graphs = self.platform == "CUDA" and best_backend() != "PythonTorchForce"
+        return {"parameter_derivative": False, "cuda_graphs": graphs}
 
     def _system_at(
         self, resolution: float | None, pressure: float | None = None
@@ -372,7 +419,7 @@ class FlexibleFit:
             if resolution > own:
                 blur = SIGMA_PER_RESOLUTION * np.sqrt(resolution**2 - own**2)
                 density = self._density(self.density_map.gaussian_filter(blur), resolution, system)
-            force = density.create_force(parameter_derivative=False)
+            force = density.create_force(**self._force_options())
             self.force_backend = type(force).__name__
             system.addForce(force)
             if pressure is not None:
@@ -439,6 +486,8 @@ class FlexibleFit:
                         trajectory.add(state.positions, state.box)
                         state.frames += 1
                     say(state.step, self.protocol.steps, stage.name, row)
+                else:
+                    say(state.step, self.protocol.steps, stage.name, None)
                 if (stage.adaptive or stage.until_converged) and state.stage_step % UPDATE_INTERVAL == 0:
                     positions = self._positions(context)
                     similarity = density.similarity(positions)
@@ -578,10 +627,7 @@ class FlexibleFit:
 
     def _platform(self) -> tuple[openmm.Platform, dict[str, str]]:
         platform = openmm.Platform.getPlatformByName(self.platform)
-        if self.platform != "CPU":
-            return platform, {}
-        threads = {} if self.threads is None else {"Threads": str(self.threads)}
-        return platform, {"DeterministicForces": "true", **threads}
+        return platform, platform_properties(platform, self.threads)
 
     def _step(self, context: openmm.Context, length: int, stop: StopRequest) -> int:
         """Make so many steps, or fewer after a request to stop; give how many."""
@@ -641,8 +687,9 @@ class FlexibleFit:
         if self.system.usesPeriodicBoundaryConditions():
             state.box = _numbers(found.getPeriodicBoxVectors(asNumpy=True), unit.nanometer)
 
-    def _save(self, folder: RunFolder | None, state: RunState) -> None:
+    def _save(self, folder: RunFolder | None, state: RunState, started: float) -> None:
         if folder is not None:
+            state.wall_seconds = time.perf_counter() - started
             folder.save(state, self.prepared.topology, self.prepared.b_factors)
 
     def _trajectory(
@@ -705,14 +752,53 @@ def _set_temperature(integrator: openmm.Integrator, kelvin: float) -> None:
         integrator.setTemperature(kelvin)
 
 
+def _restraint_options(
+    held: Iterable[str], solvent: str, restrain_to: Model | None
+) -> dict[str, dict[str, Any]]:
+    """Give what restraints are told beside the start."""
+    options: dict[str, dict[str, Any]] = {}
+    if solvent == "water" and "position" in held:
+        options["position"] = {"periodic": True}
+    if restrain_to is not None:
+        if "distance" not in held:
+            raise InputError('restrain_to is for the restraint "distance": add it, or leave restrain_to out.')
+        options["distance"] = {"reference": restrain_to}
+    return options
+
+
+def platform_properties(platform: openmm.Platform, threads: int | None = None) -> dict[str, str]:
+    """Give what a Context asks of a platform: the same forces each time and sums in double precision, where it can choose.
+
+    Parameters
+    ----------
+    platform : openmm.Platform
+    threads : int, optional
+        Of the CPU platform; all cores by default.
+    """
+    wanted = {"Precision": "mixed", "DeterministicForces": "true"}
+    if threads is not None:
+        wanted["Threads"] = str(threads)
+    return {name: value for name, value in wanted.items() if name in platform.getPropertyNames()}
+
+
 def _check_run(seed: int, platform: str, threads: int | None) -> None:
     if not 0 <= seed < 2**31 - 1:
         raise InputError(f"seed must be from 0 to {2**31 - 2}, found {seed}.")
-    if threads is not None and threads < 1:
-        raise InputError(f"threads must be at least 1, found {threads}.")
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise InputError(f"threads must be from 1 to {MOST_THREADS}, found {threads}.")
     names = [openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())]
     if platform not in names:
         raise InputError(f'platform="{platform}" is not here: use one of {", ".join(names)}.')
+    found = openmm.Platform.getPlatformByName(platform)
+    system = openmm.System()
+    system.addParticle(1.0)
+    try:
+        openmm.Context(system, openmm.VerletIntegrator(0.001), found, platform_properties(found))
+    except openmm.OpenMMException as error:  # a plugin without a device
+        raise InputError(
+            f'platform="{platform}" does not run here ({one_line(error)}): use another, such as CPU; openmm-density doctor '
+            "says what runs."
+        ) from None
 
 
 def _interval(name: str, steps: int, protocol: Protocol) -> int:

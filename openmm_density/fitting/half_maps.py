@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import InputError
 from ..maps.density_map import DensityMap
 from ..models.structures import Model
-from .flexible_fit import FlexibleFit, Row
+from .flexible_fit import FlexibleFit, Progress
 from .protocols import Protocol, Stage
 
 STRENGTHS = (5.0, 10.0, 20.0, 40.0, 80.0)
@@ -53,7 +53,8 @@ def scan_strengths(
     protocol: Protocol,
     *,
     strengths: Sequence[float] = STRENGTHS,
-    progress: Callable[[int, int, str, Row | None], None] | None = None,
+    progress: Progress | None = None,
+    on_interrupt: Callable[[], None] | None = None,
     **options: Any,
 ) -> StrengthScan:
     """Fit into one half map at a series of strengths, each from where the last ended, and score in the other.
@@ -70,7 +71,7 @@ def scan_strengths(
         Whose restraints, temperature and time step are used: those of its last stage.
     strengths : sequence of float
         In kJ/mol per fitted atom, rising.
-    progress : callable, optional
+    progress, on_interrupt : callable, optional
         As for `FlexibleFit.run`.
     **options
         Passed to `FlexibleFit`.
@@ -93,7 +94,7 @@ def scan_strengths(
     staircase = _staircase(protocol, strengths)
     options["report_interval"] = _COOLING
     fit = FlexibleFit(model, first, resolution, staircase, free_map=second, **options)
-    result = fit.run(progress=progress)
+    result = fit.run(progress=progress, on_interrupt=on_interrupt)
     if result.interrupted:
         raise KeyboardInterrupt
     ends = {row.stage: row for row in result.rows if row.stage.startswith(_COOL)}

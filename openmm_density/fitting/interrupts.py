@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType
 
 import openmm
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# As a shell has it for a process that a signal ended.
+_ENDED_BY_SIGNAL = 128
 
 
 class StopRequest:
@@ -18,20 +22,32 @@ class StopRequest:
     step, from where it cannot get out. The first signal is noted only; a second ends the process, as nothing answers it.
     Signal handlers belong to the main thread: in another thread nothing is noted.
 
+    Parameters
+    ----------
+    heard : callable, optional
+        Called once, in a thread of its own, when the first signal comes, also while native code runs.
+
     Attributes
     ----------
     requested : bool
         Whether a signal has come.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, heard: Callable[[], None] | None = None) -> None:
         self.requested = False
+        self._heard = heard
         self._previous: dict[int, object] = {}
+        self._outlet = self._previous_outlet = -1
 
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():
             # An ignored signal stays ignored: so a shell shields what it runs in the background.
             heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+            # Python calls handlers when native code returns, which may take seconds; to this pipe it writes at once.
+            inlet, self._outlet = os.pipe()
+            os.set_blocking(self._outlet, False)
+            self._previous_outlet = signal.set_wakeup_fd(self._outlet, warn_on_full_buffer=False)
+            threading.Thread(target=self._listen, args=(inlet,), daemon=True).start()
             self._previous = {number: signal.signal(number, self._note) for number in heeded}
         return self
 
@@ -39,11 +55,29 @@ class StopRequest:
         for number, handler in self._previous.items():
             # A handler that was not set from Python is None, and cannot be put back.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        if self._outlet >= 0:
+            signal.set_wakeup_fd(self._previous_outlet)
+            os.close(self._outlet)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.requested = True
         for each in self._previous:
             signal.signal(each, signal.SIG_DFL)
+
+    def _listen(self, inlet: int) -> None:
+        """Read the numbers of signals until the other end is closed."""
+        with os.fdopen(inlet, "rb", buffering=0) as numbers:
+            come = 0
+            while number := numbers.read(1):
+                if number[0] not in self._previous:
+                    if self._previous_outlet >= 0:  # of an event loop, which waits for signals of its own
+                        os.write(self._previous_outlet, number)
+                    continue
+                come += 1
+                if come > 1:
+                    os._exit(_ENDED_BY_SIGNAL + number[0])
+                if self._heard is not None:
+                    self._heard()
 
 
 class StoppableMinimization(openmm.MinimizationReporter):

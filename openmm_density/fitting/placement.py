@@ -99,6 +99,11 @@ def placed(model: Model, density_map: DensityMap, resolution: Any, place: str = 
     """
     if place not in PLACE:
         raise InputError(f'place="{place}" is not known: use {", ".join(PLACE)}.')
+    heavy = model.positions[_heavy(model)]
+    if not len(heavy):
+        raise InputError(f"{model.path}: the model has no heavy atom that could be placed.")
+    if len(heavy) > 1 and not np.ptp(heavy, axis=0).any():
+        raise InputError(f"{model.path}: its {len(heavy)} heavy atoms are all in one place; give a model.")
     if place == "off" or (place == "auto" and coverage(model, density_map) >= LEAST_COVERAGE):
         return None
     return find_placement(model, density_map, resolution)

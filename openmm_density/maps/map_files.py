@@ -16,6 +16,7 @@ import numpy as np
 from openmm_density.errors import InputError
 from openmm_density.maps.grids import cell_parameters, check_finite, is_flat
 from openmm_density.whole_files import written_whole
+from openmm_density.wording import one_line
 
 MRC_SUFFIXES = (".mrc", ".map", ".ccp4")
 SITUS_SUFFIXES = (".situs", ".sit")
@@ -220,7 +221,7 @@ def _check_map_letters(path: Path) -> None:
         with gzip.open(path) if compressed else open(path, "rb") as file:
             start = file.read(211)
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: it cannot be read ({_sentence(error)})") from error
+        raise InputError(f"{path}: it cannot be read ({one_line(error)})") from error
     if start[208:] != b"MAP":
         raise InputError(f"{path}: it is not an MRC or CCP4 map, for it lacks the letters MAP at byte 208")
 
@@ -236,7 +237,7 @@ def _opened(path: Path, header_only: bool) -> tuple[np.recarray, np.ndarray | No
             with mrcfile.open(path, permissive=True, header_only=header_only) as file:
                 contents = file.header, file.data, file.extended_header
     except (ValueError, OSError, EOFError, MemoryError, zlib.error) as error:
-        raise InputError(f"{path}: it cannot be read as an MRC or CCP4 map ({_sentence(error)})") from error
+        raise InputError(f"{path}: it cannot be read as an MRC or CCP4 map ({one_line(error)})") from error
     return *contents, " ".join(str(warning.message) for warning in caught)
 
 
@@ -334,7 +335,7 @@ def _read_situs(path: Path, periodic: bool | None) -> PlacedVoxels:
             warnings.simplefilter("error")
             values = np.fromstring(tokens[7] if len(tokens) > 7 else b"", dtype=np.float32, sep=" ")
     except (ValueError, OSError, EOFError, zlib.error, DeprecationWarning) as error:
-        raise InputError(f"{path}: it cannot be read as a SITUS map ({_sentence(error)})") from error
+        raise InputError(f"{path}: it cannot be read as a SITUS map ({one_line(error)})") from error
     if not (np.isfinite(spacing) and spacing > 0 and min(nx, ny, nz) > 0 and np.isfinite(origin).all()):
         raise InputError(
             f"{path}: its first line gives voxels of {spacing} Å, the origin {origin} and the size {[nx, ny, nz]}; "
@@ -378,13 +379,13 @@ def _read_mtz(path: Path, columns: tuple[str, str] | None, periodic: bool | None
     try:
         mtz = gemmi.read_mtz_file(str(path))
     except (RuntimeError, ValueError, OSError) as error:
-        raise InputError(f"{path}: it cannot be read as an MTZ file ({_sentence(error)})") from error
+        raise InputError(f"{path}: it cannot be read as an MTZ file ({one_line(error)})") from error
     amplitude, phase = _map_columns(mtz, columns, path)
     try:
         grid = mtz.transform_f_phi_to_map(amplitude, phase, sample_rate=MTZ_SAMPLE_RATE)
     except (RuntimeError, ValueError) as error:
         raise InputError(
-            f"{path}: columns {amplitude} and {phase} give no map ({_sentence(error)}); choose others with columns="
+            f"{path}: columns {amplitude} and {phase} give no map ({one_line(error)}); choose others with columns="
         ) from error
     data = np.ascontiguousarray(grid.array.T)
     _check_density(data, path)
@@ -409,8 +410,3 @@ def _map_columns(mtz: gemmi.Mtz, columns: tuple[str, str] | None, path: Path) ->
         if types.get(amplitude) == "F" and types.get(phase) == "P":
             return amplitude, phase
     raise InputError(f"{path}: it has no map coefficients of a usual name; choose columns= among {available}")
-
-
-def _sentence(error: Exception) -> str:
-    """Give another library's message as part of a sentence."""
-    return " ".join(str(error).split()).rstrip(".") or type(error).__name__

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -21,6 +22,7 @@ from scipy.spatial import cKDTree
 
 from openmm_density.errors import InputError
 from openmm_density.models.force_fields import force_field_files, with_native_born
+from openmm_density.models.ligands import LigandParameters, dictionary_smiles, rotation_onto
 from openmm_density.models.structures import (
     BACKBONE_BONDS,
     NEIGHBOUR_BACKBONE_BOND,
@@ -66,6 +68,8 @@ class PreparationReport:
         Input hydrogens without a counterpart; in ``fitted.pdb`` they move rigidly with their residue.
     rigid_residues : list of str
         Residues kept rigid, as in ``HEM A 142 (43 atoms)``.
+    ligands : list of str
+        Residues parametrised by their SMILES, as in ``LIG A 501 (openff-2.2.1)``.
     adapted_residues : list of str
         Residues parametrised as a known one with fewer hydrogens or other neighbours.
     substitutions : list of str
@@ -81,6 +85,7 @@ class PreparationReport:
     added_hydrogens: int = 0
     dropped_hydrogens: list[str] = field(default_factory=list)
     rigid_residues: list[str] = field(default_factory=list)
+    ligands: list[str] = field(default_factory=list)
     adapted_residues: list[str] = field(default_factory=list)
     substitutions: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
@@ -107,6 +112,10 @@ class _WorkResidue:
     id: str
     insertion_code: str
     atoms: list[_WorkAtom]
+
+    @property
+    def label(self) -> str:
+        return " ".join(f"{self.name} {self.chain_id} {self.id}{self.insertion_code}".split())
 
     def find(self, name: str) -> _WorkAtom | None:
         return next((atom for atom in self.atoms if atom.name == name), None)
@@ -337,9 +346,7 @@ def _superposition(moving: np.ndarray, fixed: np.ndarray) -> tuple[np.ndarray, n
     centre, target = moving.mean(axis=0), fixed.mean(axis=0)
     rotation = np.eye(3)
     if len(moving) >= 3:
-        u, _, vt = np.linalg.svd((moving - centre).T @ (fixed - target))
-        sign = np.sign(np.linalg.det(vt.T @ u.T))
-        rotation = vt.T @ np.diag([1.0, 1.0, sign]) @ u.T
+        rotation = rotation_onto(moving - centre, fixed - target)
     return rotation, target - rotation @ centre
 
 
@@ -350,6 +357,9 @@ def prepare(
     solvent: str = "none",
     ph: float = 7.0,
     platform: str = "CPU",
+    ligand_forcefield: str | None = None,
+    ligands: Mapping[str, str] | None = None,
+    dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
 ) -> Prepared:
     """Complete a model for molecular dynamics, without losing an atom of it.
 
@@ -362,6 +372,8 @@ def prepare(
     - A residue that has the atoms of a known one less some hydrogens, or with other neighbours (a
       glycosylated asparagine, a nucleotide that begins with a phosphate), takes that one's parameters, the
       charge of a missing hydrogen added to its parent.
+    - With ``ligand_forcefield``, a residue that has a SMILES and is bound to nothing gets the hydrogens and parameters of that
+      molecule (`openmm_density.models.ligands`).
     - Every other residue is kept rigid, in place: no charges, generic Lennard-Jones spheres (gemmi's van der
       Waals radii), an elastic network between all its atoms, and springs across its bonds and metal
       coordination.
@@ -378,23 +390,32 @@ def prepare(
         For the protonation of titratable residues.
     platform : str
         OpenMM platform that relaxes the atoms which are built.
+    ligand_forcefield : {"openff", "gaff"}, optional
+        What parametrises ligands; by default they are kept rigid.
+    ligands : mapping of str to str, optional
+        Their SMILES by residue name. Those that ``dictionaries`` hold serve where none is given.
+    dictionaries : path or sequence of paths
+        Restraint dictionaries or wwPDB component files.
 
     Raises
     ------
     InputError
-        The model has no backbone (a Cα trace), or a force field file cannot be read.
+        The model has no backbone (a Cα trace), a force field file cannot be read, or ligands cannot be parametrised.
     """
     loaded = _load_forcefield(force_field_files(forcefield, solvent))
     report = PreparationReport(sentences=list(model.notes))
-    residues, links = _work_residues(model, report)
+    parameters, parametrised = _ligands(model, loaded, ligand_forcefield, ligands or {}, dictionaries, report)
+    residues, links = _work_residues(model, parametrised, report)
     _refuse_trace(model, residues)
     compute = openmm.Platform.getPlatformByName(platform)
-    with repeatable(compute):
+    with repeatable(compute), _building(model):
         _add_missing_heavy_atoms(residues, links, compute, report)
         variants = _variants(model, residues, links)
         _add_hydrogens(residues, links, variants, ph, compute)
     _free_valences(residues, links)
-    _take_input_hydrogens(model, residues, report)
+    if parameters is not None:
+        _complete_ligands(parameters, parametrised, residues, links)
+    _take_input_hydrogens(model, residues, parametrised, report)
 
     topology, coordination = _topology_of(residues, links)
     positions = np.array([atom.position for residue in residues for atom in residue.atoms])
@@ -402,6 +423,10 @@ def prepare(
     prepared_index = np.full(len(model.positions), -1, dtype=np.int64)
     prepared_index[input_index[input_index >= 0]] = np.flatnonzero(input_index >= 0)
 
+    if parameters is not None:
+        chosen = [residue for residue in topology.residues() if residue.index in parametrised]
+        parameters.add_to(loaded, [(_label(residue), residue) for residue in chosen])
+        report.ligands += [f"{_label(residue)} ({parameters.version})" for residue in chosen]
     templates, rigid = _templates(loaded, topology, residues, report)
     held = _held_links(topology, rigid, coordination)
     atoms = list(topology.atoms())
@@ -427,6 +452,100 @@ def prepare(
 
 def _label(residue: app.topology.Residue) -> str:
     return " ".join(f"{residue.name} {residue.chain.id} {residue.id}{residue.insertionCode}".split())
+
+
+def _ligands(
+    model: Model,
+    forcefield: app.ForceField,
+    name: str | None,
+    smiles: Mapping[str, str],
+    dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    report: PreparationReport,
+) -> tuple[LigandParameters | None, frozenset[int]]:
+    """Give what parametrises ligands, and which residues."""
+    if name is None:
+        if smiles:
+            raise InputError(
+                f'ligands: a SMILES of {next(iter(smiles))} is of no use without ligand_forcefield="openff" or "gaff".'
+            )
+        return None, frozenset()
+    residues = list(model.topology.residues())
+    present = {residue.name for residue in residues}
+    strangers = sorted(set(smiles) - present)
+    if strangers:
+        raise InputError(
+            f"ligands: {model.path} has no residue {strangers[0]}: give SMILES of residues that are in it."
+        )
+    known = standard_residue_names() | forcefield._templates.keys()
+    if known & smiles.keys():
+        raise InputError(
+            f"ligands: the force field knows {min(known & smiles.keys())} already: leave out its SMILES, or the file that "
+            "describes it."
+        )
+    wanted = {
+        residue: text
+        for residue, text in {**dictionary_smiles(dictionaries), **smiles}.items()
+        if residue in present - known
+    }
+    parameters = LigandParameters(name, wanted)
+    bound = {
+        atom.residue.index
+        for a, b in model.topology.bonds()
+        if a.residue is not b.residue and not is_metal(a) and not is_metal(b)
+        for atom in (a, b)
+    }
+    candidates = [residue for residue in residues if residue.name in wanted]
+    free = [residue for residue in candidates if residue.index not in bound]
+    if not free:
+        why = (
+            "has no unknown residue with a SMILES"
+            if not candidates
+            else f"has {_label(candidates[0])} bound to another residue"
+        )
+        raise InputError(
+            f'{model.path}: ligand_forcefield="{name}" has nothing to parametrise, as the model {why}: give the SMILES of a free '
+            "ligand, or leave it out."
+        )
+    if len(free) < len(candidates):
+        listed = listing([_label(residue) for residue in candidates if residue.index in bound])
+        report.sentences.append(f"Bound to other residues, so not parametrised as ligands: {listed}.")
+    return parameters, frozenset(residue.index for residue in free)
+
+
+def _complete_ligands(
+    parameters: LigandParameters,
+    parametrised: frozenset[int],
+    residues: list[_WorkResidue],
+    links: list[_Link],
+) -> None:
+    """Give ligands, which have heavy atoms only, the hydrogens of their SMILES."""
+    for k in sorted(parametrised):
+        atoms = list(residues[k].atoms)
+        place = {atom.name: index for index, atom in enumerate(atoms)}
+        bonds = [(place[a[1]], place[b[1]]) for a, b in links if a[0] == b[0] == k]
+        hydrogens = parameters.hydrogens(
+            residues[k].name,
+            residues[k].label,
+            [atom.element.symbol for atom in atoms],
+            bonds,
+            np.array([atom.position for atom in atoms]),
+        )
+        for number, hydrogen in enumerate(hydrogens, start=1):
+            name = f"H{number}" if f"H{number}" not in place else f"H{number}X"
+            residues[k].atoms.append(_WorkAtom(name, app.element.hydrogen, hydrogen.position))
+            links.append(((k, atoms[hydrogen.parent].name), (k, name)))
+
+
+@contextmanager
+def _building(model: Model) -> Iterator[None]:
+    """Say of which model pdbfixer or Modeller could make nothing."""
+    try:
+        yield
+    except (openmm.OpenMMException, LookupError, ValueError) as error:
+        raise InputError(
+            f"{model.path}: missing atoms cannot be built ({one_line(error)}): look for residues or atoms that are in it twice, "
+            "and for residues that lack their backbone."
+        ) from None
 
 
 def _load_forcefield(names: Sequence[str]) -> app.ForceField:
@@ -462,7 +581,9 @@ def repeatable(platform: openmm.Platform) -> Iterator[None]:
             platform.setPropertyDefaultValue(name, value)
 
 
-def _work_residues(model: Model, report: PreparationReport) -> tuple[list[_WorkResidue], list[_Link]]:
+def _work_residues(
+    model: Model, parametrised: frozenset[int], report: PreparationReport
+) -> tuple[list[_WorkResidue], list[_Link]]:
     """Give residues without the hydrogens that will be built anew, and the bonds between residues."""
     standard = standard_residue_names()
     residues: list[_WorkResidue] = []
@@ -475,7 +596,7 @@ def _work_residues(model: Model, report: PreparationReport) -> tuple[list[_WorkR
         if name != residue.name:
             report.substitutions.append(f"{_label(residue)} as {name}")
         for atom in residue.atoms():
-            if name in standard and is_hydrogen(atom):
+            if (name in standard or residue.index in parametrised) and is_hydrogen(atom):
                 continue
             atom_name = renamed.get(atom.name, atom.name)
             element = atom.element or app.element.carbon
@@ -700,11 +821,13 @@ def _free_valences(residues: list[_WorkResidue], links: list[_Link]) -> None:
                 residues[own].atoms.remove(nearest)
 
 
-def _take_input_hydrogens(model: Model, residues: list[_WorkResidue], report: PreparationReport) -> None:
+def _take_input_hydrogens(
+    model: Model, residues: list[_WorkResidue], parametrised: frozenset[int], report: PreparationReport
+) -> None:
     """Match the input's hydrogens with the built ones: by name, then by parent; take their positions."""
     standard = standard_residue_names()
     for work, residue in zip(residues, model.topology.residues(), strict=True):
-        if work.name not in standard:
+        if work.name not in standard and residue.index not in parametrised:
             continue
         given = [atom for atom in residue.atoms() if is_hydrogen(atom)]
         built = {atom.name: atom for atom in work.atoms if is_hydrogen(atom)}
@@ -849,7 +972,7 @@ def _unmatched(
     templates: dict[int, str],
     skipped: set[app.topology.Residue],
 ) -> list[app.topology.Residue]:
-    """Give the residues that neither a template nor a patched one (CHARMM's termini) describes."""
+    """Give the residues that neither a template nor a patched one (CHARMM's termini) describes; note the latter's templates."""
     data = app.ForceField._SystemData(topology)
     unmatched = []
     found = [None] * topology.getNumResidues()
@@ -863,9 +986,15 @@ def _unmatched(
         if found[residue.index] is None:
             unmatched.append(residue)
     if unmatched and forcefield._patches:
+        patched = list(unmatched)
         unmatched = app.forcefield._applyPatchesToMatchResidues(
             forcefield, data, unmatched, found, data.bondedToAtom, False, False
         )
+        for residue in patched:
+            # Kept by name: to apply all patches to all templates takes seconds, and createSystem would do it each time.
+            if found[residue.index] is not None:
+                templates[residue.index] = f"{residue.name}-{residue.index}-patched"
+                forcefield._templates[templates[residue.index]] = found[residue.index]
     return unmatched
 
 
@@ -964,6 +1093,8 @@ def _describe(residues: list[_WorkResidue], report: PreparationReport) -> None:
             "Residues parametrised as the standard one with another protonation or neighbours: "
             f"{listing(report.adapted_residues)}."
         )
+    if report.ligands:
+        say(f"Ligands parametrised by their SMILES: {listing(report.ligands)}.")
     if report.rigid_residues:
         say(
             "The force field does not know these residues; each was kept as a rigid body without charges: "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from openmm import app
@@ -53,11 +52,8 @@ class ChiralityRestraint(TorsionRestraint):
         With bonds, as far as ligands are concerned.
     positions : Quantity or array_like of shape (N, 3)
         Å where plain; they decide the handedness.
-    strength : float or Quantity
-        k in kJ/mol/rad², the default of the Context parameter.
-    parameter_name : str
-        Name of the Context parameter.
-    force_group : int
+    strength, parameter_name, force_group, periodic
+        As for `openmm_density.restraints.Restraint`; k is in kJ/mol/rad².
 
     Raises
     ------
@@ -66,21 +62,10 @@ class ChiralityRestraint(TorsionRestraint):
     """
 
     name = "chirality"
+    usual_strength = CHIRALITY_STRENGTH
+    usual_parameter_name = "chirality_strength"
     tolerance = CHIRALITY_TOLERANCE
     limit = np.radians(25.0)
-
-    def __init__(
-        self,
-        topology: app.Topology,
-        positions: Any,
-        strength: Any = CHIRALITY_STRENGTH,
-        *,
-        parameter_name: str = "chirality_strength",
-        force_group: int = 0,
-    ) -> None:
-        super().__init__(
-            topology, positions, strength, parameter_name=parameter_name, force_group=force_group
-        )
 
     def _find(self) -> tuple[np.ndarray, np.ndarray]:
         centres = chiral_centres(self.topology)

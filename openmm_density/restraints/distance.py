@@ -48,8 +48,6 @@ class DistanceRestraint(PairRestraint):
     topology : openmm.app.Topology or mdtraj.Topology
     positions : Quantity or array_like of shape (N, 3)
         Å where plain.
-    strength : float or Quantity
-        k in kJ/mol, the default of the Context parameter.
     reference : Model or pair of topology and positions, optional
         Another model (`openmm_density.models.read_model`) to take the lengths from, in place of the start. Residues are
         paired as `openmm_density.models.matching.match_alpha_carbons` does, atoms by name; no superposition is needed.
@@ -61,11 +59,8 @@ class DistanceRestraint(PairRestraint):
         Zero or more.
     between_chains : bool
         Whether distances between chains are held, too.
-    parameter_name : str
-        Name of the Context parameter.
-    force_group : int
-    periodic : bool
-        Whether to take the nearest periodic image: needed with distances between chains, which may be wrapped apart.
+    strength, parameter_name, force_group, periodic
+        As for `openmm_density.restraints.Restraint`; k is in kJ/mol. Chains may be wrapped apart.
 
     Raises
     ------
@@ -75,12 +70,15 @@ class DistanceRestraint(PairRestraint):
     """
 
     name = "distance"
+    usual_strength = DISTANCE_STRENGTH
+    usual_parameter_name = "distance_restraint_strength"
+    strength_unit = unit.kilojoule_per_mole
 
     def __init__(
         self,
         topology: app.Topology,
         positions: Any,
-        strength: Any = DISTANCE_STRENGTH,
+        strength: Any = None,
         *,
         reference: Any = None,
         cutoff: Any = DISTANCE_CUTOFF,
@@ -88,19 +86,9 @@ class DistanceRestraint(PairRestraint):
         well: float = WELL,
         fall_off: float = FALL_OFF,
         between_chains: bool = True,
-        parameter_name: str = "distance_restraint_strength",
-        force_group: int = 0,
-        periodic: bool = False,
+        **common: Any,
     ) -> None:
-        super().__init__(
-            topology,
-            positions,
-            strength,
-            unit.kilojoule_per_mole,
-            parameter_name=parameter_name,
-            force_group=force_group,
-            periodic=periodic,
-        )
+        super().__init__(topology, positions, strength, **common)
         reach = in_angstrom(cutoff, "cutoff")
         for name, value, least in (("cutoff", reach, 1.0), ("well", well, 1e-3)):
             if not (np.isfinite(value) and value >= least):
@@ -135,9 +123,12 @@ class DistanceRestraint(PairRestraint):
         places = positions_in_angstrom(positions)
         if len(places) != topology.getNumAtoms() or not np.isfinite(places).all():
             raise InputError("reference: give finite positions for each atom of its topology.")
-        index, reference_index = match_alpha_carbons(
-            self.topology, topology, positions=self.start, reference_positions=places
-        )
+        try:
+            index, reference_index = match_alpha_carbons(
+                self.topology, topology, positions=self.start, reference_positions=places
+            )
+        except InputError as error:
+            raise InputError(f"{getattr(reference, 'path', 'reference')}: {error}") from None
         by_residue = {names.residue: names for names in residues}
         others = {names.residue: names for names in atoms_by_name(topology)}
         reference_atoms = list(topology.atoms())

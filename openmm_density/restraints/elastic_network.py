@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from openmm import app, unit
+from openmm import app
 from scipy.spatial import cKDTree
 
 from openmm_density.errors import InputError
@@ -34,19 +34,13 @@ class ElasticNetworkRestraint(PairRestraint):
     topology : openmm.app.Topology or mdtraj.Topology
     positions : Quantity or array_like of shape (N, 3)
         Å where plain; they give the lengths, and the domains where these are to be found.
-    strength : float or Quantity
-        k in kJ/mol/nm², the default of the Context parameter.
     domains : {"automatic", "chain", "all"}, sequence of str, or array_like of int
         By default found in the contacts of each chain, see `openmm_density.restraints.domains.find_domains`; or each chain, or
         all of the model as one; or an mdtraj selection for each domain; or a number for each residue, -1 for none.
     cutoff : float or Quantity
         In Å.
-    parameter_name : str
-        Name of the Context parameter.
-    force_group : int
-    periodic : bool
-        Whether to take the nearest periodic image: needed where a domain has atoms of several molecules, which may be
-        wrapped apart.
+    strength, parameter_name, force_group, periodic
+        As for `openmm_density.restraints.Restraint`; k is in kJ/mol/nm². Molecules of one domain may be wrapped apart.
 
     Attributes
     ----------
@@ -60,28 +54,20 @@ class ElasticNetworkRestraint(PairRestraint):
     """
 
     name = "elastic"
+    usual_strength = ELASTIC_NETWORK_STRENGTH
+    usual_parameter_name = "elastic_network_strength"
 
     def __init__(
         self,
         topology: app.Topology,
         positions: Any,
-        strength: Any = ELASTIC_NETWORK_STRENGTH,
+        strength: Any = None,
         *,
         domains: Any = "automatic",
         cutoff: Any = ELASTIC_NETWORK_CUTOFF,
-        parameter_name: str = "elastic_network_strength",
-        force_group: int = 0,
-        periodic: bool = False,
+        **common: Any,
     ) -> None:
-        super().__init__(
-            topology,
-            positions,
-            strength,
-            unit.kilojoule_per_mole / unit.nanometer**2,
-            parameter_name=parameter_name,
-            force_group=force_group,
-            periodic=periodic,
-        )
+        super().__init__(topology, positions, strength, **common)
         reach = in_angstrom(cutoff, "cutoff")
         if not (np.isfinite(reach) and reach > 0):
             raise InputError(

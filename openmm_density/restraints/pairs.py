@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import mdtraj
 import numpy as np
 import openmm
-from openmm import app, unit
+from openmm import unit
 
 from .restraint import Restraint, Violation
 
 
 class PairRestraint(Restraint):
-    """Hold distances r of pairs of atoms at lengths r₀.
+    """Hold distances r of pairs of atoms at lengths r₀, by default with k in kJ/mol/nm².
 
     Attributes
     ----------
@@ -22,28 +21,9 @@ class PairRestraint(Restraint):
         r₀ in Å.
     """
 
-    def __init__(
-        self,
-        topology: app.Topology | mdtraj.Topology,
-        positions: Any,
-        strength: Any,
-        strength_unit: unit.Unit,
-        *,
-        parameter_name: str,
-        force_group: int,
-        periodic: bool,
-    ) -> None:
-        super().__init__(
-            topology,
-            positions,
-            strength,
-            strength_unit,
-            parameter_name=parameter_name,
-            force_group=force_group,
-            periodic=periodic,
-        )
-        self.pairs = np.zeros((0, 2), dtype=np.int64)
-        self.lengths = np.zeros(0)
+    strength_unit = unit.kilojoule_per_mole / unit.nanometer**2
+    pairs: np.ndarray
+    lengths: np.ndarray
 
     @property
     def n_terms(self) -> int:

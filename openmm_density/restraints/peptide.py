@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from openmm import app
 
@@ -31,11 +29,8 @@ class PeptideRestraint(TorsionRestraint):
         Peptide bonds are found by its bonds between an atom C and an atom N of another residue. Caps (ACE, NME) have an ω too.
     positions : Quantity or array_like of shape (N, 3)
         Å where plain; they decide between cis and trans.
-    strength : float or Quantity
-        k in kJ/mol/rad², the default of the Context parameter.
-    parameter_name : str
-        Name of the Context parameter.
-    force_group : int
+    strength, parameter_name, force_group, periodic
+        As for `openmm_density.restraints.Restraint`; k is in kJ/mol/rad².
 
     Raises
     ------
@@ -44,21 +39,10 @@ class PeptideRestraint(TorsionRestraint):
     """
 
     name = "cis"
+    usual_strength = PEPTIDE_STRENGTH
+    usual_parameter_name = "peptide_strength"
     tolerance = PEPTIDE_TOLERANCE
     limit = np.radians(30.0)
-
-    def __init__(
-        self,
-        topology: app.Topology,
-        positions: Any,
-        strength: Any = PEPTIDE_STRENGTH,
-        *,
-        parameter_name: str = "peptide_strength",
-        force_group: int = 0,
-    ) -> None:
-        super().__init__(
-            topology, positions, strength, parameter_name=parameter_name, force_group=force_group
-        )
 
     def _find(self) -> tuple[np.ndarray, np.ndarray]:
         torsions = peptide_torsions(self.topology)

@@ -30,17 +30,12 @@ class PositionalRestraint(Restraint):
     topology : openmm.app.Topology or mdtraj.Topology
     positions : Quantity or array_like of shape (N, 3)
         Å where plain: the places.
-    strength : float or Quantity
-        k in kJ/mol/nm², the default of the Context parameter.
     atoms : str or array_like
         "heavy" (no hydrogens, water or single ions), "all", an mdtraj selection, N booleans, or indices.
     width : float or Quantity
         In Å: how far an atom may go for nothing.
-    parameter_name : str
-        Name of the Context parameter.
-    force_group : int
-    periodic : bool
-        Whether to take the nearest periodic image: needed in a System with a box.
+    strength, parameter_name, force_group, periodic
+        As for `openmm_density.restraints.Restraint`; k is in kJ/mol/nm². A System with a box needs ``periodic``.
 
     Attributes
     ----------
@@ -55,28 +50,21 @@ class PositionalRestraint(Restraint):
     """
 
     name = "position"
+    usual_strength = POSITIONAL_STRENGTH
+    usual_parameter_name = "positional_restraint_strength"
+    strength_unit = unit.kilojoule_per_mole / unit.nanometer**2
 
     def __init__(
         self,
         topology: app.Topology,
         positions: Any,
-        strength: Any = POSITIONAL_STRENGTH,
+        strength: Any = None,
         *,
         atoms: Any = "heavy",
         width: Any = 0.0,
-        parameter_name: str = "positional_restraint_strength",
-        force_group: int = 0,
-        periodic: bool = False,
+        **common: Any,
     ) -> None:
-        super().__init__(
-            topology,
-            positions,
-            strength,
-            unit.kilojoule_per_mole / unit.nanometer**2,
-            parameter_name=parameter_name,
-            force_group=force_group,
-            periodic=periodic,
-        )
+        super().__init__(topology, positions, strength, **common)
         self.width = in_angstrom(width, "width")
         if not (np.isfinite(self.width) and self.width >= 0):
             raise InputError(f"width must be zero or more, found {self.width:g}: give Å.")

@@ -69,6 +69,24 @@ class Violation:
 class Restraint(ABC):
     """A force that keeps something of a model as it is, and tells where it did not.
 
+    Parameters
+    ----------
+    topology : openmm.app.Topology or mdtraj.Topology
+    positions : Quantity or array_like of shape (N, 3)
+        Å where plain: the start, which says how things are to stay.
+    strength : float or Quantity, optional
+        The force constant, in `strength_unit` where plain; `usual_strength` by default.
+    parameter_name : str, optional
+        Name of the Context parameter; `usual_parameter_name` by default.
+    force_group : int
+    periodic : bool
+        Whether to take nearest periodic images: needed where what is held together may be wrapped apart.
+
+    Raises
+    ------
+    InputError
+        The numbers of atoms differ, a position is not a number, or the strength is negative.
+
     Attributes
     ----------
     default_strength : float
@@ -81,29 +99,33 @@ class Restraint(ABC):
 
     name: ClassVar[str]
     """What the command line calls it."""
+    usual_strength: ClassVar[float]
+    """In `strength_unit`."""
+    strength_unit: ClassVar[unit.Unit]
+    usual_parameter_name: ClassVar[str]
 
     def __init__(
         self,
         topology: app.Topology | mdtraj.Topology,
         positions: Any,
-        strength: Any,
-        strength_unit: unit.Unit,
+        strength: Any = None,
         *,
-        parameter_name: str,
-        force_group: int,
-        periodic: bool,
+        parameter_name: str | None = None,
+        force_group: int = 0,
+        periodic: bool = False,
     ) -> None:
         if isinstance(topology, mdtraj.Topology):
             topology = topology.to_openmm()
         self.topology = topology
         self.start = self._checked(positions)
-        self.default_strength = number_in(strength, strength_unit, "strength")
+        strength = self.usual_strength if strength is None else strength
+        self.default_strength = number_in(strength, self.strength_unit, "strength")
         if not np.isfinite(self.default_strength) or self.default_strength < 0:
             raise InputError(
                 f"strength: found {self.default_strength:g}; give a force constant of zero or more "
-                f"({strength_unit.get_symbol()})."
+                f"({self.strength_unit.get_symbol()})."
             )
-        self.parameter_name = parameter_name
+        self.parameter_name = parameter_name or self.usual_parameter_name
         self.force_group = force_group
         self.periodic = periodic
         self.notes: list[str] = []

@@ -7,7 +7,7 @@ from typing import Any
 
 import mdtraj
 import numpy as np
-from openmm import app, unit
+from openmm import app
 
 from .backbone import NamedAtoms, atoms_by_name, peptide_bonds
 from .pairs import PairRestraint, distances
@@ -47,11 +47,8 @@ class SecondaryStructureRestraint(TorsionRestraint):
         Residues are joined by its bonds.
     positions : Quantity or array_like of shape (N, 3)
         Å where plain; they decide what is secondary structure, and its angles.
-    strength : float or Quantity
-        k in kJ/mol/rad², the default of the Context parameter.
-    parameter_name : str
-        Name of the Context parameter.
-    force_group : int
+    strength, parameter_name, force_group, periodic
+        As for `openmm_density.restraints.Restraint`; k is in kJ/mol/rad².
 
     Raises
     ------
@@ -60,21 +57,10 @@ class SecondaryStructureRestraint(TorsionRestraint):
     """
 
     name = "ss"
+    usual_strength = SECONDARY_STRUCTURE_STRENGTH
+    usual_parameter_name = "secondary_structure_strength"
     tolerance = SECONDARY_STRUCTURE_TOLERANCE
     limit = np.radians(30.0)
-
-    def __init__(
-        self,
-        topology: app.Topology,
-        positions: Any,
-        strength: Any = SECONDARY_STRUCTURE_STRENGTH,
-        *,
-        parameter_name: str = "secondary_structure_strength",
-        force_group: int = 0,
-    ) -> None:
-        super().__init__(
-            topology, positions, strength, parameter_name=parameter_name, force_group=force_group
-        )
 
     def _find(self) -> tuple[np.ndarray, np.ndarray]:
         torsions = secondary_structure_torsions(self.topology, self.start)
@@ -103,13 +89,8 @@ class HydrogenBondRestraint(PairRestraint):
     topology : openmm.app.Topology or mdtraj.Topology
     positions : Quantity or array_like of shape (N, 3)
         Å where plain; they decide what is bonded, and how far apart.
-    strength : float or Quantity
-        k in kJ/mol/nm², the default of the Context parameter.
-    parameter_name : str
-        Name of the Context parameter.
-    force_group : int
-    periodic : bool
-        Whether to take the nearest periodic image: needed where chains may be wrapped apart.
+    strength, parameter_name, force_group, periodic
+        As for `openmm_density.restraints.Restraint`; k is in kJ/mol/nm². Chains may be wrapped apart.
 
     Raises
     ------
@@ -118,26 +99,11 @@ class HydrogenBondRestraint(PairRestraint):
     """
 
     name = "ss"
+    usual_strength = HYDROGEN_BOND_STRENGTH
+    usual_parameter_name = "hydrogen_bond_strength"
 
-    def __init__(
-        self,
-        topology: app.Topology,
-        positions: Any,
-        strength: Any = HYDROGEN_BOND_STRENGTH,
-        *,
-        parameter_name: str = "hydrogen_bond_strength",
-        force_group: int = 0,
-        periodic: bool = False,
-    ) -> None:
-        super().__init__(
-            topology,
-            positions,
-            strength,
-            unit.kilojoule_per_mole / unit.nanometer**2,
-            parameter_name=parameter_name,
-            force_group=force_group,
-            periodic=periodic,
-        )
+    def __init__(self, topology: app.Topology, positions: Any, strength: Any = None, **common: Any) -> None:
+        super().__init__(topology, positions, strength, **common)
         self.pairs = backbone_hydrogen_bonds(self.topology, self.start)
         self.lengths = distances(self.start, self.pairs)
 

@@ -77,13 +77,10 @@ class SymmetryRestraint(Restraint):
     topology : openmm.app.Topology or mdtraj.Topology
     positions : Quantity or array_like of shape (N, 3)
         Å where plain; they tell what is near what.
-    strength : float or Quantity
-        k in kJ/mol/nm², the default of the Context parameter.
     width : float, Quantity or None
         In Å; None never gives up.
-    parameter_name : str
-        Name of the Context parameter.
-    force_group : int
+    strength, parameter_name, force_group, periodic
+        As for `openmm_density.restraints.Restraint`; k is in kJ/mol/nm².
 
     Attributes
     ----------
@@ -99,26 +96,20 @@ class SymmetryRestraint(Restraint):
     """
 
     name = "symmetry"
+    usual_strength = SYMMETRY_STRENGTH
+    usual_parameter_name = "symmetry_strength"
+    strength_unit = unit.kilojoule_per_mole / unit.nanometer**2
 
     def __init__(
         self,
         topology: app.Topology,
         positions: Any,
-        strength: Any = SYMMETRY_STRENGTH,
+        strength: Any = None,
         *,
         width: Any = SYMMETRY_WIDTH,
-        parameter_name: str = "symmetry_strength",
-        force_group: int = 0,
+        **common: Any,
     ) -> None:
-        super().__init__(
-            topology,
-            positions,
-            strength,
-            unit.kilojoule_per_mole / unit.nanometer**2,
-            parameter_name=parameter_name,
-            force_group=force_group,
-            periodic=False,
-        )
+        super().__init__(topology, positions, strength, **common)
         self.width = None if width is None else in_angstrom(width, "width")
         if self.width is not None and not (np.isfinite(self.width) and self.width > 0):
             raise InputError(f"width must be positive, found {self.width:g}: give Å, or None.")

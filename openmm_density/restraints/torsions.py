@@ -18,7 +18,7 @@ _FLAT_BOTTOM = (
 
 
 class TorsionRestraint(Restraint):
-    """Hold torsions at targets: E = ½ k max(0, |θ - θ₀| - tolerance)².
+    """Hold torsions at targets: E = ½ k max(0, |θ - θ₀| - tolerance)², with k in kJ/mol/rad².
 
     The force is continuous, except where a torsion is exactly opposite to its target.
 
@@ -34,24 +34,10 @@ class TorsionRestraint(Restraint):
     limit: ClassVar[float]
     """Deviation in radians above which a torsion counts as violated."""
 
-    def __init__(
-        self,
-        topology: app.Topology,
-        positions: Any,
-        strength: Any,
-        *,
-        parameter_name: str,
-        force_group: int,
-    ) -> None:
-        super().__init__(
-            topology,
-            positions,
-            strength,
-            unit.kilojoule_per_mole / unit.radian**2,
-            parameter_name=parameter_name,
-            force_group=force_group,
-            periodic=False,
-        )
+    strength_unit = unit.kilojoule_per_mole / unit.radian**2
+
+    def __init__(self, topology: app.Topology, positions: Any, strength: Any = None, **common: Any) -> None:
+        super().__init__(topology, positions, strength, **common)
         self.torsions, self.targets = self._find()
 
     def _find(self) -> tuple[np.ndarray, np.ndarray]:

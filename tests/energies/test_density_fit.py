@@ -22,19 +22,13 @@ from openmm_density.energies.forces import backend_problem
 from openmm_density.energies.form_factors import form_factor_gaussians
 from openmm_density.models import read_model
 
+from .contexts import context_of, energy_of, forces_of, system_of
+
 PLATFORMS = {openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())}
 pytestmark = pytest.mark.skipif(
     backend_problem("TorchForce") is not None,
     reason=f"TorchForce does not work: {backend_problem('TorchForce')}",
 )
-
-
-@pytest.fixture(autouse=True)
-def one_thread_and_the_same_count_afterwards():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class Fragment:
@@ -62,34 +56,6 @@ def adk(data_dir):
 @pytest.fixture(scope="module")
 def fragment(adk):
     return Fragment(adk, 240)
-
-
-def system_of(n, *added, box=None):
-    system = openmm.System()
-    for _ in range(n):
-        system.addParticle(12.0)
-    for force in added:
-        system.addForce(force)
-    if box is not None:
-        system.setDefaultPeriodicBoxVectors(*box)
-    return system
-
-
-def context_of(system, positions, platform="Reference"):
-    integrator = openmm.VerletIntegrator(0.001)
-    context = openmm.Context(system, integrator, openmm.Platform.getPlatformByName(platform))
-    context.setPositions(positions / 10)
-    return context
-
-
-def energy_of(context, **arguments):
-    state = context.getState(energy=True, **arguments)
-    return state.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole)
-
-
-def forces_of(context, **arguments):
-    found = context.getState(forces=True, **arguments).getForces(asNumpy=True)
-    return np.array(found.value_in_unit(unit.kilojoule_per_mole / unit.nanometer))
 
 
 def charged_system(n):
@@ -249,51 +215,42 @@ import openmm
 if sys.argv[1] == "with":
     import openmm_density
 import numpy as np
-system = openmm.XmlSerializer.deserialize(open(sys.argv[2]).read())
-context = openmm.Context(system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("CPU"))
-context.setPositions(np.load(sys.argv[3]))
-print(repr(context.getState(energy=True).getPotentialEnergy()._value))
+for path in sys.argv[3:]:
+    system = openmm.XmlSerializer.deserialize(open(path).read())
+    context = openmm.Context(system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("CPU"))
+    context.setPositions(np.load(sys.argv[2]))
+    print(repr(context.getState(energy=True).getPotentialEnergy()._value))
 """
 
 
-@pytest.mark.parametrize("measure", ["cross-correlation", "map-potential"])
-def test_a_serialised_system_in_a_fresh_process(adk_map, fragment, measure, tmp_path):
-    fit = DensityFit(
-        adk_map, fragment.topology, 5.0, similarity=measure, positions=fragment.positions, force_group=4
-    )
-    system = system_of(fragment.n, fit.create_force())
-    text = openmm.XmlSerializer.serialize(system)
-    energy = energy_of(context_of(system, fragment.positions, "CPU"))
-    here = openmm.XmlSerializer.deserialize(text)
-    assert energy_of(context_of(here, fragment.positions, "CPU")) == energy
-    assert here.getForce(0).getForceGroup() == 4
-    (tmp_path / "system.xml").write_text(text)
+def test_serialised_systems_in_a_fresh_process(adk_map, fragment, tmp_path):
+    energies = {}
+    for measure in ("cross-correlation", "map-potential"):
+        fit = DensityFit(
+            adk_map, fragment.topology, 5.0, similarity=measure, positions=fragment.positions, force_group=4
+        )
+        system = system_of(fragment.n, fit.create_force())
+        text = openmm.XmlSerializer.serialize(system)
+        energy = energy_of(context_of(system, fragment.positions, "CPU"))
+        here = openmm.XmlSerializer.deserialize(text)
+        assert energy_of(context_of(here, fragment.positions, "CPU")) == energy
+        assert here.getForce(0).getForceGroup() == 4
+        path = tmp_path / f"{measure}.xml"
+        path.write_text(text)
+        energies[path] = energy
     np.save(tmp_path / "positions.npy", fragment.positions / 10)
 
     def start(which):
-        command = [
-            sys.executable,
-            "-c",
-            READ_BACK,
-            which,
-            tmp_path / "system.xml",
-            tmp_path / "positions.npy",
-        ]
+        command = [sys.executable, "-c", READ_BACK, which, tmp_path / "positions.npy", *energies]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    running = {
-        which: start(which) for which in (["with", "without"] if measure == "map-potential" else ["with"])
-    }
-    results = {
-        which: (*process.communicate(timeout=120), process.returncode) for which, process in running.items()
-    }
-    out, err, status = results["with"]
-    assert status == 0, err
-    assert float(out.splitlines()[-1]) == energy
-    if "without" in results:
-        out, err, status = results["without"]
-        assert status != 0
-        assert "openmm_density" in err or "TorchForce" in err
+    with_import, without = start("with"), start("without")
+    out, err = with_import.communicate(timeout=120)
+    assert with_import.returncode == 0, err
+    assert [float(line) for line in out.splitlines()[-2:]] == list(energies.values())
+    _, err = without.communicate(timeout=120)
+    assert without.returncode != 0
+    assert "openmm_density" in err or "TorchForce" in err
 
 
 def test_the_module_saved_by_torch(adk_map, fragment):

@@ -26,14 +26,6 @@ N_PARTICLES = 14
 ATOMS = torch.tensor([0, 2, 3, 5, 8, 9, 12])
 
 
-@pytest.fixture(autouse=True)
-def one_thread_and_the_same_count_afterwards():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def random(*size, seed=0):
     return torch.rand(*size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 

@@ -24,6 +24,8 @@ from openmm_density.energies.planes import find_planes
 from openmm_density.errors import InputError
 from openmm_density.models import prepare, read_model
 
+from .contexts import context_of, energy_of, forces_of, system_of
+
 PLATFORMS = [openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())]
 KT = 300 * 8.31446261815324e-3  # kJ/mol
 
@@ -54,14 +56,6 @@ LIG plan-2 C4 0.02
 LIG plan-2 C5 0.02
 LIG plan-2 O1 0.02
 """
-
-
-@pytest.fixture(autouse=True)
-def one_thread_and_the_same_count_afterwards():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -107,34 +101,6 @@ def exact(restraint, positions, kT=KT):
 
 def distorted(positions, scale=0.1, seed=0):
     return positions + np.random.default_rng(seed).normal(scale=scale, size=positions.shape)
-
-
-def system_of(n, *added, box=None):
-    system = openmm.System()
-    for _ in range(n):
-        system.addParticle(12.0)
-    for force in added:
-        system.addForce(force)
-    if box is not None:
-        system.setDefaultPeriodicBoxVectors(*box)
-    return system
-
-
-def context_of(system, positions, platform="Reference", integrator=None):
-    properties = {"Threads": "2"} if platform == "CPU" else {}
-    integrator = integrator or openmm.VerletIntegrator(0.001)
-    context = openmm.Context(system, integrator, openmm.Platform.getPlatformByName(platform), properties)
-    context.setPositions(positions / 10)
-    return context
-
-
-def energy_of(context):
-    return context.getState(energy=True).getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole)
-
-
-def forces_of(context):
-    found = context.getState(forces=True).getForces(asNumpy=True)
-    return np.array(found.value_in_unit(unit.kilojoule_per_mole / unit.nanometer))
 
 
 def positions_of(context):

@@ -3,18 +3,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import json
-import multiprocessing
 import os
 import platform
 import pty
 import shlex
 import shutil
 import signal
-import sys
-import tempfile
 import time
-import traceback
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,51 +19,11 @@ import torch
 from openmm_density.kernels import build
 from openmm_density.kernels.scatter import structured_gather, structured_scatter_add
 
+from .children import Child
+
 REAL_COMPILER = shutil.which("g++")
 
 needs_compiler = pytest.mark.skipif(REAL_COMPILER is None, reason="g++ is not installed")
-
-# Its children begin with torch imported, which would take most of the time of these tests.
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["pytest", "openmm_density.kernels.build", "openmm_density.kernels.scatter"])
-
-
-class Child:
-    """A process that computes a function with an environment of its own; nothing is loaded in it yet."""
-
-    def __init__(self, function, *arguments, cache, terminal=None, **variables):
-        kept = {
-            name: value
-            for name, value in os.environ.items()
-            if name not in ("CXX", "OPENMM_DENSITY_CXXFLAGS", "XDG_CACHE_HOME")
-        }
-        variables = {"OPENMM_DENSITY_CACHE": cache} | variables
-        environment = kept | {name: str(value) for name, value in variables.items()}
-        self.connection, theirs = PROCESSES.Pipe(duplex=False)
-        self.process = PROCESSES.Process(
-            target=_answer, args=(theirs, environment, terminal, function, arguments)
-        )
-        self.process.start()
-        theirs.close()
-
-    def result(self):
-        assert self.connection.poll(300)
-        result, failure = self.connection.recv()
-        self.process.join()
-        assert failure is None, failure
-        return result
-
-
-def _answer(connection, environment, terminal, function, arguments):
-    os.environ.clear()
-    os.environ.update(environment)
-    tempfile.tempdir = None
-    if terminal:
-        sys.stderr = open(terminal, "w")  # noqa: SIM115
-    try:
-        connection.send((function(*arguments), None))
-    except BaseException:
-        connection.send((None, traceback.format_exc()))
 
 
 def loaded_here(*folders):
@@ -135,12 +90,13 @@ def leftovers(cache):
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
-    """Compile for real, in eight processes that all start on an empty cache."""
+    """Compile in eight processes that all start on an empty cache; what they get was compiled for real before."""
     if REAL_COMPILER is None:
         pytest.skip("g++ is not installed")
+    assert build.load("scatter"), build.error_text("scatter")
     folder = tmp_path_factory.mktemp("compiled")
     cache = folder / "cache"
-    compiler = compiler_script(folder / "compiler", f'exec {REAL_COMPILER} "$@"')
+    compiler = copying_compiler(folder / "compiler", build.status()["scatter"].library, "sleep 0.5")
     processes = [Child(loaded_here, "scatter", cache=cache, CXX=compiler) for _ in range(8)]
     reports = [process.result() for process in processes]
     return {"cache": cache, "compiler": compiler, "reports": reports, "library": reports[0]["library"]}
@@ -412,29 +368,28 @@ def digests_and_new_runtimes():
         density = structured_scatter_add(values, wa, wbwc, 40**3)
         read = structured_gather(density, wa, wbwc)
         digests.append(hashlib.sha256(density.numpy().tobytes() + read.numpy().tobytes()).hexdigest())
-    return digests, openmp_runtimes() - before
+    return digests, openmp_runtimes() - before, build.status()["scatter"].flags
 
 
 @needs_compiler
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names instruction sets of x86-64")
-def test_every_instruction_set_and_kind_of_thread_gives_the_same_bits(compiled, tmp_path):
-    variants = [
-        Child(digests_and_new_runtimes, cache=tmp_path, OPENMM_DENSITY_CXXFLAGS=flags)
-        for flags in ("-march=x86-64 -fno-openmp", "-march=x86-64-v3")
-    ]
-    native, new_runtimes = Child(
+def test_every_instruction_set_and_kind_of_thread_gives_the_same_bits(compiled, kernels_of_other_flags):
+    variants = {
+        flags: Child(
+            digests_and_new_runtimes, cache=kernels_of_other_flags, OPENMM_DENSITY_CXXFLAGS=" ".join(flags)
+        )
+        for flags in (("-march=x86-64", "-fno-openmp"), ("-march=x86-64-v3",))
+    }
+    native, new_runtimes, _ = Child(
         digests_and_new_runtimes, cache=compiled["cache"], CXX=compiled["compiler"]
     ).result()
     assert len(native) == 4
     assert len(set(native)) == 1
     assert new_runtimes == set(), "the kernels run in torch's own OpenMP threads"
-    for variant in variants:
-        assert variant.result()[0] == native
-    records = [json.loads(path.read_text()) for path in tmp_path.glob("*.json")]
-    assert {tuple(record["flags"]) for record in records} == {
-        ("-fopenmp", "-march=x86-64", "-fno-openmp"),
-        ("-fopenmp", "-march=x86-64-v3"),
-    }
+    for flags, variant in variants.items():
+        digests, _, used = variant.result()
+        assert digests == native
+        assert used == ("-fopenmp", *flags)
 
 
 def test_status_names_every_folder_that_has_a_kernel():

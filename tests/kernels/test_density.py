@@ -1,11 +1,9 @@
-import json
 import math
 import os
 import platform
 import shutil
-import subprocess
-import sys
 import threading
+import warnings
 
 import gemmi
 import numpy as np
@@ -28,6 +26,9 @@ from scipy.special import erf
 
 from openmm_density.energies.form_factors import blurring_b_factor, form_factor_gaussians
 
+from .children import Child
+from .grids import CELLS, cell_steps, finite_or_periodic
+
 MEASURES = {
     "correlation": CROSS_CORRELATION,
     "about-mean": CROSS_CORRELATION_ABOUT_MEAN,
@@ -36,25 +37,11 @@ MEASURES = {
     "least-squares": LEAST_SQUARES,
 }
 measures = pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES.keys())
-finite_or_periodic = pytest.mark.parametrize("periodic", [False, True], ids=["finite", "periodic"])
 
 # Largest deviation from float64 over the largest value: float32 gives about 3e-7. The entropy's gradient goes with
 # 1/(ρ + ε), and so magnifies the rounding of a density of nearly zero.
 TIGHT = 2e-6
 GRADIENT = dict.fromkeys(MEASURES.values(), 5e-6) | {RELATIVE_ENTROPY: 1e-4}
-
-
-@pytest.fixture(autouse=True)
-def one_thread_and_the_same_count_afterwards():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def cell_steps(a, b, c, alpha=90.0, beta=90.0, gamma=90.0):
-    """Steps along x, y, z of these lengths and angles, in columns."""
-    return torch.from_numpy(np.array(gemmi.UnitCell(a, b, c, alpha, beta, gamma).orth.mat.tolist()))
 
 
 def rotation(seed=0):
@@ -64,12 +51,7 @@ def rotation(seed=0):
     return q * torch.linalg.det(q)
 
 
-GRIDS = {
-    "orthogonal": cell_steps(1.0, 0.9, 1.1),
-    "mirrored": torch.diag(torch.tensor([-1.0, 0.9, -1.1], dtype=torch.float64)),
-    "monoclinic130": cell_steps(1.0, 0.9, 1.1, beta=130.0),
-    "rhombohedral60": cell_steps(1.0, 1.0, 1.0, 60.0, 60.0, 60.0),
-    "triclinic": cell_steps(1.0, 0.9, 1.1, 75.0, 100.0, 110.0),
+GRIDS = CELLS | {
     "rotated": rotation() @ cell_steps(1.0, 0.9, 1.1),
     "permuted": cell_steps(1.0, 0.9, 1.1)[:, [2, 0, 1]],
 }
@@ -962,30 +944,26 @@ def test_moments_of_a_target():
     torch.testing.assert_close(moments, torch.tensor(expected, dtype=torch.float64))
 
 
-ELSEWHERE = """
-import json, sys, warnings
-warnings.simplefilter("ignore")
-import torch
-torch.set_num_threads(1)
-from openmm_density.kernels import build
-from openmm_density.kernels import density as operator
-loaded = build.load("density")
-results = []
-for scene in torch.load(sys.argv[1]):
-    arguments = scene["arguments"]
-    model = arguments["positions"], arguments["amplitudes"], arguments["exponents"], arguments["cutoff"]
-    place = arguments["matrix"], arguments["origin"]
-    target, periodic = arguments["target"], arguments["periodic"]
-    found = [operator.density_splat(*model, *place, list(target.shape), periodic)]
-    found += operator.density_gather(torch.nan_to_num(target), *model, *place, periodic)
-    for measure in range(5):
-        found += operator.density_similarity(
-            *model[:1], arguments["atoms"], *model[1:], target, operator.target_moments(target), *place, periodic, measure, 99.0
-        )
-    results.append(found)
-torch.save(results, sys.argv[2])
-print(json.dumps([loaded, list(build.status()["density"].flags)]))
-"""
+def computed_from_file(scenes, results):
+    """Evaluate every operator on stored scenes: whether the kernel serves, and its flags."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    loaded = build.load("density")
+    found = []
+    for arguments in torch.load(scenes):
+        model = [arguments[name] for name in ("amplitudes", "exponents", "cutoff")]
+        positions, atoms, target = (arguments[name] for name in ("positions", "atoms", "target"))
+        place = arguments["matrix"], arguments["origin"]
+        periodic = arguments["periodic"]
+        of_scene = [density_splat(positions, *model, *place, list(target.shape), periodic)]
+        of_scene += density_gather(torch.nan_to_num(target), positions, *model, *place, periodic)
+        for measure in range(5):
+            of_scene += density_similarity(
+                positions, atoms, *model, target, target_moments(target), *place, periodic, measure, 99.0
+            )
+        found.append(of_scene)
+    torch.save(found, results)
+    return loaded, build.status()["density"].flags
 
 
 def awkward_scenes():
@@ -1000,34 +978,30 @@ def awkward_scenes():
     return scenes
 
 
-def run_elsewhere(tmp_path, environment):
-    """Start every operator on the awkward scenes in a fresh process; give the process."""
-    stored = []
-    for scene in awkward_scenes():
-        names = (
-            "positions",
-            "atoms",
-            "amplitudes",
-            "exponents",
-            "cutoff",
-            "target",
-            "matrix",
-            "origin",
-            "periodic",
-        )
-        stored.append({"arguments": {name: getattr(scene, name) for name in names}})
+def run_elsewhere(tmp_path, cache, **environment):
+    """Start every operator on the awkward scenes in a fresh process."""
+    names = (
+        "positions",
+        "atoms",
+        "amplitudes",
+        "exponents",
+        "cutoff",
+        "target",
+        "matrix",
+        "origin",
+        "periodic",
+    )
     tmp_path.mkdir(parents=True, exist_ok=True)
-    torch.save(stored, tmp_path / "scenes.pt")
-    command = [sys.executable, "-c", ELSEWHERE, tmp_path / "scenes.pt", tmp_path / "results.pt"]
-    environment = os.environ | {"OPENMM_DENSITY_CACHE": str(tmp_path / "cache")} | environment
-    return subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    torch.save(
+        [{name: getattr(scene, name) for name in names} for scene in awkward_scenes()], tmp_path / "scenes.pt"
+    )
+    return Child(
+        computed_from_file, tmp_path / "scenes.pt", tmp_path / "results.pt", cache=cache, **environment
     )
 
 
 def check_results_from_elsewhere(tmp_path, process):
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, err
+    loaded_and_flags = process.result()
     for scene, found in zip(awkward_scenes(), torch.load(tmp_path / "results.pt")):
         scene.total_weight = 99.0
         scene.gradient = torch.nan_to_num(scene.target)
@@ -1038,16 +1012,16 @@ def check_results_from_elsewhere(tmp_path, process):
         tolerances = [TIGHT] * 4 + [t for measure in MEASURES.values() for t in (TIGHT, GRADIENT[measure])]
         for f, e, tolerance in zip(found, exact, tolerances):
             assert deviation(f, e) < tolerance
-    return json.loads(out.splitlines()[-1])
+    return loaded_and_flags
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names instruction sets of x86-64")
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
-def test_narrower_instruction_sets_give_the_same(tmp_path):
+def test_narrower_instruction_sets_give_the_same(tmp_path, kernels_of_other_flags):
     # Without optimisation compiling takes a third of the time; what differs is the width of the vectors.
     sets = {"sse2": "-march=x86-64 -O0", "avx2": "-mavx2 -mfma -O0"}
     running = {
-        name: run_elsewhere(tmp_path / name, {"OPENMM_DENSITY_CXXFLAGS": flags, "CXX": "g++"})
+        name: run_elsewhere(tmp_path / name, kernels_of_other_flags, OPENMM_DENSITY_CXXFLAGS=flags, CXX="g++")
         for name, flags in sets.items()
     }
     for name, process in running.items():
@@ -1057,7 +1031,7 @@ def test_narrower_instruction_sets_give_the_same(tmp_path):
 
 
 def test_without_a_compiler_the_reference_serves_the_same_operators(tmp_path):
-    process = run_elsewhere(tmp_path, {"CXX": "/nonexistent"})
+    process = run_elsewhere(tmp_path, tmp_path / "cache", CXX="/nonexistent")
     loaded, _ = check_results_from_elsewhere(tmp_path, process)
     assert not loaded
 

@@ -9,24 +9,18 @@ pytest.importorskip("triton")
 
 from openmm_density.kernels.interpolation import gpu, reference
 
-from .test_interpolation import GRIDS, TIGHT, WRONG, Scene, deviation, finite_or_periodic, grids
+from .grids import CELLS, finite_or_periodic
+from .test_interpolation import TIGHT, WRONG, Scene, deviation, grids
 
 ON_GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")
 # Triton's interpreter is NumPy, which speaks of every NaN.
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+    pytest.mark.usefixtures("poisoned"),
+]
 needs_gpu = pytest.mark.skipif(not ON_GPU, reason="no GPU")
 N_ATOMS = 100_003 if ON_GPU else 40
-
-
-@pytest.fixture(autouse=True)
-def poisoned():
-    """Fill every new tensor with NaN."""
-    before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True)
-    assert torch.empty(3).isnan().all(), "torch no longer fills new memory with NaN"
-    yield
-    torch.use_deterministic_algorithms(before)
 
 
 def arguments_of(scene, positions=None):
@@ -58,12 +52,12 @@ def test_matches_the_reference(matrix, periodic):
 
 @finite_or_periodic
 def test_matches_the_reference_in_double(periodic):
-    assert_right(Scene(GRIDS["triclinic"], periodic=periodic, n_atoms=N_ATOMS))
+    assert_right(Scene(CELLS["triclinic"], periodic=periodic, n_atoms=N_ATOMS))
 
 
 @pytest.mark.parametrize("n_atoms", [4, 68] + [1000, 65_539] * ON_GPU)
 def test_any_number_of_atoms(n_atoms):
-    assert_right(Scene(GRIDS["triclinic"], n_atoms=n_atoms, margin=0.0))
+    assert_right(Scene(CELLS["triclinic"], n_atoms=n_atoms, margin=0.0))
 
 
 def test_no_atoms():
@@ -84,7 +78,7 @@ def test_maps_smaller_than_the_stencil(shape, periodic):
         assert float(map_potential(scene)[0]) == pytest.approx(float(scene.reference()[0]), rel=TIGHT)
 
 
-@pytest.mark.parametrize("matrix", [GRIDS["orthogonal"], GRIDS["triclinic"]], ids=["orthogonal", "triclinic"])
+@pytest.mark.parametrize("matrix", [CELLS["orthogonal"], CELLS["triclinic"]], ids=["orthogonal", "triclinic"])
 def test_a_thousand_cells_away_is_the_same_as_here(matrix):
     scene = Scene(matrix, periodic=True, n_atoms=20)
     exact, exact_gradient = map_potential(scene)
@@ -119,7 +113,7 @@ def test_without_a_finite_map_around_there_is_no_force():
 
 
 def test_the_same_bits_every_time():
-    scene = Scene(GRIDS["triclinic"], n_atoms=N_ATOMS, periodic=True)
+    scene = Scene(CELLS["triclinic"], n_atoms=N_ATOMS, periodic=True)
     exact = map_potential(scene)
     for _ in range(10 if ON_GPU else 1):
         for found, right in zip(map_potential(scene), exact):

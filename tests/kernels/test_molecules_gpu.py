@@ -11,16 +11,7 @@ from .test_molecules import WRONG, Scene, both_types, boxes
 
 ON_GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")
-
-
-@pytest.fixture(autouse=True)
-def poisoned():
-    """Fill every new tensor with NaN."""
-    before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True)
-    assert torch.empty(3).isnan().all(), "torch no longer fills new memory with NaN"
-    yield
-    torch.use_deterministic_algorithms(before)
+pytestmark = pytest.mark.usefixtures("poisoned")
 
 
 def on_device(arguments):

@@ -20,11 +20,18 @@ def compiled():
         pytest.skip("no C++ compiler")
 
 
-@pytest.fixture
-def threads():
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
+shapes = pytest.mark.parametrize(
+    "shape",
+    [
+        (1.4, 1.2, 0.03),
+        (1.4, 1.4, 1e-4),
+        (1.0, 1.0, 0.9),
+        (2.0, 0.1, 0.01),
+        (3.0, 1e-2, 1e-3),
+        (3.0, 1e-3, 3e-4),
+    ],
+    ids=["ring", "nearly flat", "blob", "narrow", "narrower", "needle"],
+)
 
 
 def groups(n_planes, size, shape=(1.5, 1.5, 0.05), centre=100.0, seed=0):
@@ -51,6 +58,33 @@ def mixed(n_planes=40, centre=30.0, per_atom=False, seed=0, dtype=torch.float64)
         planes.append((np.hstack([indices[:-1, :2], indices[1:, 2:4]])[::7], 0.5))
         start += n_planes * size
     return torch.cat(positions).to(dtype), pack_planes(planes, n_atoms=start)
+
+
+def assert_normals_match_eigh(shape, n_planes, function):
+    """Compare the directions of the forces, which are the planes' normals, with float64 of the same coordinates."""
+    size = 6
+    positions = groups(n_planes, size, shape, centre=1.0).float()
+    gradient = function(positions.reshape(-1, 3), *packed(n_planes, size))[1].double()
+    gradient = gradient.reshape(n_planes, size, 3)
+    strongest = gradient.norm(dim=-1).argmax(1)
+    force = gradient[torch.arange(n_planes), strongest]
+    normal = force / force.norm(dim=-1, keepdim=True)
+
+    centred = positions.double() - positions.double().mean(1, keepdim=True)
+    eigenvalues, eigenvectors = torch.linalg.eigh(centred.transpose(1, 2) @ centred)
+    sine = torch.linalg.cross(normal, eigenvectors[..., 0]).norm(dim=-1)
+    assert (sine <= 1e-6 * eigenvalues[:, 2] / (eigenvalues[:, 1] - eigenvalues[:, 0])).all()
+
+
+def assert_no_net_force_and_torque(n_planes, size, function):
+    positions = groups(n_planes, size, centre=500.0, seed=size)
+    sigmas = np.random.default_rng(size).uniform(0.01, 0.1, (n_planes, size))
+    gradient = function(positions.reshape(-1, 3), *packed(n_planes, size, sigmas))[1].reshape(positions.shape)
+    scale = gradient.norm(dim=-1).sum(1)
+    assert (gradient.sum(1).norm(dim=-1) < 1e-6 * scale).all()
+    centred = positions - positions.mean(1, keepdim=True)
+    torque = torch.linalg.cross(centred, gradient).sum(1).norm(dim=-1)
+    assert (torque < 2e-5 * scale * centred.norm(dim=-1).amax(1)).all()
 
 
 def central_differences(positions, energy, step=1e-4):
@@ -155,33 +189,9 @@ def test_kernel_agrees_with_the_reference(dtype, per_atom):
     assert largest(gradient - expected_gradient) < 1e-4 * largest(expected_gradient)
 
 
-@pytest.mark.parametrize(
-    "shape",
-    [
-        (1.4, 1.2, 0.03),
-        (1.4, 1.4, 1e-4),
-        (1.0, 1.0, 0.9),
-        (2.0, 0.1, 0.01),
-        (3.0, 1e-2, 1e-3),
-        (3.0, 1e-3, 3e-4),
-    ],
-    ids=["ring", "nearly flat", "blob", "narrow", "narrower", "needle"],
-)
+@shapes
 def test_normals_match_eigh_of_the_same_coordinates(shape):
-    n_planes, size = 20_000, 6
-    positions = groups(n_planes, size, shape, centre=1.0).float()
-    gradient = (
-        planarity(positions.reshape(-1, 3), *packed(n_planes, size))[1].double().reshape(n_planes, size, 3)
-    )
-    strongest = gradient.norm(dim=-1).argmax(1)
-    force = gradient[torch.arange(n_planes), strongest]
-    normal = force / force.norm(dim=-1, keepdim=True)
-
-    centred = positions.double() - positions.double().mean(1, keepdim=True)
-    eigenvalues, eigenvectors = torch.linalg.eigh(centred.transpose(1, 2) @ centred)
-    sine = torch.linalg.cross(normal, eigenvectors[..., 0]).norm(dim=-1)
-    bound = 1e-6 * eigenvalues[:, 2] / (eigenvalues[:, 1] - eigenvalues[:, 0])
-    assert (sine <= bound).all()
+    assert_normals_match_eigh(shape, 20_000, planarity)
 
 
 @pytest.mark.parametrize("width", [1e-1, 1e-2, 1e-3])
@@ -286,18 +296,8 @@ def test_a_million_planes_of_which_some_are_degenerate():
 
 
 def test_each_plane_has_no_net_force_and_no_net_torque():
-    n_planes = 300
     for size in SIZES:
-        positions = groups(n_planes, size, centre=500.0, seed=size)
-        sigmas = np.random.default_rng(size).uniform(0.01, 0.1, (n_planes, size))
-        gradient = planarity(positions.reshape(-1, 3), *packed(n_planes, size, sigmas))[1].reshape(
-            positions.shape
-        )
-        scale = gradient.norm(dim=-1).sum(1)
-        centred = positions - positions.mean(1, keepdim=True)
-        assert (gradient.sum(1).norm(dim=-1) < 1e-6 * scale).all()
-        torque = torch.linalg.cross(centred, gradient).sum(1).norm(dim=-1)
-        assert (torque < 2e-5 * scale * centred.norm(dim=-1).amax(1)).all()
+        assert_no_net_force_and_torque(300, size, planarity)
 
 
 def test_turning_and_moving_turns_the_forces():
@@ -358,12 +358,12 @@ def test_a_large_plane():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_same_bits_for_every_number_of_threads(threads, dtype):
+def test_same_bits_for_every_number_of_threads(dtype):
     positions, planes = mixed(n_planes=700, centre=300.0, per_atom=True, dtype=dtype)
-    threads(1)
+    torch.set_num_threads(1)
     energy, gradient = planarity(positions, *planes, constants=True)
     for count in (1, 2, 3, 8):
-        threads(count)
+        torch.set_num_threads(count)
         for _ in range(3):
             again_energy, again_gradient = planarity(positions, *planes, constants=True)
             assert torch.equal(again_energy, energy) and torch.equal(again_gradient, gradient)

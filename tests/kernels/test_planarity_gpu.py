@@ -10,7 +10,18 @@ pytest.importorskip("triton")
 
 from openmm_density.kernels.planarity import gpu, pack_planes, reference
 
-from .test_planarity import BROKEN, SIGMA, groups, largest, mixed, packed, with_field
+from .test_planarity import (
+    BROKEN,
+    SIGMA,
+    assert_no_net_force_and_torque,
+    assert_normals_match_eigh,
+    groups,
+    largest,
+    mixed,
+    packed,
+    shapes,
+    with_field,
+)
 
 ON_GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")
@@ -20,22 +31,13 @@ needs_gpu = pytest.mark.skipif(not ON_GPU, reason="no GPU")
 both_types = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 
 
-@pytest.fixture
-def poisoned():
-    """Fill every new tensor with NaN."""
-    before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True)
-    assert torch.empty(3).isnan().all(), "torch no longer fills new memory with NaN"
-    yield
-    torch.use_deterministic_algorithms(before)
-
-
 def on_device(planes):
     return type(planes)(*(table.to(DEVICE) for table in planes))
 
 
-def planarity(positions, planes, **settings):
-    energy, gradient = gpu.planarity(positions.to(DEVICE), *on_device(planes), **settings)
+def planarity(positions, *tables, **settings):
+    tables = [table.to(DEVICE) for table in tables]
+    energy, gradient = gpu.planarity(positions.to(DEVICE), *tables, **settings)
     assert energy.dtype == torch.float64 and energy.shape == ()
     assert gradient.dtype == positions.dtype and gradient.shape == positions.shape
     assert gradient.is_contiguous() and gradient.device.type == DEVICE.type
@@ -43,7 +45,7 @@ def planarity(positions, planes, **settings):
 
 
 def assert_right(positions, planes):
-    energy, gradient = planarity(positions, planes)
+    energy, gradient = planarity(positions, *planes)
     expected_energy, expected_gradient = reference.planarity(positions, *planes)
     assert energy.item() == pytest.approx(expected_energy.item(), rel=1e-5)
     assert largest(gradient - expected_gradient) <= 1e-4 * largest(expected_gradient)
@@ -74,75 +76,46 @@ def test_planes_of_very_different_sizes_in_one_program(poisoned):
 def test_nothing_gives_nothing(dtype, poisoned):
     planes = pack_planes([])
     for n_atoms in (0, 1, 200):
-        energy, gradient = planarity(torch.ones(n_atoms, 3, dtype=dtype), planes)
+        energy, gradient = planarity(torch.ones(n_atoms, 3, dtype=dtype), *planes)
         assert energy.item() == 0.0
         assert not gradient.any()
 
 
 def test_atoms_beside_the_planes_have_no_force(poisoned):
     positions, planes = mixed(1, dtype=torch.float32)
-    _, gradient = planarity(torch.cat([positions, torch.full((300, 3), math.nan)]), planes)
-    _, expected = planarity(positions, planes)
+    _, gradient = planarity(torch.cat([positions, torch.full((300, 3), math.nan)]), *planes)
+    _, expected = planarity(positions, *planes)
     assert torch.equal(gradient[: len(positions)], expected)
     assert not gradient[len(positions) :].any()
 
 
-@pytest.mark.parametrize(
-    "shape",
-    [
-        (1.4, 1.2, 0.03),
-        (1.4, 1.4, 1e-4),
-        (1.0, 1.0, 0.9),
-        (2.0, 0.1, 0.01),
-        (3.0, 1e-2, 1e-3),
-        (3.0, 1e-3, 3e-4),
-    ],
-    ids=["ring", "nearly flat", "blob", "narrow", "narrower", "needle"],
-)
+@shapes
 def test_normals_match_eigh_of_the_same_coordinates(shape):
-    n_planes, size = 20_000 if ON_GPU else 64, 6
-    positions = groups(n_planes, size, shape, centre=1.0).float()
-    gradient = planarity(positions.reshape(-1, 3), packed(n_planes, size))[1].double()
-    gradient = gradient.reshape(n_planes, size, 3)
-    strongest = gradient.norm(dim=-1).argmax(1)
-    force = gradient[torch.arange(n_planes), strongest]
-    normal = force / force.norm(dim=-1, keepdim=True)
-
-    centred = positions.double() - positions.double().mean(1, keepdim=True)
-    eigenvalues, eigenvectors = torch.linalg.eigh(centred.transpose(1, 2) @ centred)
-    sine = torch.linalg.cross(normal, eigenvectors[..., 0]).norm(dim=-1)
-    assert (sine <= 1e-6 * eigenvalues[:, 2] / (eigenvalues[:, 1] - eigenvalues[:, 0])).all()
+    assert_normals_match_eigh(shape, 20_000 if ON_GPU else 64, planarity)
 
 
 @pytest.mark.parametrize("size", [4, 5, 9])
 def test_each_plane_has_no_net_force_and_no_net_torque(size):
-    n_planes = 2000 if ON_GPU else 32
-    positions = groups(n_planes, size, centre=500.0, seed=size)
-    sigmas = np.random.default_rng(size).uniform(0.01, 0.1, (n_planes, size))
-    gradient = planarity(positions.reshape(-1, 3), packed(n_planes, size, sigmas))[1].reshape(positions.shape)
-    scale = gradient.norm(dim=-1).sum(1)
-    assert (gradient.sum(1).norm(dim=-1) < 1e-6 * scale).all()
-    centred = positions - positions.mean(1, keepdim=True)
-    torque = torch.linalg.cross(centred, gradient).sum(1).norm(dim=-1)
-    assert (torque < 2e-5 * scale * centred.norm(dim=-1).amax(1)).all()
+    assert_no_net_force_and_torque(2000 if ON_GPU else 32, size, planarity)
 
 
 @both_types
-@pytest.mark.parametrize("kind", BROKEN)
-def test_a_degenerate_plane_has_no_force_and_leaves_the_others_alone(dtype, kind, poisoned):
-    positions = torch.cat([groups(3, 5).reshape(-1, 3), BROKEN[kind]]).to(dtype)
-    energy, gradient = planarity(positions, packed(4, 5))
-    expected_energy, expected = planarity(positions[:15], packed(3, 5))
+def test_degenerate_planes_have_no_force_and_leave_the_others_alone(dtype, poisoned):
+    n_planes = 3 + len(BROKEN)
+    positions = torch.cat([groups(3, 5).reshape(-1, 3), *BROKEN.values()]).to(dtype)
+    energy, gradient = planarity(positions, *packed(n_planes, 5))
+    expected_energy, expected = planarity(positions[:15], *packed(3, 5))
     assert energy.item() == expected_energy.item() > 0
     assert torch.equal(gradient[:15], expected)
-    assert not gradient[15:].any()
+    for kind, broken in zip(BROKEN, gradient[15:].reshape(-1, 5, 3)):
+        assert not broken.any(), kind
 
 
 @pytest.mark.parametrize("far", [1e15, 1e25, 1e37])
 def test_an_atom_gone_astray_stays_finite(far):
     positions = groups(1, 6, centre=0.0)[0].float()
     positions[3, 1] = far
-    energy, gradient = planarity(positions, packed(1, 6))
+    energy, gradient = planarity(positions, *packed(1, 6))
     assert energy.isfinite() and gradient.isfinite().all()
 
 
@@ -150,15 +123,15 @@ def test_constants_do_not_depend_on_the_positions(poisoned):
     planes = packed(40, 5, np.geomspace(1e-12, 1e12, 200).reshape(40, 5))
     expected = (0.5 * math.log(2 * math.pi) - planes.inverse_sigmas.double().log()).sum().item()
     for coordinate in (0.0, math.nan):
-        energy, _ = planarity(torch.full((200, 3), coordinate), planes, constants=True)
+        energy, _ = planarity(torch.full((200, 3), coordinate), *planes, constants=True)
         assert energy.item() == pytest.approx(expected, rel=1e-13, abs=1e-8)
 
 
 def test_the_same_bits_every_time():
     positions, planes = mixed(2000 if ON_GPU else 2, dtype=torch.float32)
-    energy, gradient = planarity(positions, planes)
+    energy, gradient = planarity(positions, *planes)
     for _ in range(20 if ON_GPU else 1):
-        again, gradient_again = planarity(positions, planes)
+        again, gradient_again = planarity(positions, *planes)
         assert torch.equal(again, energy) and torch.equal(gradient_again, gradient)
 
 
@@ -166,7 +139,7 @@ def test_strided_positions(poisoned):
     positions, planes = mixed(1)
     wide = torch.stack([positions, torch.full_like(positions, math.nan)], 1).to(DEVICE)[:, 0]
     assert not wide.is_contiguous()
-    _, gradient = planarity(positions, planes)
+    _, gradient = planarity(positions, *planes)
     assert torch.equal(gpu.planarity(wide, *on_device(planes))[1].cpu(), gradient)
 
 
@@ -194,7 +167,7 @@ def test_strided_positions(poisoned):
 def test_bad_tables_are_refused(positions, change, message):
     planes = packed(2, 4)
     with pytest.raises(ValueError, match=message):
-        planarity(positions, planes if change is None else change(planes))
+        planarity(positions, *(planes if change is None else change(planes)))
 
 
 def test_tables_are_read_once_and_again_when_they_change(monkeypatch):

@@ -10,14 +10,9 @@ import torch
 from openmm_density.kernels import build
 from openmm_density.kernels.scatter import reference, structured_gather, structured_scatter_add
 
+from .children import Child
+
 THREAD_COUNTS = (1, 2, 3, 8)
-
-
-@pytest.fixture(autouse=True)
-def same_thread_count_afterwards():
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 def wrapped_cubes(n_cubes, cube, grid, dtype=torch.int32, seed=0):
@@ -187,33 +182,31 @@ def test_strided_tables_are_read_by_their_strides():
     )
 
 
+def other_floats_converted():
+    warnings.filterwarnings("ignore", message=".*without its C")
+    wa = torch.tensor([[0, 6], [3, 9]], dtype=torch.int32)
+    wbwc = torch.arange(6, dtype=torch.int32).reshape(1, 3, 2).repeat(2, 1, 1)
+    for dtype in (torch.float64, torch.float16, torch.bfloat16):
+        values = torch.linspace(-1, 1, 24).reshape(2, 2, 3, 2).to(dtype).requires_grad_()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            warnings.filterwarnings("ignore", message=".*without its C")
+            density = structured_scatter_add(values, wa, wbwc, 15)
+            again = structured_scatter_add(values, wa, wbwc, 15)
+            structured_gather(density.to(dtype), wa, wbwc)
+        (message,) = [str(warning.message) for warning in caught]
+        assert f"density_cube is {dtype}" in message and "float32" in message, message
+        assert caught[0].filename == __file__, "the warning points at the caller"
+        assert density.dtype == torch.float32 and torch.equal(density, again)
+        assert torch.equal(density, structured_scatter_add(values.float(), wa, wbwc, 15))
+        (density * torch.arange(15)).sum().backward()
+        assert values.grad.dtype == dtype
+        assert torch.equal(values.grad.float(), (wa.long()[:, :, None, None] + wbwc.long()[:, None]).float())
+
+
 def test_other_floats_are_converted_with_one_warning_a_type_and_process():
-    program = """
-import warnings
-import torch
-from openmm_density.kernels.scatter import structured_gather, structured_scatter_add
-warnings.filterwarnings("ignore", message=".*without its C")
-wa = torch.tensor([[0, 6], [3, 9]], dtype=torch.int32)
-wbwc = torch.arange(6, dtype=torch.int32).reshape(1, 3, 2).repeat(2, 1, 1)
-for dtype in (torch.float64, torch.float16, torch.bfloat16):
-    values = torch.linspace(-1, 1, 24).reshape(2, 2, 3, 2).to(dtype).requires_grad_()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        warnings.filterwarnings("ignore", message=".*without its C")
-        density = structured_scatter_add(values, wa, wbwc, 15)
-        again = structured_scatter_add(values, wa, wbwc, 15)
-        structured_gather(density.to(dtype), wa, wbwc)
-    message, = [str(warning.message) for warning in caught]
-    assert f"density_cube is {dtype}" in message and "float32" in message, message
-    assert caught[0].filename == "<string>", "the warning points at the caller"
-    assert density.dtype == torch.float32 and torch.equal(density, again)
-    assert torch.equal(density, structured_scatter_add(values.float(), wa, wbwc, 15))
-    (density * torch.arange(15)).sum().backward()
-    assert values.grad.dtype == dtype
-    assert torch.equal(values.grad.float(), (wa.long()[:, :, None, None] + wbwc.long()[:, None]).float())
-"""
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
+    compiler = {name: os.environ[name] for name in ("CXX",) if name in os.environ}
+    Child(other_floats_converted, cache=build.status()["scatter"].cache, **compiler).result()
 
 
 def test_operator_itself_converts_other_floats():

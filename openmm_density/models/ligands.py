@@ -1,0 +1,218 @@
+"""Ligands that no force field file knows: parameters from openmmforcefields, for what their SMILES say they are."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gemmi
+import networkx
+import numpy as np
+from openmm import app
+
+from openmm_density.errors import InputError
+from openmm_density.wording import one_line
+
+LIGAND_FORCE_FIELDS = {"openff": "SMIRNOFFTemplateGenerator", "gaff": "GAFFTemplateGenerator"}
+"""The class of openmmforcefields for each name; each takes its newest version by default, and goes with Amber's force fields."""
+
+_INSTALL = "conda install -c conda-forge openmmforcefields (with OpenFF toolkit and AmberTools, which pip does not have)"
+
+
+@dataclass(frozen=True)
+class BuiltHydrogen:
+    """A hydrogen of a ligand: the place of its parent among the heavy atoms, and its position in Å."""
+
+    parent: int
+    position: np.ndarray
+
+
+class LigandParameters:
+    """Parameters for ligands that are given as SMILES.
+
+    Parameters
+    ----------
+    forcefield : {"openff", "gaff"}
+        See `LIGAND_FORCE_FIELDS`.
+    smiles : mapping of str to str
+        SMILES by residue name, in the protonation that is wanted.
+
+    Attributes
+    ----------
+    version : str
+        The force field as openmmforcefields calls it, as in ``openff-2.2.1``.
+
+    Raises
+    ------
+    InputError
+        The name is not known, openmmforcefields is not installed, or a SMILES cannot be read.
+    """
+
+    def __init__(self, forcefield: str, smiles: Mapping[str, str]) -> None:
+        if forcefield not in LIGAND_FORCE_FIELDS:
+            raise InputError(
+                f'ligand_forcefield="{forcefield}" is not known: use {", ".join(LIGAND_FORCE_FIELDS)}.'
+            )
+        self._argument = f'ligand_forcefield="{forcefield}"'
+        self.smiles = dict(smiles)
+        molecule_of, generators = self._imported("openff.toolkit", "openmmforcefields.generators")
+        self._molecules = {
+            name: self._read(molecule_of.Molecule, name, text) for name, text in self.smiles.items()
+        }
+        try:
+            kind = getattr(generators, LIGAND_FORCE_FIELDS[forcefield])
+            self._generator = kind(molecules=list(self._molecules.values()))
+        except Exception as error:  # whatever the toolkits raise for what they lack
+            raise InputError(f"{self._argument} cannot be used ({one_line(error)}): {_INSTALL}.") from None
+        self.version = str(self._generator.forcefield)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The residue names that have a SMILES."""
+        return frozenset(self._molecules)
+
+    def hydrogens(
+        self, name: str, label: str, elements: Sequence[str], bonds: Sequence[tuple[int, int]], positions: Any
+    ) -> list[BuiltHydrogen]:
+        """Build the hydrogens of a ligand, with the geometry of a conformer of the molecule.
+
+        Parameters
+        ----------
+        name, label : str
+            The residue's name, and how an error calls it.
+        elements : sequence of str, length N
+            Of its heavy atoms.
+        bonds : sequence of (int, int)
+            Between these.
+        positions : array_like of shape (N, 3)
+            Å.
+
+        Raises
+        ------
+        InputError
+            These are not the heavy atoms and bonds of the molecule.
+        """
+        molecule, conformer = self._molecules[name], self._conformer(name)
+        atoms = [gemmi.Element(atom.atomic_number).name for atom in molecule.atoms]
+        own = _graph(elements, bonds)
+        whole = _graph(atoms, [(bond.atom1_index, bond.atom2_index) for bond in molecule.bonds])
+        heavy = whole.subgraph([k for k, symbol in enumerate(atoms) if symbol != "H"])
+        matcher = networkx.isomorphism.GraphMatcher(
+            heavy, own, node_match=lambda one, other: one["element"] == other["element"]
+        )
+        if not matcher.is_isomorphic():
+            raise InputError(
+                f"{label}: its {len(own)} heavy atoms and their bonds are not the {len(heavy)} of the SMILES "
+                f'"{self.smiles[name]}": give that of what is in the model.'
+            )
+        built = []
+        for parent, place in sorted(matcher.mapping.items(), key=lambda pair: pair[1]):
+            hydrogens = sorted(k for k in whole[parent] if atoms[k] == "H")
+            neighbours = sorted(heavy[parent])
+            if len(neighbours) > 2:
+                vectors = _offsets(heavy, matcher.mapping, parent, neighbours, positions)
+                outward = -(vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).sum(axis=0)
+                length = np.linalg.norm(conformer[hydrogens] - conformer[parent], axis=1)
+                outward = length[:, None] * outward / max(float(np.linalg.norm(outward)), 1e-6)
+            else:
+                if len(neighbours) == 1:
+                    neighbours += sorted(set(heavy[neighbours[0]]) - {parent})[:1]
+                there = conformer[neighbours] - conformer[parent]
+                here = _offsets(heavy, matcher.mapping, parent, neighbours, positions)
+                outward = (conformer[hydrogens] - conformer[parent]) @ rotation_onto(there, here).T
+            built += [BuiltHydrogen(place, positions[place] + each) for each in outward]
+        return built
+
+    def add_to(
+        self, forcefield: app.ForceField, residues: Iterator[tuple[str, app.topology.Residue]]
+    ) -> None:
+        """Add the templates and parameters of ligands, one residue of each kind, to a force field.
+
+        Raises
+        ------
+        InputError
+            A ligand cannot be parametrised, or its parameters do not go with the force field.
+        """
+        done = set()
+        for label, residue in residues:
+            if residue.name in done:
+                continue
+            done.add(residue.name)
+            try:
+                found = self._generator.generator(forcefield, residue)
+            except Exception as error:  # whatever the toolkits and the force field raise
+                raise InputError(
+                    f"{label}: {self.version} has no parameters for it that go with the force field ({one_line(error)}); keep it "
+                    f"rigid, without {self._argument}."
+                ) from None
+            if not found:
+                raise InputError(
+                    f"{label}: {self.version} does not recognise it; keep it rigid, without {self._argument}."
+                )
+
+    def _imported(self, *modules: str) -> list[Any]:
+        try:
+            return [importlib.import_module(module) for module in modules]
+        except ImportError as error:
+            raise InputError(
+                f"{self._argument} needs openmmforcefields ({one_line(error)}): {_INSTALL}."
+            ) from None
+
+    def _read(self, kind: Any, name: str, smiles: str) -> Any:
+        try:
+            molecule = kind.from_smiles(smiles, allow_undefined_stereo=True)
+            molecule.generate_conformers(n_conformers=1)
+        except Exception as error:  # the toolkits have exceptions of their own
+            raise InputError(
+                f'ligands: "{smiles}" of {name} makes no molecule ({one_line(error)}).'
+            ) from None
+        return molecule
+
+    def _conformer(self, name: str) -> np.ndarray:
+        return np.asarray(self._molecules[name].conformers[0].m_as("angstrom"), dtype=np.float64)
+
+
+def dictionary_smiles(paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str]) -> dict[str, str]:
+    """Give the SMILES that restraint dictionaries (AceDRG) and wwPDB component files hold, by component.
+
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        What cannot be read is left to `openmm_density.energies.planes.find_planes` to refuse.
+    """
+    found: dict[str, str] = {}
+    for path in [paths] if isinstance(paths, str | os.PathLike) else paths:
+        try:
+            document = gemmi.cif.read(os.fspath(path))
+        except (RuntimeError, ValueError, OSError, UnicodeDecodeError):
+            continue
+        for block in document:
+            rows = block.find("_pdbx_chem_comp_descriptor.", ["comp_id", "type", "descriptor"])
+            described = [[gemmi.cif.as_string(value) for value in row] for row in rows]
+            # The canonical one has the stereochemistry that the plain one may lack.
+            for kind in ("SMILES", "SMILES_CANONICAL"):
+                found |= {name: text for name, given, text in described if given.upper() == kind}
+    return found
+
+
+def _graph(elements: Sequence[str], bonds: Sequence[tuple[int, int]]) -> networkx.Graph:
+    graph = networkx.Graph()
+    graph.add_nodes_from((k, {"element": symbol.capitalize()}) for k, symbol in enumerate(elements))
+    graph.add_edges_from(bonds)
+    return graph
+
+
+def _offsets(
+    heavy: networkx.Graph, places: Mapping[int, int], parent: int, others: Sequence[int], positions: Any
+) -> np.ndarray:
+    return np.array([positions[places[k]] - positions[places[parent]] for k in others]).reshape(-1, 3)
+
+
+def rotation_onto(moving: np.ndarray, fixed: np.ndarray) -> np.ndarray:
+    """Give the rotation that best carries some vectors onto others (Kabsch)."""
+    u, _, vt = np.linalg.svd(moving.T @ fixed)
+    sign = np.sign(np.linalg.det(vt.T @ u.T))
+    return vt.T @ np.diag([1.0, 1.0, sign]) @ u.T
