@@ -1,11 +1,12 @@
 """Density, its gradients and its similarity to a target on the GPU.
 
-Every atom goes into the cell of 8x8x8 voxels where it lies: counted, scanned and filled by small kernels, in the order of the
-atoms, so that every sum below has one order and the same input gives the same bits. A program then owns a tile of 16x8x8
-voxels, and each of its threads a block of 4x4x2 in registers. It collects the atoms that reach the tile from the cells around
-it, lists for every thread those that reach its block, and lets all threads walk their lists side by side. The density is
-written once, with the tile's part of the similarity's sums; tiles that no atom reaches are neither written nor read. Once the
-sums are known it is replaced by dS/d(density), from which a program for every few atoms gathers their forces.
+Every atom goes into the tile of 8x8x4 voxels where it lies: counted, scanned and filled by small kernels, in the order of the
+atoms, so that every sum below has one order and the same input gives the same bits. A program then takes one tile after the
+other. It collects the atoms that reach the tile from the tiles around it, lists for every block of 4x4x2 voxels those that
+reach the block, and lets each of its lanes work off its share of a list for a block in registers. The density is written once,
+with the tile's part of the similarity's sums; tiles that no atom reaches are neither written nor read. Once the sums are known
+it is replaced by dS/d(density), from which a program for every few atoms gathers their forces. Between these kernels the
+density lies tile by tile, so that what is near in space is near in memory.
 
 Where voxels are, and how far a sphere reaches, is read on the device from `matrix` and `origin`: nothing here waits for the
 GPU, allocates by the data or keeps anything between calls, so that calls can be captured in a CUDA graph. Positions become
@@ -24,20 +25,27 @@ from torch import Tensor
 
 from .. import tuning
 
-CELL = tl.constexpr(8)
-TILE_X, TILE_Y, TILE_Z = tl.constexpr(16), tl.constexpr(8), tl.constexpr(8)
-# Voxels of a thread and threads of a tile, along x, y, z.
+TILE_X, TILE_Y, TILE_Z = tl.constexpr(8), tl.constexpr(8), tl.constexpr(4)
+TILE = tl.constexpr(256)
+LANES = tl.constexpr(32)
+# Voxels of a block along x, y, z, blocks of a tile along them, and in all; and the lanes that share a block.
 BLOCK_X, BLOCK_Y, BLOCK_Z = tl.constexpr(4), tl.constexpr(4), tl.constexpr(2)
-THREADS_X, THREADS_Y = tl.constexpr(4), tl.constexpr(2)
-THREADS = tl.constexpr(32)
-# A step of the search looks at this many rows of cells, and so many atoms of each.
-ROWS, ATOMS_OF_ROW = tl.constexpr(16), tl.constexpr(8)
+BLOCKS_X, BLOCKS_Y, BLOCKS_Z = tl.constexpr(2), tl.constexpr(2), tl.constexpr(2)
+BLOCKS, SHARES = tl.constexpr(8), tl.constexpr(4)
+# A step of the search looks at so many atoms, so many of each of some rows of tiles.
+CANDIDATES, ATOMS_OF_ROW = tl.constexpr(128), tl.constexpr(8)
 # Atoms that wait for their turn in a tile; they are turned to when another step of the search might not fit.
 WAITING = tl.constexpr(512)
+# Of these, so many for each lane are listed by block at once.
+LISTED_AT_ONCE = tl.constexpr(8)
+# Atoms that the gather looks at together, and the lanes of each.
+ATOMS, RUNS = tl.constexpr(2), tl.constexpr(16)
 SCAN_BLOCK = tl.constexpr(1024)
-PLACE_BLOCK = 128
+PLACE_BLOCK = 32
+MARK_BLOCK = 128
 # Programs that share the tiles: a constant, because it decides the order in which the sums are added.
 SPLAT_PROGRAMS = 4096
+CLEARING_PROGRAMS = 1024
 
 
 CROSS_CORRELATION, ABOUT_MEAN, INNER_PRODUCT, RELATIVE_ENTROPY, LEAST_SQUARES = (
@@ -46,41 +54,38 @@ CROSS_CORRELATION, ABOUT_MEAN, INNER_PRODUCT, RELATIVE_ENTROPY, LEAST_SQUARES = 
 DENSITY_ONLY = tl.constexpr(-1)
 LOG2_E = tl.constexpr(1.4426950408889634)
 MAX_GAUSSIANS = 5
+# Up to here there are too few atoms to give a program of the gather more than it looks at together.
+_FEW_ATOMS = 40_000
 
 
 class Configuration(NamedTuple):
-    """How the two large kernels are launched; what shares the atoms decides the order of sums, and so their last bits.
+    """How the two large kernels are launched; the results are the same to the last bit.
 
     Attributes
     ----------
-    splat_registers : int or None
-        At most so many registers for a thread of the splat; None leaves it to the compiler.
-    splat_shares : int
-        Warps of a tile, which share its atoms: many where there are too few tiles to fill the GPU.
-    gather_runs, gather_warps : int
-        Runs of four voxels of a plane that a program of the gather looks at together, and the warps that share them.
-    gather_atoms : int
-        Atoms that it goes through one after the other.
+    splat_registers, gather_registers : int
+        At most so many registers for a thread.
+    gather_turns : int
+        How often a program of the gather turns to the next atoms.
     """
 
-    splat_registers: int | None = 128
-    splat_shares: int = 1
-    gather_runs: int = 32
-    gather_warps: int = 1
-    gather_atoms: int = 4
+    splat_registers: int
+    gather_registers: int
+    gather_turns: int
 
 
 _CANDIDATES = tuple(
-    Configuration(registers, shares, 32, 1, atoms)
-    for registers in (128, 168)
-    for shares in (1, 2, 4)
-    for atoms in (2, 4)
+    Configuration(splat, gather, turns)
+    for splat, gather in ((96, 80), (112, 96), (128, 128), (128, 168))
+    for turns in (1, 4)
 )
 
 
-def _default_configuration(n_atoms: int) -> Configuration:
-    """Give what was fastest on an H200."""
-    return Configuration(splat_shares=4 if n_atoms < 10_000 else 2 if n_atoms < 40_000 else 1)
+def _default_configuration(n_atoms: int, gaussians: int) -> Configuration:
+    """Give what was fastest on an H200. Ampere's multiprocessors have as many registers and run as many of these programs."""
+    if gaussians > 1:
+        return Configuration(128, 128, 4)
+    return Configuration(112, 80, 4) if n_atoms > _FEW_ATOMS else Configuration(112, 96, 1)
 
 
 _SIZES = ("nx", "ny", "nz")
@@ -91,16 +96,23 @@ def _kernel(*sizes: str) -> Any:
     return triton.jit(do_not_specialize=list(sizes))
 
 
-@_kernel("n_cells")
-def _begin(matrix, cutoff, inverse, geometry, count, n_cells, BLOCK: tl.constexpr):
-    """Clear the counts of atoms in cells, and work out what the grid's steps mean for a sphere.
+@_kernel("n_tiles", "n_gradient")
+def _begin(
+    matrix, cutoff, inverse, geometry, count, touched, n_tiles, gradient, n_gradient, BLOCK: tl.constexpr
+):
+    """Clear the tiles' counts and marks and the gradient, and work out what the grid's steps mean for a sphere.
 
     Of the matrix its inverse, and in float32 how far the sphere reaches along each axis in voxels, rounded up a little; then the
     triangular matrix (xx, xy, xz, yy, yz, zz) of the same distances, that is of the same steps in a frame turned with them; then
     the matrix itself.
     """
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(count + i, tl.zeros([BLOCK], tl.int32), mask=i < n_cells)
+    for i in range(tl.program_id(0) * BLOCK, n_tiles, tl.num_programs(0) * BLOCK):
+        tile = i + tl.arange(0, BLOCK)
+        tl.store(count + tile, tl.zeros([BLOCK], tl.int32), mask=tile < n_tiles)
+        tl.store(touched + tile, tl.zeros([BLOCK], tl.int32), mask=tile < n_tiles)
+    for i in range(tl.program_id(0) * BLOCK, n_gradient, tl.num_programs(0) * BLOCK):
+        entry = i + tl.arange(0, BLOCK)
+        tl.store(gradient + entry, tl.zeros([BLOCK], gradient.dtype.element_ty), mask=entry < n_gradient)
     if tl.program_id(0) == 0:
         xx = tl.load(matrix)
         xy = tl.load(matrix + 1)
@@ -200,10 +212,11 @@ def _reduced(u, n, PERIODIC: tl.constexpr):
         return u
 
 
-@_kernel("n_atoms", "n_positions", *_SIZES)
-def _place(
+@triton.jit
+def _located(
     positions,
     atoms,
+    atom,
     n_atoms,
     n_positions,
     inverse,
@@ -212,18 +225,10 @@ def _place(
     nx,
     ny,
     nz,
-    cell_of,
-    arrival,
-    voxel,
-    fraction,
-    count,
     SELECTED: tl.constexpr,
     PERIODIC: tl.constexpr,
-    LISTED: tl.constexpr,
-    BLOCK: tl.constexpr,
 ):
-    """Give every atom its voxel, its fraction of a voxel and its cell (-1: out of reach)."""
-    atom = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    """Whether atoms reach the grid, their voxels, and their fractions of a voxel."""
     there = atom < n_atoms
     if SELECTED:
         particle = tl.load(atoms + atom, mask=there, other=-1)
@@ -246,80 +251,121 @@ def _place(
         there = there & (ux + reach_x >= 0) & (ux - reach_x <= nx - 1)
         there = there & (uy + reach_y >= 0) & (uy - reach_y <= ny - 1)
         there = there & (uz + reach_z >= 0) & (uz - reach_z <= nz - 1)
-
     vx = tl.floor(ux)
     vy = tl.floor(uy)
     vz = tl.floor(uz)
-    tl.store(voxel + atom, vx.to(tl.int32), mask=atom < n_atoms)
-    tl.store(voxel + n_atoms + atom, vy.to(tl.int32), mask=atom < n_atoms)
-    tl.store(voxel + 2 * n_atoms + atom, vz.to(tl.int32), mask=atom < n_atoms)
-    tl.store(fraction + atom, (ux - vx).to(tl.float32), mask=atom < n_atoms)
-    tl.store(fraction + n_atoms + atom, (uy - vy).to(tl.float32), mask=atom < n_atoms)
-    tl.store(fraction + 2 * n_atoms + atom, (uz - vz).to(tl.float32), mask=atom < n_atoms)
+    fx = (ux - vx).to(tl.float32)
+    fy = (uy - vy).to(tl.float32)
+    fz = (uz - vz).to(tl.float32)
+    return there, vx.to(tl.int32), vy.to(tl.int32), vz.to(tl.int32), fx, fy, fz
 
-    cells_x = (nx + CELL - 1) // CELL
-    cells_y = (ny + CELL - 1) // CELL
-    cx = tl.minimum(tl.maximum(vx.to(tl.int32), 0), nx - 1) // CELL
-    cy = tl.minimum(tl.maximum(vy.to(tl.int32), 0), ny - 1) // CELL
-    cz = tl.minimum(tl.maximum(vz.to(tl.int32), 0), nz - 1) // CELL
-    cell = tl.where(there, (cz * cells_y + cy) * cells_x + cx, -1)
-    tl.store(cell_of + atom, cell, mask=atom < n_atoms)
-    if LISTED:
-        tl.store(arrival + atom, tl.atomic_add(count + cell, 1, mask=there), mask=there)
+
+@triton.jit
+def _tile_along(v, n, SIZE: tl.constexpr):
+    return tl.minimum(tl.maximum(v, 0), n - 1) // SIZE
+
+
+@_kernel("n_atoms", "n_positions", *_SIZES)
+def _place(
+    positions,
+    atoms,
+    n_atoms,
+    n_positions,
+    inverse,
+    geometry,
+    origin,
+    nx,
+    ny,
+    nz,
+    tile_of,
+    arrival,
+    count,
+    SELECTED: tl.constexpr,
+    PERIODIC: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Give every atom its tile (-1: out of reach), and count them."""
+    atom = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    there, vx, vy, vz, _fx, _fy, _fz = _located(
+        positions,
+        atoms,
+        atom,
+        n_atoms,
+        n_positions,
+        inverse,
+        geometry,
+        origin,
+        nx,
+        ny,
+        nz,
+        SELECTED,
+        PERIODIC,
+    )
+    tiles_x = (nx + TILE_X - 1) // TILE_X
+    tiles_y = (ny + TILE_Y - 1) // TILE_Y
+    tile = _tile_along(vz, nz, TILE_Z) * tiles_y + _tile_along(vy, ny, TILE_Y)
+    tile = tl.where(there, tile * tiles_x + _tile_along(vx, nx, TILE_X), -1)
+    tl.store(tile_of + atom, tile, mask=atom < n_atoms)
+    tl.store(arrival + atom, tl.atomic_add(count + tile, 1, mask=there), mask=there)
 
 
 @_kernel("n_tiles", *_SIZES)
 def _mark(count, touched, n_tiles, geometry, nx, ny, nz, PERIODIC: tl.constexpr, BLOCK: tl.constexpr):
-    """Mark the tiles that atoms of any cell may reach."""
+    """Mark the tiles that the box around an atom may touch, wherever in its tile the atom is."""
     tile = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    cells_x = (nx + CELL - 1) // CELL
-    cells_y = (ny + CELL - 1) // CELL
-    cells_z = (nz + CELL - 1) // CELL
-    tiles_x = (nx + TILE_X - 1) // TILE_X
-    tiles_y = (ny + TILE_Y - 1) // TILE_Y
-    reach_x, reach_y, reach_z = _reach(geometry)
-    x0 = tile % tiles_x * TILE_X
-    y0 = tile // tiles_x % tiles_y * TILE_Y
-    z0 = tile // (tiles_x * tiles_y) * TILE_Z
-    first_x, many_x = _cells_in_reach(x0, tl.minimum(x0 + TILE_X, nx) - 1, reach_x, nx, cells_x, PERIODIC)
-    first_y, many_y = _cells_in_reach(y0, tl.minimum(y0 + TILE_Y, ny) - 1, reach_y, ny, cells_y, PERIODIC)
-    first_z, many_z = _cells_in_reach(z0, tl.minimum(z0 + TILE_Z, nz) - 1, reach_z, nz, cells_z, PERIODIC)
-    # Once around the cell is enough.
-    many_x = tl.where(tile < n_tiles, tl.minimum(many_x, cells_x), 0)
-    many_y = tl.minimum(many_y, cells_y)
-    many_z = tl.minimum(many_z, cells_z)
-    found = tl.zeros([BLOCK], tl.int32)
-    for k in range(0, tl.max(many_z, axis=0)):
-        cz = first_z + k
-        plane = (cz - _floor_divide(cz, cells_z) * cells_z) * cells_y
-        for j in range(0, tl.max(many_y, axis=0)):
-            cy = first_y + j
-            line = (plane + cy - _floor_divide(cy, cells_y) * cells_y) * cells_x
-            for i in range(0, tl.max(many_x, axis=0)):
-                cx = first_x + i
-                cell = line + cx - _floor_divide(cx, cells_x) * cells_x
-                found |= tl.load(count + cell, mask=(i < many_x) & (j < many_y) & (k < many_z), other=0)
-    tl.store(touched + tile, (found != 0).to(tl.int32), mask=tile < n_tiles)
-
-
-@_kernel("n_cells", "cell_blocks", "n_tiles")
-def _add_blocks(count, n_cells, cell_blocks, touched, n_tiles, totals):
-    """Sum every block of the counts of atoms in cells, then of the marks of tiles."""
-    block = tl.program_id(0)
-    if block < cell_blocks:
-        i = block * SCAN_BLOCK + tl.arange(0, SCAN_BLOCK)
-        values = tl.load(count + i, mask=i < n_cells, other=0)
-    else:
-        i = (block - cell_blocks) * SCAN_BLOCK + tl.arange(0, SCAN_BLOCK)
-        values = tl.load(touched + i, mask=i < n_tiles, other=0)
-    tl.store(totals + block, tl.sum(values, axis=0))
+    populated = tl.load(count + tile, mask=tile < n_tiles, other=0) > 0
+    if tl.max(populated.to(tl.int32), axis=0) > 0:
+        tiles_x = (nx + TILE_X - 1) // TILE_X
+        tiles_y = (ny + TILE_Y - 1) // TILE_Y
+        tiles_z = (nz + TILE_Z - 1) // TILE_Z
+        reach_x, reach_y, reach_z = _reach(geometry)
+        tx = tile % tiles_x
+        ty = tile // tiles_x % tiles_y
+        tz = tile // (tiles_x * tiles_y)
+        first_x, many_x = _tiles_reached(tx, TILE_X, reach_x, nx, tiles_x, populated, PERIODIC)
+        first_y, many_y = _tiles_reached(ty, TILE_Y, reach_y, ny, tiles_y, populated, PERIODIC)
+        first_z, many_z = _tiles_reached(tz, TILE_Z, reach_z, nz, tiles_z, populated, PERIODIC)
+        for k in range(0, tl.max(many_z, axis=0)):
+            plane = _wrapped(first_z + k, tiles_z, PERIODIC) * tiles_y
+            for j in range(0, tl.max(many_y, axis=0)):
+                line = (plane + _wrapped(first_y + j, tiles_y, PERIODIC)) * tiles_x
+                for i in range(0, tl.max(many_x, axis=0)):
+                    reached = line + _wrapped(first_x + i, tiles_x, PERIODIC)
+                    tl.store(touched + reached, 1, mask=(i < many_x) & (j < many_y) & (k < many_z))
 
 
 @triton.jit
-def _cells_in_reach(first, last, reach, n, cells, PERIODIC: tl.constexpr):
-    """The first of the cells, numbered on through the images, whose atoms reach some voxels along an axis, and how many."""
-    first = _numbered(tl.floor(first - reach).to(tl.int32), n, CELL, cells, PERIODIC)
-    return first, _numbered(tl.floor(last + reach).to(tl.int32), n, CELL, cells, PERIODIC) - first + 1
+def _tiles_reached(tile, SIZE: tl.constexpr, reach, n, tiles, there, PERIODIC: tl.constexpr):
+    """The first of the tiles along an axis, numbered on through the images, that atoms of a tile reach, and how many."""
+    low = tile * SIZE - tl.floor(reach).to(tl.int32)
+    high = tl.minimum(tile * SIZE + SIZE, n) + tl.floor(reach).to(tl.int32)
+    first = _numbered(low, n, SIZE, tiles, PERIODIC)
+    many = _numbered(high, n, SIZE, tiles, PERIODIC) - first + 1
+    # Once around the cell is enough.
+    return first, tl.where(there, tl.minimum(many, tiles), 0)
+
+
+@triton.jit
+def _wrapped(i, n, PERIODIC: tl.constexpr):
+    if PERIODIC:
+        i -= _floor_divide(i, n) * n
+    return i
+
+
+@triton.jit
+def _tiles_in_reach(first, last, SIZE: tl.constexpr, reach, n, tiles, PERIODIC: tl.constexpr):
+    """The first of the tiles along an axis, numbered on through the images, whose atoms reach some voxels, and how many."""
+    first = _numbered(first - tl.ceil(reach).to(tl.int32), n, SIZE, tiles, PERIODIC)
+    return first, _numbered(last + tl.floor(reach).to(tl.int32), n, SIZE, tiles, PERIODIC) - first + 1
+
+
+@_kernel("n_tiles", "n_blocks")
+def _add_blocks(count, touched, n_tiles, totals, n_blocks):
+    """Sum every block of the tiles' counts of atoms, and of their marks."""
+    block = tl.program_id(0)
+    i = block * SCAN_BLOCK + tl.arange(0, SCAN_BLOCK)
+    tl.store(totals + block, tl.sum(tl.load(count + i, mask=i < n_tiles, other=0), axis=0))
+    tl.store(totals + n_blocks + block, tl.sum(tl.load(touched + i, mask=i < n_tiles, other=0), axis=0))
 
 
 @triton.jit
@@ -331,104 +377,179 @@ def _add_before(totals, first, last):
     return tl.sum(before, axis=0)
 
 
-@_kernel("n_cells", "cell_blocks", "n_tiles", "tile_blocks")
-def _scan(count, n_cells, cell_blocks, touched, n_tiles, tile_blocks, totals, start, tiles, n_touched):
-    """Turn counts into where each cell's atoms start, and marks into the list of tiles that are touched."""
+@_kernel("n_tiles", "n_blocks")
+def _scan(count, touched, n_tiles, totals, n_blocks, start, tiles, n_touched):
+    """Turn counts into where each tile's atoms start, and marks into the list of tiles that are touched."""
     block = tl.program_id(0)
-    if block < cell_blocks:
-        i = block * SCAN_BLOCK + tl.arange(0, SCAN_BLOCK)
-        values = tl.load(count + i, mask=i < n_cells, other=0)
-        after = _add_before(totals, 0, block) + tl.cumsum(values, axis=0)
-        tl.store(start + 1 + i, after, mask=i < n_cells)
-        tl.store(start + i, 0, mask=i == 0)
-    else:
-        i = (block - cell_blocks) * SCAN_BLOCK + tl.arange(0, SCAN_BLOCK)
-        marks = tl.load(touched + i, mask=i < n_tiles, other=0)
-        before = _add_before(totals, cell_blocks, block)
-        place = before + tl.cumsum(marks, axis=0) - 1
-        tl.store(tiles + place, i, mask=(i < n_tiles) & (marks != 0))
-        if block == cell_blocks + tile_blocks - 1:
-            tl.store(n_touched, before + tl.sum(marks, axis=0))
+    i = block * SCAN_BLOCK + tl.arange(0, SCAN_BLOCK)
+    atoms = tl.load(count + i, mask=i < n_tiles, other=0)
+    after = _add_before(totals, 0, block) + tl.cumsum(atoms, axis=0)
+    tl.store(start + 1 + i, after, mask=i < n_tiles)
+    tl.store(start + i, 0, mask=i == 0)
+    marks = tl.load(touched + i, mask=i < n_tiles, other=0)
+    before = _add_before(totals, n_blocks, n_blocks + block)
+    place = before + tl.cumsum(marks, axis=0) - 1
+    tl.store(tiles + place, i, mask=(i < n_tiles) & (marks != 0))
+    if block == n_blocks - 1:
+        tl.store(n_touched, before + tl.sum(marks, axis=0))
 
 
 @_kernel("n_atoms")
-def _fill(cell_of, arrival, n_atoms, start, unsorted, BLOCK: tl.constexpr):
-    """List the atoms of every cell as they arrived."""
+def _fill(tile_of, arrival, n_atoms, start, unsorted, BLOCK: tl.constexpr):
+    """List the atoms of every tile as they arrived."""
     atom = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    cell = tl.load(cell_of + atom, mask=atom < n_atoms, other=-1)
-    there = cell >= 0
-    place = tl.load(start + cell, mask=there, other=0) + tl.load(arrival + atom, mask=there, other=0)
+    tile = tl.load(tile_of + atom, mask=atom < n_atoms, other=-1)
+    there = tile >= 0
+    place = tl.load(start + tile, mask=there, other=0) + tl.load(arrival + atom, mask=there, other=0)
     tl.store(unsorted + place, atom, mask=there)
 
 
-@_kernel("n_atoms")
-def _sort(
-    cell_of,
+@_kernel("n_atoms", "n_positions", *_SIZES)
+def _arrange(
+    positions,
+    atoms,
     n_atoms,
+    n_positions,
+    inverse,
+    geometry,
+    origin,
+    nx,
+    ny,
+    nz,
+    tile_of,
     start,
+    n_listed,
     unsorted,
-    voxel,
-    fraction,
     amplitudes,
     exponents,
     cutoff,
     listed,
-    listed_voxel,
-    listed_fraction,
-    listed_gaussians,
+    voxel,
+    fraction,
+    in_tile,
+    gaussians,
     GAUSSIANS: tl.constexpr,
+    WORDS: tl.constexpr,
+    SELECTED: tl.constexpr,
+    PERIODIC: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Copy what the loops need of every atom into the order of the cells, and of the atoms within a cell.
+    """Put what the loops need of every atom in the order of the tiles, and of the atoms within a tile.
 
-    Of its Gaussians: amplitudes, then exponents times log2(e), then the constant and the slope of what brings value and slope to
-    zero at the cut-off.
+    `in_tile` holds where in its tile an atom is, in voxels, and the x of the tile (an integer); `gaussians` the amplitudes, then
+    the exponents times log2(e), then the constant and the slope of what brings value and slope to zero at the cut-off.
     """
-    atom = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    cell = tl.load(cell_of + atom, mask=atom < n_atoms, other=-1)
-    there = cell >= 0
-    begin = tl.load(start + cell, mask=there, other=0)
-    members = tl.load(start + cell + 1, mask=there, other=0) - begin
-    before = tl.zeros([BLOCK, 8], tl.int32)
-    for k in range(0, tl.max(members, axis=0), 8):
-        member = k + tl.arange(0, 8)[None, :]
-        in_cell = member < members[:, None]
-        other = tl.load(unsorted + begin[:, None] + member, mask=in_cell, other=0)
-        before += (in_cell & (other < atom[:, None])).to(tl.int32)
-    place = begin + tl.sum(before, axis=1)
+    slot = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    there = slot < tl.load(n_listed)
+    atom = tl.load(unsorted + slot, mask=there, other=0)
+    tile = tl.load(tile_of + atom, mask=there, other=0)
+    begin = tl.load(start + tile, mask=there, other=0)
+    members = tl.load(start + tile + 1, mask=there, other=0) - begin
+    place = begin
+    for k in range(0, tl.max(members, axis=0)):
+        other = tl.load(unsorted + begin + k, mask=there & (k < members), other=0x7FFFFFFF)
+        place += (other < atom).to(tl.int32)
+    _, vx, vy, vz, fx, fy, fz = _located(
+        positions,
+        atoms,
+        atom,
+        n_atoms,
+        n_positions,
+        inverse,
+        geometry,
+        origin,
+        nx,
+        ny,
+        nz,
+        SELECTED,
+        PERIODIC,
+    )
     tl.store(listed + place, atom, mask=there)
-    for axis in tl.static_range(3):
-        tl.store(
-            listed_voxel + axis * n_atoms + place,
-            tl.load(voxel + axis * n_atoms + atom, mask=there),
-            mask=there,
-        )
-        tl.store(
-            listed_fraction + axis * n_atoms + place,
-            tl.load(fraction + axis * n_atoms + atom, mask=there),
-            mask=there,
-        )
+    tl.store(voxel + place, vx, mask=there)
+    tl.store(voxel + n_atoms + place, vy, mask=there)
+    tl.store(voxel + 2 * n_atoms + place, vz, mask=there)
+    tl.store(fraction + place, fx, mask=there)
+    tl.store(fraction + n_atoms + place, fy, mask=there)
+    tl.store(fraction + 2 * n_atoms + place, fz, mask=there)
+    tile_x = _tile_along(vx, nx, TILE_X) * TILE_X
+    tile_y = _tile_along(vy, ny, TILE_Y) * TILE_Y
+    tile_z = _tile_along(vz, nz, TILE_Z) * TILE_Z
+    _store_four(
+        in_tile,
+        place,
+        (vx - tile_x).to(tl.float32) + fx,
+        (vy - tile_y).to(tl.float32) + fy,
+        (vz - tile_z).to(tl.float32) + fz,
+        tile_x.to(tl.float32, bitcast=True),
+        there,
+    )
     s_c = cutoff * cutoff
     constant = tl.zeros([BLOCK], tl.float32)
     slope = tl.zeros([BLOCK], tl.float32)
+    words = ()
+    exponents_2 = ()
     for c in tl.static_range(GAUSSIANS):
         a = tl.load(amplitudes + atom * GAUSSIANS + c, mask=there, other=0.0)
         alpha = tl.load(exponents + atom * GAUSSIANS + c, mask=there, other=0.0)
         edge = a * tl.exp(-alpha * s_c)
         constant -= edge * (1.0 + alpha * s_c)
         slope += edge * alpha
-        tl.store(listed_gaussians + c * n_atoms + place, a, mask=there)
-        tl.store(listed_gaussians + (GAUSSIANS + c) * n_atoms + place, alpha * LOG2_E, mask=there)
-    tl.store(listed_gaussians + 2 * GAUSSIANS * n_atoms + place, constant, mask=there)
-    tl.store(listed_gaussians + (2 * GAUSSIANS + 1) * n_atoms + place, slope, mask=there)
+        words = words + (a,)  # noqa: RUF005
+        exponents_2 = exponents_2 + (alpha * LOG2_E,)  # noqa: RUF005
+    words = words + exponents_2 + (constant, slope, slope, slope)
+    for k in tl.static_range(WORDS // 4):
+        _store_four(
+            gaussians,
+            place * (WORDS // 4) + k,
+            words[4 * k],
+            words[4 * k + 1],
+            words[4 * k + 2],
+            words[4 * k + 3],
+            there,
+        )
 
 
 @triton.jit
-def _list_for_threads(
+def _store_four(table, i, first, second, third, fourth, mask):
+    """Store four numbers that lie together, of each entry, at once."""
+    entries = tl.join(tl.join(first, third), tl.join(second, fourth))
+    entries = tl.reshape(entries, i.shape + [4])  # noqa: RUF005
+    tl.store(table + 4 * tl.expand_dims(i, -1) + tl.arange(0, 4), entries, mask=tl.expand_dims(mask, -1))
+
+
+@triton.jit
+def _four(table, i):
+    """Four numbers that lie together, of each entry."""
+    entries = tl.load(table + 4 * tl.expand_dims(i, -1) + tl.arange(0, 4))
+    # 0 and 2, 1 and 3.
+    even, odd = tl.split(tl.reshape(entries, i.shape + [2, 2]))  # noqa: RUF005
+    first, third = tl.split(even)
+    second, fourth = tl.split(odd)
+    return first, second, third, fourth
+
+
+@triton.jit
+def _words(gaussians, i, WORDS: tl.constexpr):
+    words = ()
+    for k in tl.static_range(WORDS // 4):
+        words = words + _four(gaussians, i * (WORDS // 4) + k)
+    return words
+
+
+@triton.jit
+def _sum_of_lanes(of_lane):
+    """For lanes that share a block, their sum, and that of those before."""
+    by_block = tl.reshape(of_lane, [SHARES, BLOCKS])
+    before = tl.cumsum(by_block, axis=0) - by_block
+    total = tl.broadcast_to(tl.sum(by_block, axis=0)[None, :], [SHARES, BLOCKS])
+    return tl.reshape(before, [LANES]), tl.reshape(total, [LANES])
+
+
+@triton.jit
+def _list_by_block(
     waiting,
     n_waiting,
     lists,
-    lane,
     corner_x,
     corner_y,
     corner_z,
@@ -440,100 +561,138 @@ def _list_for_threads(
     lzz,
     cutoff,
     orthogonal,
-    LANES: tl.constexpr,
 ):
-    """List for every thread its share of the waiting atoms that reach its block, and count them.
+    """List for every block of a tile how many of the waiting atoms reach it, and which.
 
     In an orthogonal grid that is a matter of their distance from the block, else, with some to spare, from its middle.
     """
-    half_x = lxx * ((BLOCK_X - 1) / 2)
-    half_y = lyy * ((BLOCK_Y - 1) / 2)
-    half_z = lzz * ((BLOCK_Z - 1) / 2)
-    centre_x = corner_x + half_x + lxy * ((BLOCK_Y - 1) / 2) + lxz * ((BLOCK_Z - 1) / 2)
-    centre_y = corner_y + half_y + lyz * ((BLOCK_Z - 1) / 2)
-    centre_z = corner_z + half_z
-    wide_x = half_x + tl.abs(lxy) * ((BLOCK_Y - 1) / 2) + tl.abs(lxz) * ((BLOCK_Z - 1) / 2)
-    wide_y = half_y + tl.abs(lyz) * ((BLOCK_Z - 1) / 2)
-    diagonal = tl.sqrt(wide_x * wide_x + wide_y * wide_y + half_z * half_z)
-    radius = tl.where(orthogonal, cutoff, cutoff + diagonal) * (1.0 + 1e-5)
-    limit = radius * radius
-    half_x = tl.where(orthogonal, half_x, 0.0)
-    half_y = tl.where(orthogonal, half_y, 0.0)
-    half_z = tl.where(orthogonal, half_z, 0.0)
-    share = lane // THREADS
-    entries = tl.zeros([LANES], tl.int32)
-    for begin in range(0, n_waiting, LANES // THREADS):
-        m = begin + share
+    lane = tl.arange(0, LANES)
+    middle_x, middle_y, middle_z, half_x, half_y, half_z, radius = _box(
+        BLOCK_X, BLOCK_Y, BLOCK_Z, lxx, lxy, lxz, lyy, lyz, lzz, cutoff, orthogonal
+    )
+    middle_x = (corner_x + middle_x)[:, None]
+    middle_y = (corner_y + middle_y)[:, None]
+    middle_z = (corner_z + middle_z)[:, None]
+    listed = tl.zeros([LANES], tl.int32)
+    for first in range(0, n_waiting, LISTED_AT_ONCE * SHARES):
+        m = first + (lane // BLOCKS)[:, None] + SHARES * tl.arange(0, LISTED_AT_ONCE)[None, :]
         there = m < n_waiting
-        dx = tl.abs(tl.load(waiting + m, mask=there, other=float("inf")) - centre_x) - half_x
-        dy = tl.abs(tl.load(waiting + WAITING + m, mask=there, other=0.0) - centre_y) - half_y
-        dz = tl.abs(tl.load(waiting + 2 * WAITING + m, mask=there, other=0.0) - centre_z) - half_z
-        dx = tl.maximum(dx, 0.0)
-        dy = tl.maximum(dy, 0.0)
-        dz = tl.maximum(dz, 0.0)
-        near = dx * dx + dy * dy + dz * dz < limit
-        tl.store(lists + entries * LANES + lane, m.to(tl.int16), mask=near)
-        entries += near.to(tl.int32)
-    return entries
+        x, y, z, _ = _four(waiting, tl.where(there, m, 0))
+        off_x = tl.maximum(tl.abs(x - middle_x) - half_x, 0.0)
+        off_y = tl.maximum(tl.abs(y - middle_y) - half_y, 0.0)
+        off_z = tl.maximum(tl.abs(z - middle_z) - half_z, 0.0)
+        near = there & (off_x * off_x + off_y * off_y + off_z * off_z < radius * radius)
+        before, total = _sum_of_lanes(tl.sum(near.to(tl.int32), axis=1))
+        place = (listed + before)[:, None] + tl.cumsum(near.to(tl.int32), axis=1) - 1
+        tl.store(lists + BLOCKS + place * BLOCKS + (lane % BLOCKS)[:, None], m.to(tl.int16), mask=near)
+        listed += total
+    tl.store(lists + lane % BLOCKS, listed.to(tl.int16))
 
 
 @triton.jit
-def _in_block(
-    x,
-    y,
-    z,
-    gaussians,
-    constant,
-    slope,
-    a,
-    alpha,
-    mine,
+def _box(
+    SIZE_X: tl.constexpr,
+    SIZE_Y: tl.constexpr,
+    SIZE_Z: tl.constexpr,
     lxx,
     lxy,
     lxz,
     lyy,
     lyz,
     lzz,
-    limit,
+    cutoff,
     orthogonal,
-    GAUSSIANS: tl.constexpr,
 ):
-    """The density that each thread's atom adds to the voxels of its block, the atom seen from the first of them."""
-    i = tl.arange(0, BLOCK_X)[None, None, :, None].to(tl.float32)
-    j = tl.arange(0, BLOCK_Y)[None, :, None, None].to(tl.float32)
-    k = tl.arange(0, BLOCK_Z)[:, None, None, None].to(tl.float32)
-    constant = constant[None, None, None, :]
-    slope = slope[None, None, None, :]
-    dz = k * lzz - z[None, None, None, :]
-    sz = dz * dz
-    if orthogonal:
-        sy = j * lyy - y[None, None, None, :]
-        sx = i * lxx - x[None, None, None, :]
-        sy *= sy
-        sx *= sx
-        near = sx < limit[None, None, None, :] - (sy + sz)
-        value = slope * sx + (constant + slope * (sy + sz))
-        for c in tl.static_range(GAUSSIANS):
-            if c > 0:
-                a = tl.load(gaussians + c * WAITING, mask=mine, other=0.0)
-                alpha = tl.load(gaussians + (GAUSSIANS + c) * WAITING, mask=mine, other=0.0)
-            minus = -alpha[None, None, None, :]
-            e_z = a[None, None, None, :] * tl.exp2(minus * sz)
-            value += tl.exp2(minus * sx) * (tl.exp2(minus * sy) * e_z)
-        value = tl.where(near, value, 0.0)
-    else:
-        dy = j * lyy + (k * lyz - y[None, None, None, :])
-        dx = i * lxx + (j * lxy + (k * lxz - x[None, None, None, :]))
-        s = dx * dx + (dy * dy + sz)
-        value = constant + slope * s
-        for c in tl.static_range(GAUSSIANS):
-            if c > 0:
-                a = tl.load(gaussians + c * WAITING, mask=mine, other=0.0)
-                alpha = tl.load(gaussians + (GAUSSIANS + c) * WAITING, mask=mine, other=0.0)
-            minus = -alpha[None, None, None, :]
-            value += a[None, None, None, :] * tl.exp2(minus * s)
-        value = tl.where(s < limit[None, None, None, :], value, 0.0)
-    return value
+    """Of a box of voxels its middle, seen from the first of them, and half of its size; and from where on atoms do not reach it.
+
+    A skewed box is taken for the sphere around it.
+    """
+    half_x = lxx * ((SIZE_X - 1) / 2)
+    half_y = lyy * ((SIZE_Y - 1) / 2)
+    half_z = lzz * ((SIZE_Z - 1) / 2)
+    middle_x = half_x + lxy * ((SIZE_Y - 1) / 2) + lxz * ((SIZE_Z - 1) / 2)
+    middle_y = half_y + lyz * ((SIZE_Z - 1) / 2)
+    wide_x = half_x + tl.abs(lxy) * ((SIZE_Y - 1) / 2) + tl.abs(lxz) * ((SIZE_Z - 1) / 2)
+    wide_y = half_y + tl.abs(lyz) * ((SIZE_Z - 1) / 2)
+    around = tl.sqrt(wide_x * wide_x + wide_y * wide_y + half_z * half_z)
+    radius = tl.where(orthogonal, cutoff, cutoff + around) * (1.0 + 1e-5)
+    middle_z = half_z
+    half_x = tl.where(orthogonal, half_x, 0.0)
+    half_y = tl.where(orthogonal, half_y, 0.0)
+    half_z = tl.where(orthogonal, half_z, 0.0)
+    return middle_x, middle_y, middle_z, half_x, half_y, half_z, radius
+
+
+@triton.jit
+def _add_listed(
+    rho,
+    waiting,
+    lists,
+    corner_x,
+    corner_y,
+    corner_z,
+    gaussians,
+    lxx,
+    lxy,
+    lxz,
+    lyy,
+    lyz,
+    lzz,
+    s_c,
+    GAUSSIANS: tl.constexpr,
+    WORDS: tl.constexpr,
+    SKEWED: tl.constexpr,
+):
+    """Add the atoms that are listed for a block to the density of its voxels, each lane its share.
+
+    In an orthogonal grid an exponential is a product of one for each axis, else only the whole distance gives it.
+    """
+    u = tl.arange(0, BLOCK_X)[None, None, :, None].to(tl.float32)
+    v = tl.arange(0, BLOCK_Y)[None, :, None, None].to(tl.float32)
+    w = tl.arange(0, BLOCK_Z)[:, None, None, None].to(tl.float32)
+    lane = tl.arange(0, LANES)
+    share = lane // BLOCKS
+    listed = tl.load(lists + lane % BLOCKS).to(tl.int32)
+    lists += BLOCKS
+    # Each turn looks up the atom of the next, and where the one after that waits, so as not to wait for them.
+    m = tl.load(lists + lane, mask=share < listed, other=0).to(tl.int32)
+    x, y, z, i = _four(waiting, m)
+    m = tl.load(lists + lane + LANES, mask=share + SHARES < listed, other=0).to(tl.int32)
+    for e in range(0, tl.max(listed, axis=0), SHARES):
+        words = _words(gaussians, i.to(tl.int32, bitcast=True), WORDS)
+        constant = words[2 * GAUSSIANS][None, None, None, :]
+        slope = words[2 * GAUSSIANS + 1][None, None, None, :]
+        limit = tl.where(e + share < listed, s_c, -1.0)[None, None, None, :]
+        x = (x - corner_x)[None, None, None, :]
+        y = (y - corner_y)[None, None, None, :]
+        z = (z - corner_z)[None, None, None, :]
+        dz = w * lzz - z
+        if SKEWED:
+            dy = v * lyy + (w * lyz - y)
+            dx = u * lxx + (v * lxy + (w * lxz - x))
+            s = dx * dx + (dy * dy + dz * dz)
+            near = s < limit
+            value = constant + slope * s
+            for c in tl.static_range(GAUSSIANS):
+                minus = -words[GAUSSIANS + c][None, None, None, :]
+                value += words[c][None, None, None, :] * tl.exp2(minus * s)
+        else:
+            dy = v * lyy - y
+            dx = u * lxx - x
+            s_x = dx * dx
+            s_y = dy * dy
+            s_z = dz * dz
+            near = s_x < limit - (s_y + s_z)
+            value = slope * s_x + (constant + slope * (s_y + s_z))
+            for c in tl.static_range(GAUSSIANS):
+                minus = -words[GAUSSIANS + c][None, None, None, :]
+                e_z = words[c][None, None, None, :] * tl.exp2(minus * s_z)
+                value += tl.exp2(minus * s_x) * (tl.exp2(minus * s_y) * e_z)
+        rho = tl.where(near, rho + value, rho)
+        x, y, z, i = _four(waiting, m)
+        ahead = e + 2 * SHARES
+        m = tl.load(lists + ahead * BLOCKS + lane, mask=ahead + share < listed, other=0).to(tl.int32)
+    return rho
 
 
 @_kernel("n_atoms", *_SIZES)
@@ -541,9 +700,7 @@ def _splat(
     tiles,
     n_touched,
     start,
-    n_atoms,
-    voxel,
-    fraction,
+    in_tile,
     gaussians,
     geometry,
     cutoff,
@@ -558,41 +715,41 @@ def _splat(
     total_weight,
     partial_sums,
     GAUSSIANS: tl.constexpr,
+    WORDS: tl.constexpr,
     PERIODIC: tl.constexpr,
     MEASURE: tl.constexpr,
     WIDE: tl.constexpr,
-    SHARES: tl.constexpr,
+    ALIGNED: tl.constexpr,
 ):
     """Write the density of every touched tile, and each program's part of the sums of the similarity.
 
-    A block has a thread in each of the program's warps, which share the atoms and add up what they have at the end.
+    SHARES lanes share the atoms of a block of the tile, and add up what they have at the end. With a measure, the density is
+    written tile by tile, else as a grid.
     """
-    LANES: tl.constexpr = THREADS * SHARES
     program = tl.program_id(0)
-    waiting += program * ((5 + 2 * GAUSSIANS) * WAITING)
-    lists += program * (WAITING * THREADS)
+    waiting += program * (4 * WAITING)
+    lists += program * (BLOCKS * (WAITING + 1))
     lxx, lxy, lxz, lyy, lyz, lzz = _steps(geometry)
     reach_x, reach_y, reach_z = _reach(geometry)
-    s_c = cutoff * cutoff
     orthogonal = (lxy == 0.0) & (lxz == 0.0) & (lyz == 0.0)
-
+    middle_x, middle_y, middle_z, half_x, half_y, half_z, radius = _box(
+        TILE_X, TILE_Y, TILE_Z, lxx, lxy, lxz, lyy, lyz, lzz, cutoff, orthogonal
+    )
     lane = tl.arange(0, LANES)
-    block_x = lane % THREADS_X * BLOCK_X
-    block_y = lane // THREADS_X % THREADS_Y * BLOCK_Y
-    block_z = lane % THREADS // (THREADS_X * THREADS_Y) * BLOCK_Z
+    block_x = lane % BLOCKS_X * BLOCK_X
+    block_y = lane // BLOCKS_X % BLOCKS_Y * BLOCK_Y
+    block_z = lane % BLOCKS // (BLOCKS_X * BLOCKS_Y) * BLOCK_Z
     corner_x = block_x * lxx + block_y * lxy + block_z * lxz
     corner_y = block_y * lyy + block_z * lyz
     corner_z = block_z * lzz
-
-    candidate = tl.arange(0, ROWS * ATOMS_OF_ROW)
+    candidate = lane[:, None] + LANES * tl.arange(0, CANDIDATES // LANES)[None, :]
     row_of_candidate = candidate // ATOMS_OF_ROW
     place_in_row = candidate % ATOMS_OF_ROW
+    ROWS: tl.constexpr = CANDIDATES // ATOMS_OF_ROW
 
-    cells_x = (nx + CELL - 1) // CELL
-    cells_y = (ny + CELL - 1) // CELL
-    cells_z = (nz + CELL - 1) // CELL
     tiles_x = (nx + TILE_X - 1) // TILE_X
     tiles_y = (ny + TILE_Y - 1) // TILE_Y
+    tiles_z = (nz + TILE_Z - 1) // TILE_Z
 
     sum_0 = tl.zeros([], tl.float64)
     sum_1 = tl.zeros([], tl.float64)
@@ -605,10 +762,10 @@ def _splat(
         x1 = tl.minimum(x0 + TILE_X, nx) - 1
         y1 = tl.minimum(y0 + TILE_Y, ny) - 1
         z1 = tl.minimum(z0 + TILE_Z, nz) - 1
-        low_x = tl.floor(x0 - reach_x).to(tl.int32)
-        high_x = tl.floor(x1 + reach_x).to(tl.int32)
-        first_y, many_y = _cells_in_reach(y0, y1, reach_y, ny, cells_y, PERIODIC)
-        first_z, many_z = _cells_in_reach(z0, z1, reach_z, nz, cells_z, PERIODIC)
+        low_x = x0 - tl.ceil(reach_x).to(tl.int32)
+        high_x = x1 + tl.floor(reach_x).to(tl.int32)
+        first_y, many_y = _tiles_in_reach(y0, y1, TILE_Y, reach_y, ny, tiles_y, PERIODIC)
+        first_z, many_z = _tiles_in_reach(z0, z1, TILE_Z, reach_z, nz, tiles_z, PERIODIC)
         if PERIODIC:
             image_x = _floor_divide(low_x, nx)
             many_x = _floor_divide(high_x, nx) - image_x + 1
@@ -620,51 +777,60 @@ def _splat(
         rho = tl.zeros([BLOCK_Z, BLOCK_Y, BLOCK_X, LANES], tl.float32)
         n_waiting = 0
         for first_row in range(0, rows, ROWS):
-            # A row of cells along x is one stretch of the list, in every image of the cell that the tile sees.
+            # A row of tiles along x is one stretch of the list, in every image of the cell that the tile sees.
             row = first_row + row_of_candidate
-            image = image_x + row % many_x
-            cy = first_y + row // many_x % many_y
-            cz = first_z + row // (many_x * many_y)
-            shift_x = image * nx
-            image_y = _floor_divide(cy, cells_y)
-            image_z = _floor_divide(cz, cells_z)
-            line = ((cz - image_z * cells_z) * cells_y + cy - image_y * cells_y) * cells_x
-            from_x = tl.minimum(tl.maximum(low_x - shift_x, 0), nx - 1) // CELL
-            to_x = tl.minimum(tl.maximum(high_x - shift_x, 0), nx - 1) // CELL
-            begin = tl.load(start + line + from_x, mask=row < rows, other=0)
-            length = tl.load(start + line + to_x + 1, mask=row < rows, other=0) - begin
+            if PERIODIC:
+                shift_x = (image_x + row % many_x) * nx
+                row_yz = row // many_x
+            else:
+                shift_x = 0
+                row_yz = row
+            ty = first_y + row_yz % many_y
+            tz = first_z + row_yz // many_y
+            away_y = -y0
+            away_z = -z0
+            if PERIODIC:
+                image_y = _floor_divide(ty, tiles_y)
+                image_z = _floor_divide(tz, tiles_z)
+                ty -= image_y * tiles_y
+                tz -= image_z * tiles_z
+                away_y += image_y * ny
+                away_z += image_z * nz
             away_x = shift_x - x0
-            away_y = image_y * ny - y0
-            away_z = image_z * nz - z0
-            longest = tl.max(length, axis=0)
+            away_y += ty * TILE_Y
+            away_z += tz * TILE_Z
+            line = (tz * tiles_y + ty) * tiles_x
+            first_x = _tile_along(low_x - shift_x, nx, TILE_X)
+            last_x = _tile_along(high_x - shift_x, nx, TILE_X)
+            begin = tl.load(start + line + first_x, mask=row < rows, other=0)
+            length = tl.load(start + line + last_x + 1, mask=row < rows, other=0) - begin
+            longest = tl.max(tl.max(length, axis=0), axis=0)
             for k in range(0, tl.maximum(longest, 1), ATOMS_OF_ROW):
                 there = k + place_in_row < length
-                i = begin + k + place_in_row
-                near_x = (tl.load(voxel + i, mask=there, other=0) + away_x).to(tl.float32)
-                near_y = (tl.load(voxel + n_atoms + i, mask=there, other=0) + away_y).to(tl.float32)
-                near_z = (tl.load(voxel + 2 * n_atoms + i, mask=there, other=0) + away_z).to(tl.float32)
-                near_x += tl.load(fraction + i, mask=there, other=0.0)
-                near_y += tl.load(fraction + n_atoms + i, mask=there, other=0.0)
-                near_z += tl.load(fraction + 2 * n_atoms + i, mask=there, other=0.0)
-                near = there & (near_x >= -reach_x) & (near_x <= x1 - x0 + reach_x)
-                near = near & (near_y >= -reach_y) & (near_y <= y1 - y0 + reach_y)
-                near = near & (near_z >= -reach_z) & (near_z <= z1 - z0 + reach_z)
-                place = n_waiting + tl.cumsum(near.to(tl.int32), axis=0) - 1
-                tl.store(waiting + place, near_x * lxx + near_y * lxy + near_z * lxz, mask=near)
-                tl.store(waiting + WAITING + place, near_y * lyy + near_z * lyz, mask=near)
-                tl.store(waiting + 2 * WAITING + place, near_z * lzz, mask=near)
-                for c in tl.static_range(2 * GAUSSIANS + 2):
-                    of_atom = tl.load(gaussians + c * n_atoms + i, mask=near, other=0.0)
-                    tl.store(waiting + (3 + c) * WAITING + place, of_atom, mask=near)
-                n_waiting += tl.sum(near.to(tl.int32), axis=0)
+                i = tl.where(there, begin + k + place_in_row, 0)
+                x, y, z, tile_x = _four(in_tile, i)
+                near_x = (tile_x.to(tl.int32, bitcast=True) + away_x).to(tl.float32) + x
+                near_y = away_y.to(tl.float32) + y
+                near_z = away_z.to(tl.float32) + z
+                near_x = near_x * lxx + near_y * lxy + near_z * lxz
+                near_y = near_y * lyy + near_z * lyz
+                near_z = near_z * lzz
+                off_x = tl.maximum(tl.abs(near_x - middle_x) - half_x, 0.0)
+                off_y = tl.maximum(tl.abs(near_y - middle_y) - half_y, 0.0)
+                off_z = tl.maximum(tl.abs(near_z - middle_z) - half_z, 0.0)
+                near = there & (off_x * off_x + off_y * off_y + off_z * off_z < radius * radius)
+                of_lane = tl.sum(near.to(tl.int32), axis=1)
+                before = n_waiting + tl.cumsum(of_lane, axis=0) - of_lane
+                place = before[:, None] + tl.cumsum(near.to(tl.int32), axis=1) - 1
+                _store_four(waiting, place, near_x, near_y, near_z, i.to(tl.float32, bitcast=True), near)
+                n_waiting += tl.sum(of_lane, axis=0)
                 done = (first_row + ROWS >= rows) & (k + ATOMS_OF_ROW >= longest)
-                if done | (n_waiting > WAITING - ROWS * ATOMS_OF_ROW):
+                if done | (n_waiting > WAITING - CANDIDATES):
                     tl.debug_barrier()
-                    entries = _list_for_threads(
+                    _list_by_block(
                         waiting,
                         n_waiting,
                         lists,
-                        lane,
                         corner_x,
                         corner_y,
                         corner_z,
@@ -676,76 +842,59 @@ def _splat(
                         lzz,
                         cutoff,
                         orthogonal,
-                        LANES,
                     )
                     tl.debug_barrier()
-                    # Each turn looks up the atom of the next, and where the one after that is listed, so as not to wait for them.
-                    m = tl.load(lists + lane, mask=entries > 0, other=0).to(tl.int32)
-                    x = tl.load(waiting + m)
-                    y = tl.load(waiting + WAITING + m)
-                    z = tl.load(waiting + 2 * WAITING + m)
-                    a = tl.load(waiting + 3 * WAITING + m)
-                    alpha = tl.load(waiting + (3 + GAUSSIANS) * WAITING + m)
-                    constant = tl.load(waiting + (3 + 2 * GAUSSIANS) * WAITING + m)
-                    slope = tl.load(waiting + (4 + 2 * GAUSSIANS) * WAITING + m)
-                    coming = tl.load(lists + LANES + lane, mask=entries > 1, other=0).to(tl.int32)
-                    for e in range(0, tl.max(entries, axis=0)):
-                        next_x = tl.load(waiting + coming)
-                        next_y = tl.load(waiting + WAITING + coming)
-                        next_z = tl.load(waiting + 2 * WAITING + coming)
-                        next_a = tl.load(waiting + 3 * WAITING + coming)
-                        next_alpha = tl.load(waiting + (3 + GAUSSIANS) * WAITING + coming)
-                        next_constant = tl.load(waiting + (3 + 2 * GAUSSIANS) * WAITING + coming)
-                        next_slope = tl.load(waiting + (4 + 2 * GAUSSIANS) * WAITING + coming)
-                        after = tl.load(lists + (e + 2) * LANES + lane, mask=e + 2 < entries, other=0)
-                        rho += _in_block(
-                            x - corner_x,
-                            y - corner_y,
-                            z - corner_z,
-                            waiting + 3 * WAITING + m,
-                            constant,
-                            slope,
-                            a,
-                            alpha,
-                            e < entries,
+                    if orthogonal:
+                        rho = _add_listed(
+                            rho,
+                            waiting,
+                            lists,
+                            corner_x,
+                            corner_y,
+                            corner_z,
+                            gaussians,
                             lxx,
                             lxy,
                             lxz,
                             lyy,
                             lyz,
                             lzz,
-                            tl.where(e < entries, s_c, -1.0),
-                            orthogonal,
+                            cutoff * cutoff,
                             GAUSSIANS,
+                            WORDS,
+                            False,
                         )
-                        x = next_x
-                        y = next_y
-                        z = next_z
-                        a = next_a
-                        alpha = next_alpha
-                        constant = next_constant
-                        slope = next_slope
-                        m = coming
-                        coming = after.to(tl.int32)
+                    else:
+                        rho = _add_listed(
+                            rho,
+                            waiting,
+                            lists,
+                            corner_x,
+                            corner_y,
+                            corner_z,
+                            gaussians,
+                            lxx,
+                            lxy,
+                            lxz,
+                            lyy,
+                            lyz,
+                            lzz,
+                            cutoff * cutoff,
+                            GAUSSIANS,
+                            WORDS,
+                            True,
+                        )
                     n_waiting = 0
                     tl.debug_barrier()
 
-        total = (
-            tl.sum(tl.reshape(rho, [BLOCK_Z, BLOCK_Y, BLOCK_X, SHARES, THREADS]), axis=3)
-            if SHARES > 1
-            else rho
-        )
-        thread = tl.arange(0, THREADS)
-        gx = x0 + (thread % THREADS_X * BLOCK_X)[None, None, None, :]
-        gy = y0 + (thread // THREADS_X % THREADS_Y * BLOCK_Y)[None, None, None, :]
-        gz = z0 + (thread // (THREADS_X * THREADS_Y) * BLOCK_Z)[None, None, None, :]
-        gx += tl.arange(0, BLOCK_X)[None, None, :, None]
-        gy += tl.arange(0, BLOCK_Y)[None, :, None, None]
-        gz += tl.arange(0, BLOCK_Z)[:, None, None, None]
-        inside = (gx < nx) & (gy < ny) & (gz < nz)
-        at = (gz.to(tl.int64) * ny + gy) * nx + gx if WIDE else (gz * ny + gy) * nx + gx
-        tl.store(density + at, total, mask=inside)
-        if MEASURE != DENSITY_ONLY:
+        total = tl.sum(tl.reshape(rho, [BLOCK_Z, BLOCK_Y, BLOCK_X, SHARES, BLOCKS]), axis=3)
+        by_block = tl.reshape(total, [BLOCK_Z, BLOCK_Y, BLOCK_X, BLOCKS_Z, BLOCKS_Y, BLOCKS_X])
+        total = tl.reshape(tl.permute(by_block, [3, 0, 4, 1, 5, 2]), [TILE])
+        at, inside = _voxels_of_tile(x0, y0, z0, nx, ny, nz, WIDE, ALIGNED)
+        if MEASURE == DENSITY_ONLY:
+            tl.store(density + at, total, mask=inside)
+        else:
+            tl.store(density + _voxels_by_tile(tile, WIDE), total)
             t = tl.load(target + at, mask=inside, other=0.0)
             counts = inside & (t - t == 0.0)
             if MEASURE == RELATIVE_ENTROPY:
@@ -764,6 +913,25 @@ def _splat(
         tl.store(partial_sums + program, sum_0)
         tl.store(partial_sums + tl.num_programs(0) + program, sum_1)
         tl.store(partial_sums + 2 * tl.num_programs(0) + program, sum_2)
+
+
+@triton.jit
+def _voxels_of_tile(x0, y0, z0, nx, ny, nz, WIDE: tl.constexpr, ALIGNED: tl.constexpr):
+    """Where in a grid the voxels of a tile are, in their order, and whether they are there."""
+    i = tl.arange(0, TILE)
+    x = x0 + i % TILE_X
+    y = y0 + i // TILE_X % TILE_Y
+    z = z0 + i // (TILE_X * TILE_Y)
+    at = (z.to(tl.int64) * ny + y) * nx + x if WIDE else (z * ny + y) * nx + x
+    if ALIGNED:
+        at = tl.max_contiguous(tl.multiple_of(at, 4), 4)
+    return at, (x < nx) & (y < ny) & (z < nz)
+
+
+@triton.jit
+def _voxels_by_tile(tile, WIDE: tl.constexpr):
+    """Where the voxels of a tile are in an array that holds tile after tile."""
+    return (tile.to(tl.int64) if WIDE else tile) * TILE + tl.arange(0, TILE)
 
 
 @_kernel("n_programs")
@@ -836,72 +1004,170 @@ def _compare(
 
 @_kernel(*_SIZES)
 def _differentiate(
-    tiles, n_touched, nx, ny, nz, density, target, coefficients, MEASURE: tl.constexpr, WIDE: tl.constexpr
+    tiles,
+    n_touched,
+    nx,
+    ny,
+    nz,
+    density,
+    target,
+    coefficients,
+    MEASURE: tl.constexpr,
+    WIDE: tl.constexpr,
+    ALIGNED: tl.constexpr,
 ):
-    """Replace the density of every touched tile by dS/d(density), 0 where a voxel does not count."""
+    """Replace the density of every touched tile by dS/d(density), 0 where a voxel does not count or is not in the grid."""
     tiles_x = (nx + TILE_X - 1) // TILE_X
     tiles_y = (ny + TILE_Y - 1) // TILE_Y
     c0 = tl.load(coefficients)
     c1 = tl.load(coefficients + 1)
     c2 = tl.load(coefficients + 2)
-    i = tl.arange(0, TILE_X * TILE_Y * TILE_Z)
     for turn in range(tl.program_id(0), tl.load(n_touched), tl.num_programs(0)):
         tile = tl.load(tiles + turn)
-        x = tile % tiles_x * TILE_X + i % TILE_X
-        y = tile // tiles_x % tiles_y * TILE_Y + i // TILE_X % TILE_Y
-        z = tile // (tiles_x * tiles_y) * TILE_Z + i // (TILE_X * TILE_Y)
-        inside = (x < nx) & (y < ny) & (z < nz)
-        at = (z.to(tl.int64) * ny + y) * nx + x if WIDE else (z * ny + y) * nx + x
-        t = tl.load(target + at, mask=inside, other=0.0)
-        rho = tl.load(density + at, mask=inside, other=0.0)
+        x0 = tile % tiles_x * TILE_X
+        y0 = tile // tiles_x % tiles_y * TILE_Y
+        z0 = tile // (tiles_x * tiles_y) * TILE_Z
+        at, inside = _voxels_of_tile(x0, y0, z0, nx, ny, nz, WIDE, ALIGNED)
+        by_tile = _voxels_by_tile(tile, WIDE)
+        t = tl.load(target + at, mask=inside, other=float("nan"))
+        rho = tl.load(density + by_tile)
+        counts = t - t == 0.0
         if MEASURE == RELATIVE_ENTROPY:
-            g = tl.where((t > 0.0) & (rho + c0 > 1e-6 * c0), c2 * t / (rho + c0), 0.0)
+            counts = counts & (t > 0.0) & (rho + c0 > 1e-6 * c0)
+            g = tl.where(counts, c2 * t / (rho + c0), 0.0)
         else:
-            g = tl.where(t - t == 0.0, c2 * t + (c1 * rho + c0), 0.0)
-        tl.store(density + at, g, mask=inside)
+            g = tl.where(counts, c2 * t + (c1 * rho + c0), 0.0)
+        tl.store(density + by_tile, g)
 
 
 @triton.jit
 def _box_of_atom(v, f, reach, n, PERIODIC: tl.constexpr):
-    """The first and last voxel that a sphere reaches along an axis."""
+    """The first and last voxel that a sphere reaches along an axis; where it reaches none, the last is before the first."""
     first = v + tl.ceil(f - reach).to(tl.int32)
     last = v + tl.floor(f + reach).to(tl.int32)
     if not PERIODIC:
-        first = tl.maximum(first, 0)
+        first = tl.minimum(tl.maximum(first, 0), n - 1)
         last = tl.minimum(last, n - 1)
     return first, last
 
 
 @triton.jit
-def _in_rows(unit, x0, y0, runs, nx, ny, PERIODIC: tl.constexpr, ALIGNED: tl.constexpr):
-    """Of each run of four voxels its y, the x of its voxels, and their place in a plane; unwrapped, and in the grid."""
-    # The half makes the quotient right in spite of rounding, for any box up to 2^11 voxels wide.
-    j = ((unit.to(tl.float32) + 0.5) / runs.to(tl.float32)).to(tl.int32)
-    x = (x0 + 4 * (unit - j * runs))[:, None] + tl.arange(0, 4)[None, :]
-    y = y0 + j
+def _in_layer(x, y, nx, ny, PERIODIC: tl.constexpr, WIDE: tl.constexpr):
+    """Where voxels are in a layer of tiles, but for their z."""
     if PERIODIC:
-        row = (y - _floor_divide(y, ny) * ny) * nx
-        if ALIGNED:
-            head = x0 + 4 * (unit - j * runs)
-            in_plane = (row + head - _floor_divide(head, nx) * nx)[:, None] + tl.arange(0, 4)[None, :]
-        else:
-            in_plane = row[:, None] + (x - _floor_divide(x, nx) * nx)
-    else:
-        in_plane = (y * nx)[:, None] + x
-    return x, y, in_plane
+        x -= _floor_divide(x, nx) * nx
+        y -= _floor_divide(y, ny) * ny
+    tile = y // TILE_Y * ((nx + TILE_X - 1) // TILE_X) + x // TILE_X
+    return (tile.to(tl.int64) if WIDE else tile) * TILE + (y % TILE_Y * TILE_X + x % TILE_X)
 
 
 @triton.jit
-def _load_field(
-    field, z, nx, ny, nz, in_plane, mask, PERIODIC: tl.constexpr, WIDE: tl.constexpr, ALIGNED: tl.constexpr
-):
-    """The voxels of a plane; what the mask leaves out is anything."""
-    if PERIODIC:
-        z -= _floor_divide(z, nz) * nz
-    at = z.to(tl.int64) * ny * nx + in_plane if WIDE else z * (ny * nx) + in_plane
+def _load_field(field, z, layer, in_layer, ALIGNED: tl.constexpr):
+    """The voxels of a plane; `layer` is the number of voxels in a layer of tiles."""
+    at = z // TILE_Z * layer + (z & (TILE_Z - 1)) * (TILE_X * TILE_Y)
+    at = at[None, :] + in_layer
     if ALIGNED:
-        at = tl.max_contiguous(tl.multiple_of(at, [1, 4]), [1, 4])
-    return tl.load(field + at, mask=mask)
+        at = tl.max_contiguous(tl.multiple_of(at, [4, 1]), [4, 1])
+    return tl.load(field + at)
+
+
+@triton.jit
+def _planes(
+    field,
+    in_layer_0,
+    in_layer_1,
+    here_0,
+    here_1,
+    x,
+    y,
+    y_1,
+    first_dz,
+    between,
+    lxz,
+    lyz,
+    lzz,
+    z,
+    last,
+    planes,
+    layer,
+    nz,
+    gaussians,
+    i,
+    slope,
+    s_c,
+    GAUSSIANS: tl.constexpr,
+    WORDS: tl.constexpr,
+    PERIODIC: tl.constexpr,
+    ALIGNED: tl.constexpr,
+    SKEWED: tl.constexpr,
+):
+    """For two rows of voxels, the sum of field times -rho'(s) over the planes of a box, and the sum of the sums so far.
+
+    What depends on x and y alone is worked out once for all planes of an orthogonal grid.
+    """
+    alphas = ()
+    factors_0 = ()
+    factors_1 = ()
+    for c in tl.static_range(GAUSSIANS):
+        alpha = tl.load(gaussians + WORDS * i + GAUSSIANS + c)
+        factor_0 = tl.full([1], 1.0, tl.float32)[None, :]
+        if GAUSSIANS > 1:
+            factor_0 = (tl.load(gaussians + WORDS * i + c) * alpha / LOG2_E)[None, :]
+        alphas = alphas + (alpha,)  # noqa: RUF005
+        factor_1 = factor_0
+        if not SKEWED:
+            along_x = factor_0 * tl.exp2(-alpha[None, :] * (x * x))
+            factor_0 = tl.where(here_0, along_x * tl.exp2(-alpha[None, :] * (y * y)), 0.0)
+            factor_1 = tl.where(here_1, along_x * tl.exp2(-alpha[None, :] * (y_1 * y_1)), 0.0)
+        factors_0 = factors_0 + (factor_0,)  # noqa: RUF005
+        factors_1 = factors_1 + (factor_1,)  # noqa: RUF005
+    s_xy_0 = tl.where(here_0, x * x + y * y, float("inf"))
+    s_xy_1 = tl.where(here_1, x * x + y_1 * y_1, float("inf"))
+    limit_0 = tl.where(here_0, s_c, -1.0)
+    limit_1 = tl.where(here_1, s_c, -1.0)
+    plain_0 = x * 0.0
+    plain_1 = x * 0.0
+    before_0 = x * 0.0
+    before_1 = x * 0.0
+    for k in range(0, planes):
+        g_0 = _load_field(field, z, layer, in_layer_0, ALIGNED)
+        g_1 = _load_field(field, z, layer, in_layer_1, ALIGNED)
+        z = tl.where(k < last, z + 1, z)
+        if PERIODIC:
+            z = tl.where(z == nz, 0, z)
+        dz = first_dz + k
+        s_z = dz * lzz * dz * lzz
+        steepness_0 = x * 0.0 - slope
+        steepness_1 = steepness_0
+        if SKEWED:
+            x_0 = x + (dz * lxz)[None, :]
+            x_1 = x_0 + between
+            y_z = (dz * lyz)[None, :]
+            beyond = tl.where(k <= last, s_z, 2.0 * s_c)[None, :]
+            s_0 = x_0 * x_0 + ((y + y_z) * (y + y_z) + beyond)
+            s_1 = x_1 * x_1 + ((y_1 + y_z) * (y_1 + y_z) + beyond)
+            for c in tl.static_range(GAUSSIANS):
+                steepness_0 += factors_0[c] * tl.exp2(-alphas[c][None, :] * s_0)
+                steepness_1 += factors_1[c] * tl.exp2(-alphas[c][None, :] * s_1)
+            steepness_0 = tl.where(s_0 < limit_0, steepness_0, 0.0)
+            steepness_1 = tl.where(s_1 < limit_1, steepness_1, 0.0)
+        elif GAUSSIANS == 1:
+            e_z = tl.where(k <= last, tl.exp2(-alphas[0] * s_z), 0.0)[None, :]
+            steepness_0 = tl.maximum(steepness_0 + factors_0[0] * e_z, 0.0)
+            steepness_1 = tl.maximum(steepness_1 + factors_1[0] * e_z, 0.0)
+        else:
+            for c in tl.static_range(GAUSSIANS):
+                e_z = tl.exp2(-alphas[c] * s_z)[None, :]
+                steepness_0 += factors_0[c] * e_z
+                steepness_1 += factors_1[c] * e_z
+            limit = tl.where(k <= last, s_c - s_z, -1.0)[None, :]
+            steepness_0 = tl.where(s_xy_0 < limit, steepness_0, 0.0)
+            steepness_1 = tl.where(s_xy_1 < limit, steepness_1, 0.0)
+        plain_0 += g_0 * steepness_0
+        plain_1 += g_1 * steepness_1
+        before_0 += plain_0
+        before_1 += plain_1
+    return plain_0, plain_1, before_0, before_1
 
 
 @_kernel("n_atoms", *_SIZES)
@@ -921,121 +1187,167 @@ def _gather_forces(
     field,
     gradient,
     GAUSSIANS: tl.constexpr,
+    WORDS: tl.constexpr,
     PERIODIC: tl.constexpr,
     WIDE: tl.constexpr,
     ALIGNED: tl.constexpr,
-    RUNS: tl.constexpr,
-    ATOMS: tl.constexpr,
+    TURNS: tl.constexpr,
 ):
     """Differentiate the sum of field times density with respect to the positions of some atoms that lie side by side.
 
-    Atom by atom a program goes through the planes of its box. Of a plane it sees RUNS runs of four voxels along x together; if
-    rows are a multiple of four long (ALIGNED), each is one load.
+    ATOMS at a time, TURNS times, a program goes through the planes of their boxes. Of RUNS lanes of an atom each sees a run of
+    four voxels along x in the first half of a plane's rows, and one in the second; where runs begin at multiples of four
+    (ALIGNED), each is one load. The field lies tile by tile.
     """
+    n = tl.load(n_listed)
+    first = tl.program_id(0) * (TURNS * ATOMS)
+    if first >= n:
+        return
     lxx, lxy, lxz, lyy, lyz, lzz = _steps(geometry)
     reach_x, reach_y, reach_z = _reach(geometry)
     orthogonal = (lxy == 0.0) & (lxz == 0.0) & (lyz == 0.0)
     s_c = cutoff * cutoff
-    first = tl.program_id(0) * ATOMS
-    for i in range(first, tl.minimum(first + ATOMS, tl.load(n_listed))):
+    layer = ((nx + TILE_X - 1) // TILE_X) * ((ny + TILE_Y - 1) // TILE_Y)
+    layer = (layer.to(tl.int64) if WIDE else layer) * TILE
+    lane = tl.arange(0, LANES)
+    for turn in range(TURNS):
+        # Lanes without an atom, a run, a row or a plane of their own take another's, times 0: what they load is defined.
+        i = tl.minimum(first + turn * ATOMS + lane // RUNS, n - 1)
         vx = tl.load(voxel + i)
         vy = tl.load(voxel + n_atoms + i)
         vz = tl.load(voxel + 2 * n_atoms + i)
         fx = tl.load(fraction + i)
         fy = tl.load(fraction + n_atoms + i)
         fz = tl.load(fraction + 2 * n_atoms + i)
-        slope = tl.load(gaussians + (2 * GAUSSIANS + 1) * n_atoms + i)
-        particle = tl.load(atoms + tl.load(listed + i))
         x0, x1 = _box_of_atom(vx, fx, reach_x, nx, PERIODIC)
         y0, y1 = _box_of_atom(vy, fy, reach_y, ny, PERIODIC)
         z0, z1 = _box_of_atom(vz, fz, reach_z, nz, PERIODIC)
         if ALIGNED:
             x0 = _floor_divide(x0, 4) * 4
         runs = tl.maximum(x1 - x0 + 4, 4) // 4
-        units = tl.where(x1 >= x0, runs * (y1 - y0 + 1), 0)
-        sum_x = tl.zeros([RUNS, 4], tl.float32)
-        sum_y = tl.zeros([RUNS, 4], tl.float32)
-        sum_z = tl.zeros([RUNS, 4], tl.float32)
-        for begin in range(0, units, RUNS):
-            unit = begin + tl.arange(0, RUNS)
-            x, y, in_plane = _in_rows(unit, x0, y0, runs, nx, ny, PERIODIC, ALIGNED)
-            there = (unit < units)[:, None]
-            if not (PERIODIC or ALIGNED):
-                there = there & (x <= x1)
-            dx = (x - vx).to(tl.float32) - fx
-            dy = ((y - vy).to(tl.float32) - fy)[:, None]
-            along_x = dx * lxx + dy * lxy
-            along_y = dy * lyy
-            limit = tl.where(there, s_c, -1.0)
-            plain = tl.zeros([RUNS, 4], tl.float32)
-            by_z = tl.zeros([RUNS, 4], tl.float32)
-            # Each plane's voxels are looked up one turn ahead.
-            coming = _load_field(field, z0, nx, ny, nz, in_plane, there & (z0 <= z1), PERIODIC, WIDE, ALIGNED)
+        half = (y1 - y0 + 2) // 2
+        units = tl.where(x1 >= x0, runs * half, 0)
+        planes = tl.max(tl.where(units > 0, z1 - z0 + 1, 0), axis=0)
+        first_dz = (z0 - vz).to(tl.float32) - fz
+        if GAUSSIANS == 1:
+            # One Gaussian is above its value at the cut-off within it and nowhere else. What it is multiplied with can wait.
+            alpha = tl.load(gaussians + WORDS * i + 1)
+            scale = tl.load(gaussians + WORDS * i) * alpha / LOG2_E
+            slope = tl.exp2(-alpha * s_c)[None, :]
+        else:
+            scale = tl.full([LANES], 1.0, tl.float32)
+            slope = tl.load(gaussians + WORDS * i + 2 * GAUSSIANS + 1)[None, :]
+        sum_x = tl.zeros([4, LANES], tl.float32)
+        sum_y = tl.zeros([4, LANES], tl.float32)
+        sum_z = tl.zeros([4, LANES], tl.float32)
+        for begin in range(0, tl.max(units, axis=0), RUNS):
+            unit = begin + lane % RUNS
+            here = unit < units
+            unit = tl.where(here, unit, 0)
+            # The half makes the quotient right in spite of rounding, for any box up to 2^11 voxels wide.
+            j = ((unit.to(tl.float32) + 0.5) / runs.to(tl.float32)).to(tl.int32)
+            y = y0 + j
+            x = (x0 + 4 * (unit - j * runs))[None, :] + tl.arange(0, 4)[:, None]
+            here_0 = here[None, :] & (x <= x1[None, :])
+            here_1 = here_0 & (y + half <= y1)[None, :]
+            x_there = x if ALIGNED else tl.where(x <= x1[None, :], x, x0[None, :])
+            y_there = tl.where(y + half <= y1, y + half, y)
+            in_layer_0 = _in_layer(x_there, y[None, :], nx, ny, PERIODIC, WIDE)
+            in_layer_1 = _in_layer(x_there, y_there[None, :], nx, ny, PERIODIC, WIDE)
+            dx = (x - vx[None, :]).to(tl.float32) - fx[None, :]
+            dy_0 = ((y - vy).to(tl.float32) - fy)[None, :]
+            dy_1 = dy_0 + half.to(tl.float32)[None, :]
+            z = z0
+            if PERIODIC:
+                z -= _floor_divide(z0, nz) * nz
             if orthogonal:
-                # All that depends on x and y, once for all planes.
-                in_plane_s = along_x * along_x + along_y * along_y
-                factors = ()
-                for c in tl.static_range(GAUSSIANS):
-                    a = tl.load(gaussians + c * n_atoms + i)
-                    alpha = tl.load(gaussians + (GAUSSIANS + c) * n_atoms + i)
-                    factors = factors + (a * alpha / LOG2_E * tl.exp2(-alpha * in_plane_s),)  # noqa: RUF005
-                for z in range(z0, z1 + 1):
-                    dz = (z - vz).to(tl.float32) - fz
-                    s_z = dz * lzz * dz * lzz
-                    near = in_plane_s < limit - s_z
-                    g = coming
-                    coming = _load_field(
-                        field, z + 1, nx, ny, nz, in_plane, there & (z < z1), PERIODIC, WIDE, ALIGNED
-                    )
-                    steepness = tl.zeros([RUNS, 4], tl.float32) - slope
-                    for c in tl.static_range(GAUSSIANS):
-                        alpha = tl.load(gaussians + (GAUSSIANS + c) * n_atoms + i)
-                        steepness += factors[c] * tl.exp2(-alpha * s_z)
-                    w = tl.where(near, g * steepness, 0.0)
-                    plain += w
-                    by_z += w * dz
+                plain_0, plain_1, before_0, before_1 = _planes(
+                    field,
+                    in_layer_0,
+                    in_layer_1,
+                    here_0,
+                    here_1,
+                    dx * lxx + dy_0 * lxy,
+                    dy_0 * lyy,
+                    dy_1 * lyy,
+                    first_dz,
+                    half.to(tl.float32)[None, :] * lxy,
+                    lxz,
+                    lyz,
+                    lzz,
+                    z,
+                    z1 - z0,
+                    planes,
+                    layer,
+                    nz,
+                    gaussians,
+                    i,
+                    slope,
+                    s_c,
+                    GAUSSIANS,
+                    WORDS,
+                    PERIODIC,
+                    ALIGNED,
+                    False,
+                )
             else:
-                for z in range(z0, z1 + 1):
-                    dz = (z - vz).to(tl.float32) - fz
-                    away_x = along_x + dz * lxz
-                    away_y = along_y + dz * lyz
-                    away_z = dz * lzz
-                    s = away_x * away_x + (away_y * away_y + away_z * away_z)
-                    near = s < limit
-                    g = coming
-                    coming = _load_field(
-                        field, z + 1, nx, ny, nz, in_plane, there & (z < z1), PERIODIC, WIDE, ALIGNED
-                    )
-                    steepness = tl.zeros([RUNS, 4], tl.float32) - slope
-                    for c in tl.static_range(GAUSSIANS):
-                        a = tl.load(gaussians + c * n_atoms + i)
-                        alpha = tl.load(gaussians + (GAUSSIANS + c) * n_atoms + i)
-                        steepness += (a * alpha * (1.0 / LOG2_E)) * tl.exp2(-alpha * s)
-                    w = tl.where(near, g * steepness, 0.0)
-                    plain += w
-                    by_z += w * dz
+                plain_0, plain_1, before_0, before_1 = _planes(
+                    field,
+                    in_layer_0,
+                    in_layer_1,
+                    here_0,
+                    here_1,
+                    dx * lxx + dy_0 * lxy,
+                    dy_0 * lyy,
+                    dy_1 * lyy,
+                    first_dz,
+                    half.to(tl.float32)[None, :] * lxy,
+                    lxz,
+                    lyz,
+                    lzz,
+                    z,
+                    z1 - z0,
+                    planes,
+                    layer,
+                    nz,
+                    gaussians,
+                    i,
+                    slope,
+                    s_c,
+                    GAUSSIANS,
+                    WORDS,
+                    PERIODIC,
+                    ALIGNED,
+                    True,
+                )
+            plain = plain_0 + plain_1
             sum_x += plain * dx
-            sum_y += plain * dy
-            sum_z += by_z
-        _store_gradient(gradient + 3 * particle, geometry, tl.sum(sum_x), tl.sum(sum_y), tl.sum(sum_z))
+            sum_y += plain_0 * dy_0 + plain_1 * dy_1
+            sum_z += plain * (first_dz + planes)[None, :] - (before_0 + before_1)
+        x_of_atom = tl.sum(tl.reshape(tl.sum(sum_x, axis=0) * scale, [ATOMS, RUNS]), axis=1)
+        y_of_atom = tl.sum(tl.reshape(tl.sum(sum_y, axis=0) * scale, [ATOMS, RUNS]), axis=1)
+        z_of_atom = tl.sum(tl.reshape(tl.sum(sum_z, axis=0) * scale, [ATOMS, RUNS]), axis=1)
+        i = first + turn * ATOMS + tl.arange(0, ATOMS)
+        particle = tl.load(atoms + tl.load(listed + i, mask=i < n, other=0), mask=i < n, other=0)
+        _store_gradient(gradient + 3 * particle, geometry, x_of_atom, y_of_atom, z_of_atom, i < n)
 
 
 @triton.jit
-def _store_gradient(gradient, geometry, x, y, z):
+def _store_gradient(gradient, geometry, x, y, z, mask=None):
     """d(density)/dx = -2 rho'(s) (voxel - atom): from voxels to space."""
     for axis in tl.static_range(3):
         of_x = tl.load(geometry + 9 + 3 * axis)
         of_y = tl.load(geometry + 10 + 3 * axis)
         of_z = tl.load(geometry + 11 + 3 * axis)
-        tl.store(gradient + axis, 2.0 * (of_x * x + of_y * y + of_z * z))
+        tl.store(gradient + axis, 2.0 * (of_x * x + of_y * y + of_z * z), mask=mask)
 
 
 @_kernel("n_atoms", *_SIZES)
 def _gather_all(
-    cell_of,
+    positions,
     n_atoms,
-    voxel,
-    fraction,
+    inverse,
+    origin,
     amplitudes,
     exponents,
     geometry,
@@ -1050,44 +1362,42 @@ def _gather_all(
     GAUSSIANS: tl.constexpr,
     PERIODIC: tl.constexpr,
     WIDE: tl.constexpr,
-    ALIGNED: tl.constexpr,
     RUNS: tl.constexpr,
 ):
     """Differentiate the sum of field times density with respect to all that an atom has, one Gaussian after the other."""
     atom = tl.program_id(0)
-    vx = tl.load(voxel + atom)
-    vy = tl.load(voxel + n_atoms + atom)
-    vz = tl.load(voxel + 2 * n_atoms + atom)
-    fx = tl.load(fraction + atom)
-    fy = tl.load(fraction + n_atoms + atom)
-    fz = tl.load(fraction + 2 * n_atoms + atom)
+    reaches, vx, vy, vz, fx, fy, fz = _located(
+        positions, positions, atom, n_atoms, n_atoms, inverse, geometry, origin, nx, ny, nz, False, PERIODIC
+    )
     lxx, lxy, lxz, lyy, lyz, lzz = _steps(geometry)
     reach_x, reach_y, reach_z = _reach(geometry)
     s_c = cutoff * cutoff
     x0, x1 = _box_of_atom(vx, fx, reach_x, nx, PERIODIC)
     y0, y1 = _box_of_atom(vy, fy, reach_y, ny, PERIODIC)
     z0, z1 = _box_of_atom(vz, fz, reach_z, nz, PERIODIC)
-    if ALIGNED:
-        x0 = _floor_divide(x0, 4) * 4
     runs = tl.maximum(x1 - x0 + 4, 4) // 4
-    units = tl.where((x1 >= x0) & (tl.load(cell_of + atom) >= 0), runs * (y1 - y0 + 1), 0)
-    sum_x = tl.zeros([RUNS, 4], tl.float32)
-    sum_y = tl.zeros([RUNS, 4], tl.float32)
-    sum_z = tl.zeros([RUNS, 4], tl.float32)
+    units = tl.where((x1 >= x0) & reaches, runs * (y1 - y0 + 1), 0)
+    sum_x = tl.zeros([4, RUNS], tl.float32)
+    sum_y = tl.zeros([4, RUNS], tl.float32)
+    sum_z = tl.zeros([4, RUNS], tl.float32)
     for c in tl.static_range(GAUSSIANS):
         a = tl.load(amplitudes + atom * GAUSSIANS + c)
         alpha = tl.load(exponents + atom * GAUSSIANS + c)
         edge = tl.exp(-alpha * s_c)
-        sum_a = tl.zeros([RUNS, 4], tl.float32)
-        sum_alpha = tl.zeros([RUNS, 4], tl.float32)
+        sum_a = tl.zeros([4, RUNS], tl.float32)
+        sum_alpha = tl.zeros([4, RUNS], tl.float32)
         for begin in range(0, units, RUNS):
             unit = begin + tl.arange(0, RUNS)
-            x, y, in_plane = _in_rows(unit, x0, y0, runs, nx, ny, PERIODIC, ALIGNED)
-            there = (unit < units)[:, None]
-            if not (PERIODIC or ALIGNED):
-                there = there & (x <= x1)
+            # As in the gather of forces.
+            j = ((unit.to(tl.float32) + 0.5) / runs.to(tl.float32)).to(tl.int32)
+            y = y0 + j
+            x = (x0 + 4 * (unit - j * runs))[None, :] + tl.arange(0, 4)[:, None]
+            there = (unit < units)[None, :] & (x <= x1)
+            in_plane = y[None, :] * nx + x
+            if PERIODIC:
+                in_plane = (y - _floor_divide(y, ny) * ny)[None, :] * nx + x - _floor_divide(x, nx) * nx
             dx = (x - vx).to(tl.float32) - fx
-            dy = ((y - vy).to(tl.float32) - fy)[:, None]
+            dy = ((y - vy).to(tl.float32) - fy)[None, :]
             along_x = dx * lxx + dy * lxy
             along_y = dy * lyy
             limit = tl.where(there, s_c, -1.0)
@@ -1098,8 +1408,11 @@ def _gather_all(
                 away_z = dz * lzz
                 s = away_x * away_x + (away_y * away_y + away_z * away_z)
                 near = s < limit
-                g = _load_field(field, z, nx, ny, nz, in_plane, near, PERIODIC, WIDE, False)
-                g = tl.where(near, g, 0.0)
+                plane = z
+                if PERIODIC:
+                    plane -= _floor_divide(z, nz) * nz
+                at = plane.to(tl.int64) * ny * nx + in_plane if WIDE else plane * (ny * nx) + in_plane
+                g = tl.load(field + at, mask=near, other=0.0)
                 e = tl.exp(-alpha * s)
                 # d/dA and d/dalpha of A (exp(-alpha s) - exp(-alpha s_c) + alpha exp(-alpha s_c) (s - s_c)).
                 sum_a += g * (e - edge + alpha * edge * (s - s_c))
@@ -1114,19 +1427,9 @@ def _gather_all(
     _store_gradient(row, geometry, tl.sum(sum_x), tl.sum(sum_y), tl.sum(sum_z))
 
 
-class _Atoms(NamedTuple):
-    """Where atoms are; listed by cell once `_list_by_cell` has been there."""
-
-    count: int
-    cell_of: Tensor
-    voxel: Tensor
-    fraction: Tensor
-
-
 class _Listed(NamedTuple):
-    """The atoms in the order of their cells."""
+    """The atoms in the order of their tiles."""
 
-    count: int
     start: Tensor
     atoms: Tensor
     voxel: Tensor
@@ -1190,57 +1493,44 @@ class _Model:
         self.gaussians = amplitudes.shape[1]
         self.cutoff, self.matrix, self.origin = cutoff, matrix.contiguous(), origin.contiguous()
         self.shape, self.size, self.periodic = list(shape), tuple(reversed(shape)), periodic
-        self.n_cells = math.prod(triton.cdiv(n, CELL.value) for n in shape)
         self.n_tiles = math.prod(
             triton.cdiv(n, tile.value) for n, tile in zip(self.size, (TILE_X, TILE_Y, TILE_Z))
         )
-        self.wide = math.prod(shape) > 2**31 - 1
+        self.wide = self.n_tiles * TILE.value > 2**31 - 1
         self.aligned = shape[2] % 4 == 0
+        self.words = 4 * triton.cdiv(2 * self.gaussians + 2, 4)
+        self.inverse = self.empty(9, dtype=torch.float64)
         self.geometry = self.empty(18)
-        self.configuration = _default_configuration(self.n_atoms)
+        self.configuration = _default_configuration(self.n_atoms, self.gaussians)
 
     def empty(self, *size: int, dtype: torch.dtype = torch.float32) -> Tensor:
         return torch.empty(size, dtype=dtype, device=self.positions.device)
 
-    def place(self, count: Tensor | None = None) -> tuple[_Atoms, Tensor]:
-        """Place the atoms; with a place for counts, count them by cell."""
-        inverse = self.empty(9, dtype=torch.float64)
-        n_cells = 0 if count is None else self.n_cells
-        _begin[(max(1, triton.cdiv(n_cells, SCAN_BLOCK.value)),)](
+    def begin(
+        self, count: Tensor | None = None, touched: Tensor | None = None, gradient: Tensor | None = None
+    ) -> None:
+        """Work out what the grid means, and clear counts, marks and gradient."""
+        n_tiles = 0 if count is None else self.n_tiles
+        n_gradient = 0 if gradient is None else gradient.numel()
+        blocks = triton.cdiv(max(n_tiles, n_gradient), SCAN_BLOCK.value)
+        _begin[(max(1, min(blocks, CLEARING_PROGRAMS)),)](
             self.matrix,
             self.cutoff,
-            inverse,
+            self.inverse,
             self.geometry,
-            inverse if count is None else count,
-            n_cells,
+            self.inverse if count is None else count,
+            self.inverse if touched is None else touched,
+            n_tiles,
+            self.inverse if gradient is None else gradient,
+            n_gradient,
             BLOCK=SCAN_BLOCK.value,
         )
-        n = self.n_atoms
-        found = _Atoms(
-            n, self.empty(n, dtype=torch.int32), self.empty(3 * n, dtype=torch.int32), self.empty(3 * n)
-        )
-        arrival = self.empty(n, dtype=torch.int32)
-        if n:
-            _place[(triton.cdiv(n, PLACE_BLOCK),)](
-                self.positions,
-                arrival if self.atoms is None else self.atoms,
-                n,
-                self.positions.shape[0],
-                inverse,
-                self.geometry,
-                self.origin,
-                *self.size,
-                found.cell_of,
-                arrival,
-                found.voxel,
-                found.fraction,
-                arrival if count is None else count,
-                SELECTED=self.atoms is not None,
-                PERIODIC=self.periodic,
-                LISTED=count is not None,
-                BLOCK=PLACE_BLOCK,
-            )
-        return found, arrival
+
+    def where(self) -> tuple[Any, ...]:
+        """Give the arguments that say where atoms are, and in what."""
+        atoms = self.geometry if self.atoms is None else self.atoms
+        n = self.n_atoms, self.positions.shape[0]
+        return (self.positions, atoms, *n, self.inverse, self.geometry, self.origin, *self.size)
 
     def splat(
         self,
@@ -1249,53 +1539,69 @@ class _Model:
         moments: Tensor | None = None,
         total_weight: float = 1.0,
         measure: int = -1,
+        gradient: Tensor | None = None,
     ) -> _Splat:
-        """Write the density of all tiles that atoms touch; with a target, also the sums of a measure."""
-        n, n_cells, n_tiles = self.n_atoms, self.n_cells, self.n_tiles
-        count = self.empty(n_cells, dtype=torch.int32)
+        """Write the density of all tiles that atoms touch; with a target, also the sums of a measure. Clear the gradient."""
+        n, n_tiles = self.n_atoms, self.n_tiles
+        count = self.empty(n_tiles, dtype=torch.int32)
         touched = self.empty(n_tiles, dtype=torch.int32)
-        atoms, arrival = self.place(count)
-        _mark[(triton.cdiv(n_tiles, PLACE_BLOCK),)](
-            count, touched, n_tiles, self.geometry, *self.size, PERIODIC=self.periodic, BLOCK=PLACE_BLOCK
-        )
-        cell_blocks, tile_blocks = (
-            triton.cdiv(n_cells, SCAN_BLOCK.value),
-            triton.cdiv(n_tiles, SCAN_BLOCK.value),
-        )
-        totals = self.empty(cell_blocks + tile_blocks, dtype=torch.int32)
-        start = self.empty(n_cells + 1, dtype=torch.int32)
+        self.begin(count, touched, gradient)
+        blocks = triton.cdiv(n_tiles, SCAN_BLOCK.value)
+        totals = self.empty(2 * blocks, dtype=torch.int32)
+        start = self.empty(n_tiles + 1, dtype=torch.int32)
         tiles = self.empty(n_tiles, dtype=torch.int32)
         n_touched = self.empty(1, dtype=torch.int32)
-        scanned = (cell_blocks + tile_blocks,)
-        _add_blocks[scanned](count, n_cells, cell_blocks, touched, n_tiles, totals)
-        _scan[scanned](
-            count, n_cells, cell_blocks, touched, n_tiles, tile_blocks, totals, start, tiles, n_touched
+        tile_of = self.empty(n, dtype=torch.int32)
+        arrival = self.empty(n, dtype=torch.int32)
+        by_atom = (triton.cdiv(n, PLACE_BLOCK),)
+        selection = {"SELECTED": self.atoms is not None, "PERIODIC": self.periodic}
+        if n:
+            _place[by_atom](
+                *self.where(),
+                tile_of,
+                arrival,
+                count,
+                **selection,
+                BLOCK=PLACE_BLOCK,
+                num_warps=PLACE_BLOCK // 32,
+            )
+        _mark[(triton.cdiv(n_tiles, MARK_BLOCK),)](
+            count, touched, n_tiles, self.geometry, *self.size, PERIODIC=self.periodic, BLOCK=MARK_BLOCK
         )
+        _add_blocks[(blocks,)](count, touched, n_tiles, totals, blocks)
+        _scan[(blocks,)](count, touched, n_tiles, totals, blocks, start, tiles, n_touched)
         listed = _Listed(
-            n,
             start,
             self.empty(n, dtype=torch.int32),
             self.empty(3 * n, dtype=torch.int32),
             self.empty(3 * n),
-            self.empty((2 * self.gaussians + 2) * n),
+            self.empty(self.words * n),
         )
+        in_tile = self.empty(4 * n)
         if n:
             unsorted = self.empty(n, dtype=torch.int32)
-            by_atom = (triton.cdiv(n, PLACE_BLOCK),)
-            _fill[by_atom](atoms.cell_of, arrival, n, start, unsorted, BLOCK=PLACE_BLOCK)
-            _sort[by_atom](
-                atoms.cell_of,
-                n,
+            _fill[by_atom](
+                tile_of, arrival, n, start, unsorted, BLOCK=PLACE_BLOCK, num_warps=PLACE_BLOCK // 32
+            )
+            _arrange[by_atom](
+                *self.where(),
+                tile_of,
                 start,
+                start[-1:],
                 unsorted,
-                atoms.voxel,
-                atoms.fraction,
                 self.amplitudes,
                 self.exponents,
                 self.cutoff,
-                *listed[2:],
+                listed.atoms,
+                listed.voxel,
+                listed.fraction,
+                in_tile,
+                listed.gaussians,
                 GAUSSIANS=self.gaussians,
+                WORDS=self.words,
+                **selection,
                 BLOCK=PLACE_BLOCK,
+                num_warps=PLACE_BLOCK // 32,
             )
         programs = min(n_tiles, SPLAT_PROGRAMS)
         waiting = WAITING.value * programs
@@ -1304,26 +1610,25 @@ class _Model:
             tiles,
             n_touched,
             start,
-            n,
-            listed.voxel,
-            listed.fraction,
+            in_tile,
             listed.gaussians,
             self.geometry,
             self.cutoff,
             *self.size,
-            self.empty((5 + 2 * self.gaussians) * waiting),
-            self.empty(THREADS.value * waiting, dtype=torch.int16),
+            self.empty(4 * waiting),
+            self.empty(BLOCKS.value * (WAITING.value + 1) * programs, dtype=torch.int16),
             density,
             density if target is None else target,
             partial_sums if moments is None else moments,
             total_weight,
             partial_sums,
             GAUSSIANS=self.gaussians,
+            WORDS=self.words,
             PERIODIC=self.periodic,
             MEASURE=measure,
             WIDE=self.wide,
-            SHARES=self.configuration.splat_shares,
-            num_warps=self.configuration.splat_shares,
+            ALIGNED=self.aligned,
+            num_warps=1,
             maxnreg=self.configuration.splat_registers,
         )
         return _Splat(listed, tiles, n_touched, partial_sums)
@@ -1379,13 +1684,13 @@ def density_gather(
         torch.empty_like(model.exponents),
     )
     with _on(positions):
-        atoms, _ = model.place()
+        model.begin()
         if model.n_atoms:
             _gather_all[(model.n_atoms,)](
-                atoms.cell_of,
+                model.positions,
                 model.n_atoms,
-                atoms.voxel,
-                atoms.fraction,
+                model.inverse,
+                model.origin,
                 model.amplitudes,
                 model.exponents,
                 model.geometry,
@@ -1396,9 +1701,8 @@ def density_gather(
                 GAUSSIANS=model.gaussians,
                 PERIODIC=periodic,
                 WIDE=model.wide,
-                ALIGNED=model.aligned,
-                RUNS=model.configuration.gather_runs,
-                num_warps=model.configuration.gather_warps,
+                RUNS=32,
+                num_warps=1,
             )
     if not parameters:
         return (
@@ -1468,9 +1772,10 @@ def density_similarity(
 def _evaluate(
     model: _Model, target: Tensor, moments: Tensor, measure: int, total_weight: float
 ) -> tuple[Tensor, Tensor]:
-    # Not filled: what is read of it has been written by the tiles.
-    density = model.empty(target.numel())
-    splat = model.splat(density, target, moments, total_weight, measure)
+    # Tile by tile, and not filled: what is read of it has been written by the tiles.
+    density = model.empty(model.n_tiles * TILE.value)
+    gradient = torch.empty_like(model.positions)
+    splat = model.splat(density, target, moments, total_weight, measure, gradient)
     similarity = model.empty(dtype=torch.float64)
     coefficients = model.empty(3)
     programs = splat.partial_sums.shape[1]
@@ -1483,8 +1788,8 @@ def _evaluate(
         coefficients,
         MEASURE=measure,
         BLOCK=SPLAT_PROGRAMS,
+        num_warps=16,
     )
-    gradient = torch.zeros_like(model.positions)
     if model.n_atoms:
         _differentiate[(programs,)](
             splat.tiles,
@@ -1495,9 +1800,11 @@ def _evaluate(
             coefficients,
             MEASURE=measure,
             WIDE=model.wide,
+            ALIGNED=model.aligned,
+            num_warps=1,
         )
         listed, chosen = splat.listed, model.configuration
-        _gather_forces[(triton.cdiv(model.n_atoms, chosen.gather_atoms),)](
+        _gather_forces[(triton.cdiv(model.n_atoms, ATOMS.value * chosen.gather_turns),)](
             listed.atoms,
             listed.start[-1:],
             model.n_atoms,
@@ -1511,11 +1818,12 @@ def _evaluate(
             density,
             gradient,
             GAUSSIANS=model.gaussians,
+            WORDS=model.words,
             PERIODIC=model.periodic,
             WIDE=model.wide,
-            ALIGNED=model.aligned,
-            RUNS=chosen.gather_runs,
-            ATOMS=chosen.gather_atoms,
-            num_warps=chosen.gather_warps,
+            ALIGNED=model.aligned or not model.periodic,
+            TURNS=chosen.gather_turns,
+            num_warps=1,
+            maxnreg=chosen.gather_registers,
         )
     return similarity, gradient
