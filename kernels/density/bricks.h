@@ -56,6 +56,7 @@ template <typename F>
 inline void each_spread_z(vec table, int n, const F& f) {
     each_spread<z_of_lane, BZ>(table, n, f, std::make_integer_sequence<int, W / BZ>{});
 }
+// Reads W places, of which the first BX count.
 inline vec spread_x(const float* table) { return spread<x_of_lane, 0>(load(table), Lanes{}); }
 
 template <int (*PLACE)(int), int... LANE>

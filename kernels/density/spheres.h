@@ -37,15 +37,15 @@ enum Factor { ONE, AMPLITUDE, STEEPNESS };
 template <int BRICKS>
 struct Columns {
     const Part& part;
-    const int any_bricks;
+    const int plan_bricks;
 
-    Columns(const Plan& plan, const Part& part_) : part(part_), any_bricks(plan.bricks) {}
+    Columns(const Plan& plan, const Part& part_) : part(part_), plan_bricks(plan.bricks) {}
 
-    int bricks() const { return BRICKS > 0 ? BRICKS : any_bricks; }
+    int bricks() const { return BRICKS > 0 ? BRICKS : plan_bricks; }
     // Of the voxels of a brick, as seen from the atom, in voxels.
-    vec x(int b) const { return x_places() + (part.ux + static_cast<float>(b * BX)); }
-    vec y(int column) const { return y_places() + (part.uy + static_cast<float>(part.column_y[column] * BY)); }
-    vec z(int column) const { return z_places() + (part.uz + static_cast<float>(part.column_z[column] * BZ)); }
+    vec x(int b) const { return (x_places() + static_cast<float>(part.x + b * BX)) - part.beyond[0]; }
+    vec y(int column) const { return (y_places() + static_cast<float>(part.y + part.column_y[column] * BY)) - part.beyond[1]; }
+    vec z(int column) const { return (z_places() + static_cast<float>(part.z + part.column_z[column] * BZ)) - part.beyond[2]; }
 };
 
 // On an orthogonal grid exp(-alpha s) is a product of three short tables, and a brick costs one fused multiply-add per
@@ -71,7 +71,7 @@ class OrthogonalSphere : public Columns<BRICKS> {
         vec* const tables_y = table + C * pitch_x_;
         vec* const tables_z = tables_y + C * TABLE_Y;
         for (int i = 0; i * W < n_x; ++i) {
-            const vec d = distances(part.ux, i * W, step_x_);
+            const vec d = distances(part.x + i * W, part.beyond[0], step_x_);
             if (fill)
                 for (int c = 0; c < C; ++c) tables_x_[c * pitch_x_ + i] = exponential(c, d);
             if (i * W >= HELD * BX) continue;
@@ -80,7 +80,7 @@ class OrthogonalSphere : public Columns<BRICKS> {
                 each_spread_x(tables_x_[c * pitch_x_ + i] * factor(c), W / BX, [&](int b, vec e) { x_[c][i * (W / BX) + b] = e; });
         }
         for (int i = 0; i * W < n_y; ++i) {
-            const vec d = distances(part.uy, i * W, step(1));
+            const vec d = distances(part.y + i * W, part.beyond[1], step(1));
             each_spread_y(d * d, part.n_y - i * (W / BY), [&](int b, vec s) { dy2_[i * (W / BY) + b] = s; });
             for (int c = 0; c < C; ++c) {
                 if (fill) tables_y[c * TABLE_Y + i] = exponential(c, d);
@@ -88,7 +88,7 @@ class OrthogonalSphere : public Columns<BRICKS> {
             }
         }
         for (int i = 0; i * W < n_z; ++i) {
-            const vec d = distances(part.uz, i * W, step(2));
+            const vec d = distances(part.z + i * W, part.beyond[2], step(2));
             each_spread_z(d * d, part.n_z - i * (W / BZ), [&](int b, vec s) { dz2_[i * (W / BZ) + b] = s; });
             for (int c = 0; c < C; ++c) {
                 if (fill) tables_z[c * TABLE_Z + i] = exponential(c, d);
@@ -131,9 +131,9 @@ class OrthogonalSphere : public Columns<BRICKS> {
    private:
     static constexpr int vectors(int n) { return (n + W - 1) / W; }
     static constexpr int TABLE_Y = vectors(TILE_Y * BY), TABLE_Z = vectors(TILE_Z * BZ);
-    // Beyond these many, bricks along x are worked out from the tables each time.
+    // So many bricks along x are spread once; those beyond are spread from the tables each time.
     static constexpr int HELD = BRICKS > 0 ? BRICKS : 16;
-    static vec distances(float u, int first, float step) { return (lanes() + (u + static_cast<float>(first))) * step; }
+    static vec distances(int first, float beyond, float step) { return ((lanes() + static_cast<float>(first)) - beyond) * step; }
     vec exponential(int c, vec d) const { return exp_of_negative(d * d * -profile_.exponent[c]); }
     float factor(int c) const {
         return FACTOR == ONE ? 1.0f : FACTOR == AMPLITUDE ? profile_.amplitude[c] : profile_.steepness[c];
@@ -145,6 +145,7 @@ class OrthogonalSphere : public Columns<BRICKS> {
     }
     vec along_x(int c, int b) const {
         if (BRICKS > 0 || b < HELD) return x_[c][b];
+        // The last brick reads on into the tables along y, which follow.
         return spread_x(reinterpret_cast<const float*>(tables_x_ + c * pitch_x_) + b * BX) * factor(c);
     }
 
@@ -189,9 +190,9 @@ class SkewedSphere : public Columns<BRICKS> {
 
     // Exponentials are worth leaving out bricks for.
     Interval bricks_of(int i) const {
-        const float y = this->part.uy + (static_cast<float>(this->part.column_y[i] * BY) + 0.5f * (BY - 1));
-        const float z = this->part.uz + (static_cast<float>(this->part.column_z[i] * BZ) + 0.5f * (BZ - 1));
-        const float nearest = -(y * dot(step_[0], step_[1]) + z * dot(step_[0], step_[2])) / xx_ - this->part.ux;
+        const float y = this->part.middle_y(this->part.column_y[i]), z = this->part.middle_z(this->part.column_z[i]);
+        const float first = static_cast<float>(this->part.x) - this->part.beyond[0];
+        const float nearest = -(y * dot(step_[0], step_[1]) + z * dot(step_[0], step_[2])) / xx_ - first;
         const float square = (farthest_ - (yy_ * y + 2 * yz_ * z) * y - zz_ * z * z) / xx_;
         const float half = std::sqrt(std::max(square, 0.0f)) + margin_;
         return {static_cast<int>(std::max(nearest - half, 0.0f) * (1.0f / BX)),
@@ -260,7 +261,7 @@ void gather_part(const Plan& plan, const Part& part, const TileView& view, vec* 
     const Sphere sphere(plan, part, table, FRESH);
     const vec* channels[CHANNELS];
     for (int channel = 0; channel < CHANNELS; ++channel) channels[channel] = scratch.channels[channel].data();
-    vec in_column[CHANNELS] = {}, of_brick[CHANNELS][BRICKS + 1] = {};
+    vec in_column[CHANNELS] = {}, of_brick[CHANNELS][BRICKS + 1] = {};  // one more: an array cannot be empty
     vec sum_x[CHANNELS] = {}, sum_y[CHANNELS] = {}, sum_z[CHANNELS] = {};
     each_brick(
         sphere, view,

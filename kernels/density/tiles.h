@@ -16,9 +16,9 @@
 namespace openmm_density {
 namespace {
 
-// In bricks.
 constexpr int MAX_CHANNELS = 3;
-constexpr int TILE_Z = 24 / BZ;
+// In bricks.
+constexpr int TILE_Z = 16 / BZ;
 constexpr int TILE_Y = 32 / BY;
 // Atoms are placed by one thread unless they are many: waking another takes as long as a thousand of them.
 constexpr int ATOMS_PER_CHUNK = 2048;
@@ -35,11 +35,13 @@ struct Interval {
     int begin, end;  // half open
 };
 
-// The first voxels along each axis that an atom may reach, and where they lie as seen from it, in voxels.
+// Where an atom is, in voxels along each axis: `beyond` the voxel nearest to it. Apart, since a float that held both would lose
+// digits of the distances to the voxels close by, from which most of the density comes.
 struct Place {
-    int begin[3];
-    float first[3];
-    bool near() const { return begin[0] != INT_MIN; }
+    int nearest[3];
+    float beyond[3];
+    Interval range[3];  // of the voxels that it may reach, not yet wrapped nor clipped
+    bool near() const { return range[0].begin != INT_MIN; }
 };
 
 // One image of an atom in a tile: how many cells away it is, which is 0 on a finite grid.
@@ -53,16 +55,21 @@ struct Tile {
     int64_t begin, end;  // its images
 };
 
-// The bricks of a tile that one image reaches, [by, by + n_y) x [bz, bz + n_z) in the box, from brick bx of the grid on along x, and
-// where the first voxel of the first of these lies as seen from the atom, in voxels.
+// The bricks of a tile that one image reaches, [by, by + n_y) x [bz, bz + n_z) in the box, from brick bx of the grid on along x.
 struct Part {
     int atom;
     int bx, by, bz;
     int n_y, n_z;
-    float ux, uy, uz;
+    int x, y, z;         // the first voxel of the first of these, as seen from the one nearest to the atom
+    const float* beyond;  // of the atom's Place
     // The columns of bricks along x that the sphere may touch, as seen from the first.
     int n_columns;
     unsigned char column_y[TILE_Y * TILE_Z], column_z[TILE_Y * TILE_Z];
+    static_assert(TILE_Y <= 256 && TILE_Z <= 256, "columns are numbered in a byte");
+
+    // From the atom to the middle of a row, or a plane, of its bricks, in voxels.
+    float middle_y(int row) const { return (static_cast<float>(y + row * BY) + 0.5f * (BY - 1)) - beyond[1]; }
+    float middle_z(int plane) const { return (static_cast<float>(z + plane * BZ) + 0.5f * (BZ - 1)) - beyond[2]; }
 };
 
 struct ThreadScratch {
@@ -126,16 +133,10 @@ struct Plan {
         farthest_column = static_cast<float>((atoms.cutoff + corner) * (atoms.cutoff + corner) * (1 + 1e-5));
     }
 
-    // The voxels along an axis that an atom may reach, not yet wrapped nor clipped.
-    Interval range(const Place& place, int axis) const {
-        const int n = static_cast<int>(std::floor(static_cast<float>(reach[axis]) - place.first[axis])) + 1;
-        return {place.begin[axis], place.begin[axis] + n};
-    }
-
     // f(cell, part of the range that lies in the grid) for every image that has one, along one axis.
     template <typename F>
     void each_image_along(int axis, const Place& place, const F& f) const {
-        const Interval whole = range(place, axis);
+        const Interval whole = place.range[axis];
         const int n = grid.n[axis];
         int64_t first = 0, last = 0;
         if (grid.periodic) {
@@ -167,25 +168,25 @@ struct Plan {
     // The part of an image within these bricks of the box.
     void set_part(Part& part, const Place& place, const Image& image, Interval by, Interval bz) const {
         const auto seen = [&](int axis, int64_t voxel) {
-            return place.first[axis] +
-                   static_cast<float>(voxel + int64_t(image.cell[axis]) * grid.n[axis] - place.begin[axis]);
+            return static_cast<int>(voxel + int64_t(image.cell[axis]) * grid.n[axis] - place.nearest[axis]);
         };
         part.atom = image.atom;
-        part.bx = static_cast<int>(floor_of_quotient(place.begin[0] - int64_t(image.cell[0]) * grid.n[0], BX));
+        part.beyond = place.beyond;
+        part.bx = static_cast<int>(floor_of_quotient(place.range[0].begin - int64_t(image.cell[0]) * grid.n[0], BX));
         part.by = by.begin;
         part.bz = bz.begin;
         part.n_y = by.end - by.begin;
         part.n_z = bz.end - bz.begin;
-        part.ux = seen(0, int64_t(part.bx) * BX);
-        part.uy = seen(1, first_y + by.begin * BY);
-        part.uz = seen(2, first_z + bz.begin * BZ);
+        part.x = seen(0, int64_t(part.bx) * BX);
+        part.y = seen(1, first_y + by.begin * BY);
+        part.z = seen(2, first_z + bz.begin * BZ);
         // Without branches: which columns are near enough is as good as random.
         int n = 0;
         for (int z = 0; z < part.n_z; ++z) {
-            const float dz = part.uz + (static_cast<float>(z * BZ) + 0.5f * (BZ - 1));
+            const float dz = part.middle_z(z);
             const float left = farthest_column - zz * dz * dz, tilt = 2 * yz * dz;
             for (int y = 0; y < part.n_y; ++y) {
-                const float dy = part.uy + (static_cast<float>(y * BY) + 0.5f * (BY - 1));
+                const float dy = part.middle_y(y);
                 part.column_y[n] = static_cast<unsigned char>(y);
                 part.column_z[n] = static_cast<unsigned char>(z);
                 n += (yy * dy + tilt) * dy < left;
@@ -207,7 +208,7 @@ inline void fill_edges(const Atoms& atoms, int64_t first, int64_t last, float* e
 
 inline Interval hull(Interval a, Interval b) { return {std::min(a.begin, b.begin), std::max(a.end, b.end)}; }
 
-// Fill the workspace but for bricks and sums: what is known before any density.
+// Fill the workspace but for partials and sums: what is known before any density.
 template <typename T>
 Plan make_plan(Workspace& work, const Grid& grid, const Atoms& atoms, const T* positions, const int64_t* selection) {
     const int64_t n = atoms.count;
@@ -234,11 +235,13 @@ Plan make_plan(Workspace& work, const Grid& grid, const Atoms& atoms, const T* p
             for (int axis = 0; near && axis < 3; ++axis) {
                 const double begin = std::ceil(u[axis] - plan.reach[axis]);
                 near = grid.periodic || (begin < grid.n[axis] && u[axis] + plan.reach[axis] >= 0);
-                place.begin[axis] = static_cast<int>(begin);
-                place.first[axis] = static_cast<float>(begin - u[axis]);
+                const double nearest = std::floor(u[axis] + 0.5);
+                place.nearest[axis] = static_cast<int>(nearest);
+                place.beyond[axis] = static_cast<float>(u[axis] - nearest);
+                place.range[axis] = {static_cast<int>(begin), static_cast<int>(std::floor(u[axis] + plan.reach[axis])) + 1};
             }
             if (!near) {
-                place.begin[0] = INT_MIN;
+                place.range[0].begin = INT_MIN;
                 return;
             }
             plan.each_image_along(1, place, [&](int, Interval y) { box.y = hull(box.y, y); });
@@ -326,7 +329,7 @@ struct TileView {
             const Image& image = work.images[i];
             const Place& place = work.places[image.atom];
             const auto within = [&](int axis, Interval bounds) {
-                const Interval whole = plan.range(place, axis);
+                const Interval whole = place.range[axis];
                 const int n = plan.grid.n[axis], shift = image.cell[axis] * n;
                 const Interval inside{std::max(whole.begin - shift, 0), std::min(whole.end - shift, n)};
                 const Interval bricks = axis == 1 ? plan.bricks_y(inside) : plan.bricks_z(inside);

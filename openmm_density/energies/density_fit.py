@@ -31,8 +31,8 @@ COARSEST_VOXEL_IN_SIGMA = 1.25
 # How far a model may travel from where it started without leaving the part of the map that is kept, in Å.
 CROP_MARGIN = 25.0
 STRENGTH_PER_ATOM = 10.0
-STRENGTH_BOUNDS = (5.0, 100.0)
-"""kJ/mol per fitted atom: what `DensityFit.calibrate` stays within. Above, fits to real maps were seen to follow noise."""
+STRENGTH_BOUNDS = (5.0, 200.0)
+"""kJ/mol per fitted atom: what `DensityFit.calibrate` stays within. From 100 on fits to real maps were seen to spoil geometry."""
 
 
 class DensityFit:

@@ -17,7 +17,7 @@ import torch
 from openmm import unit
 from openmm.mtsintegrator import MTSLangevinIntegrator
 
-from ..energies.density_fit import DensityFit
+from ..energies.density_fit import STRENGTH_BOUNDS, DensityFit
 from ..energies.forces import best_backend
 from ..energies.form_factors import SIGMA_PER_RESOLUTION
 from ..energies.planarity import SIGMA, PlanarityRestraint
@@ -36,7 +36,7 @@ from .checkpoints import RunFolder, RunState, Trajectory, cut_trajectory
 from .convergence import Plateau
 from .interrupts import StoppableMinimization, StopRequest
 from .placement import Placement, placed
-from .protocols import UPDATE_INTERVAL, Protocol, Stage, find_protocol
+from .protocols import COARSE, NEAR_CC, UPDATE_INTERVAL, Protocol, Stage, find_protocol
 from .solvation import solvated
 from .strength import AdaptiveStrength
 
@@ -47,6 +47,17 @@ SAVE_INTERVAL = 2000
 # How close the oscillations out of a plane may come to the longest stable step.
 STABLE_FRACTION = 0.95
 TIMINGS = 10
+BLURS = (1.0, 1.1, 1.2, 1.35, 1.5)
+"""Widths that an atom's Gaussian may have, in those of the map's resolution. Many maps show atoms wider than their resolution
+says; narrower ones crowd where the density is highest, into clashes."""
+# Measures whose values for narrow and for wide Gaussians can be compared.
+BLURRED_SIMILARITIES = ("cross-correlation", "least-squares")
+# What an automatic strength is weighed on: forces of a model that is warm, in K and steps, whatever the protocol does.
+WARM, WARM_STEPS = 300.0, 100
+# The force of the density over those of the force field: one that has far to go is pulled harder.
+NEAR_FORCE_RATIO, FAR_FORCE_RATIO = 0.2, 0.3
+# Of the greatest strength, where the model already lies in a coarse map, which says little about each of its atoms.
+NEAR_AND_COARSE = 0.5
 # Between these a request to stop is looked for: a tenth of a second for small models, a second for large ones.
 STEPS_AT_ONCE = 10
 MOST_BLOW_UPS = 3
@@ -265,6 +276,10 @@ class FlexibleFit:
         self._density_options = density_options
         if not isinstance(protocol, Protocol):
             protocol = find_protocol(protocol, in_angstrom(resolution, "resolution"))
+        # Scored is what the user gave, atom for atom: hydrogens that were built have no say.
+        self._correlation = MapCorrelation(density_map, model.topology, in_angstrom(resolution, "resolution"))
+        self._cc_initial = self._correlation.cc_mask(model.positions)
+        protocol = protocol.from_start(self._cc_initial)
         self.protocol = protocol = protocol.in_water() if solvent == "water" else protocol
         if solvent != "water" and any(stage.pressure is not None for stage in protocol.stages):
             raise InputError('a stage with a pressure needs a box of water: give solvent="water".')
@@ -286,16 +301,15 @@ class FlexibleFit:
                     f'stage "{stage.name}" asks for {stage.resolution:g} Å, but the map has {self.density.resolution:g} Å: '
                     "give that or more, or leave it out."
                 )
-        # Which density force, and the System that holds it, by resolution and pressure.
-        self._systems: dict[tuple[float, float | None], tuple[DensityFit, openmm.System]] = {}
+        # Which density force, and the System that holds it, by resolution, pressure and blur.
+        self._systems: dict[tuple[float, float | None, float], tuple[DensityFit, openmm.System]] = {}
+        self._blurred: dict[float, DensityFit] = {1.0: self.density}
         self.system = self._system_at(None)[1]
         particles = range(self.system.getNumParticles())
         self._masses = np.array(
             [self.system.getParticleMass(i).value_in_unit(unit.dalton) for i in particles]
         )
         self._freedom = 3 * int((self._masses > 0).sum()) - self.system.getNumConstraints()
-        # Scored is what the user gave, atom for atom: hydrogens that were built have no say.
-        self._correlation = MapCorrelation(density_map, model.topology, self.density.resolution)
         self._free_correlation = None
         if free_map is not None:
             self._free_correlation = MapCorrelation(free_map, model.topology, self.density.resolution)
@@ -408,26 +422,42 @@ class FlexibleFit:
         return {"parameter_derivative": False, "cuda_graphs": graphs}
 
     def _system_at(
-        self, resolution: float | None, pressure: float | None = None
+        self, resolution: float | None, pressure: float | None = None, blur: float = 1.0
     ) -> tuple[DensityFit, openmm.System]:
         """Give the density force at a resolution, which is that of the map or coarser, and the System with it."""
         own = self.density.resolution
         resolution = own if resolution is None else resolution
-        if (resolution, pressure) not in self._systems:
+        if (resolution, pressure, blur) not in self._systems:
             system = self._restrained(hydrogen_mass=self.protocol.hydrogen_mass)
-            density = self.density
+            density = self._blurred[blur]
             if resolution > own:
-                blur = SIGMA_PER_RESOLUTION * np.sqrt(resolution**2 - own**2)
-                density = self._density(self.density_map.gaussian_filter(blur), resolution, system)
-            force = density.create_force(**self._force_options())
+                sigma = SIGMA_PER_RESOLUTION * np.sqrt(resolution**2 - own**2)
+                density = self._density(self.density_map.gaussian_filter(sigma), resolution, system)
+            force = density.create_force(parameter_derivative=False)
             self.force_backend = type(force).__name__
             system.addForce(force)
             if pressure is not None:
                 barostat = openmm.MonteCarloBarostat(pressure, self.protocol.stages[0].temperature[0])
                 barostat.setRandomNumberSeed(self.seed + 1)
                 system.addForce(barostat)
-            self._systems[resolution, pressure] = density, system
-        return self._systems[resolution, pressure]
+            self._systems[resolution, pressure, blur] = density, system
+        return self._systems[resolution, pressure, blur]
+
+    def _system_for(self, state: RunState, stage: Stage) -> tuple[DensityFit, openmm.System]:
+        """Give the density force and the System of a stage, with Gaussians as wide as the map shows the model at this state."""
+        blur = 1.0
+        fixed = stage.resolution is not None or stage.strength[1] == 0
+        if self.protocol.match_blur and not fixed and self.density.similarity_measure in BLURRED_SIMILARITIES:
+            positions = state.positions * ANGSTROM_PER_NANOMETER
+            blur = max(BLURS, key=lambda width: self._density_blurred(width).similarity(positions))
+        return self._system_at(stage.resolution, stage.pressure, blur)
+
+    def _density_blurred(self, blur: float) -> DensityFit:
+        if blur not in self._blurred:
+            # Not the map, the atoms are blurred: wider Gaussians are those of a coarser resolution.
+            coarser = blur * self.density.resolution
+            self._blurred[blur] = self._density(self.density_map, coarser, self.system)
+        return self._blurred[blur]
 
     def _begun(self, stop: StopRequest) -> RunState:
         """Minimise without density, and without constraints, at which the minimiser may stall; give all a first velocity."""
@@ -455,7 +485,7 @@ class FlexibleFit:
         state.segment += 1
         stage = self.protocol.stages[state.stage]
         context = self._context(state, stage)
-        density = self._system_at(stage.resolution)[0]
+        density = self._system_for(state, stage)[0]
         adaptive, plateau = AdaptiveStrength(**state.adaptive), Plateau(**state.plateau)
         if state.strength is None and stage.strength[1] > 0:
             state.strength = self._full_strength(state, stage)
@@ -502,7 +532,8 @@ class FlexibleFit:
                 {
                     "name": stage.name,
                     "steps": state.stage_step,
-                    "resolution": density.resolution,
+                    "resolution": stage.resolution or self.density.resolution,
+                    "blur": density.resolution / (stage.resolution or self.density.resolution),
                     "strength": context.getParameter(density.parameter_name) / density.n_fitted_atoms,
                     "converged": converged,
                 }
@@ -517,7 +548,7 @@ class FlexibleFit:
         stage = replace(self.protocol.stages[index], resolution=None, pressure=None)
         context = self._context(state, stage)
         part = 0.0 if state.strength is None else stage.strength[1]
-        self._set_strength(context, self.density, state, part)
+        self._set_strength(context, self._system_for(state, stage)[0], state, part)
         density_ms = self._time_density(context)
         if "planarity" in stage.restraints:
             self._set_planarity(context, 1.0)
@@ -593,7 +624,7 @@ class FlexibleFit:
 
     def _context(self, state: RunState, stage: Stage) -> openmm.Context:
         """Make a Context at a state, with what the stage holds; without density."""
-        density, system = self._system_at(stage.resolution, stage.pressure)
+        density, system = self._system_for(state, stage)
         context = openmm.Context(system, self._integrator(state, stage), *self._platform())
         if state.box is not None:
             context.setPeriodicBoxVectors(*state.box)
@@ -657,7 +688,17 @@ class FlexibleFit:
         # The density at its full resolution is weighed against the force field alone, with planarity or without.
         held = tuple(name for name in stage.restraints if name != "planarity")
         context = self._context(state, replace(stage, resolution=None, restraints=held))
-        return self.density.calibrate(context) / self.density.n_fitted_atoms
+        # At a minimum, or in a cold model, there are hardly any forces to weigh against.
+        _set_temperature(context.getIntegrator(), WARM)
+        context.setVelocitiesToTemperature(WARM, self._random_seed(state))
+        self._step(context, WARM_STEPS, StopRequest())
+        low, high = STRENGTH_BOUNDS
+        ratio = FAR_FORCE_RATIO
+        if self._cc_initial >= NEAR_CC:
+            ratio = NEAR_FORCE_RATIO
+            if self.density.resolution >= COARSE:
+                high *= NEAR_AND_COARSE
+        return self.density.calibrate(context, ratio, (low, high)) / self.density.n_fitted_atoms
 
     def _set_strength(
         self, context: openmm.Context, density: DensityFit, state: RunState, part: float

@@ -110,18 +110,21 @@ _COOL = "cool at "
 def _staircase(protocol: Protocol, strengths: Sequence[float]) -> Protocol:
     full = strengths[-1]
     last = protocol.stages[-1]
-    warm = max(max(stage.temperature) for stage in protocol.stages)
+    warm = max(last.temperature)
+    before = strengths[0] / 10
     stages = [
         replace(
             protocol.stages[0],
             name="warm up",
             steps=_COOLING,
-            strength=(0.0, 0.0),
+            strength=(before / full, before / full),
             temperature=(warm, warm),
+            restraints=last.restraints,
+            resolution=None,
+            start="any",
             pressure=None,
         )
     ]
-    before = strengths[0] / 10
     for strength in strengths:
         part = strength / full
         common = {"restraints": last.restraints}

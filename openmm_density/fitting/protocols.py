@@ -29,9 +29,18 @@ PROTOCOLS = ("quick", "standard", "cascade", "gentle")
 UPDATE_INTERVAL = 40
 """Strengths and temperatures change every so many steps, and are constant in between."""
 
+STARTS = ("any", "near", "far")
+NEAR_CC = 0.4
+"""From this correlation (CC mask) on, a model starts near its density: what is wrong with it is local."""
+
+COARSE = 4.5
+"""From this resolution on, in Å, a map does not show the hydrogen bonds of helices and strands: they are held throughout."""
+
 _ALWAYS = ("cis", "chirality", "planarity")
+_HELD = (*_ALWAYS, "ss")
 # Rungs of the ladder of blurred maps, in Å added to the map's resolution.
 _RUNGS = (4.5, 3.0, 1.5)
+_COLD, _ROOM, _HOT = 10.0, 300.0, 600.0
 
 
 @dataclass(frozen=True)
@@ -59,6 +68,8 @@ class Stage:
         Whether the strength also follows the similarity, see `openmm_density.fitting.strength.AdaptiveStrength`.
     until_converged : bool
         Whether the stage ends early once similarity and model no longer change, see `openmm_density.fitting.convergence.Plateau`.
+    start : {"any", "near", "far"}
+        For which starts the stage is: all, or those near or far from their density, see `Protocol.from_start`.
     """
 
     name: str
@@ -70,6 +81,7 @@ class Stage:
     pressure: float | None = None
     adaptive: bool = False
     until_converged: bool = False
+    start: str = "any"
 
     def __post_init__(self) -> None:
         where = f'stage "{self.name}"'
@@ -85,6 +97,8 @@ class Stage:
         if self.resolution is not None:
             _check_number(f"{where}: resolution", self.resolution, "Å, such as 8.0")
         object.__setattr__(self, "restraints", checked_restraints(self.restraints, f"{where}: restraints"))
+        if self.start not in STARTS:
+            raise InputError(f"{where}: start must be one of {', '.join(STARTS)}, found {self.start!r}.")
         if self.pressure is not None:
             _check_number(f"{where}: pressure", self.pressure, "bar, such as 1")
             if self.strength[1] > 0 or "position" not in self.restraints:
@@ -115,17 +129,21 @@ class Protocol:
     stages : tuple of Stage
     name : str
     strength : float or "auto"
-        Full k in kJ/mol per fitted atom; "auto" calibrates it on the thermalised model, before the first stage with density.
+        Full k in kJ/mol per fitted atom; "auto" calibrates it before the first stage with density, on the model warmed to 300 K
+        for this.
     timestep : float
         In fs.
     density_interval : int
         The density force acts every so many steps, as an impulse so many times as strong (r-RESPA).
     friction : float
-        In 1/ps.
+        In 1/ps. What the density sets free in a short stage has to leave within it, or the model runs hot.
     hydrogen_mass : float
         In Da, taken from the atoms that hydrogens are bound to; with 3 Da a step of 4 fs is stable.
     minimize_first, minimize_last : int
         Most iterations of the minimisations without density before, and with it after.
+    match_blur : bool
+        Whether the atoms' Gaussians become as wide as the map shows them, where that is wider than its resolution says, see
+        `openmm_density.fitting.flexible_fit.BLURS`.
     """
 
     stages: tuple[Stage, ...]
@@ -133,10 +151,11 @@ class Protocol:
     strength: float | str = "auto"
     timestep: float = 4.0
     density_interval: int = 1
-    friction: float = 1.0
+    friction: float = 5.0
     hydrogen_mass: float = 3.0
     minimize_first: int = 300
     minimize_last: int = 1000
+    match_blur: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stages", tuple(self.stages))
@@ -172,13 +191,29 @@ class Protocol:
         object.__setattr__(self, "stages", tuple(stages))
         for name in ("minimize_first", "minimize_last"):
             _check_count(name, getattr(self, name), least=0)
+        if not isinstance(self.match_blur, bool):
+            raise InputError(f"match_blur must be true or false, found {self.match_blur!r}.")
         if self.steps < 1:
             raise InputError(f"steps must be at least 1, found {self.steps}.")
 
     @property
     def steps(self) -> int:
-        """The steps of all stages."""
-        return sum(stage.steps for stage in self.stages)
+        """The steps of all stages; where some are for near or far starts alone, the more of both."""
+        return max(self._timeline()[-1])
+
+    def _timeline(self) -> list[tuple[int, int]]:
+        """Give the steps that are done on either side, near and far, after each stage."""
+        near = far = 0
+        done = []
+        for stage in self.stages:
+            if stage.start == "any":
+                near = far = max(near, far) + stage.steps
+            elif stage.start == "near":
+                near += stage.steps
+            else:
+                far += stage.steps
+            done.append((near, far))
+        return done
 
     def in_water(self, steps: int = 2500) -> Protocol:
         """Give the protocol with an equilibration of the water before it, at 1 bar and with the model held in place."""
@@ -197,13 +232,35 @@ class Protocol:
     def with_steps(self, steps: int) -> Protocol:
         """Give the protocol with its stages lengthened or shortened alike to so many steps in all."""
         _check_count("steps", steps, least=1)
-        ends, done = [], 0
-        for stage in self.stages:
-            done += stage.steps
-            ends.append(round(steps * done / self.steps))
-        lengths = [end - begin for begin, end in zip([0, *ends], ends)]
-        stages = [replace(stage, steps=length) for stage, length in zip(self.stages, lengths)]
+        stages = []
+        for stage, done in zip(self.stages, self._timeline()):
+            end = done[1] if stage.start == "far" else done[0]
+            begin = end - stage.steps
+            length = round(steps * end / self.steps) - round(steps * begin / self.steps)
+            stages.append(replace(stage, steps=length))
         return replace(self, stages=tuple(stages))
+
+    def from_start(self, cc: float) -> Protocol:
+        """Give the protocol for a model that starts with this correlation (CC mask), in as many steps.
+
+        Stages for starts on the other side of `NEAR_CC` are left out, and what remains is lengthened.
+
+        Raises
+        ------
+        InputError
+            If no stage is for such a start.
+        """
+        side = "near" if cc >= NEAR_CC else "far"
+        stages = [replace(stage, start="any") for stage in self.stages if stage.start in ("any", side)]
+        if not stages:
+            raise InputError(
+                f'no stage is for a model that starts {side} (CC {cc:.2f}): give one with start = "any".'
+            )
+        if not sum(stage.steps for stage in stages):
+            raise InputError(
+                f"steps must be at least 1 for a model that starts {side} (CC {cc:.2f}), found 0."
+            )
+        return replace(self, stages=tuple(stages)).with_steps(self.steps)
 
     def with_temperature(self, temperature: float) -> Protocol:
         """Give the protocol with its highest temperature at so many K, and where it cools, cooling from there."""
@@ -298,11 +355,12 @@ def find_protocol(name: str, resolution: float) -> Protocol:
     if str(name).endswith(".toml"):
         return read_protocol(name)
     if name == "standard":
-        return Protocol(_straight(20000), name="standard")
+        return Protocol((*_approach(20000, resolution), *_refine(20000, resolution)), name="standard")
     if name == "quick":
-        return Protocol(_straight(5000), name="quick", minimize_last=500)
+        stages = (*_approach(5000, resolution), *_refine(5000, resolution, heated=False))
+        return Protocol(stages, name="quick", minimize_last=500)
     if name == "cascade":
-        return Protocol(_ladder(20000, resolution), name="cascade")
+        return Protocol((*_ladder(20000, resolution), *_refine(20000, resolution)), name="cascade")
     if name == "gentle":
         return Protocol(_small_corrections(8000), name="gentle")
     raise InputError(
@@ -310,49 +368,88 @@ def find_protocol(name: str, resolution: float) -> Protocol:
     )
 
 
-def _straight(steps: int) -> tuple[Stage, ...]:
-    """From weak to strong; helices and strands held until half the strength, so that domains move as wholes."""
-    warm_up, draw, tighten, hold = (round(part * steps) for part in (0.02, 0.266, 0.114, 0.25))
+def _approach(steps: int, resolution: float) -> tuple[Stage, ...]:
+    """Down the ladder where the model starts far from its density; else into the density at once.
+
+    The density pulls from the first step: a model that is warmed without it drifts, and does not find all of its way back.
+    """
+    settle, draw = round(0.05 * steps), round(0.2 * steps)
+    held = _near(resolution)
     return (
-        Stage("warm up", warm_up, strength=(0.0, 0.0), restraints=(*_ALWAYS, "ss")),
-        Stage("draw", draw, strength=(0.1, 0.5), restraints=(*_ALWAYS, "ss")),
-        Stage("tighten", tighten, strength=(0.5, 1.0)),
-        Stage("hold", hold, until_converged=True),
-        Stage("anneal", steps - warm_up - draw - tighten - hold, temperature=(300.0, 10.0)),
+        *(replace(stage, start="far") for stage in _ladder(steps, resolution)),
+        Stage("settle", settle, (0.1, 0.5), (_COLD, _ROOM), restraints=held, start="near"),
+        Stage("draw", draw, (0.5, 0.5), restraints=held, start="near"),
     )
 
 
 def _ladder(steps: int, resolution: float) -> tuple[Stage, ...]:
     """From a blurred map to the map itself, each rung from where the last ended (Singharoy et al. 2016)."""
-    warm_up, rung, hold = round(0.02 * steps), round(0.11 * steps), round(0.25 * steps)
-    rungs = [
-        Stage(
-            f"{resolution + more:g} Å",
-            rung,
-            strength=(0.1, 0.5) if number == 0 else (0.5, 0.5),
-            resolution=resolution + more,
-            restraints=(*_ALWAYS, "ss"),
-        )
-        for number, more in enumerate(_RUNGS)
-    ]
-    rest = steps - warm_up - len(_RUNGS) * rung - hold
+    settle, *rungs = _shared(0.25 * steps, (0.2, *[0.8 / len(_RUNGS)] * len(_RUNGS)))
+    coarsest = resolution + _RUNGS[0]
     return (
-        Stage("warm up", warm_up, strength=(0.0, 0.0), restraints=(*_ALWAYS, "ss")),
-        *rungs,
-        Stage("hold", hold, strength=(0.5, 1.0)),
-        Stage("anneal", rest, temperature=(300.0, 10.0)),
+        Stage("settle", settle, (0.1, 0.1), (_COLD, _ROOM), coarsest, _HELD),
+        *(
+            Stage(
+                f"{resolution + more:g} Å",
+                length,
+                (0.1, 0.5) if more == _RUNGS[0] else (0.5, 0.5),
+                resolution=resolution + more,
+                restraints=_HELD,
+            )
+            for more, length in zip(_RUNGS, rungs)
+        ),
     )
+
+
+def _refine(steps: int, resolution: float, heated: bool = True) -> tuple[Stage, ...]:
+    """Over the barriers between side chains and peptides by heat, then to full strength, and cold."""
+    parts = (0.13, 0.13, 0.2, 0.16, 0.11, 0.27) if heated else (0.0, 0.0, 0.0, 0.3, 0.3, 0.4)
+    heat, hot, cool, tighten, hold, anneal = _shared(0.75 * steps, parts)
+    stages = []
+    if heated:
+        stages += [
+            Stage("heat", heat, (0.5, 0.5), (_ROOM, _HOT)),
+            Stage("hot", hot, (0.5, 0.5), (_HOT, _HOT)),
+            Stage("cool", cool, (0.5, 0.5), (_HOT, _ROOM)),
+        ]
+    stages += [
+        Stage("tighten", tighten, (0.5, 1.0)),
+        Stage("hold", hold, until_converged=True),
+        Stage("anneal", anneal, temperature=(_ROOM, _COLD)),
+    ]
+    return tuple(stage for each in stages for stage in _sided(each, resolution))
+
+
+def _shared(steps: float, parts: Sequence[float]) -> list[int]:
+    """Share steps out."""
+    ends = [round(steps * sum(parts[: number + 1])) for number in range(len(parts))]
+    return [end - begin for begin, end in zip([0, *ends], ends)]
+
+
+def _sided(stage: Stage, resolution: float) -> tuple[Stage, ...]:
+    """Give a stage with what a map of this resolution leaves to restraints, for near and far starts where these differ."""
+    if resolution < COARSE:
+        return (stage,)
+    far = replace(stage, restraints=_HELD, start="far")
+    if max(stage.temperature) > _ROOM:  # what heat would mend does not show either
+        return (far,)
+    return replace(stage, restraints=_near(resolution), start="near"), far
+
+
+def _near(resolution: float) -> tuple[str, ...]:
+    # A coarse map does not show what is wrong locally in a model that lies in it: its near distances say more.
+    return _HELD if resolution < COARSE else (*_HELD, "distance")
 
 
 def _small_corrections(steps: int) -> tuple[Stage, ...]:
     """Cool, and secondary structure held throughout: for a model that is right but for details."""
-    warm_up, draw, hold = round(0.05 * steps), round(0.2 * steps), round(0.35 * steps)
-    every = (*_ALWAYS, "ss")
+    settle, draw, hold = round(0.05 * steps), round(0.2 * steps), round(0.35 * steps)
+    cool = (150.0, 150.0)
     return (
-        Stage("warm up", warm_up, (0.0, 0.0), (150.0, 150.0), restraints=every),
-        Stage("draw", draw, (0.1, 1.0), (150.0, 150.0), restraints=every),
-        Stage("hold", hold, (1.0, 1.0), (150.0, 150.0), restraints=every, until_converged=True),
-        Stage("anneal", steps - warm_up - draw - hold, (1.0, 1.0), (150.0, 10.0), restraints=every),
+        Stage("settle", settle, (0.1, 0.1), (_COLD, 150.0), restraints=_HELD),
+        Stage("draw", draw, (0.1, 1.0), cool, restraints=_HELD),
+        Stage("hold", hold, (1.0, 1.0), cool, restraints=_HELD, until_converged=True),
+        Stage("anneal", steps - settle - draw - hold, (1.0, 1.0), (150.0, _COLD), restraints=_HELD),
     )
 
 

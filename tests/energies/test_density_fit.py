@@ -817,7 +817,7 @@ def test_calibration(peptide):
     assert np.sqrt((density**2).mean() / (others**2).mean()) == pytest.approx(0.2, rel=1e-3)
     # Again, from another strength: the density's own force is not among the others.
     assert fit.calibrate(context, ratio=0.2, bounds=(0.0, 1e9)) == pytest.approx(strength, rel=1e-3)
-    assert fit.calibrate(context, ratio=1e9) == pytest.approx(100 * fit.n_fitted_atoms)
+    assert fit.calibrate(context, ratio=1e9) == pytest.approx(200 * fit.n_fitted_atoms)
     assert fit.calibrate(context, ratio=1e-9) == pytest.approx(5 * fit.n_fitted_atoms)
     context.setPositions(positions / 10 + 50)
     with pytest.raises(InputError, match="no density in the map"):

@@ -10,7 +10,7 @@ import pytest
 from openmm import app, unit
 from openmm.mtsintegrator import MTSIntegrator
 
-from openmm_density import DensityFit
+from openmm_density import DensityFit, DensityMap
 from openmm_density.errors import InputError, SimulationError
 from openmm_density.fitting.checkpoints import STATE, RunFolder
 from openmm_density.fitting.flexible_fit import DENSITY_GROUP, FlexibleFit, _Unstable
@@ -102,7 +102,7 @@ def test_an_interrupted_fit_gives_what_there_is_and_goes_on_to_the_same_end(part
     assert result.stages[-1] == {
         **result.stages[-1],
         "name": "anneal",
-        "steps": 200 - 156,
+        "steps": 200 - 168,
         "converged": False,
     }
     assert np.isfinite(result.final).all() and result.cc_final > result.cc_initial
@@ -179,8 +179,37 @@ def test_a_stage_ends_once_it_has_converged(parts, monkeypatch):
 def test_the_strength_is_calibrated_once_there_is_density(parts):
     protocol = replace(find_protocol("quick", RESOLUTION), minimize_last=0).with_steps(80)
     result = flexible_fit(parts, protocol).run()
+    # At 5 Å, and near: half of the greatest strength at most.
     assert 5.0 <= result.strength <= 100.0
     assert result.stages[-1]["strength"] == pytest.approx(result.strength)
+
+
+def test_the_strength_needs_no_warm_up(parts, monkeypatch):
+    """A model that was just minimised has hardly any forces to weigh the density against."""
+    monkeypatch.setattr("openmm_density.fitting.flexible_fit.STRENGTH_BOUNDS", (1e-3, 1e6))
+    kelvin = (10.0, 300.0)
+    found = []
+    for stages in ((Stage("cold", 40, temperature=kelvin),), (Stage("warm", 400, 0.0), Stage("draw", 40))):
+        fit = flexible_fit(parts, Protocol(stages, minimize_last=0), save_interval=400)
+        found.append(fit.run().strength)
+    assert found[0] == pytest.approx(found[1], rel=0.5)
+
+
+@pytest.mark.parametrize("match_blur", [True, False])
+def test_gaussians_become_as_wide_as_the_map_shows_atoms(parts, tmp_path, match_blur):
+    model = parts[0]
+    there = fragment(tmp_path / "there.pdb", (0, 0, 0), RESIDUES)
+    blurred = DensityMap.simulate(there.topology, there.positions, 1.5 * RESOLUTION, voxel_size=1.2)
+    protocol = Protocol((Stage("hold", 40),), strength=10.0, minimize_last=0, match_blur=match_blur)
+    result = flexible_fit((model, blurred), protocol).run()
+    assert result.stages[0]["blur"] == pytest.approx(1.5 if match_blur else 1.0)
+    assert result.stages[0]["resolution"] == RESOLUTION
+
+
+def test_a_short_fit_does_not_run_hot(parts):
+    protocol = replace(find_protocol("quick", RESOLUTION), strength=150.0, minimize_last=0).with_steps(240)
+    rows = flexible_fit(parts, protocol, report_interval=20).run().rows
+    assert max(row.temperature for row in rows) < 400.0
 
 
 def test_a_blow_up_is_taken_back_to_the_last_state(parts, tmp_path, monkeypatch):
@@ -274,7 +303,11 @@ def test_the_integrator_of_a_fit_acts_in_impulses(parts):
     """One outer step without friction: a kick of n dt/2 by the density, n steps without it, and another kick."""
     interval = 4
     protocol = Protocol(
-        (Stage("hold", 40, restraints=()),), strength=50.0, friction=1e-9, density_interval=interval
+        (Stage("hold", 40, restraints=()),),
+        strength=50.0,
+        friction=1e-9,
+        density_interval=interval,
+        match_blur=False,
     )
     fit = flexible_fit(parts, protocol, platform="Reference", report_interval=40, planarity=None)
     state = fit._begun(_never)

@@ -35,11 +35,42 @@ def test_a_short_file_takes_the_defaults(tmp_path):
 
 @pytest.mark.parametrize("steps", [1, 7, 100, 12345])
 def test_any_number_of_steps_is_shared_out(steps):
-    protocol = find_protocol("standard", 5.0)
-    changed = protocol.with_steps(steps)
-    assert changed.steps == steps
-    for before, after in zip(protocol.stages, changed.stages):
-        assert abs(after.steps - before.steps * steps / protocol.steps) <= 1
+    for resolution in (3.0, 5.0):
+        protocol = find_protocol("standard", resolution)
+        changed = protocol.with_steps(steps)
+        assert changed.steps == steps
+        for before, after in zip(protocol.stages, changed.stages):
+            assert abs(after.steps - before.steps * steps / protocol.steps) <= 1
+        assert [changed.from_start(cc).steps for cc in (0.1, 0.9)] == [steps, steps]
+
+
+def test_a_model_far_from_its_density_goes_down_the_ladder():
+    standard = find_protocol("standard", 3.0)
+    near, far = standard.from_start(0.41), standard.from_start(0.39)
+    assert near.steps == far.steps == standard.steps == 20000
+    assert [stage.resolution for stage in far.stages if stage.resolution] == [7.5, 7.5, 6.0, 4.5]
+    assert not any(stage.resolution for stage in near.stages)
+    # What was chosen for one start stays chosen when the file is used again.
+    assert {stage.start for stage in (*near.stages, *far.stages)} == {"any"}
+    assert near.from_start(0.1) == near
+    assert not any(stage.strength[0] == 0 for stage in (*near.stages, *far.stages))
+
+
+def test_a_coarse_map_leaves_more_to_restraints():
+    def held(resolution, cc, name="standard"):
+        stages = find_protocol(name, resolution).from_start(cc).stages
+        return {name for name in ("ss", "distance") if all(name in stage.restraints for stage in stages)}
+
+    assert held(3.0, 0.9) == held(3.0, 0.1) == set()
+    assert held(5.0, 0.1) == {"ss"}
+    assert held(5.0, 0.9) == held(5.0, 0.9, "quick") == {"ss", "distance"}
+
+
+def test_no_stage_for_a_start_is_said():
+    protocol = Protocol((Stage("draw", 100, start="far"),))
+    with pytest.raises(InputError, match=r"no stage is for a model that starts near \(CC 0.80\)"):
+        protocol.from_start(0.8)
+    assert protocol.from_start(0.2).steps == 100
 
 
 def test_stages_end_where_the_density_has_acted():
@@ -57,18 +88,20 @@ def test_strength_grows_geometrically_and_temperature_linearly():
 
 def test_a_temperature_replaces_the_highest():
     stages = find_protocol("standard", 5.0).with_temperature(250).stages
-    assert {stage.temperature for stage in stages} == {(250.0, 250.0), (250.0, 10.0)}
+    assert {stage.temperature for stage in stages} == {(10.0, 250.0), (250.0, 250.0), (250.0, 10.0)}
+    stages = find_protocol("standard", 3.0).with_temperature(450).stages
+    assert {max(stage.temperature) for stage in stages} == {300.0, 450.0}
 
 
 def test_restraints_are_chosen_where_the_protocol_has_them_or_throughout():
-    stages = find_protocol("standard", 5.0).with_restraints(["ss", "elastic"]).stages
-    assert [stage.restraints for stage in stages] == [("ss", "elastic")] * 2 + [("elastic",)] * 3
+    stages = find_protocol("standard", 3.0).with_restraints(["ss", "elastic"]).from_start(0.9).stages
+    assert [stage.restraints for stage in stages] == [("ss", "elastic")] * 2 + [("elastic",)] * 6
     assert all(stage.restraints == () for stage in find_protocol("quick", 5.0).with_restraints([]).stages)
 
 
 def test_the_ladder_comes_down_to_the_map_itself():
-    rungs = [stage.resolution for stage in find_protocol("cascade", 3.0).stages]
-    assert rungs == [None, 7.5, 6.0, 4.5, None, None]
+    rungs = [stage.resolution for stage in find_protocol("cascade", 3.0).from_start(0.9).stages]
+    assert rungs == [7.5, 7.5, 6.0, 4.5] + [None] * 6
 
 
 STAGE = "[[stage]]\nsteps = 10\n"
@@ -86,6 +119,8 @@ STAGE = "[[stage]]\nsteps = 10\n"
         ("[[stage]]\nsteps = -1", "at least 0, found -1"),
         ("[[stage]]\nsteps = 1.5", "whole number"),
         ("[[stage]]\nsteps = 0", "steps must be at least 1"),
+        ("match_blur = 1\n[[stage]]\nsteps = 9", "match_blur must be true or false, found 1"),
+        ("[[stage]]\nsteps = 9\nstart = 'nearby'", "start must be one of any, near, far, found 'nearby'"),
         (STAGE + "strength = [0.0, 1.0]", "geometrically"),
         (STAGE + "strength = [1, 2, 3]", "two for its begin and end"),
         (STAGE + "strength = -1", "0 or more"),

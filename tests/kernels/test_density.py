@@ -259,9 +259,9 @@ def test_matches_the_reference(matrix, periodic, dtype):
 
 
 @pytest.mark.parametrize("gaussians", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("cutoff", [1.6, 4.0, 8.0], ids=["one vector", "two vectors", "many vectors"])
+@pytest.mark.parametrize("cutoff", [1.6, 4.0, 11.0], ids=["few bricks", "many bricks", "more than are held"])
 @pytest.mark.parametrize("skewed", [False, True], ids=["orthogonal", "skewed"])
-def test_every_number_of_gaussians_and_of_vectors_per_row(gaussians, cutoff, skewed):
+def test_every_number_of_gaussians_and_of_bricks_along_x(gaussians, cutoff, skewed):
     steps = cell_steps(0.3, 1.1, 1.2, *((80.0, 95.0, 105.0) if skewed else ()))
     scene = Scene(steps, shape=(7, 8, 45), gaussians=gaussians, cutoff=cutoff, n_atoms=7)
     scene.exponents = scene.exponents * (6 / cutoff)
@@ -273,6 +273,18 @@ def test_every_number_of_gaussians_and_of_vectors_per_row(gaussians, cutoff, ske
         similarity, gradient = scene.similarity(measure)
         assert float(similarity) == pytest.approx(float(exact), rel=TIGHT, abs=1e-7)
         assert deviation(gradient, exact_gradient) < GRADIENT[measure]
+
+
+@grids
+def test_beside_a_voxel_no_digits_of_the_distance_are_lost(matrix):
+    scene = Scene(matrix, n_atoms=8, awkward=False, cutoff=0.6)
+    scene.exponents = scene.exponents * 10
+    generator = torch.Generator().manual_seed(3)
+    index = torch.randint(2, 13, (8, 3), generator=generator)
+    beside = 1e-4 * torch.rand(8, 3, generator=generator, dtype=torch.float64)
+    scene.positions = scene.origin + (index + beside) @ matrix.T
+    # The only voxel in an atom's sphere pulls with a force that is proportional to the distance.
+    assert deviation(scene.gather()[0], scene.gather(reference.density_gather)[0]) < TIGHT
 
 
 @grids
