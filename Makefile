@@ -13,7 +13,7 @@ demo: demo/summary.json
 	@echo "The fit of open adenylate kinase to the closed map is in demo/: see overview.png and summary.json."
 
 demo/summary.json: demo/adk_closed.mrc $(DATA)/adk_open.pdb
-	$(BIN)/openmm-density fit $(DATA)/adk_open.pdb demo/adk_closed.mrc --resolution 5 --strength 150 --reference $(DATA)/adk_closed.pdb --output demo --overwrite
+	$(BIN)/openmm-density fit $(DATA)/adk_open.pdb demo/adk_closed.mrc --resolution 5 --reference $(DATA)/adk_closed.pdb --output demo --overwrite
 
 demo/adk_closed.mrc: $(DATA)/adk_closed.pdb | $(INSTALLED)
 	mkdir -p demo

@@ -354,6 +354,8 @@ def find_protocol(name: str, resolution: float) -> Protocol:
     """
     if str(name).endswith(".toml"):
         return read_protocol(name)
+    if not (math.isfinite(resolution) and resolution > 0):
+        raise InputError(f"resolution={resolution:g} is not a resolution: give Å, such as 3.5.")
     if name == "standard":
         return Protocol((*_approach(20000, resolution), *_refine(20000, resolution)), name="standard")
     if name == "quick":
