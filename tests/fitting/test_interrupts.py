@@ -74,7 +74,8 @@ def test_it_is_heard_while_native_code_runs_and_a_second_signal_ends_that():
         assert process.stdout.readline() == "heard\n"
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 128 + signal.SIGINT
+        # A shell says 130 of both; it is the signal itself where the first came just before the native code began.
+        assert process.wait(60) in (128 + signal.SIGINT, -signal.SIGINT)
     finally:
         process.kill()
         process.communicate()
