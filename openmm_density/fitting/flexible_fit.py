@@ -433,7 +433,7 @@ class FlexibleFit:
             if resolution > own:
                 sigma = SIGMA_PER_RESOLUTION * np.sqrt(resolution**2 - own**2)
                 density = self._density(self.density_map.gaussian_filter(sigma), resolution, system)
-            force = density.create_force(parameter_derivative=False)
+            force = density.create_force(**self._force_options())
             self.force_backend = type(force).__name__
             system.addForce(force)
             if pressure is not None:
@@ -470,7 +470,7 @@ class FlexibleFit:
             raise KeyboardInterrupt
         relaxed = _numbers(context.getState(positions=True).getPositions(asNumpy=True), unit.nanometer)
         state = RunState(positions=relaxed, velocities=np.zeros_like(relaxed), relaxed=relaxed)
-        context = self._context(state, self.protocol.stages[0])
+        context, _ = self._context(state, self.protocol.stages[0])
         context.applyConstraints(_CONSTRAINT_TOLERANCE)
         state.rows.append(asdict(self._row(context, state, "minimize")))
         context.setVelocitiesToTemperature(self.protocol.stages[0].temperature[0], self._random_seed(state))
@@ -484,8 +484,7 @@ class FlexibleFit:
         state = copy.deepcopy(before)
         state.segment += 1
         stage = self.protocol.stages[state.stage]
-        context = self._context(state, stage)
-        density = self._system_for(state, stage)[0]
+        context, density = self._context(state, stage)
         adaptive, plateau = AdaptiveStrength(**state.adaptive), Plateau(**state.plateau)
         if state.strength is None and stage.strength[1] > 0:
             state.strength = self._full_strength(state, stage)
@@ -546,9 +545,9 @@ class FlexibleFit:
         interrupted = stop.requested
         index = max(state.stage - 1, 0) if interrupted else len(self.protocol.stages) - 1
         stage = replace(self.protocol.stages[index], resolution=None, pressure=None)
-        context = self._context(state, stage)
+        context, density = self._context(state, stage)
         part = 0.0 if state.strength is None else stage.strength[1]
-        self._set_strength(context, self._system_for(state, stage)[0], state, part)
+        self._set_strength(context, density, state, part)
         density_ms = self._time_density(context)
         if "planarity" in stage.restraints:
             self._set_planarity(context, 1.0)
@@ -575,7 +574,7 @@ class FlexibleFit:
             interrupted=interrupted,
             steps=state.step,
             strength=state.strength or 0.0,
-            cc_initial=self._correlation.cc_mask(self.prepared.model.positions),
+            cc_initial=self._cc_initial,
             cc_final=last.cc,
             similarity_initial=self.density.similarity(initial),
             similarity_final=last.similarity,
@@ -622,8 +621,8 @@ class FlexibleFit:
         )
         return state
 
-    def _context(self, state: RunState, stage: Stage) -> openmm.Context:
-        """Make a Context at a state, with what the stage holds; without density."""
+    def _context(self, state: RunState, stage: Stage) -> tuple[openmm.Context, DensityFit]:
+        """Make a Context at a state, with what the stage holds, and give its density force, whose strength is 0."""
         density, system = self._system_for(state, stage)
         context = openmm.Context(system, self._integrator(state, stage), *self._platform())
         if state.box is not None:
@@ -637,7 +636,7 @@ class FlexibleFit:
         self._set_planarity(
             context, self._stable_planarity(state) if "planarity" in stage.restraints else 0.0
         )
-        return context
+        return context, density
 
     def _integrator(self, state: RunState, stage: Stage) -> openmm.Integrator:
         protocol, interval = self.protocol, self.protocol.density_interval
@@ -687,7 +686,7 @@ class FlexibleFit:
             return float(self.protocol.strength)
         # The density at its full resolution is weighed against the force field alone, with planarity or without.
         held = tuple(name for name in stage.restraints if name != "planarity")
-        context = self._context(state, replace(stage, resolution=None, restraints=held))
+        context, _ = self._context(state, replace(stage, resolution=None, restraints=held))
         # At a minimum, or in a cold model, there are hardly any forces to weigh against.
         _set_temperature(context.getIntegrator(), WARM)
         context.setVelocitiesToTemperature(WARM, self._random_seed(state))

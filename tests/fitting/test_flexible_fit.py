@@ -145,7 +145,7 @@ def test_every_stage_is_run_with_what_it_asks_for(parts):
     assert result.stages[1]["strength"] == pytest.approx(30 * 0.2 * 2.5**0.5)
     assert [row.strength for row in result.rows[1:3]] == [0.0, 0.0]
     assert result.rows[1].density_energy == 0.0 < result.rows[4].density_energy
-    states = [fit._context(fit._begun(_never), stage) for stage in protocol.stages[:2]]
+    states = [fit._context(fit._begun(_never), stage)[0] for stage in protocol.stages[:2]]
     assert states[0].getParameter("secondary_structure_strength") > 0
     assert states[0].getParameter("chirality_strength") == 0.0
     assert states[1].getParameter("secondary_structure_strength") == 0.0
@@ -312,7 +312,7 @@ def test_the_integrator_of_a_fit_acts_in_impulses(parts):
     fit = flexible_fit(parts, protocol, platform="Reference", report_interval=40, planarity=None)
     state = fit._begun(_never)
     state.strength = 50.0
-    context = fit._context(state, protocol.stages[0])
+    context, _ = fit._context(state, protocol.stages[0])
     fit._set_strength(context, fit.density, state, 1.0)
 
     def kicked(context, velocities):

@@ -5,9 +5,12 @@ from types import SimpleNamespace
 import openmm
 import pytest
 
+from openmm_density import DensityFit, PlanarityRestraint
 from openmm_density.errors import InputError
 from openmm_density.fitting import flexible_fit
 from openmm_density.fitting.flexible_fit import FlexibleFit, platform_properties
+
+from ..fragments import RESOLUTION, fragment, map_of
 
 
 @pytest.mark.parametrize(
@@ -53,6 +56,22 @@ def test_graphs_are_for_cuda(monkeypatch, platform, backend, graphs):
     monkeypatch.setattr(flexible_fit, "best_backend", lambda: backend)
     fit = SimpleNamespace(platform=platform)
     assert FlexibleFit._force_options(fit) == {"parameter_derivative": False, "cuda_graphs": graphs}
+
+
+def test_the_forces_of_a_fit_are_made_with_these_options(monkeypatch, tmp_path):
+    made = []
+    options = {"parameter_derivative": False, "cuda_graphs": True}
+    monkeypatch.setattr(FlexibleFit, "_force_options", lambda self: options)
+    for owner in (DensityFit, PlanarityRestraint):
+        create = owner.create_force
+        monkeypatch.setattr(
+            owner,
+            "create_force",
+            lambda self, _create=create, **given: made.append(given) or _create(self, **given),
+        )
+    model = fragment(tmp_path / "model.pdb", residues=16)
+    FlexibleFit(model, map_of(16, 0.0, 1, tmp_path), RESOLUTION, "quick")
+    assert len(made) >= 2 and all(given == options for given in made)
 
 
 def test_a_platform_without_a_device_is_told(monkeypatch):
