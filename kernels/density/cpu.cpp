@@ -24,7 +24,7 @@ namespace {
 
 enum Measure { CROSS_CORRELATION, CROSS_CORRELATION_ABOUT_MEAN, INNER_PRODUCT, RELATIVE_ENTROPY, LEAST_SQUARES };
 
-// Give every tile to a thread: f(tile number, tile, view, scratch). The scratch has so many channels; the first is zeroed.
+// Give every tile to a thread: f(tile number, tile, view, scratch). The scratch has so many channels.
 template <typename F>
 void each_tile(Workspace& work, const Plan& plan, int channels, const F& f) {
     const int64_t n_tiles = static_cast<int64_t>(work.tiles.size());
@@ -37,7 +37,6 @@ void each_tile(Workspace& work, const Plan& plan, int channels, const F& f) {
             auto& values = scratch.channels[channel];
             if (static_cast<int64_t>(values.size()) < view.size()) values.resize(view.size());
         }
-        std::fill_n(scratch.channels[0].begin(), view.size(), vec{});
         f(index, tile, view, scratch);
     });
 }
@@ -46,6 +45,7 @@ void splat_tile(const Plan& plan, const Kernels& kernels, const TileView& view, 
     const int64_t table_size = kernels.table_size(plan);
     const int64_t n = static_cast<int64_t>(scratch.parts.size());
     if (static_cast<int64_t>(scratch.tables.size()) < table_size * n) scratch.tables.resize(table_size * n);
+    std::fill_n(scratch.channels[0].begin(), view.size(), vec{});
     for (int64_t i = 0; i < n; ++i)
         kernels.splat(plan, scratch.parts[i], view, scratch.tables.data() + table_size * i, scratch.channels[0].data());
 }

@@ -133,7 +133,15 @@ struct Plan {
         farthest_column = static_cast<float>((atoms.cutoff + corner) * (atoms.cutoff + corner) * (1 + 1e-5));
     }
 
-    // f(cell, part of the range that lies in the grid) for every image that has one, along one axis.
+    // The part of an image that lies in the grid, along one axis.
+    Interval inside(int axis, const Place& place, int64_t cell) const {
+        const Interval whole = place.range[axis];
+        const int64_t shift = cell * grid.n[axis];
+        return {static_cast<int>(std::max<int64_t>(whole.begin - shift, 0)),
+                static_cast<int>(std::min<int64_t>(whole.end - shift, grid.n[axis]))};
+    }
+
+    // f(cell, part inside) for every image that has one, along one axis.
     template <typename F>
     void each_image_along(int axis, const Place& place, const F& f) const {
         const Interval whole = place.range[axis];
@@ -144,8 +152,7 @@ struct Plan {
             last = floor_of_quotient(int64_t(whole.end) - 1, n);
         }
         for (int64_t cell = first; cell <= last; ++cell) {
-            const Interval part{static_cast<int>(std::max<int64_t>(whole.begin - cell * n, 0)),
-                                static_cast<int>(std::min<int64_t>(whole.end - cell * n, n))};
+            const Interval part = inside(axis, place, cell);
             if (part.begin < part.end) f(static_cast<int>(cell), part);
         }
     }
@@ -329,9 +336,7 @@ struct TileView {
             const Image& image = work.images[i];
             const Place& place = work.places[image.atom];
             const auto within = [&](int axis, Interval bounds) {
-                const Interval whole = place.range[axis];
-                const int n = plan.grid.n[axis], shift = image.cell[axis] * n;
-                const Interval inside{std::max(whole.begin - shift, 0), std::min(whole.end - shift, n)};
+                const Interval inside = plan.inside(axis, place, image.cell[axis]);
                 const Interval bricks = axis == 1 ? plan.bricks_y(inside) : plan.bricks_z(inside);
                 return Interval{std::max(bricks.begin, bounds.begin), std::min(bricks.end, bounds.end)};
             };
