@@ -16,6 +16,7 @@
 #else
 #include <unistd.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -39,6 +40,17 @@ thread_local bool inside_parallel_for = false;
 // before the last task is taken help. On a busy machine it does everything itself.
 class Pool {
    public:
+    // Wake so many threads, less the caller, to look out for work for a moment: a sleeping one takes a tenth of a millisecond to
+    // come, and a loop may be over by then.
+    void alert(int n_threads) {
+        {
+            const std::lock_guard<std::mutex> lock(mutex_);
+            grow(n_threads - 1);
+            ++alerts_;
+        }
+        wake_.notify_all();
+    }
+
     // Call work(0) here and work(1), work(2), ... on other threads as they wake. False where the pool is taken.
     bool run(int n_threads, const std::function<void(int)>& work) {
         const std::unique_lock<std::mutex> taken(one_caller_, std::try_to_lock);
@@ -49,7 +61,7 @@ class Pool {
             work_ = &work;
             joined_ = 0;
             wanted_ = n_threads - 1;
-            ++round_;
+            round_.fetch_add(1, std::memory_order_release);
         }
         wake_.notify_all();
         inside_parallel_for = true;
@@ -72,11 +84,19 @@ class Pool {
 
     void serve() {
         inside_parallel_for = true;
-        uint64_t served = 0;
+        uint64_t served = 0, heard = 0;
         std::unique_lock<std::mutex> lock(mutex_);
         for (;;) {
-            wake_.wait(lock, [&] { return round_ != served; });
+            wake_.wait(lock, [&] { return round_ != served || alerts_ != heard; });
+            if (round_ == served) {
+                heard = alerts_;
+                lock.unlock();
+                look_out(served);
+                lock.lock();
+                continue;
+            }
             served = round_;
+            heard = alerts_;
             if (!work_ || joined_ >= wanted_) continue;
             const auto& work = *work_;
             const int thread = ++joined_;
@@ -88,11 +108,21 @@ class Pool {
         }
     }
 
+    void look_out(uint64_t served) const {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(200);
+        while (round_.load(std::memory_order_acquire) == served && std::chrono::steady_clock::now() < end) {
+#if defined(__x86_64__)
+            __builtin_ia32_pause();
+#endif
+        }
+    }
+
     std::mutex one_caller_, mutex_;
     std::condition_variable wake_, done_;
     const std::function<void(int)>* work_ = nullptr;
     int joined_ = 0, wanted_ = 0, running_ = 0, n_workers_ = 0;
-    uint64_t round_ = 0;
+    std::atomic<uint64_t> round_{0};
+    uint64_t alerts_ = 0;
 };
 
 // Never destroyed: its threads may outlive the statics. A forked child has none of its parent's threads and takes a new one.
@@ -117,6 +147,14 @@ inline int threads_for(int64_t n_tasks) {
     if (inside_parallel_for) return 1;
 #endif
     return static_cast<int>(std::min<int64_t>(n_tasks, std::max(1, at::get_num_threads())));
+}
+
+// Say that a parallel_for comes soon, so that threads are awake by then.
+inline void alert_threads() {
+#ifndef OPENMM_DENSITY_OPENMP
+    const int n_threads = threads_for(INT64_MAX);
+    if (n_threads > 1) pool().alert(n_threads);
+#endif
 }
 
 // Call f(task, thread) once for every task in [0, n_tasks), with thread in [0, threads_for(n_tasks)).

@@ -22,6 +22,8 @@
 namespace openmm_density {
 namespace {
 
+constexpr int64_t ATOMS_TO_ALERT_FOR = 500;
+
 enum Measure { CROSS_CORRELATION, CROSS_CORRELATION_ABOUT_MEAN, INNER_PRODUCT, RELATIVE_ENTROPY, LEAST_SQUARES };
 
 // Give every tile to a thread: f(tile number, tile, view, scratch). The scratch has so many channels.
@@ -41,17 +43,20 @@ void each_tile(Workspace& work, const Plan& plan, int channels, const F& f) {
     });
 }
 
-void splat_tile(const Plan& plan, const Kernels& kernels, const TileView& view, ThreadScratch& scratch) {
+void splat_tile(const Plan& plan, const Kernels& kernels, const Tile& tile, const TileView& view, ThreadScratch& scratch) {
     const int64_t table_size = kernels.table_size(plan);
-    const int64_t n = static_cast<int64_t>(scratch.parts.size());
+    const int64_t n = tile.end - tile.begin;
     if (static_cast<int64_t>(scratch.tables.size()) < table_size * n) scratch.tables.resize(table_size * n);
-    std::fill_n(scratch.channels[0].begin(), view.size(), vec{});
+    each_bricks(
+        view,
+        [&](int, int, int, int64_t at) { std::fill_n(scratch.channels[0].begin() + at, BRICK_ROWS, vec{}); },
+        [] {});
     for (int64_t i = 0; i < n; ++i)
         kernels.splat(plan, scratch.parts[i], view, scratch.tables.data() + table_size * i, scratch.channels[0].data());
 }
 
 // Sums over the partials of an atom's images, in the order of its list.
-void add_partials(const Workspace& work, int64_t atom, int width, double* total) {
+inline void add_partials(const Workspace& work, int64_t atom, int width, double* total) {
     std::fill_n(total, width, 0.0);
     for (int64_t i = work.first_image_of[atom]; i < work.first_image_of[atom + 1]; ++i) {
         const float* partial = work.partials.data() + int64_t(work.image_of_atom[i]) * width;
@@ -110,8 +115,8 @@ at::Tensor density_splat(const at::Tensor& positions, const at::Tensor& amplitud
     float* out = density.mutable_data_ptr<float>();
     const int64_t plane = int64_t(grid.n[1]) * grid.n[0];
     parallel_for(grid.n[2], [&](int64_t z, int) { std::fill_n(out + z * plane, plane, 0.0f); });
-    each_tile(work, plan, 1, [&](int64_t, const Tile&, const TileView& view, ThreadScratch& scratch) {
-        splat_tile(plan, kernels, view, scratch);
+    each_tile(work, plan, 1, [&](int64_t, const Tile& tile, const TileView& view, ThreadScratch& scratch) {
+        splat_tile(plan, kernels, tile, view, scratch);
         each_bricks(
             view,
             [&](int bz, int by, int bx, int64_t at) {
@@ -150,7 +155,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> density_gather(const at::Tensor& 
             [] {});
         const size_t table_size = kernels.table_size(plan);
         if (scratch.tables.size() < table_size) scratch.tables.resize(table_size);
-        for (size_t i = 0; i < scratch.parts.size(); ++i)
+        for (int64_t i = 0; i < tile.end - tile.begin; ++i)
             gather(plan, scratch.parts[i], view, scratch.tables.data(), scratch,
                    work.partials.data() + width * (tile.begin + i));
     });
@@ -292,6 +297,8 @@ std::tuple<at::Tensor, at::Tensor> density_similarity(const at::Tensor& position
     // The entropy's floor, as a density: epsilon = 1e-3 of the mean share, times W.
     const double floor = measure == RELATIVE_ENTROPY ? 1e-3 / t.positive_count * total_weight : 1;
 
+    // Tiles, and with so many atoms surely several, come after a plan that one thread makes.
+    if (n_atoms >= ATOMS_TO_ALERT_FOR) alert_threads();
     Workspace& work = workspace();
     const Plan plan = inputs.plan(work, grid, selection);
     const Kernels kernels = kernels_for(plan);
@@ -303,7 +310,7 @@ std::tuple<at::Tensor, at::Tensor> density_similarity(const at::Tensor& position
     work.sums.resize(work.tiles.size());
     const float* target_data = target.const_data_ptr<float>();
     each_tile(work, plan, channels, [&](int64_t index, const Tile& tile, const TileView& view, ThreadScratch& scratch) {
-        splat_tile(plan, kernels, view, scratch);
+        splat_tile(plan, kernels, tile, view, scratch);
         work.sums[index] = sweep_tile(plan, view, scratch, target_data, measure, floor);
         const int64_t table_size = kernels.table_size(plan);
         for (int64_t i = 0; i < tile.end - tile.begin; ++i)
@@ -336,20 +343,25 @@ std::tuple<at::Tensor, at::Tensor> density_similarity(const at::Tensor& position
     at::Tensor similarity = at::empty({}, moments.options());
     *similarity.mutable_data_ptr<double>() = value;
     at::Tensor gradient = at::zeros(inputs.positions.sizes(), inputs.positions.options());
-    const int64_t n_chunks = (n_atoms + ATOMS_PER_CHUNK - 1) / ATOMS_PER_CHUNK;
-    parallel_for(n_chunks, [&](int64_t chunk, int) {
-        double total[3 * MAX_CHANNELS];
-        for (int64_t atom = chunk * ATOMS_PER_CHUNK; atom < std::min(n_atoms, (chunk + 1) * ATOMS_PER_CHUNK); ++atom) {
-            add_partials(work, atom, width, total);
-            double in_voxels[3] = {};
-            for (int channel = 0; channel < channels; ++channel)
-                for (int axis = 0; axis < 3; ++axis) in_voxels[axis] += weights[channel] * total[3 * channel + axis];
-            if (gradient.scalar_type() == at::kDouble)
-                store_gradient(grid, in_voxels, gradient.mutable_data_ptr<double>() + 3 * selection[atom]);
-            else
-                store_gradient(grid, in_voxels, gradient.mutable_data_ptr<float>() + 3 * selection[atom]);
-        }
-    });
+    const auto combine = [&](auto number) {
+        constexpr int CHANNELS = decltype(number)::value;
+        const int64_t n_chunks = (n_atoms + ATOMS_PER_CHUNK - 1) / ATOMS_PER_CHUNK;
+        parallel_for(n_chunks, [&](int64_t chunk, int) {
+            for (int64_t atom = chunk * ATOMS_PER_CHUNK; atom < std::min(n_atoms, (chunk + 1) * ATOMS_PER_CHUNK); ++atom) {
+                double total[3 * CHANNELS], in_voxels[3] = {};
+                add_partials(work, atom, 3 * CHANNELS, total);
+                for (int channel = 0; channel < CHANNELS; ++channel)
+                    for (int axis = 0; axis < 3; ++axis) in_voxels[axis] += weights[channel] * total[3 * channel + axis];
+                if (gradient.scalar_type() == at::kDouble)
+                    store_gradient(grid, in_voxels, gradient.mutable_data_ptr<double>() + 3 * selection[atom]);
+                else
+                    store_gradient(grid, in_voxels, gradient.mutable_data_ptr<float>() + 3 * selection[atom]);
+            }
+        });
+    };
+    if (channels == 1) combine(std::integral_constant<int, 1>{});
+    if (channels == 2) combine(std::integral_constant<int, 2>{});
+    if (channels == 3) combine(std::integral_constant<int, 3>{});
     return {similarity, gradient};
 }
 

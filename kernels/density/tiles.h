@@ -64,7 +64,8 @@ struct Part {
     const float* beyond;  // of the atom's Place
     // The columns of bricks along x that the sphere may touch, as seen from the first.
     int n_columns;
-    unsigned char column_y[TILE_Y * TILE_Z], column_z[TILE_Y * TILE_Z];
+    // They are written a whole plane at a time: TILE_Y more than there can be.
+    unsigned char column_y[TILE_Y * TILE_Z + TILE_Y], column_z[TILE_Y * TILE_Z + TILE_Y];
     static_assert(TILE_Y <= 256 && TILE_Z <= 256, "columns are numbered in a byte");
 
     // From the atom to the middle of a row, or a plane, of its bricks, in voxels.
@@ -97,6 +98,13 @@ inline Workspace& workspace() {
     return instance;
 }
 
+typedef unsigned char bytes __attribute__((vector_size(TILE_Y)));
+inline bytes row_numbers() {
+    bytes x;
+    for (int i = 0; i < TILE_Y; ++i) x[i] = static_cast<unsigned char>(i);
+    return x;
+}
+
 inline int64_t floor_of_quotient(int64_t i, int n) { return (i >= 0 ? i : i - n + 1) / n; }
 
 struct Plan {
@@ -108,8 +116,10 @@ struct Plan {
     int first_y, first_z;  // voxels of the grid at which the box of bricks begins
     int rows_y = 0, planes = 0;  // of bricks, in the box
     // Columns of bricks along x: the squared distance of one from an atom is yy y^2 + 2 yz y z + zz z^2, with y and z from the
-    // atom to its middle, and a column that is not nearer than this holds no voxel of the sphere.
+    // atom to its middle, and a column that is not nearer than this holds no voxel of the sphere; that is, one with
+    // |y - tilt z| not below sqrt(farthest_square - flattening z^2).
     float yy, yz, zz, farthest_column;
+    float tilt, flattening, farthest_square;
 
     Plan(const Grid& grid_, const Atoms& atoms_, const float* edges_) : grid(grid_), atoms(atoms_), edges(edges_) {
         for (int axis = 0; axis < 3; ++axis) {
@@ -131,6 +141,9 @@ struct Plan {
         yz = static_cast<float>(yz_);
         zz = static_cast<float>(zz_);
         farthest_column = static_cast<float>((atoms.cutoff + corner) * (atoms.cutoff + corner) * (1 + 1e-5));
+        tilt = -yz / yy;
+        flattening = (zz - yz * yz / yy) / yy;
+        farthest_square = farthest_column / yy;
     }
 
     // The part of an image that lies in the grid, along one axis.
@@ -160,6 +173,11 @@ struct Plan {
     // f(cells, rows, planes) for every image of an atom that reaches the grid.
     template <typename F>
     void each_image(const Place& place, const F& f) const {
+        if (!grid.periodic) {
+            const Interval x = inside(0, place, 0), y = inside(1, place, 0), z = inside(2, place, 0);
+            if (x.begin < x.end && y.begin < y.end && z.begin < z.end) f(std::array<int, 3>{}, y, z);
+            return;
+        }
         each_image_along(2, place, [&](int cell_z, Interval z) {
             each_image_along(1, place, [&](int cell_y, Interval y) {
                 each_image_along(0, place, [&](int cell_x, Interval) {
@@ -172,14 +190,20 @@ struct Plan {
     Interval bricks_y(Interval y) const { return {(y.begin - first_y) / BY, (y.end - 1 - first_y) / BY + 1}; }
     Interval bricks_z(Interval z) const { return {(z.begin - first_z) / BZ, (z.end - 1 - first_z) / BZ + 1}; }
 
-    // The part of an image within these bricks of the box.
-    void set_part(Part& part, const Place& place, const Image& image, Interval by, Interval bz) const {
+    // Of the grid, along x.
+    int first_brick(const Place& place, const Image& image) const {
+        return static_cast<int>(floor_of_quotient(place.range[0].begin - int64_t(image.cell[0]) * grid.n[0], BX));
+    }
+
+    // The part of an image within these bricks of the box. touch(plane, first row, last row + 1) for its bricks in the box.
+    template <typename F>
+    void set_part(Part& part, const Place& place, const Image& image, Interval by, Interval bz, const F& touch) const {
         const auto seen = [&](int axis, int64_t voxel) {
             return static_cast<int>(voxel + int64_t(image.cell[axis]) * grid.n[axis] - place.nearest[axis]);
         };
         part.atom = image.atom;
         part.beyond = place.beyond;
-        part.bx = static_cast<int>(floor_of_quotient(place.range[0].begin - int64_t(image.cell[0]) * grid.n[0], BX));
+        part.bx = first_brick(place, image);
         part.by = by.begin;
         part.bz = bz.begin;
         part.n_y = by.end - by.begin;
@@ -187,17 +211,23 @@ struct Plan {
         part.x = seen(0, int64_t(part.bx) * BX);
         part.y = seen(1, first_y + by.begin * BY);
         part.z = seen(2, first_z + bz.begin * BZ);
-        // Without branches: which columns are near enough is as good as random.
+        // Columns of a plane that are near enough are neighbours. Without branches: how many there are is as good as random.
+        const float rows = static_cast<float>(part.n_y);
+        const float first = part.middle_y(0), plane = part.middle_z(0);
+        int begin[TILE_Z], end[TILE_Z];
+        for (int z = 0; z < TILE_Z; ++z) {
+            const float dz = plane + static_cast<float>(z * BZ);
+            const float half = std::sqrt(std::max(farthest_square - flattening * dz * dz, 0.0f)), middle = tilt * dz - first;
+            begin[z] = static_cast<int>(std::min(std::max((middle - half) * (1.0f / BY) + 0.9999f, 0.0f), rows));
+            end[z] = static_cast<int>(std::min(std::max((middle + half) * (1.0f / BY) + 1.0001f, 0.0f), rows));
+        }
         int n = 0;
         for (int z = 0; z < part.n_z; ++z) {
-            const float dz = part.middle_z(z);
-            const float left = farthest_column - zz * dz * dz, tilt = 2 * yz * dz;
-            for (int y = 0; y < part.n_y; ++y) {
-                const float dy = part.middle_y(y);
-                part.column_y[n] = static_cast<unsigned char>(y);
-                part.column_z[n] = static_cast<unsigned char>(z);
-                n += (yy * dy + tilt) * dy < left;
-            }
+            const bytes ys = row_numbers() + static_cast<unsigned char>(begin[z]), zs = bytes{} + static_cast<unsigned char>(z);
+            std::memcpy(part.column_y + n, &ys, sizeof(bytes));
+            std::memcpy(part.column_z + n, &zs, sizeof(bytes));
+            n += std::max(end[z] - begin[z], 0);
+            touch(bz.begin + z, by.begin + begin[z], by.begin + end[z]);
         }
         part.n_columns = n;
     }
@@ -326,11 +356,16 @@ Plan make_plan(Workspace& work, const Grid& grid, const Atoms& atoms, const T* p
 struct TileView {
     Interval planes, rows;  // of bricks in the box
     int bx, pitch;
+    // Of each row of bricks, the first that atoms reach and the one after the last: the model fills a third of its box.
+    ivec first[TILE_Z][TILE_Y / W], last[TILE_Z][TILE_Y / W];
+    static_assert(TILE_Y % W == 0, "a plane of a tile has whole vectors of rows");
 
     // Fills parts with those of the tile's images.
     TileView(const Workspace& work, const Plan& plan, const Tile& tile, std::vector<Part>& parts)
         : planes{tile.bz, std::min(tile.bz + TILE_Z, plan.planes)}, rows{tile.by, std::min(tile.by + TILE_Y, plan.rows_y)} {
-        parts.resize(tile.end - tile.begin);
+        if (static_cast<int64_t>(parts.size()) < tile.end - tile.begin) parts.resize(tile.end - tile.begin);
+        std::fill_n(first[0], TILE_Z * TILE_Y / W, ivec{} + INT_MAX);
+        std::fill_n(last[0], TILE_Z * TILE_Y / W, ivec{} + INT_MIN);
         Interval x{INT_MAX, INT_MIN};
         for (int64_t i = tile.begin; i < tile.end; ++i) {
             const Image& image = work.images[i];
@@ -341,14 +376,31 @@ struct TileView {
                 return Interval{std::max(bricks.begin, bounds.begin), std::min(bricks.end, bounds.end)};
             };
             Part& part = parts[i - tile.begin];
-            plan.set_part(part, place, image, within(1, rows), within(2, planes));
-            x = hull(x, {part.bx, part.bx + plan.bricks});
+            const int begin = plan.first_brick(place, image), end = begin + plan.bricks;
+            plan.set_part(part, place, image, within(1, rows), within(2, planes), [&](int bz, int y_begin, int y_end) {
+                for (int i = 0; i < TILE_Y / W; ++i) {
+                    const ivec row = lane_numbers() + (rows.begin + i * W);
+                    const ivec in = (row >= y_begin) & (row < y_end);
+                    ivec& firsts = first[bz - planes.begin][i];
+                    ivec& lasts = last[bz - planes.begin][i];
+                    firsts = (in & (firsts > begin)) ? ivec{} + begin : firsts;
+                    lasts = (in & (lasts < end)) ? ivec{} + end : lasts;
+                }
+            });
+            x = hull(x, {begin, end});
         }
         bx = x.begin;
         // Rows of voxels come in whole vectors.
         pitch = (x.end - x.begin + BRICK_ROWS - 1) / BRICK_ROWS * BRICK_ROWS;
     }
 
+    // What atoms reach of a row of bricks, from bx on, in whole vectors of voxels.
+    Interval reached(int bz, int by) const {
+        const int y = by - rows.begin;
+        const int begin = first[bz - planes.begin][y / W][y % W], end = last[bz - planes.begin][y / W][y % W];
+        if (begin > end) return {0, 0};
+        return {(begin - bx) / BRICK_ROWS * BRICK_ROWS, (end - bx + BRICK_ROWS - 1) / BRICK_ROWS * BRICK_ROWS};
+    }
     int64_t size() const { return int64_t(planes.end - planes.begin) * (rows.end - rows.begin) * pitch; }
     int64_t offset(int bz, int by) const {
         return (int64_t(bz - planes.begin) * (rows.end - rows.begin) + (by - rows.begin)) * pitch;
@@ -364,6 +416,7 @@ struct Rows {
     bool inside(const Grid& grid) const {
         return x >= 0 && x + W <= grid.n[0] && y + BY <= grid.n[1] && z + BZ <= grid.n[2];
     }
+    bool has(const Grid& grid, int row) const { return y + row % BY < grid.n[1] && z + row / BY < grid.n[2]; }
     int64_t in_grid(const Grid& grid, int row) const {
         return (int64_t(z + row / BY) * grid.n[1] + (y + row % BY)) * grid.n[0] + x;
     }
@@ -371,7 +424,7 @@ struct Rows {
     template <typename F>
     void each_voxel(const Grid& grid, const F& f) const {
         for (int row = 0; row < BRICK_ROWS; ++row) {
-            if (y + row % BY >= grid.n[1] || z + row / BY >= grid.n[2]) continue;
+            if (!has(grid, row)) continue;
             for (int lane = std::max(0, -x); lane < std::min(W, grid.n[0] - x); ++lane)
                 f(row, lane, in_grid(grid, row) + lane);
         }
@@ -384,6 +437,18 @@ inline void load_bricks(const Plan& plan, int bz, int by, int bx, const float* m
     const Rows rows(plan, bz, by, bx);
     if (rows.inside(plan.grid)) {
         for (int row = 0; row < BRICK_ROWS; ++row) bricks[row] = load(map + rows.in_grid(plan.grid, row));
+    } else if (plan.grid.n[0] >= W) {
+        // W voxels that the row does have, between others outside of it.
+        const int begin = std::min(std::max(rows.x, 0), plan.grid.n[0] - W);
+        const int shift = std::min(std::max(rows.x - begin, -W), W);
+        float around[3 * W];
+        store(around, splat(outside));
+        store(around + 2 * W, splat(outside));
+        for (int row = 0; row < BRICK_ROWS; ++row) {
+            store(around + W, rows.has(plan.grid, row) ? load(map + (rows.in_grid(plan.grid, row) + begin - rows.x))
+                                                       : splat(outside));
+            bricks[row] = load(around + W + shift);
+        }
     } else {
         float values[BRICK_ROWS][W];
         std::fill_n(values[0], BRICK_ROWS * W, outside);
@@ -407,13 +472,14 @@ inline void store_bricks(const Plan& plan, int bz, int by, int bx, const vec* br
     }
 }
 
-// f(plane, row, brick of the grid, place in the scratch) for every BRICK_ROWS bricks of a tile; after each row, after().
+// f(plane, row, brick of the grid, place in the scratch) for every BRICK_ROWS bricks that atoms reach; after each row, after().
 template <typename F, typename After>
 void each_bricks(const TileView& view, const F& f, const After& after) {
     for (int bz = view.planes.begin; bz < view.planes.end; ++bz)
         for (int by = view.rows.begin; by < view.rows.end; ++by) {
             const int64_t row = view.offset(bz, by);
-            for (int b = 0; b < view.pitch; b += BRICK_ROWS) f(bz, by, view.bx + b, row + b);
+            const Interval reached = view.reached(bz, by);
+            for (int b = reached.begin; b < reached.end; b += BRICK_ROWS) f(bz, by, view.bx + b, row + b);
             after();
         }
 }
