@@ -23,6 +23,14 @@ inline void store(float* p, vec x) { *reinterpret_cast<unaligned_vec*>(p) = x; }
 inline vec splat(float x) { return x - vec{}; }
 inline vec zero_unless(ivec mask, vec x) { return mask ? x : vec{}; }
 
+// A value that several sums use: without this the compiler would rather multiply again in each of them.
+inline vec once(vec x) {
+#if defined(__x86_64__)
+    __asm__("" : "+v"(x));
+#endif
+    return x;
+}
+
 // The first n floats at p, and zeros: the end of a row must not be read past.
 inline vec load_first(const float* p, int n) {
     if (n >= W) return load(p);

@@ -252,6 +252,34 @@ void splat_part(const Plan& plan, const Part& part, const TileView& view, vec* t
         sphere, view, [&](const auto& column, int b, int64_t at) { density[at] += sphere.value(column, b); }, [](int) {});
 }
 
+static_assert(TILE_Z <= TILE_Y);
+struct WholeNumbers {
+    float value[2 * TILE_Y];
+    constexpr WholeNumbers() : value{} {
+        for (int i = 0; i < 2 * TILE_Y; ++i) value[i] = static_cast<float>(i - TILE_Y);
+    }
+    constexpr float operator[](int i) const { return value[i + TILE_Y]; }
+};
+constexpr WholeNumbers WHOLE_NUMBERS{};
+
+// How far the columns of a part are from the row and the plane of bricks that are nearest to its atom, in bricks, and how far these
+// are from the atom: sums over columns weighted with small whole numbers lose no digits, and need no conversion of integers.
+class Steps {
+   public:
+    explicit Steps(const Part& part) : part_(part), y_(-part.y / BY), z_(-part.z / BZ) {
+        y_ = std::min(std::max(y_, 0), part.n_y - 1);
+        z_ = std::min(std::max(z_, 0), part.n_z - 1);
+    }
+    float y(int column) const { return WHOLE_NUMBERS[part_.column_y[column] - y_]; }
+    float z(int column) const { return WHOLE_NUMBERS[part_.column_z[column] - z_]; }
+    vec first_y() const { return (y_places() + static_cast<float>(part_.y + y_ * BY)) - part_.beyond[1]; }
+    vec first_z() const { return (z_places() + static_cast<float>(part_.z + z_ * BZ)) - part_.beyond[2]; }
+
+   private:
+    const Part& part_;
+    int y_, z_;
+};
+
 // sums[3 * channel + axis] = sum over voxels of channel * (-d rho/ds) * (voxel - atom), in voxels.
 // FRESH where no splat came before: the tables are not there yet, and the channel may hold anything beyond the cut-off, NaN too,
 // which 0 times would not be 0.
@@ -262,7 +290,8 @@ void gather_part(const Plan& plan, const Part& part, const TileView& view, vec* 
     const vec* channels[CHANNELS];
     for (int channel = 0; channel < CHANNELS; ++channel) channels[channel] = scratch.channels[channel].data();
     vec in_column[CHANNELS] = {}, of_brick[CHANNELS][BRICKS + 1] = {};  // one more: an array cannot be empty
-    vec sum_x[CHANNELS] = {}, sum_y[CHANNELS] = {}, sum_z[CHANNELS] = {};
+    vec sum_x[CHANNELS] = {}, sum_y[CHANNELS] = {}, sum_z[CHANNELS] = {}, total[CHANNELS] = {};
+    const Steps steps(part);
     each_brick(
         sphere, view,
         [&](const auto& column, int b, int64_t at) {
@@ -271,27 +300,28 @@ void gather_part(const Plan& plan, const Part& part, const TileView& view, vec* 
             for (int channel = 0; channel < CHANNELS; ++channel) {
                 vec field = channels[channel][at];
                 if constexpr (FRESH) field = zero_unless(within, field);
-                in_column[channel] += h * field;
+                const vec weighted = once(h * field);
+                in_column[channel] += weighted;
                 // In a column of known length a brick is always as far from the atom.
                 if constexpr (BRICKS > 0)
-                    of_brick[channel][b] += h * field;
+                    of_brick[channel][b] += weighted;
                 else
-                    sum_x[channel] += h * field * sphere.x(b);
+                    sum_x[channel] += weighted * sphere.x(b);
             }
         },
         [&](int i) {
-            const vec y = sphere.y(i), z = sphere.z(i);
             for (int channel = 0; channel < CHANNELS; ++channel) {
-                sum_y[channel] += in_column[channel] * y;
-                sum_z[channel] += in_column[channel] * z;
+                total[channel] += in_column[channel];
+                sum_y[channel] += in_column[channel] * steps.y(i);
+                sum_z[channel] += in_column[channel] * steps.z(i);
                 in_column[channel] = vec{};
             }
         });
     for (int channel = 0; channel < CHANNELS; ++channel) {
         for (int b = 0; b < BRICKS; ++b) sum_x[channel] += of_brick[channel][b] * sphere.x(b);
         sums[3 * channel] = sum(sum_x[channel]);
-        sums[3 * channel + 1] = sum(sum_y[channel]);
-        sums[3 * channel + 2] = sum(sum_z[channel]);
+        sums[3 * channel + 1] = sum(sum_y[channel] * BY + total[channel] * steps.first_y());
+        sums[3 * channel + 2] = sum(sum_z[channel] * BZ + total[channel] * steps.first_z());
     }
 }
 

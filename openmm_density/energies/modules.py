@@ -47,7 +47,7 @@ class SimilarityEnergy(nn.Module):
         k = strength.reshape(()).to(torch.float64)
         with torch.no_grad():
             similarity, gradient = self.similarity(positions.detach().to(self.atoms.device))
-            forces = (gradient * k.to(gradient)).to(positions.device)
+            forces = gradient.mul_(k.to(gradient)).to(positions.device)
             distance = (self.ceiling - similarity).to(k.device)
         return k * distance, forces
 

@@ -442,6 +442,12 @@ ERRORS = {
     "a mask of numbers": (dict(mask=np.ones((52, 52, 52))), "mask must be"),
     "a mask of nothing": (dict(mask=np.zeros((52, 52, 52), bool)), "no voxel"),
     "a threshold above the map": (dict(similarity="map-potential", threshold=1e3), "threshold"),
+    "voxels too coarse": (dict(voxel_size=1.5), "too coarse"),
+    "voxels without a size": (dict(voxel_size=0), "voxel_size must be positive"),
+    "voxels for what takes the map as it is": (
+        dict(similarity="map-potential", voxel_size=1.0),
+        "takes the map as it is",
+    ),
     "an unknown strength": (dict(strength="strong"), 'strength="strong"'),
     "a negative strength": (dict(strength=-1.0), "strength"),
     "an infinite strength": (dict(strength=math.inf), "strength"),
@@ -560,7 +566,24 @@ def test_voxels_are_never_so_coarse_that_they_pin_the_atoms(adk_map, fragment):
             adk_map, fragment.topology, resolution, positions=fragment.positions, crop_margin=8.0
         )
         assert fit.target.voxel_size.max() <= 1.25 * fit.sigma * (1 + 1e-6)
-        assert fit.resampled == (adk_map.voxel_size.max() > 1.25 * 0.225 * resolution)
+        needlessly_fine = adk_map.voxel_volume < 0.77 * fit.sigma**3
+        assert fit.resampled == (adk_map.voxel_size.max() > 1.25 * fit.sigma or needlessly_fine)
+
+
+def test_needlessly_fine_voxels_are_left_out_and_change_nothing(fragment):
+    fine = DensityMap.simulate(fragment.topology, fragment.positions, 6.0, voxel_size=0.7, margin=10.0)
+    moved = fragment.positions + [0.8, -0.5, 0.3]
+    found = {}
+    for wanted in (0.7, "auto", 1.4 * unit.angstrom):
+        fit = DensityFit(fine, fragment.topology, 6.0, positions=moved, voxel_size=wanted)
+        found[str(wanted)] = fit, *fit._similarity_and_gradient(moved)
+    (as_read, similarity, gradient), *others = found.values()
+    assert not as_read.resampled
+    for fit, s, g in others:
+        assert fit.resampled and fit.target.data.size < as_read.target.data.size / 5
+        assert s == pytest.approx(similarity, abs=1e-4)
+        assert np.abs(g - gradient).max() < 0.01 * np.abs(gradient).max()
+    assert 0.9 * fit.sigma < found["auto"][0].target.voxel_size.max() <= fit.sigma * (1 + 1e-6)
 
 
 def sums_of_squares(voxel, sigma=1.0):
