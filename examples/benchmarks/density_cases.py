@@ -18,6 +18,7 @@ import torch
 from density_models import (
     DENSITY,
     GRADIENT,
+    OTHER_VOXELS,
     RADIUS,
     RESOLUTION,
     ROUNDING,
@@ -151,10 +152,17 @@ def dynamics_case(settings: Settings) -> Case:
         "about_mean": True,
         "cutoff": RADIUS,
         "crop_margin": None,
+        "voxel_size": density_map.voxel_size[0],
         "force_group": 1,
     }
     for atoms in ("heavy", "all"):
         fits[atoms] = DensityFit(density_map, modeller.topology, RESOLUTION, atoms=atoms, **options)
+    # As somebody who sets nothing has it: correlation about zero, on voxels of sigma.
+    simple = {"positions": positions, "force_group": 1}
+    fits["by default"] = DensityFit(density_map, modeller.topology, RESOLUTION, **simple)
+    own_voxels = DensityFit(
+        density_map, modeller.topology, RESOLUTION, voxel_size=density_map.voxel_size[0], **simple
+    )
 
     agreement: dict[str, float] = {}
     contexts, engines, alone = {}, {}, {}
@@ -176,6 +184,13 @@ def dynamics_case(settings: Settings) -> Case:
             iterations = 10 if settings.quick else 100
             openmm.LocalEnergyMinimizer.minimize(contexts[name], maxIterations=iterations)
             positions = contexts[name].getState(positions=True).getPositions(asNumpy=True)
+        elif name == "by default":
+            agreement["forces by default against those on the map's own voxels"] = compare(
+                "force by default",
+                density_forces(contexts[name]),
+                gradient_of(own_voxels, positions),
+                OTHER_VOXELS,
+            )
         else:
             expected = forces_in_two_passes(fit, positions.value_in_unit(unit.angstrom), target)
             agreement[f"forces on {name} atoms against gather"] = compare(
@@ -191,14 +206,15 @@ def dynamics_case(settings: Settings) -> Case:
         label = (
             "OpenMM step without density"
             if fit is None
-            else f"OpenMM step with density of {fit.n_fitted_atoms} atoms"
+            else f"OpenMM step with density of {fit.n_fitted_atoms} atoms{', by default' * (name == 'by default')}"
         )
         step()
         engines[name] = Engine(label, "step", threads, step, is_short=False)
         if fit is not None:
             groups = functools.partial(contexts[name].getState, forces=True, groups={1})
             operation = TERM.format(fit.n_fitted_atoms)
-            alone[name] = timed("OpenMM, its force group alone", operation, threads, groups)
+            which = ", by default" * (name == "by default")
+            alone[name] = timed(f"OpenMM, its force group alone{which}", operation, threads, groups)
 
     operators = {}
     moments = target_moments(target)
@@ -224,10 +240,13 @@ def dynamics_case(settings: Settings) -> Case:
     )
 
     terms = []
-    for name in ("heavy", "all"):
+    for name in ("by default", "heavy", "all"):
         count = fits[name].n_fitted_atoms
-        terms.append(Difference("OpenMM, DensityFit", TERM.format(count), engines[name], engines["without"]))
+        ours = "OpenMM, DensityFit" + ", by default" * (name == "by default")
+        terms.append(Difference(ours, TERM.format(count), engines[name], engines["without"]))
         terms.append(alone[name])
+        if name == "by default":
+            continue
         for used in sorted({key[1] for key in peers}):
             gromacs_name = f"GROMACS {settings.gromacs}"
             terms.append(
@@ -238,6 +257,12 @@ def dynamics_case(settings: Settings) -> Case:
         f"σ {SIGMA} Å, 4σ, correlation about the mean"
     )
     return Case(title, [*engines.values(), *peers.values(), *operators.values(), *terms], agreement)
+
+
+def gradient_of(fit: DensityFit, positions: unit.Quantity) -> np.ndarray:
+    """Give what the module of a fit says of its forces over k, in nm⁻¹."""
+    x = torch.from_numpy(np.asarray(positions.value_in_unit(unit.nanometer)))
+    return fit.create_module()(x, torch.tensor(1.0, dtype=torch.float64))[1].numpy()
 
 
 def density_forces(context: openmm.Context) -> np.ndarray:

@@ -84,8 +84,11 @@ def goals(cases: dict[str, Case], memory: dict[str, Any] | None, threads: int) -
                 yield Goal.ratio(
                     f"{mine.operation}: {best.name}, {in_words(best.threads)} / OpenMM", best, mine, 30
                 )
-        step = case.find("OpenMM step with density of", "step", threads)
-        yield Goal.ratio(f"{terms[0].operation} / step with it, OpenMM", terms[0], step, 0.15, True)
+        for which in (", by default", ""):
+            term = next(engine for engine in case.engines if engine.name == f"OpenMM, DensityFit{which}")
+            n_atoms = term.operation.split()[-2]
+            step = case.find(f"OpenMM step with density of {n_atoms} atoms{which}", "step", threads)
+            yield Goal.ratio(f"{term.operation}{which} / step with it, OpenMM", term, step, 0.15, True)
     if "5k-5g" in cases:
         case = cases["5k-5g"]
         mine = case.find("density_splat, density_gather", GRADIENT, threads)

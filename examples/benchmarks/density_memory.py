@@ -108,7 +108,14 @@ def times_held(n_atoms: int, size: int) -> dict[str, dict[str, float]]:
             figures[stage] = (resident() - before) / density_map.data.nbytes
 
         if with_fit:
-            fit = DensityFit(density_map, topology, 5.0, positions=positions, crop_margin=None)
+            fit = DensityFit(
+                density_map,
+                topology,
+                5.0,
+                positions=positions,
+                crop_margin=None,
+                voxel_size=density_map.voxel_size[0],
+            )
             note("DensityFit")
             force = fit.create_force()
         else:

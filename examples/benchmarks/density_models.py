@@ -29,6 +29,8 @@ SIGMA = 1.125
 
 # The largest difference over the largest value that the kernel's own rounding makes.
 ROUNDING = 1e-4
+# Of the largest force, between a map's voxels and coarser ones.
+OTHER_VOXELS = 0.02
 
 GRADIENT = "density + gradient"
 DENSITY = "density"

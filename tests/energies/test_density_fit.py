@@ -572,7 +572,7 @@ def test_voxels_are_never_so_coarse_that_they_pin_the_atoms(adk_map, fragment):
 
 def test_needlessly_fine_voxels_are_left_out_and_change_nothing(fragment):
     fine = DensityMap.simulate(fragment.topology, fragment.positions, 6.0, voxel_size=0.7, margin=10.0)
-    moved = fragment.positions + [0.8, -0.5, 0.3]
+    moved = np.add(fragment.positions, [0.8, -0.5, 0.3])
     found = {}
     for wanted in (0.7, "auto", 1.4 * unit.angstrom):
         fit = DensityFit(fine, fragment.topology, 6.0, positions=moved, voxel_size=wanted)
