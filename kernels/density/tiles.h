@@ -50,6 +50,12 @@ struct Image {
     std::array<int, 3> cell;
 };
 
+// An image, and the tile that it reaches, by its number in the box.
+struct Reached {
+    int tile;
+    Image image;
+};
+
 struct Tile {
     int bz, by;          // its first brick in the box
     int64_t begin, end;  // its images
@@ -83,6 +89,7 @@ struct ThreadScratch {
 struct Workspace {
     std::vector<float> edges;             // (atoms, gaussians)
     std::vector<Place> places;            // (atoms)
+    std::vector<std::vector<Reached>> reached;  // (chunks): in the order of the atoms
     std::vector<int64_t> chunk_offsets;   // (chunks, tiles)
     std::vector<int64_t> first_image_of;  // (atoms + 1): index into image_of_atom
     std::vector<int> image_of_atom;
@@ -281,8 +288,10 @@ Plan make_plan(Workspace& work, const Grid& grid, const Atoms& atoms, const T* p
                 place.range[0].begin = INT_MIN;
                 return;
             }
-            plan.each_image_along(1, place, [&](int, Interval y) { box.y = hull(box.y, y); });
-            plan.each_image_along(2, place, [&](int, Interval z) { box.z = hull(box.z, z); });
+            plan.each_image(place, [&](const std::array<int, 3>&, Interval y, Interval z) {
+                box.y = hull(box.y, y);
+                box.z = hull(box.z, z);
+            });
         });
         boxes[chunk] = box;
     });
@@ -303,19 +312,22 @@ Plan make_plan(Workspace& work, const Grid& grid, const Atoms& atoms, const T* p
         });
     };
 
-    // Count per chunk and tile, so that chunks can fill the lists side by side and still in the order of the atoms.
+    // Counted per chunk and tile, so that chunks can fill the lists side by side and still in the order of the atoms.
     work.chunk_offsets.assign(n_chunks * n_tiles, 0);
     work.first_image_of.resize(n + 1);
     work.first_image_of[0] = 0;
+    if (static_cast<int64_t>(work.reached.size()) < n_chunks) work.reached.resize(n_chunks);
     parallel_for(n_chunks, [&](int64_t chunk, int) {
         int64_t* counts = work.chunk_offsets.data() + chunk * n_tiles;
+        std::vector<Reached>& reached = work.reached[chunk];
+        reached.clear();
         each_atom(chunk, [&](int atom) {
-            int64_t count = 0;
-            each_tile_of(atom, [&](int64_t tile, const std::array<int, 3>&) {
+            const size_t before = reached.size();
+            each_tile_of(atom, [&](int64_t tile, const std::array<int, 3>& cell) {
                 ++counts[tile];
-                ++count;
+                reached.push_back({static_cast<int>(tile), {atom, cell}});
             });
-            work.first_image_of[atom + 1] = count;
+            work.first_image_of[atom + 1] = static_cast<int64_t>(reached.size() - before);
         });
     });
     int64_t total = 0;
@@ -339,13 +351,11 @@ Plan make_plan(Workspace& work, const Grid& grid, const Atoms& atoms, const T* p
     work.image_of_atom.resize(total);
     parallel_for(n_chunks, [&](int64_t chunk, int) {
         int64_t* next = work.chunk_offsets.data() + chunk * n_tiles;
-        each_atom(chunk, [&](int atom) {
-            int64_t own = work.first_image_of[atom];
-            each_tile_of(atom, [&](int64_t tile, const std::array<int, 3>& cell) {
-                work.image_of_atom[own++] = static_cast<int>(next[tile]);
-                work.images[next[tile]++] = {atom, cell};
-            });
-        });
+        int64_t own = work.first_image_of[chunk * ATOMS_PER_CHUNK];
+        for (const Reached& reached : work.reached[chunk]) {
+            work.image_of_atom[own++] = static_cast<int>(next[reached.tile]);
+            work.images[next[reached.tile]++] = reached.image;
+        }
     });
     plan.rows_y = all_y.end;
     plan.planes = all_z.end;
