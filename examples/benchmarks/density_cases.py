@@ -39,11 +39,12 @@ from openmm_density.kernels.density import (
     target_moments,
 )
 from torch import Tensor
-from turns import Case, Difference, Engine, compare, measure, timed
+from turns import Case, Difference, Engine, compare, independently, measure, timed
 
 from openmm_density import DensityFit, DensityMap
 
 TERM = "density term of {} atoms"
+ALONE = "each thread alone"
 # Short turns, and many: the term is a small difference of two steps.
 STEPS_PER_TURN = 10
 STEP_TURNS = 5
@@ -75,6 +76,10 @@ def random_case(atoms: RandomAtoms, title: str, settings: Settings, one_thread: 
         engines += [
             timed("density_splat, density_gather", GRADIENT, 1, atoms.splat_and_gather),
             timed("density_similarity", SIMILARITY, 1, atoms.similarity),
+            independently(
+                f"density_splat, density_gather, {ALONE}", GRADIENT, threads, atoms.splat_and_gather
+            ),
+            independently(f"density_similarity, {ALONE}", SIMILARITY, threads, atoms.similarity),
         ]
     if atoms.n_gaussians == 5:
         density, gradient = (x.numpy() for x in atoms.splat_and_gather())

@@ -6,8 +6,10 @@ import os
 import platform
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -69,6 +71,29 @@ def timed(name: str, operation: str, threads: int, function: Callable[[], Any]) 
         del result  # what is given back to the system is given back after the clock has stopped
         return seconds
 
+    return Engine(name, operation, threads, call)
+
+
+def independently(name: str, operation: str, threads: int, function: Callable[[], Any]) -> Engine:
+    """Make an engine that runs a function in so many threads at once, each on its own, and counts the time per run.
+
+    No way of sharing the work of one run among these threads can be expected to take less: what they lose is what the
+    processor's caches, its memory and its clock do not give to all of them at once.
+    """
+
+    def run(together: Barrier) -> tuple[float, float]:
+        torch.set_num_threads(1)
+        together.wait()
+        start = time.perf_counter()
+        function()
+        return start, time.perf_counter()
+
+    def call() -> float:
+        together = Barrier(threads)
+        spans = list(pool.map(run, [together] * threads))
+        return (max(end for _, end in spans) - min(start for start, _ in spans)) / threads
+
+    pool = ThreadPoolExecutor(threads)
     return Engine(name, operation, threads, call)
 
 
