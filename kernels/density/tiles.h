@@ -67,7 +67,7 @@ struct Part {
     int bx, by, bz;
     int n_y, n_z;
     int x, y, z;         // the first voxel of the first of these, as seen from the one nearest to the atom
-    const float* beyond;  // of the atom's Place
+    float beyond[3];     // of the atom's Place
     // The columns of bricks along x that the sphere may touch, as seen from the first.
     int n_columns;
     // They are written a whole plane at a time: TILE_Y more than there can be.
@@ -209,7 +209,7 @@ struct Plan {
             return static_cast<int>(voxel + int64_t(image.cell[axis]) * grid.n[axis] - place.nearest[axis]);
         };
         part.atom = image.atom;
-        part.beyond = place.beyond;
+        std::copy_n(place.beyond, 3, part.beyond);
         part.bx = first_brick(place, image);
         part.by = by.begin;
         part.bz = bz.begin;
@@ -380,6 +380,8 @@ struct TileView {
         for (int64_t i = tile.begin; i < tile.end; ++i) {
             const Image& image = work.images[i];
             const Place& place = work.places[image.atom];
+            // Atoms of a tile may be anywhere in the list of all.
+            __builtin_prefetch(&work.places[work.images[std::min(i + 8, tile.end - 1)].atom]);
             const auto within = [&](int axis, Interval bounds) {
                 const Interval inside = plan.inside(axis, place, image.cell[axis]);
                 const Interval bricks = axis == 1 ? plan.bricks_y(inside) : plan.bricks_z(inside);
