@@ -4,7 +4,8 @@ Adenylate kinase (214 residues) in a box of about 100 000 atoms (amber14, TIP3P-
 density of the protein's heavy atoms, pulled into the closed conformation's map at 5 Å; and the density of all atoms of the box.
 Each runs through every way of adding a force that works here, without and with CUDA graphs, evaluated at every step
 (LangevinMiddleIntegrator) and at every fourth (MTSLangevinIntegrator); what it adds is measured against the same integrator
-without the force. Where the time goes: the module's kernels on the GPU, and the whole of the force's own evaluation in a Context.
+without the force. Where the time goes: the module's kernels on the GPU, the whole of the force's own evaluation in a Context, and
+what each way of adding a force costs by itself, measured with a module that does nothing ("nothing"): no module costs less.
 
     python examples/benchmarks/md_gpu.py --json md.json
     python examples/benchmarks/md_gpu.py --quick --platform CPU
@@ -29,7 +30,7 @@ import torch
 from openmm import app, unit
 
 from openmm_density import DensityFit, DensityMap
-from openmm_density.energies.forces import BACKENDS, backend_problem
+from openmm_density.energies.forces import BACKENDS, backend_problem, create_force
 from openmm_density.whole_files import write_text
 
 MODELS = Path(__file__).parents[1] / "data"
@@ -60,7 +61,7 @@ class Row:
     Attributes
     ----------
     case : str
-        What is fitted.
+        What is fitted; "nothing" where as many atoms are handed to a module that does nothing.
     n_fitted, every : int
         Number of fitted atoms; the force is evaluated at every so many steps.
     backend : str
@@ -127,6 +128,21 @@ def integrator(every: int) -> tuple[openmm.Integrator, float]:
     whole = every * TIMESTEP
     groups = [(DENSITY_GROUP, 1), (0, every)]
     return openmm.MTSLangevinIntegrator(300, 1, whole, groups), whole / 1000
+
+
+class Nothing(torch.nn.Module):
+    """No energy and no forces, for the price of two tensors that are there already."""
+
+    def __init__(self, n_particles: int) -> None:
+        super().__init__()
+        self.register_buffer("energy", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("forces", torch.zeros(n_particles, 3))
+
+    def forward(
+        self, positions: torch.Tensor, box: torch.Tensor, strength: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Give them."""
+        return self.energy, self.forces.to(positions.dtype)
 
 
 class Bench:
@@ -252,6 +268,7 @@ def measure(bench: Bench, cases: list[str], only: str | None, show: Callable[[Ro
         without[every] = seconds / every
         add(Row("no density", 0, every, "none", nanoseconds / seconds * 86400, seconds / every * 1e3))
         del context
+    n_particles = system.getNumParticles()
     for case in cases:
         fit = DensityFit(
             bench.model.targets[case],
@@ -262,30 +279,43 @@ def measure(bench: Bench, cases: list[str], only: str | None, show: Callable[[Ro
             positions=bench.model.positions,
             force_group=DENSITY_GROUP,
         )
-        n_particles = system.getNumParticles()
         kernels = kernel_seconds(fit.create_module(), n_particles, bench.model)
         for backend, graphs in ways() if only is None else [w for w in ways() if w[0] == only]:
-            index = system.addForce(fit.create_force(backend, parameter_derivative=False, cuda_graphs=graphs))
-            for every in (1, EVERY):
-                context, nanoseconds = bench.started(every)
-                seconds = bench.step(context, nanoseconds)
-                added = seconds / every - without[every]
-                add(
-                    Row(
-                        case,
-                        fit.n_fitted_atoms,
-                        every,
-                        backend + " + graphs" * graphs,
-                        nanoseconds / seconds * 86400,
-                        seconds / every * 1e3,
-                        added * 1e3,
-                        added / without[every],
-                        bench.evaluation(context) * 1e3 if every == 1 else None,
-                        kernels * 1e3 if kernels is not None else None,
+            nothing = create_force(
+                Nothing(n_particles),
+                "nothing",
+                0.0,
+                periodic=True,
+                name="nothing",
+                backend=backend,
+                force_group=DENSITY_GROUP,
+                parameter_derivative=False,
+                cuda_graphs=graphs,
+                of_particles=(fit.atoms, lambda n=fit.n_fitted_atoms: Nothing(n)),
+            )
+            density = fit.create_force(backend, parameter_derivative=False, cuda_graphs=graphs)
+            for name, force in (("nothing", nothing), (case, density)):
+                index = system.addForce(force)
+                for every in (1, EVERY):
+                    context, nanoseconds = bench.started(every)
+                    seconds = bench.step(context, nanoseconds)
+                    added = seconds / every - without[every]
+                    add(
+                        Row(
+                            name,
+                            fit.n_fitted_atoms,
+                            every,
+                            backend + " + graphs" * graphs,
+                            nanoseconds / seconds * 86400,
+                            seconds / every * 1e3,
+                            added * 1e3,
+                            added / without[every],
+                            bench.evaluation(context) * 1e3 if every == 1 else None,
+                            kernels * 1e3 if kernels is not None and force is density else None,
+                        )
                     )
-                )
-                del context
-            system.removeForce(index)
+                    del context
+                system.removeForce(index)
     return rows
 
 

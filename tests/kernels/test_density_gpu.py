@@ -17,6 +17,7 @@ from openmm_density.kernels.density import (
     CROSS_CORRELATION,
     RELATIVE_ENTROPY,
     gpu,
+    gpu_splat,
     reference,
     target_moments,
 )
@@ -214,9 +215,9 @@ def test_one_atom_far_from_the_edges_and_rows_of_a_multiple_of_four():
 def test_more_atoms_than_wait_at_once(monkeypatch):
     """More than wait in a tile, so that they are worked off in parts."""
     if not ON_GPU:
-        monkeypatch.setattr(gpu, "WAITING", language.constexpr(gpu.CANDIDATES.value + 32))
+        monkeypatch.setattr(gpu_splat, "WAITING", language.constexpr(gpu_splat.CANDIDATES.value + 32))
     n_atoms = 700 if ON_GPU else 80
-    assert n_atoms > gpu.WAITING.value - gpu.CANDIDATES.value
+    assert n_atoms > gpu_splat.WAITING.value - gpu_splat.CANDIDATES.value
     scene = Scene(shape=(3, 4, 5), n_atoms=n_atoms, gaussians=1, cutoff=1.2, awkward=False)
     exact = scene.splat(reference.density_splat)
     assert deviation(scene.splat(splat), exact) < 2 * TIGHT
