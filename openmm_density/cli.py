@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import signal
 import sys
 import threading
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .fitting.flexible_fit import FlexibleFit, Row
     from .fitting.half_maps import StrengthScan
     from .fitting.protocols import Protocol
+    from .fitting.results import OutputFolder
 
 _PROGRAM = "openmm-density"
 
@@ -31,6 +33,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; give the exit status: 0, 1 for a simulation that failed, 2 for input that cannot be used."""
     options, unknown = _parser().parse_known_args(arguments)
     name = f"{_PROGRAM} {options.command}"
+    try:
+        os.getcwd()
+    except OSError:  # torch would end the process without a word of ours
+        print(
+            f"{name}: error: the folder that this was started in is gone: change to another one",
+            file=sys.stderr,
+        )
+        return 2
     if unknown:
         print(f'{name}: error: "{unknown[0]}" is not understood (see {name} --help)', file=sys.stderr)
         return 2
@@ -38,6 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if empty:
         print(f"{name}: error: {_spelled(empty[0])} is empty (see {name} --help)", file=sys.stderr)
         return 2
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:  # closed by the shell
+            setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a locale that has no Å is no reason to fail
     if threading.current_thread() is threading.main_thread():
@@ -249,7 +262,7 @@ def _parser() -> argparse.ArgumentParser:
     score = commands.add_parser(
         "score",
         help="correlate a model or trajectory with a map",
-        description="Print the correlation of a model, or of every frame of a trajectory, with MAP.",
+        description="Print the correlation of a model, or of every frame of a trajectory, with MAP. Frames are counted from 0.",
     )
     score.add_argument(
         "model", metavar="MODEL-or-TRAJECTORY", help="PDB, mmCIF, or any trajectory that mdtraj reads"
@@ -343,9 +356,16 @@ def _number(text: str) -> float:
 
 def _whole_number(text: str) -> int:
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f'found "{text}"; give a whole number') from None
+    if abs(number) > _LARGEST:
+        raise argparse.ArgumentTypeError(f"found {text}; give a whole number up to {_LARGEST}")
+    return number
+
+
+# More steps than any simulation makes, and what OpenMM counts with.
+_LARGEST = 2**31 - 1
 
 
 def _strength(text: str) -> float | str:
@@ -371,11 +391,9 @@ def _ligand(text: str) -> list[str]:
     return [name, smiles]
 
 
-def _planarity(text: str) -> float | None:
-    from .energies.planarity import SIGMA
-
+def _planarity(text: str) -> float | str | None:
     if text in ("on", "off"):
-        return SIGMA if text == "on" else None
+        return text if text == "on" else None
     try:
         return float(text)
     except ValueError:
@@ -404,56 +422,26 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _fit(options: argparse.Namespace) -> int:
-    from .commands import read_command, write_command
-    from .fitting.protocols import read_protocol
-    from .fitting.results import UNFINISHED, OutputFolder
+    if options.resume is None:
+        _check_new(options)
+    else:
+        _check_resumed(options)
+    from .fitting.results import OutputFolder
 
     if options.resume is None:
-        missing = [
-            name for name in ("model", "map", "resolution", "output") if getattr(options, name) is None
-        ]
-        if missing:
-            raise InputError(
-                "fit needs MODEL, MAP, --resolution and --output (or --resume DIR alone), and "
-                f"{_spelled(missing[0])} was not given."
-            )
-        if len(options.half_map) not in (0, 2):
-            raise InputError(
-                f"--half-map must be given twice, once for each half, found {len(options.half_map)}."
-            )
-        if options.half_map and options.strength is not None:
-            raise InputError(
-                "--strength is what the half maps are to find: leave out --strength or --half-map."
-            )
         protocol = _protocol(options)
         folder = OutputFolder(options.output, options.overwrite)
     else:
-        alone = _parser().parse_args(["fit", "--resume", options.resume])
-        given = [name for name, value in vars(options).items() if value != getattr(alone, name)]
-        if given:
-            raise InputError(f"--resume goes on as the fit began: leave out {_spelled(given[0])}.")
         folder = OutputFolder(options.resume, resume=True)
-        # An option that an earlier version did not know has its default.
-        options = argparse.Namespace(**{**vars(alone), **read_command(folder.run.path)})
-        protocol = read_protocol(folder.path / UNFINISHED / "protocol.toml")
     try:
+        if options.resume is not None:
+            options, protocol = _as_begun(options, folder)
         scan = _strength_scan(options, protocol)
         if scan is not None:
             protocol = replace(protocol, strength=scan.chosen)
         fit = _flexible_fit(options, protocol)
         if options.resume is None:
-            told = {name: value for name, value in vars(options).items() if name not in ("command", "resume")}
-            told["place"] = "off" if fit.placement is None else fit.placement.as_dict()
-            told["strength_scan"] = None if scan is None else scan.as_dict()
-            told["forcefield"] = [
-                str(Path(name).resolve()) if Path(name).is_file() else name for name in options.forcefield
-            ]
-            write_command(
-                folder.run.path,
-                told,
-                files=("model", "map", "reference", "restrain_to", "dictionary", "half_map"),
-            )
-            protocol.write(folder.run.path / "protocol.toml")
+            _remember(options, protocol, fit, scan, folder)
         with _Display() as display:
             display.print(f"fitting {options.model} into {options.map} at {options.resolution:g} Å")
             result = fit.run(folder.run, display.update, display.interrupted)
@@ -474,6 +462,68 @@ def _fit(options: argparse.Namespace) -> int:
         )
         return 130
     return 0
+
+
+def _check_new(options: argparse.Namespace) -> None:
+    missing = [name for name in ("model", "map", "resolution", "output") if getattr(options, name) is None]
+    if missing:
+        raise InputError(
+            "fit needs MODEL, MAP, --resolution and --output (or --resume DIR alone), and "
+            f"{_spelled(missing[0])} was not given."
+        )
+    if len(options.half_map) not in (0, 2):
+        raise InputError(
+            f"--half-map must be given twice, once for each half, found {len(options.half_map)}."
+        )
+    if options.half_map and options.strength is not None:
+        raise InputError("--strength is what the half maps are to find: leave out --strength or --half-map.")
+
+
+def _check_resumed(options: argparse.Namespace) -> None:
+    alone = _alone(options)
+    given = [name for name, value in vars(options).items() if value != getattr(alone, name)]
+    if given:
+        raise InputError(f"--resume goes on as the fit began: leave out {_spelled(given[0])}.")
+
+
+def _alone(options: argparse.Namespace) -> argparse.Namespace:
+    """Give the options of ``fit --resume DIR``: all others have their defaults."""
+    return _parser().parse_args(["fit", "--resume", options.resume])
+
+
+def _as_begun(options: argparse.Namespace, folder: OutputFolder) -> tuple[argparse.Namespace, Protocol]:
+    """Give the options and the protocol with which a fit began."""
+    from .commands import read_command
+    from .fitting.protocols import read_protocol
+
+    # An option that an earlier version did not know has its default.
+    told = argparse.Namespace(**{**vars(_alone(options)), **read_command(folder.run.path)})
+    return told, read_protocol(folder.run.path / _PROTOCOL)
+
+
+def _remember(
+    options: argparse.Namespace,
+    protocol: Protocol,
+    fit: FlexibleFit,
+    scan: StrengthScan | None,
+    folder: OutputFolder,
+) -> None:
+    """Write what a fit is asked to do beside its states."""
+    from .commands import write_command
+
+    told = {name: value for name, value in vars(options).items() if name not in ("command", "resume")}
+    told["place"] = "off" if fit.placement is None else fit.placement.as_dict()
+    told["strength_scan"] = None if scan is None else scan.as_dict()
+    told["forcefield"] = [
+        str(Path(name).resolve()) if Path(name).is_file() else name for name in options.forcefield
+    ]
+    write_command(
+        folder.run.path, told, files=("model", "map", "reference", "restrain_to", "dictionary", "half_map")
+    )
+    protocol.write(folder.run.path / _PROTOCOL)
+
+
+_PROTOCOL = "protocol.toml"
 
 
 def _protocol(options: argparse.Namespace) -> Protocol:
@@ -518,6 +568,7 @@ def _flexible_fit(options: argparse.Namespace, protocol: Protocol) -> FlexibleFi
 
 def _fit_options(options: argparse.Namespace) -> dict[str, Any]:
     """Give what a fit and a scan of strengths have in common."""
+    from .energies.planarity import SIGMA
     from .fitting.placement import Placement
     from .models.structures import read_model
 
@@ -535,7 +586,7 @@ def _fit_options(options: argparse.Namespace) -> dict[str, Any]:
         "about_mean": options.about_mean,
         "weights": options.weights,
         "atoms": options.atoms,
-        "planarity": options.planarity,
+        "planarity": SIGMA if options.planarity == "on" else options.planarity,
         "dictionaries": options.dictionary,
     }
 
@@ -592,6 +643,13 @@ def _print_outcome(summary: dict[str, Any], folder: Path) -> None:
         compare("Cα RMSD to the reference (Å)", ".2f", "ca_rmsd")
     compare("deviation from planarity (Å)", ".3f", "planarity_rms")
     compare("  of the worst atom (Å)", ".3f", "planarity_worst")
+    ligands = {
+        stage: max((each["rms"] for each in summary[f"flat_ligands_{stage}"] or ()), default=None)
+        for stage in ("initial", "final", "reference")
+    }
+    if ligands["initial"] is not None:
+        bent = (ligands["initial"], None, ligands["final"], ligands["reference"])
+        row("  of the most bent ligand, RMS (Å)", ".3f", *bent)
     stages = ("initial", "relaxed", "final", "reference")
     geometry = [summary[f"geometry_{stage}"] or {} for stage in stages]
     for label, key, form in (
@@ -746,7 +804,7 @@ def _score(options: argparse.Namespace) -> int:
         print(json.dumps(found, indent=2, allow_nan=False))
         return 0
     for frame, row in enumerate(figures):
-        print("  ".join(row if len(figures) == 1 else [f"frame {frame + 1:5d}", *row]))
+        print("  ".join(row if len(figures) == 1 else [f"frame {frame:5d}", *row]))
     for remark in remarks:
         print(remark)
     from rich.table import Table
@@ -773,12 +831,15 @@ def _planes(options: argparse.Namespace) -> int:
     from .energies.planarity import planarity_report
     from .energies.planes import find_planes
     from .models.structures import read_model
+    from .validation.flatness import flat_ligands
 
     model = read_model(options.model)
     planes = find_planes(model.topology, model.positions, dictionaries=options.dictionary)
     report = planarity_report(model.topology, planes, model.positions)
+    ligands = flat_ligands(model.topology, planes, model.positions)
     if options.json:
-        print(json.dumps(report.as_dict(), indent=2))
+        found = {**report.as_dict(), "flat_ligands": [ligand.as_dict() for ligand in ligands]}
+        print(json.dumps(found, indent=2))
         return 0
     from rich.table import Table
 
@@ -799,6 +860,11 @@ def _planes(options: argparse.Namespace) -> int:
     console = _console()
     console.print(table)
     console.print(f"{report.n_planes} planes, RMS {report.rms:.3f} Å, worst {report.worst:.3f} Å")
+    for ligand in ligands:
+        console.print(
+            f"{ligand.residue}: {ligand.n_atoms} atoms in one conjugated system, RMS {ligand.rms:.3f} Å, "
+            f"worst {ligand.worst:.3f} Å ({ligand.worst_atom})"
+        )
     for label in report.dropped:
         console.print(f"too few atoms present: {label}")
     for label in report.undetermined:

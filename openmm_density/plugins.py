@@ -1,21 +1,71 @@
-"""Make OpenMM find openmm-torch's platform plugins in whichever order things are imported."""
+"""Torch before OpenMM, in any order of imports: so OpenMM finds the plugins of openmm-torch, and torch our operators."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import logging
 import re
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-import torch  # noqa: F401  (the plugins need torch's libraries in the process)
-from openmm import OpenMMException, Platform
-
 _FAILURE = re.compile(r"Error loading library (?P<path>.*?\.(?:so|dylib|dll)): (?P<reason>.*)", re.DOTALL)
+_OPERATORS = ("density", "interpolation", "molecules", "planarity", "scatter")
 
 _unloaded: dict[str, str] = {}
 
 
+def attend_to_imports() -> None:
+    """See to it that a System or a TorchScript module with our operators can be read, once this package has been imported.
+
+    Torch and OpenMM take seconds to import. What is there already is seen to now, and the rest when somebody imports it: until
+    then there is nothing that could read anything.
+    """
+    if "openmm" in sys.modules:
+        load_torch_plugins()
+    if "torch" in sys.modules:
+        _register_operators()
+    else:
+        sys.meta_path.insert(0, _Attendant())
+
+
+class _Attendant(MetaPathFinder):
+    """Import torch before OpenMM, and register the operators after torch; finding modules is left to others."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Give torch with the operators; for all else, None."""
+        if name == "openmm":
+            import torch  # noqa: F401  (the plugins need torch's libraries in the process)
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_register(module: ModuleType) -> None:
+                execute(module)
+                _register_operators()
+
+            spec.loader.exec_module = execute_and_register
+        return spec
+
+
+def _register_operators() -> None:
+    for name in _OPERATORS:
+        importlib.import_module(f".kernels.{name}", __package__)
+
+
 def load_torch_plugins() -> None:
     """Load the openmm-torch plugins that OpenMM could not, because it was imported before torch."""
+    import torch  # noqa: F401  (the plugins need torch's libraries in the process)
+    from openmm import OpenMMException, Platform
+
     for failure in Platform.getPluginLoadFailures():
         match = _FAILURE.match(failure)
         if match is None or "Torch" not in match["path"].rsplit("/", 1)[-1]:
@@ -30,6 +80,7 @@ def load_torch_plugins() -> None:
 
 def unloaded_plugins() -> dict[str, str]:
     """Give the openmm-torch plugins that do not load here, each with the loader's own words."""
+    load_torch_plugins()
     return dict(_unloaded)
 
 

@@ -1,7 +1,8 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and reading what is one."""
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from collections.abc import Iterator
@@ -39,3 +40,17 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write a text file whole, in UTF-8."""
     with written_whole(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def read_file(path: str | os.PathLike[str]) -> bytes:
+    """Give what a file holds.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read, or is none: a pipe to which nobody writes would be waited for, and a device never ends.
+    """
+    path = Path(path)
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
+    return path.read_bytes()

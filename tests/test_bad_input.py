@@ -2,7 +2,10 @@
 
 import gzip
 import json
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 
 import gemmi
@@ -16,6 +19,7 @@ from openmm_density.models import read_model
 
 from .conftest import PROJECT
 from .fragments import RESOLUTION, map_of, write_fragment
+from .small_models import hetatm
 
 RESIDUES = 12
 # As in density_map= or report_interval, which nobody types here.
@@ -61,23 +65,60 @@ def folder(tmp_path_factory):
     ):
         (folder / name).write_text("\n".join([*kept, "END", ""]))
     (folder / "unreadable.pdb").symlink_to("unreadable.pdb")
+    for name in ("pipe.pdb", "pipe.mrc", "pipe.toml", "pipe.xml", "pipe.cif"):
+        os.mkfifo(folder / name)
+    (folder / "endless.pdb").symlink_to("/dev/zero")
+    stray_atom = lines[3][:30] + "9999.999" + lines[3][38:]
+    (folder / "stray_atom.pdb").write_text("\n".join([*lines[:3], stray_atom, *lines[4:], "END", ""]))
+    (folder / "ions.pdb").write_text(
+        "\n".join(hetatm(n, "NA", "NA", n, np.array([9.0 * n, 1.0, 1.0]), "NA") for n in range(1, 5))
+    )
+    (folder / "utf16.pdb").write_bytes(text.encode("utf-16"))
+    (folder / "beta_carbons.pdb").write_text(
+        "\n".join(line for line in lines if line[12:16] == " CB ") + "\nEND\n"
+    )
 
     (folder / "empty.mrc").write_bytes(b"")
     (folder / "short.mrc").write_bytes(whole[:5000])
     (folder / "noise.mrc").write_bytes(np.random.default_rng(1).bytes(4000))
     (folder / "map.xyz").write_bytes(whole)
     (folder / "map.mrc.gz").write_bytes(b"not gzip at all")
+    (folder / "cut.mrc.gz").write_bytes(gzip.compress(whole)[:-300])
+    replace(density_map, data=density_map.data[:1]).write(folder / "slice.mrc")
+    (folder / "words.situs").write_text("1.0 0 0 0 10 10 10\n\n" + "abc " * 1000)
+    (folder / "few.situs").write_text("1.0 0 0 0 10 10 10\n\n" + "1.0 " * 10)
+    (folder / "noise.mtz").write_bytes(b"MTZ " + bytes(500))
     replace(density_map, data=np.zeros_like(density_map.data)).write(folder / "zeros.mrc")
     replace(density_map, data=np.full_like(density_map.data, 3.0)).write(folder / "constant.mrc")
     for name, place, value in (
         ("nan.mrc", 2000, np.float32(np.nan)),
         ("mode77.mrc", 12, np.int32(77)),
         ("no_cell.mrc", 40, np.zeros(3, np.float32)),
+        ("vast_cell.mrc", 40, np.full(3, 1e30, np.float32)),
+        ("far_origin.mrc", 196, np.array([1e30], np.float32)),
+        ("nowhere.mrc", 196, np.array([np.nan], np.float32)),
+        ("negative_size.mrc", 0, np.array([-5], np.int32)),
+        ("vast_size.mrc", 0, np.full(3, 2**30, np.int32)),
+        ("flat_cell.mrc", 52, np.array([10, 10, 170], np.float32)),
     ):
         (folder / name).write_bytes(whole[:place] + value.tobytes() + whole[place + value.nbytes :])
     replace(density_map, data=density_map.data[:-1]).write(folder / "other_grid.mrc")
 
     (folder / "wrong.toml").write_text("[[stage]]\nstepz = 3\n")
+    stage = "[[stage]]\nname = 'a'\nsteps = 4\n"
+    for name, protocol in (
+        ("no_stage.toml", "strength = 5\n"),
+        ("negative.toml", stage.replace("4", "-4")),
+        ("true.toml", stage.replace("4", "true")),
+        ("fast.toml", "timestep = 500.0\n" + stage),
+        ("hot.toml", stage + "temperature = 1e9\n"),
+        ("three.toml", stage + "strength = [1, 2, 3]\n"),
+        ("finer.toml", stage + "resolution = 1.0\n"),
+        ("broken.toml", "[[stage\n"),
+    ):
+        (folder / name).write_text(protocol)
+    (folder / "other.xml").write_text("<other/>")
+    (folder / "dangling").symlink_to("nowhere/at/all")
     (folder / "wrong.xml").write_text("<ForceField><Residues></ForceField>")
     (folder / "a_file").write_text("")
     (folder / "done").mkdir()
@@ -198,6 +239,51 @@ def fit(folder, monkeypatch, model="model.pdb", density_map="map.mrc", **options
         ("--steps", {"steps": 2.5}),
         ("File name too long", {"output": "x" * 300}),
         ("unreadable.pdb", {"model": "unreadable.pdb"}),
+        ("pipe.pdb: cannot be read (it is a pipe", {"model": "pipe.pdb"}),
+        ("endless.pdb: cannot be read (it is a pipe or a device", {"model": "endless.pdb"}),
+        ("pipe.mrc", {"density_map": "pipe.mrc"}),
+        ("pipe.toml: it is a pipe", {"protocol": "pipe.toml"}),
+        ("pipe.xml", {"forcefield": "pipe.xml"}),
+        ("pipe.cif", {"dictionary": "pipe.cif"}),
+        ("pipe.pdb", {"reference": "pipe.pdb"}),
+        ("MET A 1 has CB and CG, which are bonded", {"model": "stray_atom.pdb", "place": "off"}),
+        ("those of water and ions", {"model": "ions.pdb"}),
+        ("utf16.pdb: no atoms were found", {"model": "utf16.pdb"}),
+        ("lack backbone atoms", {"model": "beta_carbons.pdb"}),
+        ("cut.mrc.gz", {"density_map": "cut.mrc.gz"}),
+        ("inside the map", {"density_map": "slice.mrc"}),
+        ("words.situs", {"density_map": "words.situs"}),
+        ("few.situs: it has 10 values", {"density_map": "few.situs"}),
+        ("noise.mtz", {"density_map": "noise.mtz"}),
+        ("vast_cell.mrc: its voxels measure", {"density_map": "vast_cell.mrc"}),
+        ("far_origin.mrc: its first voxel is at", {"density_map": "far_origin.mrc"}),
+        ("nowhere.mrc: the ORIGIN", {"density_map": "nowhere.mrc"}),
+        ("negative_size.mrc", {"density_map": "negative_size.mrc"}),
+        ("vast_size.mrc: it is cut short", {"density_map": "vast_size.mrc"}),
+        ("flat_cell.mrc: a cell with the angles", {"density_map": "flat_cell.mrc"}),
+        ("--resolution 0.3 is finer than the map's voxels", {"resolution": 0.3}),
+        ("--resolution 100 is coarser than the map is wide", {"resolution": 100}),
+        ("no_stage.toml: it has no stage", {"protocol": "no_stage.toml", "steps": None}),
+        ("negative.toml", {"protocol": "negative.toml", "steps": None}),
+        ("true.toml", {"protocol": "true.toml", "steps": None}),
+        ("fast.toml: timestep must be at most 10 fs", {"protocol": "fast.toml", "steps": None}),
+        ('hot.toml: stage "a": temperature must be at most', {"protocol": "hot.toml", "steps": None}),
+        ("three.toml", {"protocol": "three.toml", "steps": None}),
+        ('stage "a" asks for 1 Å', {"protocol": "finer.toml", "steps": None}),
+        ("broken.toml: it is not a TOML file", {"protocol": "broken.toml"}),
+        ("--temperature must be at most", {"temperature": 1e9}),
+        ("--steps: found", {"steps": 10**20}),
+        ("--forcefield describes none of the 12 amino acids", {"forcefield": "other.xml"}),
+        ("dangling cannot be written to", {"output": "dangling"}),
+        ("/dev/null", {"output": "/dev/null"}),
+        ("map.mrc is a file", {"output": "map.mrc"}),
+        ("--strength", {"strength": "inf"}),
+        ("--planarity", {"planarity": "nan"}),
+        ('"none" is not known', {"restrain": "none,ss"}),
+        ('--platform "cpu" is not here', {"platform": "cpu"}),
+        ("map.mrc: the ending is none of", {"reference": "map.mrc"}),
+        ("map.mrc: not readable as CIF", {"dictionary": "map.mrc"}),
+        ("--report-interval must be a multiple", {"density_interval": 4, "report_interval": 3}),
         ("--color", {"color": "red"}),
     ],
 )
@@ -210,6 +296,71 @@ def test_a_clear_sentence_and_status_2(folder, tmp_path, monkeypatch, capsys, na
     assert sentence.startswith("openmm-density fit: error: ") and named in sentence
     assert not PYTHON_ARGUMENT.search(sentence)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("named", "arguments"),
+    [
+        ("--voxel-size nan", ["--resolution=5", "--voxel-size=nan"]),
+        ("more than memory should hold", ["--resolution=5", "--voxel-size=1e-4"]),
+        ("more than memory should hold", ["--resolution=5", "--voxel-size=1", "--margin=1e6"]),
+        ("--margin", ["--resolution=5", "--voxel-size=1", "--margin=-100"]),
+        ("--noise", ["--resolution=5", "--voxel-size=1", "--noise=-1"]),
+        ("--seed -1", ["--resolution=5", "--voxel-size=1", "--noise=1", "--seed=-1"]),
+        ("--resolution", ["--resolution=0", "--voxel-size=1"]),
+        (
+            "adir/new.mrc: the folder adir does not exist",
+            ["--resolution=5", "--voxel-size=1", "--output=adir/new.mrc"],
+        ),
+        ("its suffix is not a density map's", ["--resolution=5", "--voxel-size=1", "--output=new.pdb"]),
+    ],
+)
+def test_what_cannot_be_simulated(folder, tmp_path, monkeypatch, capsys, named, arguments):
+    monkeypatch.chdir(folder)
+    assert main(["simulate", "model.pdb", f"--output={tmp_path / 'new.mrc'}", *arguments]) == 2
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert sentence.startswith("openmm-density simulate: error: ") and named in sentence
+    assert not (tmp_path / "new.mrc").exists()
+
+
+@pytest.mark.parametrize(
+    ("named", "arguments"),
+    [
+        ("pipe.pdb", ["pipe.pdb", "map.mrc"]),
+        ("noise.dcd", ["noise.dcd", "map.mrc", "--topology=model.pdb"]),
+        ("does not name its atoms", ["noise.dcd", "map.mrc"]),
+        ("--topology", ["noise.dcd", "map.mrc"]),
+        ("--sigma", ["model.pdb", "map.mrc", "--q-score", "--sigma=0"]),
+        ("--atoms", ["model.pdb", "map.mrc", "--atoms=name ZZ"]),
+        ("--atoms", ["model.pdb", "map.mrc", "--atoms=__import__('os')"]),
+        ("--half-map", ["model.pdb", "map.mrc", "--half-map=map.mrc"]),
+        ("no atom is near the map", ["model.pdb", "slice.mrc", "--fsc"]),
+        ("more than memory should hold", ["model.pdb", "map.mrc", "--resolution=1e-5"]),
+    ],
+)
+def test_what_cannot_be_scored(folder, monkeypatch, capsys, named, arguments):
+    monkeypatch.chdir(folder)
+    (folder / "noise.dcd").write_bytes(np.random.default_rng(2).bytes(3000))
+    assert main(["score", "--resolution=5", *arguments]) == 2
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert sentence.startswith("openmm-density score: error: ") and named in sentence
+    assert len(sentence) < 450
+
+
+def test_a_shell_that_closed_the_output_and_a_folder_that_is_gone(folder, tmp_path):
+    """As with ``>&-``, and after the folder has been removed from elsewhere."""
+    command = (
+        f"{sys.executable} -m openmm_density.cli score {folder}/model.pdb {folder}/map.mrc --resolution 5"
+    )
+    (tmp_path / "gone").mkdir()
+    commands = f"{command} >&-", f"cd {tmp_path}/gone && rmdir {tmp_path}/gone && {command}"
+    closed, gone = (
+        subprocess.Popen(each, shell=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for each in commands
+    )
+    assert closed.communicate()[1] == "" and closed.returncode == 0
+    (sentence,) = gone.communicate()[1].splitlines()
+    assert "is gone: change to another one" in sentence and gone.returncode == 2
 
 
 @pytest.mark.parametrize(
@@ -238,6 +389,20 @@ def edited(folder, name, change):
     else:
         structure.write_pdb(str(path))
     return name
+
+
+def high_numbers_unoccupied(structure):
+    for number, residue in enumerate(structure[0][0]):
+        residue.seqid = gemmi.SeqId(number + 1_000_000, " ")
+        for atom in residue:
+            atom.occ, atom.b_iso = 0.0, -5.0
+
+
+def backbone_only(structure):
+    """Leave N, CA, C and O: all side chains are to be built."""
+    for residue in structure[0][0]:
+        for name in [atom.name for atom in residue if atom.name not in ("N", "CA", "C", "O")]:
+            residue.remove_atom(name, "\0")
 
 
 def coincident(structure):
@@ -293,6 +458,8 @@ def summary_of(folder):
         ("mödel ümlaut – 模型.pdb", negative_numbers),
         ("alternatives.pdb", alternatives),
         ("many_chains.cif", many_chains),
+        ("a [red] million.cif", high_numbers_unoccupied),
+        ("backbone.pdb", backbone_only),
     ],
 )
 def test_what_is_odd_but_good(folder, tmp_path, monkeypatch, name, change):
@@ -309,6 +476,10 @@ def test_what_is_odd_but_good(folder, tmp_path, monkeypatch, name, change):
         assert len(read_model(output / "fitted.pdb").positions) == len(given.positions)
     if change is coincident:
         assert summary["geometry_final"]["clash_count"] <= summary["geometry_initial"]["clash_count"]
+    if change is backbone_only:
+        assert (
+            summary["geometry_initial"]["wrong_centres"] == [] == summary["geometry_final"]["wrong_centres"]
+        )
     if change is negative_numbers:
         first = next(iter(read_model(output / "fitted.pdb").topology.residues()))
         assert first.id == "-6"

@@ -32,7 +32,9 @@ def test_quick_run_without_peers(module, tmp_path, monkeypatch, capsys):
     assert report["threads"] == 2 and report["processor"] in printed
     for case in report["cases"].values():
         assert case["title"] in printed
-        assert case["agreement"] and all(0 <= value < 1e-5 for value in case["agreement"].values())
+        assert case["agreement"]
+        for what, value in case["agreement"].items():
+            assert 0 <= value < (2e-3 if "voxels" in what else 1e-5)
         assert all(engine["calls"] >= 1 for engine in case["engines"])
         assert all(
             engine["fastest_ms"] <= engine["median_ms"] and len(engine["quartiles_ms"]) == 2
@@ -43,6 +45,7 @@ def test_quick_run_without_peers(module, tmp_path, monkeypatch, capsys):
         (what, threads) for what in ("density + gradient", "similarity + forces") for threads in (1, 2)
     }
     assert {goal["wanted"] for goal in report["goals"]} == {0.15, 1.2, 1.8}
+    assert sum("the machine allows" in goal["what"] for goal in report["goals"]) == 2
     assert list(tmp_path.iterdir()) == [written]
 
 

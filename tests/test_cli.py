@@ -154,7 +154,11 @@ def test_score_agrees_with_the_summary(fitted, folder, capsys):
     assert json.loads(capsys.readouterr().out)["cc_mask"][0] == pytest.approx(summary["cc_final"], abs=2e-2)
     trajectory = ("score", fitted / "trajectory.dcd", folder / "target.mrc", "--resolution", 5)
     assert run(*trajectory, "--topology", fitted / "fitted.cif") == 0
-    assert "frame     6" in capsys.readouterr().out
+    # Frames are counted from 0, as in JSON.
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("frame")]
+    assert [int(row.split()[1]) for row in rows] == list(range(6))
+    assert run(*trajectory, "--topology", fitted / "fitted.cif", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["frames"] == list(range(6))
 
 
 def test_the_same_seed_gives_the_same_fit(folder, tmp_path, without_pictures):
@@ -262,7 +266,7 @@ def test_a_fit_that_dies_while_its_results_are_written_is_resumed(folder, tmp_pa
     assert sorted(path.name for path in output.iterdir()) == sorted(FILES)
     violated = json.loads((output / "summary.json").read_text())["restraints_violated"]
     # What the protocol's last stage holds, and distances.
-    assert violated.keys() == {"ss", "cis", "chirality", "distance"}
+    assert violated.keys() == {"ss", "cis", "ramachandran", "chirality", "distance"}
     assert mdtraj.load(str(output / "trajectory.dcd"), top=str(output / "fitted.cif")).n_frames == 1
 
 
@@ -273,10 +277,13 @@ def test_a_killed_fit_is_resumed_to_the_same_end(folder, tmp_path, capsys, witho
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     process = started(folder, killed, *arguments)
     wait_for(killed / "unfinished" / "state.previous.npz", process)
+    again = ("fit", folder / "model.pdb", folder / "target.mrc", "--resolution", 5, "--output")
+    for intruder in ((*again, killed), (*again, killed, "--overwrite"), ("fit", "--resume", killed)):
+        assert run(*intruder) == 2
+        assert f"a fit is running in it (process {process.pid} on" in capsys.readouterr().err
     process.kill()
     process.communicate()
     assert not (killed / "fitted.cif").exists()
-    again = ("fit", folder / "model.pdb", folder / "target.mrc", "--resolution", 5, "--output")
     assert run(*again, killed) == 2
     assert "--resume" in capsys.readouterr().err
     assert run("fit", "--resume", killed, "--steps", 10) == 2

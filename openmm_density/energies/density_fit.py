@@ -437,7 +437,8 @@ class DensityFit:
             np.abs(values).max()
         ):
             raise InputError(
-                "the map is flat where the model is: check that map and model belong together, or widen crop_margin or mask."
+                "the map is flat where the model is, or varies too little beside its mean: check that map and model belong "
+                "together; in a script, widen crop_margin or mask."
             )
         if self.similarity_measure == "relative-entropy" and not np.any(values > 0):
             raise InputError(

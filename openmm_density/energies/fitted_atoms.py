@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import shorten
 from typing import Any
 
 import gemmi
@@ -53,7 +54,7 @@ def select_atoms(topology: Topology, atoms: Any) -> np.ndarray:
         except Exception as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise InputError(
-                f'atoms="{atoms}" is neither "heavy", "all" nor an mdtraj selection: {reason}'
+                f'atoms="{atoms}" is neither "heavy", "all" nor an mdtraj selection: {shorten(reason, 200, placeholder=" …")}'
             ) from error
     else:
         indices = _listed(atoms, n_particles)

@@ -9,6 +9,7 @@ import json
 import platform
 import shutil
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -18,13 +19,13 @@ import numpy as np
 from openmm import app
 
 from ..energies.density_fit import STRENGTH_BOUNDS
-from ..energies.planarity import PlanarityReport, planarity_report
-from ..energies.planes import find_planes
+from ..energies.planarity import planarity_report
+from ..energies.planes import PlaneSet, find_planes
 from ..errors import InputError
-from ..models.matching import match_alpha_carbons
+from ..models.matching import match_alpha_carbons, match_ligands
 from ..models.structure_files import pdb_limit, write_cif, write_pdb
-from ..models.structures import Model
 from ..restraints import find_violations
+from ..validation.flatness import flat_ligands
 from ..validation.geometry import compare_geometry, geometry_report
 from ..validation.report import map_report, residue_changes
 from ..validation.stretches import Stretch, doubtful_stretches
@@ -33,6 +34,7 @@ from ..wording import listing
 from .checkpoints import RunFolder
 from .flexible_fit import FitResult, FlexibleFit, Row
 from .half_maps import StrengthScan
+from .locks import FolderLock
 from .plots import View, plot_overview, plot_progress, plot_residues
 
 UNFINISHED = "unfinished"
@@ -51,6 +53,9 @@ FILES = (
 # Beyond these a fit is reported as doubtful. Models that fit have a CC well above the limit at any resolution.
 LARGEST_PART_OUTSIDE = 0.1
 LOW_CORRELATION = 0.4
+# Å by which the atoms of a ligand's conjugated system went farther from their plane, in the mean of squares. Haems of deposited
+# models differ by as much.
+BENT = 0.15
 # Published resolutions may be a little beyond what the voxels hold.
 NYQUIST_SLACK = 0.9
 # Doubts that are told of stretches of residues; residues.png marks all.
@@ -74,7 +79,7 @@ _PACKAGES = ("openmm-density", "torch", "triton", "openmm", "openmmtorch", "mdtr
 
 
 class OutputFolder:
-    """The folder of one fit; files get their names only when they are complete.
+    """The folder of one fit, kept for it until `discard`; files get their names only when they are complete.
 
     Parameters
     ----------
@@ -94,7 +99,7 @@ class OutputFolder:
     Raises
     ------
     InputError
-        If it holds an earlier fit, or none to continue, or cannot be written to.
+        If it holds an earlier fit, or none to continue, or cannot be written to, or a fit is running in it.
     """
 
     def __init__(self, path: str | Path, overwrite: bool = False, resume: bool = False) -> None:
@@ -106,30 +111,50 @@ class OutputFolder:
             raise InputError(
                 f"{self.path} holds no unfinished fit: give the folder of one that was interrupted."
             )
-        if not (resume or overwrite):
-            if unfinished.exists():
-                raise InputError(
-                    f"{self.path} holds an unfinished fit: go on with it by --resume {self.path}, choose another folder, or pass "
-                    "--overwrite."
-                )
-            present = [name for name in FILES if (self.path / name).exists()]
-            if present:
-                raise InputError(
-                    f"{self.path} already holds {', '.join(present)} of an earlier fit: choose another folder, or pass "
-                    "--overwrite."
-                )
-        self._made = not self.path.exists()
-        self.run = RunFolder(unfinished)
-        if not resume:
-            self.run.remove()
+        self._made, self._resumed = not self.path.exists(), resume
+        try:
+            self._lock = FolderLock(self.path)
+        except InputError:
+            self._unmake()
+            raise
+        try:
+            if not (resume or overwrite):
+                self._check_unused()
             self.run = RunFolder(unfinished)
+            if not resume:
+                self.run.remove()
+                self.run = RunFolder(unfinished)
+        except InputError:
+            self._leave()
+            raise
+
+    def _check_unused(self) -> None:
+        if (self.path / UNFINISHED).exists():
+            raise InputError(
+                f"{self.path} holds an unfinished fit: go on with it by --resume {self.path}, choose another folder, or pass "
+                "--overwrite."
+            )
+        present = [name for name in FILES if (self.path / name).exists()]
+        if present:
+            raise InputError(
+                f"{self.path} already holds {', '.join(present)} of an earlier fit: choose another folder, or pass "
+                "--overwrite."
+            )
+
+    def _leave(self) -> None:
+        self._lock.release()
+        self._unmake()
+
+    def _unmake(self) -> None:
+        if self._made:
+            with suppress(OSError):  # it holds something
+                self.path.rmdir()
 
     def discard(self) -> None:
-        """Remove what a fit has begun that never came to a state from which it could go on."""
-        if not self.run.holds_a_state:
+        """Let others have the folder; remove what a fit has begun that never came to a state from which it could go on."""
+        if not (self._resumed or self.run.holds_a_state):
             self.run.remove()
-        if self._made and self.path.is_dir() and not any(self.path.iterdir()):
-            self.path.rmdir()
+        self._leave()
 
     def write(
         self,
@@ -195,6 +220,7 @@ class OutputFolder:
         summary["doubts"] = [
             *_doubts(fit, result),
             *_backbone_doubt(summary),
+            *_bent_doubts(summary),
             *_stretch_doubts(stretches),
         ]
         summary["worst_residues"] = _worst(residues)
@@ -226,7 +252,11 @@ class OutputFolder:
         ]
         density = fit.density
         reference = fit.reference
-        flat_reference = None if reference is None else _planarity_of(reference, fit.dictionaries)
+        flat_reference = ligands_reference = None
+        if reference is not None:
+            planes = find_planes(reference.topology, reference.positions, dictionaries=fit.dictionaries)
+            flat_reference = planarity_report(reference.topology, planes, reference.positions)
+            ligands_reference = _flat_ligands(reference.topology, planes, reference.positions)
         return {
             "model": model_path,
             "map": map_path,
@@ -274,6 +304,13 @@ class OutputFolder:
             "planarity_rms_reference": None if flat_reference is None else flat_reference.rms,
             "planarity_worst_reference": None if flat_reference is None else flat_reference.worst,
             "planarity_final": [asdict(row) for row in flat[1].rows],
+            **{
+                f"flat_ligands_{stage}": _flat_ligands(
+                    prepared.model.topology, fit.planes, prepared.input_positions(positions)
+                )
+                for stage, positions in (("initial", result.initial), ("final", result.final))
+            },
+            "flat_ligands_reference": ligands_reference,
             "restraints_violated": {
                 name: [str(violation) for violation in violations]
                 for name, violations in find_violations(
@@ -348,6 +385,17 @@ def _backbone_doubt(summary: dict[str, Any]) -> list[str]:
     if not spoilt:
         return []
     return [f"the fit made Ramachandran outliers of {listing(spoilt, 10)}: look at the model there."]
+
+
+def _bent_doubts(summary: dict[str, Any]) -> list[str]:
+    """Name the ligands that the fit bent."""
+    pairs = zip(summary["flat_ligands_initial"], summary["flat_ligands_final"])
+    bent = [
+        f"{after['residue']} ({before['rms']:.2f} to {after['rms']:.2f} Å)"
+        for before, after in sorted(pairs, key=lambda pair: pair[0]["residue"])
+        if after["rms"] - before["rms"] > BENT
+    ]
+    return [f"the fit bent what is flat in {listing(bent, 10)}: look at the model there."] if bent else []
 
 
 def _strength_note(fit: FlexibleFit, result: FitResult) -> list[str]:
@@ -437,6 +485,11 @@ def _residues(
     rows: list[dict[str, Any] | None] = [None] * len(reports["initial"]["residues"])
     for atom, reference_atom in zip(*pairs):
         rows[own[atom]] = reports["reference"]["residues"][other[reference_atom]]
+    final = result.prepared.input_positions(result.final)
+    for residue, standing_for in match_ligands(
+        model.topology, reference.topology, final, reference.positions
+    ):
+        rows[residue] = reports["reference"]["residues"][standing_for]
     return residue_changes(reports["initial"], reports["final"], rows)
 
 
@@ -470,9 +523,8 @@ def _standing_for(residue: app.topology.Residue) -> list[int]:
 _MARKS = 40
 
 
-def _planarity_of(model: Model, dictionaries: Any) -> PlanarityReport:
-    planes = find_planes(model.topology, model.positions, dictionaries=dictionaries)
-    return planarity_report(model.topology, planes, model.positions)
+def _flat_ligands(topology: app.Topology, planes: PlaneSet, positions: np.ndarray) -> list[dict[str, Any]]:
+    return [ligand.as_dict() for ligand in flat_ligands(topology, planes, positions)]
 
 
 def _as_json(summary: dict[str, Any]) -> str:

@@ -413,6 +413,8 @@ class DensityMap:
             raise InputError(
                 f"noise={noise} is not a fraction of the density's standard deviation; give 0 or more"
             )
+        if seed < 0:
+            raise InputError(f"seed={seed} is not possible; give 0 or more")
         if noise == 0:
             return grid
         inside = grid.data[grid.mask_around(positions[model.is_heavy], MASK_RADIUS)]

@@ -42,6 +42,12 @@ MTZ_MAP_COLUMNS = (
 MTZ_SAMPLE_RATE = 3.0
 
 
+POSSIBLE_VOXELS = (0.01, 1000.0)
+"""Å."""
+FARTHEST_ORIGIN = 1e6
+"""Å."""
+
+
 class PlacedVoxels(NamedTuple):
     """What a map file holds: voxels and their place, as in `openmm_density.maps.DensityMap`."""
 
@@ -78,9 +84,9 @@ def read_map(
         raise InputError(f"{path}: columns={columns!r} can only be chosen in an .mtz file; leave it out")
     if suffix == MTZ_SUFFIX:
         return _read_mtz(path, columns, periodic)
-    if suffix in SITUS_SUFFIXES:
-        return _read_situs(path, periodic)
-    return _read_mrc(path, periodic)
+    voxels = _read_situs(path, periodic) if suffix in SITUS_SUFFIXES else _read_mrc(path, periodic)
+    _check_place(voxels, path)
+    return voxels
 
 
 def write_map(path: str | os.PathLike[str], voxels: PlacedVoxels) -> None:
@@ -127,6 +133,22 @@ def _check_density(data: np.ndarray, path: Path) -> None:
     if data.min() == data.max():
         raise InputError(
             f"{path}: all {data.size} voxels have the value {data.flat[0]:g}, so it holds no density"
+        )
+
+
+def _check_place(voxels: PlacedVoxels, path: Path) -> None:
+    """Refuse what a damaged header says: with such sizes and places numbers lose their digits."""
+    sides = np.linalg.norm(voxels.matrix, axis=0)
+    low, high = POSSIBLE_VOXELS
+    if not ((low <= sides) & (sides <= high)).all():
+        raise InputError(
+            f"{path}: its voxels measure {' × '.join(f'{side:g}' for side in sides)} Å, and a map of molecules has {low:g} to "
+            f"{high:g} Å; correct the voxel size in the header"
+        )
+    if np.abs(voxels.origin).max() > FARTHEST_ORIGIN:
+        raise InputError(
+            f"{path}: its first voxel is at {[float(f'{value:g}') for value in voxels.origin]} Å, farther away than "
+            f"{FARTHEST_ORIGIN:g} Å; correct the header"
         )
 
 

@@ -6,6 +6,8 @@ import importlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import gemmi
@@ -19,6 +21,10 @@ from openmm_density.wording import one_line
 LIGAND_FORCE_FIELDS = {"openff": "SMIRNOFFTemplateGenerator", "gaff": "GAFFTemplateGenerator"}
 """The class of openmmforcefields for each name; each takes its newest version by default, and goes with Amber's force fields."""
 
+# The method that both take charges from, as the toolkits call it. RDKit has others only.
+_CHARGES = "am1bcc"
+# Letters of what the toolkits say: they list all that they tried.
+_LONGEST = 200
 _INSTALL = "conda install -c conda-forge openmmforcefields (with OpenFF toolkit and AmberTools, which pip does not have)"
 
 
@@ -144,9 +150,15 @@ class LigandParameters:
             try:
                 found = self._generator.generator(forcefield, residue)
             except Exception as error:  # whatever the toolkits and the force field raise
+                said = one_line(error)
+                if _CHARGES in said.lower():
+                    raise InputError(
+                        f"{label}: {self.version} has its charges from AmberTools, which is not here: {_INSTALL}, or keep it "
+                        f"rigid, without {self._argument}."
+                    ) from None
                 raise InputError(
-                    f"{label}: {self.version} has no parameters for it that go with the force field ({one_line(error)}); keep it "
-                    f"rigid, without {self._argument}."
+                    f"{label}: {self.version} has no parameters for it that go with the force field "
+                    f"({shorten(said, _LONGEST, placeholder=' …')}); keep it rigid, without {self._argument}."
                 ) from None
             if not found:
                 raise InputError(
@@ -185,6 +197,8 @@ def dictionary_smiles(paths: Sequence[str | os.PathLike[str]] | str | os.PathLik
     """
     found: dict[str, str] = {}
     for path in [paths] if isinstance(paths, str | os.PathLike) else paths:
+        if not Path(path).is_file():
+            continue
         try:
             document = gemmi.cif.read(os.fspath(path))
         except (RuntimeError, ValueError, OSError, UnicodeDecodeError):

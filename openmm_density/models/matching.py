@@ -15,7 +15,7 @@ from openmm import app
 from scipy.optimize import linear_sum_assignment
 
 from openmm_density.errors import InputError
-from openmm_density.models.structures import name_tables
+from openmm_density.models.structures import name_tables, residue_kind
 from openmm_density.units import positions_in_angstrom
 
 FEWEST_PAIRS = 3
@@ -24,6 +24,8 @@ FEWEST_PAIRS = 3
 LEAST_IDENTITY = {"protein": 0.35, "nucleic": 0.7}
 # At this distance (Å) a chain counts half: a copy next door is refused, a related chain in the right place is not taken.
 DISTANCE_SCALE = 100.0
+# Å between the centroids of ligands that stand for one another.
+LIGAND_REACH = 8.0
 
 
 def match_alpha_carbons(
@@ -75,6 +77,53 @@ def match_alpha_carbons(
         )
     order = np.argsort(atoms)
     return atoms[order], reference_atoms[order]
+
+
+def match_ligands(
+    topology: app.Topology, reference_topology: app.Topology, positions: Any, reference_positions: Any
+) -> list[tuple[int, int]]:
+    """Pair the ligands and ions of two models: those of the same name that are in the same place.
+
+    Parameters
+    ----------
+    topology, reference_topology : openmm.app.Topology
+        The two models.
+    positions, reference_positions : Quantity or array_like, shapes (N, 3) and (M, 3)
+        Cartesian positions in Å, both in one frame.
+
+    Returns
+    -------
+    list of (int, int)
+        Places of residues in the first and in the second topology, in the order of the first. Each is in one pair at most, and
+        the centroids of a pair are within 8 Å; of the possible pairings, it is that of the least distances.
+    """
+    first, second = (
+        _ligand_centroids(*model)
+        for model in (
+            (topology, positions_in_angstrom(positions)),
+            (reference_topology, positions_in_angstrom(reference_positions)),
+        )
+    )
+    pairs = []
+    for name in first.keys() & second.keys():
+        residues, reference_residues = list(first[name]), list(second[name])
+        places, reference_places = (np.array(list(each[name].values())) for each in (first, second))
+        distances = np.linalg.norm(places[:, None] - reference_places, axis=2)
+        # Beyond its reach a pair costs the same wherever it is, so that it does not part others.
+        for row, column in zip(*linear_sum_assignment(np.minimum(distances, LIGAND_REACH))):
+            if distances[row, column] < LIGAND_REACH:
+                pairs.append((residues[row], reference_residues[column]))
+    return sorted(pairs)
+
+
+def _ligand_centroids(topology: app.Topology, positions: np.ndarray) -> dict[str, dict[int, np.ndarray]]:
+    """Give the centroids of ligands and ions, by name and place of the residue."""
+    found: dict[str, dict[int, np.ndarray]] = {}
+    for residue in topology.residues():
+        if residue_kind(residue) == "other":
+            atoms = [atom.index for atom in residue.atoms()]
+            found.setdefault(residue.name, {})[residue.index] = positions[atoms].mean(axis=0)
+    return found
 
 
 def ca_rmsd(positions: Any, reference_positions: Any, pairs: tuple[Sequence[int] | np.ndarray, ...]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import os
 import random
@@ -9,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -37,6 +39,7 @@ from openmm_density.models.structures import (
     standard_residue_names,
 )
 from openmm_density.units import positions_in_angstrom, value_in
+from openmm_density.whole_files import read_file
 from openmm_density.wording import listing, one_line
 
 # Chemically the nearest residue that the force fields know; only where shape and protonation are the same.
@@ -46,6 +49,8 @@ RIGID_FREQUENCY = 150.0
 """Angular frequency (1/ps) at which an atom of a rigid residue vibrates about its place."""
 RIGID_CUTOFF = 12.0
 """Longest pair (Å) of a rigid residue's elastic network."""
+LONGEST_BOND = 100.0
+"""Å; a longer one is a slip in the coordinates that a minimisation does not mend."""
 LINK_FORCE_CONSTANT = 1.0e5
 """kJ/mol/nm², of a bond between a rigid residue and its surroundings; a fifth for pairs one bond further."""
 RIGID_EPSILON = 0.4
@@ -166,6 +171,7 @@ class Prepared:
     solvent: str = "none"
     forcefield: app.ForceField | None = field(default=None, repr=False)
     residue_templates: dict[int, str] = field(default_factory=dict, repr=False)
+    _systems: dict[str, openmm.System] = field(default_factory=dict, init=False, repr=False)
 
     def input_positions(self, positions: Any) -> np.ndarray:
         """Give the positions of the input's atoms, in the input's order.
@@ -237,22 +243,32 @@ class Prepared:
         InputError
             The force field cannot describe the model with these options.
         """
-        residues = list(self.topology.residues())
         if nonbonded_method is None:
             nonbonded_method = app.PME if self.solvent == "water" else app.CutoffNonPeriodic
         arguments: dict[str, Any] = {
             "nonbondedMethod": nonbonded_method,
             "constraints": constraints,
             "removeCMMotion": False,
-            "residueTemplates": {residues[index]: name for index, name in self.residue_templates.items()},
             **options,
         }
         if nonbonded_method is not app.NoCutoff:
             arguments["nonbondedCutoff"] = value_in(nonbonded_cutoff, unit.nanometer) * unit.nanometer
         if hydrogen_mass is not None:
             arguments["hydrogenMass"] = value_in(hydrogen_mass, unit.dalton) * unit.dalton
+        made_with = repr(arguments)
+        if made_with not in self._systems:
+            self._systems[made_with] = self._described(arguments)
+        # A fit asks for several, and the force field takes tens of seconds for a large model.
+        system = copy.deepcopy(self._systems[made_with])
+        self._add_springs(system, rigid_force_group)
+        return system
+
+    def _described(self, arguments: dict[str, Any]) -> openmm.System:
+        """Make the System of the force field alone."""
+        residues = list(self.topology.residues())
+        templates = {residues[index]: name for index, name in self.residue_templates.items()}
         try:
-            system = self.forcefield.createSystem(self.topology, **arguments)
+            system = self.forcefield.createSystem(self.topology, residueTemplates=templates, **arguments)
         except Exception as error:  # ForceField raises bare Exception for what it cannot match
             raise InputError(
                 f"{self.model.path}: the force field cannot describe the model ({one_line(error)}); "
@@ -260,7 +276,6 @@ class Prepared:
             ) from None
         if self.solvent == "obc":
             with_native_born(system)
-        self._add_springs(system, rigid_force_group)
         return system
 
     def _add_springs(self, system: openmm.System, force_group: int) -> None:
@@ -407,6 +422,7 @@ def prepare(
     parameters, parametrised = _ligands(model, loaded, ligand_forcefield, ligands or {}, dictionaries, report)
     residues, links = _work_residues(model, parametrised, report)
     _refuse_trace(model, residues)
+    _refuse_strays(model)
     compute = openmm.Platform.getPlatformByName(platform)
     with repeatable(compute), _building(model):
         _add_missing_heavy_atoms(residues, links, compute, report)
@@ -448,6 +464,22 @@ def prepare(
         forcefield=loaded,
         residue_templates=templates,
     )
+
+
+def _refuse_strays(model: Model) -> None:
+    """Refuse a model of which an atom is nowhere near what it is bonded to."""
+    bonds = [(a, b) for a, b in model.topology.bonds() if a.residue is b.residue]
+    if not bonds:
+        return
+    pairs = np.array([(a.index, b.index) for a, b in bonds])
+    lengths = np.linalg.norm(model.positions[pairs[:, 0]] - model.positions[pairs[:, 1]], axis=1)
+    worst = int(np.argmax(lengths))
+    if lengths[worst] > LONGEST_BOND:
+        a, b = bonds[worst]
+        raise InputError(
+            f"{model.path}: {_label(a.residue)} has {a.name} and {b.name}, which are bonded, {lengths[worst]:.0f} Å apart; "
+            "correct or remove one."
+        )
 
 
 def _label(residue: app.topology.Residue) -> str:
@@ -550,10 +582,14 @@ def _building(model: Model) -> Iterator[None]:
 
 def _load_forcefield(names: Sequence[str]) -> app.ForceField:
     try:
+        for name in names:
+            if Path(name).exists():
+                read_file(name)
         return app.ForceField(*names)
     except Exception as error:  # ForceField raises whatever the XML parser and its own checks raise
+        said = (error.strerror if isinstance(error, OSError) else None) or one_line(error)
         raise InputError(
-            f"force field {', '.join(names)}: cannot be read ({one_line(error)}); "
+            f"force field {', '.join(names)}: cannot be read ({said}); "
             "give OpenMM force field files, such as amber14-all.xml."
         ) from None
 
@@ -705,6 +741,9 @@ def _add_missing_heavy_atoms(
     fixer.topology, fixer.positions = topology, _quantity(residues)
     fixer.missingResidues = {}
     fixer.findMissingAtoms()
+    if _add_beta_carbons(residues, fixer, report):
+        fixer.topology, fixer.positions = _topology_of(residues, links)[0], _quantity(residues)
+        fixer.findMissingAtoms()
     for residue, atoms in list(fixer.missingAtoms.items()):
         if not any(atom.name == name for name in ("CA", "C3'", "C") for atom in residue.atoms()):
             del fixer.missingAtoms[residue]
@@ -724,6 +763,77 @@ def _add_missing_heavy_atoms(
         for atom in residue.atoms():
             if atom.name not in known:
                 work.atoms.append(_WorkAtom(atom.name, atom.element, np.array(placed[atom.index])))
+        if work.name in _BETA_CENTRES:
+            _turn_built_centre(work, fixer.templates[work.name])
+
+
+def _turn_built_centre(work: _WorkResidue, template: Any) -> None:
+    """Put a built atom at a Cβ to the side that makes Cβ as it is in the template; pdbfixer does not look."""
+    names = ("CB", *_BETA_CENTRES[work.name])
+    atoms = [work.find(name) for name in names]
+    places = {
+        atom.name: np.array(position.value_in_unit(unit.angstrom))
+        for atom, position in zip(template.topology.atoms(), template.positions)
+    }
+    if None in atoms or np.sign(_volume([atom.position for atom in atoms])) == np.sign(
+        _volume([places[name] for name in names])
+    ):
+        return
+    built = next(
+        (atom for atom in reversed(atoms) if atom.source < 0 and atom.name not in ("CA", "CB")), None
+    )
+    if built is None:  # the input has it so
+        return
+    centre = atoms[0].position
+    vectors = np.array([atom.position - centre for atom in atoms[1:]])
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    opposite = -(vectors / np.maximum(lengths, _SMALLEST)).sum(axis=0)
+    moved = centre + opposite / max(float(np.linalg.norm(opposite)), _SMALLEST) * np.linalg.norm(
+        built.position - centre
+    )
+    beyond = work.find("CD1") if built.name == "CG1" else None
+    if beyond is not None:
+        beyond.position = beyond.position + moved - built.position
+    built.position = moved
+
+
+# At Cβ, the neighbours but hydrogen; the last is moved first.
+_BETA_CENTRES = {"ILE": ("CA", "CG1", "CG2"), "THR": ("CA", "OG1", "CG2")}
+
+
+def _volume(places: Sequence[np.ndarray]) -> float:
+    """Give the signed volume of three neighbours about the first place."""
+    return float(np.linalg.det(np.array(places[1:]) - places[0]))
+
+
+def _add_beta_carbons(residues: list[_WorkResidue], fixer: PDBFixer, report: PreparationReport) -> bool:
+    """Give Cβ to amino acids that end at Cα; pdbfixer, which builds the rest, gives some of them to the wrong side."""
+    added = False
+    for residue, atoms in fixer.missingAtoms.items():
+        work = residues[residue.index]
+        backbone = [work.find(name) for name in ("N", "CA", "C")]
+        beyond = {atom.name for atom in work.atoms if not is_hydrogen(atom)} - {"N", "CA", "C", "O", "OXT"}
+        if beyond or None in backbone or not any(atom.name == "CB" for atom in atoms):
+            continue
+        n, ca, c = (atom.position for atom in backbone)
+        first, second = ca - n, c - ca
+        bisector, normal = second - first, np.cross(first, second)
+        if min(np.linalg.norm(bisector), np.linalg.norm(normal)) < _SMALLEST:
+            continue
+        # Of a tetrahedron two of whose corners are N and C: its other two are half the tetrahedral angle from the bisector.
+        outward = -bisector / np.linalg.norm(bisector)
+        up = normal / np.linalg.norm(normal)
+        place = ca + _CA_CB * (np.cos(_HALF_TETRAHEDRAL) * outward - np.sin(_HALF_TETRAHEDRAL) * up)
+        work.atoms.append(_WorkAtom("CB", app.element.carbon, place))
+        report.added_heavy_atoms.setdefault(_label(residue), []).append("CB")
+        added = True
+    return added
+
+
+# Å; and the angle between the bisector of a tetrahedron's edge and a corner.
+_CA_CB = 1.53
+_HALF_TETRAHEDRAL = np.arccos(-1 / 3) / 2
+_SMALLEST = 1e-3
 
 
 def _variants(model: Model, residues: list[_WorkResidue], links: list[_Link]) -> list[str | None]:
@@ -891,6 +1001,13 @@ def _templates(
             else:
                 single.append(residue)
     unmatched = _unmatched(forcefield, topology, templates, set(single))
+    for kind, belongs in (("amino acids", _is_amino_acid), ("nucleotides", _is_nucleotide)):
+        members = [residue for residue in topology.residues() if belongs(residue)]
+        if len(members) > 1 and set(members) <= set(unmatched):
+            raise InputError(
+                f"forcefield describes none of the {len(members)} {kind} ({_label(members[0])} …): give another one; amber14 has "
+                "proteins, DNA and RNA, charmm36 proteins."
+            )
     unknown = sorted([*unmatched, *single], key=lambda residue: residue.index)
     if not unknown:
         return templates, []
@@ -966,6 +1083,16 @@ def _templates(
     return templates, rigid
 
 
+def _is_amino_acid(residue: app.topology.Residue) -> bool:
+    known = gemmi.find_tabulated_residue(residue.name)
+    return known.is_standard() and known.is_amino_acid() and len(residue) > 1
+
+
+def _is_nucleotide(residue: app.topology.Residue) -> bool:
+    known = gemmi.find_tabulated_residue(residue.name)
+    return known.is_standard() and known.is_nucleic_acid() and len(residue) > 1
+
+
 def _unmatched(
     forcefield: app.ForceField,
     topology: app.Topology,
@@ -975,26 +1102,34 @@ def _unmatched(
     """Give the residues that neither a template nor a patched one (CHARMM's termini) describes; note the latter's templates."""
     data = app.ForceField._SystemData(topology)
     unmatched = []
-    found = [None] * topology.getNumResidues()
+    # OpenMM looks its templates up by a residue's place, since 8.5 by the residue itself.
+    found: dict[Any, Any] = {key: None for residue in topology.residues() for key in (residue, residue.index)}
     for residue in topology.residues():
         if residue in skipped or residue.index in templates:
             continue
         try:
-            found[residue.index], _ = forcefield._getResidueTemplateMatches(residue, data.bondedToAtom)
+            template, _ = forcefield._getResidueTemplateMatches(residue, data.bondedToAtom)
         except Exception:  # several templates fit, with different parameters: none can be trusted
-            found[residue.index] = None
-        if found[residue.index] is None:
+            template = None
+        if template is None:
             unmatched.append(residue)
+        found[residue] = found[residue.index] = template
     if unmatched and forcefield._patches:
         patched = list(unmatched)
-        unmatched = app.forcefield._applyPatchesToMatchResidues(
-            forcefield, data, unmatched, found, data.bondedToAtom, False, False
-        )
+        try:
+            unmatched = app.forcefield._applyPatchesToMatchResidues(
+                forcefield, data, unmatched, found, data.bondedToAtom, False, False
+            )
+        except Exception as error:  # several patched templates fit a residue
+            raise InputError(
+                f"forcefield does not tell what a residue is ({one_line(error)}): give another one."
+            ) from None
         for residue in patched:
             # Kept by name: to apply all patches to all templates takes seconds, and createSystem would do it each time.
-            if found[residue.index] is not None:
+            template = found[residue] or found[residue.index]
+            if template is not None:
                 templates[residue.index] = f"{residue.name}-{residue.index}-patched"
-                forcefield._templates[templates[residue.index]] = found[residue.index]
+                forcefield._templates[templates[residue.index]] = template
     return unmatched
 
 

@@ -20,6 +20,7 @@ from openmm import app
 from scipy.spatial import cKDTree
 
 from openmm_density.errors import InputError
+from openmm_density.whole_files import read_file
 from openmm_density.wording import one_line
 
 PDB_SUFFIXES = (".pdb", ".ent")
@@ -213,7 +214,7 @@ def read_model(path: str | os.PathLike[str]) -> Model:
 
 def _read_text(path: Path) -> str:
     try:
-        data = path.read_bytes()
+        data = read_file(path)
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file; check the path of the model.") from None
     except OSError as error:
@@ -588,6 +589,16 @@ def is_metal(atom: HasElement) -> bool:
 def is_hydrogen(atom: HasElement) -> bool:
     """Tell whether an atom is hydrogen or deuterium."""
     return atom.element is not None and atom.element.atomic_number == 1
+
+
+def residue_kind(residue: app.topology.Residue) -> str:
+    """Say what a residue belongs to: "polymer", "water", or "other", which is a ligand, an ion or a sugar."""
+    known = gemmi.find_tabulated_residue(residue.name)
+    if known.is_water():
+        return "water"
+    # Amino acids that gemmi does not know have their backbone.
+    has_backbone = {"N", "CA", "C"} <= {atom.name for atom in residue.atoms()}
+    return "polymer" if known.is_amino_acid() or known.is_nucleic_acid() or has_backbone else "other"
 
 
 def residue_label(residue: app.topology.Residue) -> str:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import gemmi
 import numpy as np
 from openmm import app
 
+from ..energies.planes import PlaneSet, find_planes
 from ..errors import InputError
 from ..maps.density_map import DensityMap
-from ..models.structures import residue_label
+from ..models.structures import residue_kind, residue_label
 from ..units import in_angstrom, positions_in_angstrom
 from .correlation import MapCorrelation
+from .flatness import flat_ligands
 from .fsc import model_fsc
 from .geometry import geometry_report
 from .q_score import q_scores
@@ -23,7 +24,12 @@ MEASURES = ("correlation", "q_score")
 
 
 def report(
-    topology: app.Topology, positions: Any, density_map: DensityMap, resolution: Any
+    topology: app.Topology,
+    positions: Any,
+    density_map: DensityMap,
+    resolution: Any,
+    *,
+    planes: PlaneSet | None = None,
 ) -> dict[str, Any]:
     """Assess a model and its fit to a map.
 
@@ -37,12 +43,15 @@ def report(
         The map as it was read.
     resolution : float or Quantity
         Resolution in Å.
+    planes : PlaneSet, optional
+        What is flat in it, such as in the model before a fit; by default what `energies.planes.find_planes` finds.
 
     Returns
     -------
     dict
-        What `map_report` gives, with ``resolution`` (Å), and ``geometry`` (`validation.geometry.GeometryReport`: bonds, angles,
-        clashes, peptides, chirality, Ramachandran plot and rotamers).
+        What `map_report` gives, with ``resolution`` (Å), ``geometry`` (`validation.geometry.GeometryReport`: bonds, angles,
+        clashes, peptides, chirality, Ramachandran plot and rotamers), and ``flat_ligands`` (`validation.flatness.FlatLigand`: how
+        far the conjugated systems of ligands, such as haems, are from a plane).
 
     Raises
     ------
@@ -50,10 +59,13 @@ def report(
         If positions and topology disagree, a residue has no number, or an argument makes no sense.
     """
     positions = positions_in_angstrom(positions)
+    if planes is None:
+        planes = find_planes(topology, positions)
     return {
         "resolution": in_angstrom(resolution, "resolution"),
         **map_report(topology, positions, density_map, resolution),
         "geometry": geometry_report(topology, positions).as_dict(),
+        "flat_ligands": [ligand.as_dict() for ligand in flat_ligands(topology, planes, positions)],
     }
 
 
@@ -163,17 +175,8 @@ def _identity(residue: app.topology.Residue) -> dict[str, Any]:
         "name": residue.name,
         "number": number,
         "insertion_code": residue.insertionCode.strip(),
-        "kind": _kind(residue),
+        "kind": residue_kind(residue),
     }
-
-
-def _kind(residue: app.topology.Residue) -> str:
-    known = gemmi.find_tabulated_residue(residue.name)
-    if known.is_water():
-        return "water"
-    # Amino acids that gemmi does not know have their backbone.
-    has_backbone = {"N", "CA", "C"} <= {atom.name for atom in residue.atoms()}
-    return "polymer" if known.is_amino_acid() or known.is_nucleic_acid() or has_backbone else "other"
 
 
 def _known(value: float) -> float | None:

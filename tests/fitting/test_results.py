@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from openmm import app
 
-from openmm_density.fitting import results
+from openmm_density.errors import InputError
+from openmm_density.fitting import RunFolder, results
 from openmm_density.fitting.flexible_fit import FlexibleFit
+from openmm_density.fitting.locks import FolderLock
 from openmm_density.fitting.protocols import find_protocol
 from openmm_density.fitting.results import MOST_STRETCHES, OutputFolder
 from openmm_density.models import read_model
@@ -119,6 +123,54 @@ def without_pictures(monkeypatch):
     """Leave out what takes most of the time."""
     for name in ("plot_residues", "plot_overview", "plot_progress"):
         monkeypatch.setattr(results, name, lambda *_: None)
+
+
+def test_a_folder_of_states_serves_one_fit_at_a_time(fitted, tmp_path):
+    with FolderLock(tmp_path), pytest.raises(InputError, match="a fit is running in it"):
+        fitted[0].run(RunFolder(tmp_path))
+
+
+def test_ligands_stand_beside_those_of_the_reference():
+    def model(*places):
+        topology, positions = app.Topology(), []
+        chain = topology.addChain("A")
+        for number, place in enumerate(places):
+            residue = topology.addResidue("GLY" if number < 3 else "HEM", chain, str(number + 1))
+            topology.addAtom("CA" if number < 3 else "FE", app.element.carbon, residue)
+            positions.append((place, 0.0, 0.0))
+        return SimpleNamespace(topology=topology, positions=np.array(positions))
+
+    given, reference = model(0, 4, 8, 20, 50), model(0, 4, 8, 52, 21, 90)
+    prepared = SimpleNamespace(model=given, input_positions=lambda positions: positions)
+    names = [f"A GLY {n}" for n in (1, 2, 3)] + ["A HEM 4", "A HEM 5", "A HEM 6"]
+    reports = {
+        stage: {
+            "residues": [
+                {"residue": name, "correlation": number / 10, "q_score": None}
+                for number, name in enumerate(names[:count])
+            ]
+        }
+        for stage, count in (("initial", 5), ("final", 5), ("reference", 6))
+    }
+    rows = results._residues(
+        SimpleNamespace(reference=reference),
+        SimpleNamespace(prepared=prepared, final=given.positions),
+        reports,
+    )
+    assert [row["correlation_reference"] for row in rows] == [0.0, 0.1, 0.2, 0.4, 0.3]
+
+
+def test_a_fit_that_bends_a_haem_is_doubted():
+    def ligand(rms):
+        return {"residue": "A HEM 201", "rms": rms}
+
+    summary = {
+        "flat_ligands_initial": [ligand(0.06), {**ligand(0.1), "residue": "B HEM 201"}],
+        "flat_ligands_final": [ligand(0.4), {**ligand(0.12), "residue": "B HEM 201"}],
+    }
+    (doubt,) = results._bent_doubts(summary)
+    assert "A HEM 201 (0.06 to 0.40 Å)" in doubt and "B HEM" not in doubt
+    assert results._bent_doubts({"flat_ligands_initial": [], "flat_ligands_final": []}) == []
 
 
 def test_without_a_reference_there_is_none(fitted, tmp_path, without_pictures):

@@ -1,5 +1,7 @@
 """The choice of force field and solvent."""
 
+import inspect
+
 import numpy as np
 import openmm
 import pytest
@@ -34,8 +36,10 @@ def test_the_fast_born_force_has_the_energy_of_the_custom_one(parts, monkeypatch
     prepared = prepare(parts[0], solvent="obc")
     fast = prepared.system(nonbonded_method=method)
     monkeypatch.setattr(preparation, "with_native_born", lambda system: None)
-    custom = prepared.system(nonbonded_method=method)
-    assert not any(isinstance(force, openmm.CustomGBForce) for force in fast.getForces())
+    custom = prepare(parts[0], solvent="obc").system(nonbonded_method=method)
+    assert [
+        any(isinstance(force, openmm.CustomGBForce) for force in each.getForces()) for each in (fast, custom)
+    ] == [False, True]
     (energy, forces), (expected, expected_forces) = (
         energy_and_forces(system, prepared.positions) for system in (fast, custom)
     )
@@ -90,3 +94,22 @@ def test_files_of_a_force_field():
     ):
         with pytest.raises(InputError, match=named):
             force_field_files(names, solvent)
+
+
+@pytest.mark.skipif(
+    "templateForResidue[res] =" in inspect.getsource(app.forcefield._applyPatchesToMatchResidues),
+    reason="this OpenMM looks templates up by residue itself",
+)
+def test_patched_termini_with_an_openmm_that_looks_templates_up_by_residue(parts, monkeypatch):
+    """OpenMM 8.5 does."""
+    given = app.forcefield._applyPatchesToMatchResidues
+
+    def by_residue(forcefield, data, residues, found, *options):
+        by_place = [found[residue] for residue in residues[0].chain.topology.residues()]
+        left = given(forcefield, data, residues, by_place, *options)
+        found |= {residue: by_place[residue.index] for residue in residues}
+        return left
+
+    expected = openmm.XmlSerializer.serialize(prepare(parts[0], "charmm36").system())
+    monkeypatch.setattr(app.forcefield, "_applyPatchesToMatchResidues", by_residue)
+    assert openmm.XmlSerializer.serialize(prepare(parts[0], "charmm36").system()) == expected

@@ -10,7 +10,7 @@ from openmm import app, unit
 
 from openmm_density.errors import InputError
 from openmm_density.models import read_model
-from openmm_density.models.matching import ca_rmsd, match_alpha_carbons
+from openmm_density.models.matching import ca_rmsd, match_alpha_carbons, match_ligands
 from openmm_density.models.trajectory_files import load_trajectory
 
 
@@ -276,3 +276,53 @@ def test_rmsd_takes_units_and_does_not_superpose():
     assert ca_rmsd(positions, reference, pairs) == pytest.approx(np.sqrt((9 + 16) / 2))
     in_nanometers = (reference / 10) * unit.nanometer
     assert ca_rmsd(positions, in_nanometers, pairs) == pytest.approx(np.sqrt((9 + 16) / 2))
+
+
+def ligands(places):
+    """Give a model of a glycine, and ligands of two atoms with these names in these places."""
+    topology, positions = app.Topology(), []
+    chain = topology.addChain("A")
+    glycine = topology.addResidue("GLY", chain, "1")
+    for name in ("N", "CA", "C"):
+        topology.addAtom(name, app.element.carbon, glycine)
+        positions.append((0.0, 0.0, len(positions)))
+    for number, (name, place) in enumerate(places, 2):
+        residue = topology.addResidue(name, chain, str(number))
+        for k in range(2):
+            topology.addAtom(("P", "O1")[k], app.element.phosphorus, residue)
+            positions.append(np.add(place, (0.0, 0.0, k)))
+    return topology, np.array(positions)
+
+
+def test_ligands_are_paired_by_name_and_place():
+    model, positions = ligands(
+        [("PO4", (9, 0, 0)), ("PO4", (12, 0, 0)), ("HEM", (30, 0, 0)), ("HOH", (5, 0, 0)), ("ZN", (50, 0, 0))]
+    )
+    reference, reference_positions = ligands(
+        [
+            ("HEM", (31, 2, 0)),
+            ("HOH", (5, 0, 0)),
+            ("PO4", (13, 0, 0)),
+            ("PO4", (9.4, 0, 0)),
+            ("ZN", (59, 0, 0)),
+        ]
+    )
+    pairs = match_ligands(model, reference, positions, reference_positions)
+    assert pairs == [(1, 4), (2, 3), (3, 1)]
+
+
+def test_a_ligand_far_away_does_not_take_the_place_of_another():
+    model, positions = ligands([("PO4", (100, 0, 0)), ("PO4", (7, 0, 0))])
+    reference, reference_positions = ligands([("PO4", (0, 0, 0))])
+    assert match_ligands(model, reference, positions, reference_positions) == [(2, 1)]
+    assert match_ligands(model, ligands([])[0], positions, ligands([])[1]) == []
+
+
+def test_the_haems_of_haemoglobin_find_those_of_the_deposited_model(data_dir):
+    folder = data_dir / "emd3488_5ni1"
+    start, deposited = read_model(folder / "5me2.pdb"), read_model(folder / "5ni1_updated.cif")
+    pairs = match_ligands(start.topology, deposited.topology, start.positions, deposited.positions)
+    residues, others = list(start.topology.residues()), list(deposited.topology.residues())
+    names = [(residues[i].name, others[j].name) for i, j in pairs]
+    assert names.count(("HEM", "HEM")) == 4
+    assert all(residues[i].chain.id == others[j].chain.id for i, j in pairs)

@@ -11,6 +11,7 @@ from openmm_density.errors import InputError
 from openmm_density.models import Prepared, prepare
 from openmm_density.models.structure_files import write_pdb
 from openmm_density.models.structures import Model, is_hydrogen, read_model
+from openmm_density.validation.geometry import geometry_report
 
 from ..small_models import FRAGMENT, fragment_lines, hetatm, written
 
@@ -317,3 +318,29 @@ def test_preparation_errors(data_dir: Path, tmp_path: Path) -> None:
         prepared.system(nonbonded_method=app.PME)
     with pytest.raises(InputError, match="expected"):
         prepared.input_positions(prepared.positions[1:])
+
+
+def test_side_chains_are_built_with_the_right_hand(data_dir: Path, tmp_path: Path) -> None:
+    """From N, CA, C and O alone; pdbfixer by itself gives a part of the centres the wrong hand."""
+    lines = fragment_lines(data_dir, 1, 12)
+    names = ("N", "CA", "C", "O")
+    backbone = [line for line in lines if line[12:16].strip() in names]
+    model = read_model(written(tmp_path / "backbone.pdb", backbone))
+    prepared = prepare(model)
+    whole = read_model(written(tmp_path / "whole.pdb", lines))
+    betas = {
+        atom.residue.id: whole.positions[atom.index] for atom in whole.topology.atoms() if atom.name == "CB"
+    }
+    built = {
+        atom.residue.id: prepared.positions[atom.index]
+        for atom in prepared.topology.atoms()
+        if atom.name == "CB"
+    }
+    assert betas.keys() == built.keys()
+    assert max(np.linalg.norm(built[number] - betas[number]) for number in betas) < 0.4
+    assert geometry_report(prepared.topology, prepared.positions).wrong_centres == []
+    residues = [residue.name for residue in whole.topology.residues() if residue.name != "GLY"]
+    assert len(prepared.report.added_heavy_atoms) >= len(residues)
+    assert all(
+        names[:1] == ["CB"] for label, names in prepared.report.added_heavy_atoms.items() if "CB" in names
+    )

@@ -1,0 +1,123 @@
+"""How flat the conjugated systems of ligands are as wholes: a haem can bend although each of its small planes stays flat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from openmm import app
+
+from ..energies.planes import PlaneSet
+from ..errors import InputError
+from ..models.structures import is_hydrogen, residue_kind, residue_label
+from ..units import positions_in_angstrom
+
+FEWEST_SHARED = 3
+"""Atoms that two planes have in common where they are one. Rings on either side of a single bond share two, and may be turned."""
+
+
+@dataclass(frozen=True)
+class FlatLigand:
+    """A conjugated system of a ligand, and how far from a plane it is.
+
+    Attributes
+    ----------
+    residue : str
+        As ``A HEM 201``.
+    n_atoms : int
+        Its non-hydrogen atoms.
+    rms, worst : float
+        Of the distances in Å of these atoms from their best plane.
+    worst_atom : str
+        The name of the atom that is farthest from it.
+    """
+
+    residue: str
+    n_atoms: int
+    rms: float
+    worst: float
+    worst_atom: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give all fields as plain strings and numbers."""
+        return asdict(self)
+
+
+def flat_ligands(topology: app.Topology, planes: PlaneSet, positions: Any) -> list[FlatLigand]:
+    """Measure how flat the conjugated systems of all ligands are.
+
+    The planes of a ligand that share three atoms or more, as the pyrroles and methine bridges of a haem do, are one system.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology
+        In which the planes were found.
+    planes : PlaneSet
+        From `openmm_density.energies.planes.find_planes`. Take those of the start for a model that was fitted: what is flat in a
+        ligand without a dictionary is told by its bond lengths.
+    positions : Quantity or array_like, shape (N, 3)
+        In Å without a unit.
+
+    Returns
+    -------
+    list of FlatLigand
+        In the order of the topology, the largest system of each ligand first.
+
+    Raises
+    ------
+    InputError
+        If the numbers of atoms differ, or a position in a plane is not a number.
+    """
+    positions = positions_in_angstrom(positions)
+    if len(positions) != topology.getNumAtoms():
+        raise InputError(
+            f"positions has {len(positions)} atoms but the topology has {topology.getNumAtoms()}: give one for each."
+        )
+    atoms = list(topology.atoms())
+    by_residue: dict[app.topology.Residue, list[set[int]]] = {}
+    for plane in planes.planes:
+        residues = {atoms[i].residue for i in plane.atoms}
+        heavy = {i for i in plane.atoms if not is_hydrogen(atoms[i])}
+        if len(residues) == 1 and len(heavy) > FEWEST_SHARED and residue_kind(*residues) == "other":
+            by_residue.setdefault(residues.pop(), []).append(heavy)
+    found = []
+    for residue in sorted(by_residue, key=lambda residue: residue.index):
+        for members in sorted(_joined(by_residue[residue]), key=lambda each: (-len(each), each)):
+            distances = np.abs(_heights(positions[members]))
+            if not np.isfinite(distances).all():
+                raise InputError(
+                    f"positions holds one in {residue_label(residue)} that is not a number: give finite ones."
+                )
+            worst = int(np.argmax(distances))
+            found.append(
+                FlatLigand(
+                    residue_label(residue),
+                    len(members),
+                    float(np.sqrt(np.mean(distances**2))),
+                    float(distances[worst]),
+                    atoms[members[worst]].name,
+                )
+            )
+    return found
+
+
+def _joined(planes: list[set[int]]) -> Iterator[list[int]]:
+    """Unite planes that share atoms enough."""
+    left = [set(plane) for plane in planes]
+    while left:
+        whole = [left.pop()]
+        for member in whole:  # grows while it is gone through
+            near = [plane for plane in left if len(plane & member) >= FEWEST_SHARED]
+            left = [plane for plane in left if plane not in near]
+            whole += near
+        yield sorted(set().union(*whole))
+
+
+def _heights(positions: np.ndarray) -> np.ndarray:
+    """Give the distances from the best plane."""
+    centred = positions - positions.mean(axis=0)
+    if not np.isfinite(centred).all():
+        return np.full(len(centred), np.nan)
+    return centred @ np.linalg.svd(centred, full_matrices=False)[2][-1]

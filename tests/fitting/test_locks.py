@@ -1,0 +1,93 @@
+"""One fit at a time in a folder, whatever becomes of the one before."""
+
+import errno
+import fcntl
+import os
+import subprocess
+import sys
+
+import pytest
+
+from openmm_density.errors import InputError
+from openmm_density.fitting.locks import LOCK, FolderLock
+
+HOLD = """
+import sys, time
+from openmm_density.fitting.locks import FolderLock
+lock = FolderLock(sys.argv[1])
+print("locked", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_second_fit_is_refused_until_the_first_lets_go(tmp_path):
+    folder = tmp_path / "made" / "run"
+    first = FolderLock(folder)
+    with pytest.raises(
+        InputError, match=rf"run: a fit is running in it \(process {os.getpid()} on .*\): wait"
+    ):
+        FolderLock(folder)
+    FolderLock(tmp_path / "other").release()
+    first.release()
+    first.release()
+    assert list(folder.iterdir()) == []
+    with FolderLock(folder):
+        assert (folder / LOCK).exists()
+    assert list(folder.iterdir()) == []
+
+
+def test_a_process_that_is_killed_lets_go(tmp_path):
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, tmp_path], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout.readline() == "locked\n"
+        with pytest.raises(InputError, match=f"process {holder.pid} on"):
+            FolderLock(tmp_path)
+    finally:
+        holder.kill()
+        holder.communicate()
+    assert (tmp_path / LOCK).exists()
+    FolderLock(tmp_path).release()
+    assert not (tmp_path / LOCK).exists()
+
+
+def test_a_lock_that_nobody_holds_any_more_is_let_go(tmp_path):
+    lock = FolderLock(tmp_path)
+    del lock
+    FolderLock(tmp_path).release()
+
+
+def test_a_lock_file_that_was_taken_away_is_made_again(tmp_path, monkeypatch):
+    real, calls = fcntl.flock, []
+
+    def flock(descriptor, operation):
+        if not calls:
+            (tmp_path / LOCK).unlink()
+        calls.append(operation)
+        real(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with FolderLock(tmp_path):
+        assert len(calls) == 2 and (tmp_path / LOCK).exists()
+        with pytest.raises(InputError, match="is running"):
+            FolderLock(tmp_path)
+
+
+def test_a_file_system_without_locks_serves_with_a_warning(tmp_path, monkeypatch):
+    def flock(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.warns(UserWarning, match=r"has no locks \(No locks available\): start no second fit"):
+        lock = FolderLock(tmp_path)
+    lock.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC])
+def test_a_folder_that_takes_no_file_is_told_of(tmp_path, monkeypatch, number):
+    def refuse(path, *_, **__):
+        raise OSError(number, os.strerror(number), path)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(InputError, match=f"cannot be written to: {os.strerror(number)}"):
+        FolderLock(tmp_path)

@@ -1,0 +1,113 @@
+"""What is imported when: the command line answers at once, and what is read back finds its operators in any order."""
+
+import subprocess
+import sys
+
+import numpy as np
+import openmm
+import pytest
+import torch
+from openmm import app
+
+import openmm_density
+from openmm_density import PlanarityRestraint
+from openmm_density.energies.forces import backend_problem
+
+from .conftest import PROJECT
+
+SLOW = ("torch", "openmm", "mdtraj", "numpy", "scipy", "matplotlib", "gemmi", "rich")
+
+TELL = """
+import sys
+from openmm_density.cli import main
+try:
+    status = main({arguments})
+except SystemExit as stop:
+    status = stop.code
+print("status", status, "loaded", *({slow} & sys.modules.keys()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["--help"], 0),
+        (["fit", "--help"], 0),
+        (["--version"], 0),
+        (["fit", "model.pdb", "map.mrc", "--steps", "many"], 2),
+        (["fit", "model.pdb"], 2),
+        (["score", "model.pdb", "map.mrc"], 2),
+        (["planes", ""], 2),
+        (["mend"], 2),
+    ],
+)
+def test_help_and_slips_of_the_keyboard_load_nothing_slow(arguments, status):
+    script = TELL.format(arguments=arguments, slow=set(SLOW))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines()[-1].strip() == f"status {status} loaded", done.stderr
+
+
+READ_BACK = """
+{imports}
+import sys, numpy as np
+positions = np.load(sys.argv[2])
+system = openmm.XmlSerializer.deserialize(open(sys.argv[1]).read())
+context = openmm.Context(system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("CPU"))
+context.setPositions(positions)
+print(context.getState(energy=True).getPotentialEnergy()._value)
+"""
+LOAD = """
+{imports}
+import sys, numpy as np
+module = torch.jit.load(sys.argv[3])
+print(float(module(torch.from_numpy(np.load(sys.argv[2])), torch.tensor(1.0))[0]))
+"""
+ORDERS = {
+    "openmm after": (READ_BACK, "import openmm_density\nimport openmm"),
+    "openmm before": (READ_BACK, "import openmm\nimport openmm_density"),
+    "a part of openmm": (READ_BACK, "import openmm_density\nfrom openmm import app\nimport openmm"),
+    "torch before": (READ_BACK, "import torch\nimport openmm_density\nimport openmm"),
+    "torch after": (LOAD, "import openmm_density\nimport torch"),
+    "torch alone before": (LOAD, "import torch\nimport openmm_density"),
+    "kernels first": (LOAD, "import openmm_density.kernels.library\nimport torch"),
+}
+
+
+@pytest.mark.skipif(backend_problem("TorchForce") is not None, reason="TorchForce does not work")
+def test_what_is_read_back_finds_its_operators_in_any_order_of_imports(tmp_path):
+    model = app.PDBFile(str(PROJECT / "examples" / "data" / "adk_open.pdb"))
+    positions = np.array(model.getPositions(asNumpy=True)._value)
+    positions += np.random.default_rng(0).normal(scale=0.01, size=positions.shape)
+    restraint = PlanarityRestraint(model.topology, positions=model.positions)
+    system = openmm.System()
+    for _ in positions:
+        system.addParticle(12.0)
+    system.addForce(restraint.create_force())
+    files = [tmp_path / name for name in ("system.xml", "positions.npy", "module.pt")]
+    files[0].write_text(openmm.XmlSerializer.serialize(system))
+    np.save(files[1], positions)
+    module = torch.jit.script(restraint.create_module())
+    module.save(str(files[2]))
+    expected = float(module(torch.from_numpy(positions), torch.tensor(1.0))[0])
+    running = {
+        name: subprocess.Popen(
+            [sys.executable, "-c", script.format(imports=imports), *files],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for name, (script, imports) in ORDERS.items()
+    }
+    for name, process in running.items():
+        out, err = process.communicate(timeout=200)
+        assert process.returncode == 0, f"{name}: {err}"
+        assert float(out.splitlines()[-1]) == pytest.approx(expected, rel=1e-6), name
+
+
+def test_the_package_gives_its_names_and_folders():
+    assert set(openmm_density.__all__) < set(dir(openmm_density))
+    for name in openmm_density.__all__:
+        assert getattr(openmm_density, name).__name__ == name
+    assert openmm_density.validation.report.__name__ == "report"
+    with pytest.raises(AttributeError, match="has no attribute 'Density'"):
+        openmm_density.Density  # noqa: B018
