@@ -40,15 +40,19 @@ thread_local bool inside_parallel_for = false;
 // before the last task is taken help. On a busy machine it does everything itself.
 class Pool {
    public:
-    // Wake so many threads, less the caller, to look out for work for a moment: a sleeping one takes a tenth of a millisecond to
-    // come, and a loop may be over by then.
+    // Wake some of so many threads, less the caller, to look out for work for a moment: a sleeping one takes a tenth of a millisecond
+    // to come, and a loop may be over by then. Never more than there are processors besides the caller's, for they would take its
+    // own; and a few suffice, as the others come when there is work.
     void alert(int n_threads) {
+        static const int most = std::min(3, static_cast<int>(std::thread::hardware_concurrency()) - 1);
+        const int n = std::min(n_threads - 1, most);
+        if (n <= 0) return;
         {
             const std::lock_guard<std::mutex> lock(mutex_);
-            grow(n_threads - 1);
+            grow(n);
             ++alerts_;
         }
-        wake_.notify_all();
+        for (int i = 0; i < n; ++i) wake_.notify_one();
     }
 
     // Call work(0) here and work(1), work(2), ... on other threads as they wake. False where the pool is taken.

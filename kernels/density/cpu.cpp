@@ -297,7 +297,7 @@ std::tuple<at::Tensor, at::Tensor> density_similarity(const at::Tensor& position
     // The entropy's floor, as a density: epsilon = 1e-3 of the mean share, times W.
     const double floor = measure == RELATIVE_ENTROPY ? 1e-3 / t.positive_count * total_weight : 1;
 
-    // Tiles, and with so many atoms surely several, come after a plan that one thread makes.
+    // Whether tiles come after a plan that one thread makes, or the plan itself is shared: there is work for several.
     if (n_atoms >= ATOMS_TO_ALERT_FOR) alert_threads();
     Workspace& work = workspace();
     const Plan plan = inputs.plan(work, grid, selection);

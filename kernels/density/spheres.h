@@ -252,32 +252,35 @@ void splat_part(const Plan& plan, const Part& part, const TileView& view, vec* t
         sphere, view, [&](const auto& column, int b, int64_t at) { density[at] += sphere.value(column, b); }, [](int) {});
 }
 
-static_assert(TILE_Z <= TILE_Y);
-struct WholeNumbers {
-    float value[2 * TILE_Y];
-    constexpr WholeNumbers() : value{} {
-        for (int i = 0; i < 2 * TILE_Y; ++i) value[i] = static_cast<float>(i - TILE_Y);
+// Multiples of STEP from -SIZE times it on.
+template <int SIZE, int STEP>
+struct Multiples {
+    float value[2 * SIZE];
+    constexpr Multiples() : value{} {
+        for (int i = 0; i < 2 * SIZE; ++i) value[i] = static_cast<float>((i - SIZE) * STEP);
     }
-    constexpr float operator[](int i) const { return value[i + TILE_Y]; }
+    constexpr float operator[](int i) const { return value[i + SIZE]; }
 };
-constexpr WholeNumbers WHOLE_NUMBERS{};
+constexpr Multiples<TILE_Y, BY> MULTIPLES_Y{};
+constexpr Multiples<TILE_Z, BZ> MULTIPLES_Z{};
 
-// How far the columns of a part are from the row and the plane of bricks that are nearest to its atom, in bricks, and how far these
-// are from the atom: sums over columns weighted with small whole numbers lose no digits, and need no conversion of integers.
+// How far the voxels of columns are from the atom, as steps from those of the row and the plane of bricks that are nearest to it:
+// no digits are lost near the atom, and no integers are converted.
 class Steps {
    public:
     explicit Steps(const Part& part) : part_(part), y_(-part.y / BY), z_(-part.z / BZ) {
         y_ = std::min(std::max(y_, 0), part.n_y - 1);
         z_ = std::min(std::max(z_, 0), part.n_z - 1);
+        nearest_y_ = (y_places() + static_cast<float>(part.y + y_ * BY)) - part.beyond[1];
+        nearest_z_ = (z_places() + static_cast<float>(part.z + z_ * BZ)) - part.beyond[2];
     }
-    float y(int column) const { return WHOLE_NUMBERS[part_.column_y[column] - y_]; }
-    float z(int column) const { return WHOLE_NUMBERS[part_.column_z[column] - z_]; }
-    vec first_y() const { return (y_places() + static_cast<float>(part_.y + y_ * BY)) - part_.beyond[1]; }
-    vec first_z() const { return (z_places() + static_cast<float>(part_.z + z_ * BZ)) - part_.beyond[2]; }
+    vec y(int column) const { return nearest_y_ + MULTIPLES_Y[part_.column_y[column] - y_]; }
+    vec z(int column) const { return nearest_z_ + MULTIPLES_Z[part_.column_z[column] - z_]; }
 
    private:
     const Part& part_;
     int y_, z_;
+    vec nearest_y_, nearest_z_;
 };
 
 // sums[3 * channel + axis] = sum over voxels of channel * (-d rho/ds) * (voxel - atom), in voxels.
@@ -290,7 +293,7 @@ void gather_part(const Plan& plan, const Part& part, const TileView& view, vec* 
     const vec* channels[CHANNELS];
     for (int channel = 0; channel < CHANNELS; ++channel) channels[channel] = scratch.channels[channel].data();
     vec in_column[CHANNELS] = {}, of_brick[CHANNELS][BRICKS + 1] = {};  // one more: an array cannot be empty
-    vec sum_x[CHANNELS] = {}, sum_y[CHANNELS] = {}, sum_z[CHANNELS] = {}, total[CHANNELS] = {};
+    vec sum_x[CHANNELS] = {}, sum_y[CHANNELS] = {}, sum_z[CHANNELS] = {};
     const Steps steps(part);
     each_brick(
         sphere, view,
@@ -310,18 +313,18 @@ void gather_part(const Plan& plan, const Part& part, const TileView& view, vec* 
             }
         },
         [&](int i) {
+            const vec y = steps.y(i), z = steps.z(i);
             for (int channel = 0; channel < CHANNELS; ++channel) {
-                total[channel] += in_column[channel];
-                sum_y[channel] += in_column[channel] * steps.y(i);
-                sum_z[channel] += in_column[channel] * steps.z(i);
+                sum_y[channel] += in_column[channel] * y;
+                sum_z[channel] += in_column[channel] * z;
                 in_column[channel] = vec{};
             }
         });
     for (int channel = 0; channel < CHANNELS; ++channel) {
         for (int b = 0; b < BRICKS; ++b) sum_x[channel] += of_brick[channel][b] * sphere.x(b);
         sums[3 * channel] = sum(sum_x[channel]);
-        sums[3 * channel + 1] = sum(sum_y[channel] * BY + total[channel] * steps.first_y());
-        sums[3 * channel + 2] = sum(sum_z[channel] * BZ + total[channel] * steps.first_z());
+        sums[3 * channel + 1] = sum(sum_y[channel]);
+        sums[3 * channel + 2] = sum(sum_z[channel]);
     }
 }
 

@@ -50,8 +50,8 @@ struct Image {
     std::array<int, 3> cell;
 };
 
-// An image, and the tile that it reaches, by its number in the box.
-struct Reached {
+// An image in a tile, by the tile's number in the box.
+struct Listing {
     int tile;
     Image image;
 };
@@ -89,7 +89,7 @@ struct ThreadScratch {
 struct Workspace {
     std::vector<float> edges;             // (atoms, gaussians)
     std::vector<Place> places;            // (atoms)
-    std::vector<std::vector<Reached>> reached;  // (chunks): in the order of the atoms
+    std::vector<std::vector<Listing>> listings;  // (chunks): in the order of the atoms
     std::vector<int64_t> chunk_offsets;   // (chunks, tiles)
     std::vector<int64_t> first_image_of;  // (atoms + 1): index into image_of_atom
     std::vector<int> image_of_atom;
@@ -218,7 +218,9 @@ struct Plan {
         part.x = seen(0, int64_t(part.bx) * BX);
         part.y = seen(1, first_y + by.begin * BY);
         part.z = seen(2, first_z + bz.begin * BZ);
-        // Columns of a plane that are near enough are neighbours. Without branches: how many there are is as good as random.
+        // Columns of a plane that are near enough are neighbours. How many there are is as good as random, so a branch would be
+        // mispredicted: a whole plane is written, and the next one begins where it ends. First and last are rounded so that a
+        // column on the limit is kept.
         const float rows = static_cast<float>(part.n_y);
         const float first = part.middle_y(0), plane = part.middle_z(0);
         int begin[TILE_Z], end[TILE_Z];
@@ -316,18 +318,18 @@ Plan make_plan(Workspace& work, const Grid& grid, const Atoms& atoms, const T* p
     work.chunk_offsets.assign(n_chunks * n_tiles, 0);
     work.first_image_of.resize(n + 1);
     work.first_image_of[0] = 0;
-    if (static_cast<int64_t>(work.reached.size()) < n_chunks) work.reached.resize(n_chunks);
+    if (static_cast<int64_t>(work.listings.size()) < n_chunks) work.listings.resize(n_chunks);
     parallel_for(n_chunks, [&](int64_t chunk, int) {
         int64_t* counts = work.chunk_offsets.data() + chunk * n_tiles;
-        std::vector<Reached>& reached = work.reached[chunk];
-        reached.clear();
+        std::vector<Listing>& listings = work.listings[chunk];
+        listings.clear();
         each_atom(chunk, [&](int atom) {
-            const size_t before = reached.size();
+            const size_t before = listings.size();
             each_tile_of(atom, [&](int64_t tile, const std::array<int, 3>& cell) {
                 ++counts[tile];
-                reached.push_back({static_cast<int>(tile), {atom, cell}});
+                listings.push_back({static_cast<int>(tile), {atom, cell}});
             });
-            work.first_image_of[atom + 1] = static_cast<int64_t>(reached.size() - before);
+            work.first_image_of[atom + 1] = static_cast<int64_t>(listings.size() - before);
         });
     });
     int64_t total = 0;
@@ -352,9 +354,9 @@ Plan make_plan(Workspace& work, const Grid& grid, const Atoms& atoms, const T* p
     parallel_for(n_chunks, [&](int64_t chunk, int) {
         int64_t* next = work.chunk_offsets.data() + chunk * n_tiles;
         int64_t own = work.first_image_of[chunk * ATOMS_PER_CHUNK];
-        for (const Reached& reached : work.reached[chunk]) {
-            work.image_of_atom[own++] = static_cast<int>(next[reached.tile]);
-            work.images[next[reached.tile]++] = reached.image;
+        for (const Listing& listing : work.listings[chunk]) {
+            work.image_of_atom[own++] = static_cast<int>(next[listing.tile]);
+            work.images[next[listing.tile]++] = listing.image;
         }
     });
     plan.rows_y = all_y.end;
@@ -366,8 +368,8 @@ Plan make_plan(Workspace& work, const Grid& grid, const Atoms& atoms, const T* p
 struct TileView {
     Interval planes, rows;  // of bricks in the box
     int bx, pitch;
-    // Of each row of bricks, the first that atoms reach and the one after the last: the model fills a third of its box.
-    ivec first[TILE_Z][TILE_Y / W], last[TILE_Z][TILE_Y / W];
+    // Of each row of bricks, the first that atoms reach and the one past the last: the model fills a third of its box.
+    ivec first[TILE_Z][TILE_Y / W], past_last[TILE_Z][TILE_Y / W];
     static_assert(TILE_Y % W == 0, "a plane of a tile has whole vectors of rows");
 
     // Fills parts with those of the tile's images.
@@ -375,7 +377,7 @@ struct TileView {
         : planes{tile.bz, std::min(tile.bz + TILE_Z, plan.planes)}, rows{tile.by, std::min(tile.by + TILE_Y, plan.rows_y)} {
         if (static_cast<int64_t>(parts.size()) < tile.end - tile.begin) parts.resize(tile.end - tile.begin);
         std::fill_n(first[0], TILE_Z * TILE_Y / W, ivec{} + INT_MAX);
-        std::fill_n(last[0], TILE_Z * TILE_Y / W, ivec{} + INT_MIN);
+        std::fill_n(past_last[0], TILE_Z * TILE_Y / W, ivec{} + INT_MIN);
         Interval x{INT_MAX, INT_MIN};
         for (int64_t i = tile.begin; i < tile.end; ++i) {
             const Image& image = work.images[i];
@@ -390,13 +392,13 @@ struct TileView {
             Part& part = parts[i - tile.begin];
             const int begin = plan.first_brick(place, image), end = begin + plan.bricks;
             plan.set_part(part, place, image, within(1, rows), within(2, planes), [&](int bz, int y_begin, int y_end) {
-                for (int i = 0; i < TILE_Y / W; ++i) {
-                    const ivec row = lane_numbers() + (rows.begin + i * W);
+                for (int v = 0; v < TILE_Y / W; ++v) {
+                    const ivec row = lane_numbers() + (rows.begin + v * W);
                     const ivec in = (row >= y_begin) & (row < y_end);
-                    ivec& firsts = first[bz - planes.begin][i];
-                    ivec& lasts = last[bz - planes.begin][i];
-                    firsts = (in & (firsts > begin)) ? ivec{} + begin : firsts;
-                    lasts = (in & (lasts < end)) ? ivec{} + end : lasts;
+                    ivec& from = first[bz - planes.begin][v];
+                    ivec& to = past_last[bz - planes.begin][v];
+                    from = (in & (from > begin)) ? ivec{} + begin : from;
+                    to = (in & (to < end)) ? ivec{} + end : to;
                 }
             });
             x = hull(x, {begin, end});
@@ -409,7 +411,7 @@ struct TileView {
     // What atoms reach of a row of bricks, from bx on, in whole vectors of voxels.
     Interval reached(int bz, int by) const {
         const int y = by - rows.begin;
-        const int begin = first[bz - planes.begin][y / W][y % W], end = last[bz - planes.begin][y / W][y % W];
+        const int begin = first[bz - planes.begin][y / W][y % W], end = past_last[bz - planes.begin][y / W][y % W];
         if (begin > end) return {0, 0};
         return {(begin - bx) / BRICK_ROWS * BRICK_ROWS, (end - bx + BRICK_ROWS - 1) / BRICK_ROWS * BRICK_ROWS};
     }
@@ -450,7 +452,7 @@ inline void load_bricks(const Plan& plan, int bz, int by, int bx, const float* m
     if (rows.inside(plan.grid)) {
         for (int row = 0; row < BRICK_ROWS; ++row) bricks[row] = load(map + rows.in_grid(plan.grid, row));
     } else if (plan.grid.n[0] >= W) {
-        // W voxels that the row does have, between others outside of it.
+        // Read at a shift from W voxels that the row does have, between others that stand for those outside of it.
         const int begin = std::min(std::max(rows.x, 0), plan.grid.n[0] - W);
         const int shift = std::min(std::max(rows.x - begin, -W), W);
         float around[3 * W];
