@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,16 +28,20 @@ from ..maps.density_map import DensityMap
 from ..models.clashes import parted
 from ..models.matching import ca_rmsd, match_alpha_carbons
 from ..models.preparation import Prepared, prepare
-from ..models.structures import Model
+from ..models.structures import Model, residue_kind
 from ..restraints import Restraint, make_restraints
+from ..restraints.contacts import ContactRestraint
 from ..units import ANGSTROM_PER_NANOMETER, in_angstrom
 from ..validation.correlation import MapCorrelation
 from ..wording import one_line
 from .checkpoints import RunFolder, RunState, Trajectory, cut_trajectory
 from .convergence import Plateau
 from .interrupts import StoppableMinimization, StopRequest
+from .locks import FolderLock
 from .placement import Placement, placed
 from .protocols import COARSE, NEAR_CC, UPDATE_INTERVAL, Protocol, Stage, find_protocol
+from .register_search import LEAST_PROMISING, LEAST_RISE, RegisterSearch
+from .rotamer_search import RotamerSearch
 from .solvation import solvated
 from .strength import AdaptiveStrength
 
@@ -54,12 +59,20 @@ says; narrower ones crowd where the density is highest, into clashes."""
 BLURRED_SIMILARITIES = ("cross-correlation", "least-squares")
 # What an automatic strength is weighed on: forces of a model that is warm, in K and steps, whatever the protocol does.
 WARM, WARM_STEPS = 300.0, 100
-# The force of the density over those of the force field: one that has far to go is pulled harder.
-NEAR_FORCE_RATIO, FAR_FORCE_RATIO = 0.2, 0.3
+# The root mean square force of the density over that of the force field.
+FORCE_RATIO = 0.3
 # Of the greatest strength, where the model already lies in a coarse map, which says little about each of its atoms.
 NEAR_AND_COARSE = 0.5
 # Between these a request to stop is looked for: a tenth of a second for small models, a second for large ones.
 STEPS_AT_ONCE = 10
+# Enough to bring warm atoms to rest, and turned side chains into place.
+REBUILDING_MINIMIZATION = 100
+# Atoms that stay pressed together are parted by so many times the usual repulsion.
+CONTACT_STRENGTHS = (1.0, 4.0, 16.0)
+# The first steps after it, and what part of the usual step they have.
+SMALL_STEPS, SMALL_STEP = 80, 0.25
+# What closes the ends of shifted stretches, in K, each for so many steps.
+ANNEALING, ANNEALING_STEPS = (600.0, 450.0, 300.0), 200
 MOST_BLOW_UPS = 3
 # With many more, the threads cannot be made, and the process ends without a word.
 MOST_THREADS = 1024
@@ -67,6 +80,8 @@ MOST_THREADS = 1024
 HOT, TIMES_TOO_HOT = 1500.0, 4.0
 # After Ctrl-C, which is waited for.
 HASTY_MINIMIZATION = 100
+# Where the minimiser cannot be told of a Ctrl-C.
+MINIMIZED_AT_ONCE = 200
 
 
 @dataclass(frozen=True)
@@ -250,6 +265,7 @@ class FlexibleFit:
         self.density_map = density_map
         self.reference = reference
         self.dictionaries = dictionaries
+        _check_start(model, density_map, in_angstrom(resolution, "resolution"))
         self.placement = (
             place
             if isinstance(place, Placement)
@@ -351,6 +367,8 @@ class FlexibleFit:
 
         Raises
         ------
+        InputError
+            If a fit is running in the folder, or its state is not one of this fit.
         SimulationError
             If the simulation becomes unstable again and again.
         KeyboardInterrupt
@@ -360,7 +378,8 @@ class FlexibleFit:
         if self.threads is not None:
             torch.set_num_threads(self.threads)
         say = progress or (lambda *_: None)
-        with StopRequest(on_interrupt) as stop:
+        holding = nullcontext() if folder is None else FolderLock(folder.path)
+        with holding, StopRequest(on_interrupt) as stop:
             if folder is not None and folder.holds_a_state:
                 state = folder.load()
                 self._check_state(folder, state)
@@ -416,6 +435,11 @@ class FlexibleFit:
             system.addForce(self.planarity.create_force(**self._force_options()))
         return system
 
+    @cached_property
+    def _bare(self) -> openmm.System:
+        """Force field and restraints, without constraints, at which the minimiser may stall."""
+        return self._restrained(constraints=None, rigidWater=False)
+
     def _force_options(self) -> dict[str, bool]:
         """Say how the forces of our own are made: nobody asks for their derivatives, and graphs save what launching costs."""
         graphs = self.platform == "CUDA" and best_backend() != "PythonTorchForce"
@@ -428,20 +452,27 @@ class FlexibleFit:
         own = self.density.resolution
         resolution = own if resolution is None else resolution
         if (resolution, pressure, blur) not in self._systems:
-            system = self._restrained(hydrogen_mass=self.protocol.hydrogen_mass)
             density = self._blurred[blur]
             if resolution > own:
                 sigma = SIGMA_PER_RESOLUTION * np.sqrt(resolution**2 - own**2)
-                density = self._density(self.density_map.gaussian_filter(sigma), resolution, system)
-            force = density.create_force(**self._force_options())
-            self.force_backend = type(force).__name__
-            system.addForce(force)
+                blurred = self.density_map.gaussian_filter(sigma)
+                bare = self._restrained(hydrogen_mass=self.protocol.hydrogen_mass)
+                density = self._density(blurred, resolution, bare)
+            system = self._with_density(density)
             if pressure is not None:
                 barostat = openmm.MonteCarloBarostat(pressure, self.protocol.stages[0].temperature[0])
                 barostat.setRandomNumberSeed(self.seed + 1)
                 system.addForce(barostat)
             self._systems[resolution, pressure, blur] = density, system
         return self._systems[resolution, pressure, blur]
+
+    def _with_density(self, density: DensityFit) -> openmm.System:
+        """Give force field and restraints, and a density force."""
+        system = self._restrained(hydrogen_mass=self.protocol.hydrogen_mass)
+        force = density.create_force(**self._force_options())
+        self.force_backend = type(force).__name__
+        system.addForce(force)
+        return system
 
     def _system_for(self, state: RunState, stage: Stage) -> tuple[DensityFit, openmm.System]:
         """Give the density force and the System of a stage, with Gaussians as wide as the map shows the model at this state."""
@@ -460,11 +491,10 @@ class FlexibleFit:
         return self._blurred[blur]
 
     def _begun(self, stop: StopRequest) -> RunState:
-        """Minimise without density, and without constraints, at which the minimiser may stall; give all a first velocity."""
-        system = self._restrained(constraints=None, rigidWater=False)
-        context = openmm.Context(system, openmm.VerletIntegrator(0.001), *self._platform())
+        """Minimise without density and without constraints; give all a first velocity."""
+        context = openmm.Context(self._bare, openmm.VerletIntegrator(0.001), *self._platform())
         positions = self.prepared.positions / ANGSTROM_PER_NANOMETER
-        context.setPositions(parted(system, positions, *self._platform()))
+        context.setPositions(parted(self._bare, positions, *self._platform()))
         self._minimize(context, self.protocol.minimize_first, stop)
         if stop.requested:
             raise KeyboardInterrupt
@@ -488,6 +518,9 @@ class FlexibleFit:
         adaptive, plateau = AdaptiveStrength(**state.adaptive), Plateau(**state.plateau)
         if state.strength is None and stage.strength[1] > 0:
             state.strength = self._full_strength(state, stage)
+        if state.stage_step == 0 and (stage.register or stage.rotamers):
+            say(state.step, self.protocol.steps, "rebuild", None)
+            self._rebuild(context, density, state, stage, stop)
         last = min(stage.steps, state.stage_step + self.save_interval - state.step % self.save_interval)
         converged = False
         with self._trajectory(folder, state) as trajectory:
@@ -553,6 +586,8 @@ class FlexibleFit:
             self._set_planarity(context, 1.0)
         iterations = HASTY_MINIMIZATION if interrupted else self.protocol.minimize_last
         self._minimize(context, iterations)
+        if not interrupted:
+            self._part_contacts(context, density, iterations)
         last = self._row(context, state, "minimize")
         final = self._positions(context)
         rows = [*(Row(**row) for row in state.rows), last]
@@ -587,12 +622,40 @@ class FlexibleFit:
             force_backend=self.force_backend,
         )
 
+    def _part_contacts(self, context: openmm.Context, density: DensityFit, iterations: int) -> None:
+        """Minimise on with the repulsion that the force field lacks for atoms that a density presses together."""
+        contacts = ContactRestraint(
+            self.prepared.topology, self._positions(context), force_group=RESTRAINT_GROUP
+        )
+        if not contacts.violations(self._positions(context)):
+            return
+        system = self._with_density(density)
+        system.addForce(contacts.create_force())
+        apart = openmm.Context(system, openmm.VerletIntegrator(0.001), *self._platform())
+        apart.setPositions(context.getState(positions=True).getPositions())
+        for name, value in context.getParameters().items():
+            apart.setParameter(name, value)
+        for times in CONTACT_STRENGTHS:
+            apart.setParameter(contacts.parameter_name, times * contacts.default_strength)
+            self._minimize(apart, iterations)
+            if not contacts.violations(self._positions(apart)):
+                break
+        context.setPositions(apart.getState(positions=True).getPositions())
+
     def _minimize(self, context: openmm.Context, iterations: int, stop: StopRequest | None = None) -> None:
         if iterations == 0:  # to the minimiser, no limit
             return
-        reporter = None if stop is None else StoppableMinimization(stop)
+        # While it minimises with a reporter OpenMM does not let go of Python, for which PythonForce waits in another thread on a
+        # GPU: there it minimises in stretches instead, and looks between them whether to stop.
+        in_stretches = self.force_backend == "PythonForce" and self.platform not in ("CPU", "Reference")
+        stretch = MINIMIZED_AT_ONCE if in_stretches else iterations
+        reporter = None if stop is None or in_stretches else StoppableMinimization(stop)
         try:
-            openmm.LocalEnergyMinimizer.minimize(context, maxIterations=iterations, reporter=reporter)
+            for done in range(0, iterations, stretch):
+                if in_stretches and stop is not None and stop.requested:
+                    break
+                at_once = min(stretch, iterations - done)
+                openmm.LocalEnergyMinimizer.minimize(context, maxIterations=at_once, reporter=reporter)
         except openmm.OpenMMException as error:
             if "NaN" not in str(error):
                 raise
@@ -600,6 +663,131 @@ class FlexibleFit:
                 f"{self.prepared.model.path}: the energy cannot be minimised: look for clashes in the model, or lower the "
                 "strength."
             ) from None
+
+    def _rebuild(
+        self, context: openmm.Context, density: DensityFit, state: RunState, stage: Stage, stop: StopRequest
+    ) -> None:
+        """Shift stretches of a Context's model and turn side chains, as the stage asks for; warm what comes out."""
+        if stage.strength[0] == 0 or density.similarity_measure not in BLURRED_SIMILARITIES:
+            return
+        # What fits is told best at full strength.
+        self._set_strength(context, density, state, 1.0)
+        rotamers = RotamerSearch(
+            self.prepared.topology,
+            density.target,
+            density.sigma,
+            context.getParameter(density.parameter_name),
+            density.atoms,
+        )
+        try:
+            self._minimize(context, REBUILDING_MINIMIZATION)
+            self._turn_side_chains(context, rotamers)
+            if stage.register and self.prepared.solvent != "water":
+                self._shift_stretches(context, rotamers, stop)
+            self._warm(context, stage.temperature[0], self._random_seed(state))
+        except (_Unstable, SimulationError):  # it was better as it was
+            context.setPositions(state.positions)
+            context.setVelocities(state.velocities)
+
+    def _turn_side_chains(
+        self, context: openmm.Context, rotamers: RotamerSearch, residues: np.ndarray | None = None
+    ) -> None:
+        positions, turned = rotamers.improved(self._positions(context), residues)
+        if turned:
+            self._place(context, positions)
+
+    def _shift_stretches(self, context: openmm.Context, rotamers: RotamerSearch, stop: StopRequest) -> None:
+        """Shift what fits badly by a residue either way, and keep what fits better then."""
+        search = RegisterSearch(self.prepared.topology)
+        correlation = MapCorrelation(self.density_map, self.prepared.topology, self.density.resolution)
+        sets = search.doubtful(correlation.residue_correlations(self._positions(context)))
+        # What is not shifted gets the same chance to fit better.
+        best = self._annealed(context, rotamers, stop) if sets else None
+        if best is None:
+            return
+        before = correlation.residue_correlations(best)
+        for stretches, by in itertools.product(sets, (1, -1)):
+            left, start = list(stretches), search.shifted(best, stretches, by)
+            for least in (LEAST_PROMISING, LEAST_RISE):
+                regions = np.unique(np.concatenate([stretch.region for stretch in left]))
+                trial = self._annealed(context, rotamers, stop, regions, start)
+                start = None
+                if trial is None:
+                    left = []
+                    break
+                rise = correlation.residue_correlations(trial) - before
+                left = [stretch for stretch in left if np.nanmean(rise[stretch.region]) > least]
+                if not left:
+                    break
+            if stop.requested:
+                break
+            if not left:
+                continue
+            for stretch in left:
+                atoms = search.atoms_of(stretch)
+                best[atoms] = trial[atoms]
+            self._place(context, best)
+            best = self._positions(context)
+            before = correlation.residue_correlations(best)
+        context.setPositions(best / ANGSTROM_PER_NANOMETER)
+
+    def _place(self, context: openmm.Context, positions: np.ndarray) -> None:
+        """Put atoms where they were built (Å), and minimise what does not fit together there."""
+        context.setPositions(parted(self._bare, positions / ANGSTROM_PER_NANOMETER, *self._platform()))
+        self._minimize(context, REBUILDING_MINIMIZATION)
+
+    def _warm(self, context: openmm.Context, kelvin: float, seed: int) -> None:
+        """Give velocities, and begin with small steps, as what was built is strained."""
+        integrator = context.getIntegrator()
+        usual = integrator.getStepSize()
+        _set_temperature(integrator, kelvin)
+        context.setVelocitiesToTemperature(kelvin, seed)
+        integrator.setStepSize(SMALL_STEP * usual)
+        try:
+            self._step(context, SMALL_STEPS, StopRequest())
+        finally:
+            integrator.setStepSize(usual)
+
+    def _annealed(
+        self,
+        context: openmm.Context,
+        rotamers: RotamerSearch,
+        stop: StopRequest,
+        residues: np.ndarray | None = None,
+        start: np.ndarray | None = None,
+    ) -> np.ndarray | None:
+        """Give the positions (Å) after side chains were turned and all was heated for a moment; None where that goes wrong."""
+        try:
+            if start is not None:
+                self._place(context, start)
+            self._turn_side_chains(context, rotamers, residues)
+            built = self._positions(context)
+            if not self._survives_heat(context, 1.0, stop):
+                context.setPositions(built / ANGSTROM_PER_NANOMETER)
+                self._minimize(context, 3 * REBUILDING_MINIMIZATION)
+                if not self._survives_heat(context, SMALL_STEP, stop):
+                    return None
+            self._minimize(context, REBUILDING_MINIMIZATION)
+        except SimulationError:
+            return None
+        positions = self._positions(context)
+        return positions if np.isfinite(positions).all() else None
+
+    def _survives_heat(self, context: openmm.Context, part: float, stop: StopRequest) -> bool:
+        """Heat a Context for a moment, at a part of the usual time step; tell whether it stayed stable."""
+        integrator = context.getIntegrator()
+        usual = integrator.getStepSize()
+        try:
+            self._warm(context, ANNEALING[0], self.seed + 1)
+            integrator.setStepSize(part * usual)
+            for kelvin in ANNEALING:
+                _set_temperature(integrator, kelvin)
+                self._step(context, ANNEALING_STEPS, stop)
+        except _Unstable:
+            return False
+        finally:
+            integrator.setStepSize(usual)
+        return True
 
     def _taken_back(self, state: RunState, folder: RunFolder | None, what: str) -> RunState:
         """Give the last good state, to go on with more care."""
@@ -679,7 +867,7 @@ class FlexibleFit:
         velocities = context.getState(velocities=True).getVelocities(asNumpy=True)
         kelvin = self._temperature(_numbers(velocities, unit.nanometer / unit.picosecond))
         if not kelvin < max(HOT, TIMES_TOO_HOT * max(stage.temperature)):
-            raise _Unstable(f"at step {state.step} it was {kelvin:.0f} K hot")
+            raise _Unstable(f"at step {state.step} it was {kelvin:.4g} K hot")
 
     def _full_strength(self, state: RunState, stage: Stage) -> float:
         if self.protocol.strength != "auto":
@@ -692,12 +880,9 @@ class FlexibleFit:
         context.setVelocitiesToTemperature(WARM, self._random_seed(state))
         self._step(context, WARM_STEPS, StopRequest())
         low, high = STRENGTH_BOUNDS
-        ratio = FAR_FORCE_RATIO
-        if self._cc_initial >= NEAR_CC:
-            ratio = NEAR_FORCE_RATIO
-            if self.density.resolution >= COARSE:
-                high *= NEAR_AND_COARSE
-        return self.density.calibrate(context, ratio, (low, high)) / self.density.n_fitted_atoms
+        if self._cc_initial >= NEAR_CC and self.density.resolution >= COARSE:
+            high *= NEAR_AND_COARSE
+        return self.density.calibrate(context, FORCE_RATIO, (low, high)) / self.density.n_fitted_atoms
 
     def _set_strength(
         self, context: openmm.Context, density: DensityFit, state: RunState, part: float
@@ -819,6 +1004,23 @@ def platform_properties(platform: openmm.Platform, threads: int | None = None) -
     if threads is not None:
         wanted["Threads"] = str(threads)
     return {name: value for name, value in wanted.items() if name in platform.getPropertyNames()}
+
+
+def _check_start(model: Model, density_map: DensityMap, resolution: float) -> None:
+    """Refuse what would be found out late, or never."""
+    kinds = ((residue_kind(residue), len(residue)) for residue in model.topology.residues())
+    if all(kind == "water" or (kind == "other" and size == 1) for kind, size in kinds):
+        raise InputError(f"{model.path}: it holds no atoms but those of water and ions: give a molecule.")
+    voxel, side = density_map.voxel_size.max(), (density_map.size * density_map.voxel_size).max()
+    if 0 < resolution < voxel:
+        raise InputError(
+            f"resolution={resolution:g} is finer than the map's voxels of {voxel:.2f} Å can hold: give that of the map, which is "
+            f"{2 * voxel:.1f} Å at best."
+        )
+    if side < resolution:
+        raise InputError(
+            f"resolution={resolution:g} is coarser than the map is wide, {side:.0f} Å: give that of the map."
+        )
 
 
 def _check_run(seed: int, platform: str, threads: int | None) -> None:

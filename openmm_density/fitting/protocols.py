@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..restraints import RESTRAINTS
-from ..whole_files import write_text
+from ..whole_files import read_file, write_text
 from ..wording import one_line
 
 if sys.version_info >= (3, 11):
@@ -26,6 +26,8 @@ HELD = ("planarity", *RESTRAINTS)
 
 PROTOCOLS = ("quick", "standard", "cascade", "gentle")
 
+# fs and K: beyond these no molecule holds together.
+LONGEST_TIMESTEP, HIGHEST_TEMPERATURE = 10.0, 5000.0
 UPDATE_INTERVAL = 40
 """Strengths and temperatures change every so many steps, and are constant in between."""
 
@@ -34,9 +36,12 @@ NEAR_CC = 0.4
 """From this correlation (CC mask) on, a model starts near its density: what is wrong with it is local."""
 
 COARSE = 4.5
-"""From this resolution on, in Å, a map does not show the hydrogen bonds of helices and strands: they are held throughout."""
+"""From this resolution on, in Å, a map shows neither the hydrogen bonds of helices and strands, which are held throughout, nor
+which rotamer a side chain has."""
+ALIKE = 3.5
+"""From this resolution on, in Å, side chains are too alike in a map to tell whether a stretch is off by a residue."""
 
-_ALWAYS = ("cis", "chirality", "planarity")
+_ALWAYS = ("cis", "chirality", "ramachandran", "planarity")
 _HELD = (*_ALWAYS, "ss")
 # Rungs of the ladder of blurred maps, in Å added to the map's resolution.
 _RUNGS = (4.5, 3.0, 1.5)
@@ -68,6 +73,12 @@ class Stage:
         Whether the strength also follows the similarity, see `openmm_density.fitting.strength.AdaptiveStrength`.
     until_converged : bool
         Whether the stage ends early once similarity and model no longer change, see `openmm_density.fitting.convergence.Plateau`.
+    register : bool
+        Whether stretches that fit badly are shifted by a residue where they then fit better, before the stage begins, see
+        `openmm_density.fitting.register_search.RegisterSearch`.
+    rotamers : bool
+        Whether side chains are turned into the rotamers that fit best before the stage begins, see
+        `openmm_density.fitting.rotamer_search.RotamerSearch`.
     start : {"any", "near", "far"}
         For which starts the stage is: all, or those near or far from their density, see `Protocol.from_start`.
     """
@@ -81,6 +92,8 @@ class Stage:
     pressure: float | None = None
     adaptive: bool = False
     until_converged: bool = False
+    register: bool = False
+    rotamers: bool = False
     start: str = "any"
 
     def __post_init__(self) -> None:
@@ -90,6 +103,10 @@ class Stage:
         _check_count(f"{where}: steps", self.steps, least=0)
         for name, least in (("strength", 0.0), ("temperature", 1.0)):
             object.__setattr__(self, name, _pair(f"{where}: {name}", getattr(self, name), least))
+        if max(self.temperature) > HIGHEST_TEMPERATURE:
+            raise InputError(
+                f"{where}: temperature must be at most {HIGHEST_TEMPERATURE:g} K, found {max(self.temperature):g}."
+            )
         if (self.strength[0] == 0) != (self.strength[1] == 0):
             raise InputError(
                 f"{where}: strength grows geometrically, so that neither or both of its ends are 0; found {list(self.strength)}."
@@ -105,7 +122,7 @@ class Stage:
                 raise InputError(
                     f'{where}: pressure moves the model against the map: set strength to 0, and add "position" to restraints.'
                 )
-        for name in ("adaptive", "until_converged"):
+        for name in ("adaptive", "until_converged", "register", "rotamers"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"{where}: {name} must be true or false, found {getattr(self, name)!r}.")
 
@@ -175,6 +192,10 @@ class Protocol:
             ("hydrogen_mass", "Da, such as 3"),
         ):
             _check_number(name, getattr(self, name), example)
+            if name == "timestep" and self.timestep > LONGEST_TIMESTEP:
+                raise InputError(
+                    f"timestep must be at most {LONGEST_TIMESTEP:g} fs, found {self.timestep:g}."
+                )
             object.__setattr__(self, name, float(getattr(self, name)))
         _check_count("density_interval", self.density_interval, least=1)
         if UPDATE_INTERVAL % self.density_interval:
@@ -265,6 +286,8 @@ class Protocol:
     def with_temperature(self, temperature: float) -> Protocol:
         """Give the protocol with its highest temperature at so many K, and where it cools, cooling from there."""
         _check_number("temperature", temperature, "K, such as 300")
+        if temperature > HIGHEST_TEMPERATURE:
+            raise InputError(f"temperature must be at most {HIGHEST_TEMPERATURE:g} K, found {temperature:g}.")
         highest = max(max(stage.temperature) for stage in self.stages)
 
         def changed(kelvin: float) -> float:
@@ -321,7 +344,7 @@ def read_protocol(path: str | os.PathLike[str]) -> Protocol:
         If it cannot be read, or holds what is not known or not possible; the message names the file.
     """
     try:
-        fields = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        fields = tomllib.loads(read_file(path).decode("utf-8"))
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}: give a protocol file (TOML).") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -407,17 +430,18 @@ def _refine(steps: int, resolution: float, heated: bool = True) -> tuple[Stage, 
     """Over the barriers between side chains and peptides by heat, then to full strength, and cold."""
     parts = (0.13, 0.13, 0.2, 0.16, 0.11, 0.27) if heated else (0.0, 0.0, 0.0, 0.3, 0.3, 0.4)
     heat, hot, cool, tighten, hold, anneal = _shared(0.75 * steps, parts)
+    shown = resolution < COARSE
     stages = []
     if heated:
         stages += [
-            Stage("heat", heat, (0.5, 0.5), (_ROOM, _HOT)),
+            Stage("heat", heat, (0.5, 0.5), (_ROOM, _HOT), register=resolution < ALIKE),
             Stage("hot", hot, (0.5, 0.5), (_HOT, _HOT)),
             Stage("cool", cool, (0.5, 0.5), (_HOT, _ROOM)),
         ]
     stages += [
-        Stage("tighten", tighten, (0.5, 1.0)),
+        Stage("tighten", tighten, (0.5, 1.0), rotamers=shown),
         Stage("hold", hold, until_converged=True),
-        Stage("anneal", anneal, temperature=(_ROOM, _COLD)),
+        Stage("anneal", anneal, temperature=(_ROOM, _COLD), rotamers=shown),
     ]
     return tuple(stage for each in stages for stage in _sided(each, resolution))
 

@@ -29,6 +29,7 @@ from .domains import find_domains
 from .elastic_network import ElasticNetworkRestraint
 from .peptide import PEPTIDE_STRENGTH, PeptideRestraint, peptide_torsions
 from .positional import PositionalRestraint
+from .ramachandran import RAMACHANDRAN_STRENGTH, RamachandranRestraint
 from .registry import DEFAULT_RESTRAINTS, RESTRAINTS, find_violations, make_restraints, restraint_names
 from .restraint import Restraint, Violation
 from .secondary_structure import (
@@ -49,6 +50,7 @@ __all__ = [
     "HYDROGEN_BOND_STRENGTH",
     "IDEAL_IMPROPER",
     "PEPTIDE_STRENGTH",
+    "RAMACHANDRAN_STRENGTH",
     "RESTRAINTS",
     "SECONDARY_STRUCTURE_STRENGTH",
     "ChiralityRestraint",
@@ -57,6 +59,7 @@ __all__ = [
     "HydrogenBondRestraint",
     "PeptideRestraint",
     "PositionalRestraint",
+    "RamachandranRestraint",
     "Restraint",
     "SecondaryStructureRestraint",
     "SymmetryRestraint",

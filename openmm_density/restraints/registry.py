@@ -15,6 +15,7 @@ from .distance import DistanceRestraint
 from .elastic_network import ElasticNetworkRestraint
 from .peptide import PeptideRestraint
 from .positional import PositionalRestraint
+from .ramachandran import RamachandranRestraint
 from .restraint import Restraint, Violation
 from .secondary_structure import HydrogenBondRestraint, SecondaryStructureRestraint
 from .symmetry import SymmetryRestraint
@@ -23,6 +24,7 @@ RESTRAINTS: dict[str, tuple[type[Restraint], ...]] = {
     "ss": (SecondaryStructureRestraint, HydrogenBondRestraint),
     "chirality": (ChiralityRestraint,),
     "cis": (PeptideRestraint,),
+    "ramachandran": (RamachandranRestraint,),
     "elastic": (ElasticNetworkRestraint,),
     "distance": (DistanceRestraint,),
     "position": (PositionalRestraint,),

@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import gemmi
 import numpy as np
 import torch  # noqa: F401  before openmm, or openmm-torch's platform plugins stay unloaded
 from openmm import app
-from scipy.sparse import csr_array
-from scipy.spatial import cKDTree
 
 from openmm_density.errors import InputError
-from openmm_density.models.structures import is_d_amino_acid, is_hydrogen, is_metal, residue_label
+from openmm_density.models.structures import is_d_amino_acid, is_hydrogen, residue_label
 from openmm_density.restraints import chiral_centres, peptide_torsions, torsion_angles
+from openmm_density.restraints.contacts import near_contacts
 from openmm_density.units import positions_in_angstrom
 from openmm_density.validation.ramachandran import TABLES_MISSING, ramachandran
 from openmm_density.validation.rotamers import side_chains
@@ -26,14 +24,9 @@ from openmm_density.validation.rotamers import side_chains
 IDEAL_VALUE_FILES = ("protein.ff14SB.xml", "DNA.OL15.xml", "RNA.OL3.xml")
 """OpenMM's Amber force field files, whose bond and angle terms give the ideal values."""
 
-CLASH_OVERLAP = 0.4
-"""Å by which the van der Waals spheres of a clashing pair overlap (as MolProbity)."""
-HYDROGEN_BOND_ALLOWANCE = 0.4
-"""Å by which a pair of N, O, F or S may come nearer than that: a hydrogen may sit between them."""
 TWISTED = np.radians(30.0)
 """Deviation of ω from planarity at which a peptide counts as twisted."""
 
-_POLAR = frozenset({"N", "O", "F", "S"})
 _HISTIDINE_RING = frozenset({"CG", "ND1", "CE1", "NE2", "CD2"})
 
 
@@ -187,7 +180,7 @@ def geometry_report(topology: app.Topology, positions: Any) -> GeometryReport:
     angle_atoms, angles, angle_ideals = _angles(atoms, positions, bonds, types)
     bond_errors = np.abs(lengths - bond_ideals)
     angle_errors = np.degrees(np.abs(angles - angle_ideals))
-    clashes = _clashes(atoms, positions, bonds, np.flatnonzero(heavy))
+    clashes, _ = near_contacts(topology, positions)
 
     peptides = peptide_torsions(topology)
     omega = torsion_angles(positions, peptides)
@@ -375,35 +368,3 @@ def _angles(
     v = positions[triples[:, 2]] - positions[triples[:, 1]]
     found = np.arctan2(np.linalg.norm(np.cross(u, v), axis=1), np.einsum("ij,ij->i", u, v))
     return triples, found, np.array(ideals)
-
-
-def _clashes(
-    atoms: Sequence[app.topology.Atom], positions: np.ndarray, bonds: np.ndarray, heavy: np.ndarray
-) -> np.ndarray:
-    """Give the pairs that clash, of shape (K, 2)."""
-    chosen = np.array(
-        [i for i in heavy if atoms[i].element is not None and not is_metal(atoms[i])], dtype=int
-    )
-    if len(chosen) < 2:
-        return np.zeros((0, 2), dtype=int)
-    radii = np.zeros(len(atoms))
-    polar = np.zeros(len(atoms), dtype=bool)
-    for i in chosen:
-        radii[i] = gemmi.Element(atoms[i].element.symbol).vdw_r
-        polar[i] = atoms[i].element.symbol in _POLAR
-    reach = 2 * radii[chosen].max() - CLASH_OVERLAP
-    pairs = chosen[cKDTree(positions[chosen]).query_pairs(reach, output_type="ndarray")]
-    i, j = pairs[:, 0], pairs[:, 1]
-    allowed = CLASH_OVERLAP + HYDROGEN_BOND_ALLOWANCE * (polar[i] & polar[j])
-    distance = np.linalg.norm(positions[i] - positions[j], axis=1)
-    pairs = pairs[distance < radii[i] + radii[j] - allowed]
-    if not len(pairs):
-        return pairs
-    # Over four bonds backbones and rings hold atoms close by themselves (O to the next C in a helix: 2.8 Å).
-    both = np.concatenate([bonds, bonds[:, ::-1]])
-    size = (len(atoms), len(atoms))
-    step = csr_array((np.ones(len(both), dtype=np.int32), (both[:, 0], both[:, 1])), shape=size)
-    two = step @ step
-    near = step + two + step @ two + two @ two
-    linked = np.asarray(near[pairs[:, 0], pairs[:, 1]]).ravel() > 0
-    return pairs[~linked]

@@ -66,6 +66,18 @@ def test_a_coarse_map_leaves_more_to_restraints():
     assert held(5.0, 0.9) == held(5.0, 0.9, "quick") == {"ss", "distance"}
 
 
+def test_side_chains_and_register_are_looked_for_where_a_map_shows_them():
+    def looked_for(name, resolution, cc):
+        stages = find_protocol(name, resolution).from_start(cc).stages
+        return [(stage.name, stage.register) for stage in stages if stage.register or stage.rotamers]
+
+    for cc in (0.1, 0.9):
+        assert looked_for("standard", 3.0, cc) == [("heat", True), ("tighten", False), ("anneal", False)]
+        assert looked_for("standard", 4.0, cc) == [("tighten", False), ("anneal", False)]
+        assert looked_for("standard", 5.0, cc) == []
+    assert looked_for("gentle", 3.0, 0.9) == []
+
+
 def test_no_stage_for_a_start_is_said():
     protocol = Protocol((Stage("draw", 100, start="far"),))
     with pytest.raises(InputError, match=r"no stage is for a model that starts near \(CC 0.80\)"):
@@ -129,6 +141,8 @@ STAGE = "[[stage]]\nsteps = 10\n"
         (STAGE + "restraints = ['gravity']", '"gravity" is not known'),
         (STAGE + "restraints = 'ss'", "list of names"),
         (STAGE + "adaptive = 1", "true or false"),
+        (STAGE + "rotamers = 'yes'", "rotamers must be true or false, found 'yes'"),
+        (STAGE + "register = 2", "register must be true or false, found 2"),
         (STAGE + "pressure = 1", "strength to 0"),
         ("strength = 'strong'\n" + STAGE, "auto"),
         ("strength = nan\n" + STAGE, "auto"),

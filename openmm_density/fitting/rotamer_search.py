@@ -1,0 +1,358 @@
+"""Side chains turned into the rotamers that fit a density best: what heat does not find in the picoseconds of a fit."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import gemmi
+import numpy as np
+from openmm import app
+from scipy import ndimage
+from scipy.spatial import cKDTree
+
+from ..maps.density_map import DensityMap
+from ..models.structures import is_hydrogen, is_metal
+from ..restraints.contacts import HYDROGEN_BOND_ALLOWANCE
+
+LEAST_GAIN = 10.0
+"""kJ/mol by which another rotamer has to be better: four times the thermal energy."""
+
+# Degrees. About bonds between tetrahedral atoms torsions are staggered; about a bond to a planar group they take any value, and
+# groups that look the same from both sides are turned by half a circle only.
+_STAGGERED = (-60.0, 60.0, 180.0)
+_ANY = tuple(float(angle) for angle in range(-180, 180, 30))
+_HALF = _ANY[3:9]
+# The atoms along each side chain (IUPAC), and the values of its χ1, χ2 …
+_ROTAMERS = {
+    "ARG": ("N CA CB CG CD NE CZ", (_STAGGERED, _STAGGERED, _STAGGERED, (-90.0, 90.0, 180.0))),
+    "ASN": ("N CA CB CG OD1", (_STAGGERED, _ANY)),
+    "ASP": ("N CA CB CG OD1", (_STAGGERED, _HALF)),
+    "CYS": ("N CA CB SG", (_STAGGERED,)),
+    "GLN": ("N CA CB CG CD OE1", (_STAGGERED, _STAGGERED, _ANY)),
+    "GLU": ("N CA CB CG CD OE1", (_STAGGERED, _STAGGERED, _HALF)),
+    "HIS": ("N CA CB CG ND1", (_STAGGERED, _ANY)),
+    "ILE": ("N CA CB CG1 CD1", (_STAGGERED, _STAGGERED)),
+    "LEU": ("N CA CB CG CD1", (_STAGGERED, _STAGGERED)),
+    "LYS": ("N CA CB CG CD CE NZ", (_STAGGERED,) * 4),
+    "MET": ("N CA CB CG SD CE", (_STAGGERED,) * 3),
+    "PHE": ("N CA CB CG CD1", (_STAGGERED, _HALF)),
+    "SER": ("N CA CB OG", (_STAGGERED,)),
+    "THR": ("N CA CB OG1", (_STAGGERED,)),
+    "TRP": ("N CA CB CG CD1", (_STAGGERED, _ANY)),
+    "TYR": ("N CA CB CG CD1", (_STAGGERED, _HALF)),
+    "VAL": ("N CA CB CG1", (_STAGGERED,)),
+}
+# The best of the grid are turned on by steps of these sizes in degrees.
+_KEPT, _STEPS = 4, (12.0, 6.0)
+_PASSES = 3
+# Å from Cβ: a side chain reaches 7 Å, and what is within 5 Å of it touches it or its density.
+_SURROUNDINGS = 12.0
+_METAL_BOND = 2.8
+# Depth of a contact in kJ/mol, what it costs at most, and the Å by which it may be nearer, as the model gives way.
+_DEPTH, _HARDEST, _SOFTNESS = 0.5, 1000.0, 0.1
+_POLAR = frozenset({"N", "O", "S"})
+# Atoms fewer bonds apart than this are not in contact.
+_CONTACT_BONDS = 4
+# σ √2 is the width of the overlap of two Gaussians; beyond so many σ it is nothing.
+_OVERLAP_IN_SIGMA = 7.0
+
+
+@dataclass(frozen=True)
+class _SideChain:
+    """What of a residue turns, and about what.
+
+    Attributes
+    ----------
+    residue : int
+    atoms : np.ndarray of int
+        N, CA and CB, and behind them all that χ1 turns.
+    heavy : np.ndarray of int
+        Which of them (places in ``atoms``) are not hydrogen and turn.
+    torsions : list of tuple
+        For each χ its four atoms and those that it turns, as places in ``atoms``.
+    grid : np.ndarray, shape (K, number of torsions)
+        The values that are tried, in degrees.
+    """
+
+    residue: int
+    atoms: np.ndarray
+    heavy: np.ndarray
+    torsions: list[tuple[tuple[int, ...], np.ndarray]]
+    grid: np.ndarray
+
+
+class RotamerSearch:
+    """Turn side chains, one after the other, where another rotamer has a lower energy.
+
+    The energy is that of the density, k (1 − S) with the cross-correlation S of Gaussians of the atoms' atomic numbers, and of
+    contacts with the other heavy atoms. Every combination of staggered torsions is tried, with torsions of planar groups in steps
+    of 30°; the best are turned on in smaller steps. Side chains that are bonded to another residue or to a metal, and those with
+    atoms that are not fitted, stay.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology
+        With bonds.
+    target : DensityMap
+        The map.
+    sigma : float
+        Width of an atom's Gaussian in Å.
+    strength : float
+        k in kJ/mol, of all atoms together.
+    atoms : np.ndarray of int
+        Those that are fitted.
+    """
+
+    def __init__(
+        self,
+        topology: app.Topology,
+        target: DensityMap,
+        sigma: float,
+        strength: float,
+        atoms: Sequence[int] | np.ndarray,
+    ) -> None:
+        self.topology = topology
+        self._target, self._sigma, self._strength = target, sigma, strength
+        self._mode = "grid-wrap" if target.periodic else "constant"
+        blurred = target.gaussian_filter(sigma).data.astype(np.float64)
+        # ∫ t g about every point: what an atom there adds to ∫ t ρ.
+        self._spline = ndimage.spline_filter(blurred, mode="grid-wrap" if target.periodic else "mirror")
+        self._square = float((target.data.astype(np.float64) ** 2).sum()) * target.voxel_volume
+        chemical = list(topology.atoms())
+        self._is_heavy = np.array(
+            [atom.element is not None and not is_hydrogen(atom) for atom in chemical], dtype=bool
+        )
+        self._metals = np.array([atom.index for atom in chemical if is_metal(atom)], dtype=np.int64)
+        self._weight = np.zeros(len(chemical))
+        fitted = [index for index in atoms if self._is_heavy[index]]
+        self._weight[fitted] = [chemical[index].element.atomic_number for index in fitted]
+        self._radius = np.array(
+            [
+                gemmi.Element(atom.element.symbol).vdw_r if atom.element is not None else 0.0
+                for atom in chemical
+            ]
+        )
+        self._polar = np.array(
+            [atom.element is not None and atom.element.symbol in _POLAR for atom in chemical]
+        )
+        self._bonded: dict[int, list[int]] = {}
+        for a, b in topology.bonds():
+            self._bonded.setdefault(a.index, []).append(b.index)
+            self._bonded.setdefault(b.index, []).append(a.index)
+        self._side_chains = [
+            found for found in map(self._side_chain, topology.residues()) if found is not None
+        ]
+
+    def improved(
+        self, positions: np.ndarray, residues: np.ndarray | None = None
+    ) -> tuple[np.ndarray, list[int]]:
+        """Turn what is better turned.
+
+        Parameters
+        ----------
+        positions : np.ndarray, shape (N, 3)
+            Å.
+        residues : np.ndarray of int, optional
+            Indices of those whose side chains may be turned; all by default.
+
+        Returns
+        -------
+        positions : np.ndarray, shape (N, 3)
+        residues : list of int
+            Indices of those whose side chains were turned.
+        """
+        positions = np.array(positions, dtype=np.float64)
+        totals = self._totals(positions)
+        turned: set[int] = set()
+        chosen = [
+            chain
+            for chain in self._side_chains
+            if residues is None or chain.residue in set(residues.tolist())
+        ]
+        for _ in range(_PASSES):
+            none = True
+            for chain in chosen:
+                gain, places, change = self._best(chain, positions, totals)
+                if gain > LEAST_GAIN:
+                    positions[chain.atoms] = places
+                    totals = totals + change
+                    turned.add(chain.residue)
+                    none = False
+            if none:
+                break
+        return positions, sorted(turned)
+
+    def similarity(self, positions: np.ndarray) -> float:
+        """Give the cross-correlation S that the search takes for the density.
+
+        Parameters
+        ----------
+        positions : np.ndarray, shape (N, 3)
+            Å.
+        """
+        return float(self._similarity(self._totals(np.asarray(positions, dtype=np.float64))))
+
+    def _side_chain(self, residue: app.topology.Residue) -> _SideChain | None:
+        index = {atom.name: atom.index for atom in residue.atoms()}
+        path, values = _ROTAMERS.get(residue.name, ("", ()))
+        path = path.split()
+        if not path or any(name not in index for name in path):
+            return None
+        own = set(index.values())
+        torsions = []
+        for first in range(len(values)):
+            quadruple = tuple(index[name] for name in path[first : first + 4])
+            moved = self._behind(quadruple[1], quadruple[2])
+            if not moved <= own:
+                return None
+            torsions.append((quadruple, sorted(moved)))
+        atoms = [index[name] for name in path[:3]] + torsions[0][1]
+        heavy = [place for place in range(3, len(atoms)) if self._is_heavy[atoms[place]]]
+        if not all(self._weight[atoms[place]] > 0 for place in heavy):
+            return None
+        place = {atom: number for number, atom in enumerate(atoms)}
+        return _SideChain(
+            residue.index,
+            np.array(atoms, dtype=np.int64),
+            np.array(heavy, dtype=np.int64),
+            [
+                (tuple(place[atom] for atom in quadruple), np.array([place[atom] for atom in moved]))
+                for quadruple, moved in torsions
+            ],
+            np.array(list(itertools.product(*values))),
+        )
+
+    def _behind(self, near: int, far: int) -> set[int]:
+        """Give the atoms that turn about a bond."""
+        found, front = {far}, [far]
+        while front:
+            for other in self._bonded[front.pop()]:
+                if other not in found and other != near:
+                    found.add(other)
+                    front.append(other)
+        return found - {far}
+
+    def _best(
+        self, chain: _SideChain, positions: np.ndarray, totals: np.ndarray
+    ) -> tuple[float, np.ndarray, np.ndarray]:
+        """Give what the best rotamer gains in kJ/mol, where it puts the atoms, and how it changes the totals."""
+        now = positions[chain.atoms][None]
+        if len(self._metals):
+            apart = positions[self._metals][:, None] - now[0][chain.heavy]
+            if np.linalg.norm(apart, axis=-1).min() < _METAL_BOND:
+                return 0.0, now[0], np.zeros(2)
+        around = self._is_heavy & (
+            ((positions - positions[chain.atoms[2]]) ** 2).sum(axis=1) < _SURROUNDINGS**2
+        )
+        around[chain.atoms[chain.heavy]] = False
+        surroundings = _Surroundings(self, chain, np.flatnonzero(around), positions)
+        parts, contacts = surroundings.evaluate(now)
+        rest = totals - parts[0]
+        before = contacts[0] - self._strength * self._similarity(totals)
+
+        def energies(places: np.ndarray) -> np.ndarray:
+            parts, contacts = surroundings.evaluate(places)
+            return contacts - self._strength * self._similarity(rest + parts)
+
+        places = np.repeat(now, len(chain.grid), axis=0)
+        for (quadruple, moved), angles in zip(chain.torsions, chain.grid.T):
+            _turn(places, quadruple, moved, angles)
+        energy = energies(places)
+        kept = np.argsort(energy, kind="stable")[:_KEPT]
+        places, energy, angles = places[kept], energy[kept], chain.grid[kept]
+        for step in _STEPS:
+            for number, (quadruple, moved) in enumerate(chain.torsions):
+                for turn in (-step, step):
+                    trial = places.copy()
+                    _turn(trial, quadruple, moved, angles[:, number] + turn)
+                    found = energies(trial)
+                    better = found < energy
+                    places[better], energy[better] = trial[better], found[better]
+                    angles[better, number] += turn
+        best = int(np.argmin(energy))
+        change = surroundings.evaluate(places[best : best + 1])[0][0] - parts[0]
+        return float(before - energy[best]), places[best], change
+
+    def _similarity(self, totals: np.ndarray) -> np.ndarray:
+        """Give S from ∫ t ρ and ∫ ρ², shape (…, 2)."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = totals[..., 0] / np.sqrt(totals[..., 1] * self._square)
+        return np.nan_to_num(found, nan=0.0)
+
+    def _totals(self, positions: np.ndarray) -> np.ndarray:
+        """Give ∫ t ρ and ∫ ρ²."""
+        fitted = np.flatnonzero(self._weight)
+        places, weight = positions[fitted], self._weight[fitted]
+        i, j = cKDTree(places).query_pairs(_OVERLAP_IN_SIGMA * self._sigma, output_type="ndarray").T
+        among = 2 * (weight[i] * weight[j] * self._overlap(((places[i] - places[j]) ** 2).sum(axis=1))).sum()
+        own = (weight**2).sum() * self._overlap(np.zeros(1))[0]
+        return np.array([(weight * self._in_map(places)).sum(), among + own])
+
+    def _overlap(self, squares: np.ndarray) -> np.ndarray:
+        """∫ g g of two atoms, by their squared distance."""
+        width = 4 * self._sigma**2
+        return np.exp(-squares / width) * (np.pi * width) ** -1.5
+
+    def _in_map(self, points: np.ndarray) -> np.ndarray:
+        index = self._target.to_index(points.reshape(-1, 3))[:, ::-1].T
+        values = ndimage.map_coordinates(self._spline, index, prefilter=False, mode=self._mode)
+        return values.reshape(points.shape[:-1])
+
+    def _within_bonds(self, atom: int) -> set[int]:
+        found = front = {atom}
+        for _ in range(_CONTACT_BONDS - 1):
+            front = {other for each in front for other in self._bonded.get(each, ())} - found
+            found = found | front
+        return found
+
+
+class _Surroundings:
+    """What stays around a side chain: its density, and whom the side chain must not meet."""
+
+    def __init__(
+        self, search: RotamerSearch, chain: _SideChain, around: np.ndarray, positions: np.ndarray
+    ) -> None:
+        self._search, self._heavy = search, chain.heavy
+        turning = chain.atoms[chain.heavy]
+        self._places = positions[around]
+        self._own, self._weight = search._weight[turning], search._weight[around]
+        self._contact = search._radius[turning][:, None] + search._radius[around]
+        hydrogen_bonds = search._polar[turning][:, None] & search._polar[around]
+        self._contact = self._contact - HYDROGEN_BOND_ALLOWANCE * hydrogen_bonds
+        self._meets = np.array(
+            [~np.isin(around, list(search._within_bonds(int(atom)))) for atom in turning]
+        ).reshape(len(turning), len(around))
+
+    def evaluate(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Give, for conformations of a chain's atoms (K, n, 3), their part in the totals (K, 2) and their contacts (K,)."""
+        search = self._search
+        places = places[:, self._heavy]
+        squares = ((places[:, :, None] - self._places) ** 2).sum(axis=-1)
+        own = ((places[:, :, None] - places[:, None]) ** 2).sum(axis=-1)
+        with_map = search._in_map(places) @ self._own
+        with_rest = np.einsum("kij,i,j->k", search._overlap(squares), self._own, self._weight)
+        with_own = np.einsum("kij,i,j->k", search._overlap(own), self._own, self._own)
+        near = ((self._contact / (np.sqrt(squares) + _SOFTNESS)) ** 6) * self._meets
+        contacts = np.minimum(_DEPTH * (near**2 - 2 * near), _HARDEST).sum(axis=(1, 2))
+        return np.stack([with_map, 2 * with_rest + with_own], axis=1), contacts
+
+
+def _turn(places: np.ndarray, quadruple: tuple[int, ...], moved: np.ndarray, degrees: np.ndarray) -> None:
+    """Set a torsion of each of K conformations (K, n, 3) to an angle each, in place."""
+    a, b, c, d = (places[:, place] for place in quadruple)
+    axis = c - b
+    axis = axis / np.linalg.norm(axis, axis=1, keepdims=True)
+    first, second = np.cross(b - a, axis), np.cross(axis, d - c)
+    now = np.arctan2((np.cross(first, second) * axis).sum(axis=1), (first * second).sum(axis=1))
+    by = (np.radians(degrees) - now)[:, None, None]
+    along = axis[:, None]
+    out = places[:, moved] - c[:, None]
+    # Rodrigues' formula.
+    places[:, moved] = (
+        c[:, None]
+        + out * np.cos(by)
+        + np.cross(along, out) * np.sin(by)
+        + along * (out * along).sum(axis=-1, keepdims=True) * (1 - np.cos(by))
+    )

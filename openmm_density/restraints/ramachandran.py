@@ -1,0 +1,166 @@
+"""`RamachandranRestraint`: the backbone stays in, or comes back to, the favoured regions of the Ramachandran plot."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import openmm
+from openmm import app, unit
+from scipy import ndimage
+
+from .ramachandran_plots import (
+    ALLOWED,
+    CELL,
+    FAVOURED,
+    BackboneTorsions,
+    backbone_torsions,
+    ramachandran_tables,
+)
+from .restraint import Restraint, Violation
+from .torsions import torsion_angles
+
+RAMACHANDRAN_STRENGTH = 200.0
+"""kJ/mol/rad²: a residue 10° outside of what is favoured costs 3 kJ/mol, one 40° outside 49 kJ/mol."""
+TABLES_MISSING = (
+    "the backbone is not held in favoured regions, because the tables of pyrama were not found or not readable; to have them: "
+    "pip install pyrama"
+)
+NO_VALIDATION = "residues are held in favoured regions of the Ramachandran plot, so that few outliers are no sign of a good fit"
+
+# Degrees between the values of the spline: half a width of the narrowest favoured region.
+_STEP = 5.0
+# The plots lie side by side in one table, each with so many values more at each edge, those of the opposite one.
+_BORDER = 4
+
+
+class RamachandranRestraint(Restraint):
+    """Pull φ and ψ of every residue to the nearest favoured region of its Ramachandran plot.
+
+    E = ½ k d², with d the distance in the plane of φ and ψ to the nearest place that is favoured, and k the Context parameter: no
+    force within the regions, which hold 98% of well-ordered residues, so that it is the density that chooses among them. The
+    plots are those of glycine, proline, residues before proline, and all others (Lovell et al., Proteins 50, 437 (2003)); for
+    D-amino acids they are turned by 180°. A residue counts as violated where it is an outlier: beyond the allowed region too.
+
+    A model that was fitted with it cannot be validated by its Ramachandran plot: few outliers are then no sign of a good fit.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology or mdtraj.Topology
+        Residues are joined by its bonds.
+    positions : Quantity or array_like of shape (N, 3)
+        Å where plain. Nothing is kept of them: what is favoured does not depend on the start.
+    strength, parameter_name, force_group, periodic
+        As for `openmm_density.restraints.Restraint`; k is in kJ/mol/rad².
+
+    Raises
+    ------
+    InputError
+        The numbers of atoms differ, a position is not a number, or the strength is negative.
+    """
+
+    name = "ramachandran"
+    usual_strength = RAMACHANDRAN_STRENGTH
+    strength_unit = unit.kilojoule_per_mole / unit.radian**2
+    usual_parameter_name = "ramachandran_strength"
+
+    def __init__(self, topology: app.Topology, positions: Any, strength: Any = None, **common: Any) -> None:
+        super().__init__(topology, positions, strength, **common)
+        self.torsions = backbone_torsions(self.topology)
+        if not self.n_terms:
+            return
+        if ramachandran_tables() is None:
+            self.notes.append(TABLES_MISSING)
+            self.torsions = BackboneTorsions(*(each[:0] for each in self.torsions))
+        else:
+            self.notes.append(NO_VALIDATION)
+
+    @property
+    def n_terms(self) -> int:
+        """Number of residues that are held."""
+        return len(self.torsions.residues)
+
+    def create_force(self) -> openmm.CustomCompoundBondForce:
+        """Make the force that ``System.addForce`` takes; each call makes another."""
+        if not self.n_terms:
+            return self._finish(openmm.CustomCompoundBondForce(5, f"0*{self.parameter_name}"))
+        force = openmm.CustomCompoundBondForce(
+            5,
+            f"0.5*{self.parameter_name}*distance2(start + hand*dihedral(p1, p2, p3, p4), hand*dihedral(p2, p3, p4, p5))",
+        )
+        for name in ("start", "hand"):
+            force.addPerBondParameter(name)
+        values, starts = _side_by_side()
+        width, high = (np.radians((size - 1) * _STEP) for size in values.shape)
+        low = -np.pi - np.radians(_BORDER * _STEP)
+        force.addTabulatedFunction(
+            "distance2",
+            # φ runs fastest.
+            openmm.Continuous2DFunction(*values.shape, values.T.ravel(), 0.0, width, low, low + high),
+        )
+        for atoms, plot, hand in zip(self.torsions.atoms.tolist(), self.torsions.plots, self.torsions.hands):
+            force.addBond(atoms, [starts[plot], float(hand)])
+        return self._finish(force)
+
+    def angles(self, positions: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Give φ and ψ in radians, of D-amino acids with the opposite sign.
+
+        Parameters
+        ----------
+        positions : Quantity or array_like of shape (N, 3)
+            Å where plain.
+        """
+        positions = self._checked(positions)
+        atoms, hands = self.torsions.atoms, self.torsions.hands
+        return hands * torsion_angles(positions, atoms[:, :4]), hands * torsion_angles(
+            positions, atoms[:, 1:]
+        )
+
+    def violations(self, positions: Any) -> list[Violation]:
+        """List the outliers, the one farthest from what is favoured first; see `Restraint.violations`."""
+        phi, psi = self.angles(positions)
+        tables = ramachandran_tables() if self.n_terms else {}
+        found = []
+        for k, plot in enumerate(self.torsions.plots):
+            cell = tuple(
+                int((np.degrees(angle) + 180.0) // CELL) % len(tables[plot]) for angle in (phi[k], psi[k])
+            )
+            if tables[plot][cell] < ALLOWED[plot]:
+                found.append((float(_distances(plot)[cell]), k))
+        return [
+            Violation(
+                self.name,
+                self._residues(self.torsions.atoms[k, 1:4]),
+                "φ, ψ to what is favoured",
+                distance,
+                0.0,
+                "°",
+                0.0,
+                tuple(int(atom) for atom in self.torsions.atoms[k]),
+            )
+            for distance, k in sorted(found, key=lambda each: (-each[0], each[1]))
+        ]
+
+
+@lru_cache(maxsize=len(ALLOWED))
+def _distances(plot: str) -> np.ndarray:
+    """Give the distance in degrees from the centre of each cell to that of the nearest favoured one."""
+    favoured = ramachandran_tables()[plot] >= FAVOURED
+    n = len(favoured)
+    around = ndimage.distance_transform_edt(~np.tile(favoured, (3, 3)), sampling=CELL)
+    return around[n : 2 * n, n : 2 * n]
+
+
+@lru_cache(maxsize=1)
+def _side_by_side() -> tuple[np.ndarray, dict[str, float]]:
+    """Give d² in rad² of all plots in one table, by φ and ψ, and what to add to φ to find each plot in it."""
+    n = round(360.0 / _STEP)
+    degrees = np.arange(-_BORDER, n + _BORDER + 1) * _STEP - 180.0
+    places = (np.stack(np.meshgrid(degrees, degrees, indexing="ij")) + 180.0) / CELL - 0.5
+    tables, starts = [], {}
+    for number, plot in enumerate(ALLOWED):
+        squares = np.radians(_distances(plot)) ** 2
+        tables.append(ndimage.map_coordinates(squares, places, order=1, mode="grid-wrap"))
+        starts[plot] = np.radians((number * len(degrees) + _BORDER) * _STEP + 180.0)
+    return np.concatenate(tables), starts

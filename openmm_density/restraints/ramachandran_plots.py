@@ -1,0 +1,104 @@
+"""The Ramachandran plot: which residues have a place in it, and how usual each place is, by the tables of pyrama."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from openmm import app
+
+from openmm_density.models.structures import is_d_amino_acid
+
+from .peptide import peptide_torsions
+
+FAVOURED = 0.02
+"""Part of well-ordered residues that lie in less usual places than a favoured one: favoured regions hold 98% of them."""
+ALLOWED = {"general": 0.0005, "glycine": 0.002, "proline": 0.002, "preproline": 0.002}
+"""The same of the allowed regions, by plot: they hold 99.95% and 99.8%."""
+CELL = 2.0
+"""Degrees. The tables have a value at the centre of each cell, φ slowest, from −179 to 179."""
+CENTRES = np.arange(-180.0 + CELL / 2, 180.0, CELL)
+
+
+class BackboneTorsions(NamedTuple):
+    """The residues of a model that have both φ and ψ.
+
+    Attributes
+    ----------
+    residues : np.ndarray of int, shape (R,)
+        Their indices.
+    atoms : np.ndarray of int, shape (R, 5)
+        C of the residue before, N, CA, C, and N of the residue behind: φ is that of the first four, ψ of the last four.
+    plots : np.ndarray of str, shape (R,)
+        Which of the plots of `ALLOWED` is for each.
+    hands : np.ndarray, shape (R,)
+        −1 for D-amino acids, whose plot is turned by 180°, else 1.
+    """
+
+    residues: np.ndarray
+    atoms: np.ndarray
+    plots: np.ndarray
+    hands: np.ndarray
+
+
+def backbone_torsions(topology: app.Topology) -> BackboneTorsions:
+    """Find the residues with φ and ψ, by the bonds to their neighbours.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology
+        With bonds.
+    """
+    names = [{atom.name: atom.index for atom in residue.atoms()} for residue in topology.residues()]
+    kinds = [residue.name for residue in topology.residues()]
+    residue_of_atom = np.array([atom.residue.index for atom in topology.atoms()], dtype=np.int64)
+    before: dict[int, int] = {}
+    after: dict[int, int] = {}
+    for _, carbon, nitrogen, _ in peptide_torsions(topology):
+        before[int(residue_of_atom[nitrogen])] = int(carbon)
+        after[int(residue_of_atom[carbon])] = int(nitrogen)
+    chosen = [i for i in sorted(before.keys() & after.keys()) if {"N", "CA", "C"} <= names[i].keys()]
+    atoms = [(before[i], *(names[i][name] for name in ("N", "CA", "C")), after[i]) for i in chosen]
+    return BackboneTorsions(
+        np.array(chosen, dtype=np.int64),
+        np.array(atoms, dtype=np.int64).reshape(-1, 5),
+        np.array([_plot(kinds[i], kinds[residue_of_atom[after[i]]]) for i in chosen], dtype="<U10"),
+        np.array([-1.0 if is_d_amino_acid(kinds[i]) else 1.0 for i in chosen]),
+    )
+
+
+def _plot(kind: str, next_kind: str) -> str:
+    """Name the plot that is for a residue."""
+    if kind in ("GLY", "PRO"):
+        return {"GLY": "glycine", "PRO": "proline"}[kind]
+    return "preproline" if next_kind == "PRO" else "general"
+
+
+def ramachandran_tables() -> dict[str, np.ndarray] | None:
+    """Give the part of well-ordered residues in less usual places, by plot, each by φ and ψ at `CENTRES`.
+
+    They are those of Lovell et al., Proteins 50, 437 (2003). None where the optional package pyrama does not provide them.
+    """
+    # Only its files are wanted: importing pyrama would load pyplot and Biopython.
+    package = find_spec("pyrama")
+    if package is None or not package.submodule_search_locations:
+        return None
+    return _read_tables(Path(next(iter(package.submodule_search_locations))) / "data")
+
+
+@lru_cache(maxsize=1)
+def _read_tables(folder: Path) -> dict[str, np.ndarray] | None:
+    tables = {}
+    for plot in ALLOWED:
+        try:
+            rows = np.loadtxt(folder / f"pref_{plot}.data")
+        except (OSError, ValueError):
+            return None
+        grid = np.stack(np.meshgrid(CENTRES, CENTRES, indexing="ij"), axis=-1).reshape(-1, 2)
+        if rows.shape != (len(grid), 3) or not np.array_equal(rows[:, :2], grid):
+            return None
+        tables[plot] = rows[:, 2].reshape(len(CENTRES), len(CENTRES))
+    return tables

@@ -1,0 +1,107 @@
+"""Fits that turn side chains and shift stretches before a stage."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from openmm_density import DensityMap
+from openmm_density.fitting.checkpoints import RunFolder
+from openmm_density.fitting.flexible_fit import FlexibleFit
+from openmm_density.fitting.protocols import Protocol, Stage
+from openmm_density.fitting.register_search import RegisterSearch, Stretch
+from openmm_density.models import Model
+from openmm_density.restraints.contacts import near_contacts
+
+from ..fragments import fragment
+from ..restraints.single_forces import turned_about
+
+RESIDUES, RESOLUTION = 32, 2.8
+FIRST, LAST = 12, 20
+
+
+@pytest.fixture(scope="module")
+def native(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    return fragment(tmp_path_factory.mktemp("native") / "model.pdb", residues=RESIDUES)
+
+
+@pytest.fixture(scope="module")
+def density_map(native: Model) -> DensityMap:
+    return DensityMap.simulate(native.topology, native.positions, RESOLUTION, 0.9, noise=0.05, seed=3)
+
+
+def fit_of(model: Model, density_map: DensityMap, stage: Stage, **options: object) -> FlexibleFit:
+    protocol = Protocol((stage,), strength=60.0, minimize_first=20, minimize_last=10)
+    options = {"threads": 1, "report_interval": 20, "save_interval": 20, "place": "off", **options}
+    return FlexibleFit(model, density_map, RESOLUTION, protocol, **options)
+
+
+def alpha_carbons(model: Model) -> np.ndarray:
+    return np.array([atom.index for atom in model.topology.atoms() if atom.name == "CA"])
+
+
+def with_a_turned_side_chain(model: Model) -> tuple[Model, list[int]]:
+    residue = next(r for r in model.topology.residues() if r.name == "ILE")
+    index = {atom.name: atom.index for atom in residue.atoms()}
+    moved = [i for name, i in index.items() if name not in ("N", "CA", "C", "O", "CB")]
+    turned = turned_about(model.positions, index["CA"], index["CB"], np.array(moved), 2 * np.pi / 3)
+    return replace(model, positions=turned), moved
+
+
+def test_a_stretch_comes_back_into_register(native: Model, density_map: DensityMap) -> None:
+    search = RegisterSearch(native.topology)
+    wrong = search.shifted(native.positions, [Stretch(search.chains[0], FIRST, LAST)], 1)
+    start = replace(native, positions=wrong)
+    carbons = alpha_carbons(native)
+
+    def off(positions: np.ndarray) -> float:
+        return float(np.linalg.norm((positions - native.positions)[carbons[FIRST : LAST + 1]], axis=1).max())
+
+    result = fit_of(start, density_map, Stage("hold", 20, register=True, rotamers=True)).run()
+    # Minimised without the search, it stays out.
+    assert off(wrong) > 3.5 and off(result.prepared.input_positions(result.relaxed)) > 3.0
+    assert off(result.prepared.input_positions(result.final)) < 1.2
+
+
+def test_side_chains_are_turned_before_a_stage(native: Model, density_map: DensityMap) -> None:
+    start, moved = with_a_turned_side_chain(native)
+    result = fit_of(start, density_map, Stage("hold", 20, temperature=(100.0, 10.0), rotamers=True)).run()
+    final = result.prepared.input_positions(result.final)
+    off = np.linalg.norm((final - native.positions)[moved], axis=1).max()
+    assert off < 1.0 < np.linalg.norm((start.positions - native.positions)[moved], axis=1).max()
+    assert len(near_contacts(native.topology, final)[0]) == 0
+
+
+def test_a_fit_that_was_killed_goes_on_to_the_same_end(
+    native: Model, density_map: DensityMap, tmp_path: Path
+) -> None:
+    class Killed(Exception):
+        pass
+
+    def kill(step: int, total: int, stage: str, row: object) -> None:
+        if step == 20 and row is not None:
+            raise Killed
+
+    start, _ = with_a_turned_side_chain(native)
+    stage = Stage("hold", 40, rotamers=True)
+    with pytest.raises(Killed):
+        fit_of(start, density_map, stage).run(RunFolder(tmp_path / "killed"), kill)
+    resumed = fit_of(start, density_map, stage).run(RunFolder(tmp_path / "killed"))
+    whole = fit_of(start, density_map, stage).run(RunFolder(tmp_path / "whole"))
+    assert np.array_equal(resumed.final, whole.final) and resumed.rows == whole.rows
+
+
+def test_other_similarities_and_no_density_are_let_alone(
+    native: Model, density_map: DensityMap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("side chains were searched")
+
+    monkeypatch.setattr("openmm_density.fitting.flexible_fit.RotamerSearch", refuse)
+    for options, strength in (({"similarity": "inner-product"}, 1.0), ({}, 0.0)):
+        stage = Stage("hold", 4, (strength, strength), rotamers=True, register=True)
+        result = fit_of(native, density_map, stage, **options).run()
+        assert np.isfinite(result.final).all()

@@ -1,0 +1,115 @@
+"""The search for stretches that are out of register."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from openmm import app
+
+from openmm_density import DensityMap
+from openmm_density.fitting.register_search import FLANK, RegisterSearch, Stretch
+from openmm_density.models import Model, read_model
+from openmm_density.validation.correlation import MapCorrelation
+
+RESOLUTION = 3.0
+
+
+@pytest.fixture(scope="module")
+def native(data_dir: Path) -> Model:
+    return read_model(data_dir / "emd6374_frag/6374_native.pdb")
+
+
+@pytest.fixture(scope="module")
+def search(native: Model) -> RegisterSearch:
+    return RegisterSearch(native.topology)
+
+
+def alpha_carbons(model: Model) -> np.ndarray:
+    return np.array([atom.index for atom in model.topology.atoms() if atom.name == "CA"])
+
+
+def test_a_shifted_stretch_lies_where_its_neighbours_lay(native: Model, search: RegisterSearch) -> None:
+    (chain,) = search.chains
+    carbons = alpha_carbons(native)
+    for by in (1, -1):
+        shifted = search.shifted(native.positions, [Stretch(chain, 120, 135)], by)
+        core = np.arange(120, 136)
+        np.testing.assert_allclose(shifted[carbons[core]], native.positions[carbons[core + by]], atol=1e-9)
+        rest = np.setdiff1d(np.arange(len(chain)), np.arange(120 - FLANK, 136 + FLANK))
+        np.testing.assert_array_equal(shifted[carbons[rest]], native.positions[carbons[rest]])
+        # Flanks follow, the less the farther away they are.
+        steps = np.linalg.norm(shifted[carbons] - native.positions[carbons], axis=1)[136 : 136 + FLANK]
+        assert (np.diff(steps) < 0).all() and 0 < steps[-1] < steps[0] < 3.8
+    # Residues keep their shape and hand.
+    atoms = search.atoms_of(Stretch(chain, 120, 135))
+    assert set(np.flatnonzero((shifted != native.positions).any(axis=1))) <= set(atoms.tolist())
+    for residue in native.topology.residues():
+        if 120 <= residue.index <= 135:
+            own = [atom.index for atom in residue.atoms()]
+            before, after = (
+                np.linalg.norm(x[own][:, None] - x[own], axis=-1) for x in (native.positions, shifted)
+            )
+            np.testing.assert_allclose(after, before, atol=1e-9)
+            sides = [np.linalg.det(x[own[1:4]] - x[own[0]]) for x in (native.positions, shifted)]
+            assert sides[0] == pytest.approx(sides[1], abs=1e-9)
+
+
+def test_there_and_back_is_where_it_was(native: Model, search: RegisterSearch) -> None:
+    (chain,) = search.chains
+    carbons = alpha_carbons(native)
+    stretch = Stretch(chain, 120, 135)
+    back = search.shifted(search.shifted(native.positions, [stretch], 1), [stretch], -1)
+    core = carbons[121:136]
+    np.testing.assert_allclose(back[core], native.positions[core], atol=1e-9)
+
+
+def test_a_stretch_out_of_register_is_doubtful(native: Model, search: RegisterSearch) -> None:
+    simulated = DensityMap.simulate(native.topology, native.positions, RESOLUTION, 1.0, noise=0.1, seed=1)
+    correlation = MapCorrelation(simulated, native.topology, RESOLUTION)
+    assert search.doubtful(correlation.residue_correlations(native.positions)) == []
+    (chain,) = search.chains
+    wrong = search.shifted(native.positions, [Stretch(chain, 60, 70), Stretch(chain, 150, 165)], 1)
+    sets = search.doubtful(correlation.residue_correlations(wrong))
+    first, second = sorted(sets[0], key=lambda stretch: stretch.first)
+    # With their flanks, which fit badly too, and half a window.
+    for stretch, (begin, end) in ((first, (60, 70)), (second, (150, 165))):
+        assert begin - FLANK - 3 <= stretch.first <= begin and end <= stretch.last <= end + FLANK + 3
+
+
+def test_stretches_of_a_set_do_not_touch_and_stay_within_their_chains(data_dir: Path, native: Model) -> None:
+    tetramer = read_model(data_dir / "emd3488_5ni1/5me2.pdb")
+    search = RegisterSearch(tetramer.topology)
+    residues = list(tetramer.topology.residues())
+    assert [len(chain) for chain in search.chains] == [140, 143, 140, 143]
+    for chain in search.chains:
+        assert len({residues[i].chain.index for i in chain}) == 1
+    correlations = np.random.default_rng(2).uniform(0.4, 1.0, len(residues))
+    correlations[::17] = np.nan
+    sets = search.doubtful(correlations)
+    assert 1 <= len(sets) <= 3
+    for stretches in sets:
+        region = np.concatenate([stretch.region for stretch in stretches])
+        assert len(np.unique(region)) == len(region)
+        for stretch in stretches:
+            assert 4 <= stretch.last - stretch.first + 1 <= 40
+            assert {residues[i].chain.index for i in stretch.region} == {
+                residues[stretch.chain[0]].chain.index
+            }
+
+
+def test_gaps_end_chains_and_models_without_protein_have_none(data_dir: Path) -> None:
+    broken = read_model(data_dir / "emd21457_ntd/6vyb_Ndom.pdb")
+    search = RegisterSearch(broken.topology)
+    for chain in search.chains:
+        carbons = [
+            atom.index
+            for residue in broken.topology.residues()
+            if residue.index in set(chain.tolist())
+            for atom in residue.atoms()
+            if atom.name == "CA"
+        ]
+        assert np.linalg.norm(np.diff(broken.positions[carbons], axis=0), axis=1).max(initial=0) < 4.5
+    empty = RegisterSearch(app.Topology())
+    assert empty.chains == [] and empty.doubtful(np.zeros(0)) == []

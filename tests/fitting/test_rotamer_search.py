@@ -1,0 +1,133 @@
+"""The search for better rotamers: what it takes for the density, what it finds, and what it lets alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from openmm_density import DensityFit, DensityMap
+from openmm_density.fitting.rotamer_search import RotamerSearch
+from openmm_density.models import Model, read_model
+from openmm_density.models.structures import is_hydrogen
+
+from ..restraints.single_forces import turned_about
+
+RESOLUTION = 3.0
+STRENGTH = 60.0
+
+
+@pytest.fixture(scope="module")
+def native(data_dir: Path) -> Model:
+    return read_model(data_dir / "emd5925_frag/5925_native.pdb")
+
+
+@pytest.fixture(scope="module")
+def density(native: Model) -> DensityFit:
+    simulated = DensityMap.simulate(native.topology, native.positions, RESOLUTION, 1.0, noise=0.1, seed=1)
+    return DensityFit(simulated, native.topology, RESOLUTION, weights="number", positions=native.positions)
+
+
+@pytest.fixture(scope="module")
+def search(native: Model, density: DensityFit) -> RotamerSearch:
+    return search_in(native, density)
+
+
+def search_in(model: Model, density: DensityFit, atoms: np.ndarray | None = None) -> RotamerSearch:
+    return RotamerSearch(
+        model.topology,
+        density.target,
+        density.sigma,
+        STRENGTH * density.n_fitted_atoms,
+        density.atoms if atoms is None else atoms,
+    )
+
+
+def misplaced(model: Model, numbers: list[int]) -> tuple[np.ndarray, dict[int, list[int]]]:
+    """Turn χ1 of some residues to another staggered place; give the atoms behind Cβ of each."""
+    positions, turned = model.positions.copy(), {}
+    for residue in model.topology.residues():
+        if int(residue.id) in numbers:
+            index = {atom.name: atom.index for atom in residue.atoms()}
+            atoms = [i for name, i in index.items() if name not in ("N", "CA", "C", "O", "CB", "OXT")]
+            positions = turned_about(positions, index["CA"], index["CB"], np.array(atoms), 2 * np.pi / 3)
+            turned[residue.index] = atoms
+    return positions, turned
+
+
+def test_its_similarity_is_that_of_the_density(
+    native: Model, density: DensityFit, search: RotamerSearch
+) -> None:
+    shaken = native.positions + np.random.default_rng(0).normal(scale=0.7, size=native.positions.shape)
+    for positions in (native.positions, shaken):
+        # The kernel's Gaussians end at 4 σ.
+        assert search.similarity(positions) == pytest.approx(density.similarity(positions), abs=4e-3)
+
+
+def test_turned_side_chains_are_turned_back(
+    native: Model, density: DensityFit, search: RotamerSearch
+) -> None:
+    # Tyrosines, a tryptophan, phenylalanines, a valine and a glutamate.
+    positions, wrong = misplaced(native, [9, 11, 26, 56, 59, 72, 91])
+    improved, turned = search.improved(positions)
+    assert set(wrong) <= set(turned)
+    for atoms in wrong.values():
+        # Rings and carboxylates may come back with their two sides exchanged.
+        before, after = (
+            np.linalg.norm(x[atoms][:, None] - native.positions[atoms], axis=-1).min(axis=1)
+            for x in (positions, improved)
+        )
+        assert after.max() < 0.8 < before.max()
+    assert density.similarity(improved) > density.similarity(positions) + 0.01
+    again, none = search.improved(improved)
+    assert none == [] and np.array_equal(again, improved)
+
+
+def test_only_torsions_of_side_chains_change(native: Model, search: RotamerSearch) -> None:
+    positions, wrong = misplaced(native, [9, 56])
+    near = np.array([residue + step for residue in wrong for step in range(-2, 3)])
+    improved, turned = search.improved(positions, near)
+    moved = np.flatnonzero((improved != positions).any(axis=1))
+    atoms = list(native.topology.atoms())
+    assert {atoms[i].residue.index for i in moved} == set(turned)
+    assert not {atoms[i].name for i in moved} & {"N", "CA", "C", "O", "CB"}
+    for bond in native.topology.bonds():
+        i, j = (atom.index for atom in bond)
+        length = np.linalg.norm(improved[i] - improved[j])
+        assert length == pytest.approx(np.linalg.norm(positions[i] - positions[j]), abs=1e-6)
+
+
+def test_chosen_residues_alone_are_turned(native: Model, search: RotamerSearch) -> None:
+    positions, wrong = misplaced(native, [9, 56])
+    first, second = wrong
+    improved, turned = search.improved(positions, np.array([first]))
+    assert turned == [first] and np.array_equal(improved[wrong[second]], positions[wrong[second]])
+
+
+def test_what_is_not_fitted_stays(native: Model, density: DensityFit) -> None:
+    positions, wrong = misplaced(native, [9, 56])
+    first, second = wrong
+    others = np.setdiff1d(density.atoms, wrong[first][:1])
+    _, turned = search_in(native, density, others).improved(positions, np.array([first, second]))
+    assert second in turned and first not in turned
+
+
+def test_ligands_of_metals_stay(data_dir: Path) -> None:
+    model = read_model(data_dir / "emd3488_5ni1/5ni1_updated.cif")
+    inverse = DensityMap.simulate(model.topology, model.positions, 4.0, 2.0)
+    # In the negative of their density all side chains want to be somewhere else.
+    away = DensityMap(inverse.data.max() - inverse.data, inverse.matrix, inverse.origin)
+    heavy = [atom.index for atom in model.topology.atoms() if not is_hydrogen(atom)]
+    search = RotamerSearch(model.topology, away, 0.9, 1e7, np.array(heavy))
+    irons = [atom.index for atom in model.topology.atoms() if atom.element.symbol.upper() == "FE"]
+    assert irons
+    bound, free = [], []
+    for residue in model.topology.residues():
+        if residue.name == "HIS":
+            places = model.positions[[atom.index for atom in residue.atoms()]]
+            nearest = np.linalg.norm(places[:, None] - model.positions[irons], axis=-1).min()
+            (bound if nearest < 2.5 else free).append(residue.index)
+    _, turned = search.improved(model.positions, np.array([*bound, *free[:6]]))
+    assert bound and not set(bound) & set(turned)
+    assert set(free) & set(turned)

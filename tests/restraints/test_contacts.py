@@ -1,0 +1,98 @@
+"""The repulsion of atoms in contact, and the pairs that clash."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+
+import gemmi
+import numpy as np
+import openmm
+import pytest
+from openmm import app, unit
+
+from openmm_density.models import Model, read_model
+from openmm_density.restraints.contacts import ContactRestraint, near_contacts
+
+from .single_forces import assert_forces_are_the_gradient, context_with, energy_at
+
+
+@pytest.fixture(scope="module")
+def native(data_dir: Path) -> Model:
+    return read_model(data_dir / "emd5925_frag/5925_native.pdb")
+
+
+@pytest.fixture(scope="module")
+def pressed(native: Model) -> np.ndarray:
+    """Give the positions of a model that is a tenth too small."""
+    centre = native.positions.mean(axis=0)
+    return centre + 0.9 * (native.positions - centre)
+
+
+def clashes_one_by_one(model: Model, positions: np.ndarray) -> set[tuple[int, int]]:
+    neighbours: dict[int, list[int]] = {}
+    for a, b in model.topology.bonds():
+        neighbours.setdefault(a.index, []).append(b.index)
+        neighbours.setdefault(b.index, []).append(a.index)
+    heavy = [atom for atom in model.topology.atoms() if atom.element.symbol != "H"]
+    found = set()
+    for atom in heavy:
+        apart, front = {atom.index: 0}, deque([atom.index])
+        while front:
+            now = front.popleft()
+            for other in neighbours.get(now, []):
+                if other not in apart:
+                    apart[other] = apart[now] + 1
+                    front.append(other)
+        for other in heavy:
+            if other.index <= atom.index or apart.get(other.index, 99) <= 4:
+                continue
+            symbols = [each.element.symbol for each in (atom, other)]
+            overlap = sum(gemmi.Element(s).vdw_r for s in symbols) - np.linalg.norm(
+                positions[atom.index] - positions[other.index]
+            )
+            if overlap > 0.4 + 0.4 * all(s in ("N", "O", "F", "S") for s in symbols):
+                found.add((atom.index, other.index))
+    return found
+
+
+def test_clashes_are_those_of_a_search_one_by_one(native: Model, pressed: np.ndarray) -> None:
+    pairs, clash = near_contacts(native.topology, pressed)
+    assert {tuple(sorted(pair)) for pair in pairs.tolist()} == clashes_one_by_one(native, pressed)
+    assert len(pairs) > 20 and len(clash) == len(pairs)
+    distances = np.linalg.norm(pressed[pairs[:, 0]] - pressed[pairs[:, 1]], axis=1)
+    assert (distances < clash).all()
+
+
+def test_forces_are_the_gradient(native: Model, pressed: np.ndarray) -> None:
+    assert_forces_are_the_gradient(ContactRestraint(native.topology, pressed).create_force(), pressed)
+
+
+def test_a_minimisation_with_it_ends_without_clashes(native: Model, pressed: np.ndarray) -> None:
+    restraint = ContactRestraint(native.topology, pressed)
+    assert len(restraint.violations(pressed)) > 20
+    context = context_with(restraint.create_force(), len(pressed))
+    assert energy_at(context, pressed) > 50
+    openmm.LocalEnergyMinimizer.minimize(context, 0.1)
+    parted = context.getState(positions=True).getPositions(asNumpy=True).value_in_unit(unit.angstrom)
+    assert restraint.violations(parted) == [] and len(near_contacts(native.topology, parted)[0]) == 0
+    assert np.abs(parted - pressed).max() < 2.5
+
+
+def test_the_strength_lets_go(native: Model, pressed: np.ndarray) -> None:
+    restraint = ContactRestraint(native.topology, pressed, force_group=4, parameter_name="apart")
+    force = restraint.create_force()
+    assert (force.getForceGroup(), force.getName()) == (4, "ContactRestraint")
+    context = context_with(force, len(pressed))
+    context.setParameter("apart", 0.0)
+    assert energy_at(context, pressed) == 0
+
+
+def test_nothing_to_part() -> None:
+    topology = app.Topology()
+    residue = topology.addResidue("HOH", topology.addChain())
+    topology.addAtom("O", app.element.oxygen, residue)
+    pairs, clash = near_contacts(topology, np.zeros((1, 3)), 3.0)
+    assert pairs.shape == (0, 2) and clash.shape == (0,)
+    restraint = ContactRestraint(topology, np.zeros((1, 3)))
+    assert restraint.n_terms == 0 and restraint.violations(np.zeros((1, 3))) == []

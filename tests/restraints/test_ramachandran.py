@@ -1,0 +1,150 @@
+"""The Ramachandran restraint: what it costs, where it is flat, and that it brings a model back."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import openmm
+import pytest
+from scipy.spatial import cKDTree
+
+from openmm_density.models import Model, read_model
+from openmm_density.restraints import RamachandranRestraint
+from openmm_density.validation.ramachandran import ramachandran
+
+from .single_forces import context_with, energy_at
+
+
+@pytest.fixture(scope="module")
+def native(data_dir: Path) -> Model:
+    return read_model(data_dir / "emd6374_frag/6374_native.pdb")
+
+
+@pytest.fixture(scope="module")
+def built(data_dir: Path) -> Model:
+    return read_model(data_dir / "emd6374_frag/6374_original_1.pdb")
+
+
+@lru_cache
+def favoured_places(plot: str) -> cKDTree:
+    """Read the favoured places of a table's lines, and of the plot's eight neighbours, in degrees."""
+    folder = Path(importlib.metadata.distribution("pyrama").locate_file("pyrama/data"))
+    rows = np.loadtxt(folder / f"pref_{plot}.data")
+    favoured = rows[rows[:, 2] >= 0.02, :2]
+    images = np.concatenate([favoured + 360.0 * np.array([i, j]) for i in (-1, 0, 1) for j in (-1, 0, 1)])
+    return cKDTree(images)
+
+
+def only(force: openmm.CustomCompoundBondForce, which: list[int]) -> openmm.CustomCompoundBondForce:
+    """Give a force of a few of its terms."""
+    kept = openmm.CustomCompoundBondForce(5, force.getEnergyFunction())
+    for name in ("start", "hand"):
+        kept.addPerBondParameter(name)
+    kept.addGlobalParameter(force.getGlobalParameterName(0), force.getGlobalParameterDefaultValue(0))
+    table = openmm.Continuous2DFunction(*force.getTabulatedFunction(0).getFunctionParameters())
+    kept.addTabulatedFunction("distance2", table)
+    for k in which:
+        kept.addBond(*force.getBondParameters(k))
+    return kept
+
+
+def test_energy_is_that_of_the_distance_to_what_is_favoured(built: Model) -> None:
+    restraint = RamachandranRestraint(built.topology, built.positions, 300.0)
+    force = restraint.create_force()
+    assert restraint.n_terms == force.getNumBonds() == 290
+    atoms = list(built.topology.atoms())
+    seen = set()
+    for k in range(0, force.getNumBonds(), 8):
+        members, _ = force.getBondParameters(k)
+        energy = energy_at(context_with(only(force, [k]), len(atoms)), built.positions)
+        residue, behind = atoms[members[1]].residue, atoms[members[4]].residue
+        plot = {"GLY": "glycine", "PRO": "proline"}.get(
+            residue.name, "preproline" if behind.name == "PRO" else "general"
+        )
+        phi, psi = (np.degrees(angle[k]) for angle in restraint.angles(built.positions))
+        # The spline has a value every 5°, and distances are between cells of 2°.
+        apart = favoured_places(plot).query([phi, psi])[0]
+        low, high = max(apart - 2.5, 0.0), apart + 2.5
+        assert 150 * np.radians(low) ** 2 - 0.2 <= energy <= 150 * np.radians(high) ** 2 + 0.2
+        seen.add((plot, apart > 5))
+    assert {(plot, False) for plot in ("general", "glycine", "proline", "preproline")} <= seen
+    assert ("general", True) in seen
+
+
+def test_a_good_backbone_feels_next_to_nothing(native: Model, built: Model) -> None:
+    def energy(model: Model) -> float:
+        force = RamachandranRestraint(model.topology, model.positions).create_force()
+        return energy_at(context_with(force, len(model.positions)), model.positions)
+
+    assert energy(native) < 30 < 1000 < energy(built)
+
+
+def test_it_says_that_the_plot_no_longer_validates(native: Model) -> None:
+    (note,) = RamachandranRestraint(native.topology, native.positions).notes
+    assert "Ramachandran" in note and "no sign of a good fit" in note
+
+
+def test_violations_are_the_outliers_of_the_plot(built: Model) -> None:
+    found = RamachandranRestraint(built.topology, built.positions).violations(built.positions)
+    plot = ramachandran(built.topology, built.positions)
+    residues = list(built.topology.residues())
+    outliers = {f"{residues[i].name} {residues[i].id}" for i in plot.residues[plot.regions == "."]}
+    assert {" ".join(each.residues[0].split()[-2:]) for each in found} == outliers
+    assert len(found) == len(outliers) > 20
+    assert found[0].value == max(each.value for each in found) > 30 and found[0].target == 0
+
+
+def test_the_plot_of_a_d_amino_acid_is_turned(data_dir: Path) -> None:
+    model = read_model(data_dir / "emd5925_frag/5925_native.pdb")
+    for residue in model.topology.residues():
+        residue.name = {"ALA": "DAL"}.get(residue.name, residue.name)
+    mirrored = model.positions * [-1.0, 1.0, 1.0]
+    restraint = RamachandranRestraint(model.topology, mirrored)
+    phi, psi = restraint.angles(mirrored)
+    turned = restraint.torsions.hands < 0
+    assert 5 < turned.sum() < len(turned)
+    # Mirrored, torsions change sign: a D-amino acid then lies where the L-amino acid of before lay.
+    for residue in model.topology.residues():
+        residue.name = {"DAL": "ALA"}.get(residue.name, residue.name)
+    read = RamachandranRestraint(model.topology, model.positions)
+    np.testing.assert_allclose(phi[turned], read.angles(model.positions)[0][turned], atol=1e-9)
+    np.testing.assert_allclose(psi[turned], read.angles(model.positions)[1][turned], atol=1e-9)
+    which = np.flatnonzero(turned).tolist()
+    energies = [
+        energy_at(context_with(only(each.create_force(), which), len(mirrored)), positions)
+        for each, positions in ((restraint, mirrored), (read, model.positions))
+    ]
+    assert energies[0] == pytest.approx(energies[1], rel=1e-9)
+
+
+def test_across_the_edges_of_the_plot_energy_and_force_go_on(native: Model) -> None:
+    values = []
+    restraint = RamachandranRestraint(native.topology, native.positions)
+    force = restraint.create_force()
+    function = force.getTabulatedFunction(0)
+    nx, ny, numbers, x_low, x_high, y_low, y_high = function.getFunctionParameters()
+    table = np.array(numbers).reshape(ny, nx).T
+    rows = len(table) // 4
+    for start in range(0, len(table), rows):
+        plot = table[start : start + rows]
+        # 360° are 72 values: what lies beyond an edge is what lies behind the other.
+        np.testing.assert_allclose(plot[: rows - 72], plot[72:], atol=1e-12)
+        np.testing.assert_allclose(plot[:, : ny - 72], plot[:, 72:], atol=1e-12)
+        values.append(plot.max())
+    assert np.degrees(np.sqrt(max(values))) < 180 and y_high - y_low == pytest.approx(np.radians(400))
+    assert x_low == 0 and x_high == pytest.approx(np.radians(5 * (len(table) - 1)))
+
+
+def test_without_the_tables_nothing_is_held_and_that_is_said(
+    native: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyrama", None)
+    restraint = RamachandranRestraint(native.topology, native.positions)
+    assert restraint.n_terms == 0 and "pip install pyrama" in restraint.notes[0]
+    assert restraint.violations(native.positions) == []
+    context = context_with(restraint.create_force(), len(native.positions))
+    assert energy_at(context, native.positions) == 0
