@@ -48,7 +48,7 @@ def ramachandran(topology: app.Topology, positions: np.ndarray) -> Ramachandran:
     """Find where the residues of a model lie in the Ramachandran plot.
 
     The regions are those of Lovell et al., Proteins 50, 437 (2003), from the Top500 structures, for glycine, proline, residues
-    before proline and all others. Their tables, in cells of 2°, come with the optional package ``pyrama``. MolProbity now has
+    before proline and all others. Their tables, in cells of 2°, come with the package ``pyrama``. MolProbity now has
     newer ones, from 8000 structures, and interpolates: near a border a residue can come out otherwise there.
 
     Parameters
