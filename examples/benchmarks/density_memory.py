@@ -108,14 +108,10 @@ def times_held(n_atoms: int, size: int) -> dict[str, dict[str, float]]:
             figures[stage] = (resident() - before) / density_map.data.nbytes
 
         if with_fit:
-            fit = DensityFit(
-                density_map,
-                topology,
-                5.0,
-                positions=positions,
-                crop_margin=None,
-                voxel_size=density_map.voxel_size[0],
-            )
+            # Not resampled: what is held is compared with the map as it is.
+            voxel = density_map.voxel_size[0]
+            options = {"positions": positions, "crop_margin": None, "voxel_size": voxel}
+            fit = DensityFit(density_map, topology, 6.25 * voxel, **options)
             note("DensityFit")
             force = fit.create_force()
         else:
