@@ -170,7 +170,7 @@ def dynamics_case(settings: Settings) -> Case:
     )
 
     agreement: dict[str, float] = {}
-    contexts, engines, alone = {}, {}, {}
+    contexts, engines, bare, alone = {}, {}, {}, {}
     for name, fit in fits.items():
         system = force_field.createSystem(
             modeller.topology,
@@ -202,24 +202,18 @@ def dynamics_case(settings: Settings) -> Case:
                 f"force on {name} atoms", density_forces(contexts[name]), expected, 10 * ROUNDING
             )
 
-        def step(integrator: openmm.Integrator = integrator) -> float:
-            torch.set_num_threads(threads)
-            begun = time.perf_counter()
-            integrator.step(STEPS_PER_TURN)
-            return (time.perf_counter() - begun) / STEPS_PER_TURN
-
-        label = (
-            "OpenMM step without density"
-            if fit is None
-            else f"OpenMM step with density of {fit.n_fitted_atoms} atoms{', by default' * (name == 'by default')}"
-        )
-        step()
-        engines[name] = Engine(label, "step", threads, step, is_short=False)
-        if fit is not None:
-            groups = functools.partial(contexts[name].getState, forces=True, groups={1})
-            operation = TERM.format(fit.n_fitted_atoms)
-            which = ", by default" * (name == "by default")
-            alone[name] = timed(f"OpenMM, its force group alone{which}", operation, threads, groups)
+        if fit is None:
+            continue
+        which = ", by default" * (name == "by default")
+        label = f"OpenMM step with density of {fit.n_fitted_atoms} atoms{which}"
+        # The same Context steps with and without: trajectories of their own differ by more than the term.
+        for steps, title, groups in ((engines, label, {0, 1}), (bare, f"the same without{which}", {0})):
+            step = functools.partial(stepping, integrator, groups, threads)
+            step()
+            steps[name] = Engine(title, "step", threads, step, is_short=False)
+        groups = functools.partial(contexts[name].getState, forces=True, groups={1})
+        operation = TERM.format(fit.n_fitted_atoms)
+        alone[name] = timed(f"OpenMM, its force group alone{which}", operation, threads, groups)
 
     operators = {}
     moments = target_moments(target)
@@ -239,7 +233,8 @@ def dynamics_case(settings: Settings) -> Case:
     peers: dict[tuple[str, int], Engine] = {}
     if settings.gromacs:
         peers = gromacs_engines(settings.gromacs, start, density_map, agreement, settings.folder, threads)
-    repeated = [*engines.values()] * (1 if settings.quick else STEP_TURNS)
+    pairs = [step for name in engines for step in (engines[name], bare[name])]
+    repeated = pairs * (1 if settings.quick else STEP_TURNS)
     measure(
         [*repeated, *operators.values(), *alone.values(), *peers.values()], settings.turns, 4 * settings.limit
     )
@@ -248,7 +243,7 @@ def dynamics_case(settings: Settings) -> Case:
     for name in ("by default", "heavy", "all"):
         count = fits[name].n_fitted_atoms
         ours = "OpenMM, DensityFit" + ", by default" * (name == "by default")
-        terms.append(Difference(ours, TERM.format(count), engines[name], engines["without"]))
+        terms.append(Difference(ours, TERM.format(count), engines[name], bare[name]))
         terms.append(alone[name])
         if name == "by default":
             continue
@@ -261,7 +256,17 @@ def dynamics_case(settings: Settings) -> Case:
         f"adenylate kinase, {modeller.topology.getNumAtoms()} atoms, no solvent, cut-off 1 nm; map 90³ of 1 Å; "
         f"σ {SIGMA} Å, 4σ, correlation about the mean"
     )
-    return Case(title, [*engines.values(), *peers.values(), *operators.values(), *terms], agreement)
+    return Case(title, [*pairs, *peers.values(), *operators.values(), *terms], agreement)
+
+
+def stepping(integrator: openmm.Integrator, groups: set[int], threads: int) -> float:
+    """Give the seconds of a step with these force groups, after one that changes over to them."""
+    torch.set_num_threads(threads)
+    integrator.setIntegrationForceGroups(groups)
+    integrator.step(1)
+    begun = time.perf_counter()
+    integrator.step(STEPS_PER_TURN)
+    return (time.perf_counter() - begun) / STEPS_PER_TURN
 
 
 def gradient_of(fit: DensityFit, positions: unit.Quantity) -> np.ndarray:
