@@ -197,11 +197,6 @@ struct Plan {
     Interval bricks_y(Interval y) const { return {(y.begin - first_y) / BY, (y.end - 1 - first_y) / BY + 1}; }
     Interval bricks_z(Interval z) const { return {(z.begin - first_z) / BZ, (z.end - 1 - first_z) / BZ + 1}; }
 
-    // Of the grid, along x.
-    int first_brick(const Place& place, const Image& image) const {
-        return static_cast<int>(floor_of_quotient(place.range[0].begin - int64_t(image.cell[0]) * grid.n[0], BX));
-    }
-
     // The part of an image within these bricks of the box. touch(plane, first row, last row + 1) for its bricks in the box.
     template <typename F>
     void set_part(Part& part, const Place& place, const Image& image, Interval by, Interval bz, const F& touch) const {
@@ -210,7 +205,7 @@ struct Plan {
         };
         part.atom = image.atom;
         std::copy_n(place.beyond, 3, part.beyond);
-        part.bx = first_brick(place, image);
+        part.bx = static_cast<int>(floor_of_quotient(place.range[0].begin - int64_t(image.cell[0]) * grid.n[0], BX));
         part.by = by.begin;
         part.bz = bz.begin;
         part.n_y = by.end - by.begin;
@@ -390,8 +385,8 @@ struct TileView {
                 return Interval{std::max(bricks.begin, bounds.begin), std::min(bricks.end, bounds.end)};
             };
             Part& part = parts[i - tile.begin];
-            const int begin = plan.first_brick(place, image), end = begin + plan.bricks;
             plan.set_part(part, place, image, within(1, rows), within(2, planes), [&](int bz, int y_begin, int y_end) {
+                const int begin = part.bx, end = part.bx + plan.bricks;
                 for (int v = 0; v < TILE_Y / W; ++v) {
                     const ivec row = lane_numbers() + (rows.begin + v * W);
                     const ivec in = (row >= y_begin) & (row < y_end);
@@ -401,7 +396,7 @@ struct TileView {
                     to = (in & (to < end)) ? ivec{} + end : to;
                 }
             });
-            x = hull(x, {begin, end});
+            x = hull(x, {part.bx, part.bx + plan.bricks});
         }
         bx = x.begin;
         // Rows of voxels come in whole vectors.

@@ -166,11 +166,8 @@ class RotamerSearch:
         positions = np.array(positions, dtype=np.float64)
         totals = self._totals(positions)
         turned: set[int] = set()
-        chosen = [
-            chain
-            for chain in self._side_chains
-            if residues is None or chain.residue in set(residues.tolist())
-        ]
+        wanted = None if residues is None else set(residues.tolist())
+        chosen = [chain for chain in self._side_chains if wanted is None or chain.residue in wanted]
         for _ in range(_PASSES):
             none = True
             for chain in chosen:

@@ -12,6 +12,7 @@ from openmm import app
 
 from openmm_density.models.structures import is_d_amino_acid
 
+from .backbone import atoms_by_name
 from .peptide import peptide_torsions
 
 FAVOURED = 0.02
@@ -52,8 +53,8 @@ def backbone_torsions(topology: app.Topology) -> BackboneTorsions:
     topology : openmm.app.Topology
         With bonds.
     """
-    names = [{atom.name: atom.index for atom in residue.atoms()} for residue in topology.residues()]
-    kinds = [residue.name for residue in topology.residues()]
+    names = atoms_by_name(topology)
+    kinds = [each.residue.name for each in names]
     residue_of_atom = np.array([atom.residue.index for atom in topology.atoms()], dtype=np.int64)
     before: dict[int, int] = {}
     after: dict[int, int] = {}
