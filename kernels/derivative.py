@@ -23,10 +23,15 @@ def with_derivative(value: Tensor, gradient: Tensor, positions: Tensor) -> Tenso
     Tensor, shape ()
         The same value. It can be differentiated once, with respect to the positions alone.
     """
-    with torch.no_grad():  # not detach(), which freezing a module removes
-        fixed = positions.clone()
     if torch.is_grad_enabled() and positions.requires_grad:
+        with torch.no_grad():  # not detach(), which freezing a module removes
+            fixed = positions.clone()
         # Zero also where a coordinate is not finite; its derivative is one elsewhere.
         moved = torch.nan_to_num(positions - fixed, 0.0, 0.0, 0.0)
         value = value + (gradient * moved).sum(dtype=value.dtype)
     return value
+
+
+def scaled(gradient: Tensor, scale: Tensor | None) -> Tensor:
+    """Give the gradient times the factor that an operator was given, in place; without one, as it is."""
+    return gradient if scale is None else gradient.mul_(scale.reshape(()))

@@ -161,8 +161,15 @@ inline void alert_threads() {
 #endif
 }
 
+// The tasks that a thread begins with, [next, end).
+struct alignas(64) Share {
+    std::atomic<int64_t> next;
+    int64_t end;
+};
+
 // Call f(task, thread) once for every task in [0, n_tasks), with thread in [0, threads_for(n_tasks)).
-// Tasks start in ascending order, each on the first thread that is free, so results must not depend on which thread runs one.
+// A thread begins with its own share of the tasks, the same in every loop of as many, since it finds in its cache what it left there,
+// and then helps with those of the others; a share's tasks start in ascending order. Results must not depend on who runs one.
 // The first exception ends the loop and is thrown again in the caller.
 template <typename Function>
 void parallel_for(int64_t n_tasks, const Function& f) {
@@ -172,15 +179,23 @@ void parallel_for(int64_t n_tasks, const Function& f) {
         return;
     }
 
-    std::atomic<int64_t> next{0};
+    Share shares[64];
+    const int n_shares = std::min(n_threads, 64);
+    for (int i = 0; i < n_shares; ++i) {
+        shares[i].next.store(n_tasks * i / n_shares, std::memory_order_relaxed);
+        shares[i].end = n_tasks * (i + 1) / n_shares;
+    }
     std::atomic_flag failed = ATOMIC_FLAG_INIT;
     std::exception_ptr error;
     const auto work = [&](int thread) {
         try {
-            for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < n_tasks;) f(task, thread);
+            for (int i = 0; i < n_shares; ++i) {
+                Share& share = shares[(thread + i) % n_shares];
+                for (int64_t task; (task = share.next.fetch_add(1, std::memory_order_relaxed)) < share.end;) f(task, thread);
+            }
         } catch (...) {
             if (!failed.test_and_set()) error = std::current_exception();
-            next.store(n_tasks, std::memory_order_relaxed);
+            for (int i = 0; i < n_shares; ++i) shares[i].next.store(n_tasks, std::memory_order_relaxed);
         }
     };
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..derivative import with_derivative
+from ..derivative import scaled, with_derivative
 from ..library import LIBRARY, define
 from . import reference
 from .reference import (
@@ -145,7 +145,8 @@ def density_similarity(
     ============================== =====================================================================
 
     Autograd differentiates S with respect to the positions alone, and once. It does not know the operator itself,
-    ``torch.ops.openmm_density.density_similarity``, which is what a module for a simulation calls.
+    ``torch.ops.openmm_density.density_similarity``, which is what a module for a simulation calls, with the factor (``scale``, a
+    float64 tensor of one number) that turns the gradient into forces.
 
     The least squares have a closed form: S is the square of the Pearson correlation, and 0 where that is negative. Without any
     density in the map S is 0 (for the relative entropy, its constant with ρ = 0) and the gradient is 0.
@@ -252,12 +253,27 @@ def _reference_similarity(
     cutoff: float,
     target: Tensor,
     moments: Tensor,
-    *rest: Any,
+    matrix: Tensor,
+    origin: Tensor,
+    periodic: bool,
+    measure: int,
+    total_weight: float,
+    scale: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     similarity, gradient = reference.density_similarity(
-        positions, atoms, amplitudes, exponents, cutoff, target, *rest
+        positions,
+        atoms,
+        amplitudes,
+        exponents,
+        cutoff,
+        target,
+        matrix,
+        origin,
+        periodic,
+        measure,
+        total_weight,
     )
-    return similarity, gradient.to(positions.dtype)
+    return similarity, scaled(gradient.to(positions.dtype), scale)
 
 
 _MODEL = "Tensor positions, Tensor amplitudes, Tensor exponents, float cutoff"
@@ -274,7 +290,7 @@ define(
 )
 define(
     "density_similarity(Tensor positions, Tensor atoms, Tensor amplitudes, Tensor exponents, float cutoff, Tensor target, "
-    f"Tensor moments, {_PLACE}, bool periodic, int measure, float total_weight) -> (Tensor, Tensor)",
+    f"Tensor moments, {_PLACE}, bool periodic, int measure, float total_weight, Tensor? scale=None) -> (Tensor, Tensor)",
     "density",
     _reference_similarity,
 )

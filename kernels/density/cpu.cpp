@@ -8,15 +8,16 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <tuple>
 #include <vector>
 
 #define OPENMM_DENSITY_SLEEPING_THREADS  // it runs in every step, beside the threads of OpenMM
+#include "../scale.h"
 #include "spheres.h"
 
 namespace openmm_density {
@@ -26,7 +27,7 @@ constexpr int64_t ATOMS_TO_ALERT_FOR = 500;
 
 enum Measure { CROSS_CORRELATION, CROSS_CORRELATION_ABOUT_MEAN, INNER_PRODUCT, RELATIVE_ENTROPY, LEAST_SQUARES };
 
-// Give every tile to a thread: f(tile number, tile, view, scratch). The scratch has so many channels.
+// Give every tile to a thread: f(tile, view, scratch). The scratch has so many channels.
 template <typename F>
 void each_tile(Workspace& work, const Plan& plan, int channels, const F& f) {
     const int64_t n_tiles = static_cast<int64_t>(work.tiles.size());
@@ -39,7 +40,7 @@ void each_tile(Workspace& work, const Plan& plan, int channels, const F& f) {
             auto& values = scratch.channels[channel];
             if (static_cast<int64_t>(values.size()) < view.size()) values.resize(view.size());
         }
-        f(index, tile, view, scratch);
+        f(tile, view, scratch);
     });
 }
 
@@ -115,7 +116,7 @@ at::Tensor density_splat(const at::Tensor& positions, const at::Tensor& amplitud
     float* out = density.mutable_data_ptr<float>();
     const int64_t plane = int64_t(grid.n[1]) * grid.n[0];
     parallel_for(grid.n[2], [&](int64_t z, int) { std::fill_n(out + z * plane, plane, 0.0f); });
-    each_tile(work, plan, 1, [&](int64_t, const Tile& tile, const TileView& view, ThreadScratch& scratch) {
+    each_tile(work, plan, 1, [&](const Tile& tile, const TileView& view, ThreadScratch& scratch) {
         splat_tile(plan, kernels, tile, view, scratch);
         each_bricks(
             view,
@@ -144,7 +145,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> density_gather(const at::Tensor& 
     const int width = parameters ? 3 + 2 + 2 * n_gaussians : 3;
     const auto gather = parameters ? kernels.fresh_gather_all : kernels.fresh_gather;
     work.partials.resize(work.images.size() * width);
-    each_tile(work, plan, 1, [&](int64_t, const Tile& tile, const TileView& view, ThreadScratch& scratch) {
+    each_tile(work, plan, 1, [&](const Tile& tile, const TileView& view, ThreadScratch& scratch) {
         each_bricks(
             view,
             [&](int bz, int by, int bx, int64_t at) {
@@ -274,7 +275,8 @@ std::tuple<at::Tensor, at::Tensor> density_similarity(const at::Tensor& position
                                                       const at::Tensor& amplitudes, const at::Tensor& exponents,
                                                       double cutoff, const at::Tensor& target, const at::Tensor& moments,
                                                       const at::Tensor& matrix, const at::Tensor& origin, bool periodic,
-                                                      int64_t measure_, double total_weight) {
+                                                      int64_t measure_, double total_weight,
+                                                      const std::optional<at::Tensor>& scale) {
     const Grid grid(matrix, origin, target.sizes(), periodic);
     TORCH_CHECK(target.scalar_type() == at::kFloat, "target must be float32");
     TORCH_CHECK(target.is_contiguous(), "target must be contiguous");
@@ -294,6 +296,7 @@ std::tuple<at::Tensor, at::Tensor> density_similarity(const at::Tensor& position
                           n_positions, " positions");
     const double* m = moments.const_data_ptr<double>();
     const Moments t{m[0], m[1], m[2], m[3], m[4], m[5]};
+    const double factor = value_of(scale);
     // The entropy's floor, as a density: epsilon = 1e-3 of the mean share, times W.
     const double floor = measure == RELATIVE_ENTROPY ? 1e-3 / t.positive_count * total_weight : 1;
 
@@ -309,9 +312,9 @@ std::tuple<at::Tensor, at::Tensor> density_similarity(const at::Tensor& position
     work.partials.resize(work.images.size() * width);
     work.sums.resize(work.tiles.size());
     const float* target_data = target.const_data_ptr<float>();
-    each_tile(work, plan, channels, [&](int64_t index, const Tile& tile, const TileView& view, ThreadScratch& scratch) {
+    each_tile(work, plan, channels, [&](const Tile& tile, const TileView& view, ThreadScratch& scratch) {
         splat_tile(plan, kernels, tile, view, scratch);
-        work.sums[index] = sweep_tile(plan, view, scratch, target_data, measure, floor);
+        work.sums[tile.number] = sweep_tile(plan, view, scratch, target_data, measure, floor);
         const int64_t table_size = kernels.table_size(plan);
         for (int64_t i = 0; i < tile.end - tile.begin; ++i)
             kernels.gather[channels - 1](plan, scratch.parts[i], view, scratch.tables.data() + table_size * i, scratch,
@@ -342,7 +345,10 @@ std::tuple<at::Tensor, at::Tensor> density_similarity(const at::Tensor& position
 
     at::Tensor similarity = at::empty({}, moments.options());
     *similarity.mutable_data_ptr<double>() = value;
-    at::Tensor gradient = at::zeros(inputs.positions.sizes(), inputs.positions.options());
+    // Not at::zeros, whose threads spin on: see scale.h.
+    at::Tensor gradient = at::empty(inputs.positions.sizes(), inputs.positions.options());
+    if (n_atoms < n_positions) std::memset(gradient.mutable_data_ptr(), 0, gradient.nbytes());
+    for (double& weight : weights) weight *= factor;
     const auto combine = [&](auto number) {
         constexpr int CHANNELS = decltype(number)::value;
         const int64_t n_chunks = (n_atoms + ATOMS_PER_CHUNK - 1) / ATOMS_PER_CHUNK;

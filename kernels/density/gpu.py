@@ -21,6 +21,7 @@ import triton
 from torch import Tensor
 
 from .. import tuning
+from ..derivative import scaled
 from . import gpu_gather, gpu_similarity, gpu_splat, gpu_tiles
 from .gpu_tiles import SCAN_BLOCK, TILE, TILE_X, TILE_Y, TILE_Z
 
@@ -366,6 +367,7 @@ def density_similarity(
     periodic: bool,
     measure: int,
     total_weight: float,
+    scale: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Give what `openmm_density.kernels.density.density_similarity` gives, with the same arguments.
 
@@ -405,8 +407,10 @@ def density_similarity(
                 int(periodic),
             )
             chosen = tuning.choose("density_similarity", problem, model.configuration, _CANDIDATES, evaluate)
-            return evaluate(chosen)
-        return evaluate(model.configuration)
+            similarity, gradient = evaluate(chosen)
+        else:
+            similarity, gradient = evaluate(model.configuration)
+        return similarity, scaled(gradient, scale)
 
 
 def _evaluate(

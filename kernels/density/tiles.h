@@ -57,6 +57,7 @@ struct Listing {
 };
 
 struct Tile {
+    int number;          // in the grid's order, whoever works on it when
     int bz, by;          // its first brick in the box
     int64_t begin, end;  // its images
 };
@@ -94,7 +95,7 @@ struct Workspace {
     std::vector<int64_t> first_image_of;  // (atoms + 1): index into image_of_atom
     std::vector<int> image_of_atom;
     std::vector<Image> images;
-    std::vector<Tile> tiles;              // those with atoms, the longest list first, so that threads end together
+    std::vector<Tile> tiles;              // those with atoms
     std::vector<float> partials;          // (images, channels, 3)
     std::vector<std::array<double, 3>> sums;
     std::vector<ThreadScratch> threads;
@@ -337,12 +338,15 @@ Plan make_plan(Workspace& work, const Grid& grid, const Atoms& atoms, const T* p
             total += count;
         }
         if (total > begin)
-            work.tiles.push_back({static_cast<int>(tile / tiles_y) * TILE_Z, static_cast<int>(tile % tiles_y) * TILE_Y, begin,
-                                  total});
+            work.tiles.push_back({static_cast<int>(work.tiles.size()), static_cast<int>(tile / tiles_y) * TILE_Z,
+                                  static_cast<int>(tile % tiles_y) * TILE_Y, begin, total});
     }
     TORCH_CHECK(total < (int64_t(1) << 31), "too many atoms and images");
-    std::stable_sort(work.tiles.begin(), work.tiles.end(),
-                     [](const Tile& a, const Tile& b) { return a.end - a.begin > b.end - b.begin; });
+    // The longest list of each thread's share first, so that threads end together.
+    const int64_t tiles = static_cast<int64_t>(work.tiles.size()), shares = threads_for(tiles);
+    for (int64_t i = 0; i < shares; ++i)
+        std::stable_sort(work.tiles.begin() + tiles * i / shares, work.tiles.begin() + tiles * (i + 1) / shares,
+                         [](const Tile& a, const Tile& b) { return a.end - a.begin > b.end - b.begin; });
     for (int64_t atom = 0; atom < n; ++atom) work.first_image_of[atom + 1] += work.first_image_of[atom];
     work.images.resize(total);
     work.image_of_atom.resize(total);

@@ -7,12 +7,10 @@ Voxels outside a finite map count as 0, so a map with two layers of zeros around
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from ..derivative import with_derivative
+from ..derivative import scaled, with_derivative
 from ..library import define
 from . import reference
 
@@ -65,14 +63,25 @@ def map_potential(
     return with_derivative(similarity, gradient, positions), gradient
 
 
-def _reference(positions: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    similarity, gradient = reference.map_potential(positions, *rest)
-    return similarity, gradient.to(positions.dtype)
+def _reference(
+    positions: Tensor,
+    atoms: Tensor,
+    weights: Tensor,
+    potential: Tensor,
+    matrix: Tensor,
+    origin: Tensor,
+    periodic: bool,
+    scale: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    similarity, gradient = reference.map_potential(
+        positions, atoms, weights, potential, matrix, origin, periodic
+    )
+    return similarity, scaled(gradient.to(positions.dtype), scale)
 
 
 define(
     "map_potential(Tensor positions, Tensor atoms, Tensor weights, Tensor potential, Tensor matrix, Tensor origin, "
-    "bool periodic) -> (Tensor, Tensor)",
+    "bool periodic, Tensor? scale=None) -> (Tensor, Tensor)",
     "interpolation",
     _reference,
 )

@@ -2,16 +2,17 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
 #include <algorithm>
+#include <cstring>
 #include <tuple>
 #include <vector>
 
 #include "../grid.h"
 #define OPENMM_DENSITY_SLEEPING_THREADS  // it runs in every step, beside the threads of OpenMM
 #include "../parallel.h"
+#include "../scale.h"
 
 namespace openmm_density {
 namespace {
@@ -32,7 +33,7 @@ void cubic_weights(float t, float value[4], float slope[4]) {
 
 template <typename T>
 void interpolate(const Grid& grid, const T* positions, const int64_t* atoms, int64_t n_atoms, const float* weights,
-                 const float* potential, T* gradient, double& similarity) {
+                 const float* potential, double scale, T* gradient, double& similarity) {
     const int64_t n_chunks = (n_atoms + ATOMS_PER_CHUNK - 1) / ATOMS_PER_CHUNK;
     double total_weight = 0;
     for (int64_t i = 0; i < n_atoms; ++i) total_weight += weights[i];
@@ -76,7 +77,7 @@ void interpolate(const Grid& grid, const T* positions, const int64_t* atoms, int
             sums[chunk] += share * value;
             for (int axis = 0; axis < 3; ++axis)
                 gradient[3 * atoms[i] + axis] =
-                    static_cast<T>(share * (grid.inverse[0][axis] * du[0] + grid.inverse[1][axis] * du[1] +
+                    static_cast<T>(scale * share * (grid.inverse[0][axis] * du[0] + grid.inverse[1][axis] * du[1] +
                                             grid.inverse[2][axis] * du[2]));
         }
     });
@@ -85,7 +86,8 @@ void interpolate(const Grid& grid, const T* positions, const int64_t* atoms, int
 
 std::tuple<at::Tensor, at::Tensor> map_potential(const at::Tensor& positions_, const at::Tensor& atoms_,
                                                  const at::Tensor& weights_, const at::Tensor& potential,
-                                                 const at::Tensor& matrix, const at::Tensor& origin, bool periodic) {
+                                                 const at::Tensor& matrix, const at::Tensor& origin, bool periodic,
+                                                 const std::optional<at::Tensor>& scale) {
     const Grid grid(matrix, origin, potential.sizes(), periodic);
     const at::Tensor positions = positions_.contiguous(), atoms = atoms_.contiguous(), weights = weights_.contiguous();
     TORCH_CHECK(positions.dim() == 2 && positions.size(1) == 3, "positions must have shape (N, 3)");
@@ -98,17 +100,20 @@ std::tuple<at::Tensor, at::Tensor> map_potential(const at::Tensor& positions_, c
     for (int64_t i = 0; i < atoms.numel(); ++i)
         TORCH_CHECK_INDEX(selection[i] >= 0 && selection[i] < positions.size(0), "atom ", selection[i],
                           " is not among the ", positions.size(0), " positions");
-    at::Tensor gradient = at::zeros(positions.sizes(), positions.options());
-    at::Tensor similarity = at::zeros({}, matrix.options());
+    at::Tensor gradient = at::empty(positions.sizes(), positions.options());
+    std::memset(gradient.mutable_data_ptr(), 0, gradient.nbytes());
+    at::Tensor similarity = at::empty({}, matrix.options());
     double& value = *similarity.mutable_data_ptr<double>();
+    value = 0;
+    const double factor = value_of(scale);
     const float* w = weights.const_data_ptr<float>();
     const float* map = potential.const_data_ptr<float>();
     if (positions.scalar_type() == at::kDouble) {
-        interpolate(grid, positions.const_data_ptr<double>(), selection, atoms.numel(), w, map,
+        interpolate(grid, positions.const_data_ptr<double>(), selection, atoms.numel(), w, map, factor,
                     gradient.mutable_data_ptr<double>(), value);
     } else {
         TORCH_CHECK(positions.scalar_type() == at::kFloat, "positions must be float32 or float64");
-        interpolate(grid, positions.const_data_ptr<float>(), selection, atoms.numel(), w, map,
+        interpolate(grid, positions.const_data_ptr<float>(), selection, atoms.numel(), w, map, factor,
                     gradient.mutable_data_ptr<float>(), value);
     }
     return {similarity, gradient};

@@ -10,6 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ..derivative import scaled
 from ..table_checks import check_once
 
 _ATOMS = 64
@@ -25,6 +26,7 @@ def map_potential(
     matrix: Tensor,
     origin: Tensor,
     periodic: bool,
+    scale: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Give what `openmm_density.kernels.interpolation.map_potential` gives, with the same arguments.
 
@@ -74,7 +76,7 @@ def map_potential(
         _divide_kernel[(triton.cdiv(n_atoms, _DIVISIONS),)](
             atoms, gradient, sums, similarity, n_atoms, n_programs, ATOMS=_DIVISIONS, SUMS=_SUMS, num_warps=4
         )
-    return similarity, gradient
+    return similarity, scaled(gradient, scale)
 
 
 def _check_layout(

@@ -1,4 +1,4 @@
-"""Molecules put back whole beside reference points, from wherever a periodic simulation has wrapped them.
+"""Molecules put back whole beside reference points, from wherever a periodic simulation has wrapped them; and their forces.
 
 OpenMM moves whole molecules by lattice vectors. Each molecule is shifted here by the lattice vector that brings its centroid
 nearest to its reference point: a candidate comes of rounding the fractional coordinates, which in a skewed box can be one step
@@ -7,18 +7,44 @@ off, and the nearest of the 27 lattice points around it is exact.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from ..library import define
 from . import reference
 
-__all__ = ["whole_molecules"]
+__all__ = ["among_all", "whole_molecules"]
 
 whole_molecules_operator = define(
     "whole_molecules(Tensor positions, Tensor particles, Tensor order, Tensor offsets, Tensor references, Tensor box) -> Tensor",
     "molecules",
     reference.whole_molecules,
 )
+
+define("among_all(Tensor values, Tensor particles, int count) -> Tensor", "molecules", reference.among_all)
+
+
+def among_all(values: Tensor, particles: Tensor, count: int) -> Tensor:
+    """Put the rows of some particles, such as their forces, among zeros for all others.
+
+    Parameters
+    ----------
+    values : Tensor, shape (M, 3), float32 or float64
+    particles : Tensor, shape (M,), int64
+        Which they belong to, each at most once.
+    count : int
+        N, the number of all particles.
+
+    Returns
+    -------
+    Tensor, shape (N, 3), of the values' type
+
+    Raises
+    ------
+    ValueError
+        If a shape or type is not as above, or a particle is not among the N.
+    """
+    return torch.ops.openmm_density.among_all(values, particles, count)
 
 
 def whole_molecules(

@@ -1,4 +1,4 @@
-// Molecules put back whole, on the CPU. __init__.py says how.
+// Molecules put back whole, and their forces among those of all particles, on the CPU. __init__.py says how.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 #include <vector>
@@ -145,8 +146,33 @@ at::Tensor whole_molecules(const at::Tensor& positions_, const at::Tensor& parti
     return whole;
 }
 
+// Not at::zeros and index_copy, whose threads spin on: see scale.h.
+at::Tensor among_all(const at::Tensor& values_, const at::Tensor& particles_, int64_t count) {
+    const at::ScalarType type = values_.scalar_type();
+    TORCH_CHECK_VALUE(values_.dim() == 2 && values_.size(1) == 3 && (type == at::kFloat || type == at::kDouble),
+                      "among_all: values must be a float32 or float64 tensor of shape (M, 3)");
+    TORCH_CHECK_VALUE(particles_.dim() == 1 && particles_.size(0) == values_.size(0) && particles_.scalar_type() == at::kLong,
+                      "among_all: particles must be int64 of shape (M,)");
+    const at::Tensor values = values_.contiguous(), particles = particles_.contiguous();
+    const int64_t* const particle = particles.const_data_ptr<int64_t>();
+    at::Tensor all = at::empty({count, 3}, values.options());
+    std::memset(all.mutable_data_ptr(), 0, all.nbytes());
+    const int64_t row = 3 * values.element_size();
+    const char* const from = static_cast<const char*>(values.const_data_ptr());
+    char* const to = static_cast<char*>(all.mutable_data_ptr());
+    for (int64_t i = 0; i < particles.numel(); ++i) {
+        TORCH_CHECK_VALUE(particle[i] >= 0 && particle[i] < count, "among_all: particle ", particle[i], " is not among the ",
+                          count);
+        std::memcpy(to + particle[i] * row, from + i * row, row);
+    }
+    return all;
+}
+
 }  // namespace
 
-TORCH_LIBRARY_IMPL(openmm_density, CPU, m) { m.impl("whole_molecules", whole_molecules); }
+TORCH_LIBRARY_IMPL(openmm_density, CPU, m) {
+    m.impl("whole_molecules", whole_molecules);
+    m.impl("among_all", among_all);
+}
 
 }  // namespace openmm_density

@@ -55,6 +55,22 @@ def whole_molecules(
     return whole
 
 
+def among_all(values: Tensor, particles: Tensor, count: int) -> Tensor:
+    """Give what `openmm_density.kernels.molecules.among_all` gives, with the same arguments.
+
+    Raises
+    ------
+    ValueError
+        As the operator.
+    RuntimeError
+        If a CUDA graph is being captured with particles that no call has seen before.
+    """
+    reference.check_rows(values, particles)
+    if not check_once("among_all", lambda: reference.check_particles(particles, count), (particles,), count):
+        raise RuntimeError("among_all: evaluate once with these particles before capturing a CUDA graph")
+    return reference.placed(values, particles, count)
+
+
 @triton.jit
 def _whole_kernel(positions, particles, order, offsets, references, box, whole, BLOCK: tl.constexpr):
     molecule = tl.program_id(0)

@@ -35,6 +35,51 @@ def whole_molecules(
     return selected + (best @ lattice)[molecules].to(selected.dtype)
 
 
+def among_all(values: Tensor, particles: Tensor, count: int) -> Tensor:
+    """Give what `openmm_density.kernels.molecules.among_all` gives, with the same arguments.
+
+    Raises
+    ------
+    ValueError
+        As the operator.
+    """
+    check_rows(values, particles)
+    check_particles(particles, count)
+    return placed(values, particles, count)
+
+
+def placed(values: Tensor, particles: Tensor, count: int) -> Tensor:
+    """Put rows among zeros."""
+    return values.new_zeros(count, 3).index_copy_(0, particles, values.detach())
+
+
+def check_rows(values: Tensor, particles: Tensor) -> None:
+    """Check shapes and types of `among_all`'s arguments, of which nothing is read.
+
+    Raises
+    ------
+    ValueError
+        As the operator.
+    """
+    if values.dim() != 2 or values.shape[1] != 3 or values.dtype not in (torch.float32, torch.float64):
+        raise ValueError("among_all: values must be a float32 or float64 tensor of shape (M, 3)")
+    if particles.shape != values.shape[:1] or particles.dtype != torch.int64:
+        raise ValueError("among_all: particles must be int64 of shape (M,)")
+
+
+def check_particles(particles: Tensor, count: int) -> None:
+    """Check that particles are among so many.
+
+    Raises
+    ------
+    ValueError
+        As the operator.
+    """
+    wrong = particles[(particles < 0) | (particles >= count)]
+    if wrong.numel():
+        raise ValueError(f"among_all: particle {int(wrong[0])} is not among the {count}")
+
+
 def check_layout(
     positions: Tensor, particles: Tensor, order: Tensor, offsets: Tensor, references: Tensor, box: Tensor
 ) -> None:

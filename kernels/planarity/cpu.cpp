@@ -16,6 +16,7 @@
 
 #define OPENMM_DENSITY_SLEEPING_THREADS  // it runs in every step, beside the threads of OpenMM
 #include "parallel.h"
+#include "scale.h"
 
 namespace {
 
@@ -303,7 +304,7 @@ double constants_of(const float* inverse_sigmas, int64_t begin, int64_t end) {
 
 template <typename Real>
 void add_to_atoms(const float* member_gradient, const int32_t* atom_offsets, const int32_t* atom_members, int64_t n_listed,
-                  int64_t n_atoms, Real* gradient) {
+                  int64_t n_atoms, double scale, Real* gradient) {
     parallel_for((n_atoms + kAtomsPerTask - 1) / kAtomsPerTask, [&](int64_t task, int) {
         const int64_t end = std::min(n_atoms, (task + 1) * kAtomsPerTask);
         for (int64_t atom = task * kAtomsPerTask; atom < end; ++atom) {
@@ -311,14 +312,14 @@ void add_to_atoms(const float* member_gradient, const int32_t* atom_offsets, con
             if (atom < n_listed)
                 for (int32_t entry = atom_offsets[atom]; entry < atom_offsets[atom + 1]; ++entry)
                     for (int i = 0; i < 3; ++i) sum[i] += member_gradient[3 * int64_t{atom_members[entry]} + i];
-            for (int i = 0; i < 3; ++i) gradient[3 * atom + i] = sum[i];
+            for (int i = 0; i < 3; ++i) gradient[3 * atom + i] = static_cast<Real>(scale * sum[i]);
         }
     });
 }
 
 template <typename Real>
 double compute(const at::Tensor& positions, const Planes& planes, const at::Tensor& atom_offsets,
-               const at::Tensor& atom_members, bool constants, at::Tensor& gradient) {
+               const at::Tensor& atom_members, bool constants, double scale, at::Tensor& gradient) {
     const int64_t n_members = planes.offsets[planes.count];
     const int64_t n_tasks = (planes.count + kPlanesPerTask - 1) / kPlanesPerTask;
     int32_t rows = 0;
@@ -347,7 +348,7 @@ double compute(const at::Tensor& positions, const Planes& planes, const at::Tens
     });
 
     add_to_atoms<Real>(member_gradients, atom_offsets.const_data_ptr<int32_t>(), atom_members.const_data_ptr<int32_t>(),
-                       atom_offsets.numel() - 1, positions.size(0), gradient.data_ptr<Real>());
+                       atom_offsets.numel() - 1, positions.size(0), scale, gradient.data_ptr<Real>());
     double energy = 0.0;
     for (const double part : partial) energy += part;
     return energy;
@@ -384,7 +385,8 @@ void check_offsets(const at::Tensor& offsets, int64_t total, int32_t smallest_st
 
 std::tuple<at::Tensor, at::Tensor> planarity(const at::Tensor& positions, const at::Tensor& members, const at::Tensor& offsets,
                                              const at::Tensor& inverse_sigmas, const at::Tensor& atom_offsets,
-                                             const at::Tensor& atom_members, bool constants) {
+                                             const at::Tensor& atom_members, bool constants,
+                                             const std::optional<at::Tensor>& scale) {
     const at::ScalarType type = positions.scalar_type();
     TORCH_CHECK_VALUE(positions.dim() == 2 && positions.size(1) == 3 && (type == at::kFloat || type == at::kDouble),
                       "planarity: positions must be a float32 or float64 tensor of shape (atoms, 3), but have shape ",
@@ -408,9 +410,10 @@ std::tuple<at::Tensor, at::Tensor> planarity(const at::Tensor& positions, const 
     at::Tensor energy = at::empty({}, x.options().dtype(at::kDouble));
     const Planes planes{members.const_data_ptr<int32_t>(), offsets.const_data_ptr<int32_t>(),
                         inverse_sigmas.const_data_ptr<float>(), offsets.numel() - 1};
+    const double factor = openmm_density::value_of(scale);
     *energy.data_ptr<double>() =
-        type == at::kFloat ? compute<float>(x, planes, atom_offsets, atom_members, constants, gradient)
-                           : compute<double>(x, planes, atom_offsets, atom_members, constants, gradient);
+        type == at::kFloat ? compute<float>(x, planes, atom_offsets, atom_members, constants, factor, gradient)
+                           : compute<double>(x, planes, atom_offsets, atom_members, constants, factor, gradient);
     return {energy, gradient};
 }
 

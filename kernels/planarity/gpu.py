@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ..derivative import scaled
 from ..table_checks import check_once
 from . import reference
 
@@ -37,6 +38,7 @@ def planarity(
     atom_offsets: Tensor,
     atom_members: Tensor,
     constants: bool = False,
+    scale: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Give what `openmm_density.kernels.planarity.planarity` gives, with the same arguments.
 
@@ -89,7 +91,7 @@ def planarity(
             ENERGIES=_ENERGIES,
             num_warps=4,
         )
-    return energy, gradient
+    return energy, scaled(gradient, scale)
 
 
 @triton.jit

@@ -37,8 +37,8 @@ class SimilarityEnergy(nn.Module):
         self.register_buffer("atoms", atoms)
         self.ceiling = ceiling
 
-    def similarity(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Give S and ∂S/∂positions (in nm⁻¹)."""
+    def similarity(self, positions: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Give S and ∂S/∂positions (in nm⁻¹), times a factor if there is one."""
         raise NotImplementedError
 
     def forward(self, positions: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
@@ -46,8 +46,10 @@ class SimilarityEnergy(nn.Module):
         # Outside of no_grad, although used inside: freezing merges equal expressions, and would keep the one without gradient.
         k = strength.reshape(()).to(torch.float64)
         with torch.no_grad():
-            similarity, gradient = self.similarity(positions.detach().to(self.atoms.device))
-            forces = gradient.mul_(k.to(gradient)).to(positions.device)
+            device = self.atoms.device
+            # The operator applies k: see kernels/scale.h.
+            similarity, forces = self.similarity(positions.detach().to(device), k.to(device))
+            forces = forces.to(positions.device)
             distance = (self.ceiling - similarity).to(k.device)
         return k * distance, forces
 
@@ -104,8 +106,8 @@ class DensityEnergy(SimilarityEnergy):
         self.total_weight = total_weight
 
     @torch.jit.export
-    def similarity(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Give S and ∂S/∂positions (in nm⁻¹)."""
+    def similarity(self, positions: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Give S and ∂S/∂positions (in nm⁻¹), times a factor if there is one."""
         return torch.ops.openmm_density.density_similarity(
             positions,
             self.atoms,
@@ -119,6 +121,7 @@ class DensityEnergy(SimilarityEnergy):
             self.periodic,
             self.measure,
             self.total_weight,
+            scale,
         )
 
 
@@ -154,10 +157,17 @@ class MapPotentialEnergy(SimilarityEnergy):
         self.periodic = periodic
 
     @torch.jit.export
-    def similarity(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Give S and ∂S/∂positions (in nm⁻¹)."""
+    def similarity(self, positions: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Give S and ∂S/∂positions (in nm⁻¹), times a factor if there is one."""
         return torch.ops.openmm_density.map_potential(
-            positions, self.atoms, self.weights, self.potential, self.matrix, self.origin, self.periodic
+            positions,
+            self.atoms,
+            self.weights,
+            self.potential,
+            self.matrix,
+            self.origin,
+            self.periodic,
+            scale,
         )
 
 
@@ -203,8 +213,8 @@ class WholeMolecules(nn.Module):
             whole = self.whole(positions.detach().to(device), box.detach().to(device))
         energy, forces = self.energy(whole, strength)
         with torch.no_grad():
-            scattered = torch.zeros_like(positions).index_copy(
-                0, self.particles.to(positions.device), forces.to(positions)
+            scattered = torch.ops.openmm_density.among_all(
+                forces.to(positions), self.particles.to(positions.device), positions.shape[0]
             )
         return energy, scattered
 
@@ -237,7 +247,7 @@ class PlanarityEnergy(nn.Module):
         # Outside of no_grad for the reason given in SimilarityEnergy.
         k = strength.reshape(()).to(torch.float64)
         with torch.no_grad():
-            likelihood, gradient = torch.ops.openmm_density.planarity(
+            likelihood, forces = torch.ops.openmm_density.planarity(
                 positions.detach().to(self.members.device),
                 self.members,
                 self.offsets,
@@ -245,8 +255,9 @@ class PlanarityEnergy(nn.Module):
                 self.atom_offsets,
                 self.atom_members,
                 self.constants,
+                (-self.thermal_energy * k).to(self.members.device),
             )
-            forces = (gradient * (-self.thermal_energy * k).to(gradient)).to(positions.device)
+            forces = forces.to(positions.device)
             energy = (self.thermal_energy * likelihood).to(k.device)
         return k * energy, forces
 

@@ -1,5 +1,8 @@
 import io
 import math
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -7,6 +10,7 @@ import torch
 from openmm_density.kernels import density as density_kernel
 from openmm_density.kernels.density import reference
 from openmm_density.kernels.interpolation import reference as interpolation_reference
+from openmm_density.kernels.planarity import pack_planes
 
 from openmm_density.energies.modules import (
     DensityEnergy,
@@ -298,3 +302,55 @@ def test_particles_that_are_not_fitted_are_of_no_matter():
     assert float(energy) == float(exact)
     assert not forces[others].any()
     assert torch.equal(forces, exact_forces)
+
+
+_STEP_OF_MANY_PARTICLES = """
+import os
+import numpy as np
+import torch
+from openmm_density.kernels.planarity import pack_planes
+from openmm_density.energies.modules import PlanarityEnergy, WholeMolecules
+from tests.energies.test_modules import density_energy, map_energy
+
+torch.set_num_threads(2)
+many = torch.from_numpy(np.zeros((50_000, 3)))
+box = 3.0 * torch.eye(3, dtype=torch.float64)
+energies = [density_energy(), map_energy(), PlanarityEnergy(pack_planes([([[0, 1, 2, 3]], 0.01)]), 2.5)]
+fitted = density_energy(atoms=torch.arange(7))
+first = torch.arange(7)
+energies.append(WholeMolecules(fitted, first, first * 0, torch.zeros(1, 3, dtype=torch.float64)))
+before = len(os.listdir("/proc/self/task"))
+for energy in energies:
+    module = torch.jit.freeze(torch.jit.script(energy).eval())
+    k = torch.tensor(2.0, dtype=torch.float64)
+    _, forces = module(many, box, k) if isinstance(energy, WholeMolecules) else module(many, k)
+    assert forces.shape == many.shape
+print(len(os.listdir("/proc/self/task")) - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc to count threads")
+def test_a_step_wakes_no_threads_of_torch_which_would_spin_on():
+    root = Path(__file__).parents[2]
+    ran = subprocess.run(
+        [sys.executable, "-c", _STEP_OF_MANY_PARTICLES], cwd=root, capture_output=True, text=True, timeout=300
+    )
+    assert ran.returncode == 0, ran.stderr
+    # The planarity's own threads share its many atoms.
+    assert int(ran.stdout.split()[-1]) <= 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_operators_apply_a_scale(dtype):
+    scale = torch.tensor(-2.5, dtype=torch.float64)
+    positions = POSITIONS.to(dtype)
+    for energy in (density_energy("about-mean"), density_energy("entropy"), map_energy()):
+        similarity, gradient = energy.similarity(positions)
+        same, scaled = energy.similarity(positions, scale)
+        assert torch.equal(same, similarity)
+        torch.testing.assert_close(scaled, gradient * -2.5, rtol=1e-6, atol=0)
+    planes = pack_planes([([[0, 1, 2, 3]], 0.01), ([[2, 3, 4, 5, 6]], 0.02)])
+    energy, gradient = torch.ops.openmm_density.planarity(positions, *planes)
+    same, scaled = torch.ops.openmm_density.planarity(positions, *planes, False, scale)
+    assert torch.equal(same, energy)
+    torch.testing.assert_close(scaled, gradient * -2.5, rtol=1e-6, atol=0)

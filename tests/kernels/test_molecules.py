@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 from openmm_density.kernels import build
-from openmm_density.kernels.molecules import reference, whole_molecules
+from openmm_density.kernels.molecules import among_all, reference, whole_molecules
 
 BOXES = {
     "cube": torch.eye(3) * 3.0,
@@ -130,3 +130,34 @@ def test_bad_arguments_are_refused(function, message, change):
     arguments[change[0]] = change[1]
     with pytest.raises(ValueError, match=f"whole_molecules: {message}"):
         function(*arguments)
+
+
+@pytest.mark.parametrize("function", [among_all, reference.among_all], ids=["C++", "reference"])
+@both_types
+def test_rows_come_among_zeros(function, dtype):
+    values = torch.arange(1, 10, dtype=dtype).reshape(3, 3)
+    everything = function(values, torch.tensor([4, 0, 2]), 6)
+    expected = torch.zeros(6, 3, dtype=dtype)
+    expected[4], expected[0], expected[2] = values
+    assert everything.dtype == dtype
+    assert torch.equal(everything, expected)
+    assert torch.equal(
+        function(values[:0], torch.tensor([], dtype=torch.int64), 2), torch.zeros(2, 3, dtype=dtype)
+    )
+
+
+@pytest.mark.parametrize("function", [among_all, reference.among_all], ids=["C++", "reference"])
+@pytest.mark.parametrize(
+    ("values", "particles", "problem"),
+    [
+        (torch.zeros(2, 3), torch.tensor([0, 5]), "particle 5 is not among the 5"),
+        (torch.zeros(2, 3), torch.tensor([-1, 0]), "particle -1 is not among the 5"),
+        (torch.zeros(2, 3), torch.tensor([0]), "particles must be int64"),
+        (torch.zeros(2, 3), torch.tensor([0, 1], dtype=torch.int32), "particles must be int64"),
+        (torch.zeros(2, 2), torch.tensor([0, 1]), "values must be"),
+        (torch.zeros(2, 3, dtype=torch.int64), torch.tensor([0, 1]), "values must be"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused(function, values, particles, problem):
+    with pytest.raises(ValueError, match=problem):
+        function(values, particles, 5)

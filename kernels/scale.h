@@ -1,0 +1,19 @@
+// The factor that turns a gradient into forces, where an operator is given one.
+//
+// Operators of a step apply it themselves: torch would share such a product of many particles among threads of its own, which spin
+// for milliseconds afterwards and take the cores from everything else in the step.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+namespace openmm_density {
+
+inline double value_of(const std::optional<at::Tensor>& scale) {
+    if (!scale) return 1.0;
+    TORCH_CHECK(scale->numel() == 1 && scale->scalar_type() == at::kDouble, "scale must be one number in float64");
+    return *scale->const_data_ptr<double>();
+}
+
+}  // namespace openmm_density
