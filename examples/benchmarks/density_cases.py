@@ -31,6 +31,7 @@ from density_models import (
     unit_gaussians,
 )
 from density_peers import TorchRef, gemmi_engine, gromacs_engines, torchref_engines
+from nothing import Nothing
 from openmm import app, unit
 from openmm_density.kernels.density import (
     CROSS_CORRELATION,
@@ -38,6 +39,7 @@ from openmm_density.kernels.density import (
     density_similarity,
     target_moments,
 )
+from openmmtorch import TorchForce
 from torch import Tensor
 from turns import Case, Difference, Engine, compare, independently, measure, timed
 
@@ -47,6 +49,7 @@ TERM = "density term of {} atoms"
 ALONE = "each thread alone"
 # Short turns, and many: the term is a small difference of two steps.
 STEPS_PER_TURN = 10
+STEPS_BEFORE = 5
 STEP_TURNS = 5
 
 
@@ -170,7 +173,7 @@ def dynamics_case(settings: Settings) -> Case:
     )
 
     agreement: dict[str, float] = {}
-    contexts, engines, bare, alone = {}, {}, {}, {}
+    contexts, engines, floor, bare, alone = {}, {}, {}, {}, {}
     for name, fit in fits.items():
         system = force_field.createSystem(
             modeller.topology,
@@ -181,6 +184,7 @@ def dynamics_case(settings: Settings) -> Case:
         )
         if fit is not None:
             system.addForce(fit.create_force(parameter_derivative=False))
+            system.addForce(idle_force(system.getNumParticles(), 2))
         integrator = openmm.LangevinMiddleIntegrator(300, 1, 0.002)
         integrator.setRandomNumberSeed(1)
         contexts[name] = openmm.Context(system, integrator, cpu, {"Threads": str(threads)})
@@ -207,7 +211,11 @@ def dynamics_case(settings: Settings) -> Case:
         which = ", by default" * (name == "by default")
         label = f"OpenMM step with density of {fit.n_fitted_atoms} atoms{which}"
         # The same Context steps with and without: trajectories of their own differ by more than the term.
-        for steps, title, groups in ((engines, label, {0, 1}), (bare, f"the same without{which}", {0})):
+        for steps, title, groups in (
+            (engines, label, {0, 1}),
+            (floor, f"the same with a module that does nothing{which}", {0, 2}),
+            (bare, f"the same without{which}", {0}),
+        ):
             step = functools.partial(stepping, integrator, groups, threads)
             step()
             steps[name] = Engine(title, "step", threads, step, is_short=False)
@@ -233,8 +241,8 @@ def dynamics_case(settings: Settings) -> Case:
     peers: dict[tuple[str, int], Engine] = {}
     if settings.gromacs:
         peers = gromacs_engines(settings.gromacs, start, density_map, agreement, settings.folder, threads)
-    pairs = [step for name in engines for step in (engines[name], bare[name])]
-    repeated = pairs * (1 if settings.quick else STEP_TURNS)
+    steps = [step for name in engines for step in (engines[name], floor[name], bare[name])]
+    repeated = steps * (1 if settings.quick else STEP_TURNS)
     measure(
         [*repeated, *operators.values(), *alone.values(), *peers.values()], settings.turns, 4 * settings.limit
     )
@@ -242,8 +250,13 @@ def dynamics_case(settings: Settings) -> Case:
     terms = []
     for name in ("by default", "heavy", "all"):
         count = fits[name].n_fitted_atoms
-        ours = "OpenMM, DensityFit" + ", by default" * (name == "by default")
-        terms.append(Difference(ours, TERM.format(count), engines[name], bare[name]))
+        which = ", by default" * (name == "by default")
+        terms.append(Difference(f"OpenMM, DensityFit{which}", TERM.format(count), engines[name], bare[name]))
+        terms.append(
+            Difference(
+                f"OpenMM, a module that does nothing{which}", TERM.format(count), floor[name], bare[name]
+            )
+        )
         terms.append(alone[name])
         if name == "by default":
             continue
@@ -256,14 +269,22 @@ def dynamics_case(settings: Settings) -> Case:
         f"adenylate kinase, {modeller.topology.getNumAtoms()} atoms, no solvent, cut-off 1 nm; map 90³ of 1 Å; "
         f"σ {SIGMA} Å, 4σ, correlation about the mean"
     )
-    return Case(title, [*pairs, *peers.values(), *operators.values(), *terms], agreement)
+    return Case(title, [*steps, *peers.values(), *operators.values(), *terms], agreement)
+
+
+def idle_force(n_particles: int, group: int) -> TorchForce:
+    """Make a force of a module that does nothing: openmm-torch's own share of a step."""
+    force = TorchForce(torch.jit.script(Nothing(n_particles, torch.float64)))
+    force.setOutputsForces(True)
+    force.setForceGroup(group)
+    return force
 
 
 def stepping(integrator: openmm.Integrator, groups: set[int], threads: int) -> float:
-    """Give the seconds of a step with these force groups, after one that changes over to them."""
+    """Give the seconds of a step with these force groups, after some that change over to them and wake the threads."""
     torch.set_num_threads(threads)
     integrator.setIntegrationForceGroups(groups)
-    integrator.step(1)
+    integrator.step(STEPS_BEFORE)
     begun = time.perf_counter()
     integrator.step(STEPS_PER_TURN)
     return (time.perf_counter() - begun) / STEPS_PER_TURN

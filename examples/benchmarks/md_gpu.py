@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import openmm
 import torch
+from nothing import Nothing
 from openmm import app, unit
 
 from openmm_density import DensityFit, DensityMap
@@ -128,21 +129,6 @@ def integrator(every: int) -> tuple[openmm.Integrator, float]:
     whole = every * TIMESTEP
     groups = [(DENSITY_GROUP, 1), (0, every)]
     return openmm.MTSLangevinIntegrator(300, 1, whole, groups), whole / 1000
-
-
-class Nothing(torch.nn.Module):
-    """No energy and no forces, for the price of two tensors that are there already."""
-
-    def __init__(self, n_particles: int) -> None:
-        super().__init__()
-        self.register_buffer("energy", torch.zeros((), dtype=torch.float64))
-        self.register_buffer("forces", torch.zeros(n_particles, 3))
-
-    def forward(
-        self, positions: torch.Tensor, box: torch.Tensor, strength: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Give them."""
-        return self.energy, self.forces.to(positions.dtype)
 
 
 class Bench:
@@ -282,7 +268,7 @@ def measure(bench: Bench, cases: list[str], only: str | None, show: Callable[[Ro
         kernels = kernel_seconds(fit.create_module(), n_particles, bench.model)
         for backend, graphs in ways() if only is None else [w for w in ways() if w[0] == only]:
             nothing = create_force(
-                Nothing(n_particles),
+                Nothing(n_particles, torch.float32),
                 "nothing",
                 0.0,
                 periodic=True,
@@ -291,7 +277,7 @@ def measure(bench: Bench, cases: list[str], only: str | None, show: Callable[[Ro
                 force_group=DENSITY_GROUP,
                 parameter_derivative=False,
                 cuda_graphs=graphs,
-                of_particles=(fit.atoms, lambda n=fit.n_fitted_atoms: Nothing(n)),
+                of_particles=(fit.atoms, lambda n=fit.n_fitted_atoms: Nothing(n, torch.float32)),
             )
             density = fit.create_force(backend, parameter_derivative=False, cuda_graphs=graphs)
             for name, force in (("nothing", nothing), (case, density)):
