@@ -9,8 +9,9 @@ from openmm import app, unit
 
 from openmm_density.errors import InputError
 from openmm_density.fitting.solvation import solvated
-from openmm_density.models import preparation, prepare
+from openmm_density.models import Model, prepare
 from openmm_density.models.force_fields import force_field_files
+from openmm_density.models.preparation import prepared as prepared_models
 
 from ..fragments import fragment, map_of
 
@@ -35,7 +36,7 @@ def energy_and_forces(system, positions, platform="Reference"):
 def test_the_fast_born_force_has_the_energy_of_the_custom_one(parts, monkeypatch, method):
     prepared = prepare(parts[0], solvent="obc")
     fast = prepared.system(nonbonded_method=method)
-    monkeypatch.setattr(preparation, "with_native_born", lambda system: None)
+    monkeypatch.setattr(prepared_models, "with_native_born", lambda system: None)
     custom = prepare(parts[0], solvent="obc").system(nonbonded_method=method)
     assert [
         any(isinstance(force, openmm.CustomGBForce) for force in each.getForces()) for each in (fast, custom)
@@ -55,7 +56,7 @@ def test_generalised_born_of_the_second_kind(parts):
 
 def test_water_surrounds_the_model_and_its_density(parts):
     model, density_map = parts
-    shifted = preparation.Model(**{**vars(model), "positions": model.positions + np.array([8.0, 0.0, 0.0])})
+    shifted = Model(**{**vars(model), "positions": model.positions + np.array([8.0, 0.0, 0.0])})
     solute = prepare(shifted, solvent="water")
     prepared = solvated(solute, density_map)
     n = len(solute.positions)

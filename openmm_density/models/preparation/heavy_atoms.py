@@ -1,0 +1,132 @@
+"""Heavy atoms that a model lacks: built where a residue is there without them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import openmm
+from openmm import app, unit
+from pdbfixer import PDBFixer
+
+from openmm_density.models.structures import (
+    is_hydrogen,
+)
+
+from .prepared import PreparationReport
+from .work_residues import Link, WorkAtom, WorkResidue, label_of, positions_of, topology_of
+
+# At Cβ, the neighbours but hydrogen; the last is moved first.
+_BETA_CENTRES = {"ILE": ("CA", "CG1", "CG2"), "THR": ("CA", "OG1", "CG2")}
+
+
+# Å; and the angle between the bisector of a tetrahedron's edge and a corner.
+_CA_CB = 1.53
+
+
+_HALF_TETRAHEDRAL = np.arccos(-1 / 3) / 2
+
+
+_SMALLEST = 1e-3
+
+
+def add_missing_heavy_atoms(
+    residues: list[WorkResidue], links: list[Link], platform: openmm.Platform, report: PreparationReport
+) -> None:
+    """Build the heavy atoms that residues lack, in the chemical hand, and report them."""
+    topology, _ = topology_of(residues, links)
+    # PDBFixer reads files only: it gets a stand-in, then the model.
+    fixer = PDBFixer(
+        pdbfile=io.StringIO(
+            "ATOM      1  CA  GLY A   1       0.000   0.000   0.000  1.00  0.00           C\nEND\n"
+        ),
+        platform=platform,
+    )
+    fixer.topology, fixer.positions = topology, positions_of(residues)
+    fixer.missingResidues = {}
+    fixer.findMissingAtoms()
+    if _add_beta_carbons(residues, fixer, report):
+        fixer.topology, fixer.positions = topology_of(residues, links)[0], positions_of(residues)
+        fixer.findMissingAtoms()
+    for residue, atoms in list(fixer.missingAtoms.items()):
+        if not any(atom.name == name for name in ("CA", "C3'", "C") for atom in residue.atoms()):
+            del fixer.missingAtoms[residue]
+            continue
+        report.added_heavy_atoms.setdefault(label_of(residue), []).extend(atom.name for atom in atoms)
+    for residue, names in fixer.missingTerminals.items():
+        if {"CA", "C", "O"} <= {atom.name for atom in residue.atoms()} | {
+            atom.name for atom in fixer.missingAtoms.get(residue, [])
+        }:
+            report.added_heavy_atoms.setdefault(label_of(residue), []).extend(names)
+    if not fixer.missingAtoms and not fixer.missingTerminals:
+        return
+    fixer.addMissingAtoms(seed=1)
+    placed = fixer.positions.value_in_unit(unit.angstrom)
+    for work, residue in zip(residues, fixer.topology.residues(), strict=True):
+        known = {atom.name for atom in work.atoms}
+        for atom in residue.atoms():
+            if atom.name not in known:
+                work.atoms.append(WorkAtom(atom.name, atom.element, np.array(placed[atom.index])))
+        if work.name in _BETA_CENTRES:
+            _turn_built_centre(work, fixer.templates[work.name])
+
+
+def _turn_built_centre(work: WorkResidue, template: Any) -> None:
+    """Put a built atom at a Cβ to the side that makes Cβ as it is in the template; pdbfixer does not look."""
+    names = ("CB", *_BETA_CENTRES[work.name])
+    atoms = [work.find(name) for name in names]
+    places = {
+        atom.name: np.array(position.value_in_unit(unit.angstrom))
+        for atom, position in zip(template.topology.atoms(), template.positions)
+    }
+    if None in atoms or np.sign(_volume([atom.position for atom in atoms])) == np.sign(
+        _volume([places[name] for name in names])
+    ):
+        return
+    built = next(
+        (atom for atom in reversed(atoms) if atom.source < 0 and atom.name not in ("CA", "CB")), None
+    )
+    if built is None:  # the input has it so
+        return
+    centre = atoms[0].position
+    vectors = np.array([atom.position - centre for atom in atoms[1:]])
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    opposite = -(vectors / np.maximum(lengths, _SMALLEST)).sum(axis=0)
+    moved = centre + opposite / max(float(np.linalg.norm(opposite)), _SMALLEST) * np.linalg.norm(
+        built.position - centre
+    )
+    beyond = work.find("CD1") if built.name == "CG1" else None
+    if beyond is not None:
+        beyond.position = beyond.position + moved - built.position
+    built.position = moved
+
+
+def _volume(places: Sequence[np.ndarray]) -> float:
+    """Give the signed volume of three neighbours about the first place."""
+    return float(np.linalg.det(np.array(places[1:]) - places[0]))
+
+
+def _add_beta_carbons(residues: list[WorkResidue], fixer: PDBFixer, report: PreparationReport) -> bool:
+    """Give Cβ to amino acids that end at Cα; pdbfixer, which builds the rest, gives some of them to the wrong side."""
+    added = False
+    for residue, atoms in fixer.missingAtoms.items():
+        work = residues[residue.index]
+        backbone = [work.find(name) for name in ("N", "CA", "C")]
+        beyond = {atom.name for atom in work.atoms if not is_hydrogen(atom)} - {"N", "CA", "C", "O", "OXT"}
+        if beyond or None in backbone or not any(atom.name == "CB" for atom in atoms):
+            continue
+        n, ca, c = (atom.position for atom in backbone)
+        first, second = ca - n, c - ca
+        bisector, normal = second - first, np.cross(first, second)
+        if min(np.linalg.norm(bisector), np.linalg.norm(normal)) < _SMALLEST:
+            continue
+        # Of a tetrahedron two of whose corners are N and C: its other two are half the tetrahedral angle from the bisector.
+        outward = -bisector / np.linalg.norm(bisector)
+        up = normal / np.linalg.norm(normal)
+        place = ca + _CA_CB * (np.cos(_HALF_TETRAHEDRAL) * outward - np.sin(_HALF_TETRAHEDRAL) * up)
+        work.atoms.append(WorkAtom("CB", app.element.carbon, place))
+        report.added_heavy_atoms.setdefault(label_of(residue), []).append("CB")
+        added = True
+    return added

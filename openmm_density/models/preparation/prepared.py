@@ -1,0 +1,317 @@
+"""A model that a force field can run, and what was changed to make it one."""
+
+from __future__ import annotations
+
+import copy
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import openmm
+from openmm import app, unit
+from scipy.spatial import cKDTree
+
+from openmm_density.errors import InputError
+from openmm_density.models.force_fields import with_native_born
+from openmm_density.models.ligands import rotation_onto
+from openmm_density.models.structures import (
+    Model,
+    covalent_radius,
+    is_hydrogen,
+    is_metal,
+)
+from openmm_density.units import positions_in_angstrom, value_in
+from openmm_density.wording import one_line
+
+RIGID_FREQUENCY = 150.0
+"""Angular frequency (1/ps) at which an atom of a rigid residue vibrates about its place."""
+
+
+RIGID_CUTOFF = 12.0
+"""Longest pair (Å) of a rigid residue's elastic network."""
+
+
+LINK_FORCE_CONSTANT = 1.0e5
+"""kJ/mol/nm², of a bond between a rigid residue and its surroundings; a fifth for pairs one bond further."""
+
+
+@dataclass
+class PreparationReport:
+    """What :func:`prepare` changed.
+
+    Attributes
+    ----------
+    sentences : list of str
+        All of it, in plain words.
+    added_heavy_atoms : dict of str to list of str
+        Residue (``A 45 LYS``) to the names of the heavy atoms that were built.
+    added_hydrogens : int
+        Hydrogens that the input lacks.
+    dropped_hydrogens : list of str
+        Input hydrogens without a counterpart; in ``fitted.pdb`` they move rigidly with their residue.
+    rigid_residues : list of str
+        Residues kept rigid, as in ``HEM A 142 (43 atoms)``.
+    ligands : list of str
+        Residues parametrised by their SMILES, as in ``LIG A 501 (openff-2.2.1)``.
+    adapted_residues : list of str
+        Residues parametrised as a known one with fewer hydrogens or other neighbours.
+    substitutions : list of str
+        Residues replaced by a known one.
+    links : list of str
+        Bonds held by springs.
+    chain_breaks : list of str
+        Places where the backbone is broken; both ends are treated as termini.
+    """
+
+    sentences: list[str] = field(default_factory=list)
+    added_heavy_atoms: dict[str, list[str]] = field(default_factory=dict)
+    added_hydrogens: int = 0
+    dropped_hydrogens: list[str] = field(default_factory=list)
+    rigid_residues: list[str] = field(default_factory=list)
+    ligands: list[str] = field(default_factory=list)
+    adapted_residues: list[str] = field(default_factory=list)
+    substitutions: list[str] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
+    chain_breaks: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give all fields as plain lists, dicts and numbers."""
+        return asdict(self)
+
+
+@dataclass
+class Prepared:
+    """A model that a force field can run.
+
+    Attributes
+    ----------
+    model : Model
+        What it was made from.
+    topology : openmm.app.Topology
+        All atoms, hydrogens included. Bonds between a metal and another residue are not in it (the force
+        field would not know its residues any more): see ``links``.
+    positions : ndarray of shape (N, 3)
+        Å. Atoms that the input has are where it has them.
+    input_index : ndarray of shape (N,)
+        The input's atom, or -1 for an atom that was added.
+    prepared_index : ndarray of shape (M,)
+        For each input atom its atom here, or -1 for a hydrogen without a counterpart.
+    b_factors : ndarray of shape (N,)
+        Å²; an added atom has that of the nearest input atom of its residue.
+    rigid : list of ndarray
+        The atoms of each residue that is kept rigid.
+    links : list of (int, int)
+        Bonds that springs hold: between rigid residues and their surroundings, and metal coordination.
+    report : PreparationReport
+        What was changed.
+    solvent : str
+        One of `openmm_density.models.force_fields.SOLVENTS`.
+    """
+
+    model: Model
+    topology: app.Topology
+    positions: np.ndarray
+    input_index: np.ndarray
+    prepared_index: np.ndarray
+    b_factors: np.ndarray
+    rigid: list[np.ndarray]
+    links: list[tuple[int, int]]
+    report: PreparationReport
+    solvent: str = "none"
+    forcefield: app.ForceField | None = field(default=None, repr=False)
+    residue_templates: dict[int, str] = field(default_factory=dict, repr=False)
+    _systems: dict[str, openmm.System] = field(default_factory=dict, init=False, repr=False)
+
+    def input_positions(self, positions: Any) -> np.ndarray:
+        """Give the positions of the input's atoms, in the input's order.
+
+        An input hydrogen without a counterpart is carried along by the rigid motion that best superposes the
+        other atoms of its residue, as the input has them, on where they are now.
+
+        Parameters
+        ----------
+        positions : Quantity or array_like of shape (N, 3)
+            Positions of the prepared atoms; Å where plain.
+
+        Returns
+        -------
+        ndarray of shape (M, 3)
+            Å.
+        """
+        positions = positions_in_angstrom(positions)
+        if positions.shape != self.positions.shape:
+            raise InputError(
+                f"positions: expected {len(self.positions)} prepared atoms, found {len(positions)}; "
+                "give the positions of every atom of prepared.topology."
+            )
+        has = self.prepared_index >= 0
+        result = np.empty_like(self.model.positions)
+        result[has] = positions[self.prepared_index[has]]
+        if has.all():
+            return result
+        for residue in self.model.topology.residues():
+            atoms = np.array([atom.index for atom in residue.atoms()])
+            lost, kept = atoms[~has[atoms]], atoms[has[atoms]]
+            if len(lost):
+                rotation, shift = _superposition(self.model.positions[kept], result[kept])
+                result[lost] = self.model.positions[lost] @ rotation.T + shift
+        return result
+
+    def system(
+        self,
+        nonbonded_cutoff: Any = 1.0,
+        constraints: Any = app.HBonds,
+        hydrogen_mass: Any = None,
+        nonbonded_method: Any = None,
+        rigid_force_group: int = 0,
+        **options: Any,
+    ) -> openmm.System:
+        """Build the System: the force field, and springs for what it does not know.
+
+        Centre-of-mass motion is not removed: it would hold the model back from its density. OpenMM's
+        minimiser often stalls where there are constraints: minimise a new model in a System with
+        ``constraints=None, rigidWater=False`` first, and start the run from there.
+
+        Parameters
+        ----------
+        nonbonded_cutoff : float or Quantity
+            nm.
+        constraints : None, HBonds, AllBonds or HAngles
+            As for ``ForceField.createSystem``.
+        hydrogen_mass : float or Quantity, optional
+            Da; mass moved to hydrogens from their heavy atoms.
+        nonbonded_method : NoCutoff, CutoffNonPeriodic or PME, optional
+            As for ``ForceField.createSystem``; by default PME in water, else CutoffNonPeriodic.
+        rigid_force_group : int
+            Force group of the springs.
+        **options
+            Passed to ``ForceField.createSystem``.
+
+        Raises
+        ------
+        InputError
+            The force field cannot describe the model with these options.
+        """
+        if nonbonded_method is None:
+            nonbonded_method = app.PME if self.solvent == "water" else app.CutoffNonPeriodic
+        arguments: dict[str, Any] = {
+            "nonbondedMethod": nonbonded_method,
+            "constraints": constraints,
+            "removeCMMotion": False,
+            **options,
+        }
+        if nonbonded_method is not app.NoCutoff:
+            arguments["nonbondedCutoff"] = value_in(nonbonded_cutoff, unit.nanometer) * unit.nanometer
+        if hydrogen_mass is not None:
+            arguments["hydrogenMass"] = value_in(hydrogen_mass, unit.dalton) * unit.dalton
+        made_with = repr(arguments)
+        if made_with not in self._systems:
+            self._systems[made_with] = self._described(arguments)
+        # A fit asks for several, and the force field takes tens of seconds for a large model.
+        system = copy.deepcopy(self._systems[made_with])
+        self._add_springs(system, rigid_force_group)
+        return system
+
+    def _described(self, arguments: dict[str, Any]) -> openmm.System:
+        """Make the System of the force field alone."""
+        residues = list(self.topology.residues())
+        templates = {residues[index]: name for index, name in self.residue_templates.items()}
+        try:
+            system = self.forcefield.createSystem(self.topology, residueTemplates=templates, **arguments)
+        except Exception as error:  # ForceField raises bare Exception for what it cannot match
+            raise InputError(
+                f"{self.model.path}: the force field cannot describe the model ({one_line(error)}); "
+                "give other force field files or options."
+            ) from None
+        if self.solvent == "obc":
+            with_native_born(system)
+        return system
+
+    def _add_springs(self, system: openmm.System, force_group: int) -> None:
+        if not self.rigid and not self.links:
+            return
+        masses = np.array(
+            [system.getParticleMass(i).value_in_unit(unit.dalton) for i in range(len(self.positions))]
+        )
+        springs: dict[tuple[int, int], tuple[float, float]] = {}
+        excluded: set[tuple[int, int]] = set()
+        for atoms in self.rigid:
+            if len(atoms) < 2:
+                continue
+            pairs = cKDTree(self.positions[atoms]).query_pairs(RIGID_CUTOFF, output_type="ndarray")
+            count = np.bincount(pairs.ravel(), minlength=len(atoms))
+            for k, m in pairs:
+                i, j = sorted((int(atoms[k]), int(atoms[m])))
+                reduced = masses[i] * masses[j] / (masses[i] + masses[j])
+                # A third of a random spring's stiffness acts along each axis.
+                stiffness = 3 * reduced * RIGID_FREQUENCY**2 / max(count[k], count[m])
+                springs[i, j] = (self._distance(i, j), stiffness)
+                excluded.add((i, j))
+        atoms = list(self.topology.atoms())
+        bonded = bonded_atoms(self.topology)
+        for i, j in self.links:
+            for a, b, stiffness in _link_pairs(i, j, bonded):
+                pair = (min(a, b), max(a, b))
+                excluded.add(pair)
+                if stiffness and pair not in springs:
+                    length = self._distance(a, b)
+                    if (a, b) == (i, j) and not is_metal(atoms[a]) and not is_metal(atoms[b]):
+                        ideal = covalent_radius(atoms[a]) + covalent_radius(atoms[b])
+                        length = float(np.clip(length, 0.85 * ideal, 1.15 * ideal))
+                    springs[pair] = (length, stiffness)
+        force = openmm.HarmonicBondForce()
+        force.setName("RigidResidues")
+        force.setForceGroup(force_group)
+        for (i, j), (length, stiffness) in sorted(springs.items()):
+            force.addBond(i, j, length / 10.0, stiffness)
+        system.addForce(force)
+        _exclude(system, sorted(excluded))
+
+    def _distance(self, i: int, j: int) -> float:
+        return float(np.linalg.norm(self.positions[i] - self.positions[j]))
+
+
+def bonded_atoms(topology: app.Topology) -> dict[int, list[app.topology.Atom]]:
+    """Give the atoms that each atom is bonded to."""
+    bonded: dict[int, list[app.topology.Atom]] = defaultdict(list)
+    for a, b in topology.bonds():
+        bonded[a.index].append(b)
+        bonded[b.index].append(a)
+    return bonded
+
+
+def _link_pairs(
+    i: int, j: int, bonded: dict[int, list[app.topology.Atom]]
+) -> Iterator[tuple[int, int, float]]:
+    """Give the pairs one and two bonds apart across a link; hydrogens are excluded but not held."""
+    yield i, j, LINK_FORCE_CONSTANT
+    for near, far in ((i, j), (j, i)):
+        for neighbour in bonded[near]:
+            if neighbour.index != far:
+                yield neighbour.index, far, 0.0 if is_hydrogen(neighbour) else LINK_FORCE_CONSTANT / 5
+
+
+def _exclude(system: openmm.System, pairs: list[tuple[int, int]]) -> None:
+    """Take pairs out of every nonbonded force (OpenMM demands the same exclusions of all)."""
+    for force in system.getForces():
+        if isinstance(force, openmm.NonbondedForce):
+            for i, j in pairs:
+                force.addException(i, j, 0.0, 0.1, 0.0, True)
+        elif isinstance(force, openmm.CustomNonbondedForce):
+            known = {frozenset(force.getExclusionParticles(k)) for k in range(force.getNumExclusions())}
+            for i, j in pairs:
+                if frozenset((i, j)) not in known:
+                    force.addExclusion(i, j)
+
+
+def _superposition(moving: np.ndarray, fixed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Give the rotation and shift that carry points onto others (Kabsch); a shift alone for fewer than 3."""
+    if len(moving) == 0:
+        return np.eye(3), np.zeros(3)
+    centre, target = moving.mean(axis=0), fixed.mean(axis=0)
+    rotation = np.eye(3)
+    if len(moving) >= 3:
+        rotation = rotation_onto(moving - centre, fixed - target)
+    return rotation, target - rotation @ centre

@@ -1,0 +1,330 @@
+"""The steps that complete a model for a force field, and keep rigid what the force field does not know."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import openmm
+from openmm import app
+
+from openmm_density.errors import InputError
+from openmm_density.models.force_fields import force_field_files
+from openmm_density.models.ligands import LigandParameters, dictionary_smiles
+from openmm_density.models.structures import (
+    Model,
+    is_backbone_bond,
+    is_hydrogen,
+    is_metal,
+    standard_residue_names,
+)
+from openmm_density.whole_files import read_file
+from openmm_density.wording import listing, one_line
+
+from .heavy_atoms import add_missing_heavy_atoms
+from .hydrogens import add_hydrogens, find_variants, free_valences, take_input_hydrogens
+from .prepared import PreparationReport, Prepared
+from .templates import add_templates
+from .work_residues import (
+    Link,
+    WorkAtom,
+    WorkResidue,
+    b_factors_of,
+    label_of,
+    refuse_strays,
+    refuse_trace,
+    topology_of,
+    work_residues_of,
+)
+
+
+def prepare(
+    model: Model,
+    forcefield: str | Sequence[str] = "amber14",
+    *,
+    solvent: str = "none",
+    ph: float = 7.0,
+    platform: str = "CPU",
+    ligand_forcefield: str | None = None,
+    ligands: Mapping[str, str] | None = None,
+    dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
+) -> Prepared:
+    """Complete a model for molecular dynamics, without losing an atom of it.
+
+    - Heavy atoms that a standard residue lacks and terminal oxygens are built (pdbfixer). Loops are not: the
+      ends of a gap become termini.
+    - Hydrogens of standard residues follow the force field: the input's are kept where they have a
+      counterpart, the others are built. Protonation follows the input's hydrogens and residue names
+      (``HID``/``HSD``, ``ASH``, ``LYN`` …), then metal coordination, then the pH.
+    - Selenomethionine becomes methionine, its selenium the sulphur.
+    - A residue that has the atoms of a known one less some hydrogens, or with other neighbours (a
+      glycosylated asparagine, a nucleotide that begins with a phosphate), takes that one's parameters, the
+      charge of a missing hydrogen added to its parent.
+    - With ``ligand_forcefield``, a residue that has a SMILES and is bound to nothing gets the hydrogens and parameters of that
+      molecule (`openmm_density.models.ligands`).
+    - Every other residue is kept rigid, in place: no charges, generic Lennard-Jones spheres (gemmi's van der
+      Waals radii), an elastic network between all its atoms, and springs across its bonds and metal
+      coordination.
+
+    Parameters
+    ----------
+    model : Model
+        From :func:`openmm_density.models.structures.read_model`.
+    forcefield : str or sequence of str
+        "amber14", "charmm36", or OpenMM force field files.
+    solvent : str
+        "none", "obc" or "gbn2"; or "water", which `openmm_density.fitting.solvation.solvated` then adds.
+    ph : float
+        For the protonation of titratable residues.
+    platform : str
+        OpenMM platform that relaxes the atoms which are built.
+    ligand_forcefield : {"openff", "gaff"}, optional
+        What parametrises ligands; by default they are kept rigid.
+    ligands : mapping of str to str, optional
+        Their SMILES by residue name. Those that ``dictionaries`` hold serve where none is given.
+    dictionaries : path or sequence of paths
+        Restraint dictionaries or wwPDB component files.
+
+    Raises
+    ------
+    InputError
+        The model has no backbone (a Cα trace), a force field file cannot be read, or ligands cannot be parametrised.
+    """
+    loaded = _load_forcefield(force_field_files(forcefield, solvent))
+    report = PreparationReport(sentences=list(model.notes))
+    parameters, parametrised = _ligands(model, loaded, ligand_forcefield, ligands or {}, dictionaries, report)
+    residues, links = work_residues_of(model, parametrised, report)
+    refuse_trace(model, residues)
+    refuse_strays(model)
+    compute = openmm.Platform.getPlatformByName(platform)
+    with repeatable(compute), _building(model):
+        add_missing_heavy_atoms(residues, links, compute, report)
+        variants = find_variants(model, residues, links)
+        add_hydrogens(residues, links, variants, ph, compute)
+    free_valences(residues, links)
+    if parameters is not None:
+        _complete_ligands(parameters, parametrised, residues, links)
+    take_input_hydrogens(model, residues, parametrised, report)
+
+    topology, coordination = topology_of(residues, links)
+    positions = np.array([atom.position for residue in residues for atom in residue.atoms])
+    input_index = np.array([atom.source for residue in residues for atom in residue.atoms], dtype=np.int64)
+    prepared_index = np.full(len(model.positions), -1, dtype=np.int64)
+    prepared_index[input_index[input_index >= 0]] = np.flatnonzero(input_index >= 0)
+
+    if parameters is not None:
+        chosen = [residue for residue in topology.residues() if residue.index in parametrised]
+        parameters.add_to(loaded, [(label_of(residue), residue) for residue in chosen])
+        report.ligands += [f"{label_of(residue)} ({parameters.version})" for residue in chosen]
+    templates, rigid = add_templates(loaded, topology, residues, report)
+    held = _held_links(topology, rigid, coordination)
+    atoms = list(topology.atoms())
+    for i, j in held:
+        pair = " - ".join(f"{label_of(atoms[k].residue)} {atoms[k].name}" for k in (i, j))
+        report.links.append(f"{pair} ({np.linalg.norm(positions[i] - positions[j]):.2f} Å)")
+    _describe(residues, report)
+    return Prepared(
+        model=model,
+        topology=topology,
+        positions=positions,
+        input_index=input_index,
+        prepared_index=prepared_index,
+        b_factors=b_factors_of(model, residues),
+        rigid=rigid,
+        links=held,
+        report=report,
+        solvent=solvent,
+        forcefield=loaded,
+        residue_templates=templates,
+    )
+
+
+def _ligands(
+    model: Model,
+    forcefield: app.ForceField,
+    name: str | None,
+    smiles: Mapping[str, str],
+    dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    report: PreparationReport,
+) -> tuple[LigandParameters | None, frozenset[int]]:
+    """Give what parametrises ligands, and which residues."""
+    if name is None:
+        if smiles:
+            raise InputError(
+                f'ligands: a SMILES of {next(iter(smiles))} is of no use without ligand_forcefield="openff" or "gaff".'
+            )
+        return None, frozenset()
+    residues = list(model.topology.residues())
+    present = {residue.name for residue in residues}
+    strangers = sorted(set(smiles) - present)
+    if strangers:
+        raise InputError(
+            f"ligands: {model.path} has no residue {strangers[0]}: give SMILES of residues that are in it."
+        )
+    known = standard_residue_names() | forcefield._templates.keys()
+    if known & smiles.keys():
+        raise InputError(
+            f"ligands: the force field knows {min(known & smiles.keys())} already: leave out its SMILES, or the file that "
+            "describes it."
+        )
+    wanted = {
+        residue: text
+        for residue, text in {**dictionary_smiles(dictionaries), **smiles}.items()
+        if residue in present - known
+    }
+    parameters = LigandParameters(name, wanted)
+    bound = {
+        atom.residue.index
+        for a, b in model.topology.bonds()
+        if a.residue is not b.residue and not is_metal(a) and not is_metal(b)
+        for atom in (a, b)
+    }
+    candidates = [residue for residue in residues if residue.name in wanted]
+    free = [residue for residue in candidates if residue.index not in bound]
+    if not free:
+        why = (
+            "has no unknown residue with a SMILES"
+            if not candidates
+            else f"has {label_of(candidates[0])} bound to another residue"
+        )
+        raise InputError(
+            f'{model.path}: ligand_forcefield="{name}" has nothing to parametrise, as the model {why}: give the SMILES of a free '
+            "ligand, or leave it out."
+        )
+    if len(free) < len(candidates):
+        listed = listing([label_of(residue) for residue in candidates if residue.index in bound])
+        report.sentences.append(f"Bound to other residues, so not parametrised as ligands: {listed}.")
+    return parameters, frozenset(residue.index for residue in free)
+
+
+def _complete_ligands(
+    parameters: LigandParameters,
+    parametrised: frozenset[int],
+    residues: list[WorkResidue],
+    links: list[Link],
+) -> None:
+    """Give ligands, which have heavy atoms only, the hydrogens of their SMILES."""
+    for k in sorted(parametrised):
+        atoms = list(residues[k].atoms)
+        place = {atom.name: index for index, atom in enumerate(atoms)}
+        bonds = [(place[a[1]], place[b[1]]) for a, b in links if a[0] == b[0] == k]
+        hydrogens = parameters.hydrogens(
+            residues[k].name,
+            residues[k].label,
+            [atom.element.symbol for atom in atoms],
+            bonds,
+            np.array([atom.position for atom in atoms]),
+        )
+        for number, hydrogen in enumerate(hydrogens, start=1):
+            name = f"H{number}" if f"H{number}" not in place else f"H{number}X"
+            residues[k].atoms.append(WorkAtom(name, app.element.hydrogen, hydrogen.position))
+            links.append(((k, atoms[hydrogen.parent].name), (k, name)))
+
+
+@contextmanager
+def _building(model: Model) -> Iterator[None]:
+    """Say of which model pdbfixer or Modeller could make nothing."""
+    try:
+        yield
+    except (openmm.OpenMMException, LookupError, ValueError) as error:
+        raise InputError(
+            f"{model.path}: missing atoms cannot be built ({one_line(error)}): look for residues or atoms that are in it twice, "
+            "and for residues that lack their backbone."
+        ) from None
+
+
+def _load_forcefield(names: Sequence[str]) -> app.ForceField:
+    try:
+        for name in names:
+            if Path(name).exists():
+                read_file(name)
+        return app.ForceField(*names)
+    except Exception as error:  # ForceField raises whatever the XML parser and its own checks raise
+        said = (error.strerror if isinstance(error, OSError) else None) or one_line(error)
+        raise InputError(
+            f"force field {', '.join(names)}: cannot be read ({said}); "
+            "give OpenMM force field files, such as amber14-all.xml."
+        ) from None
+
+
+@contextmanager
+def repeatable(platform: openmm.Platform) -> Iterator[None]:
+    """Make building atoms give the same bits each time.
+
+    Modeller draws hydrogen directions from Python's generator, and neither it nor pdbfixer passes properties
+    to the platform: seed the one, set defaults of the other, and put both back.
+    """
+    state = random.getstate()
+    random.seed(0)
+    wanted = {"Threads": "1", "DeterministicForces": "true"}
+    defaults = {
+        name: platform.getPropertyDefaultValue(name) for name in wanted if name in platform.getPropertyNames()
+    }
+    for name in defaults:
+        platform.setPropertyDefaultValue(name, wanted[name])
+    try:
+        yield
+    finally:
+        random.setstate(state)
+        for name, value in defaults.items():
+            platform.setPropertyDefaultValue(name, value)
+
+
+def _held_links(
+    topology: app.Topology, rigid: list[np.ndarray], coordination: list[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """Give the bonds between residues that the force field may not know."""
+    unknown = {int(index) for atoms in rigid for index in atoms}
+    held = list(coordination)
+    for a, b in topology.bonds():
+        if a.residue is b.residue:
+            continue
+        ordinary = is_backbone_bond(a, b) or a.name == b.name == "SG"
+        if not ordinary or {a.index, b.index} & unknown:
+            held.append((a.index, b.index))
+    return held
+
+
+def _describe(residues: list[WorkResidue], report: PreparationReport) -> None:
+    report.added_hydrogens = sum(
+        is_hydrogen(atom) and atom.source < 0 for residue in residues for atom in residue.atoms
+    )
+    say = report.sentences.append
+    if report.chain_breaks:
+        say(
+            f"The backbone is broken at {len(report.chain_breaks)} places (both ends become termini): "
+            f"{listing(report.chain_breaks)}."
+        )
+    if report.added_heavy_atoms:
+        total = sum(len(names) for names in report.added_heavy_atoms.values())
+        say(
+            f"{total} missing heavy atoms were built in {len(report.added_heavy_atoms)} residues: "
+            f"{listing([' '.join([label, *names]) for label, names in report.added_heavy_atoms.items()])}."
+        )
+    if report.added_hydrogens:
+        say(f"{report.added_hydrogens} hydrogens were added.")
+    if report.dropped_hydrogens:
+        say(
+            f"{len(report.dropped_hydrogens)} input hydrogens have no counterpart (other protonation); "
+            f"in the PDB file they move rigidly with their residue: {listing(report.dropped_hydrogens)}."
+        )
+    if report.substitutions:
+        say(f"Residues simulated as the standard one: {listing(report.substitutions)}.")
+    if report.adapted_residues:
+        say(
+            "Residues parametrised as the standard one with another protonation or neighbours: "
+            f"{listing(report.adapted_residues)}."
+        )
+    if report.ligands:
+        say(f"Ligands parametrised by their SMILES: {listing(report.ligands)}.")
+    if report.rigid_residues:
+        say(
+            "The force field does not know these residues; each was kept as a rigid body without charges: "
+            f"{listing(report.rigid_residues)}."
+        )
+    if report.links:
+        say(f"Bonds held by springs at their length in the input: {listing(report.links)}.")

@@ -1,0 +1,215 @@
+"""Templates of the force field for residues that it does not know: adapted from known ones, else rigid."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+from xml.etree import ElementTree
+
+import gemmi
+import numpy as np
+from openmm import app
+
+from openmm_density.errors import InputError
+from openmm_density.models.structures import (
+    is_hydrogen,
+)
+from openmm_density.wording import one_line
+
+from .prepared import PreparationReport, bonded_atoms
+from .work_residues import WorkResidue, label_of
+
+RIGID_EPSILON = 0.4
+"""Lennard-Jones well depth (kJ/mol) of the atoms of rigid residues."""
+
+
+def add_templates(
+    forcefield: app.ForceField,
+    topology: app.Topology,
+    residues: list[WorkResidue],
+    report: PreparationReport,
+) -> tuple[dict[int, str], list[np.ndarray]]:
+    """Give a template to every residue that the force field does not match; tell which are rigid."""
+    known = forcefield._templates
+    templates: dict[int, str] = {}
+    bonded = bonded_atoms(topology)
+    single: list[app.topology.Residue] = []
+    for residue in topology.residues():
+        if len(residue) == 1 and residue.name != "HOH":
+            # Several templates may hold one atom of an element (FE, FE2): the name decides.
+            atom = next(residue.atoms())
+            template = known.get(residue.name) or known.get(residue.name.capitalize())
+            fits = (
+                template is not None
+                and len(template.atoms) == 1
+                and template.atoms[0].element is atom.element
+                and not bonded[atom.index]
+            )
+            if fits:
+                templates[residue.index] = template.name
+            else:
+                single.append(residue)
+    unmatched = _unmatched(forcefield, topology, templates, set(single))
+    for kind, belongs in (("amino acids", _is_amino_acid), ("nucleotides", _is_nucleotide)):
+        members = [residue for residue in topology.residues() if belongs(residue)]
+        if len(members) > 1 and set(members) <= set(unmatched):
+            raise InputError(
+                f"forcefield describes none of the {len(members)} {kind} ({label_of(members[0])} …): give another one; "
+                "amber14 has proteins, DNA and RNA, charmm36 proteins."
+            )
+    unknown = sorted([*unmatched, *single], key=lambda residue: residue.index)
+    if not unknown:
+        return templates, []
+
+    xml = ElementTree.Element("ForceField")
+    types = ElementTree.SubElement(xml, "AtomTypes")
+    definitions = ElementTree.SubElement(xml, "Residues")
+    elements: set[str] = set()
+    rigid = []
+    for residue in unknown:
+        name = f"{residue.name}-{residue.index}-openmm-density"
+        templates[residue.index] = name
+        definition = ElementTree.SubElement(definitions, "Residue", name=name)
+        parameters = _adapted_parameters(known, residue)
+        if parameters is None:
+            rigid.append(np.array([atom.index for atom in residue.atoms()]))
+            report.rigid_residues.append(f"{label_of(residue)} ({len(residue)} atoms)")
+            parameters = []
+            for atom in residue.atoms():
+                elements.add(atom.element.symbol)
+                parameters.append((f"rigid-{atom.element.symbol}", 0.0))
+        else:
+            report.adapted_residues.append(label_of(residue))
+        atoms = list(residue.atoms())
+        order = {atom.index: k for k, atom in enumerate(atoms)}
+        for k, (type_, charge) in enumerate(parameters):
+            ElementTree.SubElement(definition, "Atom", name=f"a{k}", type=type_, charge=repr(charge))
+        for atom in atoms:
+            for other in bonded[atom.index]:
+                if other.residue is not residue:
+                    ElementTree.SubElement(definition, "ExternalBond", atomName=f"a{order[atom.index]}")
+                elif other.index > atom.index:
+                    ElementTree.SubElement(
+                        definition,
+                        "Bond",
+                        atomName1=f"a{order[atom.index]}",
+                        atomName2=f"a{order[other.index]}",
+                    )
+    generators = forcefield.getGenerators()
+    own = next((g for g in generators if isinstance(g, app.forcefield.NonbondedGenerator)), None)
+    separate = next((g for g in generators if isinstance(g, app.forcefield.LennardJonesGenerator)), None)
+    nonbonded = ElementTree.SubElement(
+        xml,
+        "NonbondedForce",
+        coulomb14scale=repr(own.coulomb14scale if own else 1.0),
+        lj14scale=repr(own.lj14scale if own else 1.0),
+    )
+    # CHARMM keeps Lennard-Jones terms in a force of their own, with nothing left in NonbondedForce.
+    spheres = nonbonded
+    if separate is not None:
+        spheres = ElementTree.SubElement(xml, "LennardJonesForce", lj14scale=repr(separate.lj14scale))
+    for symbol in sorted(elements):
+        element = gemmi.Element(symbol)
+        ElementTree.SubElement(
+            types,
+            "Type",
+            {
+                "name": f"rigid-{symbol}",
+                "class": f"rigid-{symbol}",
+                "element": symbol,
+                "mass": repr(element.weight),
+            },
+        )
+        sphere = {"epsilon": repr(RIGID_EPSILON), "sigma": repr(2 * element.vdw_r / 10.0 / 2 ** (1 / 6))}
+        nothing = {"epsilon": "0", "sigma": "1"}
+        name = {"type": f"rigid-{symbol}"}
+        if spheres is not nonbonded:
+            ElementTree.SubElement(spheres, "Atom", {**name, **sphere})
+        ElementTree.SubElement(
+            nonbonded, "Atom", {**name, "charge": "0", **(sphere if spheres is nonbonded else nothing)}
+        )
+    forcefield.loadFile(io.StringIO(ElementTree.tostring(xml, encoding="unicode")))
+    return templates, rigid
+
+
+def _is_amino_acid(residue: app.topology.Residue) -> bool:
+    known = gemmi.find_tabulated_residue(residue.name)
+    return known.is_standard() and known.is_amino_acid() and len(residue) > 1
+
+
+def _is_nucleotide(residue: app.topology.Residue) -> bool:
+    known = gemmi.find_tabulated_residue(residue.name)
+    return known.is_standard() and known.is_nucleic_acid() and len(residue) > 1
+
+
+def _unmatched(
+    forcefield: app.ForceField,
+    topology: app.Topology,
+    templates: dict[int, str],
+    skipped: set[app.topology.Residue],
+) -> list[app.topology.Residue]:
+    """Give the residues that neither a template nor a patched one (CHARMM's termini) describes; note the latter's templates."""
+    data = app.ForceField._SystemData(topology)
+    unmatched = []
+    # OpenMM looks its templates up by a residue's place, since 8.5 by the residue itself.
+    found: dict[Any, Any] = {key: None for residue in topology.residues() for key in (residue, residue.index)}
+    for residue in topology.residues():
+        if residue in skipped or residue.index in templates:
+            continue
+        try:
+            template, _ = forcefield._getResidueTemplateMatches(residue, data.bondedToAtom)
+        except Exception:  # several templates fit, with different parameters: none can be trusted
+            template = None
+        if template is None:
+            unmatched.append(residue)
+        found[residue] = found[residue.index] = template
+    if unmatched and forcefield._patches:
+        patched = list(unmatched)
+        try:
+            unmatched = app.forcefield._applyPatchesToMatchResidues(
+                forcefield, data, unmatched, found, data.bondedToAtom, False, False
+            )
+        except Exception as error:  # several patched templates fit a residue
+            raise InputError(
+                f"forcefield does not tell what a residue is ({one_line(error)}): give another one."
+            ) from None
+        for residue in patched:
+            # Kept by name: to apply all patches to all templates takes seconds, and createSystem would do it each time.
+            template = found[residue] or found[residue.index]
+            if template is not None:
+                templates[residue.index] = f"{residue.name}-{residue.index}-patched"
+                forcefield._templates[templates[residue.index]] = template
+    return unmatched
+
+
+def _adapted_parameters(
+    known: dict[str, Any], residue: app.topology.Residue
+) -> list[tuple[str, float]] | None:
+    """Take types and charges from the residue's own template where only hydrogens or neighbours differ."""
+    protein, variant = residue.name, {"HIS": ("HID", "HIE", "HIP"), "CYS": ("CYX", "CYM"), "LYS": ("LYN",)}
+    stems = [protein, *variant.get(protein, ()), *{"ASP": ("ASH",), "GLU": ("GLH",)}.get(protein, ())]
+    names = {atom.name for atom in residue.atoms()}
+    ends = ["C", "N", ""] if "OXT" in names else ["", "N", "C"]
+    if {"H2", "H3"} & names:
+        ends = ["N", "", "C"]
+    candidates = [end + stem for stem in stems for end in ends]
+    candidates += [protein + end for end in ("5", "3")]
+    best: tuple[int, list[tuple[str, float]]] | None = None
+    for candidate in candidates:
+        template = known.get(candidate)
+        if template is None:
+            continue
+        by_name = {atom.name: atom for atom in template.atoms}
+        if not names <= set(by_name):
+            continue
+        missing = [atom for atom in template.atoms if atom.name not in names]
+        if not all(is_hydrogen(atom) for atom in missing):
+            continue
+        charges = {atom.name: float(atom.parameters.get("charge", 0.0)) for atom in template.atoms}
+        for atom in missing:
+            for neighbour in atom.bondedTo:
+                charges[template.atoms[neighbour].name] += charges[atom.name]
+        parameters = [(by_name[atom.name].type, charges[atom.name]) for atom in residue.atoms()]
+        if best is None or len(missing) < best[0]:
+            best = (len(missing), parameters)
+    return None if best is None else best[1]

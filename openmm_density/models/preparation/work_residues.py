@@ -1,0 +1,216 @@
+"""The residues of a model while they are prepared: atoms with places, links between them, and a topology of both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import gemmi
+import numpy as np
+import openmm
+from openmm import app, unit
+
+from openmm_density.errors import InputError
+from openmm_density.models.structures import (
+    BACKBONE_BONDS,
+    NEIGHBOUR_BACKBONE_BOND,
+    Model,
+    is_hydrogen,
+    is_metal,
+    is_standard_polymer,
+    openmm_element,
+    polymer_element,
+    standard_residue_names,
+)
+
+from .prepared import PreparationReport
+
+# Chemically the nearest residue that the force fields know; only where shape and protonation are the same.
+SUBSTITUTIONS = {"MSE": ("MET", {"SE": "SD"})}
+
+
+LONGEST_BOND = 100.0
+"""Å; a longer one is a slip in the coordinates that a minimisation does not mend."""
+
+
+@dataclass
+class WorkAtom:
+    """An atom; `source` is its number in the input, -1 if it was built."""
+
+    name: str
+    element: app.element.Element
+    position: np.ndarray
+    source: int = -1
+
+
+@dataclass
+class WorkResidue:
+    """A residue whose atoms may still change."""
+
+    name: str
+    chain: int
+    chain_id: str
+    id: str
+    insertion_code: str
+    atoms: list[WorkAtom]
+
+    @property
+    def label(self) -> str:
+        """What sentences call it."""
+        return " ".join(f"{self.name} {self.chain_id} {self.id}{self.insertion_code}".split())
+
+    def find(self, name: str) -> WorkAtom | None:
+        """Give the atom of a name, if there is one."""
+        return next((atom for atom in self.atoms if atom.name == name), None)
+
+
+# Two atoms, each as the index of its residue and its name.
+Link = tuple[tuple[int, str], tuple[int, str]]
+
+
+def label_of(residue: app.topology.Residue) -> str:
+    """Give what sentences call a residue."""
+    return " ".join(f"{residue.name} {residue.chain.id} {residue.id}{residue.insertionCode}".split())
+
+
+def work_residues_of(
+    model: Model, parametrised: frozenset[int], report: PreparationReport
+) -> tuple[list[WorkResidue], list[Link]]:
+    """Give residues without the hydrogens that will be built anew, and the bonds between residues."""
+    standard = standard_residue_names()
+    residues: list[WorkResidue] = []
+    place: dict[int, tuple[int, str]] = {}
+    for residue in model.topology.residues():
+        name, renamed = SUBSTITUTIONS.get(residue.name, (residue.name, {}))
+        work = WorkResidue(
+            name, residue.chain.index, residue.chain.id, residue.id, residue.insertionCode, atoms=[]
+        )
+        if name != residue.name:
+            report.substitutions.append(f"{label_of(residue)} as {name}")
+        for atom in residue.atoms():
+            if (name in standard or residue.index in parametrised) and is_hydrogen(atom):
+                continue
+            atom_name = renamed.get(atom.name, atom.name)
+            element = atom.element or app.element.carbon
+            if atom.name in renamed:
+                element = openmm_element(polymer_element(atom_name))
+            work.atoms.append(WorkAtom(atom_name, element, model.positions[atom.index], atom.index))
+            place[atom.index] = (len(residues), atom_name)
+        residues.append(work)
+    links: list[Link] = []
+    for a, b in model.topology.bonds():
+        if a.index in place and b.index in place:
+            first, second = place[a.index], place[b.index]
+            inside = first[0] == second[0]
+            if inside and residues[first[0]].name in standard:
+                continue
+            if not inside and _is_remade(residues, first, second):
+                continue
+            links.append((first, second))
+    for chain in model.topology.chains():
+        chain_residues = list(chain.residues())
+        following = next((other for other in model.topology.chains() if other.index == chain.index + 1), None)
+        if following is None or following.id != chain.id:
+            continue
+        last, first = chain_residues[-1], next(following.residues())
+        if is_standard_polymer(last.name) and is_standard_polymer(first.name):
+            report.chain_breaks.append(f"{label_of(last)} | {label_of(first)}")
+    return residues, links
+
+
+def _is_remade(residues: list[WorkResidue], a: tuple[int, str], b: tuple[int, str]) -> bool:
+    """Tell whether createStandardBonds makes this bond between neighbours again."""
+    if a[0] > b[0]:
+        a, b = b, a
+    return (
+        b[0] == a[0] + 1 and residues[a[0]].chain == residues[b[0]].chain and (a[1], b[1]) in BACKBONE_BONDS
+    )
+
+
+def refuse_strays(model: Model) -> None:
+    """Refuse a model of which an atom is nowhere near what it is bonded to."""
+    bonds = [(a, b) for a, b in model.topology.bonds() if a.residue is b.residue]
+    if not bonds:
+        return
+    pairs = np.array([(a.index, b.index) for a, b in bonds])
+    lengths = np.linalg.norm(model.positions[pairs[:, 0]] - model.positions[pairs[:, 1]], axis=1)
+    worst = int(np.argmax(lengths))
+    if lengths[worst] > LONGEST_BOND:
+        a, b = bonds[worst]
+        raise InputError(
+            f"{model.path}: {label_of(a.residue)} has {a.name} and {b.name}, which are bonded, {lengths[worst]:.0f} Å apart; "
+            "correct or remove one."
+        )
+
+
+def refuse_trace(model: Model, residues: list[WorkResidue]) -> None:
+    """Raise an error for a model that is a trace of its backbone."""
+    amino = [residue for residue in residues if gemmi.find_tabulated_residue(residue.name).is_amino_acid()]
+    bare = sum(residue.find("N") is None or residue.find("C") is None for residue in amino)
+    if amino and bare > len(amino) / 2:
+        raise InputError(
+            f"{model.path}: {bare} of {len(amino)} amino acids lack backbone atoms, as in a Cα trace; "
+            "build the full backbone first."
+        )
+
+
+def topology_of(residues: list[WorkResidue], links: list[Link]) -> tuple[app.Topology, list[tuple[int, int]]]:
+    """Build the topology; give the bonds to metals of other residues apart."""
+    topology = app.Topology()
+    chain, number = None, None
+    index: dict[tuple[int, str], app.topology.Atom] = {}
+    for k, residue in enumerate(residues):
+        if chain is None or residue.chain != number:
+            chain, number = topology.addChain(residue.chain_id), residue.chain
+        new = topology.addResidue(residue.name, chain, residue.id, residue.insertion_code)
+        for atom in residue.atoms:
+            index[k, atom.name] = topology.addAtom(atom.name, atom.element, new)
+    topology.createStandardBonds()
+    bonded = {frozenset((a.index, b.index)) for a, b in topology.bonds()}
+    # Backbone bonds to residues that are not standard: the standard side makes only its own.
+    for k in range(len(residues) - 1):
+        if residues[k].chain == residues[k + 1].chain:
+            for tail, head in BACKBONE_BONDS:
+                ends = index.get((k, tail)), index.get((k + 1, head))
+                if None not in ends and frozenset(a.index for a in ends) not in bonded:
+                    near = np.linalg.norm(
+                        residues[k].find(tail).position - residues[k + 1].find(head).position
+                    )
+                    if near < NEIGHBOUR_BACKBONE_BOND:
+                        topology.addBond(*ends)
+                        bonded.add(frozenset(a.index for a in ends))
+    coordination = []
+    for first, second in links:
+        a, b = index[first], index[second]
+        if frozenset((a.index, b.index)) in bonded:
+            continue
+        bonded.add(frozenset((a.index, b.index)))
+        if first[0] != second[0] and (is_metal(a) or is_metal(b)):
+            coordination.append((a.index, b.index))
+        else:
+            topology.addBond(a, b)
+    return topology, coordination
+
+
+def positions_of(residues: list[WorkResidue]) -> unit.Quantity:
+    """Give the atoms' positions with their unit."""
+    return [
+        openmm.Vec3(*(atom.position / 10.0)) for residue in residues for atom in residue.atoms
+    ] * unit.nanometer
+
+
+def b_factors_of(model: Model, residues: list[WorkResidue]) -> np.ndarray:
+    """Give the atoms' B factors in Å², of built ones those of the nearest atom of their residue."""
+    result = []
+    for residue in residues:
+        sources = [atom for atom in residue.atoms if atom.source >= 0 and not is_hydrogen(atom)]
+        sources = sources or [atom for atom in residue.atoms if atom.source >= 0]
+        places = np.array([atom.position for atom in sources]).reshape(-1, 3)
+        for atom in residue.atoms:
+            if atom.source >= 0:
+                result.append(model.b_factors[atom.source])
+            elif len(sources):
+                nearest = np.argmin(np.linalg.norm(places - atom.position, axis=1))
+                result.append(model.b_factors[sources[nearest].source])
+            else:
+                result.append(0.0)
+    return np.array(result)
