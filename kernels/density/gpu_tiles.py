@@ -194,9 +194,12 @@ def voxels_of_tile(x0, y0, z0, nx, ny, nz, WIDE: tl.constexpr, ALIGNED: tl.const
     y = y0 + i // TILE_X % TILE_Y
     z = z0 + i // (TILE_X * TILE_Y)
     at = (z.to(tl.int64) * ny + y) * nx + x if WIDE else (z * ny + y) * nx + x
+    inside = (x < nx) & (y < ny) & (z < nz)
     if ALIGNED:
+        # Else every voxel is loaded on its own, for the compiler cannot know that the grid ends at a multiple of four.
         at = tl.max_contiguous(tl.multiple_of(at, 4), 4)
-    return at, (x < nx) & (y < ny) & (z < nz)
+        inside = tl.max_constancy(inside, 4)
+    return at, inside
 
 
 @triton.jit
