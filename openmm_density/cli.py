@@ -159,8 +159,8 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument(
         "--restrain",
         metavar="LIST",
-        help="what is held as it was, in place of the protocol's cis,chirality,planarity,ss: these, elastic, distance, position, "
-        "symmetry, or none",
+        help="what is held as it was, in place of the protocol's cis,chirality,ramachandran,planarity,ss: any of these, elastic, "
+        "distance, position, symmetry, or none",
     )
     fit.add_argument(
         "--restrain-to",
@@ -471,12 +471,21 @@ def _check_new(options: argparse.Namespace) -> None:
             "fit needs MODEL, MAP, --resolution and --output (or --resume DIR alone), and "
             f"{_spelled(missing[0])} was not given."
         )
-    if len(options.half_map) not in (0, 2):
-        raise InputError(
-            f"--half-map must be given twice, once for each half, found {len(options.half_map)}."
-        )
+    _check_halves(options)
     if options.half_map and options.strength is not None:
         raise InputError("--strength is what the half maps are to find: leave out --strength or --half-map.")
+    output = Path(options.output)
+    for folder in (output, *output.parents):
+        if os.path.islink(folder) and not os.path.exists(folder):
+            raise InputError(
+                f"{folder} is a symbolic link to {os.readlink(folder)}, which leads nowhere: mend it, or choose another folder."
+            )
+
+
+def _check_halves(options: argparse.Namespace) -> None:
+    given = len(options.half_map)
+    if given not in (0, 2):
+        raise InputError(f"--half-map must be given twice, once for each half, found {given}.")
 
 
 def _check_resumed(options: argparse.Namespace) -> None:
@@ -619,11 +628,14 @@ def _print_outcome(summary: dict[str, Any], folder: Path) -> None:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
-    for heading in ("", "before", "relaxed", "after", "reference"):
-        table.add_column(heading, justify="left" if not heading else "right")
+    table.add_column("")
+    columns = ("before", "relaxed", "after", *(["reference"] if summary["reference"] else []))
+    for heading in columns:
+        table.add_column(heading, justify="right")
 
     def row(name: str, form: str, *values: float | None) -> None:
-        table.add_row(name, *("" if value is None else format(value, form) for value in values))
+        shown = values[: len(columns)]
+        table.add_row(name, *("" if value is None else format(value, form) for value in shown))
 
     def compare(name: str, form: str, key: str) -> None:
         row(
@@ -670,16 +682,18 @@ def _print_outcome(summary: dict[str, Any], folder: Path) -> None:
     console.print(f"lowest correlations: {', '.join(worst)}")
     violated = {name: len(each) for name, each in summary["restraints_violated"].items() if each}
     if violated:
-        console.print(f"restraints violated: {', '.join(f'{n} of {name}' for name, n in violated.items())}")
+        console.print(f"restraints violated: {', '.join(f'{name} {n}' for name, n in violated.items())}")
     console.print(
         f"{summary['ms_per_step']:.1f} ms a step, {summary['density_ms_per_step']:.2f} of it the density force; "
         f"{summary['wall_seconds']:.0f} s in all; k = {summary['strength']:.1f} kJ/mol per fitted atom"
     )
     for note in summary["notes"]:
-        console.print(note)
+        console.print(Text.assemble(("Note:", "bold"), f" {note}"))
     for doubt in summary["doubts"]:
         console.print(Text.assemble(("Doubt:", "bold"), f" {doubt}"))
-    console.print(f"results are in {folder}")
+    console.print(
+        f"results are in {folder}: see overview.png (the fit), residues.png (where to doubt it) and summary.json"
+    )
 
 
 def _console() -> Console:
@@ -759,21 +773,25 @@ def _simulate(options: argparse.Namespace) -> int:
 
 
 def _score(options: argparse.Namespace) -> int:
+    import numpy as np
+
     from .analysis import fsc, load_trajectory, q_score, score
     from .energies.fitted_atoms import select_atoms
     from .maps.density_map import DensityMap
     from .units import ANGSTROM_PER_NANOMETER
     from .validation.fsc import HALF_MAP_THRESHOLD, half_map_fsc
 
-    if len(options.half_map) not in (0, 2):
-        raise InputError(
-            f"--half-map was given {len(options.half_map)} times: give it twice, once for each half."
-        )
+    _check_halves(options)
     trajectory = load_trajectory(options.model, options.topology)
     if options.atoms:
         trajectory = trajectory.atom_slice(select_atoms(trajectory.topology.to_openmm(), options.atoms))
     density_map = DensityMap.from_file(options.map, columns=options.columns)
     scores = score(trajectory, density_map, options.resolution)
+    if not np.any(scores.cc_mask) and np.isnan(scores.residue_correlations).all():
+        raise InputError(
+            f"no residue of {options.model} lies in the density of {options.map}: check that they belong together, or place the "
+            f"model with {_PROGRAM} fit --place on."
+        )
     found = scores.as_dict()
     figures = [[f"CC {cc:.4f}"] for cc in scores.cc_mask]
     columns = {"CC": scores.residue_correlations[-1]}
@@ -797,16 +815,12 @@ def _score(options: argparse.Namespace) -> int:
     if options.half_map:
         halves = [DensityMap.from_file(path) for path in options.half_map]
         curve = half_map_fsc(*halves, trajectory.xyz[-1] * ANGSTROM_PER_NANOMETER)
-        crossing = curve.resolution(HALF_MAP_THRESHOLD)
+        crossing = curve.resolution(HALF_MAP_THRESHOLD, dips=False)
         found |= {"half_map_resolution": _plain([crossing])[0], "half_map_fsc": curve.as_dict()}
         remarks.append(f"half maps: FSC {HALF_MAP_THRESHOLD} at {crossing:.2f} Å")
     if options.json:
         print(json.dumps(found, indent=2, allow_nan=False))
         return 0
-    for frame, row in enumerate(figures):
-        print("  ".join(row if len(figures) == 1 else [f"frame {frame:5d}", *row]))
-    for remark in remarks:
-        print(remark)
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
@@ -816,6 +830,11 @@ def _score(options: argparse.Namespace) -> int:
     for label, *values in zip(scores.residue_labels, *columns.values()):
         table.add_row(label, *("" if value != value else f"{value:.3f}" for value in values))
     _console().print(table)
+    # The figures of the whole come last, where a terminal still shows them.
+    for frame, row in enumerate(figures):
+        print("  ".join(row if len(figures) == 1 else [f"frame {frame:5d}", *row]))
+    for remark in remarks:
+        print(remark)
     return 0
 
 

@@ -289,12 +289,16 @@ def report(diagnosis: Diagnosis) -> Group:
         parts += [
             Text(),
             Text(f"{Path(path).name} does not load", style="red"),
-            Padding(Text(reason), (0, 2)),
+            Padding(Text(reason), (0, 2), expand=False),
         ]
     for kernel in diagnosis.kernels:
-        if kernel.output:
+        if kernel.output and kernel.output.strip() != kernel.error:
             tail = "\n".join(kernel.output.strip().splitlines()[-12:])
-            parts += [Text(), Text(f"the {kernel.folder} kernel", style="red"), Padding(Text(tail), (0, 2))]
+            parts += [
+                Text(),
+                Text(f"the {kernel.folder} kernel", style="red"),
+                Padding(Text(tail), (0, 2), expand=False),
+            ]
             break
     if diagnosis.remedies:
         parts.append(Text())

@@ -119,6 +119,7 @@ def folder(tmp_path_factory):
         (folder / name).write_text(protocol)
     (folder / "other.xml").write_text("<other/>")
     (folder / "dangling").symlink_to("nowhere/at/all")
+    (folder / "circle").symlink_to("circle")
     (folder / "wrong.xml").write_text("<ForceField><Residues></ForceField>")
     (folder / "a_file").write_text("")
     (folder / "done").mkdir()
@@ -274,7 +275,9 @@ def fit(folder, monkeypatch, model="model.pdb", density_map="map.mrc", **options
         ("--temperature must be at most", {"temperature": 1e9}),
         ("--steps: found", {"steps": 10**20}),
         ("--forcefield describes none of the 12 amino acids", {"forcefield": "other.xml"}),
-        ("dangling cannot be written to", {"output": "dangling"}),
+        ("dangling is a symbolic link to nowhere/at/all, which leads nowhere", {"output": "dangling"}),
+        ("dangling is a symbolic link", {"output": "dangling/inside"}),
+        ("circle is a symbolic link to circle, which leads nowhere", {"output": "circle"}),
         ("/dev/null", {"output": "/dev/null"}),
         ("map.mrc is a file", {"output": "map.mrc"}),
         ("--strength", {"strength": "inf"}),
@@ -334,7 +337,8 @@ def test_what_cannot_be_simulated(folder, tmp_path, monkeypatch, capsys, named, 
         ("--atoms", ["model.pdb", "map.mrc", "--atoms=name ZZ"]),
         ("--atoms", ["model.pdb", "map.mrc", "--atoms=__import__('os')"]),
         ("--half-map", ["model.pdb", "map.mrc", "--half-map=map.mrc"]),
-        ("no atom is near the map", ["model.pdb", "slice.mrc", "--fsc"]),
+        ("no residue of model.pdb lies in the density of slice.mrc", ["model.pdb", "slice.mrc", "--fsc"]),
+        ("no residue of far.pdb lies in the density of map.mrc", ["far.pdb", "map.mrc"]),
         ("more than memory should hold", ["model.pdb", "map.mrc", "--resolution=1e-5"]),
     ],
 )

@@ -74,7 +74,7 @@ def broken(tmp_path_factory) -> dict:
     }
     script = (
         "import json; from openmm_density import doctor; d = doctor.examine(); "
-        "from rich.console import Console; Console(stderr=True, width=200).print(doctor.report(d)); "
+        "from rich.console import Console; Console(stderr=True, width=100_000).print(doctor.report(d)); "
         "print(json.dumps(d.as_dict()))"
     )
     done = subprocess.run(
@@ -151,6 +151,11 @@ def test_missing_compiler_is_named_with_its_remedy(broken):
     assert all("/nonexistent" in kernel["error"] for kernel in broken["kernels"])
     assert any("apt-get install g++" in remedy for remedy in broken["remedies"])
     assert "/nonexistent" in broken["report"]
+
+
+def test_a_pipe_gets_no_padding(broken):
+    """As wide as the command line says that a pipe is."""
+    assert max(map(len, broken["report"].splitlines())) < 2000
 
 
 def test_a_process_that_is_killed_is_a_finding(tmp_path, monkeypatch):

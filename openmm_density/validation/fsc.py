@@ -49,11 +49,16 @@ class ShellCorrelation:
     correlation: np.ndarray
     coefficients: np.ndarray
 
-    def resolution(self, threshold: float = MODEL_THRESHOLD) -> float:
+    def resolution(self, threshold: float = MODEL_THRESHOLD, *, dips: bool = True) -> float:
         """Give the resolution in Å at which the curve falls below a threshold, interpolated between shells.
 
-        The first fall counts, from the first shell on that is finer than 10 Å and above the threshold; in a curve without
-        such a shell, from the first that is above it.
+        Parameters
+        ----------
+        threshold : float
+        dips : bool
+            Whether the curve may fall and recover: then its last fall counts that comes after at least two shells above the
+            threshold. Without, as suits half maps, whose noise may rise above a low threshold, the first fall counts, from the
+            first shell on that is finer than 10 Å and above it.
 
         Returns
         -------
@@ -63,16 +68,19 @@ class ShellCorrelation:
         above = self.correlation >= threshold
         if not above.any():
             return float("inf")
-        fine = above & (self.frequency >= 1 / COARSEST)
-        first = int(np.argmax(fine if fine.any() else above))
-        falls = np.flatnonzero(self.correlation[first:] < threshold)
-        if not len(falls):
-            return float(1 / self.frequency[-1])
-        below = first + int(falls[0])
-        low, high = self.correlation[below - 1], self.correlation[below]
+        lasting = np.flatnonzero(above[:-1] & above[1:]) + 1
+        if dips and len(lasting):
+            last = int(lasting[-1])
+        else:
+            fine = above & (self.frequency >= 1 / COARSEST)
+            first = int(np.argmax(fine if fine.any() else above))
+            falls = np.flatnonzero(self.correlation[first:] < threshold)
+            last = first + int(falls[0]) - 1 if len(falls) else len(above) - 1
+        if last + 1 == len(above) or np.isnan(self.correlation[last + 1]):
+            return float(1 / self.frequency[last])
+        low, high = self.correlation[last], self.correlation[last + 1]
         part = (low - threshold) / (low - high)
-        frequency = self.frequency[below - 1] + part * (self.frequency[below] - self.frequency[below - 1])
-        return float(1 / frequency)
+        return float(1 / (self.frequency[last] + part * (self.frequency[last + 1] - self.frequency[last])))
 
     def as_dict(self) -> dict[str, Any]:
         """Give plain lists for JSON; an undefined correlation is None."""

@@ -70,9 +70,9 @@ def test_half_maps_fall_where_the_noise_takes_over(data_dir):
         noise = rng.normal(scale=clean.data.std(), size=clean.shape)
         halves.append(replace(clean, data=clean.data + noise))
     found = half_map_fsc(*halves)
-    assert found.resolution(HALF_MAP_THRESHOLD) == pytest.approx(3.0, abs=0.15)
+    assert found.resolution(HALF_MAP_THRESHOLD, dips=False) == pytest.approx(3.0, abs=0.15)
     masked = half_map_fsc(*halves, model.positions)
-    assert masked.resolution(HALF_MAP_THRESHOLD) == pytest.approx(3.0, abs=0.25)
+    assert masked.resolution(HALF_MAP_THRESHOLD, dips=False) == pytest.approx(3.0, abs=0.25)
     middle = (masked.frequency > 0.25) & (masked.frequency < 0.3)
     assert masked.correlation[middle].mean() > np.interp(0.275, found.frequency, found.correlation)
     assert np.abs(found.correlation[found.frequency > 0.36]).max() < 0.15
@@ -130,6 +130,11 @@ def test_the_crossing_is_interpolated():
     assert curve(0.4, 0.3, 0.1, 0.1).resolution() == np.inf
     # What neighbours and solvent do to the first shells is no fall; a rise beyond a fall is none back.
     assert curve(0.3, 0.9, 0.9, 0.1, 0.7).resolution() == pytest.approx(1 / 0.175)
+    # A shallower dip must not make a better curve look worse.
+    assert curve(0.7, 0.4, 0.3, 0.6, 0.6, 0.2).resolution() == pytest.approx(1 / 0.2625)
+    assert curve(0.8, 0.6, 0.4, 0.7, 0.7, 0.2).resolution() == pytest.approx(1 / 0.27)
+    assert curve(0.8, 0.6, 0.4, 0.7, 0.7, 0.2).resolution(dips=False) == pytest.approx(1 / 0.125)
+    assert curve(0.8, 0.8, np.nan).resolution() == pytest.approx(10.0)
     assert curve(0.9, 0.2, 0.1, np.nan).resolution() == pytest.approx(1 / (0.05 + 0.05 * 4 / 7))
     assert curve(1, np.nan).as_dict()["correlation"] == [1, None]
 
