@@ -65,7 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status, said = 130, "interrupted; nothing was written"
     except (InputError, SimulationError, OSError, MemoryError) as error:
         status = 2 if isinstance(error, (InputError, OSError)) else 1
-        said = f"error: {_sentence(error, options)}"
+        sentence = _sentence(error, options)
+        said = f"error: {sentence}{'' if sentence[-1:] in '.?!' else '.'}"
     print(f"{name}: {said}", file=sys.stderr)
     return status
 
@@ -159,8 +160,8 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument(
         "--restrain",
         metavar="LIST",
-        help="what is held as it was, in place of the protocol's cis,chirality,ramachandran,planarity,ss: any of these, elastic, "
-        "distance, position, symmetry, or none",
+        help="what is held as it was, in place of the protocol's cis,chirality,ramachandran,planarity,ss and, at the end, "
+        "rotamers: any of these, elastic, distance, position, symmetry, or none",
     )
     fit.add_argument(
         "--restrain-to",

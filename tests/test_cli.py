@@ -266,7 +266,7 @@ def test_a_fit_that_dies_while_its_results_are_written_is_resumed(folder, tmp_pa
     assert sorted(path.name for path in output.iterdir()) == sorted(FILES)
     violated = json.loads((output / "summary.json").read_text())["restraints_violated"]
     # What the protocol's last stage holds, and distances.
-    assert violated.keys() == {"ss", "cis", "ramachandran", "chirality", "distance"}
+    assert violated.keys() == {"ss", "cis", "ramachandran", "rotamers", "chirality", "distance"}
     assert mdtraj.load(str(output / "trajectory.dcd"), top=str(output / "fitted.cif")).n_frames == 1
 
 
@@ -353,7 +353,7 @@ def test_a_pipe_stays_quiet_and_its_lines_whole(folder, tmp_path):
     assert done.returncode == 0 and done.stderr == ""
     lines = done.stdout.splitlines()
     assert any(line.startswith("correlation (CC mask)") for line in lines)
-    assert lines[-1] == f"results are in {output}"
+    assert lines[-1].startswith(f"results are in {output}: see overview.png")
 
 
 @pytest.mark.parametrize(

@@ -28,22 +28,22 @@ from ..maps.density_map import DensityMap
 from ..models.clashes import parted
 from ..models.matching import ca_rmsd, match_alpha_carbons
 from ..models.preparation import Prepared, prepare
-from ..models.structures import Model, residue_kind
-from ..restraints import Restraint, make_restraints
+from ..models.structures import Model, residue_kind, residue_label
+from ..restraints import PositionalRestraint, Restraint, make_restraints
 from ..restraints.contacts import ContactRestraint
 from ..units import ANGSTROM_PER_NANOMETER, in_angstrom
 from ..validation.correlation import MapCorrelation
-from ..wording import one_line
+from ..wording import listing, one_line
 from .checkpoints import RunFolder, RunState, Trajectory, cut_trajectory
 from .convergence import Plateau
 from .interrupts import StoppableMinimization, StopRequest
 from .locks import FolderLock
 from .placement import Placement, placed
 from .protocols import COARSE, NEAR_CC, UPDATE_INTERVAL, Protocol, Stage, find_protocol
-from .register_search import LEAST_PROMISING, LEAST_RISE, RegisterSearch
-from .rotamer_search import RotamerSearch
+from .rebuilding import Rebuilding
 from .solvation import solvated
 from .strength import AdaptiveStrength
+from .unseen import unseen_residues
 
 FORCE_FIELD_GROUP, RESTRAINT_GROUP, DENSITY_GROUP = 0, 1, 2
 
@@ -60,9 +60,7 @@ BLURRED_SIMILARITIES = ("cross-correlation", "least-squares")
 # What an automatic strength is weighed on: forces of a model that is warm, in K and steps, whatever the protocol does.
 WARM, WARM_STEPS = 300.0, 100
 # The root mean square force of the density over that of the force field.
-FORCE_RATIO = 0.3
-# Of the greatest strength, where the model already lies in a coarse map, which says little about each of its atoms.
-NEAR_AND_COARSE = 0.5
+FORCE_RATIO = 0.5
 # Between these a request to stop is looked for: a tenth of a second for small models, a second for large ones.
 STEPS_AT_ONCE = 10
 # Enough to bring warm atoms to rest, and turned side chains into place.
@@ -71,8 +69,6 @@ REBUILDING_MINIMIZATION = 100
 CONTACT_STRENGTHS = (1.0, 4.0, 16.0)
 # The first steps after it, and what part of the usual step they have.
 SMALL_STEPS, SMALL_STEP = 80, 0.25
-# What closes the ends of shifted stretches, in K, each for so many steps.
-ANNEALING, ANNEALING_STEPS = (600.0, 450.0, 300.0), 200
 MOST_BLOW_UPS = 3
 # With many more, the threads cannot be made, and the process ends without a word.
 MOST_THREADS = 1024
@@ -307,6 +303,8 @@ class FlexibleFit:
             force_group=RESTRAINT_GROUP,
             options=_restraint_options(held, solvent, restrain_to),
         )
+        self.notes: list[str] = []
+        self._anchors = self._anchored(in_angstrom(resolution, "resolution"))
         bare = self._restrained(hydrogen_mass=protocol.hydrogen_mass)
         self.density = self._density(density_map, resolution, bare)
         self.report_interval = _interval("report_interval", report_interval, protocol)
@@ -415,11 +413,28 @@ class FlexibleFit:
             **self._density_options,
         )
 
+    def _anchored(self, resolution: float) -> list[Restraint]:
+        """Hold where they are residues that a coarse map does not show where a model that lies in it has them."""
+        if self._cc_initial < NEAR_CC or resolution < COARSE:
+            return []
+        topology, positions = self.prepared.topology, self.prepared.positions
+        correlation = MapCorrelation(self.density_map, topology, resolution)
+        unseen = unseen_residues(topology, correlation.residue_correlations(positions))
+        if not len(unseen):
+            return []
+        residues = list(topology.residues())
+        names = listing([residue_label(residues[index]) for index in unseen])
+        self.notes.append(f"not seen in the map where the model has them, and so held there: {names}")
+        backbone = [a.index for i in unseen for a in residues[i].atoms() if a.name in ("N", "CA", "C")]
+        periodic = self.prepared.solvent == "water"
+        options = {"parameter_name": "unseen_strength", "force_group": RESTRAINT_GROUP, "periodic": periodic}
+        return [PositionalRestraint(topology, positions, atoms=backbone, **options)]
+
     def _restrained(self, **options: Any) -> openmm.System:
         """Give force field and restraints, without the density."""
         topology, positions = self.prepared.topology, self.prepared.positions
         system = self.prepared.system(**options)
-        for restraint in self.restraints:
+        for restraint in (*self.restraints, *self._anchors):
             system.addForce(restraint.create_force())
         if self._planarity_options is not None:
             sigma, dictionaries = self._planarity_options
@@ -672,64 +687,17 @@ class FlexibleFit:
             return
         # What fits is told best at full strength.
         self._set_strength(context, density, state, 1.0)
-        rotamers = RotamerSearch(
-            self.prepared.topology,
-            density.target,
-            density.sigma,
-            context.getParameter(density.parameter_name),
-            density.atoms,
-        )
+        strength = context.getParameter(density.parameter_name)
+        rebuilding = Rebuilding(self.prepared, self._bare, self.density_map, density, strength, self.threads)
         try:
             self._minimize(context, REBUILDING_MINIMIZATION)
-            self._turn_side_chains(context, rotamers)
             if stage.register and self.prepared.solvent != "water":
-                self._shift_stretches(context, rotamers, stop)
+                self._place(context, rebuilding.with_shifted_stretches(self._positions(context), stop))
+            self._place(context, rebuilding.with_turned_side_chains(self._positions(context)))
             self._warm(context, stage.temperature[0], self._random_seed(state))
         except (_Unstable, SimulationError):  # it was better as it was
             context.setPositions(state.positions)
             context.setVelocities(state.velocities)
-
-    def _turn_side_chains(
-        self, context: openmm.Context, rotamers: RotamerSearch, residues: np.ndarray | None = None
-    ) -> None:
-        positions, turned = rotamers.improved(self._positions(context), residues)
-        if turned:
-            self._place(context, positions)
-
-    def _shift_stretches(self, context: openmm.Context, rotamers: RotamerSearch, stop: StopRequest) -> None:
-        """Shift what fits badly by a residue either way, and keep what fits better then."""
-        search = RegisterSearch(self.prepared.topology)
-        correlation = MapCorrelation(self.density_map, self.prepared.topology, self.density.resolution)
-        sets = search.doubtful(correlation.residue_correlations(self._positions(context)))
-        # What is not shifted gets the same chance to fit better.
-        best = self._annealed(context, rotamers, stop) if sets else None
-        if best is None:
-            return
-        before = correlation.residue_correlations(best)
-        for stretches, by in itertools.product(sets, (1, -1)):
-            left, start = list(stretches), search.shifted(best, stretches, by)
-            for least in (LEAST_PROMISING, LEAST_RISE):
-                regions = np.unique(np.concatenate([stretch.region for stretch in left]))
-                trial = self._annealed(context, rotamers, stop, regions, start)
-                start = None
-                if trial is None:
-                    left = []
-                    break
-                rise = correlation.residue_correlations(trial) - before
-                left = [stretch for stretch in left if np.nanmean(rise[stretch.region]) > least]
-                if not left:
-                    break
-            if stop.requested:
-                break
-            if not left:
-                continue
-            for stretch in left:
-                atoms = search.atoms_of(stretch)
-                best[atoms] = trial[atoms]
-            self._place(context, best)
-            best = self._positions(context)
-            before = correlation.residue_correlations(best)
-        context.setPositions(best / ANGSTROM_PER_NANOMETER)
 
     def _place(self, context: openmm.Context, positions: np.ndarray) -> None:
         """Put atoms where they were built (Å), and minimise what does not fit together there."""
@@ -747,47 +715,6 @@ class FlexibleFit:
             self._step(context, SMALL_STEPS, StopRequest())
         finally:
             integrator.setStepSize(usual)
-
-    def _annealed(
-        self,
-        context: openmm.Context,
-        rotamers: RotamerSearch,
-        stop: StopRequest,
-        residues: np.ndarray | None = None,
-        start: np.ndarray | None = None,
-    ) -> np.ndarray | None:
-        """Give the positions (Å) after side chains were turned and all was heated for a moment; None where that goes wrong."""
-        try:
-            if start is not None:
-                self._place(context, start)
-            self._turn_side_chains(context, rotamers, residues)
-            built = self._positions(context)
-            if not self._survives_heat(context, 1.0, stop):
-                context.setPositions(built / ANGSTROM_PER_NANOMETER)
-                self._minimize(context, 3 * REBUILDING_MINIMIZATION)
-                if not self._survives_heat(context, SMALL_STEP, stop):
-                    return None
-            self._minimize(context, REBUILDING_MINIMIZATION)
-        except SimulationError:
-            return None
-        positions = self._positions(context)
-        return positions if np.isfinite(positions).all() else None
-
-    def _survives_heat(self, context: openmm.Context, part: float, stop: StopRequest) -> bool:
-        """Heat a Context for a moment, at a part of the usual time step; tell whether it stayed stable."""
-        integrator = context.getIntegrator()
-        usual = integrator.getStepSize()
-        try:
-            self._warm(context, ANNEALING[0], self.seed + 1)
-            integrator.setStepSize(part * usual)
-            for kelvin in ANNEALING:
-                _set_temperature(integrator, kelvin)
-                self._step(context, ANNEALING_STEPS, stop)
-        except _Unstable:
-            return False
-        finally:
-            integrator.setStepSize(usual)
-        return True
 
     def _taken_back(self, state: RunState, folder: RunFolder | None, what: str) -> RunState:
         """Give the last good state, to go on with more care."""
@@ -879,10 +806,8 @@ class FlexibleFit:
         _set_temperature(context.getIntegrator(), WARM)
         context.setVelocitiesToTemperature(WARM, self._random_seed(state))
         self._step(context, WARM_STEPS, StopRequest())
-        low, high = STRENGTH_BOUNDS
-        if self._cc_initial >= NEAR_CC and self.density.resolution >= COARSE:
-            high *= NEAR_AND_COARSE
-        return self.density.calibrate(context, FORCE_RATIO, (low, high)) / self.density.n_fitted_atoms
+        calibrated = self.density.calibrate(context, FORCE_RATIO, STRENGTH_BOUNDS)
+        return calibrated / self.density.n_fitted_atoms
 
     def _set_strength(
         self, context: openmm.Context, density: DensityFit, state: RunState, part: float

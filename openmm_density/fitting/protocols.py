@@ -43,6 +43,7 @@ ALIKE = 3.5
 
 _ALWAYS = ("cis", "chirality", "ramachandran", "planarity")
 _HELD = (*_ALWAYS, "ss")
+_STAGGERED = "rotamers"
 # Rungs of the ladder of blurred maps, in Å added to the map's resolution.
 _RUNGS = (4.5, 3.0, 1.5)
 _COLD, _ROOM, _HOT = 10.0, 300.0, 600.0
@@ -439,11 +440,19 @@ def _refine(steps: int, resolution: float, heated: bool = True) -> tuple[Stage, 
             Stage("cool", cool, (0.5, 0.5), (_HOT, _ROOM)),
         ]
     stages += [
-        Stage("tighten", tighten, (0.5, 1.0), rotamers=shown),
+        Stage("tighten", tighten, (0.5, 1.0), register=heated and resolution < ALIKE, rotamers=shown),
         Stage("hold", hold, until_converged=True),
         Stage("anneal", anneal, temperature=(_ROOM, _COLD), rotamers=shown),
     ]
-    return tuple(stage for each in stages for stage in _sided(each, resolution))
+    last = len(stages) - 1
+    # Until then side chains may change their rotamers.
+    return tuple(
+        replace(stage, restraints=checked_restraints((*stage.restraints, _STAGGERED), "restraints"))
+        if number == last
+        else stage
+        for number, each in enumerate(stages)
+        for stage in _sided(each, resolution)
+    )
 
 
 def _shared(steps: float, parts: Sequence[float]) -> list[int]:

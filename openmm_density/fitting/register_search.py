@@ -13,18 +13,16 @@ from ..restraints.backbone import atoms_by_name, peptide_bonds
 
 FLANK = 4
 """Residues at either end of a shifted stretch that take up what is left over there and make up what is missing."""
-LEAST_RISE = 0.02
-"""By which the mean correlation of a stretch and its flanks has to rise to stay shifted."""
-LEAST_PROMISING = -0.02
-"""A shift that is right can begin with so much less, while side chains and ends find their places; a wrong one falls by more."""
 
 # Mean correlations of so many residues are compared with the median of all, and those lower by so much are doubtful. In the
 # middle of a stretch that is off by one the backbone may fit well: the place of the fault shows at its ends.
 _WINDOW = 7
 _FALL = 0.05
-_SHORTEST, _LONGEST = 4, 40
-_JOINED = 12
-_MOST_SETS = 3
+_SHORTEST, _LONGEST = 3, 40
+# Residues between two faults that belong together, and between the places in a fault where a stretch may end.
+_JOINED, _STEP = 14, 4
+# Of these places, for stretches within one fault and between two.
+_MOST_ENDS, _MOST_ENDS_OF_TWO = 4, 3
 
 
 @dataclass(frozen=True)
@@ -80,35 +78,37 @@ class RegisterSearch:
             self.chains.append(np.array(chain))
 
     def doubtful(self, correlations: np.ndarray) -> list[list[Stretch]]:
-        """Give stretches that may be off, in sets whose regions do not overlap.
+        """Give stretches that may be off: for each place that fits badly, and each two that are near, those between them.
 
         Parameters
         ----------
         correlations : np.ndarray, shape (number of residues,)
             With the map, of each residue.
+
+        Returns
+        -------
+        list of list of Stretch
+            At most one of each list is to be shifted: they overlap.
         """
         members = np.concatenate([np.zeros(0, dtype=np.int64), *self.chains])
         if not np.isfinite(correlations[members]).any():
             return []
         usual = float(np.nanmedian(correlations[members]))
-        stretches: list[Stretch] = []
+        found = []
         for chain in self.chains:
-            means = _window_means(correlations[chain])
-            runs = list(_runs(means < usual - _FALL))
-            joined = [(a[0], b[1]) for a, b in pairwise(runs) if b[0] - a[1] <= _JOINED]
-            for first, last in (*runs, *joined):
-                if _SHORTEST <= last - first + 1 <= _LONGEST:
-                    stretches.append(Stretch(chain, first, last))
-        sets: list[list[Stretch]] = []
-        for stretch in stretches:
-            free = next(
-                (s for s in sets if not any(np.isin(stretch.region, other.region).any() for other in s)), None
-            )
-            if free is None:
-                sets.append([stretch])
-            else:
-                free.append(stretch)
-        return sets[:_MOST_SETS]
+            runs = list(_runs(window_means(correlations[chain]) < usual - _FALL))
+            near = [(a, b) for a, b in pairwise(runs) if b[0] - a[1] <= _JOINED]
+            for begin, end in (*((run, run) for run in runs), *near):
+                most = _MOST_ENDS if begin == end else _MOST_ENDS_OF_TWO
+                stretches = [
+                    Stretch(chain, first, last)
+                    for first in _ends(begin, most)
+                    for last in _ends(end, most)
+                    if _SHORTEST <= last - first + 1 <= _LONGEST
+                ]
+                if stretches:
+                    found.append(stretches)
+        return found
 
     def shifted(self, positions: np.ndarray, stretches: Sequence[Stretch], by: int) -> np.ndarray:
         """Move stretches along their chains, each residue as a whole to where the one so many places further on is.
@@ -126,22 +126,23 @@ class RegisterSearch:
         for stretch in stretches:
             chain = stretch.chain
             for place in range(max(stretch.first - FLANK, 0), min(stretch.last + FLANK, len(chain) - 1) + 1):
-                if not 0 <= place + by < len(chain):
-                    continue
-                own, other = self._frames[chain[place]], self._frames[chain[place + by]]
-                atoms = self._atoms[chain[place]]
+                own, atoms = self._frames[chain[place]], self._atoms[chain[place]]
+                within = 0 <= place + by < len(chain)
+                # Beyond an end it goes on as the chain went there.
+                one, two = (place, place + by) if within else (place - by, place)
+                step = positions[self._frames[chain[two]][1]] - positions[self._frames[chain[one]][1]]
                 beyond = max(stretch.first - place, place - stretch.last, 0)
-                if beyond:
-                    part = 1 - beyond / (FLANK + 1)
-                    result[atoms] = positions[atoms] + part * (positions[other[1]] - positions[own[1]])
+                if beyond or not within:
+                    result[atoms] = positions[atoms] + (1 - beyond / (FLANK + 1)) * step
                 else:
+                    other = self._frames[chain[place + by]]
                     turn = _axes(positions[own]).T @ _axes(positions[other])
                     result[atoms] = (positions[atoms] - positions[own[1]]) @ turn + positions[other[1]]
         return result
 
-    def atoms_of(self, stretch: Stretch) -> np.ndarray:
-        """Give the indices of all atoms of a stretch and its flanks."""
-        return np.concatenate([self._atoms[residue] for residue in stretch.region])
+    def atoms_of(self, residues: np.ndarray) -> np.ndarray:
+        """Give the indices of all atoms of some residues."""
+        return np.concatenate([self._atoms[residue] for residue in residues])
 
 
 def _axes(backbone: np.ndarray) -> np.ndarray:
@@ -153,7 +154,7 @@ def _axes(backbone: np.ndarray) -> np.ndarray:
     return np.stack([first, second, np.cross(first, second)])
 
 
-def _window_means(values: np.ndarray) -> np.ndarray:
+def window_means(values: np.ndarray) -> np.ndarray:
     """Average over windows, shorter at the ends and where values are not known; infinite where none is."""
     known = np.isfinite(values)
     ones = np.ones(_WINDOW)
@@ -162,6 +163,13 @@ def _window_means(values: np.ndarray) -> np.ndarray:
     half = _WINDOW // 2
     kept = slice(half, half + len(values))
     return np.where(count[kept] > 0.5, total[kept] / np.maximum(count[kept], 1.0), np.inf)
+
+
+def _ends(run: tuple[int, int], most: int) -> list[int]:
+    """Give the places in a run where a stretch may end."""
+    first, last = run
+    count = min(2 + (last - first - 1) // _STEP, most)
+    return np.unique(np.linspace(first, last, count).round().astype(int)).tolist()
 
 
 def _runs(low: np.ndarray) -> Iterator[tuple[int, int]]:

@@ -109,7 +109,8 @@ class OutputFolder:
             raise InputError(f"{self.path} is a file: give a folder for the results.")
         if resume and not unfinished.is_dir():
             raise InputError(
-                f"{self.path} holds no unfinished fit: give the folder of one that was interrupted."
+                f"{self.path} holds no unfinished fit (one that is complete cannot go on): "
+                "give the folder of one that was interrupted."
             )
         self._made, self._resumed = not self.path.exists(), resume
         try:
@@ -137,8 +138,7 @@ class OutputFolder:
         present = [name for name in FILES if (self.path / name).exists()]
         if present:
             raise InputError(
-                f"{self.path} already holds {', '.join(present)} of an earlier fit: choose another folder, or pass "
-                "--overwrite."
+                f"{self.path} already holds {present[0]} of an earlier fit: choose another folder, or pass --overwrite."
             )
 
     def _leave(self) -> None:
@@ -179,6 +179,7 @@ class OutputFolder:
         notes = [
             *_placement_note(fit),
             *prepared.report.sentences,
+            *fit.notes,
             *(fit.planarity.notes if fit.planarity else ()),
             *(note for restraint in fit.restraints for note in restraint.notes),
             *result.blow_ups,

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import gemmi
 import numpy as np
 from openmm import app
 from scipy import ndimage
@@ -14,7 +13,7 @@ from scipy.spatial import cKDTree
 
 from ..maps.density_map import DensityMap
 from ..models.structures import is_hydrogen, is_metal
-from ..restraints.contacts import HYDROGEN_BOND_ALLOWANCE
+from ..restraints.contacts import HYDROGEN_BOND_ALLOWANCE, contact_radii
 
 LEAST_GAIN = 10.0
 """kJ/mol by which another rotamer has to be better: four times the thermal energy."""
@@ -52,7 +51,6 @@ _SURROUNDINGS = 12.0
 _METAL_BOND = 2.8
 # Depth of a contact in kJ/mol, what it costs at most, and the Å by which it may be nearer, as the model gives way.
 _DEPTH, _HARDEST, _SOFTNESS = 0.5, 1000.0, 0.1
-_POLAR = frozenset({"N", "O", "S"})
 # Atoms fewer bonds apart than this are not in contact.
 _CONTACT_BONDS = 4
 # σ √2 is the width of the overlap of two Gaussians; beyond so many σ it is nothing.
@@ -103,6 +101,17 @@ class RotamerSearch:
         k in kJ/mol, of all atoms together.
     atoms : np.ndarray of int
         Those that are fitted.
+
+    Attributes
+    ----------
+    topology : openmm.app.Topology
+    sigma : float
+    weights : np.ndarray, shape (N,)
+        Atomic numbers of the fitted heavy atoms, else 0.
+    radii : np.ndarray, shape (N,)
+        Van der Waals radii in Å.
+    polar : np.ndarray of bool, shape (N,)
+        What may share a hydrogen.
     """
 
     def __init__(
@@ -114,7 +123,7 @@ class RotamerSearch:
         atoms: Sequence[int] | np.ndarray,
     ) -> None:
         self.topology = topology
-        self._target, self._sigma, self._strength = target, sigma, strength
+        self._target, self.sigma, self._strength = target, sigma, strength
         self._mode = "grid-wrap" if target.periodic else "constant"
         blurred = target.gaussian_filter(sigma).data.astype(np.float64)
         # ∫ t g about every point: what an atom there adds to ∫ t ρ.
@@ -125,18 +134,10 @@ class RotamerSearch:
             [atom.element is not None and not is_hydrogen(atom) for atom in chemical], dtype=bool
         )
         self._metals = np.array([atom.index for atom in chemical if is_metal(atom)], dtype=np.int64)
-        self._weight = np.zeros(len(chemical))
+        self.weights = np.zeros(len(chemical))
         fitted = [index for index in atoms if self._is_heavy[index]]
-        self._weight[fitted] = [chemical[index].element.atomic_number for index in fitted]
-        self._radius = np.array(
-            [
-                gemmi.Element(atom.element.symbol).vdw_r if atom.element is not None else 0.0
-                for atom in chemical
-            ]
-        )
-        self._polar = np.array(
-            [atom.element is not None and atom.element.symbol in _POLAR for atom in chemical]
-        )
+        self.weights[fitted] = [chemical[index].element.atomic_number for index in fitted]
+        self.radii, self.polar = contact_radii(topology)
         self._bonded: dict[int, list[int]] = {}
         for a, b in topology.bonds():
             self._bonded.setdefault(a.index, []).append(b.index)
@@ -146,7 +147,7 @@ class RotamerSearch:
         ]
 
     def improved(
-        self, positions: np.ndarray, residues: np.ndarray | None = None
+        self, positions: np.ndarray, residues: np.ndarray | None = None, passes: int = _PASSES
     ) -> tuple[np.ndarray, list[int]]:
         """Turn what is better turned.
 
@@ -156,6 +157,8 @@ class RotamerSearch:
             Å.
         residues : np.ndarray of int, optional
             Indices of those whose side chains may be turned; all by default.
+        passes : int
+            Most times that all are gone through.
 
         Returns
         -------
@@ -168,7 +171,7 @@ class RotamerSearch:
         turned: set[int] = set()
         wanted = None if residues is None else set(residues.tolist())
         chosen = [chain for chain in self._side_chains if wanted is None or chain.residue in wanted]
-        for _ in range(_PASSES):
+        for _ in range(passes):
             none = True
             for chain in chosen:
                 gain, places, change = self._best(chain, positions, totals)
@@ -191,6 +194,19 @@ class RotamerSearch:
         """
         return float(self._similarity(self._totals(np.asarray(positions, dtype=np.float64))))
 
+    def slopes(self, positions: np.ndarray) -> tuple[float, float]:
+        """Give what k S grows by with ∫ t ρ, and falls by with exp(-r²/4σ²) of each pair of atoms and their weights, in kJ/mol.
+
+        Parameters
+        ----------
+        positions : np.ndarray, shape (N, 3)
+            Å, at which k S is made linear.
+        """
+        with_map, square = self._totals(np.asarray(positions, dtype=np.float64))
+        root = np.sqrt(square * self._square)
+        per_pair = self._strength * with_map / (root * square)
+        return float(self._strength / root), float(per_pair * self._overlap(np.zeros(1))[0])
+
     def _side_chain(self, residue: app.topology.Residue) -> _SideChain | None:
         index = {atom.name: atom.index for atom in residue.atoms()}
         path, values = _ROTAMERS.get(residue.name, ("", ()))
@@ -207,7 +223,7 @@ class RotamerSearch:
             torsions.append((quadruple, sorted(moved)))
         atoms = [index[name] for name in path[:3]] + torsions[0][1]
         heavy = [place for place in range(3, len(atoms)) if self._is_heavy[atoms[place]]]
-        if not all(self._weight[atoms[place]] > 0 for place in heavy):
+        if not all(self.weights[atoms[place]] > 0 for place in heavy):
             return None
         place = {atom: number for number, atom in enumerate(atoms)}
         return _SideChain(
@@ -280,19 +296,20 @@ class RotamerSearch:
 
     def _totals(self, positions: np.ndarray) -> np.ndarray:
         """Give ∫ t ρ and ∫ ρ²."""
-        fitted = np.flatnonzero(self._weight)
-        places, weight = positions[fitted], self._weight[fitted]
-        i, j = cKDTree(places).query_pairs(_OVERLAP_IN_SIGMA * self._sigma, output_type="ndarray").T
+        fitted = np.flatnonzero(self.weights)
+        places, weight = positions[fitted], self.weights[fitted]
+        i, j = cKDTree(places).query_pairs(_OVERLAP_IN_SIGMA * self.sigma, output_type="ndarray").T
         among = 2 * (weight[i] * weight[j] * self._overlap(((places[i] - places[j]) ** 2).sum(axis=1))).sum()
         own = (weight**2).sum() * self._overlap(np.zeros(1))[0]
-        return np.array([(weight * self._in_map(places)).sum(), among + own])
+        return np.array([(weight * self.in_map(places)).sum(), among + own])
 
     def _overlap(self, squares: np.ndarray) -> np.ndarray:
         """∫ g g of two atoms, by their squared distance."""
-        width = 4 * self._sigma**2
+        width = 4 * self.sigma**2
         return np.exp(-squares / width) * (np.pi * width) ** -1.5
 
-    def _in_map(self, points: np.ndarray) -> np.ndarray:
+    def in_map(self, points: np.ndarray) -> np.ndarray:
+        """Give the integral of the map with the Gaussian of an atom of weight 1 at points (…, 3) in Å."""
         index = self._target.to_index(points.reshape(-1, 3))[:, ::-1].T
         values = ndimage.map_coordinates(self._spline, index, prefilter=False, mode=self._mode)
         return values.reshape(points.shape[:-1])
@@ -314,9 +331,9 @@ class _Surroundings:
         self._search, self._heavy = search, chain.heavy
         turning = chain.atoms[chain.heavy]
         self._places = positions[around]
-        self._own, self._weight = search._weight[turning], search._weight[around]
-        self._contact = search._radius[turning][:, None] + search._radius[around]
-        hydrogen_bonds = search._polar[turning][:, None] & search._polar[around]
+        self._own, self._weight = search.weights[turning], search.weights[around]
+        self._contact = search.radii[turning][:, None] + search.radii[around]
+        hydrogen_bonds = search.polar[turning][:, None] & search.polar[around]
         self._contact = self._contact - HYDROGEN_BOND_ALLOWANCE * hydrogen_bonds
         self._meets = np.array(
             [~np.isin(around, list(search._within_bonds(int(atom)))) for atom in turning]
@@ -328,7 +345,7 @@ class _Surroundings:
         places = places[:, self._heavy]
         squares = ((places[:, :, None] - self._places) ** 2).sum(axis=-1)
         own = ((places[:, :, None] - places[:, None]) ** 2).sum(axis=-1)
-        with_map = search._in_map(places) @ self._own
+        with_map = search.in_map(places) @ self._own
         with_rest = np.einsum("kij,i,j->k", search._overlap(squares), self._own, self._weight)
         with_own = np.einsum("kij,i,j->k", search._overlap(own), self._own, self._own)
         near = ((self._contact / (np.sqrt(squares) + _SOFTNESS)) ** 6) * self._meets

@@ -32,6 +32,7 @@ from .positional import PositionalRestraint
 from .ramachandran import RAMACHANDRAN_STRENGTH, RamachandranRestraint
 from .registry import DEFAULT_RESTRAINTS, RESTRAINTS, find_violations, make_restraints, restraint_names
 from .restraint import Restraint, Violation
+from .rotamers import ROTAMER_STRENGTH, RotamerRestraint
 from .secondary_structure import (
     HYDROGEN_BOND_STRENGTH,
     SECONDARY_STRUCTURE_STRENGTH,
@@ -52,6 +53,7 @@ __all__ = [
     "PEPTIDE_STRENGTH",
     "RAMACHANDRAN_STRENGTH",
     "RESTRAINTS",
+    "ROTAMER_STRENGTH",
     "SECONDARY_STRUCTURE_STRENGTH",
     "ChiralityRestraint",
     "DistanceRestraint",
@@ -61,6 +63,7 @@ __all__ = [
     "PositionalRestraint",
     "RamachandranRestraint",
     "Restraint",
+    "RotamerRestraint",
     "SecondaryStructureRestraint",
     "SymmetryRestraint",
     "Violation",

@@ -95,19 +95,12 @@ def near_contacts(
     clash : np.ndarray, shape (P,)
         The distance in Å below which each pair clashes.
     """
-    atoms = list(topology.atoms())
-    radii = np.zeros(len(atoms))
-    polar = np.zeros(len(atoms), dtype=bool)
-    chosen = []
-    for atom in atoms:
-        if atom.element is not None and not is_hydrogen(atom) and not is_metal(atom):
-            chosen.append(atom.index)
-            radii[atom.index] = gemmi.Element(atom.element.symbol).vdw_r
-            polar[atom.index] = atom.element.symbol in _POLAR
+    radii, polar = contact_radii(topology)
+    counted = [a.element is not None and not is_hydrogen(a) and not is_metal(a) for a in topology.atoms()]
+    chosen = np.flatnonzero(counted)
     if len(chosen) < 2:
         return np.zeros((0, 2), dtype=np.int64), np.zeros(0)
-    chosen = np.array(chosen, dtype=np.int64)
-    farthest = 2 * radii.max() - CLASH_OVERLAP + reach
+    farthest = 2 * radii[chosen].max() - CLASH_OVERLAP + reach
     pairs = chosen[cKDTree(positions[chosen]).query_pairs(farthest, output_type="ndarray")]
     i, j = pairs[:, 0], pairs[:, 1]
     clash = radii[i] + radii[j] - CLASH_OVERLAP - HYDROGEN_BOND_ALLOWANCE * (polar[i] & polar[j])
@@ -116,6 +109,16 @@ def near_contacts(
     apart = ~_joined(topology, pairs)
     order = np.lexsort((pairs[apart, 1], pairs[apart, 0]))
     return pairs[apart][order], clash[apart][order]
+
+
+def contact_radii(topology: app.Topology) -> tuple[np.ndarray, np.ndarray]:
+    """Give van der Waals radii in Å, 0 for what is no atom, and which atoms may share a hydrogen, each of shape (N,)."""
+    symbols = [None if atom.element is None else atom.element.symbol for atom in topology.atoms()]
+    radii = {symbol: gemmi.Element(symbol).vdw_r for symbol in set(symbols) if symbol is not None}
+    return (
+        np.array([radii.get(symbol, 0.0) for symbol in symbols], dtype=np.float64),
+        np.array([symbol in _POLAR for symbol in symbols], dtype=bool),
+    )
 
 
 def _joined(topology: app.Topology, pairs: np.ndarray) -> np.ndarray:

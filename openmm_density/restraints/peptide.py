@@ -58,8 +58,8 @@ class PeptideRestraint(TorsionRestraint):
         if undecided.any():
             named = [self._label(atom) for atom in torsions[undecided, 2]]
             self.notes.append(
-                f"the peptide bonds before {listing(named)} are neither cis nor trans in the start, and are held "
-                "at the nearer"
+                f"The peptide bonds before {listing(named)} are neither cis nor trans in the start, and are held "
+                "at the nearer."
             )
         return torsions, np.where(np.abs(omega) > np.pi / 2, np.pi, 0.0)
 

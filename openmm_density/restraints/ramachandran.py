@@ -27,7 +27,7 @@ TABLES_MISSING = (
     "the backbone is not held in favoured regions, because the tables of pyrama were not found or not readable; to have them: "
     "pip install pyrama"
 )
-NO_VALIDATION = "residues are held in favoured regions of the Ramachandran plot, so that few outliers are no sign of a good fit"
+NO_VALIDATION = "Residues are held in favoured regions of the Ramachandran plot, so that few outliers are no sign of a good fit."
 
 # Degrees between the values of the spline: half a width of the narrowest favoured region.
 _STEP = 5.0

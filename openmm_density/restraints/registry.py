@@ -17,6 +17,7 @@ from .peptide import PeptideRestraint
 from .positional import PositionalRestraint
 from .ramachandran import RamachandranRestraint
 from .restraint import Restraint, Violation
+from .rotamers import RotamerRestraint
 from .secondary_structure import HydrogenBondRestraint, SecondaryStructureRestraint
 from .symmetry import SymmetryRestraint
 
@@ -25,6 +26,7 @@ RESTRAINTS: dict[str, tuple[type[Restraint], ...]] = {
     "chirality": (ChiralityRestraint,),
     "cis": (PeptideRestraint,),
     "ramachandran": (RamachandranRestraint,),
+    "rotamers": (RotamerRestraint,),
     "elastic": (ElasticNetworkRestraint,),
     "distance": (DistanceRestraint,),
     "position": (PositionalRestraint,),

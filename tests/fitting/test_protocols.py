@@ -1,6 +1,7 @@
 """Protocols: the built-in ones, their files, and what is said of a file that is wrong."""
 
 import dataclasses
+import itertools
 
 import pytest
 
@@ -72,10 +73,16 @@ def test_side_chains_and_register_are_looked_for_where_a_map_shows_them():
         return [(stage.name, stage.register) for stage in stages if stage.register or stage.rotamers]
 
     for cc in (0.1, 0.9):
-        assert looked_for("standard", 3.0, cc) == [("heat", True), ("tighten", False), ("anneal", False)]
+        assert looked_for("standard", 3.0, cc) == [("heat", True), ("tighten", True), ("anneal", False)]
         assert looked_for("standard", 4.0, cc) == [("tighten", False), ("anneal", False)]
         assert looked_for("standard", 5.0, cc) == []
     assert looked_for("gentle", 3.0, 0.9) == []
+
+
+def test_side_chains_are_held_staggered_at_the_end_alone():
+    for name, resolution, cc in itertools.product(("standard", "quick", "cascade"), (3.0, 5.0), (0.1, 0.9)):
+        stages = find_protocol(name, resolution).from_start(cc).stages
+        assert ["rotamers" in stage.restraints for stage in stages] == [False] * (len(stages) - 1) + [True]
 
 
 def test_no_stage_for_a_start_is_said():

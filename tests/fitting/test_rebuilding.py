@@ -12,8 +12,10 @@ from openmm_density import DensityMap
 from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.protocols import Protocol, Stage
+from openmm_density.fitting.rebuilding import Rebuilding
 from openmm_density.fitting.register_search import RegisterSearch, Stretch
 from openmm_density.models import Model
+from openmm_density.models.preparation import prepare
 from openmm_density.restraints.contacts import near_contacts
 
 from ..fragments import fragment
@@ -66,6 +68,56 @@ def test_a_stretch_comes_back_into_register(native: Model, density_map: DensityM
     assert off(result.prepared.input_positions(result.final)) < 1.2
 
 
+class Going:
+    requested = False
+
+
+def rebuilding_of(model: Model, density_map: DensityMap, threads: int = 1) -> Rebuilding:
+    fit = fit_of(model, density_map, Stage("hold", 20))
+    return Rebuilding(
+        fit.prepared, fit._bare, density_map, fit.density, 60.0 * fit.density.n_fitted_atoms, threads
+    )
+
+
+def test_what_is_in_register_stays_and_threads_do_not_matter(
+    native: Model, density_map: DensityMap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("openmm_density.fitting.rebuilding.ANNEALING_STEPS", 50)
+    monkeypatch.setattr("openmm_density.fitting.rebuilding._ROUNDS", 1)
+    search = RegisterSearch(native.topology)
+    off, right = (Stretch(search.chains[0], *ends) for ends in ((FIRST, LAST), (3, 6)))
+    monkeypatch.setattr(RegisterSearch, "doubtful", lambda *_: [[right], [off]])
+    wrong = replace(native, positions=search.shifted(native.positions, [off], -1))
+    positions = prepare(wrong).positions
+    found = [
+        rebuilding_of(wrong, density_map, threads).with_shifted_stretches(positions, Going())
+        for threads in (1, 2)
+    ]
+    assert np.array_equal(*found)
+    moved = np.flatnonzero((found[0] != positions).any(axis=1))
+    assert len(moved) and set(moved.tolist()) <= set(search_atoms(wrong, off).tolist())
+    native_positions = prepare(native).positions
+    kept = rebuilding_of(native, density_map).with_shifted_stretches(native_positions, Going())
+    assert np.array_equal(kept, native_positions)
+
+
+def search_atoms(model: Model, stretch: Stretch) -> np.ndarray:
+    return RegisterSearch(prepare(model).topology).atoms_of(stretch.region)
+
+
+def test_a_search_that_is_stopped_changes_nothing(native: Model, density_map: DensityMap) -> None:
+    class Stopped:
+        requested = True
+
+    search = RegisterSearch(native.topology)
+    wrong = replace(
+        native, positions=search.shifted(native.positions, [Stretch(search.chains[0], FIRST, LAST)], 1)
+    )
+    positions = prepare(wrong).positions
+    unchanged = rebuilding_of(wrong, density_map).with_shifted_stretches(positions, Stopped())
+    assert np.array_equal(unchanged, positions)
+
+
 def test_side_chains_are_turned_before_a_stage(native: Model, density_map: DensityMap) -> None:
     start, moved = with_a_turned_side_chain(native)
     result = fit_of(start, density_map, Stage("hold", 20, temperature=(100.0, 10.0), rotamers=True)).run()
@@ -98,9 +150,9 @@ def test_other_similarities_and_no_density_are_let_alone(
     native: Model, density_map: DensityMap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("side chains were searched")
+        raise AssertionError("parts were rebuilt")
 
-    monkeypatch.setattr("openmm_density.fitting.flexible_fit.RotamerSearch", refuse)
+    monkeypatch.setattr("openmm_density.fitting.flexible_fit.Rebuilding", refuse)
     for options, strength in (({"similarity": "inner-product"}, 1.0), ({}, 0.0)):
         stage = Stage("hold", 4, (strength, strength), rotamers=True, register=True)
         result = fit_of(native, density_map, stage, **options).run()

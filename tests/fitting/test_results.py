@@ -81,7 +81,8 @@ def test_every_model_is_assessed(summary, models, fitted, stage):
     assert summary[f"fsc_resolution_{stage}"] == pytest.approx(curve.resolution(), abs=1e-2)
     correlations = residue_correlations(density_map, topology, positions, RESOLUTION)
     rows = summary["residues"]
-    assert [row[f"correlation_{stage}"] for row in rows] == pytest.approx(correlations, abs=1e-3)
+    # A voxel can come to lie on the other side of 3 Å.
+    assert [row[f"correlation_{stage}"] for row in rows] == pytest.approx(correlations, abs=1e-2)
     assert [row[f"q_score_{stage}"] for row in rows] == pytest.approx(scores.residues, abs=1e-2)
 
 

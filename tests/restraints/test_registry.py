@@ -74,9 +74,10 @@ def test_all_in_one_system_on_a_model_read_by_others(fragment: Model) -> None:
     context = openmm.Context(
         system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
     )
-    # What is favoured does not depend on the start, and this model has residues elsewhere.
-    assert energy_at(context, fragment.positions) < 150
+    # What is favoured does not depend on the start, and this model has residues and side chains elsewhere.
+    assert energy_at(context, fragment.positions) < 600
     context.setParameter("ramachandran_strength", 0.0)
+    context.setParameter("rotamer_strength", 0.0)
     assert energy_at(context, fragment.positions) < 5
     assert set(context.getParameters()) == {restraint.parameter_name for restraint in restraints}
     assert {force.getForceGroup() for force in system.getForces()} == {3}

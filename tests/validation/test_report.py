@@ -133,4 +133,4 @@ def test_score_prints_what_is_asked_for(capsys, data_dir, map_path, reports):
     printed = capsys.readouterr().out
     assert "CC 0.7665  Q 0.3721  FSC 0.5 at 3.57 Å" in printed
     assert main([*arguments, *halves[:2]]) == 2
-    assert "give it twice" in capsys.readouterr().err
+    assert "must be given twice" in capsys.readouterr().err

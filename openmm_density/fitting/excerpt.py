@@ -1,0 +1,301 @@
+"""A stretch of a model and what is around it, as a System small enough to try many ways in which the stretch may lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import openmm
+from openmm import app
+from scipy.spatial import cKDTree
+
+from ..models.structures import is_hydrogen
+from ..restraints import Restraint, make_restraints
+from ..restraints.contacts import (
+    BONDS_APART,
+    CLASH_OVERLAP,
+    CONTACT_MARGIN,
+    CONTACT_STRENGTH,
+    HYDROGEN_BOND_ALLOWANCE,
+)
+from ..units import ANGSTROM_PER_NANOMETER
+from .rotamer_search import RotamerSearch
+
+HELD = ("cis", "chirality", "ramachandran")
+"""Restraints that hold in an excerpt."""
+SURROUNDINGS = 7.0
+"""Å around the stretch in which atoms are met, and stay where they are."""
+
+_TIMESTEP, _FRICTION, _SEED = 0.002, 5.0, 1
+_MINIMIZATION = 150
+# Where atoms pass each other they are so much softer.
+_SOFT = 0.05
+# Å around it where the density is known, and the voxels of its spline in widths of what it is the spline of.
+_MARGIN, _VOXEL = 6.0, 0.6
+
+
+class Excerpt:
+    """The heavy atoms of some residues, with their bonds, the density, and what they must not meet.
+
+    The energy holds what the force field says of bonds, angles and torsions, a repulsion of atoms that are not bonded, and
+    k (1 - S) of the density, linear in what the residues change of it: an integral of the map with each atom's Gaussian, and one
+    for each pair of atoms. No hydrogens, no charges: a step takes a hundredth of that of the whole model.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology
+        Of the whole model, with bonds.
+    system : openmm.System
+        Its force field, without constraints.
+    density : RotamerSearch
+        Which knows map and weights.
+    positions : np.ndarray, shape (N, 3)
+        Å.
+    residues : np.ndarray of int
+        Those that move.
+    threads : int
+        Of the CPU platform.
+    """
+
+    def __init__(
+        self,
+        topology: app.Topology,
+        system: openmm.System,
+        density: RotamerSearch,
+        positions: np.ndarray,
+        residues: np.ndarray,
+        threads: int = 1,
+    ) -> None:
+        atoms = list(topology.atoms())
+        heavy = np.array([atom.element is not None and not is_hydrogen(atom) for atom in atoms])
+        of_residues = np.isin([atom.residue.index for atom in atoms], residues)
+        self.moving = np.flatnonzero(heavy & of_residues)
+        near = cKDTree(positions[self.moving]).query(positions, distance_upper_bound=SURROUNDINGS)[0]
+        members = np.flatnonzero(heavy & (np.isfinite(near) | of_residues))
+        self._members = members
+        self._of_members = np.searchsorted(members, self.moving)
+        place = np.full(len(atoms), -1)
+        place[members] = np.arange(len(members))
+        moves = np.zeros(len(members), dtype=bool)
+        moves[self._of_members] = True
+        part, bonds = _part(topology, set(members.tolist()))
+        small = openmm.System()
+        for index, moving in zip(members, moves):
+            small.addParticle(system.getParticleMass(int(index)) if moving else 0.0)
+        for force in system.getForces():
+            if (own := _bonded(force, place, moves)) is not None:
+                small.addForce(own)
+        self.restraints: list[Restraint] = make_restraints(HELD, part, positions[members])
+        for restraint in self.restraints:
+            small.addForce(restraint.create_force())
+        per_map, per_pair = density.slopes(positions)
+        small.addForce(_pairs(bonds, density, members, per_pair))
+        small.addForce(_in_map(density, members, self._of_members, positions, per_map))
+        self._integrator = openmm.LangevinMiddleIntegrator(300.0, _FRICTION, _TIMESTEP)
+        self._integrator.setRandomNumberSeed(_SEED)
+        platform = openmm.Platform.getPlatformByName("CPU")
+        self._context = openmm.Context(
+            small, self._integrator, platform, {"Threads": str(threads), "DeterministicForces": "true"}
+        )
+        self._follow = _Hydrogens(topology, self.moving)
+
+    def minimized(self, positions: np.ndarray, soft: bool = False) -> np.ndarray:
+        """Give the positions (N, 3) in Å with the residues near a minimum of the energy; soft, atoms may pass each other."""
+        self._put(positions, _SOFT if soft else 1.0)
+        openmm.LocalEnergyMinimizer.minimize(self._context, maxIterations=_MINIMIZATION)
+        return self._taken(positions)
+
+    def annealed(self, positions: np.ndarray, temperatures: Sequence[float], steps: int) -> np.ndarray:
+        """Give the positions in Å after so many steps at each temperature in K, and a minimisation.
+
+        The same calls of the same excerpts, in the same order, give the same, bit for bit.
+
+        Raises
+        ------
+        openmm.OpenMMException
+            If it becomes unstable.
+        """
+        self._put(positions, _SOFT)
+        self._context.setVelocitiesToTemperature(temperatures[0], _SEED)
+        for part, kelvin in enumerate(temperatures, start=1):
+            self._integrator.setTemperature(kelvin)
+            self._context.setParameter("hardness", _SOFT ** (1 - part / len(temperatures)))
+            self._integrator.step(steps)
+        openmm.LocalEnergyMinimizer.minimize(self._context, maxIterations=_MINIMIZATION)
+        return self._taken(positions)
+
+    def energy(self, positions: np.ndarray) -> float:
+        """Give the energy in kJ/mol."""
+        self._put(positions, 1.0)
+        return self._context.getState(energy=True).getPotentialEnergy()._value
+
+    def whole(self, before: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        """Give positions with the hydrogens of the residues carried along by the atoms that they are bound to."""
+        return self._follow.carried(before, positions)
+
+    def _put(self, positions: np.ndarray, hardness: float) -> None:
+        self._context.setPositions(positions[self._members] / ANGSTROM_PER_NANOMETER)
+        self._context.setParameter("hardness", hardness)
+
+    def _taken(self, positions: np.ndarray) -> np.ndarray:
+        found = self._context.getState(positions=True).getPositions(asNumpy=True)._value
+        result = positions.copy()
+        result[self.moving] = np.asarray(found)[self._of_members] * ANGSTROM_PER_NANOMETER
+        return result
+
+
+class _Hydrogens:
+    """Where hydrogens are, by the atoms that they are bound to and the neighbours of these."""
+
+    def __init__(self, topology: app.Topology, moving: np.ndarray) -> None:
+        atoms = list(topology.atoms())
+        near: dict[int, list[int]] = {}
+        for a, b in topology.bonds():
+            near.setdefault(a.index, []).append(b.index)
+            near.setdefault(b.index, []).append(a.index)
+        heavy = {i: sorted(k for k in near.get(i, ()) if not is_hydrogen(atoms[k])) for i in near}
+        frames = []
+        for parent in moving.tolist():
+            hydrogens = [k for k in near.get(parent, ()) if is_hydrogen(atoms[k])]
+            first = heavy.get(parent, [])
+            if not hydrogens or not first:
+                continue
+            second = first[1:] or [k for k in heavy[first[0]] if k != parent]
+            if second:
+                frames += [(hydrogen, parent, first[0], second[0]) for hydrogen in hydrogens]
+        self._frames = np.array(frames, dtype=np.int64).reshape(-1, 4)
+
+    def carried(self, before: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        """Give positions with the hydrogens where they were before, seen from the atoms that they are bound to."""
+        hydrogens, *frame = self._frames.T
+        local = np.einsum("nij,nj->ni", _frames(before, *frame), before[hydrogens] - before[frame[0]])
+        result = positions.copy()
+        result[hydrogens] = positions[frame[0]] + np.einsum("nij,ni->nj", _frames(positions, *frame), local)
+        return result
+
+
+def _frames(positions: np.ndarray, at: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Give the axes, as rows, of planes of three atoms."""
+    x = positions[first] - positions[at]
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    z = np.cross(x, positions[second] - positions[at])
+    z /= np.linalg.norm(z, axis=1, keepdims=True)
+    return np.stack([x, np.cross(z, x), z], axis=1)
+
+
+def _part(topology: app.Topology, members: set[int]) -> tuple[app.Topology, list[tuple[int, int]]]:
+    """Give the topology of some atoms, and its bonds."""
+    part = app.Topology()
+    made = {}
+    for chain in topology.chains():
+        own_chain = None
+        for residue in chain.residues():
+            chosen = [atom for atom in residue.atoms() if atom.index in members]
+            if not chosen:
+                continue
+            own_chain = own_chain or part.addChain(chain.id)
+            own = part.addResidue(residue.name, own_chain, residue.id, residue.insertionCode)
+            for atom in chosen:
+                made[atom.index] = part.addAtom(atom.name, atom.element, own)
+    bonds = []
+    for a, b in topology.bonds():
+        if a.index in made and b.index in made:
+            part.addBond(made[a.index], made[b.index])
+            bonds.append((made[a.index].index, made[b.index].index))
+    return part, bonds
+
+
+# How many atoms a term of each force has.
+_TERMS = {
+    openmm.HarmonicBondForce: ("Bond", 2),
+    openmm.HarmonicAngleForce: ("Angle", 3),
+    openmm.PeriodicTorsionForce: ("Torsion", 4),
+    openmm.RBTorsionForce: ("Torsion", 4),
+    openmm.CMAPTorsionForce: ("Torsion", 8),
+    openmm.CustomTorsionForce: ("Torsion", 4),
+}
+
+
+def _bonded(force: openmm.Force, place: np.ndarray, moves: np.ndarray) -> openmm.Force | None:
+    """Give a force field's terms among the members, of which one moves; None for forces that are not about bonds."""
+    if type(force) not in _TERMS:
+        return None
+    term, size = _TERMS[type(force)]
+    own = _without_terms(force) if isinstance(force, openmm.CustomTorsionForce) else type(force)()
+    if isinstance(force, openmm.CMAPTorsionForce):
+        for number in range(force.getNumMaps()):
+            own.addMap(*force.getMapParameters(number))
+    get, add = getattr(force, f"get{term}Parameters"), getattr(own, f"add{term}")
+    for number in range(getattr(force, f"getNum{term}s")()):
+        found = get(number)
+        at = slice(1, 9) if isinstance(force, openmm.CMAPTorsionForce) else slice(0, size)
+        particles = place[np.array(found[at])]
+        if (particles >= 0).all() and moves[particles].any():
+            add(*found[: at.start], *particles.tolist(), *found[at.stop :])
+    return own
+
+
+def _without_terms(force: openmm.CustomTorsionForce) -> openmm.CustomTorsionForce:
+    own = openmm.CustomTorsionForce(force.getEnergyFunction())
+    for number in range(force.getNumPerTorsionParameters()):
+        own.addPerTorsionParameter(force.getPerTorsionParameterName(number))
+    for number in range(force.getNumGlobalParameters()):
+        own.addGlobalParameter(
+            force.getGlobalParameterName(number), force.getGlobalParameterDefaultValue(number)
+        )
+    return own
+
+
+def _pairs(
+    bonds: list[tuple[int, int]],
+    density: RotamerSearch,
+    members: np.ndarray,
+    per_pair: float,
+) -> openmm.CustomNonbondedForce:
+    """Give the repulsion of atoms that are not bonded, and the overlaps of their densities."""
+    width = density.sigma / ANGSTROM_PER_NANOMETER
+    force = openmm.CustomNonbondedForce(
+        "hardness*half*max(0, radius1 + radius2 - overlap - allowance*polar1*polar2 - r)^2"
+        " + weight1*weight2*overlapping*exp(-r^2/width)"
+    )
+    force.addGlobalParameter("hardness", 1.0)
+    force.addGlobalParameter("half", 0.5 * CONTACT_STRENGTH)
+    force.addGlobalParameter("overlap", (CLASH_OVERLAP - CONTACT_MARGIN) / ANGSTROM_PER_NANOMETER)
+    force.addGlobalParameter("allowance", HYDROGEN_BOND_ALLOWANCE / ANGSTROM_PER_NANOMETER)
+    force.addGlobalParameter("width", 4 * width**2)
+    force.addGlobalParameter("overlapping", per_pair)
+    for name in ("radius", "polar", "weight"):
+        force.addPerParticleParameter(name)
+    for index in members:
+        radius = density.radii[index] / ANGSTROM_PER_NANOMETER
+        force.addParticle([radius, float(density.polar[index]), density.weights[index]])
+    force.createExclusionsFromBonds(bonds, BONDS_APART)
+    force.setNonbondedMethod(openmm.CustomNonbondedForce.CutoffNonPeriodic)
+    force.setCutoffDistance(max(5.5 * width, 0.4))
+    return force
+
+
+def _in_map(
+    density: RotamerSearch,
+    members: np.ndarray,
+    moving: np.ndarray,
+    positions: np.ndarray,
+    per_map: float,
+) -> openmm.CustomExternalForce:
+    """Give the integral of the map with each atom's Gaussian."""
+    places = positions[members[moving]]
+    low, high = places.min(axis=0) - _MARGIN, places.max(axis=0) + _MARGIN
+    counts = np.ceil((high - low) / (_VOXEL * np.sqrt(2) * density.sigma)).astype(int) + 1
+    axes = [np.linspace(a, b, n) for a, b, n in zip(low, high, counts)]
+    values = density.in_map(np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1))
+    bounds = np.stack([low, high], axis=1).ravel() / ANGSTROM_PER_NANOMETER
+    function = openmm.Continuous3DFunction(*counts.tolist(), values.ravel(order="F"), *bounds.tolist())
+    # Beyond the table the function is 0, and so is its force.
+    force = openmm.CustomCompoundBondForce(1, "slope*weight*map(x1, y1, z1)")
+    force.addTabulatedFunction("map", function)
+    force.addGlobalParameter("slope", -per_map)
+    force.addPerBondParameter("weight")
+    for index in moving.tolist():
+        if weight := float(density.weights[members[index]]):
+            force.addBond([index], [weight])
+    return force

@@ -1,0 +1,151 @@
+"""What no dynamics of picoseconds finds: side chains turned into other rotamers, and stretches shifted into register."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import openmm
+
+from ..energies.density_fit import DensityFit
+from ..maps.density_map import DensityMap
+from ..models.preparation import Prepared
+from ..validation.correlation import MapCorrelation
+from .excerpt import Excerpt
+from .interrupts import StopRequest
+from .register_search import RegisterSearch, Stretch
+from .rotamer_search import RotamerSearch
+
+LEAST_GAIN = 50.0
+"""kJ/mol by which a stretch has to be better where it was shifted to: twenty times the thermal energy."""
+PROMISING = 200.0
+"""kJ/mol by which it may still be worse to be annealed again: its ends need time, and so do side chains of 3 Å farther on."""
+ANNEALING, ANNEALING_STEPS = (600.0, 450.0, 300.0, 150.0), 200
+"""K, and steps at each, for a stretch to find its place in: over the barriers between rotamers and peptides."""
+
+# Of the shifts of one place so many are annealed, the best after a minimisation.
+_KEPT = 3
+# How often both are annealed again where neither is clearly better.
+_CHANCES = 3
+# After shifts others may show.
+_ROUNDS = 3
+
+
+class Rebuilding:
+    """Rebuild parts of a model where they then fit better.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        The model.
+    system : openmm.System
+        Its force field without constraints.
+    density_map : DensityMap
+    density : DensityFit
+        With the similarity "cross-correlation" or "least-squares".
+    strength : float
+        k in kJ/mol, of all atoms together.
+    threads : int, optional
+        Stretches that are tried at once; as many as there are processors by default. What comes out does not depend on it.
+    """
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        system: openmm.System,
+        density_map: DensityMap,
+        density: DensityFit,
+        strength: float,
+        threads: int | None = None,
+    ) -> None:
+        self._threads = threads or os.cpu_count() or 1
+        self._topology, self._system = prepared.topology, system
+        self._rotamers = RotamerSearch(
+            prepared.topology, density.target, density.sigma, strength, density.atoms
+        )
+        self._registers = RegisterSearch(prepared.topology)
+        self._correlation = MapCorrelation(density_map, prepared.topology, density.resolution)
+
+    def with_turned_side_chains(self, positions: np.ndarray) -> np.ndarray:
+        """Give the positions (N, 3) in Å with side chains in the rotamers that fit best; the same array where none is turned."""
+        turned, residues = self._rotamers.improved(positions)
+        return turned if residues else positions
+
+    def with_shifted_stretches(self, positions: np.ndarray, stop: StopRequest) -> np.ndarray:
+        """Give the positions in Å with stretches that are off by a residue shifted; the same array where none is.
+
+        Each of the stretches that may be off (see `RegisterSearch.doubtful`) is shifted either way, and has to be better in the
+        energy of an `Excerpt`, by `LEAST_GAIN`, than the same atoms after the same search and annealing where they were.
+        """
+        result, changed = positions, None
+        for _ in range(_ROUNDS):
+            searches = self._searches(result, changed)
+            found = self._each_shifted(result, searches, stop)
+            changed = np.zeros(0, dtype=np.int64)
+            after = result.copy()
+            # Where they overlap, the one that gains most.
+            for (gain, atoms, places), (_, region) in sorted(
+                zip(found, searches), key=lambda each: -each[0][0]
+            ):
+                if gain > LEAST_GAIN and not np.isin(region, changed).any():
+                    changed = np.union1d(changed, region)
+                    after[atoms] = places
+            if not len(changed) or stop.requested:
+                break
+            result = after
+        return result
+
+    def _searches(
+        self, positions: np.ndarray, changed: np.ndarray | None
+    ) -> list[tuple[list[Stretch], np.ndarray]]:
+        """Give stretches of which one may be shifted, with the residues that move then, where these changed if that is told."""
+        searches = []
+        for stretches in self._registers.doubtful(self._correlation.residue_correlations(positions)):
+            region = np.unique(np.concatenate([stretch.region for stretch in stretches]))
+            if changed is None or np.isin(region, changed).any():
+                searches.append((stretches, region))
+        return searches
+
+    def _each_shifted(
+        self, positions: np.ndarray, searches: list[tuple[list[Stretch], np.ndarray]], stop: StopRequest
+    ) -> list[tuple[float, np.ndarray, np.ndarray]]:
+        with ThreadPoolExecutor(min(self._threads, max(len(searches), 1))) as pool:
+            return list(pool.map(lambda search: self._shifted(positions, *search, stop), searches))
+
+    def _shifted(
+        self, positions: np.ndarray, stretches: Sequence[Stretch], region: np.ndarray, stop: StopRequest
+    ) -> tuple[float, np.ndarray, np.ndarray]:
+        """Give what the best shift gains, and the atoms that it moves, and where to."""
+        atoms = self._registers.atoms_of(region)
+        if stop.requested:
+            return 0.0, atoms, positions[atoms]
+        excerpt = Excerpt(self._topology, self._system, self._rotamers, positions, region)
+
+        def built(start: np.ndarray) -> tuple[float, np.ndarray]:
+            placed = excerpt.minimized(start, soft=True)
+            placed = excerpt.minimized(self._rotamers.improved(placed, region, passes=1)[0])
+            return excerpt.energy(placed), placed
+
+        def annealed(start: np.ndarray) -> tuple[float, np.ndarray]:
+            placed = excerpt.annealed(start, ANNEALING, ANNEALING_STEPS)
+            placed = excerpt.minimized(self._rotamers.improved(placed, region)[0])
+            return excerpt.energy(placed), placed
+
+        tries = []
+        for stretch in stretches:
+            for by in (1, -1):
+                try:
+                    tries.append(built(self._registers.shifted(positions, [stretch], by)))
+                except openmm.OpenMMException:  # what cannot be minimised cannot be right
+                    continue
+        best = np.inf, positions
+        for _, start in sorted(tries, key=lambda each: each[0])[:_KEPT]:
+            best = min(best, annealed(start), key=lambda each: each[0])
+        before = annealed(built(positions)[1])
+        for _ in range(_CHANCES):
+            if not -PROMISING < before[0] - best[0] <= LEAST_GAIN:
+                break
+            before, best = (min(now, annealed(now[1]), key=lambda each: each[0]) for now in (before, best))
+        return before[0] - best[0], atoms, excerpt.whole(positions, best[1])[atoms]

@@ -1,0 +1,37 @@
+"""Residues without density where a model has them."""
+
+from __future__ import annotations
+
+import numpy as np
+from openmm import app
+
+from .register_search import RegisterSearch, window_means
+
+LEAST_PART = 0.5
+"""Of the median of a model's residues: where neighbours correlate less with a map on average, it does not show them there."""
+
+
+def unseen_residues(topology: app.Topology, correlations: np.ndarray) -> np.ndarray:
+    """Find the residues of proteins that a map does not show where a model has them.
+
+    A loop that a map does not show, or shows far away, is pulled to what belongs to others, and falls onto its neighbours: where
+    nothing holds it, it goes 10 Å astray.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology
+        With bonds.
+    correlations : np.ndarray, shape (number of residues,)
+        With the map, of each residue; not a number outside of it.
+
+    Returns
+    -------
+    np.ndarray of int
+        Their indices.
+    """
+    known = np.nan_to_num(correlations)
+    chains = RegisterSearch(topology).chains
+    if not chains:
+        return np.zeros(0, dtype=np.int64)
+    least = LEAST_PART * np.median(known[np.concatenate(chains)])
+    return np.sort(np.concatenate([chain[window_means(known[chain]) < least] for chain in chains]))

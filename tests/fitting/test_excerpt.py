@@ -1,0 +1,113 @@
+"""A stretch alone with what is around it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from openmm_density import DensityFit, DensityMap
+from openmm_density.fitting.excerpt import Excerpt
+from openmm_density.fitting.rotamer_search import RotamerSearch
+from openmm_density.models.preparation import Prepared, prepare
+from openmm_density.models.structures import is_hydrogen
+
+from ..fragments import fragment
+
+RESIDUES, RESOLUTION, STRENGTH = 30, 3.0, 40.0
+REGION = np.arange(10, 18)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return prepare(fragment(tmp_path_factory.mktemp("excerpt") / "model.pdb", residues=RESIDUES))
+
+
+@pytest.fixture(scope="module")
+def search(prepared: Prepared) -> RotamerSearch:
+    density_map = DensityMap.simulate(
+        prepared.topology, prepared.positions, RESOLUTION, 0.9, noise=0.05, seed=3
+    )
+    fit = DensityFit(density_map, prepared.topology, RESOLUTION, positions=prepared.positions)
+    return RotamerSearch(prepared.topology, fit.target, fit.sigma, STRENGTH * fit.n_fitted_atoms, fit.atoms)
+
+
+@pytest.fixture(scope="module")
+def excerpt(prepared: Prepared, search: RotamerSearch) -> Excerpt:
+    system = prepared.system(constraints=None, rigidWater=False)
+    return Excerpt(prepared.topology, system, search, prepared.positions, REGION)
+
+
+def test_heavy_atoms_of_the_residues_move_and_no_others(prepared: Prepared, excerpt: Excerpt) -> None:
+    wanted = [a.index for a in prepared.topology.atoms() if a.residue.index in REGION and not is_hydrogen(a)]
+    assert excerpt.moving.tolist() == wanted
+    moved = excerpt.annealed(prepared.positions, (300.0, 100.0), 20)
+    changed = np.flatnonzero((moved != prepared.positions).any(axis=1))
+    assert set(changed.tolist()) == set(wanted)
+
+
+def test_the_same_calls_give_the_same(prepared: Prepared, search: RotamerSearch) -> None:
+    system = prepared.system(constraints=None, rigidWater=False)
+    first, second = (
+        Excerpt(prepared.topology, system, search, prepared.positions, REGION).annealed(
+            prepared.positions, (300.0, 100.0), 20
+        )
+        for _ in range(2)
+    )
+    np.testing.assert_array_equal(first, second)
+
+
+def test_density_is_that_of_the_search_to_first_order(
+    prepared: Prepared, search: RotamerSearch, excerpt: Excerpt
+) -> None:
+    """The forces of map and overlaps are those of k S: bonded terms and contacts are the same with another strength."""
+    weaker = RotamerSearch.__new__(RotamerSearch)
+    weaker.__dict__.update(search.__dict__, _strength=0.0)
+    system = prepared.system(constraints=None, rigidWater=False)
+    without = Excerpt(prepared.topology, system, weaker, prepared.positions, REGION)
+    rng = np.random.default_rng(5)
+    moved = prepared.positions.copy()
+    # A side chain's end, far from excluded neighbours' overlaps.
+    for _ in range(3):
+        shift = np.zeros_like(moved)
+        shift[excerpt.moving] = rng.normal(0, 0.02, 3)
+        trial = moved + shift
+        ours = (excerpt.energy(trial) - without.energy(trial)) - (
+            excerpt.energy(moved) - without.energy(moved)
+        )
+        fitted = len(np.flatnonzero(search.weights))
+        wanted = -STRENGTH * fitted * (search.similarity(trial) - search.similarity(moved))
+        assert ours == pytest.approx(wanted, abs=0.1 * abs(wanted) + 0.5)
+
+
+def test_what_was_shaken_comes_back(prepared: Prepared, excerpt: Excerpt) -> None:
+    shaken = prepared.positions.copy()
+    shaken[excerpt.moving] += np.random.default_rng(2).normal(0, 0.4, (len(excerpt.moving), 3))
+    relaxed = excerpt.minimized(excerpt.minimized(shaken, soft=True))
+    assert excerpt.energy(relaxed) < excerpt.energy(shaken)
+    off = np.linalg.norm((relaxed - prepared.positions)[excerpt.moving], axis=1)
+    assert np.sqrt((off**2).mean()) < 0.35
+
+
+def test_hydrogens_follow_what_they_are_bound_to(prepared: Prepared, excerpt: Excerpt) -> None:
+    moved = excerpt.annealed(prepared.positions, (300.0,), 50)
+    whole = excerpt.whole(prepared.positions, moved)
+    of_bonds = [
+        (a.index, b.index)
+        for a, b in prepared.topology.bonds()
+        if (is_hydrogen(a) or is_hydrogen(b)) and {a.residue.index, b.residue.index} <= set(REGION.tolist())
+    ]
+    before, after = (
+        np.linalg.norm(x[[a for a, _ in of_bonds]] - x[[b for _, b in of_bonds]], axis=1)
+        for x in (prepared.positions, whole)
+    )
+    np.testing.assert_allclose(after, before, atol=1e-6)
+    np.testing.assert_array_equal(whole[excerpt.moving], moved[excerpt.moving])
+
+
+def test_another_force_field_has_the_bonds_of_an_excerpt(prepared: Prepared, search: RotamerSearch) -> None:
+    other = prepare(prepared.model, "charmm36")
+    assert other.topology.getNumAtoms() == prepared.topology.getNumAtoms()
+    system = other.system(constraints=None, rigidWater=False)
+    excerpt = Excerpt(other.topology, system, search, prepared.positions, REGION)
+    relaxed = excerpt.minimized(prepared.positions)
+    assert np.linalg.norm((relaxed - prepared.positions)[excerpt.moving], axis=1).max() < 1.0

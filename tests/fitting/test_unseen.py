@@ -1,0 +1,70 @@
+"""Residues that a coarse map does not show where a model has them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from openmm import app
+
+from openmm_density import DensityMap
+from openmm_density.fitting import FlexibleFit
+from openmm_density.fitting.protocols import Protocol, Stage
+from openmm_density.fitting.unseen import unseen_residues
+from openmm_density.models import Model
+from openmm_density.validation.correlation import MapCorrelation
+
+from ..fragments import fragment
+
+RESIDUES, RESOLUTION, SEEN = 32, 5.0, 22
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    return fragment(tmp_path_factory.mktemp("unseen") / "model.pdb", residues=RESIDUES)
+
+
+@pytest.fixture(scope="module")
+def density_map(model: Model) -> DensityMap:
+    """Give a map of the first residues alone."""
+    part = app.Modeller(model.topology, model.positions)
+    shown = [atom for atom in model.topology.atoms() if atom.residue.index < SEEN]
+    places = model.positions[[atom.index for atom in shown]]
+    part.delete([atom for atom in model.topology.atoms() if atom.residue.index >= SEEN])
+    return DensityMap.simulate(part.topology, places, RESOLUTION, 1.5, noise=0.05, seed=4, margin=25.0)
+
+
+def test_what_a_map_does_not_show_is_found(model: Model, density_map: DensityMap) -> None:
+    correlations = MapCorrelation(density_map, model.topology, RESOLUTION).residue_correlations(
+        model.positions
+    )
+    unseen = unseen_residues(model.topology, correlations)
+    # Averages over neighbours blur where it begins.
+    assert set(range(SEEN + 4, RESIDUES)) <= set(unseen.tolist()) <= set(range(SEEN - 2, RESIDUES))
+    assert len(unseen_residues(model.topology, np.full(RESIDUES, 0.7))) == 0
+    assert len(unseen_residues(app.Topology(), np.zeros(0))) == 0
+
+
+def test_it_is_held_in_a_coarse_map_that_the_model_lies_in(model: Model, density_map: DensityMap) -> None:
+    def fit(**options: object) -> FlexibleFit:
+        protocol = Protocol((Stage("hold", 20),), strength=20.0, minimize_first=10, minimize_last=10)
+        chosen = {"resolution": RESOLUTION, "threads": 1, "place": "off", **options}
+        return FlexibleFit(model, density_map, chosen.pop("resolution"), protocol, **chosen)
+
+    held = fit()
+    (note,) = held.notes
+    assert note.startswith("not seen in the map") and str(RESIDUES) in note
+    names = [force.getName() for force in held.system.getForces()]
+    assert "PositionalRestraint" in names
+    result = held.run()
+    backbone = [
+        a.index for a in held.prepared.topology.atoms() if a.residue.index >= SEEN + 4 and a.name == "CA"
+    ]
+    assert np.linalg.norm((result.final - held.prepared.positions)[backbone], axis=1).max() < 1.0
+    assert fit(resolution=4.0).notes == []
+    away = replace(model, positions=model.positions + 40.0)
+    far = FlexibleFit(
+        away, density_map, RESOLUTION, Protocol((Stage("hold", 20),), strength=20.0), threads=1, place="off"
+    )
+    assert far.notes == []

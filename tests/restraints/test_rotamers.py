@@ -1,0 +1,102 @@
+"""The restraint of side chains to staggered torsions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import openmm
+import pytest
+from openmm import app
+
+from openmm_density.errors import InputError
+from openmm_density.models import Model, read_model
+from openmm_density.restraints import ROTAMER_STRENGTH, RotamerRestraint, torsion_angles
+from openmm_density.validation.rotamers import side_chains
+
+from .single_forces import assert_forces_are_the_gradient, context_with, energy_at, turned_about
+
+
+@pytest.fixture(scope="module")
+def native(data_dir: Path) -> Model:
+    return read_model(data_dir / "emd6374_frag/6374_native.pdb")
+
+
+def valine(native: Model) -> tuple[app.Topology, np.ndarray, dict[str, int]]:
+    """Give one residue alone, with χ1 at 180°."""
+    residue = next(r for r in native.topology.residues() if r.name == "VAL")
+    topology = app.Topology()
+    own = topology.addResidue("VAL", topology.addChain("A"), "7")
+    index = {}
+    for atom in residue.atoms():
+        index[atom.name] = topology.addAtom(atom.name, atom.element, own).index
+    positions = native.positions[[atom.index for atom in residue.atoms()]]
+    restraint = RotamerRestraint(topology, positions)
+    now = torsion_angles(positions, restraint.torsions)[0]
+    moved = np.array([index["CG1"], index["CG2"]])
+    return topology, turned_about(positions, index["CA"], index["CB"], moved, np.pi - now), index
+
+
+def test_energy_is_flat_near_staggered_and_highest_where_eclipsed(native: Model) -> None:
+    topology, positions, index = valine(native)
+    restraint = RotamerRestraint(topology, positions)
+    context = context_with(restraint.create_force(), len(positions))
+    moved = np.array([index["CG1"], index["CG2"]])
+
+    def energy(degrees: float) -> float:
+        return energy_at(
+            context, turned_about(positions, index["CA"], index["CB"], moved, np.radians(degrees))
+        )
+
+    for staggered in (0.0, 120.0, -120.0):
+        assert energy(staggered) == pytest.approx(0, abs=1e-9)
+        assert energy(staggered + 19) == pytest.approx(0, abs=1e-6)
+        assert energy(staggered - 40) == pytest.approx(ROTAMER_STRENGTH, rel=1e-3)
+        assert energy(staggered + 60) == pytest.approx(2.25 * ROTAMER_STRENGTH, rel=1e-3)
+    context.setParameter(restraint.parameter_name, 0.0)
+    assert energy(60.0) == 0
+
+
+def test_forces_are_the_gradient(native: Model) -> None:
+    shaken = native.positions + np.random.default_rng(1).normal(0, 0.3, native.positions.shape)
+    assert_forces_are_the_gradient(RotamerRestraint(native.topology, shaken).create_force(), shaken)
+
+
+def test_eclipsed_side_chains_are_told_and_come_back(native: Model) -> None:
+    topology, positions, index = valine(native)
+    restraint = RotamerRestraint(topology, positions)
+    assert restraint.n_terms == 1 and restraint.violations(positions) == []
+    moved = np.array([index["CG1"], index["CG2"]])
+    eclipsed = turned_about(positions, index["CA"], index["CB"], moved, np.radians(50.0))
+    (violation,) = restraint.violations(eclipsed)
+    assert violation.restraint == "rotamers" and violation.residues == ("A VAL 7",)
+    assert abs(violation.value - violation.target) == pytest.approx(50.0, abs=0.1)
+    assert side_chains(topology, eclipsed).eclipsed.all()
+    system = openmm.System()
+    for _ in positions:
+        system.addParticle(12.0)
+    system.addForce(restraint.create_force())
+    bonds = openmm.HarmonicBondForce()
+    for a in range(len(positions)):
+        for b in range(a):
+            if {a, b} & set(moved.tolist()) and {a, b} & {index["CA"], index["CB"]}:
+                bonds.addBond(a, b, np.linalg.norm(eclipsed[a] - eclipsed[b]) / 10, 2e5)
+    for a in range(len(positions)):
+        if a not in moved:
+            system.setParticleMass(a, 0.0)
+    system.addForce(bonds)
+    context = openmm.Context(
+        system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
+    )
+    context.setPositions(eclipsed / 10)
+    openmm.LocalEnergyMinimizer.minimize(context, tolerance=0.01)
+    relaxed = 10 * np.array(context.getState(positions=True).getPositions(asNumpy=True)._value)
+    assert not side_chains(topology, relaxed).eclipsed.any()
+
+
+def test_models_without_side_chains_and_wrong_arguments() -> None:
+    assert RotamerRestraint(app.Topology(), np.zeros((0, 3))).n_terms == 0
+    with pytest.raises(InputError, match="strength"):
+        RotamerRestraint(app.Topology(), np.zeros((0, 3)), -1.0)
+    with pytest.raises(InputError, match="give one for each"):
+        RotamerRestraint(app.Topology(), np.zeros((3, 3)))
