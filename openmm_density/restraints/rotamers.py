@@ -18,7 +18,7 @@ STAGGERED = np.radians((-60.0, 60.0, 180.0))
 LARGEST_DEVIATION = np.radians(40.0)
 """From these: beyond it a torsion is eclipsed. Of the side chains in models at about 1 Å resolution less than 1% are."""
 ROTAMERS_HELD = (
-    "side chains are held staggered at the end, so that few rotamer outliers are no sign of a good fit"
+    "Side chains are held staggered at the end, so that few rotamer outliers are no sign of a good fit."
 )
 
 # Those of aromatic rings, amides and carboxylates vary too broadly for a limit.

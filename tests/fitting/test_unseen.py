@@ -54,7 +54,7 @@ def test_it_is_held_in_a_coarse_map_that_the_model_lies_in(model: Model, density
 
     held = fit()
     (note,) = held.notes
-    assert note.startswith("not seen in the map") and str(RESIDUES) in note
+    assert note.startswith("Not seen in the map") and str(RESIDUES) in note
     names = [force.getName() for force in held.system.getForces()]
     assert "PositionalRestraint" in names
     result = held.run()
