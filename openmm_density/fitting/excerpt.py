@@ -9,7 +9,7 @@ import openmm
 from openmm import app
 from scipy.spatial import cKDTree
 
-from ..models.structures import is_hydrogen
+from ..models.structures import is_hydrogen, is_metal
 from ..restraints import Restraint, make_restraints
 from ..restraints.contacts import (
     BONDS_APART,
@@ -30,6 +30,8 @@ _TIMESTEP, _FRICTION, _SEED = 0.002, 5.0, 1
 _MINIMIZATION = 150
 # Where atoms pass each other they are so much softer.
 _SOFT = 0.05
+# Å: with this for a radius an atom meets nothing.
+_NO_RADIUS = -100.0
 # Å around it where the density is known, and the voxels of its spline in widths of what it is the spline of.
 _MARGIN, _VOXEL = 6.0, 0.6
 
@@ -89,7 +91,9 @@ class Excerpt:
         for restraint in self.restraints:
             small.addForce(restraint.create_force())
         per_map, per_pair = density.slopes(positions)
-        small.addForce(_pairs(bonds, density, members, per_pair))
+        # Metals are let alone, as in other contacts: what they bind is nearer, and the topology lacks those bonds.
+        radii = np.where([is_metal(atoms[index]) for index in members], _NO_RADIUS, density.radii[members])
+        small.addForce(_pairs(bonds, density, members, radii, per_pair))
         small.addForce(_in_map(density, members, self._of_members, positions, per_map))
         self._integrator = openmm.LangevinMiddleIntegrator(300.0, _FRICTION, _TIMESTEP)
         self._integrator.setRandomNumberSeed(_SEED)
@@ -100,7 +104,13 @@ class Excerpt:
         self._follow = _Hydrogens(topology, self.moving)
 
     def minimized(self, positions: np.ndarray, soft: bool = False) -> np.ndarray:
-        """Give the positions (N, 3) in Å with the residues near a minimum of the energy; soft, atoms may pass each other."""
+        """Give the positions (N, 3) in Å with the residues near a minimum of the energy; soft, atoms may pass each other.
+
+        Raises
+        ------
+        openmm.OpenMMException
+            If it cannot be minimised.
+        """
         self._put(positions, _SOFT if soft else 1.0)
         openmm.LocalEnergyMinimizer.minimize(self._context, maxIterations=_MINIMIZATION)
         return self._taken(positions)
@@ -138,9 +148,11 @@ class Excerpt:
         self._context.setParameter("hardness", hardness)
 
     def _taken(self, positions: np.ndarray) -> np.ndarray:
-        found = self._context.getState(positions=True).getPositions(asNumpy=True)._value
+        found = np.asarray(self._context.getState(positions=True).getPositions(asNumpy=True)._value)
+        if not np.isfinite(found).all():
+            raise openmm.OpenMMException("positions are not numbers any more")
         result = positions.copy()
-        result[self.moving] = np.asarray(found)[self._of_members] * ANGSTROM_PER_NANOMETER
+        result[self.moving] = found[self._of_members] * ANGSTROM_PER_NANOMETER
         return result
 
 
@@ -250,6 +262,7 @@ def _pairs(
     bonds: list[tuple[int, int]],
     density: RotamerSearch,
     members: np.ndarray,
+    radii: np.ndarray,
     per_pair: float,
 ) -> openmm.CustomNonbondedForce:
     """Give the repulsion of atoms that are not bonded, and the overlaps of their densities."""
@@ -266,8 +279,7 @@ def _pairs(
     force.addGlobalParameter("overlapping", per_pair)
     for name in ("radius", "polar", "weight"):
         force.addPerParticleParameter(name)
-    for index in members:
-        radius = density.radii[index] / ANGSTROM_PER_NANOMETER
+    for index, radius in zip(members, (radii / ANGSTROM_PER_NANOMETER).tolist()):
         force.addParticle([radius, float(density.polar[index]), density.weights[index]])
     force.createExclusionsFromBonds(bonds, BONDS_APART)
     force.setNonbondedMethod(openmm.CustomNonbondedForce.CutoffNonPeriodic)

@@ -415,7 +415,7 @@ class FlexibleFit:
 
     def _anchored(self, resolution: float) -> list[Restraint]:
         """Hold where they are residues that a coarse map does not show where a model that lies in it has them."""
-        if self._cc_initial < NEAR_CC or resolution < COARSE:
+        if self._cc_initial < NEAR_CC or resolution < COARSE or not self.restraints:
             return []
         topology, positions = self.prepared.topology, self.prepared.positions
         correlation = MapCorrelation(self.density_map, topology, resolution)
@@ -454,6 +454,11 @@ class FlexibleFit:
     def _bare(self) -> openmm.System:
         """Force field and restraints, without constraints, at which the minimiser may stall."""
         return self._restrained(constraints=None, rigidWater=False)
+
+    @cached_property
+    def _force_field(self) -> openmm.System:
+        """The same without restraints."""
+        return self.prepared.system(constraints=None, rigidWater=False)
 
     def _force_options(self) -> dict[str, bool]:
         """Say how the forces of our own are made: nobody asks for their derivatives, and graphs save what launching costs."""
@@ -508,6 +513,7 @@ class FlexibleFit:
     def _begun(self, stop: StopRequest) -> RunState:
         """Minimise without density and without constraints; give all a first velocity."""
         context = openmm.Context(self._bare, openmm.VerletIntegrator(0.001), *self._platform())
+        self._let_go(context, self.protocol.stages[0])
         positions = self.prepared.positions / ANGSTROM_PER_NANOMETER
         context.setPositions(parted(self._bare, positions, *self._platform()))
         self._minimize(context, self.protocol.minimize_first, stop)
@@ -688,11 +694,15 @@ class FlexibleFit:
         # What fits is told best at full strength.
         self._set_strength(context, density, state, 1.0)
         strength = context.getParameter(density.parameter_name)
-        rebuilding = Rebuilding(self.prepared, self._bare, self.density_map, density, strength, self.threads)
+        rebuilding = Rebuilding(
+            self.prepared, self._force_field, self.density_map, density, strength, self.threads
+        )
         try:
             self._minimize(context, REBUILDING_MINIMIZATION)
             if stage.register and self.prepared.solvent != "water":
                 self._place(context, rebuilding.with_shifted_stretches(self._positions(context), stop))
+            if stop.requested:
+                return
             self._place(context, rebuilding.with_turned_side_chains(self._positions(context)))
             self._warm(context, stage.temperature[0], self._random_seed(state))
         except (_Unstable, SimulationError):  # it was better as it was
@@ -745,13 +755,17 @@ class FlexibleFit:
         context.setPositions(state.positions)
         context.setVelocities(state.velocities)
         context.setParameter(density.parameter_name, 0.0)
-        for restraint in self.restraints:
-            if restraint.name not in stage.restraints:
-                context.setParameter(restraint.parameter_name, 0.0)
+        self._let_go(context, stage)
         self._set_planarity(
             context, self._stable_planarity(state) if "planarity" in stage.restraints else 0.0
         )
         return context, density
+
+    def _let_go(self, context: openmm.Context, stage: Stage) -> None:
+        """Take the strength of what a stage does not hold."""
+        for restraint in self.restraints:
+            if restraint.name not in stage.restraints:
+                context.setParameter(restraint.parameter_name, 0.0)
 
     def _integrator(self, state: RunState, stage: Stage) -> openmm.Integrator:
         protocol, interval = self.protocol, self.protocol.density_interval

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +32,8 @@ _KEPT = 3
 _CHANCES = 3
 # After shifts others may show.
 _ROUNDS = 3
+# Each holds its surroundings' density as a spline, a gigabyte in a fine map.
+_MOST_AT_ONCE = 8
 
 
 class Rebuilding:
@@ -60,7 +63,7 @@ class Rebuilding:
         strength: float,
         threads: int | None = None,
     ) -> None:
-        self._threads = threads or os.cpu_count() or 1
+        self._threads = min(threads or os.cpu_count() or 1, _MOST_AT_ONCE)
         self._topology, self._system = prepared.topology, system
         self._rotamers = RotamerSearch(
             prepared.topology, density.target, density.sigma, strength, density.atoms
@@ -104,6 +107,8 @@ class Rebuilding:
         searches = []
         for stretches in self._registers.doubtful(self._correlation.residue_correlations(positions)):
             region = np.unique(np.concatenate([stretch.region for stretch in stretches]))
+            if not self._rotamers.weights[self._registers.atoms_of(region)].any():  # none of it is fitted
+                continue
             if changed is None or np.isin(region, changed).any():
                 searches.append((stretches, region))
         return searches
@@ -119,8 +124,9 @@ class Rebuilding:
     ) -> tuple[float, np.ndarray, np.ndarray]:
         """Give what the best shift gains, and the atoms that it moves, and where to."""
         atoms = self._registers.atoms_of(region)
+        unchanged = 0.0, atoms, positions[atoms]
         if stop.requested:
-            return 0.0, atoms, positions[atoms]
+            return unchanged
         excerpt = Excerpt(self._topology, self._system, self._rotamers, positions, region)
 
         def built(start: np.ndarray) -> tuple[float, np.ndarray]:
@@ -129,23 +135,34 @@ class Rebuilding:
             return excerpt.energy(placed), placed
 
         def annealed(start: np.ndarray) -> tuple[float, np.ndarray]:
-            placed = excerpt.annealed(start, ANNEALING, ANNEALING_STEPS)
-            placed = excerpt.minimized(self._rotamers.improved(placed, region)[0])
+            try:
+                placed = excerpt.annealed(start, ANNEALING, ANNEALING_STEPS)
+                placed = excerpt.minimized(self._rotamers.improved(placed, region)[0])
+            except openmm.OpenMMException:  # it blew up
+                return np.inf, start
             return excerpt.energy(placed), placed
 
         tries = []
-        for stretch in stretches:
-            for by in (1, -1):
-                try:
-                    tries.append(built(self._registers.shifted(positions, [stretch], by)))
-                except openmm.OpenMMException:  # what cannot be minimised cannot be right
-                    continue
+        for stretch, by in itertools.product(stretches, (1, -1)):
+            if stop.requested:
+                return unchanged
+            try:
+                tries.append(built(self._registers.shifted(positions, [stretch], by)))
+            except openmm.OpenMMException:  # what cannot be minimised cannot be right
+                continue
         best = np.inf, positions
         for _, start in sorted(tries, key=lambda each: each[0])[:_KEPT]:
+            if stop.requested:
+                return unchanged
             best = min(best, annealed(start), key=lambda each: each[0])
-        before = annealed(built(positions)[1])
+        try:
+            before = annealed(built(positions)[1])
+        except openmm.OpenMMException:
+            return unchanged
+        if not np.isfinite([before[0], best[0]]).all():  # there is nothing to compare
+            return unchanged
         for _ in range(_CHANCES):
-            if not -PROMISING < before[0] - best[0] <= LEAST_GAIN:
+            if stop.requested or not -PROMISING < before[0] - best[0] <= LEAST_GAIN:
                 break
             before, best = (min(now, annealed(now[1]), key=lambda each: each[0]) for now in (before, best))
         return before[0] - best[0], atoms, excerpt.whole(positions, best[1])[atoms]

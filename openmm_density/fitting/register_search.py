@@ -96,7 +96,7 @@ class RegisterSearch:
         usual = float(np.nanmedian(correlations[members]))
         found = []
         for chain in self.chains:
-            runs = list(_runs(window_means(correlations[chain]) < usual - _FALL))
+            runs = list(runs_of(window_means(correlations[chain]) < usual - _FALL))
             near = [(a, b) for a, b in pairwise(runs) if b[0] - a[1] <= _JOINED]
             for begin, end in (*((run, run) for run in runs), *near):
                 most = _MOST_ENDS if begin == end else _MOST_ENDS_OF_TWO
@@ -172,7 +172,7 @@ def _ends(run: tuple[int, int], most: int) -> list[int]:
     return np.unique(np.linspace(first, last, count).round().astype(int)).tolist()
 
 
-def _runs(low: np.ndarray) -> Iterator[tuple[int, int]]:
+def runs_of(low: np.ndarray) -> Iterator[tuple[int, int]]:
     """Give the first and last place of each run."""
     edges = np.flatnonzero(np.diff(low.astype(np.int8), prepend=0, append=0))
     yield from zip(edges[::2].tolist(), (edges[1::2] - 1).tolist())

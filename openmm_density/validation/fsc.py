@@ -74,7 +74,7 @@ class ShellCorrelation:
         else:
             fine = above & (self.frequency >= 1 / COARSEST)
             first = int(np.argmax(fine if fine.any() else above))
-            falls = np.flatnonzero(self.correlation[first:] < threshold)
+            falls = np.flatnonzero(~above[first:])
             last = first + int(falls[0]) - 1 if len(falls) else len(above) - 1
         if last + 1 == len(above) or np.isnan(self.correlation[last + 1]):
             return float(1 / self.frequency[last])

@@ -7,14 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from openmm import app
+from scipy.spatial.transform import Rotation
 
 from openmm_density import DensityMap
 from openmm_density.fitting import FlexibleFit
-from openmm_density.fitting.protocols import Protocol, Stage
+from openmm_density.fitting.protocols import NEAR_CC, Protocol, Stage
 from openmm_density.fitting.unseen import unseen_residues
-from openmm_density.models import Model
+from openmm_density.models import Model, read_model
 from openmm_density.validation.correlation import MapCorrelation
 
+from ..conftest import PROJECT
 from ..fragments import fragment
 
 RESIDUES, RESOLUTION, SEEN = 32, 5.0, 22
@@ -68,3 +70,17 @@ def test_it_is_held_in_a_coarse_map_that_the_model_lies_in(model: Model, density
         away, density_map, RESOLUTION, Protocol((Stage("hold", 20),), strength=20.0), threads=1, place="off"
     )
     assert far.notes == []
+
+
+def test_a_domain_that_is_elsewhere_is_free_to_go_there() -> None:
+    """Adenylate kinase, open, on the core of the closed one: two domains lie outside of their density."""
+    models = [read_model(PROJECT / "examples" / "data" / f"adk_{state}.pdb") for state in ("open", "closed")]
+    core = np.r_[0:29, 60:120, 165:214]
+    carbons = [np.array([a.index for a in m.topology.atoms() if a.name == "CA"])[core] for m in models]
+    moving, fixed = (m.positions[index] for m, index in zip(models, carbons))
+    rotation, shift = Rotation.align_vectors(fixed - fixed.mean(0), moving - moving.mean(0))[0], fixed.mean(0)
+    placed = rotation.apply(models[0].positions - moving.mean(0)) + shift
+    target = DensityMap.simulate(models[1].topology, models[1].positions, 6.0, 1.5, margin=20.0)
+    found = MapCorrelation(target, models[0].topology, 6.0).evaluate(placed)
+    assert found.cc_mask > NEAR_CC and (found.residues < 0.2).sum() > 40
+    assert len(unseen_residues(models[0].topology, found.residues)) == 0
