@@ -70,6 +70,8 @@ def test_it_is_held_in_a_coarse_map_that_the_model_lies_in(model: Model, density
         away, density_map, RESOLUTION, Protocol((Stage("hold", 20),), strength=20.0), threads=1, place="off"
     )
     assert far.notes == []
+    without = Protocol((Stage("hold", 20, restraints=()),), strength=20.0)
+    assert FlexibleFit(model, density_map, RESOLUTION, without, threads=1, place="off").notes == []
 
 
 def test_a_domain_that_is_elsewhere_is_free_to_go_there() -> None:
