@@ -306,5 +306,5 @@ class WholePlanes(nn.Module):
         with torch.no_grad():
             padded = torch.cat([forces, torch.zeros_like(forces[:1])])
             summed = padded[self.places].sum(dim=1)
-            scattered = torch.zeros_like(own).index_copy(0, self.particles, summed)
+            scattered = torch.ops.openmm_density.among_all(summed.to(own), self.particles, own.shape[0])
         return energy, scattered.to(positions.device)

@@ -19,6 +19,7 @@ from ..restraints.contacts import (
     HYDROGEN_BOND_ALLOWANCE,
 )
 from ..units import ANGSTROM_PER_NANOMETER
+from .register_search import axes_of_planes
 from .rotamer_search import RotamerSearch
 
 HELD = ("cis", "chirality", "ramachandran")
@@ -180,19 +181,12 @@ class _Hydrogens:
     def carried(self, before: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """Give positions with the hydrogens where they were before, seen from the atoms that they are bound to."""
         hydrogens, *frame = self._frames.T
-        local = np.einsum("nij,nj->ni", _frames(before, *frame), before[hydrogens] - before[frame[0]])
+        local = np.einsum("nij,nj->ni", axes_of_planes(before, *frame), before[hydrogens] - before[frame[0]])
         result = positions.copy()
-        result[hydrogens] = positions[frame[0]] + np.einsum("nij,ni->nj", _frames(positions, *frame), local)
+        result[hydrogens] = positions[frame[0]] + np.einsum(
+            "nij,ni->nj", axes_of_planes(positions, *frame), local
+        )
         return result
-
-
-def _frames(positions: np.ndarray, at: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Give the axes, as rows, of planes of three atoms."""
-    x = positions[first] - positions[at]
-    x /= np.linalg.norm(x, axis=1, keepdims=True)
-    z = np.cross(x, positions[second] - positions[at])
-    z /= np.linalg.norm(z, axis=1, keepdims=True)
-    return np.stack([x, np.cross(z, x), z], axis=1)
 
 
 def _part(topology: app.Topology, members: set[int]) -> tuple[app.Topology, list[tuple[int, int]]]:

@@ -136,7 +136,9 @@ class RegisterSearch:
                     result[atoms] = positions[atoms] + (1 - beyond / (FLANK + 1)) * step
                 else:
                     other = self._frames[chain[place + by]]
-                    turn = _axes(positions[own]).T @ _axes(positions[other])
+                    nitrogen, alpha, carbon = np.stack([own, other], axis=1)
+                    before, after = axes_of_planes(positions, alpha, carbon, nitrogen)
+                    turn = before.T @ after
                     result[atoms] = (positions[atoms] - positions[own[1]]) @ turn + positions[other[1]]
         return result
 
@@ -145,13 +147,15 @@ class RegisterSearch:
         return np.concatenate([self._atoms[residue] for residue in residues])
 
 
-def _axes(backbone: np.ndarray) -> np.ndarray:
-    """Give the axes, as rows, of the plane of N, CA and C."""
-    nitrogen, alpha, carbon = backbone
-    first = (carbon - alpha) / np.linalg.norm(carbon - alpha)
-    second = np.cross(first, nitrogen - alpha)
-    second /= np.linalg.norm(second)
-    return np.stack([first, second, np.cross(first, second)])
+def axes_of_planes(
+    positions: np.ndarray, at: np.ndarray, first: np.ndarray, second: np.ndarray
+) -> np.ndarray:
+    """Give the axes, as rows of (P, 3, 3), of planes of three atoms each: the first runs from `at` to `first`."""
+    x = positions[first] - positions[at]
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    z = np.cross(x, positions[second] - positions[at])
+    z /= np.linalg.norm(z, axis=1, keepdims=True)
+    return np.stack([x, np.cross(z, x), z], axis=1)
 
 
 def window_means(values: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from scipy.spatial import cKDTree
 from ..maps.density_map import DensityMap
 from ..models.structures import is_hydrogen, is_metal
 from ..restraints.contacts import HYDROGEN_BOND_ALLOWANCE, contact_radii
+from ..restraints.rotamers import SIDE_CHAINS
 
 LEAST_GAIN = 10.0
 """kJ/mol by which another rotamer has to be better: four times the thermal energy."""
@@ -23,25 +24,17 @@ LEAST_GAIN = 10.0
 _STAGGERED = (-60.0, 60.0, 180.0)
 _ANY = tuple(float(angle) for angle in range(-180, 180, 30))
 _HALF = _ANY[3:9]
-# The atoms along each side chain (IUPAC), and the values of its χ1, χ2 …
-_ROTAMERS = {
-    "ARG": ("N CA CB CG CD NE CZ", (_STAGGERED, _STAGGERED, _STAGGERED, (-90.0, 90.0, 180.0))),
-    "ASN": ("N CA CB CG OD1", (_STAGGERED, _ANY)),
-    "ASP": ("N CA CB CG OD1", (_STAGGERED, _HALF)),
-    "CYS": ("N CA CB SG", (_STAGGERED,)),
-    "GLN": ("N CA CB CG CD OE1", (_STAGGERED, _STAGGERED, _ANY)),
-    "GLU": ("N CA CB CG CD OE1", (_STAGGERED, _STAGGERED, _HALF)),
-    "HIS": ("N CA CB CG ND1", (_STAGGERED, _ANY)),
-    "ILE": ("N CA CB CG1 CD1", (_STAGGERED, _STAGGERED)),
-    "LEU": ("N CA CB CG CD1", (_STAGGERED, _STAGGERED)),
-    "LYS": ("N CA CB CG CD CE NZ", (_STAGGERED,) * 4),
-    "MET": ("N CA CB CG SD CE", (_STAGGERED,) * 3),
-    "PHE": ("N CA CB CG CD1", (_STAGGERED, _HALF)),
-    "SER": ("N CA CB OG", (_STAGGERED,)),
-    "THR": ("N CA CB OG1", (_STAGGERED,)),
-    "TRP": ("N CA CB CG CD1", (_STAGGERED, _ANY)),
-    "TYR": ("N CA CB CG CD1", (_STAGGERED, _HALF)),
-    "VAL": ("N CA CB CG1", (_STAGGERED,)),
+# Of side chains that end in a planar group the next atom (IUPAC), and the values of the torsion that turns the group.
+_PLANAR_ENDS = {
+    "ARG": ("CZ", (-90.0, 90.0, 180.0)),
+    "ASN": ("OD1", _ANY),
+    "ASP": ("OD1", _HALF),
+    "GLN": ("OE1", _ANY),
+    "GLU": ("OE1", _HALF),
+    "HIS": ("ND1", _ANY),
+    "PHE": ("CD1", _HALF),
+    "TRP": ("CD1", _ANY),
+    "TYR": ("CD1", _HALF),
 }
 # The best of the grid are turned on by steps of these sizes in degrees.
 _KEPT, _STEPS = 4, (12.0, 6.0)
@@ -209,8 +202,7 @@ class RotamerSearch:
 
     def _side_chain(self, residue: app.topology.Residue) -> _SideChain | None:
         index = {atom.name: atom.index for atom in residue.atoms()}
-        path, values = _ROTAMERS.get(residue.name, ("", ()))
-        path = path.split()
+        path, values = _rotamers(residue.name)
         if not path or any(name not in index for name in path):
             return None
         own = set(index.values())
@@ -351,6 +343,16 @@ class _Surroundings:
         near = ((self._contact / (np.sqrt(squares) + _SOFTNESS)) ** 6) * self._meets
         contacts = np.minimum(_DEPTH * (near**2 - 2 * near), _HARDEST).sum(axis=(1, 2))
         return np.stack([with_map, 2 * with_rest + with_own], axis=1), contacts
+
+
+def _rotamers(name: str) -> tuple[tuple[str, ...], tuple[tuple[float, ...], ...]]:
+    """Give the atoms along a side chain, and the values in degrees of its χ1, χ2 …; empty for other residues."""
+    path = SIDE_CHAINS.get(name, ())
+    values = (_STAGGERED,) * (len(path) - 3)
+    if name in _PLANAR_ENDS:
+        end, turns = _PLANAR_ENDS[name]
+        path, values = (*path, end), (*values, turns)
+    return path, values
 
 
 def _turn(places: np.ndarray, quadruple: tuple[int, ...], moved: np.ndarray, degrees: np.ndarray) -> None:

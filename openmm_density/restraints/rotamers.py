@@ -21,8 +21,7 @@ ROTAMERS_HELD = (
     "Side chains are held staggered at the end, so that few rotamer outliers are no sign of a good fit."
 )
 
-# Those of aromatic rings, amides and carboxylates vary too broadly for a limit.
-_SIDE_CHAINS = {
+SIDE_CHAINS = {
     "ARG": ("N", "CA", "CB", "CG", "CD", "NE"),
     "ASN": ("N", "CA", "CB", "CG"),
     "ASP": ("N", "CA", "CB", "CG"),
@@ -41,6 +40,8 @@ _SIDE_CHAINS = {
     "TYR": ("N", "CA", "CB", "CG"),
     "VAL": ("N", "CA", "CB", "CG1"),
 }
+"""The atoms along each side chain (IUPAC), as far as its torsions are about bonds of tetrahedral atoms: those of aromatic rings,
+amides and carboxylates vary too broadly for a limit."""
 
 
 class RotamerRestraint(Restraint):
@@ -121,7 +122,7 @@ def side_chain_torsions(topology: app.Topology) -> tuple[np.ndarray, np.ndarray]
     owners: list[int] = []
     for residue in topology.residues():
         indices = {atom.name: atom.index for atom in residue.atoms()}
-        names = _SIDE_CHAINS.get(residue.name, ())
+        names = SIDE_CHAINS.get(residue.name, ())
         for first in range(len(names) - 3):
             quadruple = names[first : first + 4]
             if not all(name in indices for name in quadruple):
