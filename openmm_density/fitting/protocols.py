@@ -441,7 +441,7 @@ def _refine(steps: int, resolution: float, heated: bool = True) -> tuple[Stage, 
         ]
     stages += [
         Stage("tighten", tighten, (0.5, 1.0), register=heated and resolution < ALIKE, rotamers=shown),
-        Stage("hold", hold, until_converged=True),
+        Stage("hold", hold, register=heated and resolution < ALIKE, until_converged=True),
         Stage("anneal", anneal, temperature=(_ROOM, _COLD), rotamers=shown),
     ]
     last = len(stages) - 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ from .excerpt import Excerpt
 from .interrupts import StopRequest
 from .register_search import RegisterSearch, Stretch
 from .rotamer_search import RotamerSearch
+from .sequence_match import SequenceMatch
 
 LEAST_GAIN = 50.0
 """kJ/mol by which a stretch has to be better where it was shifted to: twenty times the thermal energy."""
@@ -27,7 +27,7 @@ ANNEALING, ANNEALING_STEPS = (600.0, 450.0, 300.0, 150.0), 200
 """K, and steps at each, for a stretch to find its place in: over the barriers between rotamers and peptides."""
 
 # Of the shifts of one place so many are annealed, the best after a minimisation.
-_KEPT = 3
+_KEPT = 4
 # How often both are annealed again where neither is clearly better.
 _CHANCES = 3
 # After shifts others may show.
@@ -69,6 +69,7 @@ class Rebuilding:
             prepared.topology, density.target, density.sigma, strength, density.atoms
         )
         self._registers = RegisterSearch(prepared.topology)
+        self._matches = SequenceMatch(self._rotamers, self._registers)
         self._correlation = MapCorrelation(density_map, prepared.topology, density.resolution)
 
     def with_turned_side_chains(self, positions: np.ndarray) -> np.ndarray:
@@ -105,7 +106,8 @@ class Rebuilding:
     ) -> list[tuple[list[Stretch], np.ndarray]]:
         """Give stretches of which one may be shifted, with the residues that move then, where these changed if that is told."""
         searches = []
-        for stretches in self._registers.doubtful(self._correlation.residue_correlations(positions)):
+        doubtful = self._registers.doubtful(self._correlation.residue_correlations(positions))
+        for stretches in doubtful + self._matches.stretches(positions):
             region = np.unique(np.concatenate([stretch.region for stretch in stretches]))
             if not self._rotamers.weights[self._registers.atoms_of(region)].any():  # none of it is fitted
                 continue
@@ -143,7 +145,7 @@ class Rebuilding:
             return excerpt.energy(placed), placed
 
         tries = []
-        for stretch, by in itertools.product(stretches, (1, -1)):
+        for stretch, by in [(each, by) for each in stretches for by in each.ways]:
             if stop.requested:
                 return unchanged
             try:

@@ -18,11 +18,13 @@ FLANK = 4
 # middle of a stretch that is off by one the backbone may fit well: the place of the fault shows at its ends.
 _WINDOW = 7
 _FALL = 0.05
-_SHORTEST, _LONGEST = 3, 40
+_LONGEST = 40
 # Residues between two faults that belong together, and between the places in a fault where a stretch may end.
 _JOINED, _STEP = 14, 4
 # Of these places, for stretches within one fault and between two.
 _MOST_ENDS, _MOST_ENDS_OF_TWO = 4, 3
+# And of all places, for stretches of one and two residues.
+_MOST_SHORT = 16
 
 
 @dataclass(frozen=True)
@@ -35,11 +37,14 @@ class Stretch:
         Indices of all residues of the unbroken chain.
     first, last : int
         Places in it.
+    ways : tuple of int
+        By how many residues it may be off.
     """
 
     chain: np.ndarray
     first: int
     last: int
+    ways: tuple[int, ...] = (1, -1)
 
     @property
     def region(self) -> np.ndarray:
@@ -100,11 +105,13 @@ class RegisterSearch:
             near = [(a, b) for a, b in pairwise(runs) if b[0] - a[1] <= _JOINED]
             for begin, end in (*((run, run) for run in runs), *near):
                 most = _MOST_ENDS if begin == end else _MOST_ENDS_OF_TWO
+                ends = {(first, last) for first in _ends(begin, most) for last in _ends(end, most)}
+                if begin == end:
+                    ends |= _short(begin)
                 stretches = [
                     Stretch(chain, first, last)
-                    for first in _ends(begin, most)
-                    for last in _ends(end, most)
-                    if _SHORTEST <= last - first + 1 <= _LONGEST
+                    for first, last in sorted(ends)
+                    if first <= last < first + _LONGEST
                 ]
                 if stretches:
                     found.append(stretches)
@@ -126,7 +133,7 @@ class RegisterSearch:
         for stretch in stretches:
             chain = stretch.chain
             for place in range(max(stretch.first - FLANK, 0), min(stretch.last + FLANK, len(chain) - 1) + 1):
-                own, atoms = self._frames[chain[place]], self._atoms[chain[place]]
+                atoms = self._atoms[chain[place]]
                 within = 0 <= place + by < len(chain)
                 # Beyond an end it goes on as the chain went there.
                 one, two = (place, place + by) if within else (place - by, place)
@@ -135,12 +142,17 @@ class RegisterSearch:
                 if beyond or not within:
                     result[atoms] = positions[atoms] + (1 - beyond / (FLANK + 1)) * step
                 else:
-                    other = self._frames[chain[place + by]]
-                    nitrogen, alpha, carbon = np.stack([own, other], axis=1)
-                    before, after = axes_of_planes(positions, alpha, carbon, nitrogen)
-                    turn = before.T @ after
-                    result[atoms] = (positions[atoms] - positions[own[1]]) @ turn + positions[other[1]]
+                    result[atoms] = self.moved_onto(
+                        positions, atoms, int(chain[place]), int(chain[place + by])
+                    )
         return result
+
+    def moved_onto(self, positions: np.ndarray, atoms: np.ndarray, residue: int, other: int) -> np.ndarray:
+        """Give the positions (n, 3) of some atoms of a residue after N, CA and C came to lie on those of another."""
+        own, onto = self._frames[residue], self._frames[other]
+        nitrogen, alpha, carbon = np.stack([own, onto], axis=1)
+        before, after = axes_of_planes(positions, alpha, carbon, nitrogen)
+        return (positions[atoms] - positions[own[1]]) @ (before.T @ after) + positions[onto[1]]
 
     def atoms_of(self, residues: np.ndarray) -> np.ndarray:
         """Give the indices of all atoms of some residues."""
@@ -174,6 +186,13 @@ def _ends(run: tuple[int, int], most: int) -> list[int]:
     first, last = run
     count = min(2 + (last - first - 1) // _STEP, most)
     return np.unique(np.linspace(first, last, count).round().astype(int)).tolist()
+
+
+def _short(run: tuple[int, int]) -> set[tuple[int, int]]:
+    """Give the ends of single residues and of neighbours in a run: where a loop took a wrong turn, one of them is in its way."""
+    count = min(run[1] - run[0] + 1, _MOST_SHORT)
+    places = np.linspace(*run, count).round().astype(int).tolist()
+    return {(place, min(place + more, run[1])) for place in places for more in (0, 1)}
 
 
 def runs_of(low: np.ndarray) -> Iterator[tuple[int, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from openmm import app
@@ -39,6 +39,7 @@ _PLANAR_ENDS = {
 # The best of the grid are turned on by steps of these sizes in degrees.
 _KEPT, _STEPS = 4, (12.0, 6.0)
 _PASSES = 3
+_BACKBONE = ("N", "CA", "C", "O", "OXT")
 # Å from Cβ: a side chain reaches 7 Å, and what is within 5 Å of it touches it or its density.
 _SURROUNDINGS = 12.0
 _METAL_BOND = 2.8
@@ -72,6 +73,13 @@ class _SideChain:
     heavy: np.ndarray
     torsions: list[tuple[tuple[int, ...], np.ndarray]]
     grid: np.ndarray
+
+    def conformations(self, places: np.ndarray) -> np.ndarray:
+        """Give the positions (K, n, 3) of ``atoms`` in each rotamer, by those (n, 3) in one."""
+        result = np.repeat(places[None], len(self.grid), axis=0)
+        for (quadruple, moved), angles in zip(self.torsions, self.grid.T):
+            _turn(result, quadruple, moved, angles)
+        return result
 
 
 class RotamerSearch:
@@ -135,9 +143,10 @@ class RotamerSearch:
         for a, b in topology.bonds():
             self._bonded.setdefault(a.index, []).append(b.index)
             self._bonded.setdefault(b.index, []).append(a.index)
-        self._side_chains = [
-            found for found in map(self._side_chain, topology.residues()) if found is not None
-        ]
+        residues = list(topology.residues())
+        found = [self._side_chain(residue) for residue in residues]
+        self._side_chains = [chain for chain in found if chain is not None]
+        self._carried = [self._with_beta(*each) for each in zip(residues, found)]
 
     def improved(
         self, positions: np.ndarray, residues: np.ndarray | None = None, passes: int = _PASSES
@@ -200,6 +209,45 @@ class RotamerSearch:
         per_pair = self._strength * with_map / (root * square)
         return float(self._strength / root), float(per_pair * self._overlap(np.zeros(1))[0])
 
+    def side_chain_atoms(self, residue: int) -> np.ndarray:
+        """Give the indices of what `lowest_energy` needs the positions of; none for a residue without a side chain."""
+        return self._carried[residue].atoms
+
+    def lowest_energy(
+        self,
+        residue: int,
+        places: np.ndarray,
+        around: np.ndarray,
+        positions: np.ndarray,
+        meets: np.ndarray,
+        slopes: tuple[float, float],
+    ) -> float:
+        """Give the lowest energy in kJ/mol of the density and contacts of a side chain in its rotamers.
+
+        Parameters
+        ----------
+        residue : int
+            Its index.
+        places : np.ndarray, shape (n, 3)
+            Å, of its `side_chain_atoms`.
+        around : np.ndarray of int, shape (M,)
+            Indices of the atoms around it, and nothing else is.
+        positions : np.ndarray, shape (M, 3)
+            Å, of these.
+        meets : np.ndarray of bool, shape (M,)
+            Those that it must not overlap.
+        slopes : tuple of float
+            As `slopes` gives them.
+        """
+        chain = self._carried[residue]
+        if not len(chain.heavy):
+            return 0.0
+        surroundings = _Surroundings(self, chain, around, positions, np.tile(meets, (len(chain.heavy), 1)))
+        parts, contacts = surroundings.evaluate(chain.conformations(places))
+        per_map, per_pair = slopes
+        per_square = 0.5 * per_pair / self._overlap(np.zeros(1))[0]
+        return float((contacts - per_map * parts[:, 0] + per_square * parts[:, 1]).min())
+
     def _side_chain(self, residue: app.topology.Residue) -> _SideChain | None:
         index = {atom.name: atom.index for atom in residue.atoms()}
         path, values = _rotamers(residue.name)
@@ -229,6 +277,14 @@ class RotamerSearch:
             np.array(list(itertools.product(*values))),
         )
 
+    def _with_beta(self, residue: app.topology.Residue, turning: _SideChain | None) -> _SideChain:
+        """Give all of a side chain, of which Cβ stays where it is, as does all of one that does not turn."""
+        if turning is not None:
+            return replace(turning, heavy=np.concatenate([[2], turning.heavy]))
+        atoms = [a.index for a in residue.atoms() if a.name not in _BACKBONE and self.weights[a.index] > 0]
+        own = np.array(atoms, dtype=np.int64)
+        return _SideChain(residue.index, own, np.arange(len(own)), [], np.zeros((1, 0)))
+
     def _behind(self, near: int, far: int) -> set[int]:
         """Give the atoms that turn about a bond."""
         found, front = {far}, [far]
@@ -252,7 +308,11 @@ class RotamerSearch:
             ((positions - positions[chain.atoms[2]]) ** 2).sum(axis=1) < _SURROUNDINGS**2
         )
         around[chain.atoms[chain.heavy]] = False
-        surroundings = _Surroundings(self, chain, np.flatnonzero(around), positions)
+        near = np.flatnonzero(around)
+        meets = [~np.isin(near, list(self._within_bonds(int(i)))) for i in chain.atoms[chain.heavy]]
+        surroundings = _Surroundings(
+            self, chain, near, positions[near], np.array(meets).reshape(-1, len(near))
+        )
         parts, contacts = surroundings.evaluate(now)
         rest = totals - parts[0]
         before = contacts[0] - self._strength * self._similarity(totals)
@@ -261,9 +321,7 @@ class RotamerSearch:
             parts, contacts = surroundings.evaluate(places)
             return contacts - self._strength * self._similarity(rest + parts)
 
-        places = np.repeat(now, len(chain.grid), axis=0)
-        for (quadruple, moved), angles in zip(chain.torsions, chain.grid.T):
-            _turn(places, quadruple, moved, angles)
+        places = chain.conformations(now[0])
         energy = energies(places)
         kept = np.argsort(energy, kind="stable")[:_KEPT]
         places, energy, angles = places[kept], energy[kept], chain.grid[kept]
@@ -318,18 +376,20 @@ class _Surroundings:
     """What stays around a side chain: its density, and whom the side chain must not meet."""
 
     def __init__(
-        self, search: RotamerSearch, chain: _SideChain, around: np.ndarray, positions: np.ndarray
+        self,
+        search: RotamerSearch,
+        chain: _SideChain,
+        around: np.ndarray,
+        positions: np.ndarray,
+        meets: np.ndarray,
     ) -> None:
         self._search, self._heavy = search, chain.heavy
         turning = chain.atoms[chain.heavy]
-        self._places = positions[around]
+        self._places, self._meets = positions, meets
         self._own, self._weight = search.weights[turning], search.weights[around]
         self._contact = search.radii[turning][:, None] + search.radii[around]
         hydrogen_bonds = search.polar[turning][:, None] & search.polar[around]
         self._contact = self._contact - HYDROGEN_BOND_ALLOWANCE * hydrogen_bonds
-        self._meets = np.array(
-            [~np.isin(around, list(search._within_bonds(int(atom)))) for atom in turning]
-        ).reshape(len(turning), len(around))
 
     def evaluate(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Give, for conformations of a chain's atoms (K, n, 3), their part in the totals (K, 2) and their contacts (K,)."""

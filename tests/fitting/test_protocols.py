@@ -73,7 +73,8 @@ def test_side_chains_and_register_are_looked_for_where_a_map_shows_them():
         return [(stage.name, stage.register) for stage in stages if stage.register or stage.rotamers]
 
     for cc in (0.1, 0.9):
-        assert looked_for("standard", 3.0, cc) == [("heat", True), ("tighten", True), ("anneal", False)]
+        searched = [("heat", True), ("tighten", True), ("hold", True)]
+        assert looked_for("standard", 3.0, cc) == [*searched, ("anneal", False)]
         assert looked_for("standard", 4.0, cc) == [("tighten", False), ("anneal", False)]
         assert looked_for("standard", 5.0, cc) == []
     assert looked_for("gentle", 3.0, 0.9) == []

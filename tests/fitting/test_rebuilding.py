@@ -14,6 +14,7 @@ from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.fitting.rebuilding import Rebuilding
 from openmm_density.fitting.register_search import RegisterSearch, Stretch
+from openmm_density.fitting.sequence_match import SequenceMatch
 from openmm_density.models import Model
 from openmm_density.models.preparation import prepare
 from openmm_density.restraints.contacts import near_contacts
@@ -87,6 +88,7 @@ def test_what_is_in_register_stays_and_threads_do_not_matter(
     search = RegisterSearch(native.topology)
     off, right = (Stretch(search.chains[0], *ends) for ends in ((FIRST, LAST), (3, 6)))
     monkeypatch.setattr(RegisterSearch, "doubtful", lambda *_: [[right], [off]])
+    monkeypatch.setattr(SequenceMatch, "stretches", lambda *_: [])
     wrong = replace(native, positions=search.shifted(native.positions, [off], -1))
     positions = prepare(wrong).positions
     found = [
