@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if threading.current_thread() is threading.main_thread():
         # A batch system's limit ends a fit as Ctrl-C does.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-    warnings.showwarning = _show_warning
+    warnings.showwarning = _once_each()
     try:
         return _COMMANDS[options.command](options)
     except BrokenPipeError:
@@ -418,8 +418,16 @@ def _spellings(options: argparse.Namespace) -> dict[str, str]:
     return {name: _spelled(other) for name, other in names.items()}
 
 
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"openmm-density: warning: {message}", file=sys.stderr)
+def _once_each() -> Callable[..., None]:
+    """Give what prints a warning the first time: a fit makes its forces anew for each of its segments."""
+    said: set[str] = set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        if str(message) not in said:
+            said.add(str(message))
+            print(f"openmm-density: warning: {message}", file=sys.stderr)
+
+    return show
 
 
 def _fit(options: argparse.Namespace) -> int:

@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import gemmi
 import mdtraj
 import numpy as np
 import pytest
 
+from openmm_density import cli
 from openmm_density.cli import main
 from openmm_density.fitting.results import FILES
 
@@ -326,6 +328,20 @@ def test_version(capsys):
         run("--version")
     assert stop.value.code == 0
     assert capsys.readouterr().out.startswith("openmm-density 0.")
+
+
+def test_a_warning_is_given_once(folder, monkeypatch, capsys):
+    def warned(_):
+        for _ in range(3):
+            warnings.warn("a segment's force is made", stacklevel=2)
+            with warnings.catch_warnings():  # forgets what was said
+                warnings.simplefilter("ignore")
+        return 0
+
+    monkeypatch.setitem(cli._COMMANDS, "doctor", warned)
+    for _ in range(2):
+        assert main(["doctor"]) == 0
+        assert capsys.readouterr().err == "openmm-density: warning: a segment's force is made\n"
 
 
 def test_simulate_does_not_overwrite(folder, capsys):
