@@ -264,6 +264,29 @@ def test_bad_arguments(parts, options, named):
         flexible_fit(parts, **options)
 
 
+def test_a_fit_in_water_settles_its_box_and_keeps_it(tmp_path):
+    model = fragment(tmp_path / "model.pdb", SHIFT, 4)
+    density_map = DensityMap.simulate(model.topology, model.positions - np.array(SHIFT), RESOLUTION, 1.5)
+    held = Stage("equilibrate", 100, 0.0, 300.0, restraints=("position",), pressure=1.0)
+    protocol = Protocol(
+        (held, Stage("draw", 25)), strength=100.0, timestep=2.0, minimize_first=100, minimize_last=20
+    )
+    options = {"solvent": "water", "report_interval": 25, "save_interval": 50, "place": "off"}
+    fit = flexible_fit((model, density_map), protocol, **options)
+    result = fit.run(RunFolder(tmp_path / "run"))
+    solvent = result.prepared.topology.getNumAtoms() - prepare(model).topology.getNumAtoms()
+    assert solvent > 3000 and np.isfinite(result.final).all()
+    topology = mdtraj.Topology.from_openmm(result.prepared.topology)
+    trajectory = mdtraj.load(str(tmp_path / "run" / "trajectory.dcd"), top=topology)
+    boxes = trajectory.unitcell_volumes
+    assert len(boxes) == 5 and np.isfinite(trajectory.xyz).all()
+    # A barostat moves what is in the box against the map: only while the model is held, and no density acts.
+    assert len(set(boxes[:4])) > 1 and boxes[3] == boxes[4]
+    rows = {row.step: row for row in result.rows}
+    assert rows[100].strength == 0 and rows[125].strength > 0
+    assert result.similarity_final > rows[100].similarity
+
+
 def test_a_state_of_another_fit_is_refused(parts, uninterrupted, tmp_path):
     other = fragment(tmp_path / "other.pdb", SHIFT, 12), parts[1]
     with pytest.raises(InputError, match="not one of this fit"):
