@@ -75,11 +75,11 @@ class Stage:
     until_converged : bool
         Whether the stage ends early once similarity and model no longer change, see `openmm_density.fitting.convergence.Plateau`.
     register : bool
-        Whether stretches that fit badly are shifted by a residue where they then fit better, before the stage begins, see
-        `openmm_density.fitting.register_search.RegisterSearch`.
+        Whether stretches are shifted by a residue where they then fit better, before the stage begins, see
+        `openmm_density.fitting.rebuilding.Rebuilding`.
     rotamers : bool
         Whether side chains are turned into the rotamers that fit best before the stage begins, see
-        `openmm_density.fitting.rotamer_search.RotamerSearch`.
+        `openmm_density.fitting.rebuilding.rotamer_search.RotamerSearch`.
     start : {"any", "near", "far"}
         For which starts the stage is: all, or those near or far from their density, see `Protocol.from_start`.
     """

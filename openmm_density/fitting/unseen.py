@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from openmm import app
 
-from .register_search import RegisterSearch, runs_of, window_means
+from .rebuilding.register_search import RegisterSearch, runs_of, window_means
 
 LEAST_PART = 0.5
 """Of the median of a model's residues: where neighbours correlate less with a map on average, it does not show them there."""

@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import openmm
 
-from ..energies.density_fit import DensityFit
-from ..maps.density_map import DensityMap
-from ..models.preparation import Prepared
-from ..validation.correlation import MapCorrelation
+from ...energies.density_fit import DensityFit
+from ...maps.density_map import DensityMap
+from ...models.preparation import Prepared
+from ...validation.correlation import MapCorrelation
+from ..interrupts import StopRequest
 from .excerpt import Excerpt
-from .interrupts import StopRequest
 from .register_search import RegisterSearch, Stretch
 from .rotamer_search import RotamerSearch
 from .sequence_match import SequenceMatch

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityFit, DensityMap
-from openmm_density.fitting.rotamer_search import RotamerSearch
+from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
 from openmm_density.models import Model, read_model
 from openmm_density.models.structures import is_hydrogen
 
-from ..restraints.single_forces import turned_about
+from ...restraints.single_forces import turned_about
 
 RESOLUTION = 3.0
 STRENGTH = 60.0

@@ -9,16 +9,16 @@ import openmm
 from openmm import app
 from scipy.spatial import cKDTree
 
-from ..models.structures import is_hydrogen, is_metal
-from ..restraints import Restraint, make_restraints
-from ..restraints.contacts import (
+from ...models.structures import is_hydrogen, is_metal
+from ...restraints import Restraint, make_restraints
+from ...restraints.contacts import (
     BONDS_APART,
     CLASH_OVERLAP,
     CONTACT_MARGIN,
     CONTACT_STRENGTH,
     HYDROGEN_BOND_ALLOWANCE,
 )
-from ..units import ANGSTROM_PER_NANOMETER
+from ...units import ANGSTROM_PER_NANOMETER
 from .register_search import axes_of_planes
 from .rotamer_search import RotamerSearch
 

@@ -11,10 +11,10 @@ from openmm import app
 from scipy import ndimage
 from scipy.spatial import cKDTree
 
-from ..maps.density_map import DensityMap
-from ..models.structures import is_hydrogen, is_metal
-from ..restraints.contacts import HYDROGEN_BOND_ALLOWANCE, contact_radii
-from ..restraints.rotamers import SIDE_CHAINS
+from ...maps.density_map import DensityMap
+from ...models.structures import is_hydrogen, is_metal
+from ...restraints.contacts import HYDROGEN_BOND_ALLOWANCE, contact_radii
+from ...restraints.rotamers import SIDE_CHAINS
 
 LEAST_GAIN = 10.0
 """kJ/mol by which another rotamer has to be better: four times the thermal energy."""

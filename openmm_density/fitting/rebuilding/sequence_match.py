@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.spatial import cKDTree
 
-from ..restraints.backbone import atoms_by_name
+from ...restraints.backbone import atoms_by_name
 from .register_search import RegisterSearch, Stretch
 from .rotamer_search import RotamerSearch
 

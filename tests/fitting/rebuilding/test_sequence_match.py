@@ -10,9 +10,9 @@ import pytest
 from openmm import app
 
 from openmm_density import DensityMap
-from openmm_density.fitting.register_search import RegisterSearch, Stretch
-from openmm_density.fitting.rotamer_search import RotamerSearch
-from openmm_density.fitting.sequence_match import SequenceMatch, lowest_path
+from openmm_density.fitting.rebuilding.register_search import RegisterSearch, Stretch
+from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
+from openmm_density.fitting.rebuilding.sequence_match import SequenceMatch, lowest_path
 from openmm_density.models import Model, read_model
 from openmm_density.models.structures import is_hydrogen
 

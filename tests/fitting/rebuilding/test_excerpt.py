@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityFit, DensityMap
-from openmm_density.fitting.excerpt import Excerpt
-from openmm_density.fitting.rotamer_search import RotamerSearch
+from openmm_density.fitting.rebuilding.excerpt import Excerpt
+from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
 from openmm_density.models.preparation import Prepared, prepare
 from openmm_density.models.structures import is_hydrogen
 
-from ..fragments import fragment
+from ...fragments import fragment
 
 RESIDUES, RESOLUTION, STRENGTH = 30, 3.0, 40.0
 REGION = np.arange(10, 18)

@@ -9,7 +9,7 @@ import pytest
 from openmm import app
 
 from openmm_density import DensityMap
-from openmm_density.fitting.register_search import FLANK, RegisterSearch, Stretch
+from openmm_density.fitting.rebuilding.register_search import FLANK, RegisterSearch, Stretch
 from openmm_density.models import Model, read_model
 from openmm_density.validation.correlation import MapCorrelation
 

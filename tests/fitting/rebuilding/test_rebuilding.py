@@ -13,14 +13,14 @@ from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.fitting.rebuilding import Rebuilding
-from openmm_density.fitting.register_search import RegisterSearch, Stretch
-from openmm_density.fitting.sequence_match import SequenceMatch
+from openmm_density.fitting.rebuilding.register_search import RegisterSearch, Stretch
+from openmm_density.fitting.rebuilding.sequence_match import SequenceMatch
 from openmm_density.models import Model
 from openmm_density.models.preparation import prepare
 from openmm_density.restraints.contacts import near_contacts
 
-from ..fragments import fragment
-from ..restraints.single_forces import turned_about
+from ...fragments import fragment
+from ...restraints.single_forces import turned_about
 
 RESIDUES, RESOLUTION = 32, 2.8
 FIRST, LAST = 12, 20
@@ -83,8 +83,8 @@ def rebuilding_of(model: Model, density_map: DensityMap, threads: int = 1) -> Re
 def test_what_is_in_register_stays_and_threads_do_not_matter(
     native: Model, density_map: DensityMap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("openmm_density.fitting.rebuilding.ANNEALING_STEPS", 50)
-    monkeypatch.setattr("openmm_density.fitting.rebuilding._ROUNDS", 1)
+    monkeypatch.setattr("openmm_density.fitting.rebuilding.rebuilding.ANNEALING_STEPS", 50)
+    monkeypatch.setattr("openmm_density.fitting.rebuilding.rebuilding._ROUNDS", 1)
     search = RegisterSearch(native.topology)
     off, right = (Stretch(search.chains[0], *ends) for ends in ((FIRST, LAST), (3, 6)))
     monkeypatch.setattr(RegisterSearch, "doubtful", lambda *_: [[right], [off]])
