@@ -75,8 +75,8 @@ class Stage:
     until_converged : bool
         Whether the stage ends early once similarity and model no longer change, see `openmm_density.fitting.convergence.Plateau`.
     register : bool
-        Whether stretches are shifted by a residue where they then fit better, before the stage begins, see
-        `openmm_density.fitting.rebuilding.Rebuilding`.
+        Whether stretches are shifted by a residue where they then fit better, and then side chains turned, before the stage
+        begins, see `openmm_density.fitting.rebuilding.Rebuilding`.
     rotamers : bool
         Whether side chains are turned into the rotamers that fit best before the stage begins, see
         `openmm_density.fitting.rebuilding.rotamer_search.RotamerSearch`.

@@ -80,12 +80,13 @@ class Rebuilding:
     def with_shifted_stretches(self, positions: np.ndarray, stop: StopRequest) -> np.ndarray:
         """Give the positions in Å with stretches that are off by a residue shifted; the same array where none is.
 
-        Each of the stretches that may be off (see `RegisterSearch.doubtful`) is shifted either way, and has to be better in the
-        energy of an `Excerpt`, by `LEAST_GAIN`, than the same atoms after the same search and annealing where they were.
+        Each of the stretches that may be off (see `RegisterSearch.doubtful` and `SequenceMatch.stretches`) is shifted, and has to
+        be better in the energy of an `Excerpt`, by `LEAST_GAIN`, than the same atoms after the same search and annealing where
+        they were.
         """
         result, changed = positions, None
         for _ in range(_ROUNDS):
-            searches = self._searches(result, changed)
+            searches = self._searches(result, changed, stop)
             found = self._each_shifted(result, searches, stop)
             changed = np.zeros(0, dtype=np.int64)
             after = result.copy()
@@ -102,12 +103,12 @@ class Rebuilding:
         return result
 
     def _searches(
-        self, positions: np.ndarray, changed: np.ndarray | None
+        self, positions: np.ndarray, changed: np.ndarray | None, stop: StopRequest
     ) -> list[tuple[list[Stretch], np.ndarray]]:
         """Give stretches of which one may be shifted, with the residues that move then, where these changed if that is told."""
         searches = []
         doubtful = self._registers.doubtful(self._correlation.residue_correlations(positions))
-        for stretches in doubtful + self._matches.stretches(positions):
+        for stretches in doubtful + self._matches.stretches(positions, stop, changed):
             region = np.unique(np.concatenate([stretch.region for stretch in stretches]))
             if not self._rotamers.weights[self._registers.atoms_of(region)].any():  # none of it is fitted
                 continue
@@ -158,9 +159,15 @@ class Rebuilding:
                 return unchanged
             best = min(best, annealed(start), key=lambda each: each[0])
         try:
-            before = annealed(built(positions)[1])
+            start = built(positions)[1]
         except openmm.OpenMMException:
             return unchanged
+        before = annealed(start)
+        # Of several annealings one is better by luck.
+        for _ in range(min(len(tries), _KEPT) - 1):
+            if stop.requested or not LEAST_GAIN < before[0] - best[0] < PROMISING:
+                break
+            before = min(before, annealed(start), key=lambda each: each[0])
         if not np.isfinite([before[0], best[0]]).all():  # there is nothing to compare
             return unchanged
         for _ in range(_CHANCES):

@@ -38,7 +38,7 @@ class Stretch:
     first, last : int
         Places in it.
     ways : tuple of int
-        By how many residues it may be off.
+        By how many residues along the chain it may have to be moved.
     """
 
     chain: np.ndarray
@@ -80,7 +80,13 @@ class RegisterSearch:
             chain = [start]
             while chain[-1] in following and len(chain) <= len(named):
                 chain.append(following[chain[-1]])
-            self.chains.append(np.array(chain))
+            if len(chain) > 1:  # alone, a residue has no place next to it
+                self.chains.append(np.array(chain))
+        self._in_chains = {residue for chain in self.chains for residue in chain.tolist()}
+
+    def is_in_chain(self, residue: int) -> bool:
+        """Whether a residue, by its index, is one of two or more that are bonded."""
+        return residue in self._in_chains
 
     def doubtful(self, correlations: np.ndarray) -> list[list[Stretch]]:
         """Give stretches that may be off: for each place that fits badly, and each two that are near, those between them.
@@ -105,13 +111,13 @@ class RegisterSearch:
             near = [(a, b) for a, b in pairwise(runs) if b[0] - a[1] <= _JOINED]
             for begin, end in (*((run, run) for run in runs), *near):
                 most = _MOST_ENDS if begin == end else _MOST_ENDS_OF_TWO
-                ends = {(first, last) for first in _ends(begin, most) for last in _ends(end, most)}
-                if begin == end:
+                ends = {
+                    (first, last) for first in _ends(begin, most) for last in _ends(end, most) if first < last
+                }
+                if begin == end and begin[1] - begin[0] < _LONGEST:
                     ends |= _short(begin)
                 stretches = [
-                    Stretch(chain, first, last)
-                    for first, last in sorted(ends)
-                    if first <= last < first + _LONGEST
+                    Stretch(chain, first, last) for first, last in sorted(ends) if last < first + _LONGEST
                 ]
                 if stretches:
                     found.append(stretches)

@@ -59,9 +59,10 @@ class _SideChain:
     ----------
     residue : int
     atoms : np.ndarray of int
-        N, CA and CB, and behind them all that χ1 turns.
+        N, CA and CB, and behind them all that χ1 turns; of a side chain that does not turn its heavy atoms.
     heavy : np.ndarray of int
-        Which of them (places in ``atoms``) are not hydrogen and turn.
+        Which of them (places in ``atoms``) count in the energy: those that turn, where it is carried to another place CB too, and
+        no hydrogens.
     torsions : list of tuple
         For each χ its four atoms and those that it turns, as places in ``atoms``.
     grid : np.ndarray, shape (K, number of torsions)
@@ -209,8 +210,8 @@ class RotamerSearch:
         per_pair = self._strength * with_map / (root * square)
         return float(self._strength / root), float(per_pair * self._overlap(np.zeros(1))[0])
 
-    def side_chain_atoms(self, residue: int) -> np.ndarray:
-        """Give the indices of what `lowest_energy` needs the positions of; none for a residue without a side chain."""
+    def carried_atoms(self, residue: int) -> np.ndarray:
+        """Give the indices of the atoms that `lowest_energy` needs the places of: for a side chain that turns, N and CA too."""
         return self._carried[residue].atoms
 
     def lowest_energy(
@@ -229,7 +230,7 @@ class RotamerSearch:
         residue : int
             Its index.
         places : np.ndarray, shape (n, 3)
-            Å, of its `side_chain_atoms`.
+            Å, of its `carried_atoms`.
         around : np.ndarray of int, shape (M,)
             Indices of the atoms around it, and nothing else is.
         positions : np.ndarray, shape (M, 3)

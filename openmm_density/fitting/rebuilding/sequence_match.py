@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 from scipy.spatial import cKDTree
 
 from ...restraints.backbone import atoms_by_name
+from ..interrupts import StopRequest
 from .register_search import RegisterSearch, Stretch
 from .rotamer_search import RotamerSearch
 
-# Each residue where the one before is, where it is, and where the one behind is.
-_SHIFTS = (-1, 0, 1)
-_STAYS = _SHIFTS.index(0)
+SHIFTS = np.array([0, -1, 1])
+"""Each residue where it is, where the one before is, and where the one behind is; the first of equals is taken."""
+
 # kJ/mol for each change of shift along a chain: side chains alone, in any rotamer, are often better off a residue further on.
 _CHANGE = 150.0
+# Residues. Longer runs are not built: what is off over more has other faults within.
 _SHORTEST, _LONGEST = 4, 40
 _BACKBONE = ("N", "CA", "C", "O")
 # Å from Cα within which a side chain meets the backbone.
@@ -26,8 +29,8 @@ class SequenceMatch:
     """Assign the residues of a chain to the places along its backbone where their side chains fit best.
 
     Every side chain is put where its own residue and the two next to it are, in each of its rotamers; its energy there is that of
-    a `RotamerSearch` with the backbone as the only surroundings. The assignment of lowest energy, in which each change of shift
-    costs something, is found by dynamic programming (Viterbi 1967).
+    a `RotamerSearch` with the backbone of the chains as the only surroundings. The assignment of lowest energy, in which each
+    change of shift costs something, is found by dynamic programming (Viterbi 1967).
 
     Parameters
     ----------
@@ -39,29 +42,42 @@ class SequenceMatch:
 
     def __init__(self, rotamers: RotamerSearch, registers: RegisterSearch) -> None:
         self._rotamers, self._registers = rotamers, registers
-        named = atoms_by_name(rotamers.topology)
+        named = [names for names in atoms_by_name(rotamers.topology) if registers.is_in_chain(names.index)]
         pairs = [(names[n], names.index) for names in named for n in _BACKBONE if n in names]
         self._backbone, self._backbone_residues = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-        self._alpha = {names.index: names["CA"] for names in named if "CA" in names}
+        self._alpha = {names.index: names["CA"] for names in named}
 
-    def stretches(self, positions: np.ndarray) -> list[list[Stretch]]:
-        """Give the stretches that fit better a residue further on, as `RegisterSearch.doubtful` does: each with ends nearby.
+    def stretches(
+        self, positions: np.ndarray, stop: StopRequest, changed: np.ndarray | None = None
+    ) -> list[list[Stretch]]:
+        """Give the stretches that fit better a residue on or back, as `RegisterSearch.doubtful` does: each with ends nearby.
 
         Parameters
         ----------
         positions : np.ndarray, shape (N, 3)
             Å.
+        stop : StopRequest
+            Ends the search early.
+        changed : np.ndarray of int, optional
+            Indices of residues: only chains with one of them are searched.
         """
-        found = []
+        found: list[list[Stretch]] = []
+        if not self._registers.chains:
+            return found
+        around = self._around(positions)
         for chain in self._registers.chains:
+            if stop.requested:
+                break
+            if changed is not None and not np.isin(chain, changed).any():
+                continue
             last_place = len(chain) - 1
-            for first, last, by in self._runs(self.energies(positions, chain)):
+            for first, last, by in self._runs(self._energies(positions, chain, around)):
                 ends = ((first + a, last + b) for a, b in ((0, 0), (-1, 0), (1, 0), (0, -1), (0, 1)))
                 found.append([Stretch(chain, a, b, (by,)) for a, b in ends if a >= 0 and b <= last_place])
         return found
 
     def energies(self, positions: np.ndarray, chain: np.ndarray) -> np.ndarray:
-        """Give the lowest energies of side chains a place before, in, and a place behind their own.
+        """Give the lowest energies of side chains in their own place, and in those one back and one on.
 
         Parameters
         ----------
@@ -73,57 +89,77 @@ class SequenceMatch:
         Returns
         -------
         np.ndarray, shape (number of residues, 3)
-            kJ/mol; beyond the ends of the chain what the residue has in its own place.
+            kJ/mol, in the order of `SHIFTS`; beyond the ends of the chain what the residue has in its own place.
         """
-        slopes = self._rotamers.slopes(positions)
+        return self._energies(positions, chain, self._around(positions))
+
+    def _around(self, positions: np.ndarray) -> tuple[tuple[float, float], np.ndarray, cKDTree]:
         backbone = positions[self._backbone]
+        return self._rotamers.slopes(positions), backbone, cKDTree(backbone)
+
+    def _energies(
+        self,
+        positions: np.ndarray,
+        chain: np.ndarray,
+        around: tuple[tuple[float, float], np.ndarray, cKDTree],
+    ) -> np.ndarray:
+        slopes, backbone, tree = around
         alphas = positions[[self._alpha[residue] for residue in chain.tolist()]]
-        reached = cKDTree(backbone).query_ball_point(alphas, _REACH, return_sorted=True)
-        result = np.empty((len(chain), len(_SHIFTS)))
+        reached = tree.query_ball_point(alphas, _REACH, return_sorted=True)
+        result = np.empty((len(chain), len(SHIFTS)))
         for place, residue in enumerate(chain.tolist()):
-            atoms = self._rotamers.side_chain_atoms(residue)
-            for column, by in enumerate(_SHIFTS):
+            atoms = self._rotamers.carried_atoms(residue)
+            for column, by in enumerate(SHIFTS.tolist()):
                 onto = place + by if 0 <= place + by < len(chain) else place
-                other, near = int(chain[onto]), reached[onto]
+                near = reached[onto]
+                # Its neighbours there come to lie elsewhere too.
+                bonded = chain[max(onto - 1, 0) : onto + 2]
                 result[place, column] = self._rotamers.lowest_energy(
                     residue,
-                    self._registers.moved_onto(positions, atoms, residue, other),
+                    self._registers.moved_onto(positions, atoms, residue, int(chain[onto])),
                     self._backbone[near],
                     backbone[near],
-                    np.abs(self._backbone_residues[near] - other) > 1,
+                    ~np.isin(self._backbone_residues[near], bonded),
                     slopes,
                 )
         return result
 
     def _runs(self, energies: np.ndarray) -> Iterator[tuple[int, int, int]]:
-        shifts = lowest_path(energies, _CHANGE) - _STAYS
+        shifts = SHIFTS[lowest_path(energies, SHIFTS, _CHANGE)]
         edges = np.flatnonzero(np.diff(shifts, prepend=0, append=0))
-        for first, behind in zip(edges[:-1].tolist(), edges[1:].tolist()):
+        for first, behind in pairwise(edges.tolist()):
             if shifts[first] and _SHORTEST <= behind - first <= _LONGEST:
                 yield first, behind - 1, int(shifts[first])
 
 
-def lowest_path(energies: np.ndarray, change: float) -> np.ndarray:
-    """Choose a column for each row so that the sum of energies, and of `change` times the steps between columns, is lowest.
+def lowest_path(energies: np.ndarray, shifts: np.ndarray, change: float) -> np.ndarray:
+    """Choose a column for each row so that the sum of energies, and of `change` times what the shift changes by, is lowest.
+
+    Half of it counts where a path begins or ends shifted: one that is shifted all along changes once in all.
 
     Parameters
     ----------
     energies : np.ndarray, shape (N, K)
+    shifts : np.ndarray of int, shape (K,)
+        Of each column.
     change : float
 
     Returns
     -------
     np.ndarray of int, shape (N,)
+        Of equal paths that with the first columns.
     """
-    columns = np.arange(energies.shape[1])
-    steps = change * np.abs(columns[:, None] - columns)
-    came_from = np.zeros(energies.shape, dtype=np.int64)
-    total = np.zeros(len(columns))
-    for row, own in enumerate(energies):
+    if not len(energies):
+        return np.zeros(0, dtype=np.int64)
+    steps = change * np.abs(shifts[:, None] - shifts)
+    at_ends = 0.5 * change * np.abs(shifts)
+    came_from = []
+    total = at_ends + energies[0]
+    for own in energies[1:]:
         ways = total[:, None] + steps
-        came_from[row] = ways.argmin(axis=0)
+        came_from.append(ways.argmin(axis=0))
         total = ways.min(axis=0) + own
-    path = np.zeros(len(energies), dtype=np.int64)
-    for row in range(len(energies) - 1, -1, -1):
-        path[row] = total.argmin() if row == len(energies) - 1 else came_from[row + 1, path[row + 1]]
-    return path
+    path = [int((total + at_ends).argmin())]
+    for before in reversed(came_from):
+        path.append(int(before[path[-1]]))
+    return np.array(path[::-1])

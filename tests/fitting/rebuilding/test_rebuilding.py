@@ -15,7 +15,7 @@ from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.fitting.rebuilding import Rebuilding
 from openmm_density.fitting.rebuilding.register_search import RegisterSearch, Stretch
 from openmm_density.fitting.rebuilding.sequence_match import SequenceMatch
-from openmm_density.models import Model
+from openmm_density.models import Model, read_model
 from openmm_density.models.preparation import prepare
 from openmm_density.restraints.contacts import near_contacts
 
@@ -101,6 +101,43 @@ def test_what_is_in_register_stays_and_threads_do_not_matter(
     native_positions = prepare(native).positions
     kept = rebuilding_of(native, density_map).with_shifted_stretches(native_positions, Going())
     assert np.array_equal(kept, native_positions)
+
+
+def test_what_only_side_chains_tell_is_shifted_the_way_they_tell(
+    native: Model, density_map: DensityMap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = RegisterSearch(native.topology)
+    off = Stretch(search.chains[0], FIRST, LAST)
+    wrong = replace(native, positions=search.shifted(native.positions, [off], 1))
+    positions = prepare(wrong).positions
+    monkeypatch.setattr(RegisterSearch, "doubtful", lambda *_: [])
+    carbons = alpha_carbons(native)[FIRST : LAST + 1]
+
+    def off_by(ways: tuple[int, ...]) -> float:
+        told = replace(off, ways=ways)
+        monkeypatch.setattr(SequenceMatch, "stretches", lambda *_: [[told]] if _[-1] is None else [])
+        prepared = prepare(wrong)
+        found = rebuilding_of(wrong, density_map).with_shifted_stretches(positions, Going())
+        return float(np.abs((prepared.input_positions(found) - native.positions)[carbons]).max())
+
+    assert off_by((-1,)) < 2.0 < 3.0 < off_by((1,))
+
+
+def test_a_residue_alone_has_nowhere_to_go(native: Model, density_map: DensityMap, tmp_path: Path) -> None:
+    kept = [
+        line
+        for line in native.path.read_text().splitlines()
+        if not (line.startswith("ATOM") and int(line[22:26]) in (RESIDUES - 2, RESIDUES - 1))
+    ]
+    broken = tmp_path / "broken.pdb"
+    broken.write_text("\n".join(kept))
+    model = read_model(broken)
+    search = RegisterSearch(model.topology)
+    assert [len(chain) for chain in search.chains] == [RESIDUES - 3]
+    last = [atom.index for atom in list(model.topology.residues())[-1].atoms()]
+    model.positions[last] += 3.0
+    result = fit_of(model, density_map, Stage("hold", 20, register=True)).run()
+    assert np.isfinite(result.final).all()
 
 
 def search_atoms(model: Model, stretch: Stretch) -> np.ndarray:

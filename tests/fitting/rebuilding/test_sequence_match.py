@@ -12,12 +12,16 @@ from openmm import app
 from openmm_density import DensityMap
 from openmm_density.fitting.rebuilding.register_search import RegisterSearch, Stretch
 from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
-from openmm_density.fitting.rebuilding.sequence_match import SequenceMatch, lowest_path
+from openmm_density.fitting.rebuilding.sequence_match import SHIFTS, SequenceMatch, lowest_path
 from openmm_density.models import Model, read_model
 from openmm_density.models.structures import is_hydrogen
 
 RESOLUTION = 2.8
 STRENGTH_PER_ATOM = 150.0
+
+
+class Going:
+    requested = False
 
 
 def match_of(topology: app.Topology, density_map: DensityMap) -> tuple[SequenceMatch, RegisterSearch]:
@@ -41,7 +45,7 @@ def match(native: Model) -> tuple[SequenceMatch, RegisterSearch]:
 def test_a_model_in_register_has_no_stretch_that_fits_elsewhere(
     native: Model, match: tuple[SequenceMatch, RegisterSearch]
 ) -> None:
-    assert match[0].stretches(native.positions) == []
+    assert match[0].stretches(native.positions, Going()) == []
 
 
 def test_stretches_are_found_from_end_to_end_with_the_way_back(
@@ -51,7 +55,7 @@ def test_stretches_are_found_from_end_to_end_with_the_way_back(
     (chain,) = registers.chains
     wrong = registers.shifted(native.positions, [Stretch(chain, 60, 75)], 1)
     wrong = registers.shifted(wrong, [Stretch(chain, 150, 165)], -1)
-    found = search.stretches(wrong)
+    found = search.stretches(wrong, Going())
     assert len(found) == 2
     for (middle, *around), (first, last, back) in zip(found, ((60, 75, -1), (150, 165, 1))):
         assert abs(middle.first - first) <= 3 and abs(middle.last - last) <= 3
@@ -70,30 +74,87 @@ def test_energies_are_those_of_side_chains_in_places_along_the_chain(
     residues = list(native.topology.residues())
     glycines = np.array([residues[i].name == "GLY" for i in chain])
     assert glycines.any() and (energies[glycines] == 0).all()
+    stays, back, on = (int(np.flatnonzero(by == SHIFTS)[0]) for by in (0, -1, 1))
     # Beyond the ends there is no place.
-    assert energies[0, 0] == energies[0, 1] and energies[-1, 2] == energies[-1, 1]
+    assert energies[0, back] == energies[0, stays] and energies[-1, on] == energies[-1, stays]
     # In a map of the model nearly all fit best where they are; what is smaller than its neighbours may fit there too.
-    own = energies[~glycines, 1]
+    own = energies[~glycines, stays]
     assert (own < 0).mean() > 0.95
     big = np.array([residues[i].name in ("PHE", "TRP", "TYR", "HIS", "ARG", "LEU") for i in chain])
-    assert (energies[big].argmin(axis=1) == 1).mean() > 0.8
+    assert (energies[big].argmin(axis=1) == stays).mean() > 0.8
     # Shifted as a whole, the table shifts with it.
     shifted = registers.shifted(native.positions, [Stretch(chain, 100, 130)], 1)
     again = search.energies(shifted, chain)
-    alike = [p for p in range(105, 126) if len(search._rotamers.side_chain_atoms(chain[p]))]
-    assert np.corrcoef(again[alike, 0], energies[alike, 1])[0, 1] > 0.9
+    alike = [p for p in range(105, 126) if len(search._rotamers.carried_atoms(chain[p]))]
+    assert np.corrcoef(again[alike, back], energies[alike, stays])[0, 1] > 0.9
 
 
 def test_the_lowest_path_is_that_of_all_paths() -> None:
     rng = np.random.default_rng(3)
+    shifts = np.array([0, -1, 1])
     for change in (0.0, 0.3, 2.0):
         energies = rng.normal(size=(7, 3))
-        cost = {
-            path: energies[np.arange(7), path].sum() + change * np.abs(np.diff(path)).sum()
-            for path in itertools.product(range(3), repeat=7)
-        }
-        assert tuple(lowest_path(energies, change)) == min(cost, key=cost.__getitem__)
-    assert len(lowest_path(np.zeros((0, 3)), 1.0)) == 0
+        cost = {}
+        for path in itertools.product(range(3), repeat=7):
+            whole = np.array([0, *shifts[list(path)], 0])
+            changes = np.abs(np.diff(whole)) * [0.5, *np.ones(6), 0.5]
+            cost[path] = energies[np.arange(7), path].sum() + change * changes.sum()
+        assert tuple(lowest_path(energies, shifts, change)) == min(cost, key=cost.__getitem__)
+    assert len(lowest_path(np.zeros((0, 3)), shifts, 1.0)) == 0
+    # Where nothing is told, nothing is shifted, nor all of a chain for little.
+    assert not lowest_path(np.zeros((10, 3)), shifts, 1.0).any()
+    little = np.zeros((10, 3))
+    little[:, 1] = -0.05
+    assert not lowest_path(little, shifts, 1.0).any()
+    assert (lowest_path(4 * little, shifts, 1.0) == 1).all()
+
+
+def test_stretches_at_the_ends_of_a_chain_are_found(
+    native: Model, match: tuple[SequenceMatch, RegisterSearch]
+) -> None:
+    search, registers = match
+    (chain,) = registers.chains
+    end = len(chain) - 1
+    for by, first, last in ((1, 0, 14), (-1, end - 14, end)):
+        wrong = registers.shifted(native.positions, [Stretch(chain, first, last)], by)
+        (found,) = search.stretches(wrong, Going())
+        assert abs(found[0].first - first) <= 4 and abs(found[0].last - last) <= 4
+        assert all(0 <= each.first <= each.last <= end and each.ways == (-by,) for each in found)
+
+
+def test_only_chains_that_changed_are_searched_and_a_stop_ends_it(
+    native: Model, match: tuple[SequenceMatch, RegisterSearch]
+) -> None:
+    class Stopped:
+        requested = True
+
+    search, registers = match
+    wrong = registers.shifted(native.positions, [Stretch(registers.chains[0], 60, 75)], 1)
+    assert len(search.stretches(wrong, Going(), np.array([200]))) == 1
+    assert search.stretches(wrong, Going(), np.zeros(0, dtype=np.int64)) == []
+    assert search.stretches(wrong, Stopped()) == []
+
+
+def test_a_side_chain_must_not_overlap_what_it_meets(
+    native: Model, match: tuple[SequenceMatch, RegisterSearch]
+) -> None:
+    rotamers = match[0]._rotamers
+    leucine = next(r for r in native.topology.residues() if r.name == "LEU" and r.index > 20)
+    index = {atom.name: atom.index for atom in leucine.atoms()}
+    places = native.positions[rotamers.carried_atoms(leucine.index)]
+    slopes = rotamers.slopes(native.positions)
+
+    def energy(at: np.ndarray, meets: bool) -> float:
+        other = np.array([0])
+        return rotamers.lowest_energy(leucine.index, places, other, at[None], np.array([meets]), slopes)
+
+    on_beta = native.positions[index["CB"]]
+    # Its Cβ is there in any rotamer.
+    assert energy(on_beta, True) > energy(on_beta, False) + 500.0
+    far = on_beta + 50.0
+    assert energy(far, True) == pytest.approx(energy(far, False), abs=1e-3)
+    # The density of what lies there is not to be had twice.
+    assert energy(on_beta, False) > energy(far, False)
 
 
 def test_stretches_stay_within_their_chains(data_dir: Path) -> None:
@@ -101,8 +162,8 @@ def test_stretches_stay_within_their_chains(data_dir: Path) -> None:
     density_map = DensityMap.from_file(data_dir / "emd3488_5ni1/emd_3488.mrc")
     search, _ = match_of(tetramer.topology, density_map)
     names = [residue.chain.index for residue in tetramer.topology.residues()]
-    for stretch in itertools.chain.from_iterable(search.stretches(tetramer.positions)):
+    for stretch in itertools.chain.from_iterable(search.stretches(tetramer.positions, Going())):
         assert 0 <= stretch.first <= stretch.last < len(stretch.chain)
         assert len({names[i] for i in stretch.region}) == 1
-    water = app.Topology()
-    assert match_of(water, density_map)[0].stretches(np.zeros((0, 3))) == []
+    empty = app.Topology()
+    assert match_of(empty, density_map)[0].stretches(np.zeros((0, 3)), Going()) == []
