@@ -247,7 +247,7 @@ def fit(folder, monkeypatch, model="model.pdb", density_map="map.mrc", **options
         ("pipe.xml", {"forcefield": "pipe.xml"}),
         ("pipe.cif", {"dictionary": "pipe.cif"}),
         ("pipe.pdb", {"reference": "pipe.pdb"}),
-        ("MET A 1 has CB and CG, which are bonded", {"model": "stray_atom.pdb", "place": "off"}),
+        ("A MET 1 has CB and CG, which are bonded", {"model": "stray_atom.pdb", "place": "off"}),
         ("those of water and ions", {"model": "ions.pdb"}),
         ("utf16.pdb: no atoms were found", {"model": "utf16.pdb"}),
         ("lack backbone atoms", {"model": "beta_carbons.pdb"}),

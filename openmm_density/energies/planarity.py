@@ -18,12 +18,13 @@ from openmm.app import Topology
 
 from ..errors import InputError
 from ..kernels.planarity import pack_planes
+from ..models.structures import residue_label
 from ..units import ANGSTROM_PER_NANOMETER, positions_in_angstrom, value_in
 from ..wording import listing
 from . import forces
 from .modules import PlanarityEnergy, WholePlanes
 from .molecules import molecule_numbers
-from .planes import Plane, PlaneSet, find_planes, residue_label
+from .planes import Plane, PlaneSet, find_planes
 
 SIGMA = 0.02
 """Å; how far atoms of flat groups are from their planes in restraint dictionaries (REFMAC, AceDRG)."""

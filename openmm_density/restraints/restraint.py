@@ -13,8 +13,8 @@ import openmm
 import torch  # noqa: F401  before openmm, or openmm-torch's platform plugins stay unloaded
 from openmm import app, unit
 
-from openmm_density.energies.planes import residue_label
 from openmm_density.errors import InputError
+from openmm_density.models.structures import residue_label
 from openmm_density.units import number_in, positions_in_angstrom
 
 
@@ -180,8 +180,7 @@ class Restraint(ABC):
         return tuple(dict.fromkeys(map(self._label, atoms)))
 
     def _label(self, atom: int) -> str:
-        """Name an atom's residue, which may be in a chain without a name."""
-        return residue_label(self._atoms[atom].residue).strip()
+        return residue_label(self._atoms[atom].residue)
 
     def _violated(
         self,

@@ -119,7 +119,7 @@ def with_ligands(tmp_path_factory):
 
 def test_a_ligand_is_completed_and_parametrised(with_ligands, installed):
     prepared = prepare(with_ligands, ligand_forcefield="openff", ligands={"ACM": SMILES})
-    assert prepared.report.ligands == ["ACM A 501 (openff-2.2.1)", "ACM A 502 (openff-2.2.1)"]
+    assert prepared.report.ligands == ["A ACM 501 (openff-2.2.1)", "A ACM 502 (openff-2.2.1)"]
     assert not prepared.report.rigid_residues and not prepared.report.dropped_hydrogens
     assert "parametrised by their SMILES" in " ".join(prepared.report.sentences)
     found = {residue.id: residue for residue in prepared.topology.residues() if residue.name == "ACM"}
@@ -213,6 +213,6 @@ def test_a_ligand_that_is_bound_stays_rigid(with_ligands, installed):
     prepared = prepare(
         replace(with_ligands, topology=bound), ligand_forcefield="openff", ligands={"ACM": SMILES}
     )
-    assert prepared.report.ligands == ["ACM A 501 (openff-2.2.1)"]
-    assert [label.split(" (")[0] for label in prepared.report.rigid_residues] == ["ACM A 502"]
+    assert prepared.report.ligands == ["A ACM 501 (openff-2.2.1)"]
+    assert [label.split(" (")[0] for label in prepared.report.rigid_residues] == ["A ACM 502"]
     assert any("Bound to other residues" in sentence for sentence in prepared.report.sentences)

@@ -69,12 +69,12 @@ def test_prepared_keeps_every_input_atom_and_minimises(data_dir: Path, name: str
 def test_report_names_what_was_done(data_dir: Path) -> None:
     prepared = prepare(read_model(data_dir / "emd21457_ntd/6vyb_Ndom.pdb"))
     report = prepared.report
-    assert report.rigid_residues == [f"NAG A {n} (14 atoms)" for n in (1301, 1302, 1305)]
-    assert report.adapted_residues == ["ASN A 61", "ASN A 122", "ASN A 282"]
-    assert report.added_heavy_atoms["CYS A 136"] == ["SG"]
-    assert report.chain_breaks[0] == "HIS A 69 | PRO A 82"
+    assert report.rigid_residues == [f"A NAG {n} (14 atoms)" for n in (1301, 1302, 1305)]
+    assert report.adapted_residues == ["A ASN 61", "A ASN 122", "A ASN 282"]
+    assert report.added_heavy_atoms["A CYS 136"] == ["SG"]
+    assert report.chain_breaks[0] == "A HIS 69 | A PRO 82"
     assert len(report.links) == 3
-    assert any("NAG A 1301 (14 atoms)" in sentence for sentence in report.sentences)
+    assert any("A NAG 1301 (14 atoms)" in sentence for sentence in report.sentences)
     assert all(sentence.endswith(".") and "\n" not in sentence for sentence in report.sentences)
     assert report.as_dict()["added_hydrogens"] == report.added_hydrogens > 1500
     glycosylated = next(residue for residue in prepared.topology.residues() if residue.id == "61")
@@ -98,7 +98,7 @@ def haem_chain(data_dir: Path, tmp_path: Path) -> Model:
 def test_haem_stays_rigid_and_on_its_histidine(data_dir: Path, tmp_path: Path) -> None:
     model = haem_chain(data_dir, tmp_path)
     prepared = prepare(model)
-    assert prepared.report.rigid_residues == ["HEM A 201 (43 atoms)"]
+    assert prepared.report.rigid_residues == ["A HEM 201 (43 atoms)"]
     assert len(prepared.links) == 1
     haem = prepared.rigid[0]
     ring = next(residue for residue in prepared.topology.residues() if residue.id == "87")
@@ -145,7 +145,7 @@ def test_other_force_fields_take_ligands_too(data_dir: Path, tmp_path: Path, fil
         place = sulphur + 0.86 * np.array(corner_of)
         lines.append(hetatm(900 + k, f"O{k}", "SO4", 300, place, "O"))
     prepared = prepare(read_model(written(tmp_path / "so4.pdb", lines)), files)
-    assert prepared.report.rigid_residues == ["SO4 A 300 (5 atoms)"]
+    assert prepared.report.rigid_residues == ["A SO4 300 (5 atoms)"]
     context, energy = minimised(prepared)
     assert np.isfinite(energy) and energy < 1e5
     end, start = positions_of(context)[prepared.rigid[0]], prepared.positions[prepared.rigid[0]]
@@ -173,7 +173,7 @@ def test_residue_in_the_chain_that_nobody_knows_keeps_its_peptide_bonds(
     model = read_model(written(tmp_path / "xyz.pdb", lines))
     assert len(list(model.topology.chains())) == 1
     prepared = prepare(model)
-    assert prepared.report.rigid_residues == ["XYZ A 9 (12 atoms)"]
+    assert prepared.report.rigid_residues == ["A XYZ 9 (12 atoms)"]
     assert len(prepared.links) == 2
     context, _ = minimised(prepared, 100)
     end = positions_of(context)
@@ -192,7 +192,7 @@ def test_selenomethionine_is_simulated_as_methionine_and_written_as_itself(
     ]
     model = read_model(written(tmp_path / "mse.pdb", lines))
     prepared = prepare(model)
-    assert prepared.report.substitutions == ["MSE A 1 as MET"]
+    assert prepared.report.substitutions == ["A MSE 1 as MET"]
     assert prepared.report.rigid_residues == []
     assert (prepared.prepared_index >= 0).all()
     write_pdb(tmp_path / "out.pdb", model, prepared.input_positions(prepared.positions))
@@ -247,7 +247,7 @@ def test_ions_waters_and_unknown_atoms_of_one_element(data_dir: Path, tmp_path: 
         hetatm(903, "XE", "XE", 203, corner + 17, "XE"),
     ]
     prepared = prepare(read_model(written(tmp_path / "ions.pdb", lines)))
-    assert prepared.report.rigid_residues == ["XE A 203 (1 atoms)"]
+    assert prepared.report.rigid_residues == ["A XE 203 (1 atoms)"]
     waters = [residue for residue in prepared.topology.residues() if residue.name == "HOH"]
     assert [len(water) for water in waters] == [3, 3]
     force = next(f for f in prepared.system().getForces() if isinstance(f, openmm.NonbondedForce))
@@ -284,7 +284,7 @@ def test_nucleic_acid_that_begins_with_a_phosphate(tmp_path: Path) -> None:
     assert len(list(model.topology.chains())) == 1
     prepared = prepare(model)
     assert prepared.report.rigid_residues == []
-    assert prepared.report.adapted_residues == ["DA A 1"]
+    assert prepared.report.adapted_residues == ["A DA 1"]
     _, energy = minimised(prepared, 200)
     assert np.isfinite(energy) and energy < 1e4
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import gemmi
 import numpy as np
 import pytest
+from openmm import app
 
 from openmm_density.errors import InputError
-from openmm_density.models.structures import Model, is_hydrogen, read_model
+from openmm_density.models.structures import Model, is_hydrogen, read_model, residue_label
 
 from ..small_models import FRAGMENT, bonds_between_residues, fragment_lines, written
 
@@ -137,6 +138,14 @@ def test_insertion_codes_first_model_and_hexadecimal_serials(data_dir: Path, tmp
     assert len(list(model.topology.chains())) == 1
     assert len(model.records) == len(lines)
     assert "2 models" in model.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("chain", "code", "label"), [("A", "B", "A HIS 57B"), ("A", " ", "A HIS 57"), (" ", "", "HIS 57")]
+)
+def test_residues_are_called_alike_with_and_without_a_chain_name(chain: str, code: str, label: str) -> None:
+    topology = app.Topology()
+    assert residue_label(topology.addResidue("HIS", topology.addChain(chain), "57", code)) == label
 
 
 def test_gzip_and_mmcif_give_the_same_model(data_dir: Path, tmp_path: Path) -> None:

@@ -14,6 +14,6 @@ them; hydrogens that turn about a single bond are not (methyl, the hydroxyl of T
 """
 
 from .plane_set import Deviations, Plane, PlaneSet
-from .search import find_planes, residue_label
+from .search import find_planes
 
-__all__ = ["Deviations", "Plane", "PlaneSet", "find_planes", "residue_label"]
+__all__ = ["Deviations", "Plane", "PlaneSet", "find_planes"]

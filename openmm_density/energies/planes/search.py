@@ -12,10 +12,10 @@ import gemmi
 import numpy as np
 from openmm.app import Topology
 from openmm.app import topology as bond_types
-from openmm.app.topology import Residue
 from scipy.spatial import cKDTree
 
 from openmm_density.errors import InputError
+from openmm_density.models.structures import residue_label
 from openmm_density.units import in_angstrom, positions_in_angstrom
 
 from .dictionaries import Component, read_dictionary
@@ -419,11 +419,6 @@ class _Search:
         occurrences = places_of_names(zip(self.names[r], self.indices[r], strict=True))
         name_of = dict(zip(self.indices[r], self.names[r], strict=True))
         return alternate_atoms([occurrences[name_of[atom]] if atom in name_of else [atom] for atom in atoms])
-
-
-def residue_label(residue: Residue) -> str:
-    """Name a residue as in ``A HIS 57B``."""
-    return f"{residue.chain.id} {residue.name} {residue.id}{residue.insertionCode.strip()}"
 
 
 def _bond_order(bond: Any) -> float:

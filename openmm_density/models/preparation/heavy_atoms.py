@@ -13,10 +13,11 @@ from pdbfixer import PDBFixer
 
 from openmm_density.models.structures import (
     is_hydrogen,
+    residue_label,
 )
 
 from .prepared import PreparationReport
-from .work_residues import Link, WorkAtom, WorkResidue, label_of, positions_of, topology_of
+from .work_residues import Link, WorkAtom, WorkResidue, positions_of, topology_of
 
 # At Cβ, the neighbours but hydrogen; the last is moved first.
 _BETA_CENTRES = {"ILE": ("CA", "CG1", "CG2"), "THR": ("CA", "OG1", "CG2")}
@@ -54,12 +55,12 @@ def add_missing_heavy_atoms(
         if not any(atom.name == name for name in ("CA", "C3'", "C") for atom in residue.atoms()):
             del fixer.missingAtoms[residue]
             continue
-        report.added_heavy_atoms.setdefault(label_of(residue), []).extend(atom.name for atom in atoms)
+        report.added_heavy_atoms.setdefault(residue_label(residue), []).extend(atom.name for atom in atoms)
     for residue, names in fixer.missingTerminals.items():
         if {"CA", "C", "O"} <= {atom.name for atom in residue.atoms()} | {
             atom.name for atom in fixer.missingAtoms.get(residue, [])
         }:
-            report.added_heavy_atoms.setdefault(label_of(residue), []).extend(names)
+            report.added_heavy_atoms.setdefault(residue_label(residue), []).extend(names)
     if not fixer.missingAtoms and not fixer.missingTerminals:
         return
     fixer.addMissingAtoms(seed=1)
@@ -127,6 +128,6 @@ def _add_beta_carbons(residues: list[WorkResidue], fixer: PDBFixer, report: Prep
         up = normal / np.linalg.norm(normal)
         place = ca + _CA_CB * (np.cos(_HALF_TETRAHEDRAL) * outward - np.sin(_HALF_TETRAHEDRAL) * up)
         work.atoms.append(WorkAtom("CB", app.element.carbon, place))
-        report.added_heavy_atoms.setdefault(label_of(residue), []).append("CB")
+        report.added_heavy_atoms.setdefault(residue_label(residue), []).append("CB")
         added = True
     return added

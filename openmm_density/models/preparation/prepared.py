@@ -52,9 +52,9 @@ class PreparationReport:
     dropped_hydrogens : list of str
         Input hydrogens without a counterpart; in ``fitted.pdb`` they move rigidly with their residue.
     rigid_residues : list of str
-        Residues kept rigid, as in ``HEM A 142 (43 atoms)``.
+        Residues kept rigid, as in ``A HEM 142 (43 atoms)``.
     ligands : list of str
-        Residues parametrised by their SMILES, as in ``LIG A 501 (openff-2.2.1)``.
+        Residues parametrised by their SMILES, as in ``A LIG 501 (openff-2.2.1)``.
     adapted_residues : list of str
         Residues parametrised as a known one with fewer hydrogens or other neighbours.
     substitutions : list of str

@@ -20,6 +20,7 @@ from openmm_density.models.structures import (
     is_backbone_bond,
     is_hydrogen,
     is_metal,
+    residue_label,
     standard_residue_names,
 )
 from openmm_density.whole_files import read_file
@@ -34,7 +35,6 @@ from .work_residues import (
     WorkAtom,
     WorkResidue,
     b_factors_of,
-    label_of,
     refuse_strays,
     refuse_trace,
     topology_of,
@@ -118,13 +118,13 @@ def prepare(
 
     if parameters is not None:
         chosen = [residue for residue in topology.residues() if residue.index in parametrised]
-        parameters.add_to(loaded, [(label_of(residue), residue) for residue in chosen])
-        report.ligands += [f"{label_of(residue)} ({parameters.version})" for residue in chosen]
+        parameters.add_to(loaded, [(residue_label(residue), residue) for residue in chosen])
+        report.ligands += [f"{residue_label(residue)} ({parameters.version})" for residue in chosen]
     templates, rigid = add_templates(loaded, topology, residues, report)
     held = _held_links(topology, rigid, coordination)
     atoms = list(topology.atoms())
     for i, j in held:
-        pair = " - ".join(f"{label_of(atoms[k].residue)} {atoms[k].name}" for k in (i, j))
+        pair = " - ".join(f"{residue_label(atoms[k].residue)} {atoms[k].name}" for k in (i, j))
         report.links.append(f"{pair} ({np.linalg.norm(positions[i] - positions[j]):.2f} Å)")
     _describe(residues, report)
     return Prepared(
@@ -189,14 +189,14 @@ def _ligands(
         why = (
             "has no unknown residue with a SMILES"
             if not candidates
-            else f"has {label_of(candidates[0])} bound to another residue"
+            else f"has {residue_label(candidates[0])} bound to another residue"
         )
         raise InputError(
             f'{model.path}: ligand_forcefield="{name}" has nothing to parametrise, as the model {why}: give the SMILES of a free '
             "ligand, or leave it out."
         )
     if len(free) < len(candidates):
-        listed = listing([label_of(residue) for residue in candidates if residue.index in bound])
+        listed = listing([residue_label(residue) for residue in candidates if residue.index in bound])
         report.sentences.append(f"Bound to other residues, so not parametrised as ligands: {listed}.")
     return parameters, frozenset(residue.index for residue in free)
 

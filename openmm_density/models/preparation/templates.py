@@ -13,11 +13,12 @@ from openmm import app
 from openmm_density.errors import InputError
 from openmm_density.models.structures import (
     is_hydrogen,
+    residue_label,
 )
 from openmm_density.wording import one_line
 
 from .prepared import PreparationReport, bonded_atoms
-from .work_residues import WorkResidue, label_of
+from .work_residues import WorkResidue
 
 RIGID_EPSILON = 0.4
 """Lennard-Jones well depth (kJ/mol) of the atoms of rigid residues."""
@@ -54,7 +55,7 @@ def add_templates(
         members = [residue for residue in topology.residues() if belongs(residue)]
         if len(members) > 1 and set(members) <= set(unmatched):
             raise InputError(
-                f"forcefield describes none of the {len(members)} {kind} ({label_of(members[0])} …): give another one; "
+                f"forcefield describes none of the {len(members)} {kind} ({residue_label(members[0])} …): give another one; "
                 "amber14 has proteins, DNA and RNA, charmm36 proteins."
             )
     unknown = sorted([*unmatched, *single], key=lambda residue: residue.index)
@@ -73,13 +74,13 @@ def add_templates(
         parameters = _adapted_parameters(known, residue)
         if parameters is None:
             rigid.append(np.array([atom.index for atom in residue.atoms()]))
-            report.rigid_residues.append(f"{label_of(residue)} ({len(residue)} atoms)")
+            report.rigid_residues.append(f"{residue_label(residue)} ({len(residue)} atoms)")
             parameters = []
             for atom in residue.atoms():
                 elements.add(atom.element.symbol)
                 parameters.append((f"rigid-{atom.element.symbol}", 0.0))
         else:
-            report.adapted_residues.append(label_of(residue))
+            report.adapted_residues.append(residue_label(residue))
         atoms = list(residue.atoms())
         order = {atom.index: k for k, atom in enumerate(atoms)}
         for k, (type_, charge) in enumerate(parameters):

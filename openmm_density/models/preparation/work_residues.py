@@ -19,6 +19,7 @@ from openmm_density.models.structures import (
     is_standard_polymer,
     openmm_element,
     polymer_element,
+    residue_label,
     standard_residue_names,
 )
 
@@ -67,11 +68,6 @@ class WorkResidue:
 Link = tuple[tuple[int, str], tuple[int, str]]
 
 
-def label_of(residue: app.topology.Residue) -> str:
-    """Give what sentences call a residue."""
-    return " ".join(f"{residue.name} {residue.chain.id} {residue.id}{residue.insertionCode}".split())
-
-
 def work_residues_of(
     model: Model, parametrised: frozenset[int], report: PreparationReport
 ) -> tuple[list[WorkResidue], list[Link]]:
@@ -85,7 +81,7 @@ def work_residues_of(
             name, residue.chain.index, residue.chain.id, residue.id, residue.insertionCode, atoms=[]
         )
         if name != residue.name:
-            report.substitutions.append(f"{label_of(residue)} as {name}")
+            report.substitutions.append(f"{residue_label(residue)} as {name}")
         for atom in residue.atoms():
             if (name in standard or residue.index in parametrised) and is_hydrogen(atom):
                 continue
@@ -113,7 +109,7 @@ def work_residues_of(
             continue
         last, first = chain_residues[-1], next(following.residues())
         if is_standard_polymer(last.name) and is_standard_polymer(first.name):
-            report.chain_breaks.append(f"{label_of(last)} | {label_of(first)}")
+            report.chain_breaks.append(f"{residue_label(last)} | {residue_label(first)}")
     return residues, links
 
 
@@ -137,8 +133,8 @@ def refuse_strays(model: Model) -> None:
     if lengths[worst] > LONGEST_BOND:
         a, b = bonds[worst]
         raise InputError(
-            f"{model.path}: {label_of(a.residue)} has {a.name} and {b.name}, which are bonded, {lengths[worst]:.0f} Å apart; "
-            "correct or remove one."
+            f"{model.path}: {residue_label(a.residue)} has {a.name} and {b.name}, which are bonded, {lengths[worst]:.0f} Å "
+            "apart; correct or remove one."
         )
 
 
