@@ -227,7 +227,8 @@ def fsc(
     Returns
     -------
     list of ShellCorrelation
-        One curve for each frame; their shells differ with the size of the model. ``curve.resolution()`` is the crossing of 0.5.
+        One curve for each frame; their shells differ with the size of the model. ``curve.crossing()`` says where it falls
+        below 0.5, or that it does not.
     """
     topology = as_openmm_topology(trajectory.topology)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ..errors import InputError
 from ..maps.density_map import DensityMap
+from ..maps.half_maps import check_half_maps
 from ..models.structures import Model
 from .flexible_fit import FlexibleFit, Progress
 from .protocols import Protocol, Stage
@@ -17,8 +19,8 @@ STRENGTHS = (5.0, 10.0, 20.0, 40.0, 80.0)
 TOLERANCE = 0.002
 """Of the free correlation: what is gained beyond the chosen strength."""
 
-# Steps at each strength, of which the last part cools down, for thermal motion blurs what is scored.
-_AT_STRENGTH, _COOLING = 800, 400
+STEPS_AT_EACH, COOLING_STEPS = 800, 400
+"""Steps at each strength, and then to cool down, for thermal motion blurs what is scored."""
 _COLD = 10.0
 
 
@@ -34,12 +36,23 @@ class StrengthScan:
         With the half map that was fitted into, and with the other.
     chosen : float
         The least strength whose free correlation is within `TOLERANCE` of the highest.
+    steps_each : int
+        Spent at each strength, cooling included.
+    wall_seconds : float
+        Of the whole search.
     """
 
     strengths: list[float]
     work: list[float]
     free: list[float]
     chosen: float
+    steps_each: int = STEPS_AT_EACH + COOLING_STEPS
+    wall_seconds: float = 0.0
+
+    @property
+    def still_rises(self) -> bool:
+        """Whether the free correlation rose up to the strongest pull, so that no limit was found."""
+        return len(self.strengths) > 1 and self.chosen == self.strengths[-1]
 
     def as_dict(self) -> dict[str, Any]:
         """Give plain lists and numbers; `StrengthScan` takes them back."""
@@ -79,20 +92,18 @@ def scan_strengths(
     Raises
     ------
     InputError
-        If the half maps differ in their grids, or the strengths do not rise.
+        If the half maps differ in their grids or are one map, or the strengths do not rise.
     KeyboardInterrupt
         After SIGINT or SIGTERM.
     """
+    started = time.perf_counter()
     strengths = [float(strength) for strength in strengths]
     if not strengths or strengths[0] <= 0 or sorted(set(strengths)) != strengths:
         raise InputError(f"strengths must be positive and rise, found {strengths}.")
     first, second = half_maps
-    if first.shape != second.shape or abs(first.matrix - second.matrix).max() > 1e-3:
-        raise InputError(
-            f"the half maps have grids of {first.size} and {second.size}: give the two halves of one reconstruction."
-        )
+    check_half_maps(first, second)
     staircase = _staircase(protocol, strengths)
-    options["report_interval"] = _COOLING
+    options["report_interval"] = COOLING_STEPS
     fit = FlexibleFit(model, first, resolution, staircase, free_map=second, **options)
     result = fit.run(progress=progress, on_interrupt=on_interrupt)
     if result.interrupted:
@@ -101,7 +112,8 @@ def scan_strengths(
     scored = [ends[f"{_COOL}{strength:g}"] for strength in strengths]
     work, free = [row.cc for row in scored], [row.cc_free for row in scored]
     chosen = next(strength for strength, cc in zip(strengths, free) if cc >= max(free) - TOLERANCE)
-    return StrengthScan(strengths, work, free, chosen)
+    steps = STEPS_AT_EACH + COOLING_STEPS
+    return StrengthScan(strengths, work, free, chosen, steps, time.perf_counter() - started)
 
 
 _COOL = "cool at "
@@ -116,7 +128,7 @@ def _staircase(protocol: Protocol, strengths: Sequence[float]) -> Protocol:
         replace(
             protocol.stages[0],
             name="warm up",
-            steps=_COOLING,
+            steps=COOLING_STEPS,
             strength=(before / full, before / full),
             temperature=(warm, warm),
             restraints=last.restraints,
@@ -129,8 +141,8 @@ def _staircase(protocol: Protocol, strengths: Sequence[float]) -> Protocol:
         part = strength / full
         common = {"restraints": last.restraints}
         stages += [
-            Stage(f"at {strength:g}", _AT_STRENGTH, (before / full, part), (warm, warm), **common),
-            Stage(f"{_COOL}{strength:g}", _COOLING, (part, part), (warm, _COLD), **common),
+            Stage(f"at {strength:g}", STEPS_AT_EACH, (before / full, part), (warm, warm), **common),
+            Stage(f"{_COOL}{strength:g}", COOLING_STEPS, (part, part), (warm, _COLD), **common),
         ]
         before = strength
     return replace(protocol, stages=tuple(stages), name="strengths", strength=full, minimize_last=0)

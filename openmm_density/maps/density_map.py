@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -370,7 +371,8 @@ class DensityMap:
         resolution : float or Quantity
             Resolution d in Å.
         voxel_size : float or Quantity, optional
-            Side in Å of the cubic voxels; a quarter of the resolution when not given.
+            Side in Å of the cubic voxels; a quarter of the resolution when not given. Above half of it, which the map then cannot
+            hold, there is a warning.
         margin : float or Quantity
             The map reaches at least this far, in Å, beyond every atom.
         like : DensityMap, optional
@@ -397,6 +399,13 @@ class DensityMap:
             step = model.resolution / 4 if voxel_size is None else in_angstrom(voxel_size, "voxel_size")
             if not (np.isfinite(step) and step > 0):
                 raise InputError(f"voxel_size={voxel_size} is not a length; give a positive number of Å")
+            finest = model.resolution / 2
+            if step > finest * (1 + 1e-6):
+                warnings.warn(
+                    f"voxels of {step:g} Å hold no detail finer than {2 * step:g} Å: for a resolution of {model.resolution:g} Å "
+                    f"they must be no larger than {finest:g} Å",
+                    stacklevel=2,
+                )
             matrix = np.diag([step] * 3)
             start, stop = index_box(positions, matrix, np.zeros(3), in_angstrom(margin, "margin"))
             size = [fft.next_fast_len(int(n), real=True) for n in stop - start]

@@ -11,6 +11,7 @@ from scipy.spatial import cKDTree
 
 from openmm_density.errors import InputError
 from openmm_density.maps.grids import check_span, checked_positions, index_box, index_reach, voxels_around
+from openmm_density.maps.half_maps import check_half_maps
 from openmm_density.maps.model_density import B_PER_RESOLUTION, MASK_RADIUS, ModelDensity
 from openmm_density.units import in_angstrom
 
@@ -32,6 +33,32 @@ _OUTSIDE = "no atom is near the map; place the model in the map, or check the ma
 
 
 @dataclass(frozen=True)
+class Crossing:
+    """Where a curve falls below a threshold; as a str, in words: ``0.5 at 3.57 Å``.
+
+    Attributes
+    ----------
+    threshold : float
+    resolution : float
+        Where it falls, in Å, interpolated between shells; that of the last shell where it never falls below; infinite where no
+        shell is above.
+    falls : bool
+        Whether it falls: without, the curve is above the threshold up to `resolution`, and may be so beyond, or nowhere.
+    """
+
+    threshold: float
+    resolution: float
+    falls: bool
+
+    def __str__(self) -> str:
+        if self.falls:
+            return f"{self.threshold:g} at {self.resolution:.2f} Å"
+        if np.isinf(self.resolution):
+            return f"nowhere above {self.threshold:g}"
+        return f"above {self.threshold:g} up to {self.resolution:.2f} Å"
+
+
+@dataclass(frozen=True)
 class ShellCorrelation:
     """A Fourier shell correlation curve.
 
@@ -49,8 +76,8 @@ class ShellCorrelation:
     correlation: np.ndarray
     coefficients: np.ndarray
 
-    def resolution(self, threshold: float = MODEL_THRESHOLD, *, dips: bool = True) -> float:
-        """Give the resolution in Å at which the curve falls below a threshold, interpolated between shells.
+    def crossing(self, threshold: float = MODEL_THRESHOLD, *, dips: bool = True) -> Crossing:
+        """Find where the curve falls below a threshold.
 
         Parameters
         ----------
@@ -59,15 +86,10 @@ class ShellCorrelation:
             Whether the curve may fall and recover: then its last fall counts that comes after at least two shells above the
             threshold. Without, as suits half maps, whose noise may rise above a low threshold, the first fall counts, from the
             first shell on that is finer than 10 Å and above it.
-
-        Returns
-        -------
-        float
-            Infinite where no shell is above the threshold; that of the last shell where the curve never falls below.
         """
         above = self.correlation >= threshold
         if not above.any():
-            return float("inf")
+            return Crossing(threshold, float("inf"), False)
         lasting = np.flatnonzero(above[:-1] & above[1:]) + 1
         if dips and len(lasting):
             last = int(lasting[-1])
@@ -77,10 +99,15 @@ class ShellCorrelation:
             falls = np.flatnonzero(~above[first:])
             last = first + int(falls[0]) - 1 if len(falls) else len(above) - 1
         if last + 1 == len(above) or np.isnan(self.correlation[last + 1]):
-            return float(1 / self.frequency[last])
+            return Crossing(threshold, float(1 / self.frequency[last]), False)
         low, high = self.correlation[last], self.correlation[last + 1]
         part = (low - threshold) / (low - high)
-        return float(1 / (self.frequency[last] + part * (self.frequency[last + 1] - self.frequency[last])))
+        frequency = self.frequency[last] + part * (self.frequency[last + 1] - self.frequency[last])
+        return Crossing(threshold, float(1 / frequency), True)
+
+    def resolution(self, threshold: float = MODEL_THRESHOLD, *, dips: bool = True) -> float:
+        """Give the resolution in Å of the `crossing`, which says whether the curve falls there or ends."""
+        return self.crossing(threshold, dips=dips).resolution
 
     def as_dict(self) -> dict[str, Any]:
         """Give plain lists for JSON; an undefined correlation is None."""
@@ -159,18 +186,9 @@ def half_map_fsc(first: DensityMap, second: DensityMap, positions: Any = None) -
     Raises
     ------
     InputError
-        If the maps are on different grids, or no atom is near the map.
+        If the maps are on different grids or are one map, or no atom is near the map.
     """
-    same = (
-        first.shape == second.shape
-        and np.allclose(first.matrix, second.matrix, atol=1e-4)
-        and np.allclose(first.origin, second.origin, atol=1e-2)
-    )
-    if not same:
-        raise InputError(
-            f"the half maps are on different grids ({first.shape} and {second.shape} voxels, origins {first.origin} and "
-            f"{second.origin}); give two that belong together"
-        )
+    check_half_maps(first, second)
     if positions is None:
         return shell_correlation(first.data, second.data, first.matrix)
     start, mask, observed = _masked(first, checked_positions(positions))

@@ -87,8 +87,9 @@ def map_report(
         Plain numbers, strings and lists, ready for JSON; None for what is undefined.
 
         ``cc_mask`` (`validation.correlation`), ``q_score`` (mean over the atoms, σ = 0.6 Å, `validation.q_score`), ``fsc`` (the
-        curve of `validation.fsc`, None where no atom is near the map), ``fsc_resolution`` (Å, where it falls below 0.5), and
-        ``residues``: for each its ``residue`` (as in ``A HIS 57B``), ``chain``, ``name``, ``number``, ``insertion_code``,
+        curve of `validation.fsc`, None where no atom is near the map), ``fsc_resolution`` (Å, where it falls below 0.5, or its
+        last shell where it never does; None where it is nowhere above), ``fsc_falls`` (whether it does fall), and ``residues``:
+        for each its ``residue`` (as in ``A HIS 57B``), ``chain``, ``name``, ``number``, ``insertion_code``,
         ``kind`` ("polymer", "water" or "other"), ``correlation`` and ``q_score``.
 
     Raises
@@ -106,10 +107,12 @@ def map_report(
         if np.isfinite(density_map.value_at(positions)).any()
         else None
     )
+    crossing = None if curve is None else curve.crossing()
     return {
         "cc_mask": overall,
         "q_score": _known(scores.mean),
-        "fsc_resolution": None if curve is None else _known(curve.resolution()),
+        "fsc_resolution": None if crossing is None else _known(crossing.resolution),
+        "fsc_falls": None if crossing is None else crossing.falls,
         "fsc": None if curve is None else curve.as_dict(),
         "residues": [
             {**identity, "correlation": _known(cc), "q_score": _known(q)}

@@ -72,7 +72,7 @@ def doubtful_stretches(residues: Sequence[dict[str, Any]]) -> list[Stretch]:
 
     Correlation and Q-score are averaged over 5 consecutive residues; a stretch joins windows that fell by more than 0.1, or are
     more than 0.2 below the median of the chain, and ends where residues do so by themselves. It is told once: what fell before
-    what is low, and by the correlation before the Q-score.
+    what is low, and by the correlation before the Q-score. What fell to no less than a reference model has is not doubted.
 
     Parameters
     ----------
@@ -106,11 +106,14 @@ def doubtful_stretches(residues: Sequence[dict[str, Any]]) -> list[Stretch]:
                 other = before if fell else np.full(len(residues), np.median(known))
                 limit = FALL if fell else FAR_BELOW
                 for rows in _stretches(residues, members, other - after, limit):
-                    if told.isdisjoint(rows):
-                        told.update(rows)
-                        first, last = (_number(residues[rows[end]]) for end in (0, -1))
-                        means = (_mean(values[list(rows)]) for values in (after, other, reference))
-                        found.append(Stretch(chain, first, last, rows, measure, fell, *means))
+                    beyond_reference = _mean((after - reference)[list(rows)])
+                    is_good = fell and beyond_reference is not None and beyond_reference >= 0
+                    if is_good or not told.isdisjoint(rows):
+                        continue
+                    told.update(rows)
+                    first, last = (_number(residues[rows[end]]) for end in (0, -1))
+                    means = (_mean(values[list(rows)]) for values in (after, other, reference))
+                    found.append(Stretch(chain, first, last, rows, measure, fell, *means))
     return sorted(found, key=lambda stretch: stretch.value - stretch.other)
 
 

@@ -21,8 +21,8 @@ def parts(tmp_path_factory):
 
 
 def test_a_stronger_pull_fits_the_half_that_it_sees(parts, monkeypatch):
-    monkeypatch.setattr(half_maps, "_AT_STRENGTH", 240)
-    monkeypatch.setattr(half_maps, "_COOLING", 120)
+    monkeypatch.setattr(half_maps, "STEPS_AT_EACH", 240)
+    monkeypatch.setattr(half_maps, "COOLING_STEPS", 120)
     model, halves = parts
     scan = scan_strengths(model, halves, RESOLUTION, PROTOCOL, strengths=(5, 40, 400), threads=1)
     assert scan.strengths == [5.0, 40.0, 400.0] and scan.chosen in scan.strengths
@@ -33,11 +33,24 @@ def test_a_stronger_pull_fits_the_half_that_it_sees(parts, monkeypatch):
     index = scan.strengths.index(scan.chosen)
     assert scan.free[index] >= best - half_maps.TOLERANCE
     assert all(free < best - half_maps.TOLERANCE for free in scan.free[:index])
+    assert scan.steps_each == 360 and scan.wall_seconds > 0
+    assert scan.still_rises == (scan.chosen == 400)
     assert StrengthScan(**scan.as_dict()) == scan
+
+
+def test_whether_the_free_correlation_still_rises():
+    def scan(*free, chosen):
+        return StrengthScan([5.0, 10.0, 20.0][: len(free)], list(free), list(free), chosen)
+
+    assert scan(0.5, 0.6, 0.7, chosen=20.0).still_rises
+    assert not scan(0.5, 0.6, 0.55, chosen=10.0).still_rises
+    assert not scan(0.5, chosen=5.0).still_rises
 
 
 def test_what_cannot_be_scanned(parts):
     model, halves = parts
+    with pytest.raises(InputError, match="are one map"):
+        scan_strengths(model, (halves[0], replace(halves[0], data=2 * halves[0].data)), RESOLUTION, PROTOCOL)
     other = replace(halves[1], data=halves[1].data[1:])
     with pytest.raises(InputError, match="halves of one reconstruction"):
         scan_strengths(model, (halves[0], other), RESOLUTION, PROTOCOL)

@@ -117,6 +117,15 @@ class TestSimulate:
         with pytest.raises(InputError, match="noise"):
             DensityMap.simulate(chain_of("C", "O", "S"), self.POSITIONS, 4.0, like=empty, noise=0.1)
 
+    def test_voxels_that_cannot_hold_the_resolution_are_warned_of(self, recwarn):
+        model = chain_of("C", "O", "S"), self.POSITIONS, 4.0
+        DensityMap.simulate(*model, 2.0)
+        assert not recwarn
+        with pytest.warns(
+            UserWarning, match="voxels of 2.5 Å hold no detail finer than 5 Å.* no larger than 2 Å"
+        ):
+            DensityMap.simulate(*model, 2.5)
+
     def test_b_factors_of_every_atom_and_virtual_sites(self):
         topology = chain_of("C", None, "C")
         positions = np.array([[0.0, 0, 0], [4, 0, 0], [8, 0, 0]])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ def test_a_report_holds_what_each_measure_gives(reports, density_map, native):
     scores = q_scores(density_map, topology, positions)
     curve = model_fsc(density_map, topology, positions, RESOLUTION)
     assert (found["resolution"], found["cc_mask"], found["q_score"]) == (RESOLUTION, overall, scores.mean)
-    assert found["fsc_resolution"] == curve.resolution()
+    assert found["fsc_resolution"] == curve.resolution() and found["fsc_falls"] is True
     assert found["fsc"]["frequency"] == curve.frequency.tolist()
     assert found["residues"][3] == {
         "residue": "A ALA 4",
@@ -98,7 +99,7 @@ def test_what_is_undefined_is_none(density_map, native):
     assert found["residues"][5]["correlation"] is found["residues"][5]["q_score"] is None
     outside = map_report(native.topology, native.positions + 500.0, density_map, RESOLUTION)
     assert outside["cc_mask"] == 0.0
-    assert outside["q_score"] is outside["fsc"] is outside["fsc_resolution"] is None
+    assert outside["q_score"] is outside["fsc"] is outside["fsc_resolution"] is outside["fsc_falls"] is None
     with pytest.raises(InputError, match="positions"):
         report(native.topology, away[1:], density_map, RESOLUTION)
 
@@ -114,7 +115,16 @@ def test_what_a_residue_is(density_map, data_dir):
         map_report(model.topology, model.positions, density_map, RESOLUTION)
 
 
-def test_score_prints_what_is_asked_for(capsys, data_dir, map_path, reports):
+@pytest.fixture(scope="module")
+def other_half(density_map, tmp_path_factory):
+    """Write the map with a little noise."""
+    path = tmp_path_factory.mktemp("halves") / "other.mrc"
+    noise = np.random.default_rng(1).normal(scale=0.02 * density_map.data.std(), size=density_map.shape)
+    replace(density_map, data=density_map.data + noise).write(path)
+    return path
+
+
+def test_score_prints_what_is_asked_for(capsys, data_dir, map_path, other_half, reports):
     arguments = [
         "score",
         str(data_dir / "emd5925_frag/5925_native.pdb"),
@@ -122,15 +132,25 @@ def test_score_prints_what_is_asked_for(capsys, data_dir, map_path, reports):
         "--resolution",
         "3.64",
     ]
-    halves = ["--half-map", str(map_path), "--half-map", str(map_path)]
+    halves = ["--half-map", str(map_path), "--half-map", str(other_half)]
     assert main([*arguments, "--q-score", "--fsc", *halves, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["q_score"] == [pytest.approx(reports[1]["q_score"], abs=1e-4)]
     assert found["fsc_resolution"] == [pytest.approx(reports[1]["fsc_resolution"], abs=1e-3)]
+    assert found["fsc_falls"] == [True]
     assert len(found["residue_q_scores"][0]) == len(found["residue_labels"]) == 97
-    assert min(found["half_map_fsc"]["correlation"]) == pytest.approx(1)
+    curve = found["half_map_fsc"]
+    assert min(curve["correlation"]) > 0.5 and found["half_map_falls"] is False
+    assert found["half_map_resolution"] == pytest.approx(1 / curve["frequency"][-1])
     assert main([*arguments, "--q-score", "--sigma", "0.4", "--fsc"]) == 0
     printed = capsys.readouterr().out
     assert "CC 0.7665  Q 0.3721  FSC 0.5 at 3.57 Å" in printed
+    assert main([*arguments, *halves]) == 0
+    last = 1 / curve["frequency"][-1]
+    assert capsys.readouterr().out.endswith(f"half maps: FSC above 0.143 up to {last:.2f} Å\n")
     assert main([*arguments, *halves[:2]]) == 2
     assert "must be given twice" in capsys.readouterr().err
+    assert main([*arguments, *halves[:2], *halves[:2]]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1
+    assert captured.err.startswith("openmm-density score: error: the two half maps are one map")

@@ -66,6 +66,21 @@ def test_what_a_fit_spoilt_is_named(good, spoilt):
     )
 
 
+def test_a_fall_to_what_the_reference_has_is_not_doubted(good, spoilt):
+    fallen = [stretch for stretch in doubtful_stretches(residue_changes(good, spoilt)) if stretch.fell]
+    assert fallen
+    beside = doubtful_stretches(residue_changes(good, spoilt, spoilt["residues"]))
+    assert not any(stretch.fell for stretch in beside)
+    # They may still be far below the rest of their chain.
+    assert any(set(stretch.rows) & set(fallen[0].rows) for stretch in beside)
+    only_q = [
+        {**row, "correlation": None if row["q_score"] is None else 2.0, "q_score": -1.0}
+        for row in spoilt["residues"]
+    ]
+    again = [stretch for stretch in doubtful_stretches(residue_changes(good, spoilt, only_q)) if stretch.fell]
+    assert {stretch.measure for stretch in again} == {"correlation"}
+
+
 def test_what_stays_low_is_named_beside_the_median_of_its_chain(spoilt):
     worst = doubtful_stretches(residue_changes(spoilt, spoilt))[0]
     assert not worst.fell and {int(worst.first), int(worst.last)} <= set(range(35, 51))

@@ -1,0 +1,56 @@
+"""Two halves of one reconstruction, each from its own particles: what each may tell of the other's noise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from openmm_density.errors import InputError
+
+if TYPE_CHECKING:
+    from openmm_density.maps.density_map import DensityMap
+
+SAME = 0.99999
+"""Correlation from which two maps are one map, scaled or rounded: noise of their own keeps halves well below it."""
+
+
+def check_half_maps(first: DensityMap, second: DensityMap) -> None:
+    """Refuse two maps that cannot be the halves of one reconstruction.
+
+    Parameters
+    ----------
+    first, second : DensityMap
+
+    Raises
+    ------
+    InputError
+        If they are on different grids, or their voxels are the same up to a scale.
+    """
+    same_grid = (
+        first.shape == second.shape
+        and np.allclose(first.matrix, second.matrix, atol=1e-4)
+        and np.allclose(first.origin, second.origin, atol=1e-2)
+    )
+    if not same_grid:
+        raise InputError(
+            f"the half maps are on different grids ({first.shape} and {second.shape} voxels, origins {first.origin} and "
+            f"{second.origin}); give the two halves of one reconstruction"
+        )
+    correlation = 1.0 if np.array_equal(first.data, second.data) else _correlation(first.data, second.data)
+    if correlation > SAME:
+        raise InputError(
+            f"the two half maps are one map (their voxels correlate by {correlation:.6f}), so that neither can test the other; "
+            "give the two halves of one reconstruction"
+        )
+
+
+def _correlation(first: np.ndarray, second: np.ndarray) -> float:
+    """Give the Pearson correlation of all voxels, section by section to save memory; NaN where either map does not vary."""
+    means = [data.mean(dtype=np.float64) for data in (first, second)]
+    products = np.zeros((2, 2))
+    for sections in zip(first, second):
+        off = np.stack([section.astype(np.float64).ravel() - mean for section, mean in zip(sections, means)])
+        products += off @ off.T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return float(products[0, 1] / np.sqrt(products[0, 0] * products[1, 1]))
