@@ -54,6 +54,8 @@ class RunState:
         What became of the stages that are over.
     blow_ups : list of str
         A sentence on each.
+    rebuilding : list of dict
+        What the searches before stages did.
     caution : int
         How often step and strength were halved.
     seconds, wall_seconds : float
@@ -76,6 +78,7 @@ class RunState:
     plateau: dict[str, Any] = field(default_factory=dict)
     ended: list[dict[str, Any]] = field(default_factory=list)
     blow_ups: list[str] = field(default_factory=list)
+    rebuilding: list[dict[str, Any]] = field(default_factory=list)
     caution: int = 0
     seconds: float = 0.0
     wall_seconds: float = 0.0

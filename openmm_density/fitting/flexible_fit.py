@@ -113,6 +113,9 @@ class FitResult:
         Of each stage that was begun: its name, the steps done, its resolution, the strength and whether it converged.
     blow_ups : list of str
         A sentence on each time that the simulation became unstable and was taken back.
+    rebuilding : list of dict
+        Of each search before a stage: ``stage``, ``step``, what `Changes.as_dict` gives, ``undone`` (whether the model was put
+        back, as it did not bear it) and ``wall_seconds``.
     interrupted : bool
         Whether the fit was stopped before its end.
     steps : int
@@ -136,6 +139,7 @@ class FitResult:
     rows: list[Row]
     stages: list[dict[str, Any]]
     blow_ups: list[str]
+    rebuilding: list[dict[str, Any]]
     interrupted: bool
     steps: int
     strength: float
@@ -346,6 +350,11 @@ class FlexibleFit:
         """The time step in ps."""
         return self.protocol.timestep / 1000
 
+    def rebuilds_before(self, stage: Stage) -> bool:
+        """Whether parts of the model are rebuilt before a stage of the protocol."""
+        wanted = stage.register or stage.rotamers
+        return wanted and stage.strength[0] > 0 and self.density.similarity_measure in BLURRED_SIMILARITIES
+
     def run(
         self,
         folder: RunFolder | None = None,
@@ -359,7 +368,8 @@ class FlexibleFit:
         folder : RunFolder, optional
             Where states and trajectory are kept. If it holds a state of this fit, the fit goes on from there.
         progress : callable, optional
-            Called with step, number of steps, stage and the newest row of the log, or None where there is none since the last.
+            Called with step, number of steps, stage or what is being done before it (as ``register: A 61-72 (12 of 40)``), and
+            the newest row of the log, or None where there is none since the last.
         on_interrupt : callable, optional
             Called when the first SIGINT or SIGTERM comes, before what is under way is finished.
 
@@ -539,9 +549,8 @@ class FlexibleFit:
         adaptive, plateau = AdaptiveStrength(**state.adaptive), Plateau(**state.plateau)
         if state.strength is None and stage.strength[1] > 0:
             state.strength = self._full_strength(state, stage)
-        if state.stage_step == 0 and (stage.register or stage.rotamers):
-            say(state.step, self.protocol.steps, "rebuild", None)
-            self._rebuild(context, density, state, stage, stop)
+        if state.stage_step == 0 and self.rebuilds_before(stage):
+            self._rebuild(context, density, state, stage, say, stop)
         last = min(stage.steps, state.stage_step + self.save_interval - state.step % self.save_interval)
         converged = False
         with self._trajectory(folder, state) as trajectory:
@@ -627,6 +636,7 @@ class FlexibleFit:
             rows=rows,
             stages=state.ended,
             blow_ups=state.blow_ups,
+            rebuilding=state.rebuilding,
             interrupted=interrupted,
             steps=state.step,
             strength=state.strength or 0.0,
@@ -686,17 +696,28 @@ class FlexibleFit:
             ) from None
 
     def _rebuild(
-        self, context: openmm.Context, density: DensityFit, state: RunState, stage: Stage, stop: StopRequest
+        self,
+        context: openmm.Context,
+        density: DensityFit,
+        state: RunState,
+        stage: Stage,
+        say: Progress,
+        stop: StopRequest,
     ) -> None:
         """Shift stretches of a Context's model and turn side chains, as the stage asks for; warm what comes out."""
-        if stage.strength[0] == 0 or density.similarity_measure not in BLURRED_SIMILARITIES:
-            return
+        begun = time.perf_counter()
+
+        def tell(doing: str) -> None:
+            say(state.step, self.protocol.steps, doing, None)
+
+        tell("rebuild")
         # What fits is told best at full strength.
         self._set_strength(context, density, state, 1.0)
         strength = context.getParameter(density.parameter_name)
         rebuilding = Rebuilding(
-            self.prepared, self._force_field, self.density_map, density, strength, self.threads
+            self.prepared, self._force_field, self.density_map, density, strength, self.threads, tell
         )
+        undone = False
         try:
             self._minimize(context, REBUILDING_MINIMIZATION)
             if stage.register and self.prepared.solvent != "water":
@@ -706,8 +727,19 @@ class FlexibleFit:
             self._place(context, rebuilding.with_turned_side_chains(self._positions(context)))
             self._warm(context, stage.temperature[0], self._random_seed(state))
         except (_Unstable, SimulationError):  # it was better as it was
+            undone = True
             context.setPositions(state.positions)
             context.setVelocities(state.velocities)
+        finally:
+            state.rebuilding.append(
+                {
+                    "stage": stage.name,
+                    "step": state.step,
+                    **rebuilding.changes.as_dict(),
+                    "undone": undone,
+                    "wall_seconds": time.perf_counter() - begun,
+                }
+            )
 
     def _place(self, context: openmm.Context, positions: np.ndarray) -> None:
         """Put atoms where they were built (Å), and minimise what does not fit together there."""

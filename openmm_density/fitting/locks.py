@@ -31,11 +31,12 @@ class FolderLock:
     Raises
     ------
     InputError
-        If another fit is running in the folder, or it cannot be written to.
+        If another fit is running in the folder, or it cannot be written to, as where a symbolic link leads nowhere.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         folder = Path(folder)
+        _check_links(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             descriptor = _locked(folder)
@@ -52,6 +53,14 @@ class FolderLock:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+def _check_links(folder: Path) -> None:
+    for part in (folder, *folder.parents):
+        if part.is_symlink() and not part.exists():
+            raise InputError(
+                f"{part} is a symbolic link to {os.readlink(part)}, which leads nowhere: mend it, or choose another folder."
+            )
 
 
 def _locked(folder: Path) -> int:

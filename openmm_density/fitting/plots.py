@@ -25,7 +25,7 @@ from .flexible_fit import Row
 
 BEFORE, AFTER, REFERENCE = "#8b95a5", "#1f6feb", "#d1495b"
 BETTER, WORSE, DOUBTFUL = "#1f6feb", "#e8590c", "#f08c00"
-TEMPERATURE = "#e8590c"
+TEMPERATURE, REBUILT = "#e8590c", "#2b8a3e"
 
 # Chains beyond these are drawn as strips of colour, for which one page has room.
 MOST_CURVES = 6
@@ -38,6 +38,8 @@ WIDEST_GAP = 12
 MARKED = 4
 # Å around the models that the overview shows, and between residues that it marks.
 MARGIN, APART = 5.0, 10.0
+# Up to so many rows of a log are dots on its curves: without, nobody sees how little these tell.
+MOST_DOTS = 50
 
 _STAGES = {"initial": ("before", BEFORE), "final": ("after", AFTER), "reference": ("reference", REFERENCE)}
 _MEASURES = {"correlation": "correlation", "q_score": "Q-score"}
@@ -68,7 +70,9 @@ def plot_progress(
     timestep: float | None,
     cc_reference: float | None,
 ) -> None:
-    """Draw correlation, RMSD, strength, temperature and energy over the stages of a fit; dots are the minimised model.
+    """Draw correlation, RMSD, strength, temperature and energy over the stages of a fit.
+
+    The large dots at the end are the minimised model; the small ones are the rows, where there are few.
 
     Parameters
     ----------
@@ -86,7 +90,7 @@ def plot_progress(
     steps = np.array([row.step for row in rows])
     has_rmsd = rows[-1].ca_rmsd is not None
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(9.0, 8.6 if has_rmsd else 7.0), layout="constrained")
+        figure = Figure(figsize=(10.5, 8.6 if has_rmsd else 7.0), layout="constrained")
         stack = figure.subplots(5 if has_rmsd else 4, 1, sharex=True)
         panels = iter(stack)
         correlation = next(panels)
@@ -98,14 +102,16 @@ def plot_progress(
             [row.similarity for row in rows],
             color=AFTER,
             alpha=0.4,
-            label="similarity in the energy, at the stage's resolution",
+            label="similarity in the\nenergy, at the\nstage's resolution",
         )
         if rows[-1].cc_free is not None:
             correlation.plot(steps, [row.cc_free for row in rows], color=TEMPERATURE, label="CC, other map")
         if cc_reference is not None:
-            correlation.axhline(cc_reference, color=REFERENCE, linestyle=":", label="CC of the reference")
+            correlation.axhline(
+                cc_reference, color=REFERENCE, linestyle=":", label="CC of the reference", zorder=1.5
+            )
         correlation.set_ylabel("correlation")
-        correlation.legend(loc="best")
+        _legend_beside(correlation)
         if has_rmsd:
             distance = next(panels)
             distance.plot(steps, [row.ca_rmsd for row in rows], color=REFERENCE, **_END)
@@ -119,18 +125,20 @@ def plot_progress(
         energy = next(panels)
         density = np.array([row.density_energy for row in rows]) / 1000
         force_field = np.array([row.potential_energy for row in rows]) / 1000 - density
-        energy.plot(steps, force_field, color=AFTER, label="force field and restraints", **_END)
+        energy.plot(steps, force_field, color=AFTER, label="force field\nand restraints", **_END)
         energy.plot(steps, density, color=REFERENCE, label="density", **_END)
         low, high = np.percentile(force_field, [0, 98])
         low, high = min(low, float(density.min()), 0), max(high, float(density.max()), 1e-3)
         energy.set_ylim(low - 0.05 * abs(low), 1.15 * high)
         energy.set_ylabel("energy (MJ/mol)")
-        energy.legend(loc="best")
+        _legend_beside(energy)
         energy.set_xlabel("step" if timestep is None else f"step of {timestep:g} fs")
         energy.set_xlim(0, max(int(steps[-1]), 1))
         energy.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}".replace(",", " "))
         figure.align_ylabels(stack)
         _mark_stages(stack, stages)
+        if len(rows) <= MOST_DOTS:
+            _mark_rows(figure.axes)
         _save(figure, path)
 
 
@@ -229,7 +237,7 @@ def plot_residues(path: Path, residues: Sequence[dict[str, Any]], stretches: Seq
     path : path
         A PNG.
     residues : sequence of dict
-        From `openmm_density.validation.report.residue_changes`.
+        From `openmm_density.validation.report.residue_changes`; marked are those that are ``rebuilt``, where that is told.
     stretches : sequence of Stretch
         What is doubtful, to be marked.
     """
@@ -268,6 +276,21 @@ def _mark_stages(panels: Sequence[Axes], stages: Sequence[dict[str, Any]]) -> No
             rotation_mode="anchor",
         )
         begin = end
+
+
+def _mark_rows(panels: Sequence[Axes]) -> None:
+    """Put a dot on each row but the last, which is the minimised model."""
+    for panel in panels:
+        # Others are as long as a panel is wide or high.
+        for line in [line for line in panel.lines if line.get_transform() == panel.transData]:
+            x, y = (np.asarray(values)[:-1] for values in line.get_data())
+            color, alpha = line.get_color(), line.get_alpha()
+            panel.plot(x, y, linestyle="", marker="o", markersize=3.0, color=color, alpha=alpha)
+
+
+def _legend_beside(panel: Axes) -> None:
+    """Put a legend where it hides nothing."""
+    panel.legend(loc="upper left", bbox_to_anchor=(1.0, 1.05), handlelength=1.6)
 
 
 def _plot_drive(panel: Axes, steps: np.ndarray, rows: Sequence[Row]) -> None:
@@ -325,13 +348,14 @@ def _curves(
         for panel, (measure, name) in zip(pair, _MEASURES.items()):
             _plot_curves(panel, places, _curves_of(residues, members, measure, stages))
             panel.set_ylabel(name)
-        pair[0].set_title(_chain_title(chain, residues, members, stages), loc="left", fontsize=10)
+        pair[0].set_title(_chain_title(chain, residues, members, stages), loc="left", fontsize=10, pad=9)
         pair[0].tick_params(labelbottom=False)
         pair[0].set_xlim(places[0] - 1, places[-1] + 1)
         step = _tick_step(places[-1] - places[0] + 1)
         ticks = [k for k, i in enumerate(members) if residues[i]["number"] % step == 0]
         pair[1].set_xticks([places[k] for k in ticks], [str(residues[members[k]]["number"]) for k in ticks])
         _mark_stretches(pair, dict(zip(members, places)), stretches)
+        _mark_rebuilt(pair[0], places[[bool(residues[i].get("rebuilt")) for i in members]])
     if chains:
         panels[2 * len(chains) - 1].set_xlabel("residue")
     if ligands or not chains:
@@ -343,6 +367,8 @@ def _curves(
     ]
     if stretches:
         handles.append(Line2D([], [], color=DOUBTFUL, linewidth=8, label="doubtful"))
+    if any(residues[i].get("rebuilt") for members in chains.values() for i in members):
+        handles.append(Line2D([], [], color=REBUILT, linewidth=8, label="shifted or built anew"))
     figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
     figure.align_ylabels(panels)
     return figure
@@ -397,6 +423,14 @@ def _mark_stretches(panels: Sequence[Axes], places: dict[int, float], stretches:
             va="bottom",
             color="#a34100",
             path_effects=[patheffects.withStroke(linewidth=2.5, foreground="white")],
+        )
+
+
+def _mark_rebuilt(panel: Axes, places: np.ndarray) -> None:
+    """Draw a bar above the residues that a search laid elsewhere."""
+    for place in places:
+        panel.axvspan(
+            place - 0.5, place + 0.5, ymin=1.0, ymax=1.03, color=REBUILT, linewidth=0, clip_on=False
         )
 
 
@@ -518,7 +552,7 @@ def _chain_title(
 
 
 # The last row of a log is that of the model, minimised.
-_END: dict[str, Any] = {"marker": "o", "markevery": [-1], "markersize": 4, "clip_on": False}
+_END: dict[str, Any] = {"marker": "o", "markevery": [-1], "markersize": 4.5, "clip_on": False}
 
 _STYLE = {
     "font.size": 9,

@@ -24,7 +24,8 @@ from ..energies.planes import PlaneSet, find_planes
 from ..errors import InputError
 from ..models.matching import match_alpha_carbons, match_ligands
 from ..models.structure_files import pdb_limit, write_cif, write_pdb
-from ..restraints import find_violations
+from ..models.structures import residue_label
+from ..restraints import Violation, find_violations
 from ..validation.flatness import flat_ligands
 from ..validation.geometry import compare_geometry, geometry_report
 from ..validation.report import map_report, residue_changes
@@ -36,6 +37,7 @@ from .flexible_fit import FitResult, FlexibleFit, Row
 from .half_maps import StrengthScan
 from .locks import FolderLock
 from .plots import View, plot_overview, plot_progress, plot_residues
+from .rebuilding.changes import mark_rebuilt
 
 UNFINISHED = "unfinished"
 """The folder, in that of the results, of what a fit in progress needs to go on."""
@@ -56,6 +58,8 @@ LOW_CORRELATION = 0.4
 # Å by which the atoms of a ligand's conjugated system went farther from their plane, in the mean of squares. Haems of deposited
 # models differ by as much.
 BENT = 0.15
+# Å by which a bond that springs hold, such as a metal's, became longer.
+STRETCHED = 0.5
 # Published resolutions may be a little beyond what the voxels hold.
 NYQUIST_SLACK = 0.9
 # Doubts that are told of stretches of residues; residues.png marks all.
@@ -65,9 +69,11 @@ UNITS = {
     **dict.fromkeys(("planarity_rms", "planarity_worst", "rms", "worst", "bond_rmsd", "worst_bond"), "Å"),
     **dict.fromkeys(("voxel_size", "map_voxel_size", "sigma", "cutoff"), "Å"),
     **dict.fromkeys(("angle_rmsd", "worst_angle", "largest_omega_change"), "°"),
+    **dict.fromkeys(("chi_before", "chi_after"), "°"),
     "frequency": "1/Å",
     "strength": "kJ/mol per fitted atom",
     "clashscore": "clashes per 1000 non-hydrogen atoms",
+    "gain": "kJ/mol",
     "wall_seconds": "s",
     "ms_per_step": "ms",
     "density_ms_per_step": "ms",
@@ -202,6 +208,7 @@ class OutputFolder:
 
         reports = _map_reports(fit, result, in_input)
         residues = _residues(fit, result, reports)
+        mark_rebuilt(residues, result.rebuilding)
         stretches = doubtful_stretches(residues)
         plot_residues(self.path / "residues.png", residues, stretches)
         plot_overview(
@@ -217,10 +224,20 @@ class OutputFolder:
 
         summary = self._summary(fit, result, model_path, map_path, reports)
         summary["half_maps"] = None if scan is None else scan.as_dict()
-        summary["notes"] = [*notes, *_strength_note(fit, result), *summary["geometry_final"]["notes"]]
+        if scan is not None:
+            summary["wall_seconds"] += scan.wall_seconds
+        summary["notes"] = [
+            *notes,
+            *_strength_note(fit, result),
+            *_unknown_notes(residues),
+            *summary["geometry_final"]["notes"],
+        ]
         summary["doubts"] = [
             *_doubts(fit, result),
+            *_strength_doubt(scan),
             *_backbone_doubt(summary),
+            *_turned_doubts(fit, result, summary),
+            *_stretched_doubt(result),
             *_bent_doubts(summary),
             *_stretch_doubts(stretches),
         ]
@@ -284,6 +301,7 @@ class OutputFolder:
             "placement": None if fit.placement is None else fit.placement.as_dict(),
             "protocol": fit.protocol.name,
             "stages": result.stages,
+            "rebuilding": result.rebuilding,
             "interrupted": result.interrupted,
             "blow_ups": len(result.blow_ups),
             "forcefield": fit.forcefield,
@@ -314,11 +332,7 @@ class OutputFolder:
             "flat_ligands_reference": ligands_reference,
             "restraints_violated": {
                 name: [str(violation) for violation in violations]
-                for name, violations in find_violations(
-                    # What a protocol let go on its way was meant to change.
-                    [each for each in fit.restraints if each.name in fit.protocol.stages[-1].restraints],
-                    result.final,
-                ).items()
+                for name, violations in _violations(fit, result).items()
             },
             "geometry_initial": before.as_dict(),
             "geometry_relaxed": relaxed.as_dict(),
@@ -338,9 +352,26 @@ def _validation_note(scan: StrengthScan | None) -> str:
     free = ", ".join(f"{cc:.3f} at {strength:g}" for strength, cc in zip(scan.strengths, scan.free))
     rising = " (the strongest that was tried)" if scan.chosen == scan.strengths[-1] else ""
     return (
-        f"Fitted into one half map, the model correlates with the other by {free} kJ/mol per atom: {scan.chosen:g} was "
-        f"taken{rising}."
+        f"Fitted into one half map, the model correlates with the other by {free} kJ/mol per atom, after {scan.steps_each} steps "
+        f"at each: {scan.chosen:g} was taken{rising}."
     )
+
+
+def _strength_doubt(scan: StrengthScan | None) -> list[str]:
+    """Say so where half maps found no strength that is too much."""
+    if scan is None or not scan.still_rises:
+        return []
+    return [
+        f"the correlation with the half map that was not fitted into rose up to the strongest pull, {scan.chosen:g} kJ/mol per "
+        "atom, so the half maps set no limit: if the model came from afar, fit again from fitted.pdb; if its geometry is worse "
+        "after than relaxed, choose a lower strength."
+    ]
+
+
+def _violations(fit: FlexibleFit, result: FitResult) -> dict[str, list[Violation]]:
+    """List what ended violated, by the name of the restraint; what a protocol let go on its way was meant to change."""
+    held = [each for each in fit.restraints if each.name in fit.protocol.stages[-1].restraints]
+    return find_violations(held, result.final)
 
 
 def _placement_note(fit: FlexibleFit) -> list[str]:
@@ -388,6 +419,44 @@ def _backbone_doubt(summary: dict[str, Any]) -> list[str]:
     return [f"the fit made Ramachandran outliers of {listing(spoilt, 10)}: look at the model there."]
 
 
+def _turned_doubts(fit: FlexibleFit, result: FitResult, summary: dict[str, Any]) -> list[str]:
+    """Name the chiral centres and peptide bonds that are not as they were: those that ended violated, or changed over unheld."""
+    violations = _violations(fit, result)
+    doubts = []
+    for name, changed, what in (
+        ("chirality", "inverted_centres", "chiral centres ended flat or inverted"),
+        ("cis", "peptide_flips", "peptide bonds ended twisted or flipped"),
+    ):
+        turned = summary[changed]
+        if name in violations:
+            turned = [
+                f"{' - '.join(each.residues)} ({each.quantity} {each.value:.1f}°, held at {each.target:.1f}°)"
+                for each in violations[name]
+            ]
+        if turned:
+            doubts.append(f"{what}: {listing(turned, 10)}: look at the model there.")
+    return doubts
+
+
+def _stretched_doubt(result: FitResult) -> list[str]:
+    """Name the bonds of metals and ligands that the fit pulled apart."""
+    atoms = list(result.prepared.topology.atoms())
+    stretched = []
+    for pair in result.prepared.links:
+        before, after = (
+            float(np.linalg.norm(np.subtract(*positions[list(pair)])))
+            for positions in (result.initial, result.final)
+        )
+        if after - before > STRETCHED:
+            ends = " - ".join(f"{residue_label(atoms[i].residue)} {atoms[i].name}" for i in pair)
+            stretched.append(f"{ends} ({before:.1f} to {after:.1f} Å)")
+    if not stretched:
+        return []
+    return [
+        f"the fit stretched bonds of metals or ligands: {listing(stretched, 10)}: look at the model there."
+    ]
+
+
 def _bent_doubts(summary: dict[str, Any]) -> list[str]:
     """Name the ligands that the fit bent."""
     pairs = zip(summary["flat_ligands_initial"], summary["flat_ligands_final"])
@@ -408,6 +477,19 @@ def _strength_note(fit: FlexibleFit, result: FitResult) -> list[str]:
         f"The automatic strength is at its limit of {result.strength:g} kJ/mol per fitted atom; the ratio of forces asked for "
         f"{'more' if result.strength >= high else 'less'}."
     ]
+
+
+def _unknown_notes(residues: Sequence[dict[str, Any]]) -> list[str]:
+    """Name the residues whose correlation is not known, before and after."""
+    notes = []
+    for stage, when in (("initial", "before"), ("final", "after")):
+        unknown = [row["residue"] for row in residues if row[f"correlation_{stage}"] is None]
+        if unknown:
+            notes.append(
+                f"No correlation {when} the fit (null in summary.json) where the map is flat, as it is beyond a mask, or ends: "
+                f"{listing(unknown, 10)}."
+            )
+    return notes
 
 
 def versions() -> dict[str, str | None]:
@@ -462,7 +544,7 @@ def _agreement(reports: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Give the overall measures, under a name for each stage."""
     return {
         f"{measure}_{stage}": reports[stage][measure] if stage in reports else None
-        for measure in ("q_score", "fsc_resolution", "fsc")
+        for measure in ("q_score", "fsc_resolution", "fsc_falls", "fsc")
         for stage in ("initial", "final", "reference")
     }
 

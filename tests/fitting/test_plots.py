@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgba
 
 from openmm_density import DensityMap
 from openmm_density.fitting import plots
@@ -76,6 +78,22 @@ def test_lines_break_at_gaps_and_insertions_stand_beside_each_other(drawn, resid
     assert (np.diff(known) >= 1).all() and np.diff(known).max() == plots.WIDEST_GAP
 
 
+def test_what_was_rebuilt_has_a_bar_above_it(drawn, residues, tmp_path):
+    marked = [dict(row, rebuilt=row["number"] in (50, 51, 52)) for row in residues]
+    for rows, expected in ((marked, [50, 51, 52]), (residues, [])):
+        plot_residues(tmp_path / "residues.png", rows)
+        figure = drawn[-1]
+        bars = [each for each in figure.axes[0].patches if each.get_facecolor() == to_rgba(plots.REBUILT)]
+        ticks = dict(
+            zip((t.get_text() for t in figure.axes[1].get_xticklabels()), figure.axes[1].get_xticks())
+        )
+        centres = [bar.get_x() + bar.get_width() / 2 for bar in bars]
+        assert [round(ticks["60"] - centre) for centre in centres] == [60 - number for number in expected]
+        (legend,) = figure.legends
+        labels = [text.get_text() for text in legend.get_texts()]
+        assert ("shifted or built anew" in labels) == bool(expected)
+
+
 def test_many_chains_are_strips_and_none_is_left_out(drawn, residues, tmp_path):
     chain = [row for row in residues if row["kind"] == "polymer"][:50]
     names = [f"{letter}{number}" for letter in "AB" for number in range(31)]
@@ -137,6 +155,25 @@ def test_progress_names_the_stages(drawn, tmp_path):
     drive = next(panel for panel in panels if "strength" in panel.get_ylabel())
     assert drive.lines[0].get_ydata().tolist() == [0.0, 0.0, 10.0, 20.0, 20.0]
     assert panels[-2].get_xlabel() == "step of 4 fs" or panels[-1].get_xlabel() == "step of 4 fs"
+
+
+def test_few_rows_are_dots_and_legends_are_beside(drawn, tmp_path):
+    def rows(every):
+        steps = [(0, "minimize"), *((step, "hold") for step in range(every, 3001, every)), (3000, "minimize")]
+        return [Row(step, name, 1e4, -1e3, 10.0, 0.5, 0.4, 300.0, 0.01, 3.0) for step, name in steps]
+
+    stages = [{"name": "hold", "steps": 3000}]
+    for every, marked in ((1000, [[0, 1000, 2000, 3000]] * 2), (5000, [[0]] * 2), (20, [])):
+        plot_progress(tmp_path / "progress.png", rows(every), stages, 4.0, 0.8)
+        figure = drawn[-1]
+        dots = [line for line in figure.axes[0].lines if line.get_linestyle() == "None"]
+        assert [line.get_xdata().tolist() for line in dots] == marked  # CC and similarity
+        FigureCanvasAgg(figure).draw()
+        legends = [panel.get_legend() for panel in figure.axes if panel.get_legend() is not None]
+        assert len(legends) == 2
+        for legend in legends:
+            assert legend.get_window_extent().x0 > legend.axes.get_window_extent().x1
+            assert legend.get_window_extent().x1 <= figure.bbox.x1
 
 
 def test_ligands_alone_and_nothing_but_water_are_drawn_too(drawn, residues, tmp_path):

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from openmm import app
+from scipy.spatial.transform import Rotation
 
+from openmm_density.cli.outcome import print_outcome
 from openmm_density.errors import InputError
 from openmm_density.fitting import RunFolder, results
 from openmm_density.fitting.flexible_fit import FlexibleFit
+from openmm_density.fitting.half_maps import StrengthScan
 from openmm_density.fitting.locks import FolderLock
 from openmm_density.fitting.protocols import find_protocol
 from openmm_density.fitting.results import MOST_STRETCHES, OutputFolder
@@ -79,6 +83,7 @@ def test_every_model_is_assessed(summary, models, fitted, stage):
     assert summary[f"fsc_{stage}"]["frequency"] == pytest.approx(curve.frequency)
     assert summary[f"fsc_{stage}"]["correlation"] == pytest.approx(curve.correlation, abs=1e-2)
     assert summary[f"fsc_resolution_{stage}"] == pytest.approx(curve.resolution(), abs=1e-2)
+    assert summary[f"fsc_falls_{stage}"] is curve.crossing().falls
     correlations = residue_correlations(density_map, topology, positions, RESOLUTION)
     rows = summary["residues"]
     # A voxel can come to lie on the other side of 3 Å.
@@ -116,7 +121,8 @@ def test_units_are_of_keys_that_are_there(summary):
     collect({name: value for name, value in summary.items() if name != "units"})
     ends = ("", "_initial", "_relaxed", "_final", "_reference")
     missing = {name for name in summary["units"] if not any(name + end in names for end in ends)}
-    assert missing == {"moved_by"}  # of a placement
+    # Of a placement, and of what was rebuilt.
+    assert missing == {"moved_by", "gain", "chi_before", "chi_after"}
 
 
 @pytest.fixture
@@ -174,6 +180,87 @@ def test_a_fit_that_bends_a_haem_is_doubted():
     assert results._bent_doubts({"flat_ligands_initial": [], "flat_ligands_final": []}) == []
 
 
+def test_turned_centres_and_peptides_are_doubted(fitted, tmp_path, without_pictures):
+    fit, result, _ = fitted
+    assert {"cis", "chirality"} <= {restraint.name for restraint in fit.restraints}
+    atoms = {(int(a.residue.id), a.name): a.index for a in fit.prepared.topology.atoms()}
+    turned = result.final.copy()
+    # Cβ to the other side of the plane of its three neighbours, and a peptide's plane half way round.
+    n, ca, c, cb = (turned[atoms[5, name]] for name in ("N", "CA", "C", "CB"))
+    normal = np.cross(n - ca, c - ca)
+    normal /= np.linalg.norm(normal)
+    turned[atoms[5, "CB"]] = cb - 2 * ((cb - ca) @ normal) * normal
+    axis = turned[atoms[13, "N"]] - turned[atoms[12, "C"]]
+    turn = Rotation.from_rotvec(np.pi / 2 * axis / np.linalg.norm(axis))
+    behind = [
+        index for (number, name), index in atoms.items() if number >= 13 and (number, name) != (13, "N")
+    ]
+    turned[behind] = turn.apply(turned[behind] - turned[atoms[13, "N"]]) + turned[atoms[13, "N"]]
+
+    found = OutputFolder(tmp_path / "out").write(fit, replace(result, final=turned), "model", "map")
+    (centre,) = (doubt for doubt in found["doubts"] if "chiral" in doubt)
+    assert re.search(r"flat or inverted: A LEU 5 \(handedness of CA -\d+\.\d°, held at 35\.3°\):", centre)
+    (peptide,) = (doubt for doubt in found["doubts"] if "peptide bonds" in doubt)
+    assert re.search(r"flipped: A GLY 12 - A LYS 13 \(ω -?\d+\.\d°, held at 180\.0°\):", peptide)
+
+    # Where nothing was held, what changed over is named.
+    free = FlexibleFit.__new__(FlexibleFit)
+    vars(free).update(vars(fit), restraints=[])
+    found = OutputFolder(tmp_path / "free").write(free, replace(result, final=turned), "model", "map")
+    (centre,) = (doubt for doubt in found["doubts"] if "chiral" in doubt)
+    assert "A LEU 5 CA: look" in centre
+    assert found["inverted_centres"] == ["A LEU 5 CA"]
+
+    # Where it is held, it is its hold that counts.
+    assert results._turned_doubts(fit, result, found) == []
+
+
+def test_a_metal_that_lost_its_ligand_is_doubted():
+    topology = app.Topology()
+    chain = topology.addChain("A")
+    for name, element, number in (("SG", app.element.sulfur, 1), ("ZN", app.element.zinc, 2)):
+        residue = topology.addResidue("CYS" if name == "SG" else "ZN", chain, str(number))
+        topology.addAtom(name, element, residue)
+    prepared = SimpleNamespace(topology=topology, links=[(0, 1)])
+
+    def ended(length):
+        positions = [np.array([[0.0, 0, 0], [0, 0, z]]) for z in (2.3, length)]
+        return SimpleNamespace(prepared=prepared, initial=positions[0], final=positions[1])
+
+    (doubt,) = results._stretched_doubt(ended(3.4))
+    assert "A CYS 1 SG - A ZN 2 ZN (2.3 to 3.4 Å)" in doubt
+    assert results._stretched_doubt(ended(2.5)) == results._stretched_doubt(ended(1.5)) == []
+
+
+def test_half_maps_are_told_of_with_their_steps_and_time(fitted, tmp_path, without_pictures):
+    fit, result, _ = fitted
+    scan = StrengthScan([5.0, 10.0], [0.7, 0.8], [0.6, 0.65], 10.0, 1200, 50.0)
+    found = OutputFolder(tmp_path / "out").write(fit, result, "model", "map", scan)
+    assert found["half_maps"]["steps_each"] == 1200
+    assert found["wall_seconds"] == pytest.approx(result.wall_seconds + 50.0)
+    assert any(
+        "0.650 at 10 kJ/mol per atom, after 1200 steps at each: 10 was" in note for note in found["notes"]
+    )
+    assert any("strongest pull, 10 kJ/mol" in doubt and "fitted.pdb" in doubt for doubt in found["doubts"])
+    limited = replace(scan, free=[0.65, 0.6], chosen=5.0)
+    assert results._strength_doubt(limited) == results._strength_doubt(None) == []
+
+
+def test_residues_where_the_map_is_empty_are_named(fitted, tmp_path, without_pictures):
+    fit, result, _ = fitted
+    density_map = fit.density_map
+    away = result.final + np.array([0.0, 0.0, density_map.shape[0] * 1.2])
+    data = np.concatenate([density_map.data, np.zeros_like(density_map.data)])
+    masked = FlexibleFit.__new__(FlexibleFit)
+    vars(masked).update(vars(fit), density_map=replace(density_map, data=data))
+    found = OutputFolder(tmp_path / "out").write(masked, replace(result, final=away), "model", "map")
+    assert found["residues"][9]["correlation_final"] is None
+    assert found["residues"][9]["correlation_initial"] is not None
+    (note,) = (note for note in found["notes"] if "null" in note)
+    assert note.startswith("No correlation after the fit") and "A ALA 8" in note
+    assert found["fsc_resolution_final"] is None and found["fsc_falls_final"] is False
+
+
 def test_without_a_reference_there_is_none(fitted, tmp_path, without_pictures):
     fit, result, _ = fitted
     alone = FlexibleFit.__new__(FlexibleFit)
@@ -197,6 +284,23 @@ def test_doubtful_stretches_are_told_of_in_a_sentence_each(fitted, tmp_path, mon
     monkeypatch.setattr(results, "MOST_STRETCHES", 0)
     found = OutputFolder(tmp_path / "other").write(fit, replace(result, final=spoilt), "model", "map")
     assert any("more stretch" in doubt and "residues.png" in doubt for doubt in found["doubts"])
+
+
+def test_what_was_rebuilt_is_told_of(fitted, tmp_path, capsys, without_pictures):
+    fit, result, _ = fitted
+    stretch = {"chain": "A", "first": "4", "last": "6", "shifted_by": 1, "gain": 61.5}
+    side_chain = {"residue": "A LEU 5", "chi_before": [-60, 60], "chi_after": [180, 60]}
+    search = {"stage": "heat", "step": 8, "places_tried": 2, "undone": False, "wall_seconds": 3.2}
+    search |= {"stretches": [stretch], "side_chains": [side_chain]}
+    found = OutputFolder(tmp_path / "out").write(fit, replace(result, rebuilding=[search]), "model", "map")
+    written = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
+    assert found["rebuilding"] == written["rebuilding"] == [search]
+    marked = {row["number"]: row for row in written["residues"] if row["rebuilt"]}
+    assert list(marked) == [4, 5, 6] and all(row["shifted_by"] == 1 for row in marked.values())
+    assert [row["residue"] for row in written["residues"] if row["turned"]] == ["A LEU 5"]
+    print_outcome(found, tmp_path)
+    line = "rebuilt: A 4-6 shifted by +1 (62 kJ/mol), 1 side chain turned; 1 search, 3 s"
+    assert line in capsys.readouterr().out.splitlines()
 
 
 def test_a_model_outside_the_map_has_results_all_the_same(fitted, tmp_path):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import numpy as np
 import openmm
 from openmm import app
 from scipy.spatial import cKDTree
 
-from ...models.structures import is_hydrogen, is_metal
+from ...models.structures import is_hydrogen
 from ...restraints import Restraint, make_restraints
 from ...restraints.contacts import (
     BONDS_APART,
@@ -46,12 +47,10 @@ class Excerpt:
 
     Parameters
     ----------
-    topology : openmm.app.Topology
-        Of the whole model, with bonds.
     system : openmm.System
-        Its force field, without constraints.
+        The force field of the whole model, without constraints.
     density : RotamerSearch
-        Which knows map and weights.
+        Which knows the whole model, map and weights.
     positions : np.ndarray, shape (N, 3)
         Å.
     residues : np.ndarray of int
@@ -62,26 +61,23 @@ class Excerpt:
 
     def __init__(
         self,
-        topology: app.Topology,
         system: openmm.System,
         density: RotamerSearch,
         positions: np.ndarray,
         residues: np.ndarray,
         threads: int = 1,
     ) -> None:
-        atoms = list(topology.atoms())
-        heavy = np.array([atom.element is not None and not is_hydrogen(atom) for atom in atoms])
-        of_residues = np.isin([atom.residue.index for atom in atoms], residues)
+        heavy, of_residues = density.is_heavy, np.isin(density.residue_of, residues)
         self.moving = np.flatnonzero(heavy & of_residues)
         near = cKDTree(positions[self.moving]).query(positions, distance_upper_bound=SURROUNDINGS)[0]
         members = np.flatnonzero(heavy & (np.isfinite(near) | of_residues))
         self._members = members
         self._of_members = np.searchsorted(members, self.moving)
-        place = np.full(len(atoms), -1)
+        place = np.full(len(heavy), -1)
         place[members] = np.arange(len(members))
         moves = np.zeros(len(members), dtype=bool)
         moves[self._of_members] = True
-        part, bonds = _part(topology, set(members.tolist()))
+        part, bonds = _part(density, members, place)
         small = openmm.System()
         for index, moving in zip(members, moves):
             small.addParticle(system.getParticleMass(int(index)) if moving else 0.0)
@@ -93,7 +89,7 @@ class Excerpt:
             small.addForce(restraint.create_force())
         per_map, per_pair = density.slopes(positions)
         # Metals are let alone, as in other contacts: what they bind is nearer, and the topology lacks those bonds.
-        radii = np.where([is_metal(atoms[index]) for index in members], _NO_RADIUS, density.radii[members])
+        radii = np.where(density.is_metal[members], _NO_RADIUS, density.radii[members])
         small.addForce(_pairs(bonds, density, members, radii, per_pair))
         small.addForce(_in_map(density, members, self._of_members, positions, per_map))
         self._integrator = openmm.LangevinMiddleIntegrator(300.0, _FRICTION, _TIMESTEP)
@@ -102,7 +98,7 @@ class Excerpt:
         self._context = openmm.Context(
             small, self._integrator, platform, {"Threads": str(threads), "DeterministicForces": "true"}
         )
-        self._follow = _Hydrogens(topology, self.moving)
+        self._follow = _Hydrogens(density, self.moving)
 
     def minimized(self, positions: np.ndarray, soft: bool = False) -> np.ndarray:
         """Give the positions (N, 3) in Å with the residues near a minimum of the energy; soft, atoms may pass each other.
@@ -160,20 +156,16 @@ class Excerpt:
 class _Hydrogens:
     """Where hydrogens are, by the atoms that they are bound to and the neighbours of these."""
 
-    def __init__(self, topology: app.Topology, moving: np.ndarray) -> None:
-        atoms = list(topology.atoms())
-        near: dict[int, list[int]] = {}
-        for a, b in topology.bonds():
-            near.setdefault(a.index, []).append(b.index)
-            near.setdefault(b.index, []).append(a.index)
-        heavy = {i: sorted(k for k in near.get(i, ()) if not is_hydrogen(atoms[k])) for i in near}
+    def __init__(self, model: RotamerSearch, moving: np.ndarray) -> None:
+        def neighbours(atom: int, hydrogens: bool) -> list[int]:
+            return [k for k in model.bonded.get(atom, ()) if is_hydrogen(model.atoms[k]) == hydrogens]
+
         frames = []
         for parent in moving.tolist():
-            hydrogens = [k for k in near.get(parent, ()) if is_hydrogen(atoms[k])]
-            first = heavy.get(parent, [])
+            hydrogens, first = neighbours(parent, True), sorted(neighbours(parent, False))
             if not hydrogens or not first:
                 continue
-            second = first[1:] or [k for k in heavy[first[0]] if k != parent]
+            second = first[1:] or [k for k in sorted(neighbours(first[0], False)) if k != parent]
             if second:
                 frames += [(hydrogen, parent, first[0], second[0]) for hydrogen in hydrogens]
         self._frames = np.array(frames, dtype=np.int64).reshape(-1, 4)
@@ -189,26 +181,23 @@ class _Hydrogens:
         return result
 
 
-def _part(topology: app.Topology, members: set[int]) -> tuple[app.Topology, list[tuple[int, int]]]:
-    """Give the topology of some atoms, and its bonds."""
+def _part(
+    model: RotamerSearch, members: np.ndarray, place: np.ndarray
+) -> tuple[app.Topology, list[tuple[int, int]]]:
+    """Give the topology of some atoms, and its bonds, by their places among them."""
     part = app.Topology()
-    made = {}
-    for chain in topology.chains():
-        own_chain = None
-        for residue in chain.residues():
-            chosen = [atom for atom in residue.atoms() if atom.index in members]
-            if not chosen:
-                continue
-            own_chain = own_chain or part.addChain(chain.id)
+    made = []
+    chosen = (model.atoms[index] for index in members)
+    for chain, of_chain in groupby(chosen, lambda atom: atom.residue.chain):
+        own_chain = part.addChain(chain.id)
+        for residue, atoms in groupby(of_chain, lambda atom: atom.residue):
             own = part.addResidue(residue.name, own_chain, residue.id, residue.insertionCode)
-            for atom in chosen:
-                made[atom.index] = part.addAtom(atom.name, atom.element, own)
-    bonds = []
-    for a, b in topology.bonds():
-        if a.index in made and b.index in made:
-            part.addBond(made[a.index], made[b.index])
-            bonds.append((made[a.index].index, made[b.index].index))
-    return part, bonds
+            made += [part.addAtom(atom.name, atom.element, own) for atom in atoms]
+    bonds = place[model.bonds]
+    within = list(map(tuple, bonds[(bonds >= 0).all(axis=1)].tolist()))
+    for a, b in within:
+        part.addBond(made[a], made[b])
+    return part, within
 
 
 # How many atoms a term of each force has.

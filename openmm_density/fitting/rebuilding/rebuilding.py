@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import chain
 
 import numpy as np
 import openmm
+from openmm import app
 
 from ...energies.density_fit import DensityFit
 from ...maps.density_map import DensityMap
 from ...models.preparation import Prepared
+from ...models.structures import residue_label
 from ...validation.correlation import MapCorrelation
 from ..interrupts import StopRequest
+from .changes import Changes, RebuiltStretch, TurnedSideChain, span
 from .excerpt import Excerpt
 from .register_search import RegisterSearch, Stretch
 from .rotamer_search import RotamerSearch
@@ -52,6 +56,13 @@ class Rebuilding:
         k in kJ/mol, of all atoms together.
     threads : int, optional
         Stretches that are tried at once; as many as there are processors by default. What comes out does not depend on it.
+    say : callable, optional
+        Called, in this thread, with a few words on what is being searched.
+
+    Attributes
+    ----------
+    changes : Changes
+        What was rebuilt so far.
     """
 
     def __init__(
@@ -62,9 +73,14 @@ class Rebuilding:
         density: DensityFit,
         strength: float,
         threads: int | None = None,
+        say: Callable[[str], None] | None = None,
     ) -> None:
+        self.changes = Changes()
+        self._say = say or (lambda _: None)
         self._threads = min(threads or os.cpu_count() or 1, _MOST_AT_ONCE)
-        self._topology, self._system = prepared.topology, system
+        self._system = system
+        self._residues = list(prepared.topology.residues())
+        self._labels = _labels(prepared)
         self._rotamers = RotamerSearch(
             prepared.topology, density.target, density.sigma, strength, density.atoms
         )
@@ -74,7 +90,19 @@ class Rebuilding:
 
     def with_turned_side_chains(self, positions: np.ndarray) -> np.ndarray:
         """Give the positions (N, 3) in Å with side chains in the rotamers that fit best; the same array where none is turned."""
+        self._say("side chains")
         turned, residues = self._rotamers.improved(positions)
+        self.changes.side_chains += [
+            TurnedSideChain(
+                self._labels[residue],
+                *(
+                    self._rotamers.torsions(each, residue).round().astype(int).tolist()
+                    for each in (positions, turned)
+                ),
+            )
+            for residue in residues
+            if self._rotamers.is_other_rotamer(positions, turned, residue)
+        ]
         return turned if residues else positions
 
     def with_shifted_stretches(self, positions: np.ndarray, stop: StopRequest) -> np.ndarray:
@@ -86,19 +114,25 @@ class Rebuilding:
         """
         result, changed = positions, None
         for _ in range(_ROUNDS):
+            self._say("register")
             searches = self._searches(result, changed, stop)
             found = self._each_shifted(result, searches, stop)
             changed = np.zeros(0, dtype=np.int64)
-            after = result.copy()
+            after, kept = result.copy(), []
             # Where they overlap, the one that gains most.
-            for (gain, atoms, places), (_, region) in sorted(
+            for (gain, atoms, places), (stretches, region) in sorted(
                 zip(found, searches), key=lambda each: -each[0][0]
             ):
                 if gain > LEAST_GAIN and not np.isin(region, changed).any():
                     changed = np.union1d(changed, region)
                     after[atoms] = places
-            if not len(changed) or stop.requested:
+                    kept.append((gain, _around(stretches)))
+            if stop.requested:
                 break
+            self.changes.places_tried += len(searches)
+            if not len(changed):
+                break
+            self.changes.stretches += [self._rebuilt(gain, result, after, around) for gain, around in kept]
             result = after
         return result
 
@@ -120,7 +154,29 @@ class Rebuilding:
         self, positions: np.ndarray, searches: list[tuple[list[Stretch], np.ndarray]], stop: StopRequest
     ) -> list[tuple[float, np.ndarray, np.ndarray]]:
         with ThreadPoolExecutor(min(self._threads, max(len(searches), 1))) as pool:
-            return list(pool.map(lambda search: self._shifted(positions, *search, stop), searches))
+            tries = {pool.submit(self._shifted, positions, *each, stop): each[0] for each in searches}
+            under_way = dict(tries)
+            try:
+                for number, done in enumerate(chain([None], as_completed(tries)), start=1):
+                    under_way.pop(done, None)
+                    if under_way:
+                        first = _around(next(iter(under_way.values())))
+                        self._say(f"register: {self._named(first)} ({number} of {len(tries)})")
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+            return [each.result() for each in tries]
+
+    def _named(self, stretch: Stretch) -> str:
+        """Name a stretch as in ``A 61-72``."""
+        first, last = (self._residues[stretch.chain[place]] for place in (stretch.first, stretch.last))
+        return span(first.chain.id, _number(first), _number(last))
+
+    def _rebuilt(self, gain: float, before: np.ndarray, after: np.ndarray, around: Stretch) -> RebuiltStretch:
+        """Tell what a stretch that was tried ended as."""
+        first, last, by = self._registers.laid_elsewhere(before, after, around)
+        ends = [self._residues[around.chain[place]] for place in (first, last)]
+        return RebuiltStretch(ends[0].chain.id, *map(_number, ends), by, round(float(gain), 1))
 
     def _shifted(
         self, positions: np.ndarray, stretches: Sequence[Stretch], region: np.ndarray, stop: StopRequest
@@ -130,7 +186,7 @@ class Rebuilding:
         unchanged = 0.0, atoms, positions[atoms]
         if stop.requested:
             return unchanged
-        excerpt = Excerpt(self._topology, self._system, self._rotamers, positions, region)
+        excerpt = Excerpt(self._system, self._rotamers, positions, region)
 
         def built(start: np.ndarray) -> tuple[float, np.ndarray]:
             placed = excerpt.minimized(start, soft=True)
@@ -175,3 +231,23 @@ class Rebuilding:
                 break
             before, best = (min(now, annealed(now[1]), key=lambda each: each[0]) for now in (before, best))
         return before[0] - best[0], atoms, excerpt.whole(positions, best[1])[atoms]
+
+
+def _around(stretches: Sequence[Stretch]) -> Stretch:
+    """Give the stretch that holds all of some in a chain."""
+    first, last = min(each.first for each in stretches), max(each.last for each in stretches)
+    return Stretch(stretches[0].chain, first, last)
+
+
+def _labels(prepared: Prepared) -> list[str]:
+    """Name the residues as the model that was given does; what it lacks by what it is."""
+    given = list(prepared.model.topology.atoms())
+    labels = [residue_label(residue) for residue in prepared.topology.residues()]
+    for atom, index in zip(prepared.topology.atoms(), prepared.input_index.tolist()):
+        if index >= 0:
+            labels[atom.residue.index] = residue_label(given[index].residue)
+    return labels
+
+
+def _number(residue: app.topology.Residue) -> str:
+    return f"{residue.id}{residue.insertionCode.strip()}"

@@ -13,18 +13,23 @@ from ...restraints.backbone import atoms_by_name, peptide_bonds
 
 FLANK = 4
 """Residues at either end of a shifted stretch that take up what is left over there and make up what is missing."""
+FEWEST_SHIFTED = 3
+"""Consecutive residues in the place of their neighbours make a shift; fewer are a loop that takes another way."""
+LONGEST = 40
+"""Residues of a stretch. Longer ones are not built: what is off over more has other faults within."""
 
 # Mean correlations of so many residues are compared with the median of all, and those lower by so much are doubtful. In the
 # middle of a stretch that is off by one the backbone may fit well: the place of the fault shows at its ends.
 _WINDOW = 7
 _FALL = 0.05
-_LONGEST = 40
 # Residues between two faults that belong together, and between the places in a fault where a stretch may end.
 _JOINED, _STEP = 14, 4
 # Of these places, for stretches within one fault and between two.
 _MOST_ENDS, _MOST_ENDS_OF_TWO = 4, 3
 # And of all places, for stretches of one and two residues.
 _MOST_SHORT = 16
+# Å: what of a backbone goes less far stays.
+_MOVED = 0.5
 
 
 @dataclass(frozen=True)
@@ -114,10 +119,10 @@ class RegisterSearch:
                 ends = {
                     (first, last) for first in _ends(begin, most) for last in _ends(end, most) if first < last
                 }
-                if begin == end and begin[1] - begin[0] < _LONGEST:
+                if begin == end and begin[1] - begin[0] < LONGEST:
                     ends |= _short(begin)
                 stretches = [
-                    Stretch(chain, first, last) for first, last in sorted(ends) if last < first + _LONGEST
+                    Stretch(chain, first, last) for first, last in sorted(ends) if last < first + LONGEST
                 ]
                 if stretches:
                     found.append(stretches)
@@ -159,6 +164,40 @@ class RegisterSearch:
         nitrogen, alpha, carbon = np.stack([own, onto], axis=1)
         before, after = axes_of_planes(positions, alpha, carbon, nitrogen)
         return (positions[atoms] - positions[own[1]]) @ (before.T @ after) + positions[onto[1]]
+
+    def laid_elsewhere(self, before: np.ndarray, after: np.ndarray, stretch: Stretch) -> tuple[int, int, int]:
+        """Tell what became of a stretch and its flanks: not all of it ends where it was shifted to.
+
+        Parameters
+        ----------
+        before, after : np.ndarray, shape (N, 3)
+            Å.
+        stretch : Stretch
+
+        Returns
+        -------
+        first, last : int
+            Places in the chain: the longest run of residues whose Cα are nearer to where those next to them were than to where
+            they were themselves, or, where there are fewer than `FEWEST_SHIFTED` of these, all that moved.
+        shifted_by : int
+            1 or -1, or 0 for those that moved otherwise.
+        """
+        begin, end = max(stretch.first - FLANK, 0), min(stretch.last + FLANK, len(stretch.chain) - 1)
+        frames = np.array([self._frames[residue] for residue in stretch.chain.tolist()])
+        old, new = before[frames[:, 1]], after[frames[:, 1]]
+        places = np.arange(begin, end + 1)
+        apart = {by: np.full(len(places), np.inf) for by in (0, 1, -1)}
+        for by, distances in apart.items():
+            within = (places + by >= 0) & (places + by < len(old))
+            distances[within] = np.linalg.norm(new[places[within]] - old[places[within] + by], axis=1)
+        nearest = np.array(list(apart))[np.argmin(list(apart.values()), axis=0)]
+        runs = [(first, last, by) for by in (1, -1) for first, last in runs_of(nearest == by)]
+        first, last, by = max(runs, key=lambda run: run[1] - run[0], default=(0, -1, 0))
+        if last - first + 1 >= FEWEST_SHIFTED:
+            return begin + first, begin + last, by
+        moved = np.linalg.norm((after - before)[frames[places]], axis=-1).max(axis=1) > _MOVED
+        own = places[moved] if moved.any() else places
+        return int(own[0]), int(own[-1]), 0
 
     def atoms_of(self, residues: np.ndarray) -> np.ndarray:
         """Give the indices of all atoms of some residues."""

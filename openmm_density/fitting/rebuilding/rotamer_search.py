@@ -14,10 +14,12 @@ from scipy.spatial import cKDTree
 from ...maps.density_map import DensityMap
 from ...models.structures import is_hydrogen, is_metal
 from ...restraints.contacts import HYDROGEN_BOND_ALLOWANCE, contact_radii
-from ...restraints.rotamers import SIDE_CHAINS
+from ...restraints.rotamers import LARGEST_DEVIATION, SIDE_CHAINS
+from ...restraints.torsions import torsion_angles
 
 LEAST_GAIN = 10.0
 """kJ/mol by which another rotamer has to be better: four times the thermal energy."""
+BACKBONE = ("N", "CA", "C", "O")
 
 # Degrees. About bonds between tetrahedral atoms torsions are staggered; about a bond to a planar group they take any value, and
 # groups that look the same from both sides are turned by half a circle only.
@@ -39,7 +41,6 @@ _PLANAR_ENDS = {
 # The best of the grid are turned on by steps of these sizes in degrees.
 _KEPT, _STEPS = 4, (12.0, 6.0)
 _PASSES = 3
-_BACKBONE = ("N", "CA", "C", "O", "OXT")
 # Å from Cβ: a side chain reaches 7 Å, and what is within 5 Å of it touches it or its density.
 _SURROUNDINGS = 12.0
 _METAL_BOND = 2.8
@@ -107,7 +108,18 @@ class RotamerSearch:
     Attributes
     ----------
     topology : openmm.app.Topology
+    atoms : list of openmm.app.topology.Atom
+        All of them.
+    bonds : np.ndarray of int, shape (B, 2)
+        Indices of the atoms that are bonded.
+    bonded : dict of int to list of int
+        The same by atom.
+    residue_of : np.ndarray of int, shape (N,)
+        Index of each atom's residue.
+    is_heavy, is_metal : np.ndarray of bool, shape (N,)
     sigma : float
+    strength_per_atom : float
+        k in kJ/mol per fitted heavy atom.
     weights : np.ndarray, shape (N,)
         Atomic numbers of the fitted heavy atoms, else 0.
     radii : np.ndarray, shape (N,)
@@ -132,19 +144,26 @@ class RotamerSearch:
         self._spline = ndimage.spline_filter(blurred, mode="grid-wrap" if target.periodic else "mirror")
         self._square = float((target.data.astype(np.float64) ** 2).sum()) * target.voxel_volume
         chemical = list(topology.atoms())
-        self._is_heavy = np.array(
+        self.atoms = chemical
+        self.is_heavy = np.array(
             [atom.element is not None and not is_hydrogen(atom) for atom in chemical], dtype=bool
         )
-        self._metals = np.array([atom.index for atom in chemical if is_metal(atom)], dtype=np.int64)
+        self.residue_of = np.array([atom.residue.index for atom in chemical], dtype=np.int64)
+        self.is_metal = np.array([is_metal(atom) for atom in chemical], dtype=bool)
+        self._metals = np.flatnonzero(self.is_metal)
         self.weights = np.zeros(len(chemical))
-        fitted = [index for index in atoms if self._is_heavy[index]]
+        fitted = [index for index in atoms if self.is_heavy[index]]
         self.weights[fitted] = [chemical[index].element.atomic_number for index in fitted]
+        self.strength_per_atom = strength / max(np.count_nonzero(self.weights), 1)
         self.radii, self.polar = contact_radii(topology)
-        self._bonded: dict[int, list[int]] = {}
-        for a, b in topology.bonds():
-            self._bonded.setdefault(a.index, []).append(b.index)
-            self._bonded.setdefault(b.index, []).append(a.index)
+        pairs = [(a.index, b.index) for a, b in topology.bonds()]
+        self.bonds = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+        self.bonded: dict[int, list[int]] = {}
+        for a, b in pairs:
+            self.bonded.setdefault(a, []).append(b)
+            self.bonded.setdefault(b, []).append(a)
         residues = list(topology.residues())
+        self._names = [residue.name for residue in residues]
         found = [self._side_chain(residue) for residue in residues]
         self._side_chains = [chain for chain in found if chain is not None]
         self._carried = [self._with_beta(*each) for each in zip(residues, found)]
@@ -186,6 +205,35 @@ class RotamerSearch:
             if none:
                 break
         return positions, sorted(turned)
+
+    def torsions(self, positions: np.ndarray, residue: int) -> np.ndarray:
+        """Give the torsions of a side chain that turns, χ1 first, in degrees.
+
+        Parameters
+        ----------
+        positions : np.ndarray, shape (N, 3)
+        residue : int
+            Its index.
+        """
+        chain = self._carried[residue]
+        atoms = np.array([chain.atoms[list(quadruple)] for quadruple, _ in chain.torsions], dtype=np.int64)
+        return np.degrees(torsion_angles(positions, atoms.reshape(-1, 4)))
+
+    def is_other_rotamer(self, before: np.ndarray, after: np.ndarray, residue: int) -> bool:
+        """Tell whether a torsion of a side chain differs by more than those of one rotamer do.
+
+        Parameters
+        ----------
+        before, after : np.ndarray, shape (N, 3)
+        residue : int
+            Its index.
+        """
+        apart = self.torsions(after, residue) - self.torsions(before, residue)
+        period = np.full(len(apart), 360.0)
+        if _PLANAR_ENDS.get(self._names[residue], ("", ()))[1] is _HALF:
+            period[-1:] = 180.0
+        apart = np.abs((apart + period / 2) % period - period / 2)
+        return bool((apart > np.degrees(LARGEST_DEVIATION)).any())
 
     def similarity(self, positions: np.ndarray) -> float:
         """Give the cross-correlation S that the search takes for the density.
@@ -263,7 +311,7 @@ class RotamerSearch:
                 return None
             torsions.append((quadruple, sorted(moved)))
         atoms = [index[name] for name in path[:3]] + torsions[0][1]
-        heavy = [place for place in range(3, len(atoms)) if self._is_heavy[atoms[place]]]
+        heavy = [place for place in range(3, len(atoms)) if self.is_heavy[atoms[place]]]
         if not all(self.weights[atoms[place]] > 0 for place in heavy):
             return None
         place = {atom: number for number, atom in enumerate(atoms)}
@@ -282,7 +330,8 @@ class RotamerSearch:
         """Give all of a side chain, of which Cβ stays where it is, as does all of one that does not turn."""
         if turning is not None:
             return replace(turning, heavy=np.concatenate([[2], turning.heavy]))
-        atoms = [a.index for a in residue.atoms() if a.name not in _BACKBONE and self.weights[a.index] > 0]
+        backbone = (*BACKBONE, "OXT")
+        atoms = [a.index for a in residue.atoms() if a.name not in backbone and self.weights[a.index] > 0]
         own = np.array(atoms, dtype=np.int64)
         return _SideChain(residue.index, own, np.arange(len(own)), [], np.zeros((1, 0)))
 
@@ -290,7 +339,7 @@ class RotamerSearch:
         """Give the atoms that turn about a bond."""
         found, front = {far}, [far]
         while front:
-            for other in self._bonded[front.pop()]:
+            for other in self.bonded[front.pop()]:
                 if other not in found and other != near:
                     found.add(other)
                     front.append(other)
@@ -305,7 +354,7 @@ class RotamerSearch:
             apart = positions[self._metals][:, None] - now[0][chain.heavy]
             if np.linalg.norm(apart, axis=-1).min() < _METAL_BOND:
                 return 0.0, now[0], np.zeros(2)
-        around = self._is_heavy & (
+        around = self.is_heavy & (
             ((positions - positions[chain.atoms[2]]) ** 2).sum(axis=1) < _SURROUNDINGS**2
         )
         around[chain.atoms[chain.heavy]] = False
@@ -368,7 +417,7 @@ class RotamerSearch:
     def _within_bonds(self, atom: int) -> set[int]:
         found = front = {atom}
         for _ in range(_CONTACT_BONDS - 1):
-            front = {other for each in front for other in self._bonded.get(each, ())} - found
+            front = {other for each in front for other in self.bonded.get(each, ())} - found
             found = found | front
         return found
 

@@ -10,17 +10,18 @@ from scipy.spatial import cKDTree
 
 from ...restraints.backbone import atoms_by_name
 from ..interrupts import StopRequest
-from .register_search import RegisterSearch, Stretch
-from .rotamer_search import RotamerSearch
+from .register_search import LONGEST, RegisterSearch, Stretch
+from .rotamer_search import BACKBONE, RotamerSearch
 
 SHIFTS = np.array([0, -1, 1])
 """Each residue where it is, where the one before is, and where the one behind is; the first of equals is taken."""
 
 # kJ/mol for each change of shift along a chain: side chains alone, in any rotamer, are often better off a residue further on.
-_CHANGE = 150.0
-# Residues. Longer runs are not built: what is off over more has other faults within.
-_SHORTEST, _LONGEST = 4, 40
-_BACKBONE = ("N", "CA", "C", "O")
+# They gain less there where the strength (kJ/mol per atom) is below the second figure, and a change costs less in proportion.
+# Fits to maps of 3 Å have 170 to 180.
+_CHANGE, _STRONG = 150.0, 150.0
+# Residues.
+_SHORTEST = 4
 # Å from Cα within which a side chain meets the backbone.
 _REACH = 12.0
 
@@ -30,7 +31,8 @@ class SequenceMatch:
 
     Every side chain is put where its own residue and the two next to it are, in each of its rotamers; its energy there is that of
     a `RotamerSearch` with the backbone of the chains as the only surroundings. The assignment of lowest energy, in which each
-    change of shift costs something, is found by dynamic programming (Viterbi 1967).
+    change of shift costs something, is found by dynamic programming (Viterbi 1967). It costs less where the density is weak: the
+    same stretches show.
 
     Parameters
     ----------
@@ -43,7 +45,7 @@ class SequenceMatch:
     def __init__(self, rotamers: RotamerSearch, registers: RegisterSearch) -> None:
         self._rotamers, self._registers = rotamers, registers
         named = [names for names in atoms_by_name(rotamers.topology) if registers.is_in_chain(names.index)]
-        pairs = [(names[n], names.index) for names in named for n in _BACKBONE if n in names]
+        pairs = [(names[n], names.index) for names in named for n in BACKBONE if n in names]
         self._backbone, self._backbone_residues = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
         self._alpha = {names.index: names["CA"] for names in named}
 
@@ -125,10 +127,11 @@ class SequenceMatch:
         return result
 
     def _runs(self, energies: np.ndarray) -> Iterator[tuple[int, int, int]]:
-        shifts = SHIFTS[lowest_path(energies, SHIFTS, _CHANGE)]
+        change = _CHANGE * min(self._rotamers.strength_per_atom / _STRONG, 1.0)
+        shifts = SHIFTS[lowest_path(energies, SHIFTS, change)]
         edges = np.flatnonzero(np.diff(shifts, prepend=0, append=0))
         for first, behind in pairwise(edges.tolist()):
-            if shifts[first] and _SHORTEST <= behind - first <= _LONGEST:
+            if shifts[first] and _SHORTEST <= behind - first <= LONGEST:
                 yield first, behind - 1, int(shifts[first])
 
 

@@ -34,7 +34,7 @@ def search(prepared: Prepared) -> RotamerSearch:
 @pytest.fixture(scope="module")
 def excerpt(prepared: Prepared, search: RotamerSearch) -> Excerpt:
     system = prepared.system(constraints=None, rigidWater=False)
-    return Excerpt(prepared.topology, system, search, prepared.positions, REGION)
+    return Excerpt(system, search, prepared.positions, REGION)
 
 
 def test_heavy_atoms_of_the_residues_move_and_no_others(prepared: Prepared, excerpt: Excerpt) -> None:
@@ -48,9 +48,7 @@ def test_heavy_atoms_of_the_residues_move_and_no_others(prepared: Prepared, exce
 def test_the_same_calls_give_the_same(prepared: Prepared, search: RotamerSearch) -> None:
     system = prepared.system(constraints=None, rigidWater=False)
     first, second = (
-        Excerpt(prepared.topology, system, search, prepared.positions, REGION).annealed(
-            prepared.positions, (300.0, 100.0), 20
-        )
+        Excerpt(system, search, prepared.positions, REGION).annealed(prepared.positions, (300.0, 100.0), 20)
         for _ in range(2)
     )
     np.testing.assert_array_equal(first, second)
@@ -63,7 +61,7 @@ def test_density_is_that_of_the_search_to_first_order(
     weaker = RotamerSearch.__new__(RotamerSearch)
     weaker.__dict__.update(search.__dict__, _strength=0.0)
     system = prepared.system(constraints=None, rigidWater=False)
-    without = Excerpt(prepared.topology, system, weaker, prepared.positions, REGION)
+    without = Excerpt(system, weaker, prepared.positions, REGION)
     rng = np.random.default_rng(5)
     moved = prepared.positions.copy()
     # A side chain's end, far from excluded neighbours' overlaps.
@@ -108,6 +106,6 @@ def test_another_force_field_has_the_bonds_of_an_excerpt(prepared: Prepared, sea
     other = prepare(prepared.model, "charmm36")
     assert other.topology.getNumAtoms() == prepared.topology.getNumAtoms()
     system = other.system(constraints=None, rigidWater=False)
-    excerpt = Excerpt(other.topology, system, search, prepared.positions, REGION)
+    excerpt = Excerpt(system, search, prepared.positions, REGION)
     relaxed = excerpt.minimized(prepared.positions)
     assert np.linalg.norm((relaxed - prepared.positions)[excerpt.moving], axis=1).max() < 1.0

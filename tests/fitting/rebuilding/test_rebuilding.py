@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +12,7 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap
+from openmm_density.errors import SimulationError
 from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.protocols import Protocol, Stage
@@ -63,10 +67,26 @@ def test_a_stretch_comes_back_into_register(native: Model, density_map: DensityM
     def off(positions: np.ndarray) -> float:
         return float(np.linalg.norm((positions - native.positions)[carbons[FIRST : LAST + 1]], axis=1).max())
 
-    result = fit_of(start, density_map, Stage("hold", 20, register=True, rotamers=True)).run()
+    told = []
+    result = fit_of(start, density_map, Stage("hold", 20, register=True, rotamers=True)).run(
+        progress=lambda step, total, stage, row: told.append((step, total, stage))
+    )
     # Minimised without the search, it stays out.
     assert off(wrong) > 3.5 and off(result.prepared.input_positions(result.relaxed)) > 3.0
     assert off(result.prepared.input_positions(result.final)) < 1.2
+    # And users hear of it: while it is searched for, and in the end.
+    (search,) = result.rebuilding
+    assert (search["stage"], search["step"], search["undone"]) == ("hold", 0, False)
+    back = max(search["stretches"], key=lambda stretch: int(stretch["last"]) - int(stretch["first"]))
+    assert back["shifted_by"] == -1 and back["gain"] > 50.0 and search["places_tried"] >= 1
+    # Residues are numbered from 1.
+    assert abs(int(back["first"]) - FIRST - 1) <= 3 and abs(int(back["last"]) - LAST - 1) <= 3
+    assert 0 < search["wall_seconds"] < result.wall_seconds
+    searched = [stage for step, total, stage in told if (step, total) == (0, 20)]
+    for doing in ("rebuild", "register", "side chains"):
+        assert doing in searched
+    assert any(re.fullmatch(r"register: A \d+-\d+ \(1 of \d+\)", stage) for stage in searched)
+    assert json.loads(json.dumps(result.rebuilding)) == result.rebuilding
 
 
 class Going:
@@ -91,16 +111,17 @@ def test_what_is_in_register_stays_and_threads_do_not_matter(
     monkeypatch.setattr(SequenceMatch, "stretches", lambda *_: [])
     wrong = replace(native, positions=search.shifted(native.positions, [off], -1))
     positions = prepare(wrong).positions
-    found = [
-        rebuilding_of(wrong, density_map, threads).with_shifted_stretches(positions, Going())
-        for threads in (1, 2)
-    ]
-    assert np.array_equal(*found)
+    rebuildings = [rebuilding_of(wrong, density_map, threads) for threads in (1, 2)]
+    found = [each.with_shifted_stretches(positions, Going()) for each in rebuildings]
+    assert np.array_equal(*found) and rebuildings[0].changes == rebuildings[1].changes
+    (back,) = rebuildings[0].changes.stretches
+    assert back.shifted_by == 1 and rebuildings[0].changes.places_tried == 2
     moved = np.flatnonzero((found[0] != positions).any(axis=1))
     assert len(moved) and set(moved.tolist()) <= set(search_atoms(wrong, off).tolist())
     native_positions = prepare(native).positions
-    kept = rebuilding_of(native, density_map).with_shifted_stretches(native_positions, Going())
-    assert np.array_equal(kept, native_positions)
+    rebuilding = rebuilding_of(native, density_map)
+    kept = rebuilding.with_shifted_stretches(native_positions, Going())
+    assert np.array_equal(kept, native_positions) and rebuilding.changes.stretches == []
 
 
 def test_what_only_side_chains_tell_is_shifted_the_way_they_tell(
@@ -161,6 +182,12 @@ def test_side_chains_are_turned_before_a_stage(native: Model, density_map: Densi
     start, moved = with_a_turned_side_chain(native)
     result = fit_of(start, density_map, Stage("hold", 20, temperature=(100.0, 10.0), rotamers=True)).run()
     final = result.prepared.input_positions(result.final)
+    (search,) = result.rebuilding
+    turned = next(r for r in native.topology.residues() if r.name == "ILE")
+    (found,) = [each for each in search["side_chains"] if each["residue"] == f"A ILE {turned.id}"]
+    assert len(found["chi_before"]) == len(found["chi_after"]) == 2
+    assert abs((found["chi_after"][0] - found["chi_before"][0] + 180) % 360 - 180) > 90
+    assert search["stretches"] == [] and search["places_tried"] == 0
     off = np.linalg.norm((final - native.positions)[moved], axis=1).max()
     assert off < 1.0 < np.linalg.norm((start.positions - native.positions)[moved], axis=1).max()
     assert len(near_contacts(native.topology, final)[0]) == 0
@@ -183,6 +210,53 @@ def test_a_fit_that_was_killed_goes_on_to_the_same_end(
     resumed = fit_of(start, density_map, stage).run(RunFolder(tmp_path / "killed"))
     whole = fit_of(start, density_map, stage).run(RunFolder(tmp_path / "whole"))
     assert np.array_equal(resumed.final, whole.final) and resumed.rows == whole.rows
+    # What was rebuilt before it was killed is told of all the same.
+    for search in (*resumed.rebuilding, *whole.rebuilding):
+        assert search.pop("wall_seconds") > 0
+    assert len(whole.rebuilding) == 1 and whole.rebuilding[0]["side_chains"]
+    assert resumed.rebuilding == whole.rebuilding
+
+
+def test_what_the_model_does_not_bear_is_undone(
+    native: Model, density_map: DensityMap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unbearable(*_: object) -> None:
+        raise SimulationError("too hot")
+
+    monkeypatch.setattr(FlexibleFit, "_warm", unbearable)
+    start, _ = with_a_turned_side_chain(native)
+    result = fit_of(start, density_map, Stage("hold", 20, rotamers=True)).run()
+    (search,) = result.rebuilding
+    assert search["undone"] and search["side_chains"] and result.steps == 20
+
+
+def test_an_error_while_progress_is_told_ends_the_search(native: Model, density_map: DensityMap) -> None:
+    class Closed(Exception):
+        pass
+
+    search = RegisterSearch(native.topology)
+    wrong = replace(
+        native, positions=search.shifted(native.positions, [Stretch(search.chains[0], FIRST, LAST)], 1)
+    )
+    rebuilding = rebuilding_of(wrong, density_map)
+    tried = []
+
+    def tries(*search: object) -> None:
+        tried.append(search)
+        time.sleep(0.02)
+
+    rebuilding._shifted = tries
+    rebuilding._searches = lambda *_: [([Stretch(search.chains[0], 3, 4 + i)], None) for i in range(50)]
+
+    def close(doing: str) -> None:
+        if "2 of 50" in doing:
+            raise Closed
+
+    rebuilding._say = close
+    with pytest.raises(Closed):
+        rebuilding.with_shifted_stretches(prepare(wrong).positions, Going())
+    # Those that had not begun were given up.
+    assert 1 <= len(tried) < 50
 
 
 def test_other_similarities_and_no_density_are_let_alone(

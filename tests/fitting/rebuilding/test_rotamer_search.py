@@ -11,6 +11,8 @@ from openmm_density import DensityFit, DensityMap
 from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
 from openmm_density.models import Model, read_model
 from openmm_density.models.structures import is_hydrogen
+from openmm_density.restraints import torsion_angles
+from openmm_density.restraints.rotamers import SIDE_CHAINS
 
 from ...restraints.single_forces import turned_about
 
@@ -103,6 +105,57 @@ def test_chosen_residues_alone_are_turned(native: Model, search: RotamerSearch) 
     first, second = wrong
     improved, turned = search.improved(positions, np.array([first]))
     assert turned == [first] and np.array_equal(improved[wrong[second]], positions[wrong[second]])
+
+
+def test_the_density_of_a_side_chain_is_that_of_all_its_atoms_in_its_best_rotamer(
+    native: Model, search: RotamerSearch
+) -> None:
+    per_map, per_pair = slopes = search.slopes(native.positions)
+    empty = np.zeros(0, dtype=np.int64), np.zeros((0, 3)), np.zeros(0, dtype=bool)
+    for name, turns in (("VAL", 3), ("ALA", 1), ("THR", 3)):
+        residue = next(r for r in native.topology.residues() if r.name == name)
+        index = {atom.name: atom.index for atom in residue.atoms()}
+        atoms = [i for n, i in index.items() if n not in ("N", "CA", "C", "O")]
+        behind = np.array([i for i in atoms if i != index["CB"]], dtype=np.int64)
+        path = [[index[n] for n in SIDE_CHAINS[name]]] if turns > 1 else np.zeros((0, 4), dtype=np.int64)
+        now = torsion_angles(native.positions, np.array(path))
+        energies = []
+        for wanted in np.radians((-60.0, 60.0, 180.0))[:turns]:
+            by = wanted - now[0] if turns > 1 else 0.0
+            places = turned_about(native.positions, index["CA"], index["CB"], behind, by)[atoms]
+            weights = search.weights[atoms]
+            squares = ((places[:, None] - places) ** 2).sum(axis=-1)
+            pairs = weights @ np.exp(-squares / (4 * search.sigma**2)) @ weights
+            energies.append(0.5 * per_pair * pairs - per_map * (search.in_map(places) @ weights))
+        places = native.positions[search.carried_atoms(residue.index)]
+        assert "CB" in index and min(energies) < 0
+        found = search.lowest_energy(residue.index, places, *empty, slopes)
+        assert found == pytest.approx(min(energies), rel=1e-6)
+
+
+def test_torsions_are_those_along_the_side_chain(native: Model, search: RotamerSearch) -> None:
+    positions, wrong = misplaced(native, [9])
+    (tyrosine,) = wrong
+    before, after = (search.torsions(x, tyrosine) for x in (native.positions, positions))
+    np.testing.assert_allclose((after - before) % 360, (120.0, 0.0), atol=1e-6)
+    assert search.is_other_rotamer(native.positions, positions, tyrosine)
+    assert not search.is_other_rotamer(positions, positions, tyrosine)
+    glycine = next(r.index for r in native.topology.residues() if r.name == "GLY")
+    assert len(search.torsions(positions, glycine)) == 0
+    assert not search.is_other_rotamer(native.positions, positions, glycine)
+
+
+def test_a_ring_that_is_turned_over_is_in_the_same_rotamer(native: Model, search: RotamerSearch) -> None:
+    ring = ("CD1", "CD2", "CE1", "CE2", "CZ", "OH")
+    tyrosine = next(r for r in native.topology.residues() if r.name == "TYR")
+    index = {atom.name: atom.index for atom in tyrosine.atoms()}
+    atoms = np.array([index[name] for name in ring])
+
+    def turned(degrees: float) -> np.ndarray:
+        return turned_about(native.positions, index["CB"], index["CG"], atoms, np.radians(degrees))
+
+    for degrees, other in ((180.0, False), (150.0, False), (90.0, True), (30.0, False), (-60.0, True)):
+        assert search.is_other_rotamer(native.positions, turned(degrees), tyrosine.index) == other
 
 
 def test_what_is_not_fitted_stays(native: Model, density: DensityFit) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from openmm import app
+from scipy.spatial import cKDTree
 
 from openmm_density import DensityMap
 from openmm_density.fitting.rebuilding.register_search import RegisterSearch, Stretch
@@ -24,10 +25,12 @@ class Going:
     requested = False
 
 
-def match_of(topology: app.Topology, density_map: DensityMap) -> tuple[SequenceMatch, RegisterSearch]:
+def match_of(
+    topology: app.Topology, density_map: DensityMap, strength: float = STRENGTH_PER_ATOM
+) -> tuple[SequenceMatch, RegisterSearch]:
     heavy = [atom.index for atom in topology.atoms() if not is_hydrogen(atom)]
     registers = RegisterSearch(topology)
-    rotamers = RotamerSearch(topology, density_map, 0.225 * RESOLUTION, STRENGTH_PER_ATOM * len(heavy), heavy)
+    rotamers = RotamerSearch(topology, density_map, 0.225 * RESOLUTION, strength * len(heavy), heavy)
     return SequenceMatch(rotamers, registers), registers
 
 
@@ -120,6 +123,43 @@ def test_stretches_at_the_ends_of_a_chain_are_found(
         (found,) = search.stretches(wrong, Going())
         assert abs(found[0].first - first) <= 4 and abs(found[0].last - last) <= 4
         assert all(0 <= each.first <= each.last <= end and each.ways == (-by,) for each in found)
+
+
+def test_a_weak_density_shows_the_same_stretches(native: Model) -> None:
+    simulated = DensityMap.simulate(native.topology, native.positions, RESOLUTION, 0.9, noise=0.1, seed=1)
+    found = []
+    for strength in (175.0, 8.0):
+        search, registers = match_of(native.topology, simulated, strength)
+        (chain,) = registers.chains
+        wrong = registers.shifted(native.positions, [Stretch(chain, 60, 75)], 1)
+        found.append([(each.first, each.last, each.ways) for (each, *_) in search.stretches(wrong, Going())])
+    strong, weak = found
+    assert len(strong) == len(weak) == 1
+    assert np.abs(np.subtract(strong[0][:2], weak[0][:2])).max() <= 2 and strong[0][2] == weak[0][2] == (-1,)
+
+
+def test_side_chains_meet_what_they_reach_of_the_backbone_and_no_more(
+    native: Model, match: tuple[SequenceMatch, RegisterSearch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search, registers = match
+    rotamers = search._rotamers
+    tried = []
+
+    def note(residue: int, places: np.ndarray, around: np.ndarray, met: np.ndarray, *_: object) -> float:
+        if len(rotamers.torsions(native.positions, residue)):
+            tried.append((rotamers._carried[residue].conformations(places), met))
+        return 0.0
+
+    monkeypatch.setattr(rotamers, "lowest_energy", note)
+    search.energies(native.positions, registers.chains[0][100:120])
+    backbone = native.positions[search._backbone]
+    farthest = 0.0
+    for places, met in tried:
+        touched = backbone[cKDTree(places.reshape(-1, 3)).query(backbone)[0] < 4.0]
+        assert set(map(tuple, touched.tolist())) <= set(map(tuple, met.tolist()))
+        farthest = max(farthest, np.linalg.norm(met - places[0][1], axis=1).max())
+    # The end of an arginine is 7 Å from its Cα, and what touches it or its density is 5 Å from there.
+    assert len(tried) > 20 and farthest < 14.0
 
 
 def test_only_chains_that_changed_are_searched_and_a_stop_ends_it(

@@ -1,0 +1,145 @@
+"""What was rebuilt, as users are told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import chain
+from typing import Any
+
+from ...wording import listing
+
+# So many are named in a line, those that gain most.
+_NAMED = 4
+
+
+@dataclass(frozen=True)
+class RebuiltStretch:
+    """Consecutive residues of a chain that were laid elsewhere.
+
+    Attributes
+    ----------
+    chain : str
+    first, last : str
+        Their numbers, with insertion codes.
+    shifted_by : int
+        By how many residues along the chain they were moved; 0 for a loop that takes another way.
+    gain : float
+        What that is better by, in kJ/mol.
+    """
+
+    chain: str
+    first: str
+    last: str
+    shifted_by: int
+    gain: float
+
+
+@dataclass(frozen=True)
+class TurnedSideChain:
+    """A side chain in another rotamer.
+
+    Attributes
+    ----------
+    residue : str
+        As in ``A ILE 9``.
+    chi_before, chi_after : list of int
+        χ1, χ2 … in degrees.
+    """
+
+    residue: str
+    chi_before: list[int]
+    chi_after: list[int]
+
+
+@dataclass
+class Changes:
+    """What a `Rebuilding` has done so far.
+
+    Attributes
+    ----------
+    places_tried : int
+        How many stretches were shifted to and fro.
+    stretches : list of RebuiltStretch
+        Those that stayed where they were shifted to.
+    side_chains : list of TurnedSideChain
+    """
+
+    places_tried: int = 0
+    stretches: list[RebuiltStretch] = field(default_factory=list)
+    side_chains: list[TurnedSideChain] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give plain numbers, strings and lists."""
+        return asdict(self)
+
+
+def span(chain: str, first: str, last: str) -> str:
+    """Name residues of a chain as in ``A 61-72``."""
+    return f"{chain} {first if first == last else f'{first}-{last}'}".strip()
+
+
+def rebuilt_in_words(rebuilding: Sequence[Mapping[str, Any]]) -> str | None:
+    """Say in a line what was rebuilt.
+
+    Parameters
+    ----------
+    rebuilding : sequence of dict
+        What `FitResult.rebuilding` and ``summary.json`` hold.
+
+    Returns
+    -------
+    str or None
+        As in ``A 61-72 shifted by +1 (310 kJ/mol), 14 side chains turned; 3 searches, 95 s``; None where none was made.
+    """
+    if not rebuilding:
+        return None
+    kept = [each for each in rebuilding if not each["undone"]]
+    stretches = sorted(
+        (stretch for each in kept for stretch in each["stretches"]), key=lambda stretch: -stretch["gain"]
+    )
+    told = []
+    if stretches:
+        told.append(listing([_stretch_in_words(stretch) for stretch in stretches], _NAMED))
+    turned = {side_chain["residue"] for each in kept for side_chain in each["side_chains"]}
+    if turned:
+        told.append(f"{len(turned)} side chain{'s' if len(turned) > 1 else ''} turned")
+    undone = len(rebuilding) - len(kept)
+    if undone:
+        told.append(f"{undone} undone, as the model did not bear it")
+    count = "1 search" if len(rebuilding) == 1 else f"{len(rebuilding)} searches"
+    seconds = sum(each["wall_seconds"] for each in rebuilding)
+    return f"{', '.join(told) or 'nothing'}; {count}, {seconds:.0f} s"
+
+
+def mark_rebuilt(residues: Iterable[dict[str, Any]], rebuilding: Sequence[Mapping[str, Any]]) -> None:
+    """Tell in the row of each residue whether it was rebuilt.
+
+    Parameters
+    ----------
+    residues : iterable of dict
+        From `openmm_density.validation.report.residue_changes`. Each gets ``rebuilt`` (whether it is in a stretch that was),
+        ``shifted_by`` (in all, along the chain) and ``turned`` (whether its side chain was).
+    rebuilding : sequence of dict
+        What `FitResult.rebuilding` holds.
+    """
+    kept = [each for each in rebuilding if not each["undone"]]
+    stretches = list(chain.from_iterable(each["stretches"] for each in kept))
+    turned = {side_chain["residue"] for each in kept for side_chain in each["side_chains"]}
+    # Stretches that have begun and not ended, of rows in the order of the chain.
+    within: set[int] = set()
+    for row in residues:
+        number = f"{row['number']}{row['insertion_code']}"
+        place = row["chain"], number
+        within |= {i for i, each in enumerate(stretches) if place == (each["chain"], each["first"])}
+        row["rebuilt"] = bool(within)
+        row["shifted_by"] = sum(stretches[i]["shifted_by"] for i in within)
+        row["turned"] = row["residue"] in turned
+        within -= {i for i in within if place == (stretches[i]["chain"], stretches[i]["last"])}
+
+
+def _stretch_in_words(stretch: Mapping[str, Any]) -> str:
+    where = span(stretch["chain"], stretch["first"], stretch["last"])
+    by = stretch["shifted_by"]
+    what = f"shifted by {by:+d}" if by else "built anew"
+    return f"{where} {what} ({stretch['gain']:.0f} kJ/mol)"
