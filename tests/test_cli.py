@@ -16,6 +16,7 @@ import pytest
 
 from openmm_density import cli
 from openmm_density.cli import main
+from openmm_density.cli.outcome import print_outcome
 from openmm_density.fitting.results import FILES
 
 from .conftest import PROJECT
@@ -321,6 +322,43 @@ def test_a_model_outside_its_density_is_placed_in_it(folder, tmp_path, without_p
     assert summary["placement"]["moved_by"] == pytest.approx(np.linalg.norm((60, 45, 30)), abs=0.5)
     assert summary["ca_rmsd_initial"] < 0.5 and summary["cc_initial"] > 0.9
     assert "placed in the map" in summary["notes"][0]
+
+
+def test_a_curve_that_does_not_fall_is_told_apart_in_the_table(fitted, capsys):
+    summary = json.loads((fitted / "summary.json").read_text())
+    shown = {}
+    for falls, resolution in ((True, 4.5), (False, 4.5), (False, None), (None, None)):
+        print_outcome(summary | {"fsc_falls_final": falls, "fsc_resolution_final": resolution}, fitted)
+        (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("FSC"))
+        before, reference = (
+            f"{summary[f'fsc_resolution_{stage}']:.2f}" for stage in ("initial", "reference")
+        )
+        assert (
+            line.startswith("FSC with the model 0.5 at (Å)") and before in line and line.endswith(reference)
+        )
+        shown[falls, resolution] = line.split(before, 1)[1].removesuffix(reference).strip()
+    assert list(shown.values()) == ["4.50", "above to 4.50", "nowhere", ""]
+
+
+def test_one_map_is_no_pair_of_half_maps(folder, tmp_path, capsys):
+    halves = ("--half-map", folder / "target.mrc") * 2
+    arguments = ("fit", folder / "model.pdb", folder / "target.mrc", "--resolution", 5)
+    assert run(*arguments, "--output", tmp_path / "out", *halves) == 2
+    message = capsys.readouterr().err
+    assert (
+        message.startswith("openmm-density fit: error: the two half maps are one map")
+        and message.count("\n") == 1
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_map_too_coarse_for_its_resolution_is_warned_of(folder, tmp_path, capsys):
+    arguments = ("--resolution", 4, "--voxel-size", 2.5, "--output", tmp_path / "coarse.mrc")
+    assert run("simulate", folder / "target.pdb", *arguments) == 0
+    assert capsys.readouterr().err == (
+        "openmm-density: warning: voxels of 2.5 Å hold no detail finer than 5 Å: for a resolution of 4 Å they must be no larger "
+        "than 2 Å\n"
+    )
 
 
 def test_version(capsys):

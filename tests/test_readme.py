@@ -1,5 +1,6 @@
 """Every command and snippet of the README runs, with its own arguments, on the first residues of its models."""
 
+import dataclasses
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import pytest
 from openmm import Platform
 
 from openmm_density import cli, doctor
+from openmm_density.fitting.protocols import Protocol, Stage, read_protocol
 
 from .conftest import PROJECT
 from .fragments import copy_examples
@@ -27,6 +29,7 @@ COMMANDS = [
     if line.startswith("openmm-density")
 ]
 SNIPPETS = [text for language, text in BLOCKS if language == "python"]
+PROTOCOLS = [text for language, text in BLOCKS if language == "toml"]
 FEW_STEPS = ["--steps", "60", "--report-interval", "30"]
 # Parts of two domains, which move against each other.
 RESIDUES = 45
@@ -94,6 +97,34 @@ def test_commands_run_in_their_order(folder, monkeypatch, capsys):
         status = cli.main([name, *arguments, *(FEW_STEPS if name == "fit" else [])])
         said = capsys.readouterr()
         assert status == 0 and said.out, said.err
+
+
+def test_protocol_files_are_read(tmp_path):
+    assert PROTOCOLS
+    for text in PROTOCOLS:
+        (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
+        assert read_protocol(tmp_path / "mine.toml").steps > 0
+
+
+@pytest.mark.parametrize(
+    ("heading", "kind"), [("key, of the fit", Protocol), ("key, of a `[[stage]]`", Stage)]
+)
+def test_the_keys_of_protocol_files_are_all_there_with_their_defaults(heading, kind, tmp_path):
+    (tmp_path / "mine.toml").write_text("[[stage]]\nsteps = 1\n")
+    protocol = read_protocol(tmp_path / "mine.toml")
+    read = dataclasses.asdict(protocol if kind is Protocol else protocol.stages[0])
+    read.pop("stages", None)
+    table = re.search(rf"^\| {re.escape(heading)} \|.*\n\|[- |]+\n((?:\|.*\n)+)", README, flags=re.MULTILINE)
+    words = {"none": None, "needed": 1, "the file's name": "mine"}
+    told = {}
+    for row in table[1].splitlines():
+        keys, defaults = row.split(" | ")[:2]
+        for key, (literal, word) in zip(
+            re.findall(r"`(\w+)`", keys), re.findall(rf"`([^`]+)`|({'|'.join(words)})", defaults), strict=True
+        ):
+            value = json.loads(literal) if literal else words[word]
+            told[key] = tuple(value) if isinstance(value, list) else value
+    assert told == read
 
 
 def test_make_knows_the_two_commands():

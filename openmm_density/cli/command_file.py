@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .errors import InputError
-from .whole_files import write_text
+from ..errors import InputError
+from ..whole_files import write_text
 
 COMMAND = "command.json"
 

@@ -1,0 +1,112 @@
+"""The command line: ``openmm-density fit | simulate | score | planes | doctor``."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..errors import InputError, SimulationError
+from ..wording import in_options, one_line
+from . import doctor, fit, planes, score, simulate
+from .arguments import PROGRAM, Parser, spelled, spellings
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; give the exit status: 0, 1 for a simulation that failed, 2 for input that cannot be used."""
+    options, unknown = _parser().parse_known_args(arguments)
+    name = f"{PROGRAM} {options.command}"
+    try:
+        os.getcwd()
+    except OSError:  # torch would end the process without a word of ours
+        print(
+            f"{name}: error: the folder that this was started in is gone: change to another one",
+            file=sys.stderr,
+        )
+        return 2
+    if unknown:
+        print(f'{name}: error: "{unknown[0]}" is not understood (see {name} --help)', file=sys.stderr)
+        return 2
+    empty = [given for given, value in vars(options).items() if value == "" or value == [""]]
+    if empty:
+        print(f"{name}: error: {spelled(empty[0])} is empty (see {name} --help)", file=sys.stderr)
+        return 2
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:  # closed by the shell
+            setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a locale that has no Å is no reason to fail
+    if threading.current_thread() is threading.main_thread():
+        # A batch system's limit ends a fit as Ctrl-C does.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    warnings.showwarning = _once_each()
+    try:
+        return _COMMANDS[options.command](options)
+    except BrokenPipeError:
+        return 141
+    except KeyboardInterrupt:
+        status, said = 130, "interrupted; nothing was written"
+    except (InputError, SimulationError, OSError, MemoryError) as error:
+        status = 2 if isinstance(error, (InputError, OSError)) else 1
+        sentence = _sentence(error, options)
+        said = f"error: {sentence}{'' if sentence[-1:] in '.?!' else '.'}"
+    print(f"{name}: {said}", file=sys.stderr)
+    return status
+
+
+def _sentence(error: Exception, options: argparse.Namespace) -> str:
+    if isinstance(error, InputError):
+        return in_options(str(error), spellings(options))
+    if isinstance(error, OSError):
+        return f"{error.filename or 'a file'}: {error.strerror or one_line(error)}"
+    if isinstance(error, MemoryError):
+        return f"not enough memory ({one_line(error)}): is the resolution right, or the map too large?"
+    return str(error)
+
+
+def _once_each() -> Callable[..., None]:
+    """Give what prints a warning the first time: a fit makes its forces anew for each of its segments."""
+    said: set[str] = set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        if str(message) not in said:
+            said.add(str(message))
+            print(f"openmm-density: warning: {message}", file=sys.stderr)
+
+    return show
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(prog=PROGRAM, description="Fit atomic models into density maps with OpenMM.")
+    parser.add_argument(
+        "--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="print the version"
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    for command in (fit, simulate, score, planes, doctor):
+        command.add_parser(commands)
+    return parser
+
+
+class _Version(argparse.Action):
+    """Print the version, looked up only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
+        from importlib.metadata import version
+
+        print(f"openmm-density {version('openmm-density')}")
+        parser.exit()
+
+
+_COMMANDS = {
+    "fit": fit.run,
+    "simulate": simulate.run,
+    "score": score.run,
+    "planes": planes.run,
+    "doctor": doctor.run,
+}

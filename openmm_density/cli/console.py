@@ -1,0 +1,130 @@
+"""What a terminal shows: results, and how far a fit is."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..fitting.flexible_fit import Row
+
+
+def console_for_results() -> Console:
+    """Give a console for results: a terminal's width, and in a pipe lines as long as they are."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else _LONGEST_LINE
+    return Console(highlight=False, markup=False, emoji=False, width=width)
+
+
+_LONGEST_LINE = 100_000
+
+
+class Clock:
+    """How long steps will still take, or, where none are made, how long that has lasted.
+
+    Parameters
+    ----------
+    stages : sequence of (str, bool)
+        The stages to come by their names, and whether parts of the model are rebuilt before each.
+    """
+
+    def __init__(self, stages: Sequence[tuple[str, bool]] = ()) -> None:
+        self._names = [name for name, _ in stages]
+        self._rebuilds = [rebuilds for _, rebuilds in stages]
+        self._place = 0
+        self._doing, self._step, self._total = "", math.inf, 1
+        self._recent: deque[tuple[int, float]] = deque(maxlen=_RECENT)
+        self._is_stepping = False
+        self._last = self._advanced = time.monotonic()
+
+    def update(self, step: int, total: int, doing: str) -> None:
+        """Note where a fit is."""
+        now = time.monotonic()
+        self._is_stepping = step > self._step
+        if self._is_stepping and doing == self._doing:
+            # Only between two of these nothing but steps was made.
+            self._recent.append((step - self._step, now - self._last))
+        if self._is_stepping:
+            self._advanced = now
+        if doing in self._names[self._place :]:
+            self._place = self._names.index(doing, self._place)
+        self._doing, self._step, self._total, self._last = doing, step, total, now
+
+    def __str__(self) -> str:
+        """Give it as in ``0:02:40 + 3 searches``, which are not steps and whose time nobody knows."""
+        if not self._is_stepping:
+            return _clock(time.monotonic() - self._advanced)
+        steps, seconds = (sum(values) for values in zip((0, 0.0), *self._recent))
+        left = _clock(seconds / steps * (self._total - self._step)) if steps else "-:--:--"
+        searches = sum(self._rebuilds[self._place + 1 :])
+        return left if not searches else f"{left} + {searches} search{'es' if searches > 1 else ''}"
+
+
+# Times between updates, of 40 steps each.
+_RECENT = 100
+
+
+def _clock(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))
+
+
+class Display:
+    """Progress on a terminal, nothing in a pipe.
+
+    Parameters
+    ----------
+    stages : sequence of (str, bool)
+        As for `Clock`.
+    """
+
+    def __init__(self, stages: Sequence[tuple[str, bool]] = ()) -> None:
+        self._clock = Clock(stages)
+
+    def __enter__(self) -> Display:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        self._progress = Progress(
+            TextColumn("{task.description:<9}"),
+            BarColumn(),
+            TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
+            # It tells the time anew whenever it is drawn.
+            TextColumn("{task.fields[clock]}"),
+            TextColumn("{task.fields[figures]}"),
+            console=Console(stderr=True, highlight=False, markup=False, emoji=False),
+            disable=not sys.stderr.isatty(),
+        )
+        self._task = self._progress.add_task("prepare", total=1, figures="", clock=self._clock)
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def print(self, text: str) -> None:
+        """Print a line above the progress."""
+        if not self._progress.disable:
+            self._progress.console.print(text)
+
+    def update(self, step: int, total: int, stage: str, row: Row | None) -> None:
+        """Show the step and what is being done, and the figures of a row where there is one."""
+        self._clock.update(step, total, stage)
+        found = {}
+        if row is not None:
+            rmsd = "" if row.ca_rmsd is None else f"  RMSD {row.ca_rmsd:.2f} Å"
+            found["figures"] = f"CC {row.cc:.3f}{rmsd}"
+        self._progress.update(self._task, completed=step, total=total, description=stage, **found)
+
+    def interrupted(self, doing: str = "minimising, writing results") -> None:
+        """Say at once that Ctrl-C was heard."""
+        self.print(f"Interrupted: finishing this step, {doing}; Ctrl-C again to stop now")
+        # A second signal leaves no time to put it back.
+        self._progress.console.show_cursor(True)

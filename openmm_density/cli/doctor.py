@@ -1,0 +1,38 @@
+"""``openmm-density doctor``: examine the installation."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from .console import console_for_results
+
+if TYPE_CHECKING:
+    from .arguments import Commands
+
+
+def add_parser(commands: Commands) -> None:
+    """Add what ``doctor`` takes."""
+    parser = commands.add_parser(
+        "doctor",
+        help="examine this installation",
+        description="Print versions, which backends and platforms run, the compiler and the kernels, each with a remedy.",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the diagnosis; give the exit status: 1 where something does not work."""
+    from rich.console import Console
+
+    # In a pipe nothing shows.
+    with Console(stderr=True, highlight=False, markup=False).status("loading torch and OpenMM") as status:
+        from .. import doctor
+
+        diagnosis = doctor.examine(progress=lambda doing: status.update(doing or "almost done"))
+    if options.json:
+        print(json.dumps(diagnosis.as_dict(), indent=2))
+    else:
+        console_for_results().print(doctor.report(diagnosis))
+    return 0 if diagnosis.ok else 1

@@ -1,0 +1,390 @@
+"""``openmm-density fit``: fit a model flexibly into a map, or go on with a fit that was interrupted."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError
+from .arguments import PROGRAM, add_columns, add_dictionary, check_halves, number, spelled, whole_number
+from .console import Display
+from .outcome import print_outcome
+
+if TYPE_CHECKING:
+    from ..fitting.flexible_fit import FlexibleFit
+    from ..fitting.half_maps import StrengthScan
+    from ..fitting.protocols import Protocol
+    from ..fitting.results import OutputFolder
+    from .arguments import Commands
+
+
+def add_parser(commands: Commands) -> None:
+    """Add what ``fit`` takes."""
+    parser = commands.add_parser(
+        "fit",
+        help="fit a model flexibly into a map",
+        description="Fit MODEL flexibly into MAP: minimise, molecular dynamics with the density from weak to strong, anneal, "
+        "minimise. Writes models, trajectory, log, summary.json and pictures into DIR.",
+    )
+    _add_arguments(parser)
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", nargs="?", metavar="MODEL", help="PDB or mmCIF, .gz or not")
+    parser.add_argument("map", nargs="?", metavar="MAP", help="MRC, CCP4, SITUS (.gz or not), or MTZ")
+    parser.add_argument("--resolution", type=number, metavar="R", help="of the map, in Å")
+    add_columns(parser)
+    parser.add_argument("--output", metavar="DIR", help="folder for the results")
+    parser.add_argument("--overwrite", action="store_true", help="replace an earlier fit in DIR")
+    parser.add_argument(
+        "--resume", metavar="DIR", help="go on with the fit in DIR that was interrupted; it knows all else"
+    )
+    parser.add_argument(
+        "--reference", metavar="TARGET", help="a model of the target, to report the distance to"
+    )
+    parser.add_argument(
+        "--protocol",
+        default="standard",
+        metavar="NAME|FILE.toml",
+        help="quick, standard (default), cascade, gentle, or a file; see protocol.toml of any fit",
+    )
+    parser.add_argument(
+        "--half-map",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="given twice: find the strength by fitting into the one and scoring in the other",
+    )
+    parser.add_argument(
+        "--place",
+        choices=("auto", "on", "off"),
+        default="auto",
+        help="place the model in the map as a rigid body first (auto: if it lies outside the density)",
+    )
+    parser.add_argument(
+        "--forcefield",
+        action="append",
+        default=[],
+        metavar="NAME|FILE.xml",
+        help="amber14 (default), charmm36, or an OpenMM file; may be given several times, as for ligands",
+    )
+    parser.add_argument(
+        "--solvent",
+        default="none",
+        metavar="NAME",
+        help="none (default, screened), obc, gbn2, or water (with ions, in a box around model and density)",
+    )
+    parser.add_argument(
+        "--ligand-forcefield",
+        choices=("openff", "gaff"),
+        help="parametrise ligands that have a SMILES (needs openmmforcefields) in place of keeping them rigid",
+    )
+    parser.add_argument(
+        "--ligand",
+        type=_ligand,
+        action="append",
+        default=[],
+        metavar="NAME=SMILES",
+        help="what a ligand is, in its protonation, where its --dictionary does not say; may be given several times",
+    )
+    parser.add_argument(
+        "--steps", type=whole_number, metavar="N", help="steps of all stages (those of the protocol)"
+    )
+    parser.add_argument(
+        "--restrain",
+        metavar="LIST",
+        help="what is held as it was, in place of the protocol's cis,chirality,ramachandran,planarity,ss and, at the end, "
+        "rotamers: any of these, elastic, distance, position, symmetry, or none",
+    )
+    parser.add_argument(
+        "--restrain-to",
+        metavar="MODEL2",
+        help="also hold distances as they are in another model of the same, where the density does not insist",
+    )
+    parser.add_argument(
+        "--density-interval",
+        type=whole_number,
+        metavar="N",
+        help="let the density force act every N-th step, N times as strongly (1)",
+    )
+    parser.add_argument(
+        "--similarity",
+        default="cross-correlation",
+        metavar="NAME",
+        help="cross-correlation (default), inner-product, relative-entropy, least-squares or map-potential",
+    )
+    parser.add_argument("--about-mean", action="store_true", help="correlate about the mean")
+    parser.add_argument(
+        "--weights",
+        default="mass",
+        metavar="NAME",
+        help="what an atom's density is: mass (default), unity, number, charge, electron or xray",
+    )
+    parser.add_argument(
+        "--atoms",
+        default="heavy",
+        metavar="SELECTION",
+        help='"heavy" (default), "all" or an mdtraj selection',
+    )
+    parser.add_argument(
+        "--strength",
+        type=_strength,
+        metavar="auto|X",
+        help="kJ/mol per fitted atom at full strength (that of the protocol, auto)",
+    )
+    parser.add_argument(
+        "--planarity",
+        type=_planarity,
+        default="on",
+        metavar="on|off|SIGMA",
+        help="hold flat groups flat, with a standard deviation in Å (on, which is 0.02)",
+    )
+    add_dictionary(parser)
+    parser.add_argument("--temperature", type=number, metavar="K", help="in K (that of the protocol)")
+    parser.add_argument(
+        "--platform",
+        default="CPU",
+        metavar="NAME",
+        help="OpenMM platform: CPU (default), CUDA, HIP, OpenCL or Reference",
+    )
+    parser.add_argument("--threads", type=whole_number, metavar="N", help="CPU threads (all cores)")
+    parser.add_argument(
+        "--seed", type=whole_number, default=0, metavar="N", help="of velocities and noise (%(default)s)"
+    )
+    parser.add_argument(
+        "--report-interval",
+        type=whole_number,
+        default=200,
+        metavar="N",
+        help="steps between rows of the log and frames of the trajectory (%(default)s)",
+    )
+    parser.add_argument(
+        "--save-interval",
+        type=whole_number,
+        default=2000,
+        metavar="N",
+        help="steps between states from which a fit can go on (%(default)s)",
+    )
+
+
+def _strength(text: str) -> float | str:
+    try:
+        return text if text == "auto" else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'found "{text}"; give auto or a number of kJ/mol') from None
+
+
+def _ligand(text: str) -> list[str]:
+    name, equals, smiles = text.partition("=")
+    if not (name and equals and smiles):
+        raise argparse.ArgumentTypeError(f'found "{text}"; give NAME=SMILES, such as BNZ=c1ccccc1')
+    return [name, smiles]
+
+
+def _planarity(text: str) -> float | str | None:
+    if text in ("on", "off"):
+        return text if text == "on" else None
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'found "{text}"; give on, off or a number of Å') from None
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run a fit, or go on with one; give the exit status."""
+    if options.resume is None:
+        _check_new(options)
+    else:
+        _check_resumed(options)
+    from ..fitting.results import OutputFolder
+
+    if options.resume is None:
+        protocol = _protocol(options)
+        folder = OutputFolder(options.output, options.overwrite)
+    else:
+        folder = OutputFolder(options.resume, resume=True)
+    try:
+        if options.resume is not None:
+            options, protocol = _as_begun(options, folder)
+        scan = _strength_scan(options, protocol)
+        if scan is not None:
+            protocol = replace(protocol, strength=scan.chosen)
+        fit = _flexible_fit(options, protocol)
+        if options.resume is None:
+            _remember(options, protocol, fit, scan, folder)
+        with Display([(stage.name, fit.rebuilds_before(stage)) for stage in fit.protocol.stages]) as display:
+            display.print(f"fitting {options.model} into {options.map} at {options.resolution:g} Å")
+            result = fit.run(folder.run, display.update, display.interrupted)
+        summary = folder.write(fit, result, options.model, options.map, scan)
+    except KeyboardInterrupt:
+        if not folder.run.holds_a_state:
+            raise
+        print(f"{PROGRAM} fit: interrupted; {PROGRAM} fit --resume {folder.path} goes on", file=sys.stderr)
+        return 130
+    finally:
+        folder.discard()
+    print_outcome(summary, folder.path)
+    if result.interrupted:
+        print(
+            f"{PROGRAM} fit: interrupted at step {result.steps} of {fit.protocol.steps}; results so far are in {folder.path}, "
+            f"and {PROGRAM} fit --resume {folder.path} goes on",
+            file=sys.stderr,
+        )
+        return 130
+    return 0
+
+
+def _check_new(options: argparse.Namespace) -> None:
+    missing = [name for name in ("model", "map", "resolution", "output") if getattr(options, name) is None]
+    if missing:
+        raise InputError(
+            "fit needs MODEL, MAP, --resolution and --output (or --resume DIR alone), and "
+            f"{spelled(missing[0])} was not given."
+        )
+    check_halves(options)
+    if options.half_map and options.strength is not None:
+        raise InputError("--strength is what the half maps are to find: leave out --strength or --half-map.")
+
+
+def _check_resumed(options: argparse.Namespace) -> None:
+    alone = _alone(options)
+    given = [name for name, value in vars(options).items() if value != getattr(alone, name)]
+    if given:
+        raise InputError(f"--resume goes on as the fit began: leave out {spelled(given[0])}.")
+
+
+def _alone(options: argparse.Namespace) -> argparse.Namespace:
+    """Give the options of ``fit --resume DIR``: all others have their defaults."""
+    parser = argparse.ArgumentParser()
+    _add_arguments(parser)
+    return parser.parse_args([], argparse.Namespace(command=options.command, resume=options.resume))
+
+
+def _as_begun(options: argparse.Namespace, folder: OutputFolder) -> tuple[argparse.Namespace, Protocol]:
+    """Give the options and the protocol with which a fit began."""
+    from ..fitting.protocols import read_protocol
+    from .command_file import read_command
+
+    # An option that an earlier version did not know has its default.
+    told = argparse.Namespace(**{**vars(_alone(options)), **read_command(folder.run.path)})
+    return told, read_protocol(folder.run.path / _PROTOCOL)
+
+
+def _remember(
+    options: argparse.Namespace,
+    protocol: Protocol,
+    fit: FlexibleFit,
+    scan: StrengthScan | None,
+    folder: OutputFolder,
+) -> None:
+    """Write what a fit is asked to do beside its states."""
+    from .command_file import write_command
+
+    told = {name: value for name, value in vars(options).items() if name not in ("command", "resume")}
+    told["place"] = "off" if fit.placement is None else fit.placement.as_dict()
+    told["strength_scan"] = None if scan is None else scan.as_dict()
+    told["forcefield"] = [
+        str(Path(name).resolve()) if Path(name).is_file() else name for name in options.forcefield
+    ]
+    write_command(
+        folder.run.path, told, files=("model", "map", "reference", "restrain_to", "dictionary", "half_map")
+    )
+    protocol.write(folder.run.path / _PROTOCOL)
+
+
+_PROTOCOL = "protocol.toml"
+
+
+def _protocol(options: argparse.Namespace) -> Protocol:
+    from ..fitting.protocols import find_protocol
+
+    protocol = find_protocol(options.protocol, options.resolution)
+    if options.strength is not None:
+        protocol = replace(protocol, strength=options.strength)
+    if options.density_interval is not None:
+        protocol = replace(protocol, density_interval=options.density_interval)
+    if options.steps is not None:
+        protocol = protocol.with_steps(options.steps)
+    if options.temperature is not None:
+        protocol = protocol.with_temperature(options.temperature)
+    if options.restrain is None and options.restrain_to is None:
+        return protocol
+    names = [name for stage in protocol.stages for name in stage.restraints]
+    if options.restrain is not None:
+        names = [name.strip() for name in options.restrain.split(",")]
+        names = [] if names == ["none"] else names
+    if options.restrain_to is not None:
+        names.append("distance")
+    return protocol.with_restraints(names)
+
+
+def _flexible_fit(options: argparse.Namespace, protocol: Protocol) -> FlexibleFit:
+    from ..fitting.flexible_fit import FlexibleFit
+    from ..maps.density_map import DensityMap
+    from ..models.structures import read_model
+
+    return FlexibleFit(
+        read_model(options.model),
+        DensityMap.from_file(options.map, columns=options.columns),
+        options.resolution,
+        protocol,
+        report_interval=options.report_interval,
+        save_interval=options.save_interval,
+        reference=read_model(options.reference) if options.reference else None,
+        **_fit_options(options),
+    )
+
+
+def _fit_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Give what a fit and a scan of strengths have in common."""
+    from ..energies.planarity import SIGMA
+    from ..fitting.placement import Placement
+    from ..models.structures import read_model
+
+    return {
+        "seed": options.seed,
+        "platform": options.platform,
+        "threads": options.threads,
+        "place": Placement(**options.place) if isinstance(options.place, dict) else options.place,
+        "forcefield": options.forcefield or "amber14",
+        "solvent": options.solvent,
+        "ligand_forcefield": options.ligand_forcefield,
+        "ligands": dict(options.ligand),
+        "restrain_to": read_model(options.restrain_to) if options.restrain_to else None,
+        "similarity": options.similarity,
+        "about_mean": options.about_mean,
+        "weights": options.weights,
+        "atoms": options.atoms,
+        "planarity": SIGMA if options.planarity == "on" else options.planarity,
+        "dictionaries": options.dictionary,
+    }
+
+
+def _strength_scan(options: argparse.Namespace, protocol: Protocol) -> StrengthScan | None:
+    """Find the strength with half maps where there are any, or take what was found before the fit was interrupted."""
+    from ..fitting.half_maps import COOLING_STEPS, STEPS_AT_EACH, STRENGTHS, StrengthScan, scan_strengths
+    from ..maps.density_map import DensityMap
+    from ..models.structures import read_model
+
+    if not options.half_map:
+        return None
+    if options.resume is not None:
+        return StrengthScan(**options.strength_scan)
+    halves = tuple(DensityMap.from_file(path) for path in options.half_map)
+    with Display() as display:
+        display.print(
+            f"finding the strength with half maps: {STEPS_AT_EACH + COOLING_STEPS} steps at each of "
+            f"{', '.join(f'{strength:g}' for strength in STRENGTHS)} kJ/mol per fitted atom"
+        )
+        return scan_strengths(
+            read_model(options.model),
+            halves,
+            options.resolution,
+            protocol,
+            progress=display.update,
+            on_interrupt=lambda: display.interrupted("then stopping, as no fit has begun"),
+            **_fit_options(options),
+        )

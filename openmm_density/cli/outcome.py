@@ -1,0 +1,98 @@
+"""What a fit prints at its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from .console import console_for_results
+
+
+def print_outcome(summary: dict[str, Any], folder: Path) -> None:
+    """Print the table of a summary, what is to be doubted, and where the results are."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from ..fitting.rebuilding.changes import rebuilt_in_words
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    columns = ("before", "relaxed", "after", *(["reference"] if summary["reference"] else []))
+    for heading in columns:
+        table.add_column(heading, justify="right")
+
+    def row(name: str, form: str, *values: float | str | None) -> None:
+        shown = values[: len(columns)]
+        table.add_row(name, *("" if value is None else format(value, form) for value in shown))
+
+    def compare(name: str, form: str, key: str) -> None:
+        row(
+            name,
+            form,
+            summary[f"{key}_initial"],
+            None,
+            summary[f"{key}_final"],
+            summary.get(f"{key}_reference"),
+        )
+
+    compare("correlation (CC mask)", ".3f", "cc")
+    compare("Q-score", ".3f", "q_score")
+    crossings = [_crossing(summary, stage) for stage in ("initial", "final", "reference")]
+    row("FSC with the model 0.5 at (Å)", "", crossings[0], None, *crossings[1:])
+    compare(f"{summary['similarity']} in the energy", ".3f", "similarity")
+    if summary["ca_rmsd_final"] is not None:
+        compare("Cα RMSD to the reference (Å)", ".2f", "ca_rmsd")
+    compare("deviation from planarity (Å)", ".3f", "planarity_rms")
+    compare("  of the worst atom (Å)", ".3f", "planarity_worst")
+    ligands = {
+        stage: max((each["rms"] for each in summary[f"flat_ligands_{stage}"] or ()), default=None)
+        for stage in ("initial", "final", "reference")
+    }
+    if ligands["initial"] is not None:
+        bent = (ligands["initial"], None, ligands["final"], ligands["reference"])
+        row("  of the most bent ligand, RMS (Å)", ".3f", *bent)
+    stages = ("initial", "relaxed", "final", "reference")
+    geometry = [summary[f"geometry_{stage}"] or {} for stage in stages]
+    for label, key, form in (
+        ("bond RMSD (Å)", "bond_rmsd", ".3f"),
+        ("angle RMSD (°)", "angle_rmsd", ".2f"),
+        ("clashes per 1000 atoms", "clashscore", ".1f"),
+        ("Ramachandran outliers", "ramachandran_outlier_count", "d"),
+        ("rotamer outliers", "rotamer_outlier_count", "d"),
+        ("twisted peptides", "twisted_count", "d"),
+        ("wrong-handed Cα", "wrong_alpha_count", "d"),
+    ):
+        row(label, form, *(figures.get(key) for figures in geometry))
+    console = console_for_results()
+    console.print(table)
+    turned = len(summary["peptide_flips"]), len(summary["inverted_centres"])
+    console.print(f"{turned[0]} peptides flipped, {turned[1]} chiral centres inverted")
+    worst = (f"{each['residue']} ({each['correlation']:.2f})" for each in summary["worst_residues"][:5])
+    console.print(f"lowest correlations: {', '.join(worst)}")
+    rebuilt = rebuilt_in_words(summary["rebuilding"])
+    if rebuilt is not None:
+        console.print(f"rebuilt: {rebuilt}")
+    violated = {name: len(each) for name, each in summary["restraints_violated"].items() if each}
+    if violated:
+        console.print(f"restraints violated: {', '.join(f'{name} {n}' for name, n in violated.items())}")
+    console.print(
+        f"{summary['ms_per_step']:.1f} ms a step, {summary['density_ms_per_step']:.2f} of it the density force; "
+        f"{summary['wall_seconds']:.0f} s in all; k = {summary['strength']:.1f} kJ/mol per fitted atom"
+    )
+    for note in summary["notes"]:
+        console.print(Text.assemble(("Note:", "bold"), f" {note}"))
+    for doubt in summary["doubts"]:
+        console.print(Text.assemble(("Doubt:", "bold"), f" {doubt}"))
+    console.print(
+        f"results are in {folder}: see overview.png (the fit), residues.png (where to doubt it) and summary.json"
+    )
+
+
+def _crossing(summary: dict[str, Any], stage: str) -> str | None:
+    """Say where a curve falls, or that it does not; None without one."""
+    resolution, falls = (summary[f"fsc_{part}_{stage}"] for part in ("resolution", "falls"))
+    if falls is None:
+        return None
+    if resolution is None:
+        return "nowhere"
+    return f"{resolution:.2f}" if falls else f"above to {resolution:.2f}"

@@ -1,0 +1,135 @@
+"""``openmm-density score``: correlate a model or a trajectory with a map."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError
+from .arguments import PROGRAM, add_map, check_halves, number
+from .console import console_for_results
+
+if TYPE_CHECKING:
+    from .arguments import Commands
+
+
+def add_parser(commands: Commands) -> None:
+    """Add what ``score`` takes."""
+    parser = commands.add_parser(
+        "score",
+        help="correlate a model or trajectory with a map",
+        description="Print the correlation of a model, or of every frame of a trajectory, with MAP. Frames are counted from 0.",
+    )
+    parser.add_argument(
+        "model", metavar="MODEL-or-TRAJECTORY", help="PDB, mmCIF, or any trajectory that mdtraj reads"
+    )
+    add_map(parser)
+    parser.add_argument("--topology", metavar="T", help="a model with the trajectory's atoms")
+    parser.add_argument(
+        "--atoms", metavar="SELECTION", help='score only these, as mdtraj selects: "element != H"'
+    )
+    parser.add_argument("--q-score", action="store_true", help="also Q-scores")
+    parser.add_argument(
+        "--sigma",
+        type=number,
+        default=0.6,
+        metavar="S",
+        help="width of their reference in Å (%(default)g, as published; EMDB's pages have 0.4)",
+    )
+    parser.add_argument(
+        "--fsc",
+        action="store_true",
+        help="also the Fourier shell correlation of map and model, and where it is 0.5",
+    )
+    parser.add_argument(
+        "--half-map",
+        action="append",
+        default=[],
+        metavar="HALF",
+        help="give both half maps: their Fourier shell correlation around the model (its last frame), and where it is 0.143",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print correlations and what else is asked for; give the exit status."""
+    import numpy as np
+
+    from ..analysis import fsc, load_trajectory, q_score, score
+    from ..energies.fitted_atoms import select_atoms
+    from ..maps.density_map import DensityMap
+    from ..units import ANGSTROM_PER_NANOMETER
+    from ..validation.fsc import HALF_MAP_THRESHOLD, half_map_fsc
+
+    check_halves(options)
+    trajectory = load_trajectory(options.model, options.topology)
+    if options.atoms:
+        trajectory = trajectory.atom_slice(select_atoms(trajectory.topology.to_openmm(), options.atoms))
+    density_map = DensityMap.from_file(options.map, columns=options.columns)
+    scores = score(trajectory, density_map, options.resolution)
+    if not np.any(scores.cc_mask) and np.isnan(scores.residue_correlations).all():
+        raise InputError(
+            f"no residue of {options.model} lies in the density of {options.map}: check that they belong together, or place the "
+            f"model with {PROGRAM} fit --place on."
+        )
+    found = scores.as_dict()
+    figures = [[f"CC {cc:.4f}"] for cc in scores.cc_mask]
+    columns = {"CC": scores.residue_correlations[-1]}
+    remarks = []
+    if options.q_score:
+        q = q_score(trajectory, density_map, sigma=options.sigma)
+        found |= {
+            "q_score_sigma": options.sigma,
+            "q_score": _plain(q.mean),
+            "residue_q_scores": _plain(q.residues),
+        }
+        columns["Q"] = q.residues[-1]
+        for row, mean in zip(figures, q.mean):
+            row.append(f"Q {mean:.4f}")
+    if options.fsc:
+        curves = fsc(trajectory, density_map, options.resolution)
+        crossings = [curve.crossing() for curve in curves]
+        found |= {
+            "fsc_resolution": _plain([crossing.resolution for crossing in crossings]),
+            "fsc_falls": [crossing.falls for crossing in crossings],
+            "fsc": [curve.as_dict() for curve in curves],
+        }
+        for row, crossing in zip(figures, crossings):
+            row.append(f"FSC {crossing}")
+    if options.half_map:
+        halves = [DensityMap.from_file(path) for path in options.half_map]
+        curve = half_map_fsc(*halves, trajectory.xyz[-1] * ANGSTROM_PER_NANOMETER)
+        crossing = curve.crossing(HALF_MAP_THRESHOLD, dips=False)
+        found |= {
+            "half_map_resolution": _plain([crossing.resolution])[0],
+            "half_map_falls": crossing.falls,
+            "half_map_fsc": curve.as_dict(),
+        }
+        remarks.append(f"half maps: FSC {crossing}")
+    if options.json:
+        print(json.dumps(found, indent=2, allow_nan=False))
+        return 0
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("residue")
+    for name in columns:
+        table.add_column(name if len(figures) == 1 else f"{name}, last frame", justify="right")
+    for label, *values in zip(scores.residue_labels, *columns.values()):
+        table.add_row(label, *("" if value != value else f"{value:.3f}" for value in values))
+    console_for_results().print(table)
+    # The figures of the whole come last, where a terminal still shows them.
+    for frame, row in enumerate(figures):
+        print("  ".join(row if len(figures) == 1 else [f"frame {frame:5d}", *row]))
+    for remark in remarks:
+        print(remark)
+    return 0
+
+
+def _plain(values: Any) -> list[Any]:
+    """Give an array as lists for JSON; None for what is not finite."""
+    import numpy as np
+
+    array = np.asarray(values, dtype=np.float64)
+    return np.where(np.isfinite(array), array, None).tolist()
