@@ -39,7 +39,8 @@ class Clock:
     def __init__(self, stages: Sequence[tuple[str, bool]] = ()) -> None:
         self._names = [name for name, _ in stages]
         self._rebuilds = [rebuilds for _, rebuilds in stages]
-        self._place = 0
+        # The stage that is under way, none before the first; and whether something else is done since steps of it were made.
+        self._place, self._has_left = -1, True
         self._doing, self._step, self._total = "", math.inf, 1
         self._recent: deque[tuple[int, float]] = deque(maxlen=_RECENT)
         self._is_stepping = False
@@ -48,14 +49,18 @@ class Clock:
     def update(self, step: int, total: int, doing: str) -> None:
         """Note where a fit is."""
         now = time.monotonic()
-        self._is_stepping = step > self._step
+        # The last steps before an interruption are told of with what is done after them.
+        self._is_stepping = step > self._step and (doing in self._names or not self._names)
         if self._is_stepping and doing == self._doing:
             # Only between two of these nothing but steps was made.
             self._recent.append((step - self._step, now - self._last))
         if self._is_stepping:
             self._advanced = now
-        if doing in self._names[self._place :]:
-            self._place = self._names.index(doing, self._place)
+        # A search comes between two stages, also where they have one name.
+        begin = self._place + self._has_left
+        if doing in self._names[begin:]:
+            self._place = self._names.index(doing, begin)
+        self._has_left = doing not in self._names
         self._doing, self._step, self._total, self._last = doing, step, total, now
 
     def __str__(self) -> str:

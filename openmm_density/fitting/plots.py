@@ -247,7 +247,7 @@ def plot_residues(path: Path, residues: Sequence[dict[str, Any]], stretches: Seq
         if len(chains) <= MOST_CURVES:
             figure = _curves(residues, chains, ligands, stages, stretches)
         else:
-            figure = _strips(residues, chains, ligands, stages)
+            figure = _strips(residues, chains, ligands, stages, stretches)
         _save(figure, path)
 
 
@@ -365,10 +365,7 @@ def _curves(
         Line2D([], [], color=color, alpha=0.25, linewidth=8, label=label)
         for label, color in (("better than before", BETTER), ("worse than before", WORSE))
     ]
-    if stretches:
-        handles.append(Line2D([], [], color=DOUBTFUL, linewidth=8, label="doubtful"))
-    if any(residues[i].get("rebuilt") for members in chains.values() for i in members):
-        handles.append(Line2D([], [], color=REBUILT, linewidth=8, label="shifted or built anew"))
+    handles += _legend_of_marks(residues, chains, stretches)
     figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
     figure.align_ylabels(panels)
     return figure
@@ -399,6 +396,14 @@ def _plot_curves(panel: Axes, places: np.ndarray, curves: dict[str, np.ndarray])
     panel.set_ylim(max(-1.0, min(0.0, float(lowest) - 0.05)), min(1.0, float(highest) + 0.05))
     panel.yaxis.set_major_locator(MaxNLocator(4))
     panel.grid(axis="y", color="#e9ecef", linewidth=0.6)
+
+
+def _legend_of_marks(
+    residues: Sequence[dict[str, Any]], chains: dict[str, list[int]], stretches: Sequence[Stretch]
+) -> list[Line2D]:
+    rebuilt = any(residues[i].get("rebuilt") for members in chains.values() for i in members)
+    marks = (("doubtful", DOUBTFUL, stretches), ("shifted or built anew", REBUILT, rebuilt))
+    return [Line2D([], [], color=color, linewidth=8, label=label) for label, color, any_ in marks if any_]
 
 
 def _mark_stretches(panels: Sequence[Axes], places: dict[int, float], stretches: Sequence[Stretch]) -> None:
@@ -462,7 +467,9 @@ def _strips(
     chains: dict[str, list[int]],
     ligands: list[int],
     stages: Sequence[str],
+    stretches: Sequence[Stretch],
 ) -> Figure:
+    doubtful = {row for stretch in stretches for row in stretch.rows}
     height = 0.13 * (len(stages) + 1) * len(chains)
     figure = Figure(figsize=(11.0, height + 1.3 + (2.0 if ligands else 0.0)), layout="constrained")
     grid = figure.add_gridspec(
@@ -489,6 +496,20 @@ def _strips(
             norm=Normalize(max(float(low), -0.2), float(high)),
             extent=(first - 0.5, last + 0.5, len(image) - 0.5, -0.5),
         )
+        for row, members in enumerate(chains.values()):
+            top = pitch * row - 0.5
+            marks = (
+                (REBUILT, top - _MARK, [i for i in members if residues[i].get("rebuilt")]),
+                (DOUBTFUL, top + len(stages), [i for i in members if i in doubtful]),
+            )
+            for color, y, marked in marks:
+                panel.broken_barh(
+                    [(residues[i]["number"] - 0.5, 1) for i in marked],
+                    (y, _MARK),
+                    color=color,
+                    linewidth=0,
+                    clip_on=False,
+                )
         panel.set_yticks(
             pitch * np.arange(len(chains)) + (len(stages) - 1) / 2, list(chains) if column == 0 else []
         )
@@ -505,7 +526,13 @@ def _strips(
     figure.suptitle(
         f"each chain from top to bottom: {', '.join(_STAGES[stage][0] for stage in stages)}", fontsize=10
     )
+    if handles := _legend_of_marks(residues, chains, stretches):
+        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
     return figure
+
+
+# How high a mark is between the strips of two chains, in rows of them.
+_MARK = 0.4
 
 
 def _curves_of(

@@ -589,9 +589,9 @@ def _view(result: FitResult, stage: str, residues: list[dict[str, Any]]) -> View
     known = sorted(
         (row[name], i) for i, row in enumerate(residues) if row[name] is not None and row["kind"] != "water"
     )
+    poorest = [(residues[i], in_input[members[i]].mean(axis=0)) for _, i in known[:_MARKS]]
     marks = [
-        (f"{residues[i]['chain']} {residues[i]['number']}".strip(), in_input[members[i]].mean(axis=0))
-        for _, i in known[:_MARKS]
+        (f"{row['chain']} {row['number']}{row['insertion_code']}".strip(), place) for row, place in poorest
     ]
     return View(title, _traces(result.prepared.topology, positions), marks)
 

@@ -25,7 +25,7 @@ def check_half_maps(first: DensityMap, second: DensityMap) -> None:
     Raises
     ------
     InputError
-        If they are on different grids, or their voxels are the same up to a scale.
+        If they are on different grids, one of them is the same everywhere, or their voxels are the same up to a scale.
     """
     same_grid = (
         first.shape == second.shape
@@ -34,9 +34,15 @@ def check_half_maps(first: DensityMap, second: DensityMap) -> None:
     )
     if not same_grid:
         raise InputError(
-            f"the half maps are on different grids ({first.shape} and {second.shape} voxels, origins {first.origin} and "
-            f"{second.origin}); give the two halves of one reconstruction"
+            f"the half maps are on different grids ({_grid(first)} and {_grid(second)}); give the two halves of one "
+            "reconstruction"
         )
+    for which, half in (("first", first), ("second", second)):
+        if half.data.min() == half.data.max():
+            raise InputError(
+                f"the {which} half map has the value {half.data.min():g} everywhere, so that it holds no density; give the two "
+                "halves of one reconstruction"
+            )
     correlation = 1.0 if np.array_equal(first.data, second.data) else _correlation(first.data, second.data)
     if correlation > SAME:
         raise InputError(
@@ -46,11 +52,17 @@ def check_half_maps(first: DensityMap, second: DensityMap) -> None:
 
 
 def _correlation(first: np.ndarray, second: np.ndarray) -> float:
-    """Give the Pearson correlation of all voxels, section by section to save memory; NaN where either map does not vary."""
+    """Give the Pearson correlation of all voxels, section by section to save memory."""
     means = [data.mean(dtype=np.float64) for data in (first, second)]
     products = np.zeros((2, 2))
     for sections in zip(first, second):
         off = np.stack([section.astype(np.float64).ravel() - mean for section, mean in zip(sections, means)])
         products += off @ off.T
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return float(products[0, 1] / np.sqrt(products[0, 0] * products[1, 1]))
+    return float(products[0, 1] / np.sqrt(products[0, 0] * products[1, 1]))
+
+
+def _grid(half: DensityMap) -> str:
+    size, voxel, origin = (
+        " x ".join(f"{value:g}" for value in values) for values in (half.size, half.voxel_size, half.origin)
+    )
+    return f"{size} voxels of {voxel} Å from {origin.replace(' x ', ', ')} Å"

@@ -62,10 +62,9 @@ class AtomRecord:
     serial: int
 
     def describe(self) -> str:
-        """Name the atom as in ``A 87 HIS NE2``."""
-        return (
-            f"{self.chain} {self.residue_number}{self.insertion_code} {self.residue_name} {self.name}".strip()
-        )
+        """Name the atom as in ``A HIS 87 NE2``."""
+        residue = f"{self.chain} {self.residue_name} {self.residue_number}{self.insertion_code}"
+        return " ".join(f"{residue} {self.name}".split())
 
 
 @dataclass

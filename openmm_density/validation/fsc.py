@@ -85,16 +85,19 @@ class ShellCorrelation:
         dips : bool
             Whether the curve may fall and recover: then its last fall counts that comes after at least two shells above the
             threshold. Without, as suits half maps, whose noise may rise above a low threshold, the first fall counts, from the
-            first shell on that is finer than 10 Å and above it.
+            first shell on that is finer than 10 Å and above it. A fine shell alone above it, among lower ones, is noise
+            where others are above.
         """
         above = self.correlation >= threshold
         if not above.any():
             return Crossing(threshold, float("inf"), False)
-        lasting = np.flatnonzero(above[:-1] & above[1:]) + 1
+        pairs = above[:-1] & above[1:]
+        lasting = np.flatnonzero(pairs) + 1
         if dips and len(lasting):
             last = int(lasting[-1])
         else:
-            fine = above & (self.frequency >= 1 / COARSEST)
+            fine = np.pad(pairs, (0, 1)) | np.pad(pairs, (1, 0))
+            fine &= self.frequency >= 1 / COARSEST
             first = int(np.argmax(fine if fine.any() else above))
             falls = np.flatnonzero(~above[first:])
             last = first + int(falls[0]) - 1 if len(falls) else len(above) - 1

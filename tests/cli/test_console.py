@@ -63,6 +63,29 @@ def test_stages_of_one_name_come_one_after_another(now):
     assert str(clock) == "0:00:00"
 
 
+def test_stages_of_one_name_are_counted_by_the_searches_between_them(now):
+    clock = Clock([("heat", True), ("heat", True), ("heat", True)])
+    clock.update(0, 300, "minimize")
+    left = []
+    for begin in (0, 100, 200):
+        for step, doing in ((begin, "rebuild"), (begin + 40, "heat"), (begin + 80, "heat"), (begin + 100, "heat")):
+            now[0] += 1
+            clock.update(step, 300, doing)
+        left.append(str(clock))
+    assert left == ["0:00:07 + 2 searches", "0:00:03 + 1 search", "0:00:00"]
+
+
+def test_after_an_interruption_no_steps_are_left_to_wait_for(now):
+    clock = Clock(STAGES)
+    for step in (0, 40, 80):
+        now[0] += 4
+        clock.update(step, 1000, "draw")
+    now[0] += 1
+    clock.update(90, 1000, "minimize")
+    now[0] += 2
+    assert str(clock) == "0:00:03"
+
+
 def test_a_fit_that_goes_on_has_made_no_steps_yet(now):
     clock = Clock(STAGES)
     now[0] += 5

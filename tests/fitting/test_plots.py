@@ -13,7 +13,7 @@ from openmm_density.fitting.flexible_fit import Row
 from openmm_density.fitting.plots import View, plot_overview, plot_progress, plot_residues
 from openmm_density.models import read_model
 from openmm_density.validation.report import map_report, residue_changes
-from openmm_density.validation.stretches import doubtful_stretches
+from openmm_density.validation.stretches import Stretch, doubtful_stretches
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +106,29 @@ def test_many_chains_are_strips_and_none_is_left_out(drawn, residues, tmp_path):
     for offset, stage in enumerate(("initial", "final", "reference")):
         assert image[4 * 3 + offset, chain[7]["number"] - first] == chain[7][f"q_score_{stage}"]
     assert np.isnan(image[3::4]).all()
+
+
+def test_strips_are_marked_too(drawn, residues, tmp_path):
+    chain = [row for row in residues if row["kind"] == "polymer"][:50]
+    rows = [dict(row, chain=name, rebuilt=False) for name in "ABCDEFGH" for row in chain]
+    rows[2 * 50 + 7]["rebuilt"] = True
+    stretch = Stretch("D", "", "", tuple(range(3 * 50 + 10, 3 * 50 + 15)), "correlation", True, 0.2, 0.5)
+    plot_residues(tmp_path / "residues.png", rows, [stretch])
+    plot_residues(tmp_path / "residues.png", [dict(row, rebuilt=False) for row in rows])
+    assert not drawn[1].legends
+    for color, places, strip in ((plots.REBUILT, [7], 2), (plots.DOUBTFUL, [10, 11, 12, 13, 14], 3)):
+        for panel in (panel for panel in drawn[0].axes if panel.images):
+            (bars,) = (
+                bars
+                for bars in panel.collections
+                if len(bars.get_paths()) and (bars.get_facecolor() == to_rgba(color)).all()
+            )
+            centres = [path.vertices[:4].mean(axis=0) for path in bars.get_paths()]
+            assert [x for x, _ in centres] == [chain[place]["number"] for place in places]
+            ticks = panel.get_yticks()
+            assert all(abs(y - ticks[strip]) < abs(y - ticks[other]) for _, y in centres for other in (1, 4))
+    labels = [text.get_text() for text in drawn[0].legends[0].get_texts()]
+    assert labels == ["doubtful", "shifted or built anew"]
 
 
 def test_the_overview_has_the_reference_on_top_and_marks_what_is_apart(drawn, kinesin, tmp_path):

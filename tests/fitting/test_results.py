@@ -288,8 +288,8 @@ def test_doubtful_stretches_are_told_of_in_a_sentence_each(fitted, tmp_path, mon
 
 def test_what_was_rebuilt_is_told_of(fitted, tmp_path, capsys, without_pictures):
     fit, result, _ = fitted
-    stretch = {"chain": "A", "first": "4", "last": "6", "shifted_by": 1, "gain": 61.5}
-    side_chain = {"residue": "A LEU 5", "chi_before": [-60, 60], "chi_after": [180, 60]}
+    stretch = {"chain": "A", "first": "4", "last": "6", "rows": [3, 4, 5], "shifted_by": 1, "gain": 61.5}
+    side_chain = {"residue": "A LEU 5", "row": 4, "chi_before": [-60, 60], "chi_after": [180, 60]}
     search = {"stage": "heat", "step": 8, "places_tried": 2, "undone": False, "wall_seconds": 3.2}
     search |= {"stretches": [stretch], "side_chains": [side_chain]}
     found = OutputFolder(tmp_path / "out").write(fit, replace(result, rebuilding=[search]), "model", "map")

@@ -35,11 +35,11 @@ def test_noise_of_their_own_makes_them_halves(first):
     check_half_maps(first, replace(first, data=-first.data))
 
 
-def test_maps_that_do_not_vary(first):
-    empty = replace(first, data=np.zeros(first.shape))
-    check_half_maps(first, empty)
-    with pytest.raises(InputError, match="one map"):
-        check_half_maps(empty, empty)
+@pytest.mark.parametrize("which", ["first", "second"])
+def test_maps_that_do_not_vary(first, which):
+    empty = replace(first, data=np.full(first.shape, 0.5))
+    with pytest.raises(InputError, match=rf"the {which} half map has the value 0\.5 everywhere"):
+        check_half_maps(*((empty, first) if which == "first" else (first, empty)))
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,8 @@ def test_maps_that_do_not_vary(first):
         {"data": np.ones((7, 8, 8))},
     ],
 )
-def test_different_grids_are_refused(first, changes):
-    with pytest.raises(InputError, match=r"different grids .*halves of one reconstruction"):
+def test_different_grids_are_refused_by_what_differs(first, changes):
+    with pytest.raises(InputError, match=r"different grids .*halves of one reconstruction") as error:
         check_half_maps(first, replace(first, **changes))
+    own, other = str(error.value).split("(")[1].split(")")[0].split(" and ")
+    assert own == "9 x 8 x 7 voxels of 1 x 1.1 x 1.2 Å from 5, -3, 0 Å" != other

@@ -209,7 +209,7 @@ def test_hydrogen_without_counterpart_rides_on_its_residue(data_dir: Path, tmp_p
     lines.insert(lines.index(oxygen) + 1, proton)
     model = read_model(written(tmp_path / "proton.pdb", lines))
     prepared = prepare(model)
-    assert prepared.report.dropped_hydrogens == ["A 5 GLU HE1"]
+    assert prepared.report.dropped_hydrogens == ["A GLU 5 HE1"]
     lost = int(np.flatnonzero(prepared.prepared_index < 0)[0])
     assert model.records[lost].name == "HE1"
     shift = np.array([1.0, 2.0, 3.0])

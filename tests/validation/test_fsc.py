@@ -136,6 +136,12 @@ def test_the_crossing_is_interpolated():
     assert curve(0.7, 0.4, 0.3, 0.6, 0.6, 0.2).resolution() == pytest.approx(1 / 0.2625)
     assert curve(0.8, 0.6, 0.4, 0.7, 0.7, 0.2).resolution() == pytest.approx(1 / 0.27)
     assert curve(0.8, 0.6, 0.4, 0.7, 0.7, 0.2).resolution(dips=False) == pytest.approx(1 / 0.125)
+    # Nor is one shell's noise a resolution of a curve that fell before 10 Å.
+    for dips in (True, False):
+        noisy = curve(0.9, 0.1, 0.2, 0.1, 0.6, 0.1)
+        assert noisy.resolution(dips=dips) == pytest.approx(1 / 0.075)
+    assert curve(0.8, 0.6, 0.1, 0.2, 0.6, 0.1).resolution(dips=False) == pytest.approx(1 / 0.11)
+    assert curve(0.1, 0.1, 0.6, 0.2).resolution(dips=False) == pytest.approx(1 / 0.1625)
     assert curve(0.8, 0.8, np.nan).resolution() == pytest.approx(10.0)
     assert curve(0.9, 0.2, 0.1, np.nan).resolution() == pytest.approx(1 / (0.05 + 0.05 * 4 / 7))
     assert curve(1, np.nan).as_dict()["correlation"] == [1, None]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import chain
 from typing import Any
 
 from ...wording import listing
@@ -22,6 +21,8 @@ class RebuiltStretch:
     chain : str
     first, last : str
         Their numbers, with insertion codes.
+    rows : list of int
+        Their places in the model that was given, from 0: several chains may have one name.
     shifted_by : int
         By how many residues along the chain they were moved; 0 for a loop that takes another way.
     gain : float
@@ -31,6 +32,7 @@ class RebuiltStretch:
     chain: str
     first: str
     last: str
+    rows: list[int]
     shifted_by: int
     gain: float
 
@@ -43,11 +45,14 @@ class TurnedSideChain:
     ----------
     residue : str
         As in ``A ILE 9``.
+    row : int
+        Its place in the model that was given, from 0.
     chi_before, chi_after : list of int
         χ1, χ2 … in degrees.
     """
 
     residue: str
+    row: int
     chi_before: list[int]
     chi_after: list[int]
 
@@ -101,7 +106,7 @@ def rebuilt_in_words(rebuilding: Sequence[Mapping[str, Any]]) -> str | None:
     told = []
     if stretches:
         told.append(listing([_stretch_in_words(stretch) for stretch in stretches], _NAMED))
-    turned = {side_chain["residue"] for each in kept for side_chain in each["side_chains"]}
+    turned = {side_chain["row"] for each in kept for side_chain in each["side_chains"]}
     if turned:
         told.append(f"{len(turned)} side chain{'s' if len(turned) > 1 else ''} turned")
     undone = len(rebuilding) - len(kept)
@@ -112,30 +117,28 @@ def rebuilt_in_words(rebuilding: Sequence[Mapping[str, Any]]) -> str | None:
     return f"{', '.join(told) or 'nothing'}; {count}, {seconds:.0f} s"
 
 
-def mark_rebuilt(residues: Iterable[dict[str, Any]], rebuilding: Sequence[Mapping[str, Any]]) -> None:
+def mark_rebuilt(residues: Sequence[dict[str, Any]], rebuilding: Sequence[Mapping[str, Any]]) -> None:
     """Tell in the row of each residue whether it was rebuilt.
 
     Parameters
     ----------
-    residues : iterable of dict
+    residues : sequence of dict
         From `openmm_density.validation.report.residue_changes`. Each gets ``rebuilt`` (whether it is in a stretch that was),
         ``shifted_by`` (in all, along the chain) and ``turned`` (whether its side chain was).
     rebuilding : sequence of dict
         What `FitResult.rebuilding` holds.
     """
-    kept = [each for each in rebuilding if not each["undone"]]
-    stretches = list(chain.from_iterable(each["stretches"] for each in kept))
-    turned = {side_chain["residue"] for each in kept for side_chain in each["side_chains"]}
-    # Stretches that have begun and not ended, of rows in the order of the chain.
-    within: set[int] = set()
     for row in residues:
-        number = f"{row['number']}{row['insertion_code']}"
-        place = row["chain"], number
-        within |= {i for i, each in enumerate(stretches) if place == (each["chain"], each["first"])}
-        row["rebuilt"] = bool(within)
-        row["shifted_by"] = sum(stretches[i]["shifted_by"] for i in within)
-        row["turned"] = row["residue"] in turned
-        within -= {i for i in within if place == (stretches[i]["chain"], stretches[i]["last"])}
+        row |= {"rebuilt": False, "shifted_by": 0, "turned": False}
+    for search in rebuilding:
+        if search["undone"]:
+            continue
+        for stretch in search["stretches"]:
+            for place in stretch["rows"]:
+                residues[place]["rebuilt"] = True
+                residues[place]["shifted_by"] += stretch["shifted_by"]
+        for side_chain in search["side_chains"]:
+            residues[side_chain["row"]]["turned"] = True
 
 
 def _stretch_in_words(stretch: Mapping[str, Any]) -> str:

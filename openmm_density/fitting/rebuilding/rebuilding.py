@@ -79,8 +79,7 @@ class Rebuilding:
         self._say = say or (lambda _: None)
         self._threads = min(threads or os.cpu_count() or 1, _MOST_AT_ONCE)
         self._system = system
-        self._residues = list(prepared.topology.residues())
-        self._labels = _labels(prepared)
+        self._residues = _as_given(prepared)
         self._rotamers = RotamerSearch(
             prepared.topology, density.target, density.sigma, strength, density.atoms
         )
@@ -94,7 +93,8 @@ class Rebuilding:
         turned, residues = self._rotamers.improved(positions)
         self.changes.side_chains += [
             TurnedSideChain(
-                self._labels[residue],
+                residue_label(self._residues[residue]),
+                self._residues[residue].index,
                 *(
                     self._rotamers.torsions(each, residue).round().astype(int).tolist()
                     for each in (positions, turned)
@@ -175,8 +175,10 @@ class Rebuilding:
     def _rebuilt(self, gain: float, before: np.ndarray, after: np.ndarray, around: Stretch) -> RebuiltStretch:
         """Tell what a stretch that was tried ended as."""
         first, last, by = self._registers.laid_elsewhere(before, after, around)
-        ends = [self._residues[around.chain[place]] for place in (first, last)]
-        return RebuiltStretch(ends[0].chain.id, *map(_number, ends), by, round(float(gain), 1))
+        residues = [self._residues[index] for index in around.chain[first : last + 1]]
+        ends = map(_number, (residues[0], residues[-1]))
+        rows = [residue.index for residue in residues]
+        return RebuiltStretch(residues[0].chain.id, *ends, rows, by, round(float(gain), 1))
 
     def _shifted(
         self, positions: np.ndarray, stretches: Sequence[Stretch], region: np.ndarray, stop: StopRequest
@@ -239,14 +241,14 @@ def _around(stretches: Sequence[Stretch]) -> Stretch:
     return Stretch(stretches[0].chain, first, last)
 
 
-def _labels(prepared: Prepared) -> list[str]:
-    """Name the residues as the model that was given does; what it lacks by what it is."""
+def _as_given(prepared: Prepared) -> list[app.topology.Residue]:
+    """Give for each residue that of the model that was given, which has its name and place; what that lacks as it is."""
     given = list(prepared.model.topology.atoms())
-    labels = [residue_label(residue) for residue in prepared.topology.residues()]
+    residues = list(prepared.topology.residues())
     for atom, index in zip(prepared.topology.atoms(), prepared.input_index.tolist()):
         if index >= 0:
-            labels[atom.residue.index] = residue_label(given[index].residue)
-    return labels
+            residues[atom.residue.index] = given[index].residue
+    return residues
 
 
 def _number(residue: app.topology.Residue) -> str:

@@ -20,6 +20,8 @@ SHIFTS = np.array([0, -1, 1])
 # They gain less there where the strength (kJ/mol per atom) is below the second figure, and a change costs less in proportion.
 # Fits to maps of 3 Å have 170 to 180.
 _CHANGE, _STRONG = 150.0, 150.0
+# Contacts do not become less with the strength: below this they would make shifts by themselves.
+_LEAST_CHANGE = 10.0
 # Residues.
 _SHORTEST = 4
 # Å from Cα within which a side chain meets the backbone.
@@ -128,6 +130,7 @@ class SequenceMatch:
 
     def _runs(self, energies: np.ndarray) -> Iterator[tuple[int, int, int]]:
         change = _CHANGE * min(self._rotamers.strength_per_atom / _STRONG, 1.0)
+        change = max(change, _LEAST_CHANGE)
         shifts = SHIFTS[lowest_path(energies, SHIFTS, change)]
         edges = np.flatnonzero(np.diff(shifts, prepend=0, append=0))
         for first, behind in pairwise(edges.tolist()):

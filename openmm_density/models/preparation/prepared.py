@@ -46,7 +46,7 @@ class PreparationReport:
     sentences : list of str
         All of it, in plain words.
     added_heavy_atoms : dict of str to list of str
-        Residue (``A 45 LYS``) to the names of the heavy atoms that were built.
+        Residue (``A LYS 45``) to the names of the heavy atoms that were built.
     added_hydrogens : int
         Hydrogens that the input lacks.
     dropped_hydrogens : list of str

@@ -57,7 +57,7 @@ class WorkResidue:
     @property
     def label(self) -> str:
         """What sentences call it."""
-        return " ".join(f"{self.name} {self.chain_id} {self.id}{self.insertion_code}".split())
+        return " ".join(f"{self.chain_id} {self.name} {self.id}{self.insertion_code}".split())
 
     def find(self, name: str) -> WorkAtom | None:
         """Give the atom of a name, if there is one."""

@@ -14,8 +14,9 @@ from openmm_density.fitting.rebuilding.changes import (
 )
 
 
-def search(*stretches: RebuiltStretch, turned: tuple[str, ...] = (), **changed: Any) -> dict[str, Any]:
-    changes = Changes(3, list(stretches), [TurnedSideChain(name, [-60], [180]) for name in turned])
+def search(*stretches: RebuiltStretch, turned: tuple[int, ...] = (), **changed: Any) -> dict[str, Any]:
+    side_chains = [TurnedSideChain(f"ILE {row}", row, [-60], [180]) for row in turned]
+    changes = Changes(3, list(stretches), side_chains)
     return {
         "stage": "heat",
         "step": 10,
@@ -29,17 +30,15 @@ def search(*stretches: RebuiltStretch, turned: tuple[str, ...] = (), **changed: 
 def test_a_line_says_it_all() -> None:
     assert rebuilt_in_words([]) is None
     assert rebuilt_in_words([search()]) == "nothing; 1 search, 30 s"
-    shifted = RebuiltStretch("A", "61", "72", 1, 310.4)
-    loop = RebuiltStretch("", "80", "80", 0, 70.0)
-    told = rebuilt_in_words(
-        [search(loop, shifted, turned=("A ILE 9",)), search(turned=("A ILE 9", "A VAL 3"))]
-    )
+    shifted = RebuiltStretch("A", "61", "72", list(range(60, 72)), 1, 310.4)
+    loop = RebuiltStretch("", "80", "80", [79], 0, 70.0)
+    told = rebuilt_in_words([search(loop, shifted, turned=(9,)), search(turned=(9, 3))])
     assert told == (
         "A 61-72 shifted by +1 (310 kJ/mol), 80 built anew (70 kJ/mol), 2 side chains turned; 2 searches, 61 s"
     )
     many = rebuilt_in_words([search(*[shifted] * 9)])
     assert many.count("shifted") == 4 and "and 5 more" in many
-    undone = rebuilt_in_words([search(turned=("A ILE 9",)), search(shifted, undone=True)])
+    undone = rebuilt_in_words([search(turned=(9,)), search(shifted, undone=True)])
     assert undone == "1 side chain turned, 1 undone, as the model did not bear it; 2 searches, 61 s"
 
 
@@ -47,16 +46,18 @@ def test_spans_are_short() -> None:
     assert span("A", "61", "72") == "A 61-72" and span("", "5", "5") == "5"
 
 
-def test_residues_are_marked() -> None:
+def test_residues_are_marked_also_where_chains_and_their_numbers_are_alike() -> None:
     rows = [
-        {"residue": f"{chain} ALA {number}{code}", "chain": chain, "number": number, "insertion_code": code}
-        for chain in "AB"
+        {"residue": f"ALA {number}{code}", "chain": "", "number": number, "insertion_code": code}
+        for _ in range(2)
         for number, code in ((1, ""), (2, ""), (2, "A"), (3, ""), (4, ""))
     ]
-    kept = search(RebuiltStretch("A", "2", "3", 1, 60.0), turned=("B ALA 4",))
-    again = search(RebuiltStretch("A", "2A", "4", 1, 60.0), RebuiltStretch("B", "1", "1", 0, 60.0))
-    dropped = search(RebuiltStretch("B", "1", "4", -1, 60.0), turned=("A ALA 1",), undone=True)
+    kept = search(RebuiltStretch("", "2", "3", [1, 2, 3], 1, 60.0), turned=(9,))
+    again = search(
+        RebuiltStretch("", "2A", "4", [2, 3, 4], 1, 60.0), RebuiltStretch("", "1", "1", [5], 0, 60.0)
+    )
+    dropped = search(RebuiltStretch("", "1", "4", [5, 6, 7, 8, 9], -1, 60.0), turned=(0,), undone=True)
     mark_rebuilt(rows, [kept, again, dropped])
     assert [row["shifted_by"] for row in rows] == [0, 1, 2, 2, 1, 0, 0, 0, 0, 0]
     assert [row["rebuilt"] for row in rows] == [False] + [True] * 5 + [False] * 4
-    assert [row["residue"] for row in rows if row["turned"]] == ["B ALA 4"]
+    assert [row["turned"] for row in rows] == [False] * 9 + [True]

@@ -81,6 +81,8 @@ def test_a_stretch_comes_back_into_register(native: Model, density_map: DensityM
     assert back["shifted_by"] == -1 and back["gain"] > 50.0 and search["places_tried"] >= 1
     # Residues are numbered from 1.
     assert abs(int(back["first"]) - FIRST - 1) <= 3 and abs(int(back["last"]) - LAST - 1) <= 3
+    named = [residue.id for residue in result.prepared.model.topology.residues()]
+    assert [named[row] for row in (back["rows"][0], back["rows"][-1])] == [back["first"], back["last"]]
     assert 0 < search["wall_seconds"] < result.wall_seconds
     searched = [stage for step, total, stage in told if (step, total) == (0, 20)]
     for doing in ("rebuild", "register", "side chains"):

@@ -125,6 +125,12 @@ def test_stretches_at_the_ends_of_a_chain_are_found(
         assert all(0 <= each.first <= each.last <= end and each.ways == (-by,) for each in found)
 
 
+def test_contacts_alone_make_no_stretches_of_a_model_in_register(native: Model) -> None:
+    simulated = DensityMap.simulate(native.topology, native.positions, RESOLUTION, 0.9, noise=0.5, seed=1)
+    search, _ = match_of(native.topology, simulated, 2.0)
+    assert search.stretches(native.positions, Going()) == []
+
+
 def test_a_weak_density_shows_the_same_stretches(native: Model) -> None:
     simulated = DensityMap.simulate(native.topology, native.positions, RESOLUTION, 0.9, noise=0.1, seed=1)
     found = []
