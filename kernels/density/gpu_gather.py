@@ -219,9 +219,8 @@ def gather_forces(
         planes = tl.max(tl.where(units > 0, last_z + 1, 0), axis=0)
         if GAUSSIANS == 1:
             # What the sum is multiplied with can wait.
-            a, alpha, _constant, _slope = load_four(gaussians, i)
+            a, alpha, slope, _slope_of_density = load_four(gaussians, i)
             scale = a * alpha * (per_cutoff / LOG2_E)
-            slope = tl.exp2(-alpha)
         else:
             scale = tl.full([LANES], 1.0, tl.float32) * per_cutoff
             slope = tl.load(gaussians + WORDS * i + 2 * GAUSSIANS + 1)

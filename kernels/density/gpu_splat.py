@@ -188,7 +188,7 @@ def _add_listed(
             s_z = dz * dz
         if GAUSSIANS == 1:
             minus = -words[1][None, None, None, :]
-            edge = tl.exp2(minus)
+            edge = words[2][None, None, None, :]
             amplitude = tl.where(there, words[0], 0.0)[None, None, None, :]
             slope = tl.where(there, words[3], 0.0)[None, None, None, :]
             if SKEWED:

@@ -434,7 +434,8 @@ def arrange(
     `in_space` holds where an atom is from the first voxel of its tile, in the turned frame in units of the cut-off, and the x of
     that voxel (an integer); `corner` the first voxel of the box around it, on through the images, and the particle (integers);
     `to_corner` how far it is from the atom to that voxel, in voxels; `gaussians` the amplitudes, then the exponents times log2(e)
-    in units of the cut-off, then the constant and the slope of what brings value and slope to zero at the cut-off.
+    in units of the cut-off, then the constant and the slope of what brings value and slope to zero at the cut-off; where an atom
+    has one Gaussian, in place of the constant what that is at the cut-off, over its amplitude.
     """
     slot = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     there = slot < tl.load(n_listed)
@@ -501,6 +502,8 @@ def arrange(
         slope += edge * alpha
         words = words + (a,)  # noqa: RUF005
         exponents_2 = exponents_2 + (alpha * LOG2_E,)  # noqa: RUF005
+    if GAUSSIANS == 1:
+        constant = tl.exp2(-exponents_2[0])
     words = words + exponents_2 + (constant, slope, slope, slope)
     for k in tl.static_range(WORDS // 4):
         store_four(
