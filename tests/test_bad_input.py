@@ -22,7 +22,7 @@ from .fragments import RESOLUTION, map_of, write_fragment
 from .small_models import hetatm
 
 RESIDUES = 12
-# As in density_map= or report_interval, which nobody types here.
+# As in density_map= or report_interval, which nobody types here but in a TOML file.
 PYTHON_ARGUMENT = re.compile(r"(?<![-\w/])([a-z_]+=[\"'\d\s,.]|[a-z]+_(interval|map|mean|forcefield|to)\b)")
 
 
@@ -115,6 +115,10 @@ def folder(tmp_path_factory):
         ("three.toml", stage + "strength = [1, 2, 3]\n"),
         ("finer.toml", stage + "resolution = 1.0\n"),
         ("broken.toml", "[[stage\n"),
+        ("no_steps.toml", "[[stage]]\nname = 'a'\n"),
+        ("single.toml", stage.replace("[[stage]]", "[stage]")),
+        ("plural.toml", stage.replace("[[stage]]", "[[stages]]")),
+        ("strong.toml", stage + "strength = [5, 50]\n"),
     ):
         (folder / name).write_text(protocol)
     (folder / "other.xml").write_text("<other/>")
@@ -272,6 +276,10 @@ def fit(folder, monkeypatch, model="model.pdb", density_map="map.mrc", **options
         ("three.toml", {"protocol": "three.toml", "steps": None}),
         ('stage "a" asks for 1 Å', {"protocol": "finer.toml", "steps": None}),
         ("broken.toml: it is not a TOML file", {"protocol": "broken.toml"}),
+        ('no_steps.toml: stage "a" has no steps: give', {"protocol": "no_steps.toml"}),
+        ("single.toml: it has [stage], a single table: write [[stage]]", {"protocol": "single.toml"}),
+        ('plural.toml: the protocol has "stages", which is not known', {"protocol": "plural.toml"}),
+        ('strong.toml: stage "a": strength is a part of the fit\'s strength', {"protocol": "strong.toml"}),
         ("--temperature must be at most", {"temperature": 1e9}),
         ("--steps: found", {"steps": 10**20}),
         ("--forcefield describes none of the 12 amino acids", {"forcefield": "other.xml"}),
@@ -297,7 +305,7 @@ def test_a_clear_sentence_and_status_2(folder, tmp_path, monkeypatch, capsys, na
     assert captured.out == ""
     (sentence,) = captured.err.splitlines()
     assert sentence.startswith("openmm-density fit: error: ") and named in sentence
-    assert not PYTHON_ARGUMENT.search(sentence)
+    assert ".toml: " in sentence or not PYTHON_ARGUMENT.search(sentence)
     assert not (tmp_path / "out").exists()
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..fitting.flexible_fit import Row
+    from ..fitting.fit_result import Row
 
 
 def console_for_results() -> Console:

@@ -3,160 +3,57 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 import openmm
 import torch
 from openmm import unit
-from openmm.mtsintegrator import MTSLangevinIntegrator
 
 from ..energies.density_fit import STRENGTH_BOUNDS, DensityFit
-from ..energies.forces import best_backend
-from ..energies.form_factors import SIGMA_PER_RESOLUTION
-from ..energies.planarity import SIGMA, PlanarityRestraint
+from ..energies.planarity import SIGMA
 from ..energies.planes import find_planes
 from ..errors import InputError, SimulationError
 from ..maps.density_map import DensityMap
-from ..models.clashes import parted
-from ..models.matching import ca_rmsd, match_alpha_carbons
-from ..models.preparation import Prepared, prepare
-from ..models.structures import Model, residue_kind, residue_label
-from ..restraints import PositionalRestraint, Restraint, make_restraints
-from ..restraints.contacts import ContactRestraint
-from ..units import ANGSTROM_PER_NANOMETER, in_angstrom
+from ..models.preparation import prepare
+from ..models.structures import Model
+from ..units import ANGSTROM_PER_NANOMETER, in_angstrom, positions_in_angstrom
 from ..validation.correlation import MapCorrelation
-from ..wording import listing, one_line
 from .checkpoints import RunFolder, RunState, Trajectory, cut_trajectory
+from .checks import check_pressures, check_resolutions, check_seed, check_start, checked_interval
 from .convergence import Plateau
-from .interrupts import StoppableMinimization, StopRequest
+from .dynamics import Dynamics, Unstable, set_temperature
+from .fit_result import FitResult, Progress, Row
+from .fit_systems import BLURRED_SIMILARITIES, FitSystems
+from .interrupts import StopRequest
 from .locks import FolderLock
+from .measurements import Measurements, density_milliseconds
+from .minimization import Minimizer
 from .placement import Placement, placed
-from .protocols import COARSE, NEAR_CC, UPDATE_INTERVAL, Protocol, Stage, find_protocol
+from .platforms import check_platform, platform_named
+from .protocols import UPDATE_INTERVAL, Protocol, Stage, find_protocol
 from .rebuilding import Rebuilding
 from .solvation import solvated
 from .strength import AdaptiveStrength
-from .unseen import unseen_residues
-
-FORCE_FIELD_GROUP, RESTRAINT_GROUP, DENSITY_GROUP = 0, 1, 2
 
 REPORT_INTERVAL = 200
 SAVE_INTERVAL = 2000
-# How close the oscillations out of a plane may come to the longest stable step.
-STABLE_FRACTION = 0.95
-TIMINGS = 10
-BLURS = (1.0, 1.1, 1.2, 1.35, 1.5)
-"""Widths that an atom's Gaussian may have, in those of the map's resolution. Many maps show atoms wider than their resolution
-says; narrower ones crowd where the density is highest, into clashes."""
-# Measures whose values for narrow and for wide Gaussians can be compared.
-BLURRED_SIMILARITIES = ("cross-correlation", "least-squares")
 # What an automatic strength is weighed on: forces of a model that is warm, in K and steps, whatever the protocol does.
 WARM, WARM_STEPS = 300.0, 100
 # The root mean square force of the density over that of the force field.
 FORCE_RATIO = 0.5
-# Between these a request to stop is looked for: a tenth of a second for small models, a second for large ones.
-STEPS_AT_ONCE = 10
 # Enough to bring warm atoms to rest, and turned side chains into place.
 REBUILDING_MINIMIZATION = 100
-# Atoms that stay pressed together are parted by so many times the usual repulsion.
-CONTACT_STRENGTHS = (1.0, 4.0, 16.0)
-# The first steps after it, and what part of the usual step they have.
-SMALL_STEPS, SMALL_STEP = 80, 0.25
 MOST_BLOW_UPS = 3
-# With many more, the threads cannot be made, and the process ends without a word.
-MOST_THREADS = 1024
-# Hotter than this, in K and in the temperature that is wanted, a simulation has blown up, whatever it does next.
-HOT, TIMES_TOO_HOT = 1500.0, 4.0
 # After Ctrl-C, which is waited for.
 HASTY_MINIMIZATION = 100
-# Where the minimiser cannot be told of a Ctrl-C.
-MINIMIZED_AT_ONCE = 200
 
-
-@dataclass(frozen=True)
-class Row:
-    """One row of the log: energies in kJ/mol, temperature in K, RMSD and deviation from planarity in Å."""
-
-    step: int
-    stage: str
-    potential_energy: float
-    density_energy: float
-    strength: float
-    similarity: float
-    cc: float
-    temperature: float
-    planarity_rms: float
-    ca_rmsd: float | None = None
-    cc_free: float | None = None
-
-
-@dataclass
-class FitResult:
-    """What a fit ends with.
-
-    Attributes
-    ----------
-    prepared : Prepared
-        The model as it was simulated.
-    initial, relaxed, final : np.ndarray, shape (N, 3)
-        Its positions before, at the force field's own minimum nearby, and after, in Å.
-    rows : list of Row
-        The log.
-    stages : list of dict
-        Of each stage that was begun: its name, the steps done, its resolution, the strength and whether it converged.
-    blow_ups : list of str
-        A sentence on each time that the simulation became unstable and was taken back.
-    rebuilding : list of dict
-        Of each search before a stage: ``stage``, ``step``, what `Changes.as_dict` gives, ``undone`` (whether the model was put
-        back, as it did not bear it) and ``wall_seconds``.
-    interrupted : bool
-        Whether the fit was stopped before its end.
-    steps : int
-        Done.
-    strength : float
-        k at full strength, in kJ/mol per fitted atom.
-    cc_initial, cc_final, similarity_initial, similarity_final : float
-    cc_reference, ca_rmsd_initial, ca_rmsd_final : float, optional
-        With a reference.
-    ms_per_step, density_ms_per_step : float
-        Wall time of a step, and of its density force.
-    wall_seconds : float
-        Of all parts of a fit that was interrupted; of a part that was killed, up to its last saved state.
-    force_backend : str
-    """
-
-    prepared: Prepared
-    initial: np.ndarray
-    relaxed: np.ndarray
-    final: np.ndarray
-    rows: list[Row]
-    stages: list[dict[str, Any]]
-    blow_ups: list[str]
-    rebuilding: list[dict[str, Any]]
-    interrupted: bool
-    steps: int
-    strength: float
-    cc_initial: float
-    cc_final: float
-    similarity_initial: float
-    similarity_final: float
-    cc_reference: float | None
-    ca_rmsd_initial: float | None
-    ca_rmsd_final: float | None
-    ms_per_step: float
-    density_ms_per_step: float
-    wall_seconds: float
-    force_backend: str
-
-
-Progress = Callable[[int, int, str, Row | None], None]
+_CONSTRAINT_TOLERANCE = 1e-6
 
 
 class FlexibleFit:
@@ -259,17 +156,17 @@ class FlexibleFit:
         dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
         **density_options: Any,
     ) -> None:
-        _check_run(seed, platform, threads)
+        check_seed(seed)
+        check_platform(platform, threads)
         self.seed, self.platform, self.threads = seed, platform, threads
         self.forcefield = [forcefield] if isinstance(forcefield, str) else list(forcefield)
         self.density_map = density_map
         self.reference = reference
         self.dictionaries = dictionaries
-        _check_start(model, density_map, in_angstrom(resolution, "resolution"))
+        resolution = in_angstrom(resolution, "resolution")
+        check_start(model, density_map, resolution)
         self.placement = (
-            place
-            if isinstance(place, Placement)
-            else placed(model, density_map, in_angstrom(resolution, "resolution"), place)
+            place if isinstance(place, Placement) else placed(model, density_map, resolution, place)
         )
         if self.placement is not None:
             model = self.placement.apply(model)
@@ -287,61 +184,38 @@ class FlexibleFit:
         self.planes = find_planes(
             model.topology, model.positions, SIGMA if planarity is None else planarity, dictionaries
         )
-        self.planarity: PlanarityRestraint | None = None
-        self._planarity_options = None if planarity is None else (planarity, dictionaries)
-        self._density_options = density_options
         if not isinstance(protocol, Protocol):
-            protocol = find_protocol(protocol, in_angstrom(resolution, "resolution"))
+            protocol = find_protocol(protocol, resolution)
         # Scored is what the user gave, atom for atom: hydrogens that were built have no say.
-        self._correlation = MapCorrelation(density_map, model.topology, in_angstrom(resolution, "resolution"))
-        self._cc_initial = self._correlation.cc_mask(model.positions)
+        correlation = MapCorrelation(density_map, model.topology, resolution)
+        self._cc_initial = correlation.cc_mask(model.positions)
         protocol = protocol.from_start(self._cc_initial)
         self.protocol = protocol = protocol.in_water() if solvent == "water" else protocol
-        if solvent != "water" and any(stage.pressure is not None for stage in protocol.stages):
-            raise InputError('a stage with a pressure needs a box of water: give solvent="water".')
-        held = dict.fromkeys(name for stage in protocol.stages for name in stage.restraints)
-        self.restraints: list[Restraint] = make_restraints(
-            [name for name in held if name != "planarity"],
-            self.prepared.topology,
-            self.prepared.positions,
-            force_group=RESTRAINT_GROUP,
-            options=_restraint_options(held, solvent, restrain_to),
+        check_pressures(protocol, solvent)
+        self._systems = systems = FitSystems(
+            self.prepared,
+            density_map,
+            resolution,
+            protocol,
+            cc_initial=self._cc_initial,
+            seed=seed,
+            platform=platform,
+            restrain_to=restrain_to,
+            planarity=planarity,
+            dictionaries=dictionaries,
+            density_options=density_options,
         )
-        self.notes: list[str] = []
-        self._anchors = self._anchored(in_angstrom(resolution, "resolution"))
-        bare = self._restrained(hydrogen_mass=protocol.hydrogen_mass)
-        self.density = self._density(density_map, resolution, bare)
-        self.report_interval = _interval("report_interval", report_interval, protocol)
-        self.save_interval = _interval("save_interval", save_interval, protocol)
-        for stage in protocol.stages:
-            if stage.resolution is not None and stage.resolution < self.density.resolution:
-                raise InputError(
-                    f'stage "{stage.name}" asks for {stage.resolution:g} Å, but the map has {self.density.resolution:g} Å: '
-                    "give that or more, or leave it out."
-                )
-        # Which density force, and the System that holds it, by resolution, pressure and blur.
-        self._systems: dict[tuple[float, float | None, float], tuple[DensityFit, openmm.System]] = {}
-        self._blurred: dict[float, DensityFit] = {1.0: self.density}
-        self.system = self._system_at(None)[1]
-        particles = range(self.system.getNumParticles())
-        self._masses = np.array(
-            [self.system.getParticleMass(i).value_in_unit(unit.dalton) for i in particles]
+        self.restraints, self.planarity, self.notes = systems.restraints, systems.planarity, systems.notes
+        self.density, self.system, self.force_backend = systems.density, systems.system, systems.force_backend
+        self.report_interval = checked_interval("report_interval", report_interval, protocol)
+        self.save_interval = checked_interval("save_interval", save_interval, protocol)
+        check_resolutions(protocol, self.density.resolution)
+        self._platform = platform_named(platform, threads)
+        self._dynamics = Dynamics(protocol, self.system, seed)
+        self._minimizer = Minimizer(systems, *self._platform)
+        self._measurements = Measurements(
+            self.prepared, self.density, correlation, self.planes, reference, free_map
         )
-        self._freedom = 3 * int((self._masses > 0).sum()) - self.system.getNumConstraints()
-        self._free_correlation = None
-        if free_map is not None:
-            self._free_correlation = MapCorrelation(free_map, model.topology, self.density.resolution)
-        self._pairs = None
-        if reference is not None:
-            try:
-                self._pairs = match_alpha_carbons(
-                    self.prepared.topology,
-                    reference.topology,
-                    positions=self.prepared.positions,
-                    reference_positions=reference.positions,
-                )
-            except InputError as error:
-                raise InputError(f"{reference.path}: {error}") from None
         backbone = [a.index for a in self.prepared.topology.atoms() if a.name in ("CA", "P")]
         self._traced = np.array(backbone or range(self.prepared.topology.getNumAtoms()))
 
@@ -400,7 +274,7 @@ class FlexibleFit:
             while state.stage < len(self.protocol.stages) and not stop.requested:
                 try:
                     state = self._segment(state, folder, say, stop)
-                except _Unstable as error:
+                except Unstable as error:
                     state = self._taken_back(state, folder, str(error))
                 if not stop.requested:
                     self._save(folder, state, started)
@@ -412,121 +286,13 @@ class FlexibleFit:
                 self._save(folder, saved, started)
             return result
 
-    def _density(self, density_map: DensityMap, resolution: Any, system: openmm.System) -> DensityFit:
-        return DensityFit(
-            density_map,
-            self.prepared.topology,
-            resolution,
-            positions=self.prepared.positions,
-            system=system,
-            force_group=DENSITY_GROUP,
-            **self._density_options,
-        )
-
-    def _anchored(self, resolution: float) -> list[Restraint]:
-        """Hold where they are residues that a coarse map does not show where a model that lies in it has them."""
-        if self._cc_initial < NEAR_CC or resolution < COARSE or not self.restraints:
-            return []
-        topology, positions = self.prepared.topology, self.prepared.positions
-        correlation = MapCorrelation(self.density_map, topology, resolution)
-        unseen = unseen_residues(topology, correlation.residue_correlations(positions))
-        if not len(unseen):
-            return []
-        residues = list(topology.residues())
-        names = listing([residue_label(residues[index]) for index in unseen])
-        self.notes.append(f"Not seen in the map where the model has them, and so held there: {names}.")
-        backbone = [a.index for i in unseen for a in residues[i].atoms() if a.name in ("N", "CA", "C")]
-        periodic = self.prepared.solvent == "water"
-        options = {"parameter_name": "unseen_strength", "force_group": RESTRAINT_GROUP, "periodic": periodic}
-        return [PositionalRestraint(topology, positions, atoms=backbone, **options)]
-
-    def _restrained(self, **options: Any) -> openmm.System:
-        """Give force field and restraints, without the density."""
-        topology, positions = self.prepared.topology, self.prepared.positions
-        system = self.prepared.system(**options)
-        for restraint in (*self.restraints, *self._anchors):
-            system.addForce(restraint.create_force())
-        if self._planarity_options is not None:
-            sigma, dictionaries = self._planarity_options
-            if self.planarity is None:
-                self.planarity = PlanarityRestraint(
-                    topology,
-                    sigma,
-                    positions=positions,
-                    dictionaries=dictionaries,
-                    force_group=RESTRAINT_GROUP,
-                    system=system,
-                )
-            system.addForce(self.planarity.create_force(**self._force_options()))
-        return system
-
-    @cached_property
-    def _bare(self) -> openmm.System:
-        """Force field and restraints, without constraints, at which the minimiser may stall."""
-        return self._restrained(constraints=None, rigidWater=False)
-
-    @cached_property
-    def _force_field(self) -> openmm.System:
-        """The same without restraints."""
-        return self.prepared.system(constraints=None, rigidWater=False)
-
-    def _force_options(self) -> dict[str, bool]:
-        """Say how the forces of our own are made: nobody asks for their derivatives, and graphs save what launching costs."""
-        graphs = self.platform == "CUDA" and best_backend() != "PythonTorchForce"
-        return {"parameter_derivative": False, "cuda_graphs": graphs}
-
-    def _system_at(
-        self, resolution: float | None, pressure: float | None = None, blur: float = 1.0
-    ) -> tuple[DensityFit, openmm.System]:
-        """Give the density force at a resolution, which is that of the map or coarser, and the System with it."""
-        own = self.density.resolution
-        resolution = own if resolution is None else resolution
-        if (resolution, pressure, blur) not in self._systems:
-            density = self._blurred[blur]
-            if resolution > own:
-                sigma = SIGMA_PER_RESOLUTION * np.sqrt(resolution**2 - own**2)
-                blurred = self.density_map.gaussian_filter(sigma)
-                bare = self._restrained(hydrogen_mass=self.protocol.hydrogen_mass)
-                density = self._density(blurred, resolution, bare)
-            system = self._with_density(density)
-            if pressure is not None:
-                barostat = openmm.MonteCarloBarostat(pressure, self.protocol.stages[0].temperature[0])
-                barostat.setRandomNumberSeed(self.seed + 1)
-                system.addForce(barostat)
-            self._systems[resolution, pressure, blur] = density, system
-        return self._systems[resolution, pressure, blur]
-
-    def _with_density(self, density: DensityFit) -> openmm.System:
-        """Give force field and restraints, and a density force."""
-        system = self._restrained(hydrogen_mass=self.protocol.hydrogen_mass)
-        force = density.create_force(**self._force_options())
-        self.force_backend = type(force).__name__
-        system.addForce(force)
-        return system
-
-    def _system_for(self, state: RunState, stage: Stage) -> tuple[DensityFit, openmm.System]:
-        """Give the density force and the System of a stage, with Gaussians as wide as the map shows the model at this state."""
-        blur = 1.0
-        fixed = stage.resolution is not None or stage.strength[1] == 0
-        if self.protocol.match_blur and not fixed and self.density.similarity_measure in BLURRED_SIMILARITIES:
-            positions = state.positions * ANGSTROM_PER_NANOMETER
-            blur = max(BLURS, key=lambda width: self._density_blurred(width).similarity(positions))
-        return self._system_at(stage.resolution, stage.pressure, blur)
-
-    def _density_blurred(self, blur: float) -> DensityFit:
-        if blur not in self._blurred:
-            # Not the map, the atoms are blurred: wider Gaussians are those of a coarser resolution.
-            coarser = blur * self.density.resolution
-            self._blurred[blur] = self._density(self.density_map, coarser, self.system)
-        return self._blurred[blur]
-
     def _begun(self, stop: StopRequest) -> RunState:
         """Minimise without density and without constraints; give all a first velocity."""
-        context = openmm.Context(self._bare, openmm.VerletIntegrator(0.001), *self._platform())
-        self._let_go(context, self.protocol.stages[0])
-        positions = self.prepared.positions / ANGSTROM_PER_NANOMETER
-        context.setPositions(parted(self._bare, positions, *self._platform()))
-        self._minimize(context, self.protocol.minimize_first, stop)
+        context = openmm.Context(
+            self._systems.without_density, openmm.VerletIntegrator(0.001), *self._platform
+        )
+        self._systems.let_go(context, self.protocol.stages[0])
+        self._minimizer.place(context, self.prepared.positions, self.protocol.minimize_first, stop)
         if stop.requested:
             raise KeyboardInterrupt
         relaxed = _numbers(context.getState(positions=True).getPositions(asNumpy=True), unit.nanometer)
@@ -534,7 +300,7 @@ class FlexibleFit:
         context, _ = self._context(state, self.protocol.stages[0])
         context.applyConstraints(_CONSTRAINT_TOLERANCE)
         state.rows.append(asdict(self._row(context, state, "minimize")))
-        context.setVelocitiesToTemperature(self.protocol.stages[0].temperature[0], self._random_seed(state))
+        context.setVelocitiesToTemperature(self.protocol.stages[0].temperature[0], self._dynamics.seed(state))
         self._take(context, state)
         return state
 
@@ -559,15 +325,15 @@ class FlexibleFit:
                 part = min((block + 0.5) * UPDATE_INTERVAL / stage.steps, 1.0)
                 factor = adaptive.factor if stage.adaptive else 1.0
                 self._set_strength(context, density, state, stage.strength_at(part) * factor)
-                _set_temperature(context.getIntegrator(), stage.temperature_at(part))
+                set_temperature(context.getIntegrator(), stage.temperature_at(part))
                 ends = ((block + 1) * UPDATE_INTERVAL, last)
                 to_report = self.report_interval - state.step % self.report_interval
                 length = min(min(ends) - state.stage_step, to_report)
                 begun = time.perf_counter()
-                done = self._step(context, length, stop)
+                done = self._dynamics.step(context, length, stop)
                 state.seconds += time.perf_counter() - begun
                 state.step, state.stage_step = state.step + done, state.stage_step + done
-                self._check_stable(context, state, stage)
+                self._dynamics.check_stable(context, state.step, stage)
                 if stop.requested:
                     break
                 if state.step % self.report_interval == 0:
@@ -611,23 +377,20 @@ class FlexibleFit:
         context, density = self._context(state, stage)
         part = 0.0 if state.strength is None else stage.strength[1]
         self._set_strength(context, density, state, part)
-        density_ms = self._time_density(context)
-        if "planarity" in stage.restraints:
-            self._set_planarity(context, 1.0)
+        density_ms = density_milliseconds(context)
+        self._systems.hold_flat(context, stage)
         iterations = HASTY_MINIMIZATION if interrupted else self.protocol.minimize_last
-        self._minimize(context, iterations)
+        self._minimizer.minimize(context, iterations)
         if not interrupted:
-            self._part_contacts(context, density, iterations)
+            self._minimizer.part_contacts(context, density, iterations)
         last = self._row(context, state, "minimize")
         final = self._positions(context)
         rows = [*(Row(**row) for row in state.rows), last]
         initial = self.prepared.positions
-        cc_reference = initial_rmsd = None
+        cc_reference = None
         if self.reference is not None:
-            cc_reference = MapCorrelation(
-                self.density_map, self.reference.topology, self.density.resolution
-            ).cc_mask(self.reference.positions)
-            initial_rmsd = ca_rmsd(initial, self.reference.positions, self._pairs)
+            correlation = MapCorrelation(self.density_map, self.reference.topology, self.density.resolution)
+            cc_reference = correlation.cc_mask(self.reference.positions)
         return FitResult(
             prepared=self.prepared,
             initial=initial,
@@ -645,55 +408,13 @@ class FlexibleFit:
             similarity_initial=self.density.similarity(initial),
             similarity_final=last.similarity,
             cc_reference=cc_reference,
-            ca_rmsd_initial=initial_rmsd,
+            ca_rmsd_initial=self._measurements.ca_rmsd(initial),
             ca_rmsd_final=last.ca_rmsd,
             ms_per_step=1000 * state.seconds / max(state.step, 1),
             density_ms_per_step=density_ms,
             wall_seconds=time.perf_counter() - started,
             force_backend=self.force_backend,
         )
-
-    def _part_contacts(self, context: openmm.Context, density: DensityFit, iterations: int) -> None:
-        """Minimise on with the repulsion that the force field lacks for atoms that a density presses together."""
-        contacts = ContactRestraint(
-            self.prepared.topology, self._positions(context), force_group=RESTRAINT_GROUP
-        )
-        if not contacts.violations(self._positions(context)):
-            return
-        system = self._with_density(density)
-        system.addForce(contacts.create_force())
-        apart = openmm.Context(system, openmm.VerletIntegrator(0.001), *self._platform())
-        apart.setPositions(context.getState(positions=True).getPositions())
-        for name, value in context.getParameters().items():
-            apart.setParameter(name, value)
-        for times in CONTACT_STRENGTHS:
-            apart.setParameter(contacts.parameter_name, times * contacts.default_strength)
-            self._minimize(apart, iterations)
-            if not contacts.violations(self._positions(apart)):
-                break
-        context.setPositions(apart.getState(positions=True).getPositions())
-
-    def _minimize(self, context: openmm.Context, iterations: int, stop: StopRequest | None = None) -> None:
-        if iterations == 0:  # to the minimiser, no limit
-            return
-        # While it minimises with a reporter OpenMM does not let go of Python, for which PythonForce waits in another thread on a
-        # GPU: there it minimises in stretches instead, and looks between them whether to stop.
-        in_stretches = self.force_backend == "PythonForce" and self.platform not in ("CPU", "Reference")
-        stretch = MINIMIZED_AT_ONCE if in_stretches else iterations
-        reporter = None if stop is None or in_stretches else StoppableMinimization(stop)
-        try:
-            for done in range(0, iterations, stretch):
-                if in_stretches and stop is not None and stop.requested:
-                    break
-                at_once = min(stretch, iterations - done)
-                openmm.LocalEnergyMinimizer.minimize(context, maxIterations=at_once, reporter=reporter)
-        except openmm.OpenMMException as error:
-            if "NaN" not in str(error):
-                raise
-            raise SimulationError(
-                f"{self.prepared.model.path}: the energy cannot be minimised: look for clashes in the model, or lower the "
-                "strength."
-            ) from None
 
     def _rebuild(
         self,
@@ -715,18 +436,20 @@ class FlexibleFit:
         self._set_strength(context, density, state, 1.0)
         strength = context.getParameter(density.parameter_name)
         rebuilding = Rebuilding(
-            self.prepared, self._force_field, self.density_map, density, strength, self.threads, tell
+            self.prepared, self._systems.force_field, self.density_map, density, strength, self.threads, tell
         )
         undone = False
         try:
-            self._minimize(context, REBUILDING_MINIMIZATION)
+            self._minimizer.minimize(context, REBUILDING_MINIMIZATION)
             if stage.register and self.prepared.solvent != "water":
-                self._place(context, rebuilding.with_shifted_stretches(self._positions(context), stop))
+                shifted = rebuilding.with_shifted_stretches(self._positions(context), stop)
+                self._minimizer.place(context, shifted, REBUILDING_MINIMIZATION)
             if stop.requested:
                 return
-            self._place(context, rebuilding.with_turned_side_chains(self._positions(context)))
-            self._warm(context, stage.temperature[0], self._random_seed(state))
-        except (_Unstable, SimulationError):  # it was better as it was
+            turned = rebuilding.with_turned_side_chains(self._positions(context))
+            self._minimizer.place(context, turned, REBUILDING_MINIMIZATION)
+            self._dynamics.warm(context, stage.temperature[0], self._dynamics.seed(state))
+        except (Unstable, SimulationError):  # it was better as it was
             undone = True
             context.setPositions(state.positions)
             context.setVelocities(state.velocities)
@@ -740,23 +463,6 @@ class FlexibleFit:
                     "wall_seconds": time.perf_counter() - begun,
                 }
             )
-
-    def _place(self, context: openmm.Context, positions: np.ndarray) -> None:
-        """Put atoms where they were built (Å), and minimise what does not fit together there."""
-        context.setPositions(parted(self._bare, positions / ANGSTROM_PER_NANOMETER, *self._platform()))
-        self._minimize(context, REBUILDING_MINIMIZATION)
-
-    def _warm(self, context: openmm.Context, kelvin: float, seed: int) -> None:
-        """Give velocities, and begin with small steps, as what was built is strained."""
-        integrator = context.getIntegrator()
-        usual = integrator.getStepSize()
-        _set_temperature(integrator, kelvin)
-        context.setVelocitiesToTemperature(kelvin, seed)
-        integrator.setStepSize(SMALL_STEP * usual)
-        try:
-            self._step(context, SMALL_STEPS, StopRequest())
-        finally:
-            integrator.setStepSize(usual)
 
     def _taken_back(self, state: RunState, folder: RunFolder | None, what: str) -> RunState:
         """Give the last good state, to go on with more care."""
@@ -780,67 +486,17 @@ class FlexibleFit:
 
     def _context(self, state: RunState, stage: Stage) -> tuple[openmm.Context, DensityFit]:
         """Make a Context at a state, with what the stage holds, and give its density force, whose strength is 0."""
-        density, system = self._system_for(state, stage)
-        context = openmm.Context(system, self._integrator(state, stage), *self._platform())
+        positions = state.positions * ANGSTROM_PER_NANOMETER
+        density, system = self._systems.of_stage(stage, positions)
+        context = openmm.Context(system, self._dynamics.integrator(state, stage), *self._platform)
         if state.box is not None:
             context.setPeriodicBoxVectors(*state.box)
         context.setPositions(state.positions)
         context.setVelocities(state.velocities)
         context.setParameter(density.parameter_name, 0.0)
-        self._let_go(context, stage)
-        self._set_planarity(
-            context, self._stable_planarity(state) if "planarity" in stage.restraints else 0.0
-        )
+        self._systems.let_go(context, stage)
+        self._systems.hold_flat(context, stage, self._dynamics.timestep(state))
         return context, density
-
-    def _let_go(self, context: openmm.Context, stage: Stage) -> None:
-        """Take the strength of what a stage does not hold."""
-        for restraint in self.restraints:
-            if restraint.name not in stage.restraints:
-                context.setParameter(restraint.parameter_name, 0.0)
-
-    def _integrator(self, state: RunState, stage: Stage) -> openmm.Integrator:
-        protocol, interval = self.protocol, self.protocol.density_interval
-        temperature = stage.temperature[0]
-        step = self.timestep / 2**state.caution
-        if interval == 1:
-            integrator = openmm.LangevinMiddleIntegrator(temperature, protocol.friction, step)
-        else:
-            groups = [(DENSITY_GROUP, 1), (FORCE_FIELD_GROUP, interval), (RESTRAINT_GROUP, interval)]
-            integrator = MTSLangevinIntegrator(temperature, protocol.friction, interval * step, groups)
-        integrator.setRandomNumberSeed(self._random_seed(state))
-        return integrator
-
-    def _random_seed(self, state: RunState) -> int:
-        """Give other noise to every segment; to OpenMM, 0 means any."""
-        drawn = np.random.SeedSequence([self.seed, state.segment]).generate_state(1)[0]
-        return 1 + int(drawn) % (2**31 - 2)
-
-    def _platform(self) -> tuple[openmm.Platform, dict[str, str]]:
-        platform = openmm.Platform.getPlatformByName(self.platform)
-        return platform, platform_properties(platform, self.threads)
-
-    def _step(self, context: openmm.Context, length: int, stop: StopRequest) -> int:
-        """Make so many steps, or fewer after a request to stop; give how many."""
-        interval = self.protocol.density_interval
-        at_once = max(STEPS_AT_ONCE // interval, 1) * interval
-        done = 0
-        try:
-            while done < length and not stop.requested:
-                steps = min(at_once, length - done)
-                context.getIntegrator().step(steps // interval)
-                done += steps
-        except openmm.OpenMMException as error:
-            if "NaN" not in str(error):
-                raise
-            raise _Unstable("positions are not numbers any more") from None
-        return done
-
-    def _check_stable(self, context: openmm.Context, state: RunState, stage: Stage) -> None:
-        velocities = context.getState(velocities=True).getVelocities(asNumpy=True)
-        kelvin = self._temperature(_numbers(velocities, unit.nanometer / unit.picosecond))
-        if not kelvin < max(HOT, TIMES_TOO_HOT * max(stage.temperature)):
-            raise _Unstable(f"at step {state.step} it was {kelvin:.4g} K hot")
 
     def _full_strength(self, state: RunState, stage: Stage) -> float:
         if self.protocol.strength != "auto":
@@ -849,9 +505,9 @@ class FlexibleFit:
         held = tuple(name for name in stage.restraints if name != "planarity")
         context, _ = self._context(state, replace(stage, resolution=None, restraints=held))
         # At a minimum, or in a cold model, there are hardly any forces to weigh against.
-        _set_temperature(context.getIntegrator(), WARM)
-        context.setVelocitiesToTemperature(WARM, self._random_seed(state))
-        self._step(context, WARM_STEPS, StopRequest())
+        set_temperature(context.getIntegrator(), WARM)
+        context.setVelocitiesToTemperature(WARM, self._dynamics.seed(state))
+        self._dynamics.step(context, WARM_STEPS)
         calibrated = self.density.calibrate(context, FORCE_RATIO, STRENGTH_BOUNDS)
         return calibrated / self.density.n_fitted_atoms
 
@@ -861,19 +517,8 @@ class FlexibleFit:
         per_atom = part * (state.strength or 0.0) / 2**state.caution
         context.setParameter(density.parameter_name, per_atom * density.n_fitted_atoms)
 
-    def _set_planarity(self, context: openmm.Context, strength: float) -> None:
-        if self.planarity is not None:
-            context.setParameter(self.planarity.parameter_name, strength)
-
-    def _stable_planarity(self, state: RunState) -> float:
-        """Give the strength of planarity that the time step bears: 1, or less where planes share light atoms."""
-        if self.planarity is None:
-            return 0.0
-        step = self.timestep / 2**state.caution
-        return min(1.0, (STABLE_FRACTION * self.planarity.stable_timestep(self.system) / step) ** 2)
-
     def _positions(self, context: openmm.Context) -> np.ndarray:
-        return _numbers(context.getState(positions=True).getPositions(asNumpy=True), unit.angstrom)
+        return positions_in_angstrom(context.getState(positions=True).getPositions(asNumpy=True))
 
     def _take(self, context: openmm.Context, state: RunState) -> None:
         """Put a Context's positions, velocities and box into a state."""
@@ -900,134 +545,10 @@ class FlexibleFit:
         if state.positions.shape != self.prepared.positions.shape or state.stage > len(self.protocol.stages):
             raise InputError(f"{folder.path}: its state is not one of this fit: start it anew.")
 
-    def _row(self, context: openmm.Context, run: RunState, stage: str) -> Row:
-        state = context.getState(energy=True, positions=True, velocities=True)
-        positions = _numbers(state.getPositions(asNumpy=True), unit.angstrom)
-        velocities = _numbers(state.getVelocities(asNumpy=True), unit.nanometer / unit.picosecond)
-        density = context.getState(energy=True, groups={DENSITY_GROUP})
-        in_input = self.prepared.input_positions(positions)
-        strength = context.getParameter(self.density.parameter_name)
-        return Row(
-            step=run.step,
-            stage=stage,
-            potential_energy=state.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole),
-            density_energy=density.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole),
-            strength=strength / self.density.n_fitted_atoms,
-            similarity=self.density.similarity(positions),
-            cc=self._correlation.cc_mask(in_input),
-            temperature=self._temperature(velocities),
-            planarity_rms=self.planes.rms(in_input),
-            ca_rmsd=None
-            if self.reference is None
-            else ca_rmsd(positions, self.reference.positions, self._pairs),
-            cc_free=None if self._free_correlation is None else self._free_correlation.cc_mask(in_input),
-        )
-
-    def _temperature(self, velocities: np.ndarray) -> float:
-        twice_kinetic = float((self._masses[:, None] * velocities**2).sum())
-        return twice_kinetic / (max(self._freedom, 1) * _GAS_CONSTANT)
-
-    def _time_density(self, context: openmm.Context) -> float:
-        """Give the median milliseconds of evaluating the density force alone."""
-        context.getState(forces=True, groups={DENSITY_GROUP})
-        ticks = []
-        for _ in range(TIMINGS + 1):
-            ticks.append(time.perf_counter())
-            context.getState(forces=True, groups={DENSITY_GROUP})
-        return 1000 * float(np.median([b - a for a, b in itertools.pairwise(ticks)]))
+    def _row(self, context: openmm.Context, state: RunState, stage: str) -> Row:
+        temperature = self._dynamics.temperature(context)
+        return self._measurements.row(context, state.step, stage, temperature)
 
 
 def _numbers(quantity: Any, in_unit: unit.Unit) -> np.ndarray:
     return np.array(quantity.value_in_unit(in_unit), dtype=np.float64)
-
-
-def _set_temperature(integrator: openmm.Integrator, kelvin: float) -> None:
-    if isinstance(integrator, openmm.CustomIntegrator):
-        integrator.setGlobalVariableByName("kT", _GAS_CONSTANT * kelvin)
-    else:
-        integrator.setTemperature(kelvin)
-
-
-def _restraint_options(
-    held: Iterable[str], solvent: str, restrain_to: Model | None
-) -> dict[str, dict[str, Any]]:
-    """Give what restraints are told beside the start."""
-    options: dict[str, dict[str, Any]] = {}
-    if solvent == "water" and "position" in held:
-        options["position"] = {"periodic": True}
-    if restrain_to is not None:
-        if "distance" not in held:
-            raise InputError('restrain_to is for the restraint "distance": add it, or leave restrain_to out.')
-        options["distance"] = {"reference": restrain_to}
-    return options
-
-
-def platform_properties(platform: openmm.Platform, threads: int | None = None) -> dict[str, str]:
-    """Give what a Context asks of a platform: the same forces each time and sums in double precision, where it can choose.
-
-    Parameters
-    ----------
-    platform : openmm.Platform
-    threads : int, optional
-        Of the CPU platform; all cores by default.
-    """
-    wanted = {"Precision": "mixed", "DeterministicForces": "true"}
-    if threads is not None:
-        wanted["Threads"] = str(threads)
-    return {name: value for name, value in wanted.items() if name in platform.getPropertyNames()}
-
-
-def _check_start(model: Model, density_map: DensityMap, resolution: float) -> None:
-    """Refuse what would be found out late, or never."""
-    kinds = ((residue_kind(residue), len(residue)) for residue in model.topology.residues())
-    if all(kind == "water" or (kind == "other" and size == 1) for kind, size in kinds):
-        raise InputError(f"{model.path}: it holds no atoms but those of water and ions: give a molecule.")
-    voxel, side = density_map.voxel_size.max(), (density_map.size * density_map.voxel_size).max()
-    if 0 < resolution < voxel:
-        raise InputError(
-            f"resolution={resolution:g} is finer than the map's voxels of {voxel:.2f} Å can hold: give that of the map, which is "
-            f"{2 * voxel:.1f} Å at best."
-        )
-    if side < resolution:
-        raise InputError(
-            f"resolution={resolution:g} is coarser than the map is wide, {side:.0f} Å: give that of the map."
-        )
-
-
-def _check_run(seed: int, platform: str, threads: int | None) -> None:
-    if not 0 <= seed < 2**31 - 1:
-        raise InputError(f"seed must be from 0 to {2**31 - 2}, found {seed}.")
-    if threads is not None and not 1 <= threads <= MOST_THREADS:
-        raise InputError(f"threads must be from 1 to {MOST_THREADS}, found {threads}.")
-    names = [openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())]
-    if platform not in names:
-        raise InputError(f'platform="{platform}" is not here: use one of {", ".join(names)}.')
-    found = openmm.Platform.getPlatformByName(platform)
-    system = openmm.System()
-    system.addParticle(1.0)
-    try:
-        openmm.Context(system, openmm.VerletIntegrator(0.001), found, platform_properties(found))
-    except openmm.OpenMMException as error:  # a plugin without a device
-        raise InputError(
-            f'platform="{platform}" does not run here ({one_line(error)}): use another, such as CPU; openmm-density doctor '
-            "says what runs."
-        ) from None
-
-
-def _interval(name: str, steps: int, protocol: Protocol) -> int:
-    """Check a number of steps between two events; at least one of them falls into a fit."""
-    if steps < 1:
-        raise InputError(f"{name} must be at least 1 step, found {steps}.")
-    if steps % protocol.density_interval:
-        raise InputError(
-            f"{name} must be a multiple of density_interval, which is {protocol.density_interval}, found {steps}."
-        )
-    return min(steps, protocol.steps)
-
-
-class _Unstable(Exception):
-    """The simulation blew up; the message says how, to stand inside a sentence."""
-
-
-_CONSTRAINT_TOLERANCE = 1e-6
-_GAS_CONSTANT = unit.MOLAR_GAS_CONSTANT_R.value_in_unit(unit.kilojoule_per_mole / unit.kelvin)

@@ -11,7 +11,8 @@ from ..errors import InputError
 from ..maps.density_map import DensityMap
 from ..maps.half_maps import check_half_maps
 from ..models.structures import Model
-from .flexible_fit import FlexibleFit, Progress
+from .fit_result import Progress
+from .flexible_fit import FlexibleFit
 from .protocols import Protocol, Stage
 
 STRENGTHS = (5.0, 10.0, 20.0, 40.0, 80.0)

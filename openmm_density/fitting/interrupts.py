@@ -8,8 +8,6 @@ import threading
 from collections.abc import Callable
 from types import FrameType
 
-import openmm
-
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # As a shell has it for a process that a signal ended.
 _ENDED_BY_SIGNAL = 128
@@ -78,15 +76,3 @@ class StopRequest:
                     os._exit(_ENDED_BY_SIGNAL + number[0])
                 if self._heard is not None:
                     self._heard()
-
-
-class StoppableMinimization(openmm.MinimizationReporter):
-    """End a minimisation after the iteration in which the request to stop came."""
-
-    def __init__(self, stop: StopRequest) -> None:
-        super().__init__()
-        self._stop = stop
-
-    def report(self, iteration: int, x: object, grad: object, args: object) -> bool:
-        """Tell the minimiser whether to end."""
-        return self._stop.requested

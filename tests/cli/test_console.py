@@ -68,7 +68,12 @@ def test_stages_of_one_name_are_counted_by_the_searches_between_them(now):
     clock.update(0, 300, "minimize")
     left = []
     for begin in (0, 100, 200):
-        for step, doing in ((begin, "rebuild"), (begin + 40, "heat"), (begin + 80, "heat"), (begin + 100, "heat")):
+        for step, doing in (
+            (begin, "rebuild"),
+            (begin + 40, "heat"),
+            (begin + 80, "heat"),
+            (begin + 100, "heat"),
+        ):
             now[0] += 1
             clock.update(step, 300, doing)
         left.append(str(clock))

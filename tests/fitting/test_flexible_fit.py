@@ -1,19 +1,18 @@
-"""Fits of a fragment of adenylate kinase: stages, interruptions, blow-ups and multiple time steps."""
+"""Fits of a fragment of adenylate kinase: stages, interruptions and blow-ups."""
 
 import signal
 from dataclasses import replace
 
 import mdtraj
 import numpy as np
-import openmm
 import pytest
-from openmm import app, unit
-from openmm.mtsintegrator import MTSIntegrator
+from openmm import unit
 
-from openmm_density import DensityFit, DensityMap
+from openmm_density import DensityMap
 from openmm_density.errors import InputError, SimulationError
 from openmm_density.fitting.checkpoints import STATE, RunFolder
-from openmm_density.fitting.flexible_fit import DENSITY_GROUP, FlexibleFit, _Unstable
+from openmm_density.fitting.dynamics import Dynamics, Unstable
+from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.protocols import Protocol, Stage, find_protocol
 from openmm_density.models import prepare
 
@@ -156,16 +155,6 @@ class _never:
     requested = False
 
 
-def test_the_blurred_map_is_that_of_a_model_at_the_coarser_resolution(parts):
-    fit = flexible_fit(parts)
-    coarse = fit._system_at(8.0)[0]
-    assert coarse.sigma == pytest.approx(0.225 * 8.0)
-    there = fit.prepared.positions - np.array(SHIFT)
-    assert coarse.similarity(there) > coarse.similarity(fit.prepared.positions)
-    # A model where it belongs explains the blurred map as well as it does the map.
-    assert coarse.similarity(there) > 0.97
-
-
 def test_a_stage_ends_once_it_has_converged(parts, monkeypatch):
     monkeypatch.setattr("openmm_density.fitting.flexible_fit.Plateau.update", lambda self, *_: True)
     protocol = Protocol(
@@ -212,17 +201,17 @@ def test_a_short_fit_does_not_run_hot(parts):
 
 
 def test_a_blow_up_is_taken_back_to_the_last_state(parts, tmp_path, monkeypatch):
-    check = FlexibleFit._check_stable
+    check = Dynamics.check_stable
     blown = []
 
-    def once(self, context, state, stage):
-        if state.step == 120:
+    def once(self, context, step, stage):
+        if step == 120:
             blown.append(context.getIntegrator().getStepSize().value_in_unit(unit.femtosecond))
             if len(blown) == 1:
-                raise _Unstable("it was made to")
-        check(self, context, state, stage)
+                raise Unstable("it was made to")
+        check(self, context, step, stage)
 
-    monkeypatch.setattr(FlexibleFit, "_check_stable", once)
+    monkeypatch.setattr(Dynamics, "check_stable", once)
     fit = flexible_fit(parts)
     result = fit.run(RunFolder(tmp_path))
     assert blown == pytest.approx([4.0, 2.0])
@@ -291,72 +280,3 @@ def test_a_state_of_another_fit_is_refused(parts, uninterrupted, tmp_path):
     other = fragment(tmp_path / "other.pdb", SHIFT, 12), parts[1]
     with pytest.raises(InputError, match="not one of this fit"):
         flexible_fit(other).run(RunFolder(uninterrupted[1]))
-
-
-@pytest.mark.parametrize("interval", [1, 2, 4])
-def test_energy_is_conserved_with_the_density_every_nth_step(parts, interval):
-    model, density_map = parts
-    prepared = prepare(model)
-    system = prepared.system(nonbonded_method=app.NoCutoff, constraints=None, rigidWater=False)
-    fit = DensityFit(
-        density_map, prepared.topology, RESOLUTION, positions=prepared.positions, strength=30.0, force_group=1
-    )
-    system.addForce(fit.create_force(parameter_derivative=False))
-    integrator = MTSIntegrator(interval * 0.001, [(1, 1), (0, interval)])
-    platform = openmm.Platform.getPlatformByName("CPU")
-    context = openmm.Context(system, integrator, platform, {"Threads": "1"})
-    context.setPositions(prepared.positions / 10)
-    openmm.LocalEnergyMinimizer.minimize(context, maxIterations=100)
-    context.setVelocitiesToTemperature(300, 1)
-    integrator.step(400 // interval)
-    totals, density = [], []
-    for _ in range(50):
-        integrator.step(40 // interval)
-        state = context.getState(energy=True)
-        total = state.getPotentialEnergy() + state.getKineticEnergy()
-        totals.append(total.value_in_unit(unit.kilojoule_per_mole))
-        density.append(context.getState(energy=True, groups={1}).getPotentialEnergy()._value)
-    drift = np.polyfit(np.arange(50) * 0.04, totals, 1)[0] * 10  # per 10 ps
-    assert np.ptp(density) > 100.0
-    assert abs(drift) / (8.314e-3 * 300) / system.getNumParticles() < 0.02
-
-
-def test_the_integrator_of_a_fit_acts_in_impulses(parts):
-    """One outer step without friction: a kick of n dt/2 by the density, n steps without it, and another kick."""
-    interval = 4
-    protocol = Protocol(
-        (Stage("hold", 40, restraints=()),),
-        strength=50.0,
-        friction=1e-9,
-        density_interval=interval,
-        match_blur=False,
-    )
-    fit = flexible_fit(parts, protocol, platform="Reference", report_interval=40, planarity=None)
-    state = fit._begun(_never)
-    state.strength = 50.0
-    context, _ = fit._context(state, protocol.stages[0])
-    fit._set_strength(context, fit.density, state, 1.0)
-
-    def kicked(context, velocities):
-        forces = context.getState(forces=True, groups={DENSITY_GROUP}).getForces(asNumpy=True)
-        acceleration = (
-            np.array(forces.value_in_unit(unit.kilojoule_per_mole / unit.nanometer)) / fit._masses[:, None]
-        )
-        return velocities + 0.5 * interval * fit.timestep * acceleration
-
-    inner = openmm.LangevinMiddleIntegrator(300, 1e-9, fit.timestep)
-    inner.setIntegrationForceGroups({0, 1})
-    by_hand = openmm.Context(fit.system, inner, openmm.Platform.getPlatformByName("Reference"))
-    by_hand.setPositions(state.positions)
-    by_hand.setVelocities(state.velocities)
-    fit._set_strength(by_hand, fit.density, state, 1.0)
-    by_hand.setParameter("density_strength", context.getParameter("density_strength"))
-    by_hand.setVelocities(kicked(by_hand, state.velocities))
-    inner.step(interval)
-    context.getIntegrator().step(1)
-    found, expected = (
-        each.getState(positions=True).getPositions(asNumpy=True)._value for each in (context, by_hand)
-    )
-    moved = np.abs(expected - state.positions).max()
-    # Constraints are met at other moments, and kicks along constrained bonds then differ.
-    assert np.abs(found - expected).max() < 0.02 * moved

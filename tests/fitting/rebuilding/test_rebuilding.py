@@ -14,6 +14,7 @@ import pytest
 from openmm_density import DensityMap
 from openmm_density.errors import SimulationError
 from openmm_density.fitting.checkpoints import RunFolder
+from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.fitting.rebuilding import Rebuilding
@@ -98,7 +99,12 @@ class Going:
 def rebuilding_of(model: Model, density_map: DensityMap, threads: int = 1) -> Rebuilding:
     fit = fit_of(model, density_map, Stage("hold", 20))
     return Rebuilding(
-        fit.prepared, fit._bare, density_map, fit.density, 60.0 * fit.density.n_fitted_atoms, threads
+        fit.prepared,
+        fit._systems.without_density,
+        density_map,
+        fit.density,
+        60.0 * fit.density.n_fitted_atoms,
+        threads,
     )
 
 
@@ -225,7 +231,7 @@ def test_what_the_model_does_not_bear_is_undone(
     def unbearable(*_: object) -> None:
         raise SimulationError("too hot")
 
-    monkeypatch.setattr(FlexibleFit, "_warm", unbearable)
+    monkeypatch.setattr(Dynamics, "warm", unbearable)
     start, _ = with_a_turned_side_chain(native)
     result = fit_of(start, density_map, Stage("hold", 20, rotamers=True)).run()
     (search,) = result.rebuilding

@@ -1,0 +1,58 @@
+"""What a fit is refused for before it begins: it would be found out late, or never."""
+
+from __future__ import annotations
+
+from ..errors import InputError
+from ..maps.density_map import DensityMap
+from ..models.structures import Model, residue_kind
+from .protocols import Protocol
+
+
+def check_seed(seed: int) -> None:
+    """Refuse what OpenMM cannot count to; one less, as the noise of a barostat has the next seed."""
+    if not 0 <= seed < 2**31 - 1:
+        raise InputError(f"seed must be from 0 to {2**31 - 2}, found {seed}.")
+
+
+def check_start(model: Model, density_map: DensityMap, resolution: float) -> None:
+    """Refuse models without a molecule, and resolutions (Å) that the map's voxels or its size do not allow."""
+    kinds = ((residue_kind(residue), len(residue)) for residue in model.topology.residues())
+    if all(kind == "water" or (kind == "other" and size == 1) for kind, size in kinds):
+        raise InputError(f"{model.path}: it holds no atoms but those of water and ions: give a molecule.")
+    voxel, side = density_map.voxel_size.max(), (density_map.size * density_map.voxel_size).max()
+    if 0 < resolution < voxel:
+        raise InputError(
+            f"resolution={resolution:g} is finer than the map's voxels of {voxel:.2f} Å can hold: give that of the map, which is "
+            f"{2 * voxel:.1f} Å at best."
+        )
+    if side < resolution:
+        raise InputError(
+            f"resolution={resolution:g} is coarser than the map is wide, {side:.0f} Å: give that of the map."
+        )
+
+
+def check_pressures(protocol: Protocol, solvent: str) -> None:
+    """Refuse pressures where there is no box."""
+    if solvent != "water" and any(stage.pressure is not None for stage in protocol.stages):
+        raise InputError('a stage with a pressure needs a box of water: give solvent="water".')
+
+
+def check_resolutions(protocol: Protocol, resolution: float) -> None:
+    """Refuse stages at a finer resolution (Å) than the map's."""
+    for stage in protocol.stages:
+        if stage.resolution is not None and stage.resolution < resolution:
+            raise InputError(
+                f'stage "{stage.name}" asks for {stage.resolution:g} Å, but the map has {resolution:g} Å: '
+                "give that or more, or leave it out."
+            )
+
+
+def checked_interval(name: str, steps: int, protocol: Protocol) -> int:
+    """Check a number of steps between two events; at least one of them falls into a fit."""
+    if steps < 1:
+        raise InputError(f"{name} must be at least 1 step, found {steps}.")
+    if steps % protocol.density_interval:
+        raise InputError(
+            f"{name} must be a multiple of density_interval, which is {protocol.density_interval}, found {steps}."
+        )
+    return min(steps, protocol.steps)

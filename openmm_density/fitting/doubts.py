@@ -1,0 +1,250 @@
+"""What a fit leaves to be doubted, and to be known, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..energies.density_fit import STRENGTH_BOUNDS
+from ..models.structures import residue_label
+from ..restraints import Violation
+from ..validation.stretches import Stretch
+from ..wording import listing
+from .fit_result import FitResult
+from .flexible_fit import FlexibleFit
+from .half_maps import StrengthScan
+
+# Beyond these a fit is reported as doubtful. Models that fit have a CC well above the limit at any resolution.
+LARGEST_PART_OUTSIDE = 0.1
+LOW_CORRELATION = 0.4
+# Å by which the atoms of a ligand's conjugated system went farther from their plane, in the mean of squares. Haems of deposited
+# models differ by as much.
+BENT = 0.15
+# Å by which a bond that springs hold, such as a metal's, became longer.
+STRETCHED = 0.5
+# Published resolutions may be a little beyond what the voxels hold.
+NYQUIST_SLACK = 0.9
+# Doubts that are told of stretches of residues; residues.png marks all.
+MOST_STRETCHES = 5
+
+
+def notes_on(
+    fit: FlexibleFit,
+    result: FitResult,
+    summary: Mapping[str, Any],
+    residues: Sequence[Mapping[str, Any]],
+    scan: StrengthScan | None = None,
+    pdb_limit: str | None = None,
+) -> list[str]:
+    """Tell what was done to the model and what could not be, in a sentence each.
+
+    Parameters
+    ----------
+    fit : FlexibleFit
+    result : FitResult
+    summary : mapping
+        With ``geometry_final``.
+    residues : sequence of mapping
+        From `openmm_density.fitting.agreement.map_agreement`.
+    scan : StrengthScan, optional
+        What half maps said about the strength.
+    pdb_limit : str, optional
+        Why the model could not be written as a PDB file.
+    """
+    return [
+        *_placement_note(fit),
+        *result.prepared.report.sentences,
+        *fit.notes,
+        *(fit.planarity.notes if fit.planarity else ()),
+        *(note for restraint in fit.restraints for note in restraint.notes),
+        *result.blow_ups,
+        _validation_note(scan),
+        *([] if pdb_limit is None else [f"fitted.pdb was left out: {pdb_limit}"]),
+        *_strength_note(fit, result),
+        *_unknown_notes(residues),
+        *summary["geometry_final"]["notes"],
+    ]
+
+
+def doubts_about(
+    fit: FlexibleFit,
+    result: FitResult,
+    summary: Mapping[str, Any],
+    violations: Mapping[str, Sequence[Violation]],
+    stretches: Sequence[Stretch],
+    scan: StrengthScan | None = None,
+) -> list[str]:
+    """Give a sentence for each sign that the fit, or a part of it, is not to be believed.
+
+    Parameters
+    ----------
+    fit : FlexibleFit
+    result : FitResult
+    summary : mapping
+        With the geometry before and after, what it changed, and the flat ligands.
+    violations : mapping of str to sequence of Violation
+        What ended violated, by the name of the restraint; those that held nothing at the end are not in it.
+    stretches : sequence of Stretch
+        Where the model fits the map badly, the worst first.
+    scan : StrengthScan, optional
+        What half maps said about the strength.
+    """
+    return [
+        *_overall_doubts(fit, result),
+        *_strength_doubt(scan),
+        *_backbone_doubt(summary),
+        *_turned_doubts(violations, summary),
+        *_stretched_doubt(result),
+        *_bent_doubts(summary),
+        *_stretch_doubts(stretches),
+    ]
+
+
+def _placement_note(fit: FlexibleFit) -> list[str]:
+    if fit.placement is None:
+        return []
+    return [
+        f"The model was placed in the map as a rigid body, {fit.placement.moved_by:.1f} Å from where it was (similarity "
+        f"{fit.placement.similarity_before:.3f} before, {fit.placement.similarity_after:.3f} there)."
+    ]
+
+
+def _validation_note(scan: StrengthScan | None) -> str:
+    if scan is None:
+        return "No half maps were given: whether the strength fits noise was not tested."
+    free = ", ".join(f"{cc:.3f} at {strength:g}" for strength, cc in zip(scan.strengths, scan.free))
+    rising = " (the strongest that was tried)" if scan.chosen == scan.strengths[-1] else ""
+    return (
+        f"Fitted into one half map, the model correlates with the other by {free} kJ/mol per atom, after {scan.steps_each} steps "
+        f"at each: {scan.chosen:g} was taken{rising}."
+    )
+
+
+def _strength_note(fit: FlexibleFit, result: FitResult) -> list[str]:
+    """Say so where the automatic strength is at a bound."""
+    low, high = STRENGTH_BOUNDS
+    if fit.protocol.strength != "auto" or low < result.strength < high or not result.strength:
+        return []
+    return [
+        f"The automatic strength is at its limit of {result.strength:g} kJ/mol per fitted atom; the ratio of forces asked for "
+        f"{'more' if result.strength >= high else 'less'}."
+    ]
+
+
+def _unknown_notes(residues: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name the residues whose correlation is not known, before and after."""
+    notes = []
+    for stage, when in (("initial", "before"), ("final", "after")):
+        unknown = [row["residue"] for row in residues if row[f"correlation_{stage}"] is None]
+        if unknown:
+            notes.append(
+                f"No correlation {when} the fit (null in summary.json) where the map is flat, as it is beyond a mask, or ends: "
+                f"{listing(unknown, 10)}."
+            )
+    return notes
+
+
+def _overall_doubts(fit: FlexibleFit, result: FitResult) -> list[str]:
+    """Say so where the resolution, the place of the model or its correlation are not those of a good fit."""
+    doubts = []
+    finest = 2 * float(fit.density_map.voxel_size.max())
+    if fit.density.resolution < NYQUIST_SLACK * finest:
+        doubts.append(
+            f"a resolution of {fit.density.resolution:g} Å was given, but voxels of {finest / 2:.2f} Å hold no detail finer than "
+            f"{finest:.1f} Å: check it."
+        )
+    values = fit.density_map.value_at(result.final[fit.density.atoms])
+    outside = float(np.isnan(values).mean())
+    if outside > LARGEST_PART_OUTSIDE:
+        doubts.append(
+            f"{outside:.0%} of the fitted atoms are outside the map: is the model where its density is?"
+        )
+    if result.cc_final <= result.cc_initial:
+        doubts.append(
+            f"the correlation did not rise ({result.cc_initial:.3f} to {result.cc_final:.3f}): run more steps, or keep the model "
+            "as it was."
+        )
+    if result.cc_final < LOW_CORRELATION:
+        doubts.append(
+            f"the final correlation is low ({result.cc_final:.2f}): look at overview.png, and check resolution and placement."
+        )
+    return doubts
+
+
+def _strength_doubt(scan: StrengthScan | None) -> list[str]:
+    """Say so where half maps found no strength that is too much."""
+    if scan is None or not scan.still_rises:
+        return []
+    return [
+        f"the correlation with the half map that was not fitted into rose up to the strongest pull, {scan.chosen:g} kJ/mol per "
+        "atom, so the half maps set no limit: if the model came from afar, fit again from fitted.pdb; if its geometry is worse "
+        "after than relaxed, choose a lower strength."
+    ]
+
+
+def _backbone_doubt(summary: Mapping[str, Any]) -> list[str]:
+    """Name the residues whose backbone torsions the fit made unusual."""
+    before, after = (summary[f"geometry_{stage}"]["ramachandran_outliers"] for stage in ("initial", "final"))
+    spoilt = [residue for residue in after or () if residue not in before]
+    if not spoilt:
+        return []
+    return [f"the fit made Ramachandran outliers of {listing(spoilt, 10)}: look at the model there."]
+
+
+def _turned_doubts(violations: Mapping[str, Sequence[Violation]], summary: Mapping[str, Any]) -> list[str]:
+    """Name the chiral centres and peptide bonds that are not as they were: those that ended violated, or changed over unheld."""
+    doubts = []
+    for name, changed, what in (
+        ("chirality", "inverted_centres", "chiral centres ended flat or inverted"),
+        ("cis", "peptide_flips", "peptide bonds ended twisted or flipped"),
+    ):
+        turned = summary[changed]
+        if name in violations:
+            turned = [
+                f"{' - '.join(each.residues)} ({each.quantity} {each.value:.1f}°, held at {each.target:.1f}°)"
+                for each in violations[name]
+            ]
+        if turned:
+            doubts.append(f"{what}: {listing(turned, 10)}: look at the model there.")
+    return doubts
+
+
+def _stretched_doubt(result: FitResult) -> list[str]:
+    """Name the bonds of metals and ligands that the fit pulled apart."""
+    atoms = list(result.prepared.topology.atoms())
+    stretched = []
+    for pair in result.prepared.links:
+        before, after = (
+            float(np.linalg.norm(np.subtract(*positions[list(pair)])))
+            for positions in (result.initial, result.final)
+        )
+        if after - before > STRETCHED:
+            ends = " - ".join(f"{residue_label(atoms[i].residue)} {atoms[i].name}" for i in pair)
+            stretched.append(f"{ends} ({before:.1f} to {after:.1f} Å)")
+    if not stretched:
+        return []
+    return [
+        f"the fit stretched bonds of metals or ligands: {listing(stretched, 10)}: look at the model there."
+    ]
+
+
+def _bent_doubts(summary: Mapping[str, Any]) -> list[str]:
+    """Name the ligands that the fit bent."""
+    pairs = zip(summary["flat_ligands_initial"], summary["flat_ligands_final"])
+    bent = [
+        f"{after['residue']} ({before['rms']:.2f} to {after['rms']:.2f} Å)"
+        for before, after in sorted(pairs, key=lambda pair: pair[0]["residue"])
+        if after["rms"] - before["rms"] > BENT
+    ]
+    return [f"the fit bent what is flat in {listing(bent, 10)}: look at the model there."] if bent else []
+
+
+def _stretch_doubts(stretches: Sequence[Stretch]) -> list[str]:
+    told = [str(stretch) for stretch in stretches[:MOST_STRETCHES]]
+    left = len(stretches) - len(told)
+    if left:
+        who = "1 more stretch of residues fits" if left == 1 else f"{left} more stretches of residues fit"
+        told.append(f"{who} the map badly: see residues.png.")
+    return told

@@ -1,0 +1,269 @@
+"""The Systems of a fit: force field, restraints and density, at the resolution, pressure and blur that a stage asks for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import openmm
+
+from ..energies.density_fit import DensityFit
+from ..energies.forces import best_backend
+from ..energies.form_factors import SIGMA_PER_RESOLUTION
+from ..energies.planarity import PlanarityRestraint
+from ..errors import InputError
+from ..maps.density_map import DensityMap
+from ..models.preparation import Prepared
+from ..models.structures import Model, residue_label
+from ..restraints import PositionalRestraint, Restraint, make_restraints
+from ..validation.correlation import MapCorrelation
+from ..wording import listing
+from .protocols import COARSE, NEAR_CC, Protocol, Stage
+from .unseen import unseen_residues
+
+FORCE_FIELD_GROUP, RESTRAINT_GROUP, DENSITY_GROUP = 0, 1, 2
+
+BLURS = (1.0, 1.1, 1.2, 1.35, 1.5)
+"""Widths that an atom's Gaussian may have, in those of the map's resolution. Many maps show atoms wider than their resolution
+says; narrower ones crowd where the density is highest, into clashes."""
+BLURRED_SIMILARITIES = ("cross-correlation", "least-squares")
+"""Measures whose values for narrow and for wide Gaussians can be compared."""
+
+# How close the oscillations out of a plane may come to the longest stable step.
+STABLE_FRACTION = 0.95
+
+
+class FitSystems:
+    """The Systems of a fit, and what is held in their Contexts.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        The model, with the water around it where there is any.
+    density_map : DensityMap
+    resolution : float
+        Of the map, in Å.
+    protocol : Protocol
+        Names what its stages hold.
+    cc_initial : float
+        Correlation of the model with the map: tells whether it lies there, and what the map does not show can be held.
+    seed : int
+        Of the barostat.
+    platform : str
+        That runs them.
+    restrain_to : Model, optional
+        Whose distances the restraint "distance" keeps in place of the model's own.
+    planarity : float, Quantity or None
+        σ in Å with which flat groups are held flat; None leaves them to the force field.
+    dictionaries : path or sequence of paths
+        Restraint dictionaries of ligands, which tell what is flat in them.
+    density_options : mapping
+        Of `DensityFit`.
+
+    Attributes
+    ----------
+    restraints : list of Restraint
+        What some stage of the protocol holds as it was.
+    planarity : PlanarityRestraint, optional
+    density : DensityFit
+        The density force at the resolution of the map.
+    system : openmm.System
+        Force field, restraints, and that density force, in three force groups.
+    notes : list of str
+        A sentence on what is held as the map does not show it.
+    force_backend : str
+        The class of the density force.
+
+    Raises
+    ------
+    InputError
+        If restraints, planarity or density cannot be made of what is given.
+    """
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        density_map: DensityMap,
+        resolution: float,
+        protocol: Protocol,
+        *,
+        cc_initial: float,
+        seed: int,
+        platform: str,
+        restrain_to: Model | None,
+        planarity: Any,
+        dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+        density_options: Mapping[str, Any],
+    ) -> None:
+        self.prepared = prepared
+        self._density_map, self._density_options = density_map, density_options
+        self._protocol, self._seed, self._platform = protocol, seed, platform
+        held = dict.fromkeys(name for stage in protocol.stages for name in stage.restraints)
+        self.restraints: list[Restraint] = make_restraints(
+            [name for name in held if name != "planarity"],
+            prepared.topology,
+            prepared.positions,
+            force_group=RESTRAINT_GROUP,
+            options=_restraint_options(held, prepared.solvent, restrain_to),
+        )
+        self.notes: list[str] = []
+        self._anchors = self._anchored(cc_initial, resolution)
+        self.planarity: PlanarityRestraint | None = None
+        # Of this one density and planarity learn masses, charges and molecules.
+        self._plain = self._restrained(hydrogen_mass=protocol.hydrogen_mass)
+        if planarity is not None:
+            self.planarity = PlanarityRestraint(
+                prepared.topology,
+                planarity,
+                positions=prepared.positions,
+                dictionaries=dictionaries,
+                force_group=RESTRAINT_GROUP,
+                system=self._plain,
+            )
+        self.density = self._density(density_map, resolution)
+        # By resolution, pressure and blur.
+        self._systems: dict[tuple[float, float | None, float], tuple[DensityFit, openmm.System]] = {}
+        self._blurred: dict[float, DensityFit] = {1.0: self.density}
+        self.system = self.at()[1]
+
+    @cached_property
+    def without_density(self) -> openmm.System:
+        """Force field and restraints, without constraints, at which the minimiser may stall."""
+        return self._restrained(constraints=None, rigidWater=False)
+
+    @cached_property
+    def force_field(self) -> openmm.System:
+        """The same without restraints."""
+        return self.prepared.system(constraints=None, rigidWater=False)
+
+    def with_density(self, density: DensityFit) -> openmm.System:
+        """Give force field and restraints, and a density force."""
+        system = self._restrained(hydrogen_mass=self._protocol.hydrogen_mass)
+        force = density.create_force(**self._force_options())
+        self.force_backend = type(force).__name__
+        system.addForce(force)
+        return system
+
+    def at(
+        self, resolution: float | None = None, pressure: float | None = None, blur: float = 1.0
+    ) -> tuple[DensityFit, openmm.System]:
+        """Give the density force at a resolution, which is that of the map or coarser, and the System with it.
+
+        Each is built once.
+
+        Parameters
+        ----------
+        resolution : float, optional
+            In Å; a coarser one than the map's blurs the map.
+        pressure : float, optional
+            In bar; with a barostat.
+        blur : float
+            How many times as wide as the map's resolution has them the atoms' Gaussians are.
+        """
+        own = self.density.resolution
+        resolution = own if resolution is None else resolution
+        if (resolution, pressure, blur) not in self._systems:
+            density = self._density_blurred(blur)
+            if resolution > own:
+                sigma = SIGMA_PER_RESOLUTION * np.sqrt(resolution**2 - own**2)
+                density = self._density(self._density_map.gaussian_filter(sigma), resolution)
+            system = self.with_density(density)
+            if pressure is not None:
+                barostat = openmm.MonteCarloBarostat(pressure, self._protocol.stages[0].temperature[0])
+                barostat.setRandomNumberSeed(self._seed + 1)
+                system.addForce(barostat)
+            self._systems[resolution, pressure, blur] = density, system
+        return self._systems[resolution, pressure, blur]
+
+    def of_stage(self, stage: Stage, positions: np.ndarray) -> tuple[DensityFit, openmm.System]:
+        """Give the density force and the System of a stage, with Gaussians as wide as the map shows the model there (Å)."""
+        blur = 1.0
+        fixed = stage.resolution is not None or stage.strength[1] == 0
+        if (
+            self._protocol.match_blur
+            and not fixed
+            and self.density.similarity_measure in BLURRED_SIMILARITIES
+        ):
+            blur = max(BLURS, key=lambda width: self._density_blurred(width).similarity(positions))
+        return self.at(stage.resolution, stage.pressure, blur)
+
+    def let_go(self, context: openmm.Context, stage: Stage) -> None:
+        """Take the strength of what a stage does not hold."""
+        for restraint in self.restraints:
+            if restraint.name not in stage.restraints:
+                context.setParameter(restraint.parameter_name, 0.0)
+
+    def hold_flat(self, context: openmm.Context, stage: Stage, timestep: float | None = None) -> None:
+        """Hold flat groups flat if a stage does, in full, or with what a time step (ps) bears where they share light atoms."""
+        if self.planarity is None:
+            return
+        strength = 1.0 if "planarity" in stage.restraints else 0.0
+        if strength and timestep is not None:
+            stable = STABLE_FRACTION * self.planarity.stable_timestep(self._plain)
+            strength = min(strength, (stable / timestep) ** 2)
+        context.setParameter(self.planarity.parameter_name, strength)
+
+    def _density(self, density_map: DensityMap, resolution: float) -> DensityFit:
+        return DensityFit(
+            density_map,
+            self.prepared.topology,
+            resolution,
+            positions=self.prepared.positions,
+            system=self._plain,
+            force_group=DENSITY_GROUP,
+            **self._density_options,
+        )
+
+    def _density_blurred(self, blur: float) -> DensityFit:
+        if blur not in self._blurred:
+            # Not the map, the atoms are blurred: wider Gaussians are those of a coarser resolution.
+            self._blurred[blur] = self._density(self._density_map, blur * self.density.resolution)
+        return self._blurred[blur]
+
+    def _restrained(self, **options: Any) -> openmm.System:
+        """Give force field and restraints, without the density."""
+        system = self.prepared.system(**options)
+        for restraint in (*self.restraints, *self._anchors):
+            system.addForce(restraint.create_force())
+        if self.planarity is not None:
+            system.addForce(self.planarity.create_force(**self._force_options()))
+        return system
+
+    def _anchored(self, cc_initial: float, resolution: float) -> list[Restraint]:
+        """Hold where they are residues that a coarse map does not show where a model that lies in it has them."""
+        if cc_initial < NEAR_CC or resolution < COARSE or not self.restraints:
+            return []
+        topology, positions = self.prepared.topology, self.prepared.positions
+        correlation = MapCorrelation(self._density_map, topology, resolution)
+        unseen = unseen_residues(topology, correlation.residue_correlations(positions))
+        if not len(unseen):
+            return []
+        residues = list(topology.residues())
+        names = listing([residue_label(residues[index]) for index in unseen])
+        self.notes.append(f"Not seen in the map where the model has them, and so held there: {names}.")
+        backbone = [a.index for i in unseen for a in residues[i].atoms() if a.name in ("N", "CA", "C")]
+        periodic = self.prepared.solvent == "water"
+        options = {"parameter_name": "unseen_strength", "force_group": RESTRAINT_GROUP, "periodic": periodic}
+        return [PositionalRestraint(topology, positions, atoms=backbone, **options)]
+
+    def _force_options(self) -> dict[str, bool]:
+        """Say how the forces of our own are made: nobody asks for their derivatives, and graphs save what launching costs."""
+        graphs = self._platform == "CUDA" and best_backend() != "PythonTorchForce"
+        return {"parameter_derivative": False, "cuda_graphs": graphs}
+
+
+def _restraint_options(
+    held: Iterable[str], solvent: str, restrain_to: Model | None
+) -> dict[str, dict[str, Any]]:
+    """Give what restraints are told beside the start."""
+    options: dict[str, dict[str, Any]] = {}
+    if solvent == "water" and "position" in held:
+        options["position"] = {"periodic": True}
+    if restrain_to is not None:
+        if "distance" not in held:
+            raise InputError('restrain_to is for the restraint "distance": add it, or leave restrain_to out.')
+        options["distance"] = {"reference": restrain_to}
+    return options

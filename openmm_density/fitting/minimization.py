@@ -1,0 +1,113 @@
+"""The minimisations of a fit: they part what clashes or a density pressed together, and end when asked to stop."""
+
+from __future__ import annotations
+
+import numpy as np
+import openmm
+
+from ..energies.density_fit import DensityFit
+from ..errors import SimulationError
+from ..models.clashes import parted
+from ..restraints.contacts import ContactRestraint
+from ..units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
+from .fit_systems import RESTRAINT_GROUP, FitSystems
+from .interrupts import StopRequest
+
+# Where the minimiser cannot be told of a Ctrl-C.
+MINIMIZED_AT_ONCE = 200
+# Atoms that stay pressed together are parted by so many times the usual repulsion.
+CONTACT_STRENGTHS = (1.0, 4.0, 16.0)
+
+
+class Minimizer:
+    """Bring Contexts of a fit to rest.
+
+    Parameters
+    ----------
+    systems : FitSystems
+    platform : openmm.Platform
+        That runs their Contexts.
+    properties : dict of str to str
+        Of the platform.
+    """
+
+    def __init__(self, systems: FitSystems, platform: openmm.Platform, properties: dict[str, str]) -> None:
+        self._systems, self._platform = systems, (platform, properties)
+        # While it minimises with a reporter OpenMM does not let go of Python, for which PythonForce waits in another thread on a
+        # GPU: there it minimises in stretches instead, and looks between them whether to stop.
+        on_cpu = platform.getName() in ("CPU", "Reference")
+        self._in_stretches = systems.force_backend == "PythonForce" and not on_cpu
+
+    def minimize(self, context: openmm.Context, iterations: int, stop: StopRequest | None = None) -> None:
+        """Minimise in so many iterations, or fewer after a request to stop.
+
+        Raises
+        ------
+        SimulationError
+            If the energy is not a number.
+        """
+        if iterations == 0:  # to the minimiser, no limit
+            return
+        stretch = MINIMIZED_AT_ONCE if self._in_stretches else iterations
+        reporter = None if stop is None or self._in_stretches else _Stoppable(stop)
+        try:
+            for done in range(0, iterations, stretch):
+                if self._in_stretches and stop is not None and stop.requested:
+                    break
+                at_once = min(stretch, iterations - done)
+                openmm.LocalEnergyMinimizer.minimize(context, maxIterations=at_once, reporter=reporter)
+        except openmm.OpenMMException as error:
+            if "NaN" not in str(error):
+                raise
+            raise SimulationError(
+                f"{self._systems.prepared.model.path}: the energy cannot be minimised: look for clashes in the model, or lower "
+                "the strength."
+            ) from None
+
+    def place(
+        self,
+        context: openmm.Context,
+        positions: np.ndarray,
+        iterations: int,
+        stop: StopRequest | None = None,
+    ) -> None:
+        """Put atoms where they were read or built (Å), and minimise what does not fit together there."""
+        apart = parted(self._systems.without_density, positions / ANGSTROM_PER_NANOMETER, *self._platform)
+        context.setPositions(apart)
+        self.minimize(context, iterations, stop)
+
+    def part_contacts(self, context: openmm.Context, density: DensityFit, iterations: int) -> None:
+        """Minimise on with the repulsion that the force field lacks for atoms that a density presses together."""
+        positions = _positions(context)
+        topology = self._systems.prepared.topology
+        contacts = ContactRestraint(topology, positions, force_group=RESTRAINT_GROUP)
+        if not contacts.violations(positions):
+            return
+        system = self._systems.with_density(density)
+        system.addForce(contacts.create_force())
+        apart = openmm.Context(system, openmm.VerletIntegrator(0.001), *self._platform)
+        apart.setPositions(context.getState(positions=True).getPositions())
+        for name, value in context.getParameters().items():
+            apart.setParameter(name, value)
+        for times in CONTACT_STRENGTHS:
+            apart.setParameter(contacts.parameter_name, times * contacts.default_strength)
+            self.minimize(apart, iterations)
+            if not contacts.violations(_positions(apart)):
+                break
+        context.setPositions(apart.getState(positions=True).getPositions())
+
+
+class _Stoppable(openmm.MinimizationReporter):
+    """End a minimisation after the iteration in which the request to stop came."""
+
+    def __init__(self, stop: StopRequest) -> None:
+        super().__init__()
+        self._stop = stop
+
+    def report(self, iteration: int, x: object, grad: object, args: object) -> bool:
+        """Tell the minimiser whether to end."""
+        return self._stop.requested
+
+
+def _positions(context: openmm.Context) -> np.ndarray:
+    return positions_in_angstrom(context.getState(positions=True).getPositions(asNumpy=True))

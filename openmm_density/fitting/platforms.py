@@ -1,0 +1,56 @@
+"""What a fit asks of OpenMM's platforms."""
+
+from __future__ import annotations
+
+import openmm
+
+from ..errors import InputError
+from ..wording import one_line
+
+MOST_THREADS = 1024
+"""With many more, the threads cannot be made, and the process ends without a word."""
+
+
+def platform_properties(platform: openmm.Platform, threads: int | None = None) -> dict[str, str]:
+    """Give what a Context asks of a platform: the same forces each time and sums in double precision, where it can choose.
+
+    Parameters
+    ----------
+    platform : openmm.Platform
+    threads : int, optional
+        Of the CPU platform; all cores by default.
+    """
+    wanted = {"Precision": "mixed", "DeterministicForces": "true"}
+    if threads is not None:
+        wanted["Threads"] = str(threads)
+    return {name: value for name, value in wanted.items() if name in platform.getPropertyNames()}
+
+
+def platform_named(name: str, threads: int | None = None) -> tuple[openmm.Platform, dict[str, str]]:
+    """Give a platform and its properties, the last two arguments of a Context."""
+    platform = openmm.Platform.getPlatformByName(name)
+    return platform, platform_properties(platform, threads)
+
+
+def check_platform(name: str, threads: int | None = None) -> None:
+    """Refuse a platform that is not here or does not run, and numbers of threads that it cannot make.
+
+    Raises
+    ------
+    InputError
+        Naming the platforms that are here, or why this one does not run.
+    """
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise InputError(f"threads must be from 1 to {MOST_THREADS}, found {threads}.")
+    names = [openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())]
+    if name not in names:
+        raise InputError(f'platform="{name}" is not here: use one of {", ".join(names)}.')
+    system = openmm.System()
+    system.addParticle(1.0)
+    try:
+        openmm.Context(system, openmm.VerletIntegrator(0.001), *platform_named(name))
+    except openmm.OpenMMException as error:  # a plugin without a device
+        raise InputError(
+            f'platform="{name}" does not run here ({one_line(error)}): use another, such as CPU; openmm-density doctor '
+            "says what runs."
+        ) from None

@@ -1,0 +1,148 @@
+"""The built-in protocols, made for the resolution of a map."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...errors import InputError
+from .protocol import Protocol
+from .protocol_file import read_protocol
+from .stage import ALWAYS_HELD, Stage, checked_restraints
+
+PROTOCOLS = ("quick", "standard", "cascade", "gentle")
+
+COARSE = 4.5
+"""From this resolution on, in Å, a map shows neither the hydrogen bonds of helices and strands, which are held throughout, nor
+which rotamer a side chain has."""
+ALIKE = 3.5
+"""From this resolution on, in Å, side chains are too alike in a map to tell whether a stretch is off by a residue."""
+
+_HELD = (*ALWAYS_HELD, "ss")
+_STAGGERED = "rotamers"
+# Rungs of the ladder of blurred maps, in Å added to the map's resolution.
+_RUNGS = (4.5, 3.0, 1.5)
+_COLD, _ROOM, _HOT = 10.0, 300.0, 600.0
+
+
+def find_protocol(name: str, resolution: float) -> Protocol:
+    """Give a built-in protocol by its name, or read the TOML file of that path.
+
+    Parameters
+    ----------
+    name : str
+        One of `PROTOCOLS`, or a path that ends in .toml.
+    resolution : float
+        Of the map in Å, from which ``cascade`` makes its ladder.
+    """
+    if str(name).endswith(".toml"):
+        return read_protocol(name)
+    if not (math.isfinite(resolution) and resolution > 0):
+        raise InputError(f"resolution={resolution:g} is not a resolution: give Å, such as 3.5.")
+    if name == "standard":
+        return Protocol((*_approach(20000, resolution), *_refine(20000, resolution)), name="standard")
+    if name == "quick":
+        stages = (*_approach(5000, resolution), *_refine(5000, resolution, heated=False))
+        return Protocol(stages, name="quick", minimize_last=500)
+    if name == "cascade":
+        return Protocol((*_ladder(20000, resolution), *_refine(20000, resolution)), name="cascade")
+    if name == "gentle":
+        return Protocol(_small_corrections(8000), name="gentle")
+    raise InputError(
+        f'protocol="{name}" is not known: use {", ".join(PROTOCOLS)}, or a file that ends in .toml.'
+    )
+
+
+def _approach(steps: int, resolution: float) -> tuple[Stage, ...]:
+    """Down the ladder where the model starts far from its density; else into the density at once.
+
+    The density pulls from the first step: a model that is warmed without it drifts, and does not find all of its way back.
+    """
+    settle, draw = round(0.05 * steps), round(0.2 * steps)
+    held = _near(resolution)
+    return (
+        *(replace(stage, start="far") for stage in _ladder(steps, resolution)),
+        Stage("settle", settle, (0.1, 0.5), (_COLD, _ROOM), restraints=held, start="near"),
+        Stage("draw", draw, (0.5, 0.5), restraints=held, start="near"),
+    )
+
+
+def _ladder(steps: int, resolution: float) -> tuple[Stage, ...]:
+    """From a blurred map to the map itself, each rung from where the last ended (Singharoy et al. 2016)."""
+    settle, *rungs = _shared(0.25 * steps, (0.2, *[0.8 / len(_RUNGS)] * len(_RUNGS)))
+    coarsest = resolution + _RUNGS[0]
+    return (
+        Stage("settle", settle, (0.1, 0.1), (_COLD, _ROOM), coarsest, _HELD),
+        *(
+            Stage(
+                f"{resolution + more:g} Å",
+                length,
+                (0.1, 0.5) if more == _RUNGS[0] else (0.5, 0.5),
+                resolution=resolution + more,
+                restraints=_HELD,
+            )
+            for more, length in zip(_RUNGS, rungs)
+        ),
+    )
+
+
+def _refine(steps: int, resolution: float, heated: bool = True) -> tuple[Stage, ...]:
+    """Over the barriers between side chains and peptides by heat, then to full strength, and cold."""
+    parts = (0.13, 0.13, 0.2, 0.16, 0.11, 0.27) if heated else (0.0, 0.0, 0.0, 0.3, 0.3, 0.4)
+    heat, hot, cool, tighten, hold, anneal = _shared(0.75 * steps, parts)
+    shown = resolution < COARSE
+    stages = []
+    if heated:
+        stages += [
+            Stage("heat", heat, (0.5, 0.5), (_ROOM, _HOT), register=resolution < ALIKE),
+            Stage("hot", hot, (0.5, 0.5), (_HOT, _HOT)),
+            Stage("cool", cool, (0.5, 0.5), (_HOT, _ROOM)),
+        ]
+    stages += [
+        Stage("tighten", tighten, (0.5, 1.0), register=heated and resolution < ALIKE, rotamers=shown),
+        Stage("hold", hold, register=heated and resolution < ALIKE, until_converged=True),
+        Stage("anneal", anneal, temperature=(_ROOM, _COLD), rotamers=shown),
+    ]
+    last = len(stages) - 1
+    # Until then side chains may change their rotamers.
+    return tuple(
+        replace(stage, restraints=checked_restraints((*stage.restraints, _STAGGERED), "restraints"))
+        if number == last
+        else stage
+        for number, each in enumerate(stages)
+        for stage in _sided(each, resolution)
+    )
+
+
+def _shared(steps: float, parts: Sequence[float]) -> list[int]:
+    """Share steps out."""
+    ends = [round(steps * sum(parts[: number + 1])) for number in range(len(parts))]
+    return [end - begin for begin, end in zip([0, *ends], ends)]
+
+
+def _sided(stage: Stage, resolution: float) -> tuple[Stage, ...]:
+    """Give a stage with what a map of this resolution leaves to restraints, for near and far starts where these differ."""
+    if resolution < COARSE:
+        return (stage,)
+    far = replace(stage, restraints=_HELD, start="far")
+    if max(stage.temperature) > _ROOM:  # what heat would mend does not show either
+        return (far,)
+    return replace(stage, restraints=_near(resolution), start="near"), far
+
+
+def _near(resolution: float) -> tuple[str, ...]:
+    # A coarse map does not show what is wrong locally in a model that lies in it: its near distances say more.
+    return _HELD if resolution < COARSE else (*_HELD, "distance")
+
+
+def _small_corrections(steps: int) -> tuple[Stage, ...]:
+    """Cool, and secondary structure held throughout: for a model that is right but for details."""
+    settle, draw, hold = round(0.05 * steps), round(0.2 * steps), round(0.35 * steps)
+    cool = (150.0, 150.0)
+    return (
+        Stage("settle", settle, (0.1, 0.1), (_COLD, 150.0), restraints=_HELD),
+        Stage("draw", draw, (0.1, 1.0), cool, restraints=_HELD),
+        Stage("hold", hold, (1.0, 1.0), cool, restraints=_HELD, until_converged=True),
+        Stage("anneal", steps - settle - draw - hold, (1.0, 1.0), (150.0, _COLD), restraints=_HELD),
+    )

@@ -1,0 +1,217 @@
+"""How a fit runs: a sequence of stages, between two minimisations."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...errors import InputError
+from ...whole_files import write_text
+from .numbers import check_count, check_number, is_number
+from .stage import ALWAYS_HELD, HIGHEST_TEMPERATURE, Stage, checked_restraints
+from .toml_text import toml_text
+
+# fs: beyond it no molecule holds together.
+LONGEST_TIMESTEP = 10.0
+UPDATE_INTERVAL = 40
+"""Strengths and temperatures change every so many steps, and are constant in between."""
+
+NEAR_CC = 0.4
+"""From this correlation (CC mask) on, a model starts near its density: what is wrong with it is local."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a fit runs: minimise, the stages, minimise.
+
+    Attributes
+    ----------
+    stages : tuple of Stage
+    name : str
+    strength : float or "auto"
+        Full k in kJ/mol per fitted atom; "auto" calibrates it before the first stage with density, on the model warmed to 300 K
+        for this.
+    timestep : float
+        In fs.
+    density_interval : int
+        The density force acts every so many steps, as an impulse so many times as strong (r-RESPA).
+    friction : float
+        In 1/ps. What the density sets free in a short stage has to leave within it, or the model runs hot.
+    hydrogen_mass : float
+        In Da, taken from the atoms that hydrogens are bound to; with 3 Da a step of 4 fs is stable.
+    minimize_first, minimize_last : int
+        Most iterations of the minimisations without density before, and with it after.
+    match_blur : bool
+        Whether the atoms' Gaussians become as wide as the map shows them, where that is wider than its resolution says, see
+        `openmm_density.fitting.fit_systems.BLURS`.
+    """
+
+    stages: tuple[Stage, ...]
+    name: str = "custom"
+    strength: float | str = "auto"
+    timestep: float = 4.0
+    density_interval: int = 1
+    friction: float = 5.0
+    hydrogen_mass: float = 3.0
+    minimize_first: int = 300
+    minimize_last: int = 1000
+    match_blur: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stages", tuple(self.stages))
+        if not self.stages or not all(isinstance(stage, Stage) for stage in self.stages):
+            raise InputError("stages must hold at least one Stage.")
+        if not isinstance(self.name, str) or not self.name.isprintable():
+            raise InputError(f"name of a protocol must be a word or two, found {self.name!r}.")
+        if self.strength != "auto":
+            if not is_number(self.strength) or not self.strength >= 0 or math.isinf(self.strength):
+                raise InputError(
+                    f'strength must be "auto" or 0 or more kJ/mol per fitted atom, found {self.strength!r}.'
+                )
+            object.__setattr__(self, "strength", float(self.strength))
+        for name, example in (
+            ("timestep", "fs, such as 4"),
+            ("friction", "1/ps, such as 1"),
+            ("hydrogen_mass", "Da, such as 3"),
+        ):
+            check_number(name, getattr(self, name), example)
+            if name == "timestep" and self.timestep > LONGEST_TIMESTEP:
+                raise InputError(
+                    f"timestep must be at most {LONGEST_TIMESTEP:g} fs, found {self.timestep:g}."
+                )
+            object.__setattr__(self, name, float(getattr(self, name)))
+        check_count("density_interval", self.density_interval, least=1)
+        if UPDATE_INTERVAL % self.density_interval:
+            raise InputError(
+                f"density_interval must divide the {UPDATE_INTERVAL} steps between updates of the strength, found "
+                f"{self.density_interval}: give 1, 2 or 4."
+            )
+        # Stages end where the density force has acted.
+        whole = [-(-stage.steps // self.density_interval) * self.density_interval for stage in self.stages]
+        stages = [
+            stage if stage.steps == steps else replace(stage, steps=steps)
+            for stage, steps in zip(self.stages, whole)
+        ]
+        object.__setattr__(self, "stages", tuple(stages))
+        for name in ("minimize_first", "minimize_last"):
+            check_count(name, getattr(self, name), least=0)
+        if not isinstance(self.match_blur, bool):
+            raise InputError(f"match_blur must be true or false, found {self.match_blur!r}.")
+        if self.steps < 1:
+            raise InputError(f"steps must be at least 1, found {self.steps}.")
+
+    @property
+    def steps(self) -> int:
+        """The steps of all stages; where some are for near or far starts alone, the more of both."""
+        return max(self._timeline()[-1])
+
+    def _timeline(self) -> list[tuple[int, int]]:
+        """Give the steps that are done on either side, near and far, after each stage."""
+        near = far = 0
+        done = []
+        for stage in self.stages:
+            if stage.start == "any":
+                near = far = max(near, far) + stage.steps
+            elif stage.start == "near":
+                near += stage.steps
+            else:
+                far += stage.steps
+            done.append((near, far))
+        return done
+
+    def in_water(self, steps: int = 2500) -> Protocol:
+        """Give the protocol with an equilibration of the water before it, at 1 bar and with the model held in place."""
+        if any(stage.pressure is not None for stage in self.stages):
+            return self
+        equilibrate = Stage(
+            "equilibrate",
+            steps,
+            strength=(0.0, 0.0),
+            temperature=(self.stages[0].temperature[0],) * 2,
+            restraints=(*ALWAYS_HELD, "position"),
+            pressure=1.0,
+        )
+        return replace(self, stages=(equilibrate, *self.stages))
+
+    def with_steps(self, steps: int) -> Protocol:
+        """Give the protocol with its stages lengthened or shortened alike to so many steps in all."""
+        check_count("steps", steps, least=1)
+        stages = []
+        for stage, done in zip(self.stages, self._timeline()):
+            end = done[1] if stage.start == "far" else done[0]
+            begin = end - stage.steps
+            length = round(steps * end / self.steps) - round(steps * begin / self.steps)
+            stages.append(replace(stage, steps=length))
+        return replace(self, stages=tuple(stages))
+
+    def from_start(self, cc: float) -> Protocol:
+        """Give the protocol for a model that starts with this correlation (CC mask), in as many steps.
+
+        Stages for starts on the other side of `NEAR_CC` are left out, and what remains is lengthened.
+
+        Raises
+        ------
+        InputError
+            If no stage is for such a start.
+        """
+        side = "near" if cc >= NEAR_CC else "far"
+        stages = [replace(stage, start="any") for stage in self.stages if stage.start in ("any", side)]
+        if not stages:
+            raise InputError(
+                f'no stage is for a model that starts {side} (CC {cc:.2f}): give one with start = "any".'
+            )
+        if not sum(stage.steps for stage in stages):
+            raise InputError(
+                f"steps must be at least 1 for a model that starts {side} (CC {cc:.2f}), found 0."
+            )
+        return replace(self, stages=tuple(stages)).with_steps(self.steps)
+
+    def with_temperature(self, temperature: float) -> Protocol:
+        """Give the protocol with its highest temperature at so many K, and where it cools, cooling from there."""
+        check_number("temperature", temperature, "K, such as 300")
+        if temperature > HIGHEST_TEMPERATURE:
+            raise InputError(f"temperature must be at most {HIGHEST_TEMPERATURE:g} K, found {temperature:g}.")
+        highest = max(max(stage.temperature) for stage in self.stages)
+
+        def changed(kelvin: float) -> float:
+            return float(temperature) if kelvin == highest else min(kelvin, float(temperature))
+
+        stages = [
+            replace(stage, temperature=(changed(stage.temperature[0]), changed(stage.temperature[1])))
+            for stage in self.stages
+        ]
+        return replace(self, stages=tuple(stages))
+
+    def with_restraints(self, restraints: Sequence[str]) -> Protocol:
+        """Give the protocol holding only these: each where the protocol holds it, or throughout where it does not."""
+        wanted = checked_restraints(restraints, "restraints")
+        known = {name for stage in self.stages for name in stage.restraints}
+        stages = [
+            replace(
+                stage,
+                restraints=tuple(name for name in wanted if name in stage.restraints or name not in known),
+            )
+            for stage in self.stages
+        ]
+        return replace(self, stages=tuple(stages))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give plain lists, dicts, numbers and strings, as a TOML file holds them; what is None is left out."""
+        plain = dataclasses.asdict(self)
+        stages = plain.pop("stages")
+        plain["stage"] = [
+            {name: list(value) if isinstance(value, tuple) else value for name, value in stage.items()}
+            for stage in stages
+        ]
+        for stage in plain["stage"]:
+            for name in [name for name, value in stage.items() if value is None]:
+                del stage[name]
+        return plain
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the protocol as a TOML file, which `read_protocol` reads."""
+        write_text(path, toml_text(self.as_dict()))

@@ -1,0 +1,72 @@
+"""Protocols in TOML files."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...errors import InputError
+from ...whole_files import read_file
+from ...wording import one_line
+from .protocol import Protocol
+from .stage import Stage, check_name
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+def read_protocol(path: str | os.PathLike[str]) -> Protocol:
+    """Read a protocol from a TOML file: the fields of `Protocol`, and a table ``[[stage]]`` with those of `Stage` for each stage.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or holds what is not known or not possible; the message names the file.
+    """
+    try:
+        fields = tomllib.loads(read_file(path).decode("utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}: give a protocol file (TOML).") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"{path}: it is not a TOML file ({one_line(error)}).") from None
+    try:
+        return _protocol({"name": Path(path).stem, **fields})
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _protocol(fields: dict[str, Any]) -> Protocol:
+    tables = fields.pop("stage", [])
+    names = [field.name for field in dataclasses.fields(Protocol) if field.name != "stages"]
+    _check_known(fields, ["[[stage]]", *names], "the protocol")
+    if isinstance(tables, dict):
+        raise InputError(
+            "it has [stage], a single table: write [[stage]] with two brackets, once for each stage."
+        )
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise InputError(f"stage must be one or more tables [[stage]], found {tables!r}.")
+    if not tables:
+        raise InputError("it has no stage: add one or more tables [[stage]].")
+    stages = tuple(_stage(table, number) for number, table in enumerate(tables, start=1))
+    return Protocol(**fields, stages=stages)
+
+
+def _stage(table: Mapping[str, Any], number: int) -> Stage:
+    _check_known(table, [field.name for field in dataclasses.fields(Stage)], f"stage {number}")
+    fields = {"name": f"stage {number}", **table}
+    check_name(fields["name"])
+    if "steps" not in fields:
+        raise InputError(f'stage "{fields["name"]}" has no steps: give the number of steps of dynamics.')
+    return Stage(**fields)
+
+
+def _check_known(table: Mapping[str, Any], known: Sequence[str], what: str) -> None:
+    for name in table:
+        if name not in known:
+            raise InputError(f'{what} has "{name}", which is not known: use {", ".join(known)}.')

@@ -1,0 +1,133 @@
+"""A part of a fit: so many steps, with what pulls, what holds and how warm it is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import InputError
+from ...restraints import RESTRAINTS
+from .numbers import check_count, check_number, number_pair
+
+HELD = ("planarity", *RESTRAINTS)
+"""What a stage may hold: flat groups flat, and all that `openmm_density.restraints` knows as it was."""
+ALWAYS_HELD = ("cis", "chirality", "ramachandran", "planarity")
+
+# K: beyond it no molecule holds together.
+HIGHEST_TEMPERATURE = 5000.0
+LARGEST_PART = 10.0
+"""Of the fit's strength in a stage: more is meant in kJ/mol."""
+
+STARTS = ("any", "near", "far")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of a fit.
+
+    Attributes
+    ----------
+    name : str
+        As the log and the display call it.
+    steps : int
+        Of molecular dynamics; the most, where it ends once converged.
+    strength : tuple of float
+        k at its begin and end, as parts of the protocol's full strength, growing geometrically; 0 is no density, 1 all of it, and
+        `LARGEST_PART` the most.
+    temperature : tuple of float
+        In K, at its begin and end, changing linearly.
+    resolution : float, optional
+        In Å: the map is blurred to it. By default it is taken as it is.
+    restraints : tuple of str
+        Which of `HELD` hold.
+    pressure : float, optional
+        In bar: the box adapts to it. Only in water, and for a stage without density and with the restraint "position", as the box
+        moves what is in it against the map.
+    adaptive : bool
+        Whether the strength also follows the similarity, see `openmm_density.fitting.strength.AdaptiveStrength`.
+    until_converged : bool
+        Whether the stage ends early once similarity and model no longer change, see `openmm_density.fitting.convergence.Plateau`.
+    register : bool
+        Whether stretches are shifted by a residue where they then fit better, and then side chains turned, before the stage
+        begins, see `openmm_density.fitting.rebuilding.Rebuilding`.
+    rotamers : bool
+        Whether side chains are turned into the rotamers that fit best before the stage begins, see
+        `openmm_density.fitting.rebuilding.rotamer_search.RotamerSearch`.
+    start : {"any", "near", "far"}
+        For which starts the stage is: all, or those near or far from their density, see `Protocol.from_start`.
+    """
+
+    name: str
+    steps: int
+    strength: tuple[float, float] = (1.0, 1.0)
+    temperature: tuple[float, float] = (300.0, 300.0)
+    resolution: float | None = None
+    restraints: tuple[str, ...] = ALWAYS_HELD
+    pressure: float | None = None
+    adaptive: bool = False
+    until_converged: bool = False
+    register: bool = False
+    rotamers: bool = False
+    start: str = "any"
+
+    def __post_init__(self) -> None:
+        where = f'stage "{self.name}"'
+        check_name(self.name)
+        check_count(f"{where}: steps", self.steps, least=0)
+        for name, least in (("strength", 0.0), ("temperature", 1.0)):
+            object.__setattr__(self, name, number_pair(f"{where}: {name}", getattr(self, name), least))
+        if max(self.strength) > LARGEST_PART:
+            raise InputError(
+                f"{where}: strength is a part of the fit's strength, where 1 is all of it and {LARGEST_PART:g} the most, found "
+                f"{list(self.strength)}: give kJ/mol as the strength of the protocol, before its stages."
+            )
+        if max(self.temperature) > HIGHEST_TEMPERATURE:
+            raise InputError(
+                f"{where}: temperature must be at most {HIGHEST_TEMPERATURE:g} K, found {max(self.temperature):g}."
+            )
+        if (self.strength[0] == 0) != (self.strength[1] == 0):
+            raise InputError(
+                f"{where}: strength grows geometrically, so that neither or both of its ends are 0; found {list(self.strength)}."
+            )
+        if self.resolution is not None:
+            check_number(f"{where}: resolution", self.resolution, "Å, such as 8.0")
+        object.__setattr__(self, "restraints", checked_restraints(self.restraints, f"{where}: restraints"))
+        if self.start not in STARTS:
+            raise InputError(f"{where}: start must be one of {', '.join(STARTS)}, found {self.start!r}.")
+        if self.pressure is not None:
+            check_number(f"{where}: pressure", self.pressure, "bar, such as 1")
+            if self.strength[1] > 0 or "position" not in self.restraints:
+                raise InputError(
+                    f'{where}: pressure moves the model against the map: set strength to 0, and add "position" to restraints.'
+                )
+        for name in ("adaptive", "until_converged", "register", "rotamers"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"{where}: {name} must be true or false, found {getattr(self, name)!r}.")
+
+    def strength_at(self, part: float) -> float:
+        """Give k, as a part of the full strength, when that part (0…1) of the stage is done."""
+        begin, end = self.strength
+        return 0.0 if begin == 0 else begin * (end / begin) ** part
+
+    def temperature_at(self, part: float) -> float:
+        """Give the temperature in K when that part (0…1) of the stage is done."""
+        begin, end = self.temperature
+        return begin + part * (end - begin)
+
+
+def check_name(name: Any) -> None:
+    """Refuse what does not name a stage."""
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        raise InputError(f"name of a stage must be a word or two, found {name!r}.")
+
+
+def checked_restraints(names: Any, where: str) -> tuple[str, ...]:
+    """Give restraint names in the order of `HELD`; refuse one that is not known."""
+    is_list = isinstance(names, Collection) and not isinstance(names, (str, Mapping))
+    if not is_list or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{where} must be a list of names, found {names!r}.")
+    unknown = [name for name in names if name not in HELD]
+    if unknown:
+        raise InputError(f'{where}: "{unknown[0]}" is not known: use {", ".join(HELD)}.')
+    return tuple(name for name in HELD if name in names)

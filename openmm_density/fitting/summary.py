@@ -1,0 +1,221 @@
+"""What ``summary.json`` holds: how a fit was made, what came of it, and what to think of that."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from openmm import app
+
+from ..energies.planarity import planarity_report
+from ..energies.planes import PlaneSet, find_planes
+from ..restraints import Violation, find_violations
+from ..validation.flatness import flat_ligands
+from ..validation.geometry import compare_geometry, geometry_report
+from ..whole_files import write_text
+from .agreement import MapAgreement
+from .doubts import doubts_about, notes_on
+from .fit_result import FitResult
+from .flexible_fit import FlexibleFit
+from .half_maps import StrengthScan
+
+UNITS = {
+    **dict.fromkeys(("resolution", "fsc_resolution", "ca_rmsd", "moved_by"), "Å"),
+    **dict.fromkeys(("planarity_rms", "planarity_worst", "rms", "worst", "bond_rmsd", "worst_bond"), "Å"),
+    **dict.fromkeys(("voxel_size", "map_voxel_size", "sigma", "cutoff"), "Å"),
+    **dict.fromkeys(("angle_rmsd", "worst_angle", "largest_omega_change"), "°"),
+    **dict.fromkeys(("chi_before", "chi_after"), "°"),
+    "frequency": "1/Å",
+    "strength": "kJ/mol per fitted atom",
+    "clashscore": "clashes per 1000 non-hydrogen atoms",
+    "gain": "kJ/mol",
+    "wall_seconds": "s",
+    "ms_per_step": "ms",
+    "density_ms_per_step": "ms",
+}
+"""Of the numbers in summary.json by their names, wherever they stand, without the endings _initial, _relaxed, _final and
+_reference. What is not here has none."""
+
+_PACKAGES = ("openmm-density", "torch", "triton", "openmm", "openmmtorch", "mdtraj", "gemmi", "numpy")
+
+
+def summarize(
+    fit: FlexibleFit,
+    result: FitResult,
+    agreement: MapAgreement,
+    model_path: str,
+    map_path: str,
+    scan: StrengthScan | None = None,
+    pdb_limit: str | None = None,
+) -> dict[str, Any]:
+    """Give all that ``summary.json`` holds.
+
+    Parameters
+    ----------
+    fit : FlexibleFit
+    result : FitResult
+    agreement : MapAgreement
+        Of the same.
+    model_path, map_path : str
+        As the user gave them.
+    scan : StrengthScan, optional
+        What half maps said about the strength.
+    pdb_limit : str, optional
+        Why the model could not be written as a PDB file.
+    """
+    topology = fit.solute.topology
+    before, relaxed, after = (
+        geometry_report(topology, positions[: topology.getNumAtoms()])
+        for positions in (result.initial, result.relaxed, result.final)
+    )
+    change = compare_geometry(before, after)
+    violated = _violations(fit, result)
+    prepared = result.prepared
+    flat = [
+        planarity_report(prepared.model.topology, fit.planes, prepared.input_positions(positions))
+        for positions in (result.initial, result.final)
+    ]
+    density = fit.density
+    reference = fit.reference
+    flat_reference = ligands_reference = None
+    if reference is not None:
+        planes = find_planes(reference.topology, reference.positions, dictionaries=fit.dictionaries)
+        flat_reference = planarity_report(reference.topology, planes, reference.positions)
+        ligands_reference = _flat_ligands(reference.topology, planes, reference.positions)
+    summary = {
+        "model": model_path,
+        "map": map_path,
+        "reference": None if fit.reference is None else str(fit.reference.path),
+        "resolution": density.resolution,
+        "n_atoms": topology.getNumAtoms(),
+        "n_fitted_atoms": density.n_fitted_atoms,
+        "similarity": density.similarity_measure,
+        "strength": result.strength,
+        "cc_initial": result.cc_initial,
+        "cc_final": result.cc_final,
+        "cc_reference": result.cc_reference,
+        "similarity_initial": result.similarity_initial,
+        "similarity_final": result.similarity_final,
+        "ca_rmsd_initial": result.ca_rmsd_initial,
+        "ca_rmsd_final": result.ca_rmsd_final,
+        **agreement.overall,
+        "voxel_size": [float(size) for size in density.target.voxel_size],
+        "map_voxel_size": [float(size) for size in fit.density_map.voxel_size],
+        "resampled": density.resampled,
+        "cropped": density.cropped,
+        "sigma": density.sigma,
+        "cutoff": density.cutoff,
+        "placement": None if fit.placement is None else fit.placement.as_dict(),
+        "protocol": fit.protocol.name,
+        "stages": result.stages,
+        "rebuilding": result.rebuilding,
+        "interrupted": result.interrupted,
+        "blow_ups": len(result.blow_ups),
+        "forcefield": fit.forcefield,
+        "solvent": result.prepared.solvent,
+        "density_interval": fit.protocol.density_interval,
+        "steps": result.steps,
+        "seed": fit.seed,
+        "wall_seconds": result.wall_seconds + (0.0 if scan is None else scan.wall_seconds),
+        "ms_per_step": result.ms_per_step,
+        "density_ms_per_step": result.density_ms_per_step,
+        "platform": fit.platform,
+        "force_backend": result.force_backend,
+        "planarity": fit.planarity is not None,
+        "n_planes": flat[0].n_planes,
+        "planarity_rms_initial": flat[0].rms,
+        "planarity_rms_final": flat[1].rms,
+        "planarity_worst_initial": flat[0].worst,
+        "planarity_worst_final": flat[1].worst,
+        "planarity_rms_reference": None if flat_reference is None else flat_reference.rms,
+        "planarity_worst_reference": None if flat_reference is None else flat_reference.worst,
+        "planarity_final": [asdict(row) for row in flat[1].rows],
+        **{
+            f"flat_ligands_{stage}": _flat_ligands(
+                prepared.model.topology, fit.planes, prepared.input_positions(positions)
+            )
+            for stage, positions in (("initial", result.initial), ("final", result.final))
+        },
+        "flat_ligands_reference": ligands_reference,
+        "restraints_violated": {
+            name: [str(violation) for violation in violations] for name, violations in violated.items()
+        },
+        "geometry_initial": before.as_dict(),
+        "geometry_relaxed": relaxed.as_dict(),
+        "geometry_final": after.as_dict(),
+        "geometry_reference": None
+        if reference is None
+        else geometry_report(reference.topology, reference.positions).as_dict(),
+        **change.as_dict(),
+        "rigid_residues": list(result.prepared.report.rigid_residues),
+        "versions": versions(),
+        "half_maps": None if scan is None else scan.as_dict(),
+    }
+    summary["notes"] = notes_on(fit, result, summary, agreement.residues, scan, pdb_limit)
+    summary["doubts"] = doubts_about(fit, result, summary, violated, agreement.stretches, scan)
+    # What is long comes last.
+    summary["worst_residues"] = _worst(agreement.residues)
+    summary["residues"] = agreement.residues
+    summary["units"] = UNITS
+    return summary
+
+
+def write_summary(path: Path, summary: dict[str, Any]) -> None:
+    """Write a summary as JSON."""
+    write_text(path, _as_json(summary))
+
+
+def versions() -> dict[str, str | None]:
+    """Give the versions of what takes part; None for what is not installed."""
+    found: dict[str, str | None] = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def _violations(fit: FlexibleFit, result: FitResult) -> dict[str, list[Violation]]:
+    """List what ended violated, by the name of the restraint; what a protocol let go on its way was meant to change."""
+    held = [each for each in fit.restraints if each.name in fit.protocol.stages[-1].restraints]
+    return find_violations(held, result.final)
+
+
+def _flat_ligands(topology: app.Topology, planes: PlaneSet, positions: np.ndarray) -> list[dict[str, Any]]:
+    return [ligand.as_dict() for ligand in flat_ligands(topology, planes, positions)]
+
+
+def _worst(residues: Sequence[dict[str, Any]], count: int = 10) -> list[dict[str, Any]]:
+    known = [row for row in residues if row["correlation_final"] is not None and row["kind"] != "water"]
+    known.sort(key=lambda row: row["correlation_final"])
+    return [{"residue": row["residue"], "correlation": row["correlation_final"]} for row in known[:count]]
+
+
+def _as_json(summary: dict[str, Any]) -> str:
+    """Write a line for each entry, for each part of one that has parts, and for each residue."""
+
+    def lines(value: Any) -> str:
+        plain = partial(json.dumps, ensure_ascii=False, allow_nan=False)
+        if isinstance(value, dict) and value:
+            return (
+                "{\n    "
+                + ",\n    ".join(f"{plain(key)}: {plain(part)}" for key, part in value.items())
+                + "\n  }"
+            )
+        if isinstance(value, list) and value and isinstance(value[0], (dict, str)):
+            return "[\n    " + ",\n    ".join(map(plain, value)) + "\n  ]"
+        return plain(value)
+
+    return (
+        "{\n  "
+        + ",\n  ".join(f"{json.dumps(key)}: {lines(value)}" for key, value in summary.items())
+        + "\n}\n"
+    )

@@ -1,0 +1,80 @@
+"""What a fit is refused for before it begins."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from openmm import app
+
+from openmm_density import DensityMap
+from openmm_density.errors import InputError
+from openmm_density.fitting.checks import (
+    check_pressures,
+    check_resolutions,
+    check_seed,
+    check_start,
+    checked_interval,
+)
+from openmm_density.fitting.protocols import Protocol, Stage
+from openmm_density.models import Model
+
+
+def model_of(*residues):
+    topology = app.Topology()
+    chain = topology.addChain("A")
+    for name, atoms in residues:
+        residue = topology.addResidue(name, chain)
+        for atom, element in atoms:
+            topology.addAtom(atom, element, residue)
+    size = topology.getNumAtoms()
+    return Model(Path("some.pdb"), topology, np.zeros((size, 3)), np.zeros(size), np.ones(size), ())
+
+
+WATER = ("HOH", [("O", app.element.oxygen)])
+ION = ("MG", [("MG", app.element.magnesium)])
+GLYCINE = ("GLY", [(name, app.element.carbon) for name in ("CA", "C")])
+
+
+def test_seeds_are_those_that_openmm_takes():
+    check_seed(0)
+    check_seed(2**31 - 2)
+    for seed in (-1, 2**31 - 1):
+        with pytest.raises(InputError, match=f"found {seed}"):
+            check_seed(seed)
+
+
+def test_a_start_is_a_molecule_in_a_map_that_can_hold_its_resolution():
+    density_map = DensityMap(np.zeros((20, 20, 20), dtype=np.float32), np.diag([1.5, 1.5, 1.5]), np.zeros(3))
+    molecule = model_of(GLYCINE, WATER)
+    check_start(molecule, density_map, 5.0)
+    with pytest.raises(InputError, match=r"some\.pdb: it holds no atoms but those of water and ions"):
+        check_start(model_of(WATER, ION), density_map, 5.0)
+    with pytest.raises(
+        InputError, match=r"resolution=1 is finer than the map's voxels of 1.50 Å.*3.0 Å at best"
+    ):
+        check_start(molecule, density_map, 1.0)
+    with pytest.raises(InputError, match="resolution=40 is coarser than the map is wide, 30 Å"):
+        check_start(molecule, density_map, 40.0)
+
+
+def test_stages_ask_for_what_map_and_box_allow():
+    protocol = Protocol((Stage("settle", 40, 0.0, pressure=1.0, restraints=("position",)),))
+    check_pressures(protocol, "water")
+    with pytest.raises(InputError, match="needs a box of water"):
+        check_pressures(protocol, "obc")
+    protocol = Protocol((Stage("coarse", 40, resolution=8.0), Stage("own", 40)))
+    check_resolutions(protocol, 8.0)
+    with pytest.raises(InputError, match='stage "coarse" asks for 8 Å, but the map has 9 Å'):
+        check_resolutions(protocol, 9.0)
+
+
+def test_intervals_are_whole_multiples_and_no_longer_than_the_fit():
+    protocol = Protocol((Stage("hold", 40),), density_interval=4)
+    assert checked_interval("report_interval", 20, protocol) == 20
+    assert checked_interval("report_interval", 4000, protocol) == 40
+    with pytest.raises(InputError, match="report_interval must be at least 1 step, found 0"):
+        checked_interval("report_interval", 0, protocol)
+    with pytest.raises(
+        InputError, match="report_interval must be a multiple of density_interval, which is 4"
+    ):
+        checked_interval("report_interval", 10, protocol)

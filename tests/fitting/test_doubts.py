@@ -1,0 +1,132 @@
+"""What a fit of a fragment of adenylate kinase has doubted and noted."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from openmm import app
+from scipy.spatial.transform import Rotation
+
+from openmm_density.fitting import doubts
+from openmm_density.fitting.agreement import map_agreement
+from openmm_density.fitting.doubts import MOST_STRETCHES
+from openmm_density.fitting.flexible_fit import FlexibleFit
+from openmm_density.fitting.half_maps import StrengthScan
+from openmm_density.fitting.summary import summarize
+from openmm_density.restraints import find_violations
+
+
+def summarized(fit, result, scan=None):
+    return summarize(fit, result, map_agreement(fit, result), "model", "map", scan)
+
+
+def test_a_fit_that_bends_a_haem_is_doubted():
+    def ligand(rms):
+        return {"residue": "A HEM 201", "rms": rms}
+
+    summary = {
+        "flat_ligands_initial": [ligand(0.06), {**ligand(0.1), "residue": "B HEM 201"}],
+        "flat_ligands_final": [ligand(0.4), {**ligand(0.12), "residue": "B HEM 201"}],
+    }
+    (doubt,) = doubts._bent_doubts(summary)
+    assert "A HEM 201 (0.06 to 0.40 Å)" in doubt and "B HEM" not in doubt
+    assert doubts._bent_doubts({"flat_ligands_initial": [], "flat_ligands_final": []}) == []
+
+
+def test_turned_centres_and_peptides_are_doubted(fitted):
+    fit, result = fitted
+    assert {"cis", "chirality"} <= {restraint.name for restraint in fit.restraints}
+    atoms = {(int(a.residue.id), a.name): a.index for a in fit.prepared.topology.atoms()}
+    turned = result.final.copy()
+    # Cβ to the other side of the plane of its three neighbours, and a peptide's plane half way round.
+    n, ca, c, cb = (turned[atoms[5, name]] for name in ("N", "CA", "C", "CB"))
+    normal = np.cross(n - ca, c - ca)
+    normal /= np.linalg.norm(normal)
+    turned[atoms[5, "CB"]] = cb - 2 * ((cb - ca) @ normal) * normal
+    axis = turned[atoms[13, "N"]] - turned[atoms[12, "C"]]
+    turn = Rotation.from_rotvec(np.pi / 2 * axis / np.linalg.norm(axis))
+    behind = [
+        index for (number, name), index in atoms.items() if number >= 13 and (number, name) != (13, "N")
+    ]
+    turned[behind] = turn.apply(turned[behind] - turned[atoms[13, "N"]]) + turned[atoms[13, "N"]]
+
+    found = summarized(fit, replace(result, final=turned))
+    (centre,) = (doubt for doubt in found["doubts"] if "chiral" in doubt)
+    assert re.search(r"flat or inverted: A LEU 5 \(handedness of CA -\d+\.\d°, held at 35\.3°\):", centre)
+    (peptide,) = (doubt for doubt in found["doubts"] if "peptide bonds" in doubt)
+    assert re.search(r"flipped: A GLY 12 - A LYS 13 \(ω -?\d+\.\d°, held at 180\.0°\):", peptide)
+
+    # Where nothing was held, what changed over is named.
+    free = FlexibleFit.__new__(FlexibleFit)
+    vars(free).update(vars(fit), restraints=[])
+    found = summarized(free, replace(result, final=turned))
+    (centre,) = (doubt for doubt in found["doubts"] if "chiral" in doubt)
+    assert "A LEU 5 CA: look" in centre
+    assert found["inverted_centres"] == ["A LEU 5 CA"]
+
+    # Where it is held, it is its hold that counts.
+    assert doubts._turned_doubts(find_violations(fit.restraints, result.final), found) == []
+
+
+def test_a_metal_that_lost_its_ligand_is_doubted():
+    topology = app.Topology()
+    chain = topology.addChain("A")
+    for name, element, number in (("SG", app.element.sulfur, 1), ("ZN", app.element.zinc, 2)):
+        residue = topology.addResidue("CYS" if name == "SG" else "ZN", chain, str(number))
+        topology.addAtom(name, element, residue)
+    prepared = SimpleNamespace(topology=topology, links=[(0, 1)])
+
+    def ended(length):
+        positions = [np.array([[0.0, 0, 0], [0, 0, z]]) for z in (2.3, length)]
+        return SimpleNamespace(prepared=prepared, initial=positions[0], final=positions[1])
+
+    (doubt,) = doubts._stretched_doubt(ended(3.4))
+    assert "A CYS 1 SG - A ZN 2 ZN (2.3 to 3.4 Å)" in doubt
+    assert doubts._stretched_doubt(ended(2.5)) == doubts._stretched_doubt(ended(1.5)) == []
+
+
+def test_half_maps_are_told_of_with_their_steps_and_time(fitted):
+    fit, result = fitted
+    scan = StrengthScan([5.0, 10.0], [0.7, 0.8], [0.6, 0.65], 10.0, 1200, 50.0)
+    found = summarized(fit, result, scan)
+    assert found["half_maps"]["steps_each"] == 1200
+    assert found["wall_seconds"] == pytest.approx(result.wall_seconds + 50.0)
+    assert any(
+        "0.650 at 10 kJ/mol per atom, after 1200 steps at each: 10 was" in note for note in found["notes"]
+    )
+    assert any("strongest pull, 10 kJ/mol" in doubt and "fitted.pdb" in doubt for doubt in found["doubts"])
+    limited = replace(scan, free=[0.65, 0.6], chosen=5.0)
+    assert doubts._strength_doubt(limited) == doubts._strength_doubt(None) == []
+
+
+def test_residues_where_the_map_is_empty_are_named(fitted):
+    fit, result = fitted
+    density_map = fit.density_map
+    away = result.final + np.array([0.0, 0.0, density_map.shape[0] * 1.2])
+    data = np.concatenate([density_map.data, np.zeros_like(density_map.data)])
+    masked = FlexibleFit.__new__(FlexibleFit)
+    vars(masked).update(vars(fit), density_map=replace(density_map, data=data))
+    found = summarized(masked, replace(result, final=away))
+    assert found["residues"][9]["correlation_final"] is None
+    assert found["residues"][9]["correlation_initial"] is not None
+    (note,) = (note for note in found["notes"] if "null" in note)
+    assert note.startswith("No correlation after the fit") and "A ALA 8" in note
+    assert found["fsc_resolution_final"] is None and found["fsc_falls_final"] is False
+
+
+def test_doubtful_stretches_are_told_of_in_a_sentence_each(fitted, monkeypatch):
+    fit, result = fitted
+    spoilt = result.final.copy()
+    moved = [atom.index for atom in fit.prepared.topology.atoms() if int(atom.residue.id) in range(9, 15)]
+    spoilt[moved] += np.array([0.0, 4.0, 4.0])
+    found = summarized(fit, replace(result, final=spoilt))
+    named = [doubt for doubt in found["doubts"] if doubt.startswith("residue")]
+    assert 1 <= len(named) <= MOST_STRETCHES
+    assert "worse than before" in named[0]
+    monkeypatch.setattr(doubts, "MOST_STRETCHES", 0)
+    found = summarized(fit, replace(result, final=spoilt))
+    assert any("more stretch" in doubt and "residues.png" in doubt for doubt in found["doubts"])

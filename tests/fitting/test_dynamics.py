@@ -1,0 +1,159 @@
+"""Multiple time steps, temperatures and blow-ups of the dynamics of a fit."""
+
+import numpy as np
+import openmm
+import pytest
+from openmm import app, unit
+from openmm.mtsintegrator import MTSIntegrator
+
+from openmm_density import DensityFit
+from openmm_density.fitting import FlexibleFit
+from openmm_density.fitting.checkpoints import RunState
+from openmm_density.fitting.dynamics import Dynamics, Unstable, set_temperature
+from openmm_density.fitting.fit_systems import DENSITY_GROUP
+from openmm_density.fitting.protocols import Protocol, Stage
+
+from ..fragments import RESOLUTION
+
+
+class _never:
+    requested = False
+
+
+@pytest.fixture
+def argon():
+    """A few free atoms, two of them joined, and one that is nailed down."""
+    system = openmm.System()
+    for mass in (39.9, 39.9, 39.9, 0.0):
+        system.addParticle(mass)
+    system.addConstraint(0, 1, 1.0)
+    return system
+
+
+POSITIONS = np.array([[0.0, 0, 0], [1, 0, 0], [0, 0, 3], [0, 3, 3]])
+
+
+def context_of(system, dynamics, platform="Reference", **stage):
+    state = RunState(positions=POSITIONS, velocities=np.zeros((4, 3)), relaxed=POSITIONS)
+    integrator = dynamics.integrator(state, Stage("hold", 40, **stage))
+    context = openmm.Context(system, integrator, openmm.Platform.getPlatformByName(platform))
+    context.setPositions(POSITIONS)
+    return context
+
+
+@pytest.mark.parametrize("interval", [1, 4])
+def test_the_temperature_is_that_of_what_moves(argon, interval):
+    dynamics = Dynamics(Protocol((Stage("hold", 40),), density_interval=interval), argon, seed=3)
+    context = context_of(argon, dynamics, temperature=250.0)
+    set_temperature(context.getIntegrator(), 400.0)
+    if interval == 1:
+        assert context.getIntegrator().getTemperature().value_in_unit(unit.kelvin) == 400.0
+    context.setVelocitiesToTemperature(300.0, 1)
+    twice = 2 * context.getState(energy=True).getKineticEnergy()
+    expected = twice / (8 * unit.MOLAR_GAS_CONSTANT_R)  # three atoms, and a bond that does not stretch
+    assert dynamics.temperature(context) == pytest.approx(expected.value_in_unit(unit.kelvin), rel=1e-6)
+
+
+def test_what_is_far_too_hot_or_no_number_is_unstable(argon):
+    dynamics = Dynamics(Protocol((Stage("hold", 40),)), argon, seed=3)
+    context = context_of(argon, dynamics)
+    context.setVelocities(np.full((4, 3), 0.1))
+    dynamics.check_stable(context, 40, Stage("hold", 40))
+    context.setVelocities(np.full((4, 3), 1.0))
+    with pytest.raises(Unstable, match=r"at step 40 it was \d+ K hot"):
+        dynamics.check_stable(context, 40, Stage("hold", 40))
+    force = openmm.CustomExternalForce("sqrt(-1 - x^2)")
+    force.addParticle(0)
+    argon.addForce(force)
+    with pytest.raises(Unstable, match="not numbers"):
+        dynamics.step(context_of(argon, dynamics, "CPU"), 40)
+
+
+def test_steps_end_after_a_request_to_stop(argon):
+    class Stop:
+        requested = True
+
+    dynamics = Dynamics(Protocol((Stage("hold", 40),)), argon, seed=3)
+    context = context_of(argon, dynamics)
+    assert dynamics.step(context, 35, _never) == 35 == context.getStepCount()
+    assert dynamics.step(context, 35, Stop) == 0
+
+
+def test_the_first_steps_of_what_was_built_are_small(argon):
+    dynamics = Dynamics(Protocol((Stage("hold", 40),), timestep=2.0), argon, seed=3)
+    context = context_of(argon, dynamics)
+    dynamics.warm(context, 300.0, 1)
+    assert context.getIntegrator().getStepSize().value_in_unit(unit.femtosecond) == pytest.approx(2.0)
+    elapsed = context.getState().getTime().value_in_unit(unit.femtosecond)
+    assert elapsed == pytest.approx(80 * 0.5) and dynamics.temperature(context) > 0
+
+
+@pytest.mark.parametrize("interval", [1, 2, 4])
+def test_energy_is_conserved_with_the_density_every_nth_step(fitted, interval):
+    prepared, density_map = fitted[0].prepared, fitted[0].density_map
+    system = prepared.system(nonbonded_method=app.NoCutoff, constraints=None, rigidWater=False)
+    fit = DensityFit(
+        density_map, prepared.topology, RESOLUTION, positions=prepared.positions, strength=30.0, force_group=1
+    )
+    system.addForce(fit.create_force(parameter_derivative=False))
+    integrator = MTSIntegrator(interval * 0.001, [(1, 1), (0, interval)])
+    platform = openmm.Platform.getPlatformByName("CPU")
+    context = openmm.Context(system, integrator, platform, {"Threads": "1"})
+    context.setPositions(prepared.positions / 10)
+    openmm.LocalEnergyMinimizer.minimize(context, maxIterations=100)
+    context.setVelocitiesToTemperature(300, 1)
+    integrator.step(400 // interval)
+    totals, density = [], []
+    for _ in range(50):
+        integrator.step(40 // interval)
+        state = context.getState(energy=True)
+        total = state.getPotentialEnergy() + state.getKineticEnergy()
+        totals.append(total.value_in_unit(unit.kilojoule_per_mole))
+        density.append(context.getState(energy=True, groups={1}).getPotentialEnergy()._value)
+    drift = np.polyfit(np.arange(50) * 0.04, totals, 1)[0] * 10  # per 10 ps
+    assert np.ptp(density) > 100.0
+    assert abs(drift) / (8.314e-3 * 300) / system.getNumParticles() < 0.02
+
+
+def test_the_integrator_of_a_fit_acts_in_impulses(fitted):
+    """One outer step without friction: a kick of n dt/2 by the density, n steps without it, and another kick."""
+    interval = 4
+    protocol = Protocol(
+        (Stage("hold", 40, restraints=()),),
+        strength=50.0,
+        friction=1e-9,
+        density_interval=interval,
+        match_blur=False,
+    )
+    model, density_map = fitted[0].prepared.model, fitted[0].density_map
+    options = {"platform": "Reference", "threads": 1, "report_interval": 40, "planarity": None}
+    fit = FlexibleFit(model, density_map, RESOLUTION, protocol, **options)
+    state = fit._begun(_never)
+    state.strength = 50.0
+    context, _ = fit._context(state, protocol.stages[0])
+    fit._set_strength(context, fit.density, state, 1.0)
+
+    def kicked(context, velocities):
+        forces = context.getState(forces=True, groups={DENSITY_GROUP}).getForces(asNumpy=True)
+        acceleration = (
+            np.array(forces.value_in_unit(unit.kilojoule_per_mole / unit.nanometer))
+            / fit._dynamics.masses[:, None]
+        )
+        return velocities + 0.5 * interval * fit.timestep * acceleration
+
+    inner = openmm.LangevinMiddleIntegrator(300, 1e-9, fit.timestep)
+    inner.setIntegrationForceGroups({0, 1})
+    by_hand = openmm.Context(fit.system, inner, openmm.Platform.getPlatformByName("Reference"))
+    by_hand.setPositions(state.positions)
+    by_hand.setVelocities(state.velocities)
+    fit._set_strength(by_hand, fit.density, state, 1.0)
+    by_hand.setParameter("density_strength", context.getParameter("density_strength"))
+    by_hand.setVelocities(kicked(by_hand, state.velocities))
+    inner.step(interval)
+    context.getIntegrator().step(1)
+    found, expected = (
+        each.getState(positions=True).getPositions(asNumpy=True)._value for each in (context, by_hand)
+    )
+    moved = np.abs(expected - state.positions).max()
+    # Constraints are met at other moments, and kicks along constrained bonds then differ.
+    assert np.abs(found - expected).max() < 0.02 * moved

@@ -1,0 +1,114 @@
+"""The Systems of a fit."""
+
+from types import SimpleNamespace
+
+import openmm
+import pytest
+
+from openmm_density import DensityFit, PlanarityRestraint
+from openmm_density.fitting import FlexibleFit, fit_systems
+from openmm_density.fitting.fit_systems import (
+    DENSITY_GROUP,
+    FORCE_FIELD_GROUP,
+    RESTRAINT_GROUP,
+    STABLE_FRACTION,
+    FitSystems,
+)
+from openmm_density.fitting.protocols import Stage
+
+from ..fragments import RESOLUTION, fragment, map_of
+
+
+def test_the_blurred_map_is_that_of_a_model_at_the_coarser_resolution(fitted):
+    fit, _ = fitted
+    coarse = fit._systems.at(8.0)[0]
+    assert coarse.sigma == pytest.approx(0.225 * 8.0)
+    there = fit.prepared.positions + (fit.reference.positions - fit.prepared.model.positions)[0]
+    assert coarse.similarity(there) > coarse.similarity(fit.prepared.positions)
+    # A model where it belongs explains the blurred map as well as it does the map.
+    assert coarse.similarity(there) > 0.97
+
+
+def test_a_system_is_built_once_for_each_resolution_pressure_and_blur(fitted):
+    fit, _ = fitted
+    systems = fit._systems
+    assert systems.at() is systems.at(fit.density.resolution) and systems.at()[1] is fit.system
+    assert systems.at(blur=1.2)[0].resolution == pytest.approx(1.2 * RESOLUTION)
+    pressed = systems.at(pressure=1.0)
+    assert pressed[0] is fit.density and pressed[1] is not fit.system
+    barostats = [force for force in pressed[1].getForces() if isinstance(force, openmm.MonteCarloBarostat)]
+    assert len(barostats) == 1 and not any("Barostat" in force.getName() for force in fit.system.getForces())
+
+
+def test_its_forces_are_in_three_groups(fitted):
+    fit, _ = fitted
+    groups = {force.getName(): force.getForceGroup() for force in fit.system.getForces()}
+    assert groups["DensityFit"] == DENSITY_GROUP and groups["PlanarityRestraint"] == RESTRAINT_GROUP
+    assert groups["NonbondedForce"] == groups["HarmonicBondForce"] == FORCE_FIELD_GROUP
+    bare = [force.getName() for force in fit._systems.without_density.getForces()]
+    assert "PlanarityRestraint" in bare and "DensityFit" not in bare
+    assert fit._systems.without_density.getNumConstraints() == 0 < fit.system.getNumConstraints()
+
+
+def test_flat_groups_are_held_as_stiffly_as_the_time_step_bears(fitted):
+    fit, _ = fitted
+    context = openmm.Context(
+        fit.system,
+        openmm.VerletIntegrator(0.001),
+        openmm.Platform.getPlatformByName("Reference"),
+    )
+    name = fit.planarity.parameter_name
+    longest = fit.planarity.stable_timestep(fit.system)
+    held, free = Stage("hold", 4), Stage("free", 4, restraints=("ss",))
+    fit._systems.hold_flat(context, held)
+    assert context.getParameter(name) == 1.0
+    fit._systems.hold_flat(context, held, 2 * longest)
+    assert context.getParameter(name) == pytest.approx((STABLE_FRACTION / 2) ** 2)
+    fit._systems.hold_flat(context, held, 0.5 * longest)
+    assert context.getParameter(name) == 1.0
+    fit._systems.hold_flat(context, free, 0.5 * longest)
+    assert context.getParameter(name) == 0.0
+    fit._systems.let_go(context, free)
+    strengths = {each.name: context.getParameter(each.parameter_name) for each in fit.restraints}
+    assert strengths.pop("ss") > 0 and strengths and not any(strengths.values())
+
+
+def test_gaussians_are_wider_only_where_similarities_can_be_compared(fitted):
+    fit, result = fitted
+    systems, positions = fit._systems, result.final
+    widest = max(fit_systems.BLURS, key=lambda blur: systems.at(blur=blur)[0].similarity(positions))
+    assert systems.of_stage(Stage("draw", 4), positions) is systems.at(blur=widest)
+    assert systems.of_stage(Stage("coarse", 4, resolution=8.0), positions) is systems.at(8.0)
+    assert systems.of_stage(Stage("free", 4, strength=0.0), positions) is systems.at()
+
+
+@pytest.mark.parametrize(
+    ("platform", "backend", "graphs"),
+    [
+        ("CUDA", "TorchForce", True),
+        ("CUDA", "PythonForce", True),
+        ("CUDA", "PythonTorchForce", False),
+        ("CPU", "TorchForce", False),
+        ("OpenCL", "TorchForce", False),
+    ],
+)
+def test_graphs_are_for_cuda(monkeypatch, platform, backend, graphs):
+    monkeypatch.setattr(fit_systems, "best_backend", lambda: backend)
+    systems = SimpleNamespace(_platform=platform)
+    assert FitSystems._force_options(systems) == {"parameter_derivative": False, "cuda_graphs": graphs}
+
+
+def test_the_forces_of_a_fit_are_made_with_these_options(monkeypatch, tmp_path):
+    made = []
+    options = {"parameter_derivative": False, "cuda_graphs": True}
+    monkeypatch.setattr(FitSystems, "_force_options", lambda self: options)
+    for owner in (DensityFit, PlanarityRestraint):
+        create = owner.create_force
+        monkeypatch.setattr(
+            owner,
+            "create_force",
+            lambda self, _create=create, **given: made.append(given) or _create(self, **given),
+        )
+    model = fragment(tmp_path / "model.pdb", residues=16)
+    FlexibleFit(model, map_of(16, 0.0, 1, tmp_path), RESOLUTION, "quick")
+    assert len(made) >= 2 and all(given == options for given in made)

@@ -1,0 +1,103 @@
+"""The minimisations of a fit."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import openmm
+import pytest
+
+from openmm_density.errors import SimulationError
+from openmm_density.fitting.minimization import Minimizer
+from openmm_density.fitting.platforms import platform_named
+from openmm_density.fitting.protocols import Stage
+from openmm_density.restraints.contacts import near_contacts
+
+PREPARED = SimpleNamespace(model=SimpleNamespace(path="some.pdb"))
+
+
+class Stop:
+    requested = True
+
+
+class Going:
+    requested = False
+
+
+def context_of(energy="50*(x^4 + y^2 + z^2)", platform="Reference"):
+    """A few particles in a valley, and a minimiser for them."""
+    system = openmm.System()
+    force = openmm.CustomExternalForce(energy)
+    for index in range(5):
+        system.addParticle(12.0)
+        force.addParticle(index)
+    system.addForce(force)
+    chosen = openmm.Platform.getPlatformByName(platform)
+    context = openmm.Context(system, openmm.VerletIntegrator(0.001), chosen)
+    context.setPositions(np.linspace(1.0, 3.0, 15).reshape(5, 3))
+    return context
+
+
+def energy_of(context):
+    return context.getState(energy=True).getPotentialEnergy()._value
+
+
+def minimizer_of(backend="TorchForce", platform="Reference"):
+    systems = SimpleNamespace(force_backend=backend, prepared=PREPARED)
+    return Minimizer(systems, SimpleNamespace(getName=lambda: platform), {})
+
+
+def test_it_ends_after_the_iteration_in_which_it_is_asked_to():
+    contexts = [context_of() for _ in range(3)]
+    before = energy_of(contexts[0])
+    minimizer_of().minimize(contexts[0], 0)
+    assert energy_of(contexts[0]) == before
+    minimizer_of().minimize(contexts[0], 100, Stop)
+    minimizer_of().minimize(contexts[1], 100, Going)
+    minimizer_of().minimize(contexts[2], 100)
+    assert energy_of(contexts[2]) == energy_of(contexts[1]) < energy_of(contexts[0]) < before
+    assert energy_of(contexts[2]) < 1.0
+
+
+def test_where_the_minimiser_cannot_be_told_it_works_in_stretches(monkeypatch):
+    asked = []
+
+    def minimize(context, maxIterations, reporter):
+        asked.append(maxIterations)
+        stop.requested = sum(asked) >= 400
+        assert reporter is None
+
+    monkeypatch.setattr(openmm.LocalEnergyMinimizer, "minimize", minimize)
+    stop = SimpleNamespace(requested=False)
+    on_gpu = minimizer_of("PythonForce", "CUDA")
+    on_gpu.minimize(None, 350, stop)
+    assert asked == [200, 150] and not stop.requested
+    asked.clear()
+    on_gpu.minimize(None, 1000, stop)
+    assert asked == [200, 200] and stop.requested
+    on_gpu.minimize(None, 1000, stop)
+    assert asked == [200, 200]
+
+
+def test_an_energy_that_is_no_number_names_the_model():
+    with pytest.raises(SimulationError, match=r"some\.pdb: the energy cannot be minimised"):
+        minimizer_of().minimize(context_of("sqrt(-1 - x^2)", "CPU"), 10)
+
+
+def test_what_a_density_presses_together_is_parted(fitted):
+    fit, _ = fitted
+    platform = platform_named("CPU", 1)
+    minimizer = Minimizer(fit._systems, *platform)
+    context = openmm.Context(fit.system, openmm.VerletIntegrator(0.001), *platform)
+    fit._systems.let_go(context, Stage("free", 4, restraints=()))
+    context.setParameter(fit.density.parameter_name, 4000.0 * fit.density.n_fitted_atoms)
+    context.setPositions(fit.prepared.positions / 10)
+    minimizer.minimize(context, 60)
+
+    def clashes():
+        positions = context.getState(positions=True).getPositions(asNumpy=True)._value * 10
+        return len(near_contacts(fit.prepared.topology, positions)[0])
+
+    before = clashes()
+    assert before > 0
+    minimizer.part_contacts(context, fit.density, 60)
+    assert clashes() < before
