@@ -17,7 +17,7 @@ import pytest
 from openmm_density import cli
 from openmm_density.cli import main
 from openmm_density.cli.outcome import print_outcome
-from openmm_density.fitting.results import FILES
+from openmm_density.fitting.output import FILES
 
 from .conftest import PROJECT
 
@@ -74,7 +74,7 @@ def without_pictures(monkeypatch):
     """Leave the pictures empty: they take longer than a short fit."""
     for name in ("plot_overview", "plot_progress", "plot_residues"):
         monkeypatch.setattr(
-            f"openmm_density.fitting.results.{name}", lambda path, *_, **__: path.write_bytes(b"")
+            f"openmm_density.fitting.output.folder.{name}", lambda path, *_, **__: path.write_bytes(b"")
         )
 
 
@@ -259,7 +259,7 @@ def test_a_fit_that_dies_while_its_results_are_written_is_resumed(folder, tmp_pa
 
     output = tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr("openmm_density.fitting.results.plot_progress", die)
+        patch.setattr("openmm_density.fitting.output.folder.plot_progress", die)
         with pytest.raises(Killed):
             fit(folder, output, "--steps", 100, "--restrain-to", folder / "target.pdb")
     assert (output / "trajectory.dcd").exists() and not (output / "summary.json").exists()

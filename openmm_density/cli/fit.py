@@ -16,8 +16,8 @@ from .outcome import print_outcome
 if TYPE_CHECKING:
     from ..fitting.flexible_fit import FlexibleFit
     from ..fitting.half_maps import StrengthScan
+    from ..fitting.output import OutputFolder
     from ..fitting.protocols import Protocol
-    from ..fitting.results import OutputFolder
     from .arguments import Commands
 
 
@@ -199,7 +199,7 @@ def run(options: argparse.Namespace) -> int:
         _check_new(options)
     else:
         _check_resumed(options)
-    from ..fitting.results import OutputFolder
+    from ..fitting.output import OutputFolder
 
     if options.resume is None:
         protocol = _protocol(options)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..models.matching import match_alpha_carbons, match_ligands
-from ..validation.report import map_report, residue_changes
-from ..validation.stretches import Stretch, doubtful_stretches
-from .fit_result import FitResult
-from .flexible_fit import FlexibleFit
-from .rebuilding.changes import mark_rebuilt
+from ...models.matching import match_alpha_carbons, match_ligands
+from ...validation.report import map_report, residue_changes
+from ...validation.stretches import Stretch, doubtful_stretches
+from ..fit_result import FitResult
+from ..flexible_fit import FlexibleFit
+from ..rebuilding.changes import mark_rebuilt
 
 
 @dataclass(frozen=True)

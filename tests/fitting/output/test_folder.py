@@ -9,17 +9,17 @@ import pytest
 
 from openmm_density.cli.outcome import print_outcome
 from openmm_density.errors import InputError
-from openmm_density.fitting import RunFolder, results
+from openmm_density.fitting import RunFolder
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.locks import FolderLock
-from openmm_density.fitting.results import OutputFolder
+from openmm_density.fitting.output import OutputFolder
 from openmm_density.models import read_model
 from openmm_density.validation.correlation import residue_correlations
 from openmm_density.validation.fsc import model_fsc
 from openmm_density.validation.geometry import geometry_report
 from openmm_density.validation.q_score import q_scores
 
-from ..fragments import RESOLUTION
+from ...fragments import RESOLUTION
 
 STAGES = ("initial", "final", "reference")
 
@@ -106,7 +106,7 @@ def test_units_are_of_keys_that_are_there(summary):
 def without_pictures(monkeypatch):
     """Leave out what takes most of the time."""
     for name in ("plot_residues", "plot_overview", "plot_progress"):
-        monkeypatch.setattr(results, name, lambda *_: None)
+        monkeypatch.setattr(f"openmm_density.fitting.output.folder.{name}", lambda *_: None)
 
 
 def test_a_folder_of_states_serves_one_fit_at_a_time(fitted, tmp_path):

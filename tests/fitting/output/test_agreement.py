@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 from openmm import app
 
-from openmm_density.fitting import agreement
+from openmm_density.fitting.output import agreement
 
 
 def test_ligands_stand_beside_those_of_the_reference():

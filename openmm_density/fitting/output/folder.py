@@ -1,4 +1,4 @@
-"""What a fit leaves behind: models, log, summary and pictures, in one folder."""
+"""The folder of a fit: models, trajectory, log, summary and pictures, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 from openmm import app
 
-from ..errors import InputError
-from ..models.structure_files import pdb_limit, write_cif, write_pdb
-from ..whole_files import write_text, written_whole
+from ...errors import InputError
+from ...models.structure_files import pdb_limit, write_cif, write_pdb
+from ...whole_files import write_text, written_whole
+from ..checkpoints import RunFolder
+from ..fit_result import FitResult, Row
+from ..flexible_fit import FlexibleFit
+from ..half_maps import StrengthScan
+from ..locks import FolderLock
 from .agreement import MapAgreement, map_agreement
-from .checkpoints import RunFolder
-from .fit_result import FitResult, Row
-from .flexible_fit import FlexibleFit
-from .half_maps import StrengthScan
-from .locks import FolderLock
 from .plots import View, plot_overview, plot_progress, plot_residues
 from .summary import summarize, write_summary
 

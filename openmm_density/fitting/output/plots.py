@@ -17,11 +17,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from ..errors import InputError
-from ..maps.density_map import DensityMap
-from ..validation.stretches import Stretch
-from ..whole_files import written_whole
-from .fit_result import Row
+from ...errors import InputError
+from ...maps.density_map import DensityMap
+from ...validation.stretches import Stretch
+from ...whole_files import written_whole
+from ..fit_result import Row
 
 BEFORE, AFTER, REFERENCE = "#8b95a5", "#1f6feb", "#d1495b"
 BETTER, WORSE, DOUBTFUL = "#1f6feb", "#e8590c", "#f08c00"

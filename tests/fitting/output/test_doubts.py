@@ -11,12 +11,12 @@ import pytest
 from openmm import app
 from scipy.spatial.transform import Rotation
 
-from openmm_density.fitting import doubts
-from openmm_density.fitting.agreement import map_agreement
-from openmm_density.fitting.doubts import MOST_STRETCHES
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.half_maps import StrengthScan
-from openmm_density.fitting.summary import summarize
+from openmm_density.fitting.output import doubts
+from openmm_density.fitting.output.agreement import map_agreement
+from openmm_density.fitting.output.doubts import MOST_STRETCHES
+from openmm_density.fitting.output.summary import summarize
 from openmm_density.restraints import find_violations
 
 

@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 from openmm import app
 
-from ..energies.planarity import planarity_report
-from ..energies.planes import PlaneSet, find_planes
-from ..restraints import Violation, find_violations
-from ..validation.flatness import flat_ligands
-from ..validation.geometry import compare_geometry, geometry_report
-from ..whole_files import write_text
+from ...energies.planarity import planarity_report
+from ...energies.planes import PlaneSet, find_planes
+from ...restraints import Violation, find_violations
+from ...validation.flatness import flat_ligands
+from ...validation.geometry import compare_geometry, geometry_report
+from ...whole_files import write_text
+from ..fit_result import FitResult
+from ..flexible_fit import FlexibleFit
+from ..half_maps import StrengthScan
 from .agreement import MapAgreement
 from .doubts import doubts_about, notes_on
-from .fit_result import FitResult
-from .flexible_fit import FlexibleFit
-from .half_maps import StrengthScan
 
 UNITS = {
     **dict.fromkeys(("resolution", "fsc_resolution", "ca_rmsd", "moved_by"), "Å"),

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ..energies.density_fit import STRENGTH_BOUNDS
-from ..models.structures import residue_label
-from ..restraints import Violation
-from ..validation.stretches import Stretch
-from ..wording import listing
-from .fit_result import FitResult
-from .flexible_fit import FlexibleFit
-from .half_maps import StrengthScan
+from ...energies.density_fit import STRENGTH_BOUNDS
+from ...models.structures import residue_label
+from ...restraints import Violation
+from ...validation.stretches import Stretch
+from ...wording import listing
+from ..fit_result import FitResult
+from ..flexible_fit import FlexibleFit
+from ..half_maps import StrengthScan
 
 # Beyond these a fit is reported as doubtful. Models that fit have a CC well above the limit at any resolution.
 LARGEST_PART_OUTSIDE = 0.1
@@ -47,7 +47,7 @@ def notes_on(
     summary : mapping
         With ``geometry_final``.
     residues : sequence of mapping
-        From `openmm_density.fitting.agreement.map_agreement`.
+        From `openmm_density.fitting.output.agreement.map_agreement`.
     scan : StrengthScan, optional
         What half maps said about the strength.
     pdb_limit : str, optional
