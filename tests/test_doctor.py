@@ -10,17 +10,24 @@ from pathlib import Path
 
 import openmm
 import pytest
+from openmm_density.kernels import build as kernel_builds
 from rich.console import Console
 
-from openmm_density import doctor
 from openmm_density.doctor import Diagnosis, GpuKernel, Kernel, Probe, examine, report
+from openmm_density.doctor.force_probe import probe as probe_here
+from openmm_density.doctor.gpu_probe import gpu_calls
+from openmm_density.doctor.packages import OPTIONAL_PACKAGES, PACKAGES
+from openmm_density.doctor.processes import probe_gpu_kernels, probe_platform
+from openmm_density.doctor.progress import Doing
+from openmm_density.doctor.remedies import remedies
+from openmm_density.energies.forces import BACKENDS
 
 
 def healthy() -> Diagnosis:
     return Diagnosis(
         python="3.12.0",
         machine="Linux x86_64",
-        versions={package: "1.0" for package in (*doctor.PACKAGES, *doctor.OPTIONAL_PACKAGES)},
+        versions={package: "1.0" for package in (*PACKAGES, *OPTIONAL_PACKAGES)},
         fastest_platform="CPU",
         probes=[Probe("TorchForce", "CPU", True, None, None, 0.1)],
         unloaded_plugins={},
@@ -40,8 +47,8 @@ def as_text(diagnosis: Diagnosis) -> str:
     return console.export_text()
 
 
-def remedies(**changes) -> list[str]:
-    return list(doctor._remedies(replace(healthy(), **changes)))
+def remedies_of(**changes) -> list[str]:
+    return list(remedies(replace(healthy(), **changes)))
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +104,7 @@ def test_torch_force_runs_on_reference_and_cpu_here(here):
 def test_every_platform_is_probed_for_what_can_be_made(here):
     platforms = {openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())}
     assert {probe.platform for probe in here.probes if probe.backend == "TorchForce"} == platforms
-    assert {probe.backend for probe in here.probes} == set(doctor.BACKENDS)
+    assert {probe.backend for probe in here.probes} == set(BACKENDS)
     assert all((probe.problem is None) == probe.works for probe in here.probes)
 
 
@@ -110,7 +117,7 @@ def test_it_says_what_it_is_doing(here, said):
 
 def test_versions_and_kernels_are_those_of_the_environment(here):
     assert here.versions["openmm"].startswith(openmm.Platform.getOpenMMVersion())
-    assert {kernel.folder for kernel in here.kernels} == set(doctor.kernel_builds.folders())
+    assert {kernel.folder for kernel in here.kernels} == set(kernel_builds.folders())
     assert all(kernel.tried for kernel in here.kernels)
     assert all(bool(kernel.output) == (not kernel.loaded) for kernel in here.kernels)
 
@@ -126,7 +133,7 @@ def test_json_round_trip(here):
 
 def test_report_names_what_was_found(here):
     text = as_text(here)
-    for word in ("TorchForce", "Reference", here.versions["torch"], *doctor.kernel_builds.folders()):
+    for word in ("TorchForce", "Reference", here.versions["torch"], *kernel_builds.folders()):
         assert word in text
     assert "Fitting works here." in text
     for remedy in here.remedies:
@@ -184,7 +191,7 @@ def test_what_a_killed_process_had_not_tried_is_tried_in_another(tmp_path, monke
 
 
 def probed(backends, timeout, said=lambda _: None):
-    return doctor._probe_platform("OpenCL", backends, timeout, doctor._Doing(said))
+    return probe_platform("OpenCL", backends, timeout, Doing(said))
 
 
 def test_a_process_that_hangs_is_a_finding(tmp_path, monkeypatch):
@@ -199,12 +206,12 @@ def test_a_process_that_hangs_is_a_finding(tmp_path, monkeypatch):
 
 
 def test_unknown_platform_is_a_finding():
-    found = doctor.probe("TorchForce", "Abacus")
+    found = probe_here("TorchForce", "Abacus")
     assert found["made"] and not found["works"] and "Abacus" in found["problem"]
 
 
 def test_nothing_to_remedy_where_all_is_well():
-    assert remedies() == []
+    assert remedies_of() == []
     assert "→" not in as_text(healthy())
 
 
@@ -213,14 +220,14 @@ def test_emulated_opencl_is_warned_of_only_where_openmm_prefers_it():
         *healthy().probes,
         Probe("TorchForce", "OpenCL", True, None, "EPYC, Portable Computing Language", 2.0),
     ]
-    (remedy,) = remedies(probes=probes, fastest_platform="OpenCL")
+    (remedy,) = remedies_of(probes=probes, fastest_platform="OpenCL")
     assert "--platform CPU" in remedy
-    assert remedies(probes=probes, fastest_platform="CPU") == []
+    assert remedies_of(probes=probes, fastest_platform="CPU") == []
 
 
 def test_a_platform_on_which_nothing_runs_has_a_substitute():
     probes = [*healthy().probes, Probe("TorchForce", "CUDA", False, "no CUDA device", None, 0.0)]
-    (remedy,) = remedies(probes=probes, fastest_platform="CUDA")
+    (remedy,) = remedies_of(probes=probes, fastest_platform="CUDA")
     assert "CUDA, which OpenMM takes unless told otherwise" in remedy and "--platform CPU" in remedy
 
 
@@ -230,7 +237,7 @@ def test_a_stand_in_for_torch_force_is_told():
         Probe("PythonForce", "CPU", True, None, None, 0.1),
         Probe("PythonForce", "Reference", True, None, None, 0.1),
     ]
-    (remedy,) = remedies(probes=probes)
+    (remedy,) = remedies_of(probes=probes)
     assert "PythonForce stands in" in remedy and "torchforce" in remedy
     assert replace(healthy(), probes=probes).ok
 
@@ -240,18 +247,16 @@ def test_plugins_and_gpu_have_remedies_of_their_own():
         "/p/libOpenMMTorchCUDA.so": "libcuda.so.1: cannot open shared object file",
         "/p/libOpenMMTorchReference.so": "libtorch_cuda.so: cannot open shared object file",
     }
-    driver, torch_build, gpu = remedies(unloaded_plugins=plugins, gpu_problem="driver too old.")
+    driver, torch_build, gpu = remedies_of(unloaded_plugins=plugins, gpu_problem="driver too old.")
     assert "NVIDIA driver" in driver
     assert "CUDA build" in torch_build
     assert "(driver too old)" in gpu
-    (triton,) = remedies(gpu="H200", versions=healthy().versions | {"triton": None})
+    (triton,) = remedies_of(gpu="H200", versions=healthy().versions | {"triton": None})
     assert "openmm-density[gpu]" in triton
 
 
 def test_every_operator_is_tried_on_a_gpu_and_agrees(here):
-    assert {kernel.operator for kernel in here.gpu_kernels} == (
-        set(doctor._gpu_calls()) if here.gpu else set()
-    )
+    assert {kernel.operator for kernel in here.gpu_kernels} == (set(gpu_calls()) if here.gpu else set())
     assert all(kernel.works for kernel in here.gpu_kernels), here.gpu_kernels
 
 
@@ -260,7 +265,7 @@ def test_a_gpu_kernel_that_fails_is_told(monkeypatch):
         GpuKernel("density_splat", True, None, 1.5),
         GpuKernel("planarity", False, "out of resources", 0.1),
     ]
-    (remedy,) = remedies(gpu="H200", gpu_kernels=kernels)
+    (remedy,) = remedies_of(gpu="H200", gpu_kernels=kernels)
     assert remedy.startswith("On the GPU planarity does not work")
     text = as_text(replace(healthy(), gpu="H200", gpu_kernels=kernels))
     assert "planarity on the GPU" in text and "out of resources" in text and "1.5 s" in text
@@ -272,16 +277,16 @@ def test_gpu_kernels_are_findings_where_the_process_that_tries_them_dies(tmp_pat
     suicide.write_text(f"#!/bin/sh\necho '{first}'\nexit 3\n")
     suicide.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(suicide))
-    found = {kernel.operator: kernel for kernel in doctor._gpu_kernels(60, doctor._Doing(lambda _: None))}
+    found = {kernel.operator: kernel for kernel in probe_gpu_kernels(60, Doing(lambda _: None))}
     assert found.pop("planarity").works
     assert all(kernel.problem == "the process ended with status 3" for kernel in found.values()) and found
 
 
 def test_optional_packages_are_listed_but_not_missed():
-    versions = healthy().versions | dict.fromkeys(doctor.OPTIONAL_PACKAGES)
-    assert remedies(versions=versions) == []
+    versions = healthy().versions | dict.fromkeys(OPTIONAL_PACKAGES)
+    assert remedies_of(versions=versions) == []
     text = as_text(replace(healthy(), versions=versions))
-    for package, use in doctor.OPTIONAL_PACKAGES.items():
+    for package, use in OPTIONAL_PACKAGES.items():
         assert package in text and f"optional: {use}" in text
 
 
@@ -293,9 +298,9 @@ def test_times_of_earlier_days_are_told_from_those_of_today():
 
 
 def test_missing_packages_and_failed_kernels_are_told():
-    (missing,) = remedies(versions=healthy().versions | {"mrcfile": None})
+    (missing,) = remedies_of(versions=healthy().versions | {"mrcfile": None})
     assert "pip install mrcfile" in missing
     kernels = [Kernel("density", True, False, None, None, [], "does not compile", "cpu.cpp:1: error: x\n")]
-    (failed,) = remedies(kernels=kernels)
+    (failed,) = remedies_of(kernels=kernels)
     assert "density" in failed and "CXX" in failed
     assert "cpu.cpp:1: error: x" in as_text(replace(healthy(), kernels=kernels))

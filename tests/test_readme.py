@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from openmm import Platform
 
-from openmm_density import cli, doctor
+from openmm_density import cli
 from openmm_density.fitting.protocols import Protocol, Stage, read_protocol
 
 from .conftest import PROJECT
@@ -88,7 +88,8 @@ def test_python_snippets_run(number, outcomes):
 def test_commands_run_in_their_order(folder, monkeypatch, capsys):
     # On the first platform alone, Reference: test_doctor.py tries them all.
     monkeypatch.setattr(
-        doctor, "Platform", SimpleNamespace(getNumPlatforms=lambda: 1, getPlatform=Platform.getPlatform)
+        "openmm_density.doctor.examination.Platform",
+        SimpleNamespace(getNumPlatforms=lambda: 1, getPlatform=Platform.getPlatform),
     )
     monkeypatch.chdir(folder)
     assert COMMANDS[0][1] == "simulate"

@@ -1,11 +1,15 @@
-"""What a terminal shows of a fit."""
+"""What a terminal shows of a fit, and what a pipe gets."""
 
 from __future__ import annotations
+
+import subprocess
 
 import pytest
 
 from openmm_density.cli import console
 from openmm_density.cli.console import Clock
+
+from .commands import FIT
 
 STAGES = [("draw", False), ("heat", True), ("hold", True), ("anneal", False)]
 
@@ -96,3 +100,13 @@ def test_a_fit_that_goes_on_has_made_no_steps_yet(now):
     now[0] += 5
     clock.update(500, 1000, "register")
     assert str(clock) == "0:00:05"
+
+
+def test_a_pipe_stays_quiet_and_its_lines_whole(folder, tmp_path):
+    output = tmp_path / "a folder whose name is longer than the eighty columns that a pipe is said to have"
+    options = ["--output", str(output), "--steps", "20", "--threads", "1"]
+    done = subprocess.run([*FIT, *options], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert any(line.startswith("correlation (CC mask)") for line in lines)
+    assert lines[-1].startswith(f"results are in {output}: see overview.png")

@@ -1,0 +1,98 @@
+"""How a diagnosis is shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from .diagnosis import Diagnosis
+from .packages import OPTIONAL_PACKAGES
+
+
+def report(diagnosis: Diagnosis) -> Group:
+    """Lay a diagnosis out for reading.
+
+    Parameters
+    ----------
+    diagnosis : Diagnosis
+        As `examine` gives it.
+
+    Returns
+    -------
+    rich.console.Group
+        For ``rich.console.Console().print``.
+    """
+    versions = _table()
+    versions.add_row("Python", diagnosis.python)
+    for package, version in diagnosis.versions.items():
+        use = OPTIONAL_PACKAGES.get(package)
+        absent = Text("not installed" if use is None else f"not installed (optional: {use})", style="dim")
+        versions.add_row(package, version or absent)
+
+    forces = _table("force", "platform", "", "")
+    for probe in diagnosis.probes:
+        ran = ", ".join(filter(None, [probe.device, f"{probe.seconds:.1f} s"]))
+        forces.add_row(probe.backend, probe.platform, _mark(probe.works), Text(probe.problem or ran))
+
+    kernels = _table("kernel", "", "")
+    for kernel in diagnosis.kernels:
+        if kernel.loaded or not kernel.tried:
+            took = "not compiled yet"
+            if kernel.library:
+                took = f"compiled{'' if kernel.built_now else ' earlier'}, in {kernel.build_seconds:.0f} s"
+            said = ", ".join([took, *([" ".join(kernel.flags)] if kernel.flags else [])])
+        else:
+            said = kernel.error or ""
+        kernels.add_row(kernel.folder, _mark(kernel.loaded if kernel.tried else None), Text(said))
+    for kernel in diagnosis.gpu_kernels:
+        said = kernel.problem or f"{kernel.seconds:.1f} s"
+        kernels.add_row(f"{kernel.operator} on the GPU", _mark(kernel.works), Text(said))
+    compiler = _table()
+    compiler.add_row("compiler", Text(diagnosis.compiler_version or "none"))
+    compiler.add_row("cache", Text(diagnosis.cache or "none"))
+    compiler.add_row("GPU", Text(diagnosis.gpu or diagnosis.gpu_problem or "none that torch can use"))
+
+    parts: list[Any] = [versions, Text(), forces, Text(), kernels, compiler]
+    for path, reason in diagnosis.unloaded_plugins.items():
+        parts += [
+            Text(),
+            Text(f"{Path(path).name} does not load", style="red"),
+            Padding(Text(reason), (0, 2), expand=False),
+        ]
+    for kernel in diagnosis.kernels:
+        if kernel.output and kernel.output.strip() != kernel.error:
+            tail = "\n".join(kernel.output.strip().splitlines()[-12:])
+            parts += [
+                Text(),
+                Text(f"the {kernel.folder} kernel", style="red"),
+                Padding(Text(tail), (0, 2), expand=False),
+            ]
+            break
+    if diagnosis.remedies:
+        parts.append(Text())
+        parts += [Text(f"→ {remedy}", style="yellow") for remedy in diagnosis.remedies]
+    parts.append(Text())
+    parts.append(
+        Text("Fitting works here.", style="green")
+        if diagnosis.ok
+        else Text("No force can be added to OpenMM here.", style="bold red")
+    )
+    return Group(*parts)
+
+
+def _table(*headers: str) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=bool(headers))
+    for header in headers or ("", ""):
+        table.add_column(header)
+    return table
+
+
+def _mark(works: bool | None) -> Text:
+    if works is None:
+        return Text("–", style="dim")
+    return Text("yes", style="green") if works else Text("no", style="red")

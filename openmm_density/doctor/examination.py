@@ -1,0 +1,124 @@
+"""Find out what works on this machine."""
+
+from __future__ import annotations
+
+import platform
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import torch
+from openmm import Platform
+
+from ..energies.forces import BACKENDS
+from ..kernels import build as kernel_builds
+from ..plugins import unloaded_plugins
+from .diagnosis import Diagnosis, Kernel, Probe
+from .packages import installed_versions
+from .processes import probe_gpu_kernels, probe_platform
+from .progress import Doing
+from .remedies import remedies
+
+# Compiling OpenCL kernels for a processor (PoCL) takes long.
+PROBE_SECONDS = 120.0
+PROBES_AT_ONCE = 2
+
+
+def examine(
+    *, build: bool = True, timeout: float = PROBE_SECONDS, progress: Callable[[str], None] | None = None
+) -> Diagnosis:
+    """Find out what works on this machine.
+
+    Every way of adding a force is tried on every platform of OpenMM, each platform in a process of its own, because
+    libraries that do not fit together kill the process: the ways that it had not tried then get another one.
+
+    Parameters
+    ----------
+    build : bool
+        Whether to compile the C++ kernels that are not compiled yet (about 20 s each) and load them.
+    timeout : float
+        Seconds that each of these processes may take.
+    progress : callable, optional
+        Called, from any thread, with what is going on now, as in ``trying forces on CPU; compiling density``.
+    """
+    doing = Doing(progress or (lambda _: None))
+    platforms = [Platform.getPlatform(i) for i in range(Platform.getNumPlatforms())]
+    gpu, gpu_problem = _gpu()
+    # PoCL's compiling takes longest, so it begins first.
+    names = sorted((each.getName() for each in platforms), key=lambda name: name != "OpenCL")
+    with ThreadPoolExecutor(PROBES_AT_ONCE) as pool:
+        probed = [pool.submit(probe_platform, name, BACKENDS, timeout, doing) for name in names]
+        versions = installed_versions()
+        on_gpu = pool.submit(probe_gpu_kernels, timeout, doing) if gpu and versions["triton"] else None
+        kernels = _kernels(build, doing)
+        probes = [probe for future in probed for probe in future.result()]
+        gpu_kernels = on_gpu.result() if on_gpu else []
+    states = kernel_builds.status().values()
+    state = next(iter(states), None)
+    found = {
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "versions": versions,
+        "fastest_platform": max(platforms, key=lambda candidate: candidate.getSpeed()).getName(),
+        "probes": _in_order(probes),
+        "unloaded_plugins": unloaded_plugins(),
+        "compiler": state.compiler if state else None,
+        "compiler_version": state.compiler_version if state else None,
+        "cache": str(state.cache) if state else None,
+        "kernels": kernels,
+        "gpu": gpu,
+        "gpu_problem": gpu_problem,
+        "gpu_kernels": gpu_kernels,
+    }
+    return Diagnosis(**found, remedies=list(remedies(Diagnosis(**found, remedies=[]))))
+
+
+def _kernels(build_them: bool, doing: Doing) -> list[Kernel]:
+    outputs = {}
+    before = kernel_builds.status()
+    if build_them:
+        for folder in kernel_builds.folders():
+            with (
+                warnings.catch_warnings(),
+                doing(f"{'loading' if before[folder].library else 'compiling'} {folder}"),
+            ):
+                # The report says the same.
+                warnings.simplefilter("ignore", RuntimeWarning)
+                outputs[folder] = "" if kernel_builds.load(folder) else kernel_builds.error_text(folder)
+    return [
+        Kernel(
+            folder=folder,
+            tried=state.tried,
+            loaded=state.loaded,
+            library=str(state.library) if state.library else None,
+            build_seconds=state.build_seconds,
+            flags=list(state.flags),
+            error=state.error,
+            output=outputs.get(folder, ""),
+            built_now=state.library is not None and before[folder].library is None,
+        )
+        for folder, state in kernel_builds.status().items()
+    ]
+
+
+def _gpu() -> tuple[str | None, str | None]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        available = torch.cuda.is_available()
+    if available:
+        return torch.cuda.get_device_name(0), None
+    if not Path("/dev/nvidiactl").exists():
+        return None, None
+    if torch.version.cuda is None:
+        return None, f"torch {torch.__version__} is built without CUDA"
+    reasons = [str(warning.message).strip().splitlines()[0] for warning in caught]
+    return None, reasons[0] if reasons else f"torch {torch.__version__} finds no usable GPU"
+
+
+def _in_order(probes: Sequence[tuple[bool, Probe]]) -> list[Probe]:
+    """Give probes by backend, Reference before other platforms; a backend that cannot be made only there."""
+    kept = [probe for made, probe in probes if made or probe.platform == "Reference"]
+    return sorted(
+        kept, key=lambda probe: (BACKENDS.index(probe.backend), probe.platform != "Reference", probe.platform)
+    )

@@ -1,0 +1,91 @@
+"""What may kill a process is tried in one of its own: start it, and read what it found."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from .diagnosis import GpuKernel, Probe
+from .gpu_probe import gpu_calls
+from .progress import Doing
+
+
+def probe_platform(
+    name: str, backends: Sequence[str], timeout: float, doing: Doing
+) -> list[tuple[bool, Probe]]:
+    """Try ways of adding a force on one platform.
+
+    Parameters
+    ----------
+    name : str
+        OpenMM's name of the platform.
+    backends : sequence of str
+        See `openmm_density.energies.forces.BACKENDS`.
+    timeout : float
+        Seconds that each process may take.
+    doing : Doing
+        Told of each process.
+
+    Returns
+    -------
+    list of (bool, Probe)
+        For each backend whether a force can be made at all, and what was found.
+    """
+    found: list[tuple[bool, Probe]] = []
+    while len(found) < len(backends):
+        left = backends[len(found) :]
+        with doing(f"trying forces on {name}"):
+            lines, problem = _output_of(["--probe", name, *left], timeout)
+        for said in (json.loads(line) for line in lines if line.startswith('{"made"')):
+            made = said.pop("made")
+            found.append((made, Probe(**said)))
+        if len(found) < len(backends):
+            found.append((True, Probe(backends[len(found)], name, False, problem, None, 0.0)))
+    return found
+
+
+def probe_gpu_kernels(timeout: float, doing: Doing) -> list[GpuKernel]:
+    """Try the operators on the GPU in one process: an error there ends all use of the GPU.
+
+    Parameters
+    ----------
+    timeout : float
+        Seconds that it may take.
+    doing : Doing
+        Told of it.
+
+    Returns
+    -------
+    list of GpuKernel
+        For every operator.
+    """
+    with doing("trying the kernels on the GPU"):
+        lines, problem = _output_of(["--probe-gpu"], timeout)
+    kernels = [GpuKernel(**json.loads(line)) for line in lines if line.startswith('{"operator"')]
+    said = {kernel.operator: kernel for kernel in kernels}
+    return [said.get(name) or GpuKernel(name, False, problem, 0.0) for name in gpu_calls()]
+
+
+def _output_of(arguments: Sequence[str], timeout: float) -> tuple[list[str], str]:
+    """Run this package in a process of its own; give the lines that it printed, and how it ended."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", __package__, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+        )
+    except subprocess.TimeoutExpired as error:
+        output = error.stdout.decode(errors="replace") if error.stdout else ""
+        return output.splitlines(), f"was not done within {timeout:g} s"
+    last_words = (done.stderr.strip().splitlines() or [""])[-1]
+    if done.returncode < 0:
+        problem = f"the process was killed by {signal.Signals(-done.returncode).name}"
+    else:
+        problem = f"the process ended with status {done.returncode}"
+    return done.stdout.splitlines(), problem + (f" ({last_words})" if last_words else "")

@@ -1,0 +1,102 @@
+"""What to do about everything that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from .diagnosis import Diagnosis, Probe
+from .packages import OPTIONAL_PACKAGES
+
+# OpenCL comes after CPU: on a machine without a GPU it is PoCL.
+PLATFORMS_BY_MERIT = ("CUDA", "HIP", "CPU", "OpenCL", "Reference")
+
+
+def remedies(diagnosis: Diagnosis) -> Iterator[str]:
+    """Say what to do about everything that fails.
+
+    Parameters
+    ----------
+    diagnosis : Diagnosis
+        Its own remedies are not looked at.
+
+    Yields
+    ------
+    str
+        A sentence, the most important first.
+    """
+    probes = diagnosis.probes
+    working = {(probe.backend, probe.platform) for probe in probes if probe.works}
+    working_backends = {backend for backend, _ in working}
+    working_platforms = {name for _, name in working}
+    fresh = "pip install 'openmm-density[torchforce]' in a fresh environment"
+    if not working:
+        yield f"No force can be added to OpenMM: {fresh} installs versions that fit together."
+    elif "TorchForce" not in working_backends:
+        yield (
+            f"TorchForce does not work and {', '.join(sorted(working_backends))} stands in for it, without "
+            f"parameter derivatives: {fresh} installs versions that fit together."
+        )
+    missing = [
+        package
+        for package, version in diagnosis.versions.items()
+        if version is None and package not in OPTIONAL_PACKAGES and package != "openmmtorch"
+    ]
+    if missing:
+        yield f"{', '.join(missing)} is not installed: pip install {' '.join(missing)}."
+    for path, reason in diagnosis.unloaded_plugins.items():
+        yield f"{Path(path).name} does not load: {_plugin_remedy(reason, fresh)}."
+    if working:
+        broken = {probe.platform for probe in probes} - working_platforms
+        best = min(working_platforms, key=_merit)
+        for name in sorted(broken):
+            again = ", which OpenMM takes unless told otherwise" if name == diagnosis.fastest_platform else ""
+            yield f"No force runs on {name}{again}: name another platform (--platform {best})."
+    emulated = next((probe for probe in probes if _is_emulated(probe)), None)
+    if emulated is not None and diagnosis.fastest_platform == emulated.platform:
+        yield (
+            "OpenCL runs on the processor here (PoCL), OpenMM prefers it, and it is extremely slow: name the "
+            "platform explicitly (--platform CPU, or Platform.getPlatformByName('CPU'))."
+        )
+    failed = [kernel.folder for kernel in diagnosis.kernels if kernel.tried and not kernel.loaded]
+    if failed and diagnosis.compiler is None:
+        yield (
+            "Plain PyTorch serves in place of the C++ kernels, ten times slower or worse: install a compiler "
+            "(apt-get install g++; conda install gxx) or name one in CXX."
+        )
+    elif failed:
+        yield (
+            f"The C++ kernels {', '.join(failed)} do not compile or load: see the compiler's words, or try "
+            "another compiler (CXX=clang++)."
+        )
+    if diagnosis.gpu_problem:
+        yield (
+            f"The GPU cannot be used ({diagnosis.gpu_problem.rstrip('.')}): install torch's CUDA build from PyPI and a "
+            "driver that is recent enough for it."
+        )
+    wrong = [kernel.operator for kernel in diagnosis.gpu_kernels if not kernel.works]
+    if wrong:
+        yield (
+            f"On the GPU {', '.join(wrong)} {'does' if len(wrong) == 1 else 'do'} not work: name another platform "
+            '(--platform CPU; with PythonForce device="cpu"), and report what stands beside it above.'
+        )
+    if diagnosis.gpu and not diagnosis.versions["triton"]:
+        yield "The GPU's kernels need Triton: pip install 'openmm-density[gpu]'."
+
+
+def _merit(name: str) -> int:
+    return PLATFORMS_BY_MERIT.index(name) if name in PLATFORMS_BY_MERIT else len(PLATFORMS_BY_MERIT)
+
+
+def _plugin_remedy(reason: str, fresh: str) -> str:
+    if "libcuda.so" in reason:
+        return "it needs the NVIDIA driver, and without an NVIDIA GPU it is of no use"
+    if "libtorch_cuda" in reason or "libnvrtc" in reason or "libcudart" in reason:
+        return "it needs torch's CUDA build, with or without a GPU: pip install 'torch==2.9.*' from PyPI"
+    return f"{fresh} installs versions that fit together"
+
+
+def _is_emulated(probe: Probe) -> bool:
+    return probe.device is not None and any(
+        word in probe.device.lower() for word in ("portable computing", "pocl")
+    )

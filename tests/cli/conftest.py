@@ -1,0 +1,31 @@
+"""A fragment of adenylate kinase, a map of it, and a fit that several test files look at."""
+
+import pytest
+
+from ..fragments import write_fragment
+from .commands import fit, run
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fragment")
+    write_fragment(folder / "target.pdb", (0, 0, 0))
+    write_fragment(folder / "model.pdb", (1.5, -1.0, 0.8))
+    arguments = ("--resolution", 5, "--voxel-size", 1.2, "--noise", 0.1, "--output", folder / "target.mrc")
+    assert run("simulate", folder / "target.pdb", *arguments) == 0
+    return folder
+
+
+@pytest.fixture(scope="session")
+def fitted(folder):
+    assert fit(folder, folder / "run") == 0
+    return folder / "run"
+
+
+@pytest.fixture
+def without_pictures(monkeypatch):
+    """Leave the pictures empty: they take longer than a short fit."""
+    for name in ("plot_overview", "plot_progress", "plot_residues"):
+        monkeypatch.setattr(
+            f"openmm_density.fitting.output.folder.{name}", lambda path, *_, **__: path.write_bytes(b"")
+        )

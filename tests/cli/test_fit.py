@@ -1,0 +1,166 @@
+"""``openmm-density fit``: what it writes, what it refuses and how it ends."""
+
+import csv
+import json
+import os
+import signal
+import time
+
+import mdtraj
+import numpy as np
+import pytest
+
+from openmm_density.fitting.output import FILES
+
+from ..fragments import write_fragment
+from .commands import fit, run, started, wait_for
+
+SUMMARY_KEYS = {
+    "model", "map", "resolution", "n_atoms", "n_fitted_atoms", "similarity", "strength", "cc_initial", "cc_final",
+    "cc_reference", "similarity_initial", "similarity_final", "ca_rmsd_initial", "ca_rmsd_final", "voxel_size", "resampled",
+    "steps", "seed", "wall_seconds", "ms_per_step", "density_ms_per_step", "platform", "force_backend", "versions",
+    "protocol", "stages", "placement", "half_maps", "interrupted", "blow_ups", "density_interval", "forcefield", "solvent",
+    "restraints_violated",
+}  # fmt: skip
+
+
+def test_a_fit_leaves_all_its_files_and_nothing_else(fitted):
+    assert sorted(path.name for path in fitted.iterdir()) == sorted(FILES)
+    for name in ("overview.png", "progress.png", "residues.png"):
+        assert (fitted / name).read_bytes().startswith(b"\x89PNG\r\n")
+
+
+def test_the_summary_says_that_the_model_moved_into_the_map(fitted, folder):
+    summary = json.loads((fitted / "summary.json").read_text())
+    assert summary.keys() >= SUMMARY_KEYS
+    assert summary["cc_initial"] < 0.8 < summary["cc_final"] < summary["cc_reference"]
+    assert summary["ca_rmsd_initial"] == pytest.approx(np.linalg.norm((1.5, -1.0, 0.8)), abs=2e-3)
+    assert summary["ca_rmsd_final"] < 0.7
+    assert summary["similarity_final"] > summary["similarity_initial"]
+    in_input = (folder / "model.pdb").read_text().count("\nATOM")
+    assert summary["n_fitted_atoms"] == in_input + 1  # the terminal oxygen was missing
+    assert summary["resampled"] is False and summary["platform"] == "CPU"
+    assert summary["force_backend"] == "TorchForce"
+    assert summary["peptide_flips"] == [] and summary["inverted_centres"] == []
+    assert 0 < summary["density_ms_per_step"] < summary["ms_per_step"]
+    assert [doubt for doubt in summary["doubts"] if "Ramachandran" not in doubt] == []
+    assert summary["planarity_rms_final"] < 0.02 < summary["planarity_rms_initial"]
+    assert summary["planarity_worst_final"] < summary["planarity_worst_initial"]
+
+
+def test_the_log_has_a_row_for_every_report(fitted):
+    rows = list(csv.DictReader((fitted / "log.csv").read_text().splitlines()))
+    assert [int(row["step"]) for row in rows] == [0, 100, 200, 300, 400, 500, 600, 600]
+    assert float(rows[-1]["cc"]) == pytest.approx(
+        json.loads((fitted / "summary.json").read_text())["cc_final"], abs=1e-5
+    )
+    assert float(rows[0]["density_energy"]) == 0.0 and float(rows[0]["strength"]) == 0.0
+    assert float(rows[4]["strength"]) == pytest.approx(30.0)
+    assert float(rows[-1]["ca_rmsd"]) < float(rows[0]["ca_rmsd"])
+
+
+def test_the_trajectory_belongs_to_the_fitted_model(fitted):
+    trajectory = mdtraj.load(str(fitted / "trajectory.dcd"), top=str(fitted / "fitted.cif"))
+    assert trajectory.n_frames == 6
+    last = mdtraj.load(str(fitted / "fitted.cif")).xyz[0]
+    assert np.sqrt(((trajectory.xyz[-1] - last) ** 2).sum(axis=1).mean()) < 0.1
+
+
+def test_the_fitted_pdb_has_the_atoms_of_the_input(fitted, folder):
+    def names(path):
+        return [line[12:27] for line in path.read_text().splitlines() if line.startswith("ATOM")]
+
+    assert names(fitted / "fitted.pdb") == names(folder / "model.pdb")
+
+
+def test_an_earlier_fit_is_not_overwritten(fitted, folder, capsys):
+    before = {path.name: path.read_bytes() for path in fitted.iterdir()}
+    assert fit(folder, fitted) == 2
+    message = capsys.readouterr().err
+    assert message.startswith("openmm-density fit: error: ") and message.count("\n") == 1
+    assert "already holds" in message and "--overwrite" in message
+    assert {path.name: path.read_bytes() for path in fitted.iterdir()} == before
+
+
+def test_planarity_can_be_left_out(folder, tmp_path, without_pictures):
+    options = ("--planarity", "off", "--steps", 100, "--protocol", "gentle", "--density-interval", 4)
+    assert fit(folder, tmp_path / "off", *options) == 0
+    summary = json.loads((tmp_path / "off" / "summary.json").read_text())
+    assert summary["protocol"] == "gentle" and summary["density_interval"] == 4
+    assert any("No half maps" in note for note in summary["notes"])
+    assert summary["planarity"] is False and summary["planarity_rms_final"] > 0.02
+
+
+def test_the_same_seed_gives_the_same_fit(folder, tmp_path, without_pictures):
+    for name in ("a", "b"):
+        assert fit(folder, tmp_path / name, "--steps", 100, "--seed", 3, "--threads", 1) == 0
+    a, b = ((tmp_path / name / "fitted.cif").read_bytes() for name in "ab")
+    assert a == b
+
+
+def test_a_fit_that_goes_nowhere_is_doubted(folder, tmp_path, capsys, without_pictures):
+    write_fragment(tmp_path / "away.pdb", (14.0, 14.0, 14.0))
+    arguments = ("fit", tmp_path / "away.pdb", folder / "target.mrc", "--resolution", 5, "--steps", 20)
+    assert run(*arguments, "--output", tmp_path / "out", "--strength", 1, "--place", "off") == 0
+    doubts = json.loads((tmp_path / "out" / "summary.json").read_text())["doubts"]
+    assert any("low" in doubt for doubt in doubts)
+    assert "Doubt" in capsys.readouterr().out
+
+
+def test_a_model_outside_its_density_is_placed_in_it(folder, tmp_path, without_pictures):
+    write_fragment(tmp_path / "away.pdb", (60.0, -45.0, 30.0))
+    arguments = ("fit", tmp_path / "away.pdb", folder / "target.mrc", "--resolution", 5, "--steps", 20)
+    assert run(*arguments, "--output", tmp_path / "out", "--reference", folder / "target.pdb") == 0
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["placement"]["moved_by"] == pytest.approx(np.linalg.norm((60, 45, 30)), abs=0.5)
+    assert summary["ca_rmsd_initial"] < 0.5 and summary["cc_initial"] > 0.9
+    assert "placed in the map" in summary["notes"][0]
+
+
+def test_one_map_is_no_pair_of_half_maps(folder, tmp_path, capsys):
+    halves = ("--half-map", folder / "target.mrc") * 2
+    arguments = ("fit", folder / "model.pdb", folder / "target.mrc", "--resolution", 5)
+    assert run(*arguments, "--output", tmp_path / "out", *halves) == 2
+    message = capsys.readouterr().err
+    assert (
+        message.startswith("openmm-density fit: error: the two half maps are one map")
+        and message.count("\n") == 1
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_simulation_that_explodes_says_so_with_status_1_and_leaves_the_last_good_model(
+    folder, tmp_path, capsys
+):
+    assert fit(folder, tmp_path / "out", "--strength", "1e9") == 1
+    message = capsys.readouterr().err
+    assert "unstable 4 times" in message and "last_good.cif" in message and message.count("\n") == 1
+    good = mdtraj.load(str(tmp_path / "out" / "unfinished" / "last_good.cif"))
+    start = mdtraj.load(str(folder / "model.pdb"))
+    pairs = [each.topology.select("name CA") for each in (good, start)]
+    assert np.abs(good.xyz[0, pairs[0]] - start.xyz[0, pairs[1]]).max() < 0.2
+    assert not (tmp_path / "out" / "fitted.cif").exists()
+
+
+def test_an_interrupted_fit_writes_what_there_is_with_status_130(folder, tmp_path):
+    process = started(folder, tmp_path / "out", "--steps", "100000000", "--threads", "1")
+    wait_for(tmp_path / "out" / "unfinished" / "state.npz", process)
+    process.send_signal(signal.SIGINT)
+    lines = process.communicate(timeout=240)[1].splitlines()
+    assert process.returncode == 130
+    assert len(lines) == 1 and "--resume" in lines[0] and "of 100000000" in lines[0]
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["interrupted"] is True and summary["steps"] < 10**6
+    assert mdtraj.load(str(tmp_path / "out" / "fitted.cif")).n_atoms == summary["n_atoms"]
+
+
+def test_an_interrupted_preparation_leaves_nothing(folder, tmp_path, monkeypatch, capsys):
+    def interrupted(*_, **__):
+        assert (tmp_path / "out").exists()
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)  # until the signal comes
+
+    monkeypatch.setattr("openmm_density.fitting.flexible_fit.prepare", interrupted)
+    assert fit(folder, tmp_path / "out") == 130
+    assert capsys.readouterr().err.splitlines() == ["openmm-density fit: interrupted; nothing was written"]
+    assert not (tmp_path / "out").exists()

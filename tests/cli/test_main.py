@@ -1,0 +1,84 @@
+"""What every command has in common: its errors, warnings and version."""
+
+import warnings
+
+import pytest
+
+from openmm_density import cli
+from openmm_density.cli import main
+
+from .commands import run
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as stop:
+        run("--version")
+    assert stop.value.code == 0
+    assert capsys.readouterr().out.startswith("openmm-density 0.")
+
+
+def test_a_warning_is_given_once(folder, monkeypatch, capsys):
+    def warned(_):
+        for _ in range(3):
+            warnings.warn("a segment's force is made", stacklevel=2)
+            with warnings.catch_warnings():  # forgets what was said
+                warnings.simplefilter("ignore")
+        return 0
+
+    monkeypatch.setitem(cli._COMMANDS, "doctor", warned)
+    for _ in range(2):
+        assert main(["doctor"]) == 0
+        assert capsys.readouterr().err == "openmm-density: warning: a segment's force is made\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (
+            (),
+            "openmm-density: error: the following arguments are required: COMMAND (see openmm-density --help)",
+        ),
+        (("mend",), "openmm-density: error: COMMAND: invalid choice: 'mend'"),
+        (
+            ("fit", "a.pdb", "--steps", "many"),
+            'openmm-density fit: error: --steps: found "many"; give a whole number (see openmm-density fit --help)',
+        ),
+        (
+            ("score", "a.pdb", "b.mrc"),
+            "openmm-density score: error: the following arguments are required: --resolution (see openmm-density score --help)",
+        ),
+        (
+            ("planes", "a.pdb", "--colour"),
+            'openmm-density planes: error: "--colour" is not understood (see openmm-density planes --help)',
+        ),
+        (
+            ("simulate", "{model}", "--resolution=5", "--voxel-size=-1", "--output=new.mrc"),
+            "openmm-density simulate: error: --voxel-size -1.0 is not a length; give a positive number of Å",
+        ),
+    ],
+)
+def test_an_error_is_one_sentence_in_the_words_of_the_command_line(folder, capsys, arguments, expected):
+    arguments = [argument.format(model=folder / "model.pdb") for argument in arguments]
+    try:
+        status = run(*arguments)
+    except SystemExit as stop:
+        status = stop.code
+    captured = capsys.readouterr()
+    assert status == 2 and captured.out == ""
+    assert captured.err.startswith(expected) and captured.err.count("\n") == 1
+
+
+def test_a_disk_that_fails_and_too_little_memory_are_told(folder, monkeypatch, capsys):
+    for error, status, said in (
+        (OSError(28, "No space left on device", "x.mrc"), 2, "x.mrc: No space left on device"),
+        (MemoryError("Unable to allocate 3 TiB"), 1, "not enough memory (Unable to allocate 3 TiB)"),
+    ):
+
+        def fails(*_, error=error, **__):
+            raise error
+
+        monkeypatch.setattr("openmm_density.maps.density_map.DensityMap.simulate", fails)
+        arguments = ("--resolution", 5, "--voxel-size", 1.2, "--output", folder / "new.mrc")
+        assert run("simulate", folder / "model.pdb", *arguments) == status
+        message = capsys.readouterr().err
+        assert message.startswith(f"openmm-density simulate: error: {said}") and message.count("\n") == 1

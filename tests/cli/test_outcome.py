@@ -1,0 +1,21 @@
+"""What a fit prints at its end."""
+
+import json
+
+from openmm_density.cli.outcome import print_outcome
+
+
+def test_a_curve_that_does_not_fall_is_told_apart_in_the_table(fitted, capsys):
+    summary = json.loads((fitted / "summary.json").read_text())
+    shown = {}
+    for falls, resolution in ((True, 4.5), (False, 4.5), (False, None), (None, None)):
+        print_outcome(summary | {"fsc_falls_final": falls, "fsc_resolution_final": resolution}, fitted)
+        (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("FSC"))
+        before, reference = (
+            f"{summary[f'fsc_resolution_{stage}']:.2f}" for stage in ("initial", "reference")
+        )
+        assert (
+            line.startswith("FSC with the model 0.5 at (Å)") and before in line and line.endswith(reference)
+        )
+        shown[falls, resolution] = line.split(before, 1)[1].removesuffix(reference).strip()
+    assert list(shown.values()) == ["4.50", "above to 4.50", "nowhere", ""]
