@@ -102,8 +102,10 @@ class FitSystems:
         self._density_map, self._density_options = density_map, density_options
         self._protocol, self._seed, self._platform = protocol, seed, platform
         held = dict.fromkeys(name for stage in protocol.stages for name in stage.restraints)
+        # In a box of water ordered waters trade places with others.
+        apart = ("planarity", "water") if prepared.solvent == "water" else ("planarity",)
         self.restraints: list[Restraint] = make_restraints(
-            [name for name in held if name != "planarity"],
+            [name for name in held if name not in apart],
             prepared.topology,
             prepared.positions,
             force_group=RESTRAINT_GROUP,

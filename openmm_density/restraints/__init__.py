@@ -44,6 +44,7 @@ from .secondary_structure import (
 from .stereocentres import other_centres
 from .symmetry import SymmetryRestraint
 from .torsions import torsion_angles
+from .water import WATER_STRENGTH, WaterRestraint
 
 __all__ = [
     "CHIRALITY_STRENGTH",
@@ -55,6 +56,7 @@ __all__ = [
     "RESTRAINTS",
     "ROTAMER_STRENGTH",
     "SECONDARY_STRUCTURE_STRENGTH",
+    "WATER_STRENGTH",
     "ChiralityRestraint",
     "DistanceRestraint",
     "ElasticNetworkRestraint",
@@ -67,6 +69,7 @@ __all__ = [
     "SecondaryStructureRestraint",
     "SymmetryRestraint",
     "Violation",
+    "WaterRestraint",
     "backbone_hydrogen_bonds",
     "chiral_centres",
     "find_domains",

@@ -20,6 +20,7 @@ from .restraint import Restraint, Violation
 from .rotamers import RotamerRestraint
 from .secondary_structure import HydrogenBondRestraint, SecondaryStructureRestraint
 from .symmetry import SymmetryRestraint
+from .water import WaterRestraint
 
 RESTRAINTS: dict[str, tuple[type[Restraint], ...]] = {
     "ss": (SecondaryStructureRestraint, HydrogenBondRestraint),
@@ -31,6 +32,7 @@ RESTRAINTS: dict[str, tuple[type[Restraint], ...]] = {
     "distance": (DistanceRestraint,),
     "position": (PositionalRestraint,),
     "symmetry": (SymmetryRestraint,),
+    "water": (WaterRestraint,),
 }
 """What `make_restraints` makes for each name."""
 

@@ -6,7 +6,7 @@ import mdtraj
 import numpy as np
 import openmm
 import pytest
-from openmm import unit
+from openmm import app, unit
 
 from openmm_density.errors import InputError
 from openmm_density.models import Model, read_model
@@ -30,7 +30,12 @@ def fragment(data_dir: Path) -> Model:
 
 @pytest.fixture(scope="module")
 def twins(fragment: Model) -> tuple:
-    return copies_of(fragment, 2)
+    """Two copies and two waters."""
+    topology, positions = copies_of(fragment, 2)
+    chain = topology.addChain("W")
+    for _ in range(2):
+        topology.addAtom("O", app.element.oxygen, topology.addResidue("HOH", chain))
+    return topology, np.concatenate([positions, positions[[20, 60]] + 3.0])
 
 
 @pytest.mark.parametrize(("name", "place"), KINDS)

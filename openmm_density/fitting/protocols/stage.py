@@ -12,7 +12,7 @@ from .numbers import check_count, check_number, number_pair
 
 HELD = ("planarity", *RESTRAINTS)
 """What a stage may hold: flat groups flat, and all that `openmm_density.restraints` knows as it was."""
-ALWAYS_HELD = ("cis", "chirality", "ramachandran", "planarity")
+ALWAYS_HELD = ("cis", "chirality", "ramachandran", "planarity", "water")
 
 # K: beyond it no molecule holds together.
 HIGHEST_TEMPERATURE = 5000.0
