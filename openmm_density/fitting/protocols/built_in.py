@@ -137,12 +137,13 @@ def _near(resolution: float) -> tuple[str, ...]:
 
 
 def _small_corrections(steps: int) -> tuple[Stage, ...]:
-    """Cool, and secondary structure held throughout: for a model that is right but for details."""
+    """Cool, at half of the strength, and with all held throughout: for a model that is right but for details."""
     settle, draw, hold = round(0.05 * steps), round(0.2 * steps), round(0.35 * steps)
-    cool = (150.0, 150.0)
+    cool, half = (150.0, 150.0), (0.5, 0.5)
+    held = checked_restraints((*_HELD, _STAGGERED), "restraints")
     return (
-        Stage("settle", settle, (0.1, 0.1), (_COLD, 150.0), restraints=_HELD),
-        Stage("draw", draw, (0.1, 1.0), cool, restraints=_HELD),
-        Stage("hold", hold, (1.0, 1.0), cool, restraints=_HELD, until_converged=True),
-        Stage("anneal", steps - settle - draw - hold, (1.0, 1.0), (150.0, _COLD), restraints=_HELD),
+        Stage("settle", settle, (0.1, 0.1), (_COLD, 150.0), restraints=held),
+        Stage("draw", draw, (0.1, 0.5), cool, restraints=held),
+        Stage("hold", hold, half, cool, restraints=held, until_converged=True),
+        Stage("anneal", steps - settle - draw - hold, half, (150.0, _COLD), restraints=held),
     )
