@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -11,12 +12,16 @@ import mdtraj
 import numpy as np
 
 from openmm_density.errors import InputError
+from openmm_density.maps.checks import check_map, check_resolution
+from openmm_density.maps.grids import index_reach
+from openmm_density.maps.model_density import MASK_RADIUS
 from openmm_density.models.matching import ca_rmsd, match_alpha_carbons, residues_of
 from openmm_density.models.trajectory_files import as_openmm_topology, load_trajectory
 from openmm_density.units import ANGSTROM_PER_NANOMETER, in_angstrom
 from openmm_density.validation.correlation import MapCorrelation
 from openmm_density.validation.fsc import ShellCorrelation, model_fsc
 from openmm_density.validation.q_score import SIGMA, QScores, q_scores
+from openmm_density.wording import listing
 
 if TYPE_CHECKING:
     from openmm_density.maps.density_map import DensityMap
@@ -27,6 +32,7 @@ __all__ = [
     "ShellCorrelation",
     "ca_rmsd",
     "correlation",
+    "frames_in_map",
     "fsc",
     "load_trajectory",
     "match_alpha_carbons",
@@ -36,6 +42,8 @@ __all__ = [
 ]
 
 Progress = Callable[[int, int], None]
+
+_MOST_NAMED = 10
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,7 @@ def score(
     """Correlate the frames of a trajectory with a map, as a whole and residue by residue.
 
     The correlations are those of `openmm_density.validation.correlation`, for which see there. Positions are taken as
-    they are: neither superposed nor moved to another periodic image.
+    they are: neither superposed nor moved to another periodic image. A frame outside the map has 0 as its correlation.
 
     Parameters
     ----------
@@ -108,10 +116,17 @@ def score(
     Raises
     ------
     InputError
-        If the stride or the resolution is not positive, or an element has no form factor, or a frame has
-        positions that are not numbers.
+        If trajectory or map is none, such as the path of one, the stride or the resolution is not positive, the
+        resolution is finer than the map's voxels or coarser than the map is wide, an element has no form factor, no
+        frame is in the map, or one has positions that are not numbers.
+
+    Warns
+    -----
+    UserWarning
+        Where frames are outside the map.
     """
-    frames = _frames(trajectory, stride)
+    frames = _frames(trajectory, density_map, stride)
+    _check_frames_in_map(trajectory, density_map, frames)
     measure = MapCorrelation(density_map, as_openmm_topology(trajectory.topology), resolution)
     overall = np.empty(len(frames))
     by_residue = np.empty((len(frames), trajectory.n_residues))
@@ -128,6 +143,17 @@ def score(
     )
 
 
+def frames_in_map(trajectory: mdtraj.Trajectory, density_map: DensityMap) -> np.ndarray:
+    """Tell which frames have an atom within 3 Å of the map, and so something to correlate.
+
+    Returns
+    -------
+    np.ndarray of bool, shape (n_frames,)
+        True for every frame where the map is that of a crystal's cell.
+    """
+    return _in_map(trajectory, density_map, _frames(trajectory, density_map))
+
+
 def correlation(
     trajectory: mdtraj.Trajectory,
     density_map: DensityMap,
@@ -138,7 +164,7 @@ def correlation(
 ) -> np.ndarray:
     """Give the correlation of every frame with a map, as every table of this package reports it.
 
-    Parameters and errors are those of `score`.
+    Parameters, errors and warnings are those of `score`.
 
     Returns
     -------
@@ -158,7 +184,7 @@ def residue_correlation(
 ) -> np.ndarray:
     """Give the correlation of every residue with a map in every frame.
 
-    Parameters and errors are those of `score`.
+    Parameters, errors and warnings are those of `score`.
 
     Returns
     -------
@@ -201,14 +227,22 @@ def q_score(
     Raises
     ------
     InputError
-        If the stride or σ is not positive, there is no non-hydrogen atom, or a frame has positions that are not numbers.
+        If trajectory or map is none, the stride or σ is not positive, there is no non-hydrogen atom, no frame is in the map, or
+        one has positions that are not numbers.
+
+    Warns
+    -----
+    UserWarning
+        Where frames are outside the map.
     """
+    frames = _frames(trajectory, density_map, stride)
+    _check_frames_in_map(trajectory, density_map, frames)
     topology = as_openmm_topology(trajectory.topology)
 
     def evaluate(positions: np.ndarray) -> QScores:
         return q_scores(density_map, topology, positions, sigma=sigma)
 
-    found = list(_over_frames(evaluate, trajectory, _frames(trajectory, stride), progress))
+    found = list(_over_frames(evaluate, trajectory, frames, progress))
     return QScores(*(np.array(values) for values in zip(*found)))
 
 
@@ -222,7 +256,7 @@ def fsc(
 ) -> list[ShellCorrelation]:
     """Give the Fourier shell correlation of a map with every frame, see `openmm_density.validation.fsc.model_fsc`.
 
-    Parameters and errors are those of `score`.
+    Parameters and errors are those of `score`; every frame must be in the map.
 
     Returns
     -------
@@ -230,12 +264,14 @@ def fsc(
         One curve for each frame; their shells differ with the size of the model. ``curve.crossing()`` says where it falls
         below 0.5, or that it does not.
     """
+    frames = _frames(trajectory, density_map, stride)
+    check_resolution(density_map, in_angstrom(resolution, "resolution"))
     topology = as_openmm_topology(trajectory.topology)
 
     def evaluate(positions: np.ndarray) -> ShellCorrelation:
         return model_fsc(density_map, topology, positions, resolution)
 
-    return list(_over_frames(evaluate, trajectory, _frames(trajectory, stride), progress))
+    return list(_over_frames(evaluate, trajectory, frames, progress))
 
 
 def _correlated(
@@ -247,17 +283,55 @@ def _correlated(
     progress: Progress | None,
 ) -> np.ndarray:
     """Take a measure of every frame, by one `MapCorrelation`."""
-    frames = _frames(trajectory, stride)
+    frames = _frames(trajectory, density_map, stride)
+    _check_frames_in_map(trajectory, density_map, frames, stacklevel=4)
     evaluate = partial(
         measure, MapCorrelation(density_map, as_openmm_topology(trajectory.topology), resolution)
     )
     return np.array(list(_over_frames(evaluate, trajectory, frames, progress)))
 
 
-def _frames(trajectory: mdtraj.Trajectory, stride: int) -> np.ndarray:
+def _frames(trajectory: mdtraj.Trajectory, density_map: DensityMap, stride: int = 1) -> np.ndarray:
+    """Give the frames to look at, of what is a trajectory, in what is a map."""
+    if not isinstance(trajectory, mdtraj.Trajectory):
+        raise InputError(
+            f"trajectory must be an mdtraj.Trajectory, found {type(trajectory).__name__}: read one with load_trajectory(path)."
+        )
+    check_map(density_map)
     if stride < 1:
         raise InputError(f"stride={stride} is not possible; give 1 for every frame, 2 for every other, ...")
     return np.arange(0, trajectory.n_frames, stride)
+
+
+def _in_map(trajectory: mdtraj.Trajectory, density_map: DensityMap, frames: np.ndarray) -> np.ndarray:
+    if density_map.periodic:
+        return np.ones(len(frames), dtype=bool)
+    reach = index_reach(density_map.matrix, MASK_RADIUS)
+    inside = np.empty(len(frames), dtype=bool)
+    for row, frame in enumerate(frames):
+        index = density_map.to_index(trajectory.xyz[frame].astype(np.float64) * ANGSTROM_PER_NANOMETER)
+        inside[row] = ((index >= -reach) & (index <= density_map.size - 1 + reach)).all(axis=1).any()
+    return inside
+
+
+def _check_frames_in_map(
+    trajectory: mdtraj.Trajectory, density_map: DensityMap, frames: np.ndarray, stacklevel: int = 3
+) -> None:
+    """Refuse a trajectory beside the map; warn, as from so many calls up, of frames that are."""
+    outside = frames[~_in_map(trajectory, density_map, frames)]
+    # Frames that are nowhere, as they are not numbers, are refused when their turn comes.
+    outside = outside[np.isfinite(trajectory.xyz[outside]).all(axis=(1, 2))]
+    if len(frames) and len(outside) == len(frames):
+        raise InputError(
+            "no frame of trajectory lies in the map: check the map's origin, or put the model into the map first."
+        )
+    if len(outside):
+        names = listing([str(frame) for frame in outside], _MOST_NAMED)
+        frames_are = "frame {} is" if len(outside) == 1 else "frames {} are"
+        warnings.warn(
+            f"{frames_are.format(names)} outside the map, where nothing correlates (frames are counted from 0)",
+            stacklevel=stacklevel,
+        )
 
 
 def _over_frames(

@@ -10,7 +10,15 @@ import pytest
 from openmm import unit
 
 from openmm_density import DensityMap
-from openmm_density.analysis import correlation, fsc, load_trajectory, q_score, residue_correlation, score
+from openmm_density.analysis import (
+    correlation,
+    frames_in_map,
+    fsc,
+    load_trajectory,
+    q_score,
+    residue_correlation,
+    score,
+)
 from openmm_density.errors import InputError
 from openmm_density.models import read_model
 from openmm_density.validation.correlation import MapCorrelation
@@ -86,7 +94,9 @@ class TestScores:
 
     def test_json_has_null_for_what_is_undefined(self, kinesin, kinesin_map):
         away = moving(kinesin, 2, step=100.0)
-        values = json.loads(json.dumps(score(away, kinesin_map, 5.0).as_dict(), allow_nan=False))
+        with pytest.warns(UserWarning, match="frame 1 is outside the map"):
+            scores = score(away, kinesin_map, 5.0)
+        values = json.loads(json.dumps(scores.as_dict(), allow_nan=False))
         assert values["cc_mask"][1] == 0.0
         assert set(values["residue_correlations"][1]) == {None}
         assert isinstance(values["residue_correlations"][0][0], float)
@@ -123,6 +133,35 @@ class TestMeasures:
             curve = model_fsc(kinesin_map, model.topology, positions, 5.0)
             np.testing.assert_array_equal(curves[row].correlation, curve.correlation)
         assert curves[0].resolution() < curves[1].resolution()
+
+    @pytest.mark.parametrize("measure", [score, correlation, residue_correlation, q_score])
+    def test_frames_outside_the_map_are_told(self, kinesin, kinesin_map, measure):
+        arguments = () if measure is q_score else (5.0,)
+        short = kinesin.atom_slice(range(40))
+        leaving = moving(short, 5, step=100.0)
+        assert frames_in_map(leaving, kinesin_map).tolist() == [True, False, False, False, False]
+        with pytest.warns(UserWarning, match=r"frames 2, 4 are outside the map.*from 0") as caught:
+            measure(leaving, kinesin_map, *arguments, stride=2)
+        assert [warning.filename for warning in caught] == [__file__]
+        with pytest.raises(InputError, match="no frame of trajectory lies in the map"):
+            measure(leaving[1:], kinesin_map, *arguments)
+        crystal = DensityMap(kinesin_map.data, kinesin_map.matrix, kinesin_map.origin, periodic=True)
+        assert frames_in_map(leaving, crystal).all()
+
+    @pytest.mark.parametrize("measure", [score, correlation, residue_correlation, fsc, q_score])
+    def test_paths_and_resolutions_that_cannot_be_are_refused(self, kinesin, kinesin_map, measure):
+        arguments = () if measure is q_score else (5.0,)
+        with pytest.raises(InputError, match=r"density_map must be a DensityMap, found str.*from_file"):
+            measure(kinesin, "map.mrc", *arguments)
+        with pytest.raises(
+            InputError, match=r"trajectory must be an mdtraj\.Trajectory, found str.*load_traj"
+        ):
+            measure("model.pdb", kinesin_map, *arguments)
+        if arguments:
+            with pytest.raises(InputError, match=r"resolution=0\.5 is finer"):
+                measure(kinesin, kinesin_map, 0.5)
+            with pytest.raises(InputError, match="resolution=5000 is coarser"):
+                measure(kinesin, kinesin_map, 5000)
 
     @pytest.mark.parametrize("measure", [correlation, residue_correlation, fsc, q_score])
     def test_errors_name_the_frame(self, kinesin, kinesin_map, measure):

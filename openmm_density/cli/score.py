@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     """Print correlations and what else is asked for; give the exit status."""
     import numpy as np
 
-    from ..analysis import fsc, load_trajectory, q_score, score
+    from ..analysis import frames_in_map, fsc, load_trajectory, q_score, score
     from ..energies.fitted_atoms import select_atoms
     from ..maps.density_map import DensityMap
     from ..units import ANGSTROM_PER_NANOMETER
@@ -67,8 +67,9 @@ def run(options: argparse.Namespace) -> int:
     if options.atoms:
         trajectory = trajectory.atom_slice(select_atoms(trajectory.topology.to_openmm(), options.atoms))
     density_map = DensityMap.from_file(options.map, columns=options.columns)
-    scores = score(trajectory, density_map, options.resolution)
-    if not np.any(scores.cc_mask) and np.isnan(scores.residue_correlations).all():
+    inside = frames_in_map(trajectory, density_map).any()
+    scores = score(trajectory, density_map, options.resolution) if inside else None
+    if scores is None or (not np.any(scores.cc_mask) and np.isnan(scores.residue_correlations).all()):
         raise InputError(
             f"no residue of {options.model} lies in the density of {options.map}: check that they belong together, or place the "
             f"model with {PROGRAM} fit --place on."

@@ -15,6 +15,7 @@ from openmm.app import Topology
 
 from ..errors import InputError
 from ..kernels import density as density_kernel
+from ..maps.checks import check_map, check_resolution
 from ..maps.density_map import DensityMap
 from ..units import ANGSTROM_PER_NANOMETER, in_angstrom, number_in, positions_in_angstrom, value_in
 from . import forces
@@ -22,6 +23,7 @@ from .fitted_atoms import atom_gaussians, select_atoms
 from .form_factors import SIGMA_PER_RESOLUTION
 from .modules import DensityEnergy, MapPotentialEnergy, SimilarityEnergy, WholeMolecules
 from .molecules import molecule_numbers
+from .topologies import bonded_pairs, check_system, check_unit
 
 SIMILARITIES = ("cross-correlation", "inner-product", "relative-entropy", "least-squares", "map-potential")
 
@@ -51,7 +53,7 @@ class DensityFit:
     topology : openmm.app.Topology or mdtraj.Topology
         Of all particles of the System.
     resolution : float or Quantity
-        Of the map, in Å.
+        Of the map, in Å; no finer than its voxels.
     atoms : str or array_like, default "heavy"
         Which atoms are fitted: "heavy" (no hydrogens, water or single ions), "all", an mdtraj selection, a boolean array, or
         indices.
@@ -136,10 +138,7 @@ class DensityFit:
         parameter_name: str = "density_strength",
         force_group: int = 0,
     ) -> None:
-        if not isinstance(density_map, DensityMap):
-            raise InputError(
-                f"density_map must be a DensityMap, found {type(density_map).__name__}: read one with DensityMap.from_file(path)."
-            )
+        check_map(density_map)
         if similarity not in SIMILARITIES:
             raise InputError(f'similarity="{similarity}" is not known: use one of {", ".join(SIMILARITIES)}.')
         if about_mean and similarity != "cross-correlation":
@@ -160,20 +159,20 @@ class DensityFit:
         self.resolution = _positive(
             "resolution", in_angstrom(resolution, "resolution"), "the map's resolution in Å"
         )
+        check_resolution(density_map, self.resolution)
         self.similarity_measure = similarity
         self.about_mean = about_mean
         self.parameter_name = parameter_name
         self.force_group = force_group
         self.sigma = SIGMA_PER_RESOLUTION * self.resolution
 
-        n_particles = topology.getNumAtoms()
+        check_system(topology, system)
+        self._is_of_system = system is not None
+        self._bonds = bonded_pairs(topology)
         self.atoms = select_atoms(topology, atoms)
         if positions is not None:
-            positions = positions_in_angstrom(positions)
-            if len(positions) != n_particles:
-                raise InputError(
-                    f"positions has {len(positions)} atoms but the topology has {n_particles}: give those of the whole System."
-                )
+            positions = self._of_all(positions)
+            check_unit(self._bonds, positions)
         self._amplitudes, self._exponents = atom_gaussians(
             topology, self.atoms, weights, self.resolution, system, b_factors, occupancies
         )
@@ -222,6 +221,9 @@ class DensityFit:
     ) -> openmm.Force:
         """Make the force that `System.addForce` takes.
 
+        Its strength is a parameter of the Context, `parameter_name`; a negative one pushes the model out of the density. In a
+        System of another number of particles than the topology has atoms its first evaluation fails, and says so.
+
         Parameters
         ----------
         backend : {"auto", "TorchForce", "PythonTorchForce", "PythonForce"}
@@ -245,7 +247,8 @@ class DensityFit:
             parameter_derivative=parameter_derivative,
             device=device,
             cuda_graphs=cuda_graphs,
-            of_particles=(self.atoms, lambda: self._module(torch.arange(len(self.atoms)))),
+            # Positions of its own particles alone would not tell the module that the topology is another System's.
+            of_particles=(self.atoms, self._module_of_fitted) if self._is_of_system else None,
         )
 
     def create_module(self) -> torch.nn.Module:
@@ -254,13 +257,17 @@ class DensityFit:
         ``module(positions, strength) -> (energy, forces)``, or with box vectors, ``module(positions, box, strength)``, where the
         System is periodic; in nm and kJ/mol.
         """
-        return self._module(torch.from_numpy(self.atoms))
+        return self._module(torch.from_numpy(self.atoms), self.topology.getNumAtoms())
 
-    def _module(self, places: torch.Tensor) -> torch.nn.Module:
-        """Make the module for positions among which the fitted atoms have these places."""
+    def _module_of_fitted(self) -> torch.nn.Module:
+        """Make the module for the positions of the fitted atoms alone."""
+        return self._module(torch.arange(len(self.atoms)), len(self.atoms))
+
+    def _module(self, places: torch.Tensor, n_particles: int) -> torch.nn.Module:
+        """Make the module for so many positions, among which the fitted atoms have these places."""
         if not self.periodic:
-            return self._energy(places)
-        energy = self._energy(torch.arange(len(self.atoms)))
+            return self._energy(places, n_particles)
+        energy = self._energy(torch.arange(len(self.atoms)), len(self.atoms))
         molecules = np.unique(self._molecules[self.atoms], return_inverse=True)[1].reshape(-1)
         counts = np.bincount(molecules)
         if self._positions is None:
@@ -271,7 +278,9 @@ class DensityFit:
                 [np.bincount(molecules, fitted[:, axis]) / counts for axis in range(3)], axis=1
             )
         references = references / ANGSTROM_PER_NANOMETER
-        return WholeMolecules(energy, places, torch.from_numpy(molecules), torch.from_numpy(references))
+        return WholeMolecules(
+            energy, places, n_particles, torch.from_numpy(molecules), torch.from_numpy(references)
+        )
 
     def similarity(self, positions: Any) -> float:
         """Give the similarity S that the energy uses.
@@ -281,6 +290,8 @@ class DensityFit:
         positions : Quantity or array_like (N, 3)
             Of all particles, in Å without a unit; molecules whole and beside the map.
         """
+        positions = self._of_all(positions)
+        check_unit(self._bonds, positions)
         return self._similarity_and_gradient(positions)[0]
 
     def calibrate(
@@ -327,16 +338,19 @@ class DensityFit:
         context.setParameter(self.parameter_name, strength)
         return strength
 
+    def _of_all(self, positions: Any) -> np.ndarray:
+        """Give positions of all particles in Å."""
+        positions, n_particles = positions_in_angstrom(positions), self.topology.getNumAtoms()
+        if len(positions) != n_particles:
+            raise InputError(
+                f"positions has {len(positions)} atoms but the topology has {n_particles}: give those of the whole System."
+            )
+        return positions
+
     def _similarity_and_gradient(self, positions: Any, box: Any = None) -> tuple[float, np.ndarray]:
         if self._evaluator is None:
-            self._evaluator = self._energy(torch.from_numpy(self.atoms))
-        positions = positions_in_angstrom(positions)
-        if len(positions) != self.topology.getNumAtoms():
-            raise InputError(
-                f"positions has {len(positions)} atoms but the topology has {self.topology.getNumAtoms()}: "
-                "give those of the whole System."
-            )
-        in_nm = torch.from_numpy(positions / ANGSTROM_PER_NANOMETER)
+            self._evaluator = self._energy(torch.from_numpy(self.atoms), self.topology.getNumAtoms())
+        in_nm = torch.from_numpy(self._of_all(positions) / ANGSTROM_PER_NANOMETER)
         if self.periodic and box is not None:
             whole = self.create_module().whole(
                 in_nm, torch.as_tensor(np.asarray(value_in(box, unit.nanometer)))
@@ -345,13 +359,14 @@ class DensityFit:
         similarity, gradient = self._evaluator.similarity(in_nm)
         return float(similarity), gradient.numpy()
 
-    def _energy(self, atoms: torch.Tensor) -> SimilarityEnergy:
+    def _energy(self, atoms: torch.Tensor, n_particles: int) -> SimilarityEnergy:
         nm = ANGSTROM_PER_NANOMETER
         matrix, origin = torch.from_numpy(self.target.matrix / nm), torch.from_numpy(self.target.origin / nm)
         if self._potential is not None:
             padding = 0 if self.target.periodic else _POTENTIAL_PADDING
             return MapPotentialEnergy(
                 atoms,
+                n_particles,
                 self._integrals().to(torch.float32),
                 torch.from_numpy(self._potential),
                 matrix,
@@ -373,6 +388,7 @@ class DensityFit:
         }[self.similarity_measure]
         return DensityEnergy(
             atoms,
+            n_particles,
             (self._amplitudes * nm**3).to(torch.float32),
             (self._exponents * nm**2).to(torch.float32),
             self.cutoff / nm,

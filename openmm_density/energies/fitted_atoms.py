@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from textwrap import shorten
 from typing import Any
 
@@ -53,8 +54,12 @@ def select_atoms(topology: Topology, atoms: Any) -> np.ndarray:
             indices = mdtraj.Topology.from_openmm(topology).select(atoms)
         except Exception as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            hint = ""
+            if re.search(r"\bchain(?!id\b)", atoms):
+                hint = " (which counts chains, and their parts between gaps, from 0: chainid 0)"
             raise InputError(
-                f'atoms="{atoms}" is neither "heavy", "all" nor an mdtraj selection: {shorten(reason, 200, placeholder=" …")}'
+                f'atoms="{atoms}" is neither "heavy", "all" nor an mdtraj selection{hint}: '
+                f"{shorten(reason, 200, placeholder=' …')}"
             ) from error
     else:
         indices = _listed(atoms, n_particles)

@@ -21,6 +21,15 @@ def inverse_of_box(lattice: Tensor) -> Tensor:
     return columns.t() / volume
 
 
+def check_particles(positions: Tensor, n_particles: int, made: str) -> None:
+    """Refuse positions of another number of particles than an energy was made for: it would act on the wrong ones."""
+    if positions.shape[0] != n_particles:
+        raise ValueError(
+            f"{made} was made of a topology of {n_particles} atoms, but the System has {positions.shape[0]} particles: "
+            "make it of the topology of the Simulation, such as modeller.topology."
+        )
+
+
 class SimilarityEnergy(nn.Module):
     """E = k (c − S): what an energy made of a similarity S adds to it.
 
@@ -28,13 +37,16 @@ class SimilarityEnergy(nn.Module):
     ----------
     atoms : Tensor, shape (M,), int64
         The particles that are fitted.
+    n_particles : int
+        How many positions there are.
     ceiling : float
         c: 1 for a similarity that 1 bounds, else 0.
     """
 
-    def __init__(self, atoms: Tensor, ceiling: float) -> None:
+    def __init__(self, atoms: Tensor, n_particles: int, ceiling: float) -> None:
         super().__init__()
         self.register_buffer("atoms", atoms)
+        self.n_particles = n_particles
         self.ceiling = ceiling
 
     def similarity(self, positions: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -43,6 +55,7 @@ class SimilarityEnergy(nn.Module):
 
     def forward(self, positions: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
         """Give energy (kJ/mol) and forces (kJ/mol/nm) for positions (N, 3) in nm and k in kJ/mol."""
+        check_particles(positions, self.n_particles, "DensityFit")
         # Outside of no_grad, although used inside: freezing merges equal expressions, and would keep the one without gradient.
         k = strength.reshape(()).to(torch.float64)
         with torch.no_grad():
@@ -61,6 +74,8 @@ class DensityEnergy(SimilarityEnergy):
     ----------
     atoms : Tensor, shape (M,), int64
         The particles that are fitted.
+    n_particles : int
+        See `SimilarityEnergy`.
     amplitudes, exponents : Tensor, shape (M, C), float32
         In nm⁻³ and nm⁻².
     cutoff : float
@@ -82,6 +97,7 @@ class DensityEnergy(SimilarityEnergy):
     def __init__(
         self,
         atoms: Tensor,
+        n_particles: int,
         amplitudes: Tensor,
         exponents: Tensor,
         cutoff: float,
@@ -93,7 +109,7 @@ class DensityEnergy(SimilarityEnergy):
         total_weight: float,
         ceiling: float,
     ) -> None:
-        super().__init__(atoms, ceiling)
+        super().__init__(atoms, n_particles, ceiling)
         self.register_buffer("amplitudes", amplitudes)
         self.register_buffer("exponents", exponents)
         self.register_buffer("target", target.contiguous())
@@ -131,6 +147,8 @@ class MapPotentialEnergy(SimilarityEnergy):
     Parameters
     ----------
     atoms : Tensor, shape (M,), int64
+    n_particles : int
+        See `SimilarityEnergy`.
     weights : Tensor, shape (M,), float32
     potential : Tensor, shape (nz, ny, nx), float32
         The map after clamping and scaling; 0 on the outermost voxels of a finite map, so that no force acts outside.
@@ -143,13 +161,14 @@ class MapPotentialEnergy(SimilarityEnergy):
     def __init__(
         self,
         atoms: Tensor,
+        n_particles: int,
         weights: Tensor,
         potential: Tensor,
         matrix: Tensor,
         origin: Tensor,
         periodic: bool,
     ) -> None:
-        super().__init__(atoms, 1.0)
+        super().__init__(atoms, n_particles, 1.0)
         self.register_buffer("weights", weights)
         self.register_buffer("potential", potential.contiguous())
         self.register_buffer("matrix", matrix)
@@ -183,15 +202,25 @@ class WholeMolecules(nn.Module):
         ``energy(positions, strength)`` of the ``particles`` alone, by their place in that list.
     particles : Tensor, shape (M,), int64
         The particles that the energy needs.
+    n_particles : int
+        How many positions there are.
     molecules : Tensor, shape (M,), int64
         The number of each one's molecule, from 0.
     references : Tensor, shape (molecules, 3), float64
         Where each molecule's centroid (over its particles listed here) was at the start, in nm.
     """
 
-    def __init__(self, energy: nn.Module, particles: Tensor, molecules: Tensor, references: Tensor) -> None:
+    def __init__(
+        self,
+        energy: nn.Module,
+        particles: Tensor,
+        n_particles: int,
+        molecules: Tensor,
+        references: Tensor,
+    ) -> None:
         super().__init__()
         self.energy = energy
+        self.n_particles = n_particles
         self.register_buffer("particles", particles)
         self.register_buffer("order", molecules.argsort(stable=True))
         self.register_buffer(
@@ -208,6 +237,7 @@ class WholeMolecules(nn.Module):
 
     def forward(self, positions: Tensor, box: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
         """Give energy and forces for positions (N, 3) and box vectors (3, 3, in rows) in nm."""
+        check_particles(positions, self.n_particles, "DensityFit")
         with torch.no_grad():
             device = self.particles.device
             whole = self.whole(positions.detach().to(device), box.detach().to(device))
@@ -226,14 +256,19 @@ class PlanarityEnergy(nn.Module):
     ----------
     planes : Planes
         From `openmm_density.kernels.planarity.pack_planes`, with σ in nm.
+    n_particles : int
+        How many positions there are.
     thermal_energy : float
         kT in kJ/mol.
     constants : bool
         Whether E also holds Σ (ln σ + ½ ln 2π), σ in nm. Without it flat planes have no energy.
     """
 
-    def __init__(self, planes: Planes, thermal_energy: float, constants: bool = False) -> None:
+    def __init__(
+        self, planes: Planes, n_particles: int, thermal_energy: float, constants: bool = False
+    ) -> None:
         super().__init__()
+        self.n_particles = n_particles
         self.register_buffer("members", planes.members)
         self.register_buffer("offsets", planes.offsets)
         self.register_buffer("inverse_sigmas", planes.inverse_sigmas)
@@ -244,6 +279,7 @@ class PlanarityEnergy(nn.Module):
 
     def forward(self, positions: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
         """Give energy (kJ/mol) and forces (kJ/mol/nm) for positions (N, 3) in nm and the factor k."""
+        check_particles(positions, self.n_particles, "PlanarityRestraint")
         # Outside of no_grad for the reason given in SimilarityEnergy.
         k = strength.reshape(()).to(torch.float64)
         with torch.no_grad():
@@ -272,15 +308,18 @@ class WholePlanes(nn.Module):
     ----------
     energy : Module
         ``energy(positions, strength)`` of the members, by their place in ``members``.
+    n_particles : int
+        How many positions there are.
     members : Tensor, shape (M,), int64
         The particle of each member of each plane.
     anchors : Tensor, shape (M,), int64
         The particle that is its plane's first member.
     """
 
-    def __init__(self, energy: nn.Module, members: Tensor, anchors: Tensor) -> None:
+    def __init__(self, energy: nn.Module, n_particles: int, members: Tensor, anchors: Tensor) -> None:
         super().__init__()
         self.energy = energy
+        self.n_particles = n_particles
         self.register_buffer("members", members)
         self.register_buffer("anchors", anchors)
         particles, of_member, counts = torch.unique(members, return_inverse=True, return_counts=True)
@@ -295,6 +334,7 @@ class WholePlanes(nn.Module):
 
     def forward(self, positions: Tensor, box: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
         """Give energy and forces for positions (N, 3) and box vectors (3, 3, in rows) in nm."""
+        check_particles(positions, self.n_particles, "PlanarityRestraint")
         with torch.no_grad():
             own = positions.detach().to(self.members.device)
             lattice = box.detach().to(own.device, torch.float64)

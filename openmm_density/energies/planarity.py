@@ -25,6 +25,7 @@ from . import forces
 from .modules import PlanarityEnergy, WholePlanes
 from .molecules import molecule_numbers
 from .planes import Plane, PlaneSet, find_planes
+from .topologies import check_system
 
 SIGMA = 0.02
 """Å; how far atoms of flat groups are from their planes in restraint dictionaries (REFMAC, AceDRG)."""
@@ -118,11 +119,8 @@ class PlanarityRestraint:
         if isinstance(topology, mdtraj.Topology):
             topology = topology.to_openmm()
         self.n_particles = topology.getNumAtoms()
-        if system is not None and system.getNumParticles() != self.n_particles:
-            raise InputError(
-                f"system has {system.getNumParticles()} particles but the topology has {self.n_particles} atoms: "
-                "give the topology of the whole System."
-            )
+        check_system(topology, system)
+        self._is_of_system = system is not None
         kelvin = float(value_in(temperature, unit.kelvin))
         if not (math.isfinite(kelvin) and kelvin > 0):
             raise InputError(
@@ -172,7 +170,9 @@ class PlanarityRestraint:
             As in `openmm_density.DensityFit.create_force`.
         """
         members = [atoms.ravel() for atoms, _ in self.planes.grouped()]
-        particles = np.unique(np.concatenate(members)) if members else None
+        # Positions of its own particles alone would not tell the module that the topology is another System's.
+        alone = self._is_of_system and members
+        particles = np.unique(np.concatenate(members)) if alone else None
         return forces.create_force(
             self.create_module(),
             self.parameter_name,
@@ -202,15 +202,16 @@ class PlanarityRestraint:
             for atoms, sigmas in self.planes.grouped()
         ]
         if not self.periodic:
-            return PlanarityEnergy(pack_planes(groups, len(particles)), self.thermal_energy, self.constants)
+            packed = pack_planes(groups, len(particles))
+            return PlanarityEnergy(packed, len(particles), self.thermal_energy, self.constants)
         members = np.concatenate([atoms.ravel() for atoms, _ in groups])
         anchors = np.concatenate([np.repeat(atoms[:, 0], atoms.shape[1]) for atoms, _ in groups])
         places, own = 0, []
         for atoms, sigmas in groups:
             own.append((places + np.arange(atoms.size).reshape(atoms.shape), sigmas))
             places += atoms.size
-        energy = PlanarityEnergy(pack_planes(own), self.thermal_energy, self.constants)
-        return WholePlanes(energy, torch.from_numpy(members), torch.from_numpy(anchors))
+        energy = PlanarityEnergy(pack_planes(own), len(members), self.thermal_energy, self.constants)
+        return WholePlanes(energy, len(particles), torch.from_numpy(members), torch.from_numpy(anchors))
 
     def stable_timestep(self, system: openmm.System) -> float:
         """Give the time step in ps up to which these oscillations are stable, at the default strength.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..errors import InputError
+from ..maps.checks import check_resolution
 from ..maps.density_map import DensityMap
 from ..models.structures import Model, residue_kind
 from .protocols import Protocol
@@ -19,16 +20,7 @@ def check_start(model: Model, density_map: DensityMap, resolution: float) -> Non
     kinds = ((residue_kind(residue), len(residue)) for residue in model.topology.residues())
     if all(kind == "water" or (kind == "other" and size == 1) for kind, size in kinds):
         raise InputError(f"{model.path}: it holds no atoms but those of water and ions: give a molecule.")
-    voxel, side = density_map.voxel_size.max(), (density_map.size * density_map.voxel_size).max()
-    if 0 < resolution < voxel:
-        raise InputError(
-            f"resolution={resolution:g} is finer than the map's voxels of {voxel:.2f} Å can hold: give that of the map, which is "
-            f"{2 * voxel:.1f} Å at best."
-        )
-    if side < resolution:
-        raise InputError(
-            f"resolution={resolution:g} is coarser than the map is wide, {side:.0f} Å: give that of the map."
-        )
+    check_resolution(density_map, resolution)
 
 
 def check_pressures(protocol: Protocol, solvent: str) -> None:
@@ -37,13 +29,14 @@ def check_pressures(protocol: Protocol, solvent: str) -> None:
         raise InputError('a stage with a pressure needs a box of water: give solvent="water".')
 
 
-def check_resolutions(protocol: Protocol, resolution: float) -> None:
-    """Refuse stages at a finer resolution (Å) than the map's."""
+def check_resolutions(protocol: Protocol, resolution: float, density_map: DensityMap) -> None:
+    """Refuse stages at a finer resolution (Å) than the map's, or one coarser than the map is wide."""
+    side = (density_map.size * density_map.voxel_size).max()
     for stage in protocol.stages:
-        if stage.resolution is not None and stage.resolution < resolution:
+        if stage.resolution is not None and not resolution <= stage.resolution <= side:
             raise InputError(
-                f'stage "{stage.name}" asks for {stage.resolution:g} Å, but the map has {resolution:g} Å: '
-                "give that or more, or leave it out."
+                f'stage "{stage.name}" asks for {stage.resolution:g} Å, but the map has {resolution:g} Å and is {side:.0f} Å '
+                "wide: give a resolution between these, or leave it out."
             )
 
 

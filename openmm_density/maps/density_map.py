@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from openmm.app import Topology
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DensityMap:
     """A density on a grid that is placed in Cartesian space; immutable by convention.
 
@@ -75,6 +75,13 @@ class DensityMap:
         for name, value in (("data", data), ("matrix", matrix), ("origin", origin)):
             object.__setattr__(self, name, value)
         object.__setattr__(self, "periodic", bool(self.periodic))
+
+    def __repr__(self) -> str:
+        size = " × ".join(str(n) for n in self.size)
+        steps = " × ".join(f"{step:.4g}" for step in self.voxel_size)
+        origin = ", ".join(f"{x:.6g}" for x in self.origin)
+        kind = "periodic" if self.periodic else "not periodic"
+        return f"DensityMap({size} voxels of {steps} Å, origin ({origin}) Å, {kind})"
 
     @property
     def shape(self) -> tuple[int, int, int]:

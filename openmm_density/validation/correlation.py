@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from openmm_density.errors import InputError
+from openmm_density.maps.checks import check_map, check_resolution
 from openmm_density.maps.density_map import DensityMap
 from openmm_density.maps.grids import voxels_around
 from openmm_density.maps.model_density import MASK_RADIUS, ModelDensity
@@ -46,15 +47,17 @@ class MapCorrelation:
     Raises
     ------
     InputError
-        If the model has no non-hydrogen atom, an element without form factor, or the resolution is not
-        positive.
+        If the map is no `DensityMap`, the model has no non-hydrogen atom or an element without form factor, or
+        the resolution is not positive, finer than the map's voxels or coarser than the map is wide.
     """
 
     def __init__(
         self, density_map: DensityMap, topology: Topology, resolution: Any, *, b_factors: Any = None
     ) -> None:
+        check_map(density_map)
         self._map = density_map
         self._model = ModelDensity(topology, resolution, b_factors=b_factors)
+        check_resolution(density_map, self._model.resolution)
         self._n_residues = topology.getNumResidues()
         residue_of_atom = np.array([atom.residue.index for atom in topology.atoms()], dtype=np.int64)
         self._heavy = np.flatnonzero(self._model.is_heavy)

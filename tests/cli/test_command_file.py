@@ -30,7 +30,7 @@ def test_a_fit_that_dies_while_its_results_are_written_is_resumed(folder, tmp_pa
     assert sorted(path.name for path in output.iterdir()) == sorted(FILES)
     violated = json.loads((output / "summary.json").read_text())["restraints_violated"]
     # What the protocol's last stage holds, and distances.
-    assert violated.keys() == {"ss", "cis", "ramachandran", "rotamers", "chirality", "distance"}
+    assert violated.keys() == {"ss", "cis", "ramachandran", "rotamers", "chirality", "water", "distance"}
     assert mdtraj.load(str(output / "trajectory.dcd"), top=str(output / "fitted.cif")).n_frames == 1
 
 

@@ -16,9 +16,10 @@ from pdbfixer import PDBFixer
 
 import openmm_density
 from openmm_density import DensityFit, DensityMap, InputError
+from openmm_density.energies import forces
 from openmm_density.energies.density_fit import SIMILARITIES
 from openmm_density.energies.fitted_atoms import WEIGHTS
-from openmm_density.energies.forces import backend_problem
+from openmm_density.energies.forces import BACKENDS, backend_problem
 from openmm_density.energies.form_factors import form_factor_gaussians
 from openmm_density.models import read_model
 
@@ -404,6 +405,12 @@ ERRORS = {
     "a resolution that is NaN": (dict(resolution=math.nan), "resolution"),
     "a resolution that is a word": (dict(resolution="high"), "resolution"),
     "a resolution that is missing": (dict(resolution=None), "resolution"),
+    "a resolution in nm": (dict(resolution=0.5), "resolution=0.5 is finer than the map's voxels"),
+    "a resolution beyond the map": (dict(resolution=500), "resolution=500 is coarser than the map is wide"),
+    "a System of another topology": (
+        dict(system=system_of(300)),
+        r"topology has 240 atoms but system has 300 particles.*modeller\.topology",
+    ),
     "a cut-off of zero": (dict(cutoff=0), "cutoff"),
     "an unknown selection": (dict(atoms="nam CA"), 'atoms="nam CA"'),
     "a selection of nothing": (dict(atoms="name XX"), "atoms selects nothing"),
@@ -490,6 +497,49 @@ def test_positions_of_another_number_of_atoms_are_not_scored(adk_map, fragment):
     for positions in (fragment.positions[:-1], np.vstack([fragment.positions] * 2)):
         with pytest.raises(InputError):
             fit.similarity(positions)
+
+
+def test_positions_in_nm_are_not_taken_for_angstrom(adk_map, fragment):
+    fit = DensityFit(adk_map, fragment.topology, 5.0)
+    with pytest.raises(InputError, match="positions look like nm"):
+        fit.similarity(fragment.positions / 10)
+    with pytest.raises(InputError, match="positions look like nm"):
+        DensityFit(adk_map, fragment.topology, 5.0, positions=fragment.positions / 10)
+    similarity = fit.similarity(fragment.positions)
+    assert fit.similarity(fragment.positions / 10 * unit.nanometer) == pytest.approx(similarity, rel=1e-9)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("periodic", [False, True])
+@pytest.mark.parametrize("measure", ["cross-correlation", "map-potential"])
+def test_a_system_of_another_number_of_particles_is_refused(adk_map, fragment, backend, periodic, measure):
+    if backend_problem(backend) is not None:
+        pytest.skip(f"{backend} does not work here: {backend_problem(backend)}")
+    fit = DensityFit(adk_map, fragment.topology, 5.0, periodic=periodic, similarity=measure)
+    for n, platform in ((fragment.n + 9, "CPU"), (fragment.n - 9, "Reference")):
+        system = system_of(n, fit.create_force(backend))
+        system = openmm.XmlSerializer.deserialize(openmm.XmlSerializer.serialize(system))
+        context = context_of(system, np.zeros((n, 3)), platform)
+        words = (
+            f"DensityFit was made of a topology of 240 atoms, but the System has {n} particles: "
+            r"make it of the topology of the Simulation, such as modeller\.topology\.$"
+        )
+        with pytest.raises(openmm.OpenMMException, match=words):
+            context.getState(energy=True)
+        with pytest.raises(openmm.OpenMMException, match=words):
+            context.getIntegrator().step(1)
+
+
+def test_only_where_the_system_is_known_are_positions_of_others_left_out(adk_map, fragment, monkeypatch):
+    """A module that is given the positions of its own atoms alone cannot tell that the topology is another System's."""
+    given = []
+    monkeypatch.setattr(forces, "create_force", lambda *_, of_particles, **__: given.append(of_particles))
+    for system in (None, system_of(fragment.n)):
+        DensityFit(adk_map, fragment.topology, 5.0, system=system).create_force()
+    assert given[0] is None
+    atoms, make = given[1]
+    _, found = make()(torch.tensor(fragment.positions[atoms] / 10), torch.tensor(1.0))
+    assert found.shape == (len(atoms), 3)
 
 
 def test_a_mask_leaves_voxels_out(adk_map, fragment):

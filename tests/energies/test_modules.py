@@ -51,10 +51,11 @@ def target():
     return own + 0.2 * random(*SHAPE, seed=3).float()
 
 
-def density_energy(measure="correlation", atoms=ATOMS, periodic=False):
+def density_energy(measure="correlation", atoms=ATOMS, periodic=False, n_particles=N_PARTICLES):
     number, ceiling = MEASURES[measure]
     return DensityEnergy(
         atoms,
+        n_particles,
         AMPLITUDES,
         EXPONENTS,
         CUTOFF,
@@ -68,10 +69,9 @@ def density_energy(measure="correlation", atoms=ATOMS, periodic=False):
     )
 
 
-def map_energy(atoms=ATOMS):
-    return MapPotentialEnergy(
-        atoms, random(len(ATOMS), seed=4).float() + 0.5, random(*SHAPE, seed=5).float(), MATRIX, ORIGIN, False
-    )
+def map_energy(atoms=ATOMS, n_particles=N_PARTICLES):
+    weights, potential = random(len(ATOMS), seed=4).float() + 0.5, random(*SHAPE, seed=5).float()
+    return MapPotentialEnergy(atoms, n_particles, weights, potential, MATRIX, ORIGIN, False)
 
 
 def exact_similarity(name):
@@ -175,6 +175,21 @@ def test_the_same_after_scripting_freezing_saving_and_loading(name):
             assert float(strength.grad) == pytest.approx(float(exact) / 40, rel=1e-12)
 
 
+@every_energy
+def test_positions_of_another_number_are_refused_also_after_freezing(name):
+    k, box = torch.tensor(1.0), torch.eye(3, dtype=torch.float64)
+    modules = [(energy_of(name), ())]
+    if name in ("correlation", "map-potential"):
+        modules.append((whole_molecules(name), (box,)))
+    for module, boxes in modules:
+        frozen = torch.jit.freeze(torch.jit.script(module.eval()))
+        for candidate, error in ((module, ValueError), (frozen, torch.jit.Error)):
+            for positions in (POSITIONS[:-1], torch.cat([POSITIONS, POSITIONS[:1]])):
+                words = f"a topology of 14 atoms, but the System has {len(positions)} particles"
+                with pytest.raises(error, match=words):
+                    candidate(positions, *boxes, k)
+
+
 def test_several_modules_do_not_share_anything():
     one, other = density_energy(), density_energy("entropy")
     k = torch.tensor(1.0)
@@ -189,7 +204,18 @@ def test_a_target_that_is_not_contiguous_is_understood():
     turned = target().permute(2, 1, 0).contiguous().permute(2, 1, 0)
     assert not turned.is_contiguous()
     module = DensityEnergy(
-        ATOMS, AMPLITUDES, EXPONENTS, CUTOFF, turned, MATRIX, ORIGIN, False, number, TOTAL_WEIGHT, ceiling
+        ATOMS,
+        N_PARTICLES,
+        AMPLITUDES,
+        EXPONENTS,
+        CUTOFF,
+        turned,
+        MATRIX,
+        ORIGIN,
+        False,
+        number,
+        TOTAL_WEIGHT,
+        ceiling,
     )
     k = torch.tensor(1.0)
     assert float(module(POSITIONS, k)[0]) == float(density_energy()(POSITIONS, k)[0])
@@ -197,7 +223,7 @@ def test_a_target_that_is_not_contiguous_is_understood():
 
 def test_an_energy_must_say_what_its_similarity_is():
     with pytest.raises(NotImplementedError):
-        SimilarityEnergy(ATOMS, 1.0)(POSITIONS, torch.tensor(1.0))
+        SimilarityEnergy(ATOMS, N_PARTICLES, 1.0)(POSITIONS, torch.tensor(1.0))
 
 
 BOXES = {
@@ -221,9 +247,9 @@ def references():
 
 
 def whole_molecules(name="correlation"):
-    own = torch.arange(len(ATOMS))
-    energy = map_energy(own) if name == "map-potential" else density_energy(name, own)
-    return WholeMolecules(energy, ATOMS, MOLECULES, references())
+    own = dict(atoms=torch.arange(len(ATOMS)), n_particles=len(ATOMS))
+    energy = map_energy(**own) if name == "map-potential" else density_energy(name, **own)
+    return WholeMolecules(energy, ATOMS, N_PARTICLES, MOLECULES, references())
 
 
 @boxes
@@ -315,10 +341,12 @@ from tests.energies.test_modules import density_energy, map_energy
 torch.set_num_threads(2)
 many = torch.from_numpy(np.zeros((50_000, 3)))
 box = 3.0 * torch.eye(3, dtype=torch.float64)
-energies = [density_energy(), map_energy(), PlanarityEnergy(pack_planes([([[0, 1, 2, 3]], 0.01)]), 2.5)]
-fitted = density_energy(atoms=torch.arange(7))
+n = len(many)
+energies = [density_energy(n_particles=n), map_energy(n_particles=n)]
+energies.append(PlanarityEnergy(pack_planes([([[0, 1, 2, 3]], 0.01)]), n, 2.5))
 first = torch.arange(7)
-energies.append(WholeMolecules(fitted, first, first * 0, torch.zeros(1, 3, dtype=torch.float64)))
+fitted = density_energy(atoms=first, n_particles=7)
+energies.append(WholeMolecules(fitted, first, n, first * 0, torch.zeros(1, 3, dtype=torch.float64)))
 before = len(os.listdir("/proc/self/task"))
 for energy in energies:
     module = torch.jit.freeze(torch.jit.script(energy).eval())

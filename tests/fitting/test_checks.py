@@ -63,9 +63,13 @@ def test_stages_ask_for_what_map_and_box_allow():
     with pytest.raises(InputError, match="needs a box of water"):
         check_pressures(protocol, "obc")
     protocol = Protocol((Stage("coarse", 40, resolution=8.0), Stage("own", 40)))
-    check_resolutions(protocol, 8.0)
-    with pytest.raises(InputError, match='stage "coarse" asks for 8 Å, but the map has 9 Å'):
-        check_resolutions(protocol, 9.0)
+    density_map = DensityMap(np.zeros((20, 20, 20), dtype=np.float32), np.diag([1.5, 1.5, 1.5]), np.zeros(3))
+    check_resolutions(protocol, 8.0, density_map)
+    with pytest.raises(InputError, match='stage "coarse" asks for 8 Å, but the map has 9 Å and is 30 Å wide'):
+        check_resolutions(protocol, 9.0, density_map)
+    wide = Protocol((Stage("coarse", 40, resolution=31.0),))
+    with pytest.raises(InputError, match="asks for 31 Å, but the map has 8 Å and is 30 Å wide"):
+        check_resolutions(wide, 8.0, density_map)
 
 
 def test_intervals_are_whole_multiples_and_no_longer_than_the_fit():

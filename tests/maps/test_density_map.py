@@ -43,6 +43,16 @@ class TestConstruction:
         assert DensityMap(np.ones((1, 1, 1)), np.diag([1, 2, 3]), np.zeros(3)).is_orthogonal
         assert not DensityMap(np.ones((1, 1, 1)), np.diag([1, -2, 3]), np.zeros(3)).is_orthogonal
 
+    def test_it_is_printed_without_its_voxels(self):
+        density_map = DensityMap(np.ones((9, 12, 10)), np.diag([1.0, 1.05, 2.0]), [-1.5, 2, 30])
+        assert repr(density_map) == (
+            "DensityMap(10 × 12 × 9 voxels of 1 × 1.05 × 2 Å, origin (-1.5, 2, 30) Å, not periodic)"
+        )
+        crystal = DensityMap(
+            np.ones((9, 12, 10)), orthogonalization(TRICLINIC) / (10, 12, 9), [0, 0, 0], True
+        )
+        assert str(crystal).endswith("10 × 12 × 9 voxels of 2 × 2 × 2 Å, origin (0, 0, 0) Å, periodic)")
+
     def test_float32_data_is_not_copied(self):
         data = random_data((4, 5, 6))
         assert np.shares_memory(DensityMap(data, np.eye(3), np.zeros(3)).data, data)

@@ -256,6 +256,12 @@ class TestEdges:
             cc_mask(density_map, topology, positions * np.nan, d)
         with pytest.raises(InputError, match="resolution"):
             cc_mask(density_map, topology, positions, 0)
+        with pytest.raises(InputError, match=r"resolution=0\.3 is finer than the map's voxels"):
+            cc_mask(density_map, topology, positions, 0.03 * unit.nanometer)
+        with pytest.raises(InputError, match="resolution=300 is coarser than the map is wide"):
+            cc_mask(density_map, topology, positions, 300)
+        with pytest.raises(InputError, match="density_map must be a DensityMap, found str"):
+            cc_mask("map.mrc", topology, positions, d)
         hydrogen = app.Topology()
         hydrogen.addAtom("H", app.element.hydrogen, hydrogen.addResidue("LIG", hydrogen.addChain()))
         with pytest.raises(InputError, match="non-hydrogen"):

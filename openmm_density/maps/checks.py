@@ -1,0 +1,42 @@
+"""What is asked of a map before anything is compared with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from openmm_density.errors import InputError
+from openmm_density.maps.density_map import DensityMap
+
+
+def check_map(density_map: Any) -> None:
+    """Refuse what is no map, such as the path of one."""
+    if not isinstance(density_map, DensityMap):
+        raise InputError(
+            f"density_map must be a DensityMap, found {type(density_map).__name__}: read one with DensityMap.from_file(path)."
+        )
+
+
+def check_resolution(density_map: DensityMap, resolution: float) -> None:
+    """Refuse resolutions (Å) that a map cannot have: nm in place of Å, for one, are ten times too fine.
+
+    Parameters
+    ----------
+    density_map : DensityMap
+    resolution : float
+        In Å; positive.
+
+    Raises
+    ------
+    InputError
+        If it is finer than the largest step between voxels, half of what these can hold, or coarser than the map is wide.
+    """
+    voxel, side = density_map.voxel_size.max(), (density_map.size * density_map.voxel_size).max()
+    if 0 < resolution < voxel:
+        raise InputError(
+            f"resolution={resolution:g} is finer than the map's voxels of {voxel:.2f} Å can hold: give that of the map, which is "
+            f"{2 * voxel:.1f} Å at best."
+        )
+    if side < resolution:
+        raise InputError(
+            f"resolution={resolution:g} is coarser than the map is wide, {side:.0f} Å: give that of the map."
+        )

@@ -1,0 +1,25 @@
+import numpy as np
+import pytest
+
+from openmm_density import DensityMap
+from openmm_density.errors import InputError
+from openmm_density.maps.checks import check_map, check_resolution
+
+
+def test_the_path_of_a_map_is_no_map():
+    check_map(DensityMap(np.ones((2, 2, 2)), np.eye(3), np.zeros(3)))
+    with pytest.raises(InputError, match=r"found str: read one with DensityMap\.from_file\(path\)"):
+        check_map("map.mrc")
+
+
+@pytest.mark.parametrize("periodic", [False, True])
+def test_resolutions_are_between_the_largest_voxel_and_the_widest_side(periodic):
+    density_map = DensityMap(np.ones((20, 15, 10)), np.diag([1.0, 1.2, 1.5]), np.zeros(3), periodic)
+    for resolution in (1.5, 3.0, 30.0):
+        check_resolution(density_map, resolution)
+    with pytest.raises(
+        InputError, match=r"resolution=1\.49 is finer than the map's voxels of 1\.50 Å.*3\.0 Å at best"
+    ):
+        check_resolution(density_map, 1.49)
+    with pytest.raises(InputError, match=r"resolution=30\.1 is coarser than the map is wide, 30 Å"):
+        check_resolution(density_map, 30.1)
