@@ -11,6 +11,11 @@ def one_line(error: Exception) -> str:
     return " ".join(str(error).split()).rstrip(".") or type(error).__name__
 
 
+def counted(number: int, noun: str) -> str:
+    """Count things as in ``1 residue`` or ``2 residues``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def listing(items: Sequence[str], longest: int = 20) -> str:
     """List names as in ``a, b and 3 more``, at most ``longest`` of them in full."""
     shown = ", ".join(items[:longest])

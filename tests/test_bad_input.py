@@ -344,10 +344,11 @@ def test_what_cannot_be_simulated(folder, tmp_path, monkeypatch, capsys, named, 
         ("--sigma", ["model.pdb", "map.mrc", "--q-score", "--sigma=0"]),
         ("--atoms", ["model.pdb", "map.mrc", "--atoms=name ZZ"]),
         ("--atoms", ["model.pdb", "map.mrc", "--atoms=__import__('os')"]),
+        ("chainid 0", ["model.pdb", "map.mrc", "--atoms=chain A"]),
         ("--half-map", ["model.pdb", "map.mrc", "--half-map=map.mrc"]),
         ("no residue of model.pdb lies in the density of slice.mrc", ["model.pdb", "slice.mrc", "--fsc"]),
         ("no residue of far.pdb lies in the density of map.mrc", ["far.pdb", "map.mrc"]),
-        ("more than memory should hold", ["model.pdb", "map.mrc", "--resolution=1e-5"]),
+        ("--resolution 0.36 is finer than the map's voxels", ["model.pdb", "map.mrc", "--resolution=0.36"]),
     ],
 )
 def test_what_cannot_be_scored(folder, monkeypatch, capsys, named, arguments):
@@ -379,6 +380,7 @@ def test_a_shell_that_closed_the_output_and_a_folder_that_is_gone(folder, tmp_pa
     ("named", "options"),
     [
         ("holds no unfinished fit", ["--resume", "done"]),
+        ("does not exist", ["--resume", "nowhere"]),
         ("cannot be read", ["--resume", "stray"]),
         ("leave out", ["--resume", "stray", "--steps", "5"]),
         ("leave out", ["model.pdb", "map.mrc", "--resume", "stray"]),

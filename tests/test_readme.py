@@ -5,15 +5,18 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import mdtraj
 import pytest
-from openmm import Platform
+from openmm import Platform, app
 
 from openmm_density import cli
+from openmm_density.analysis import load_trajectory
 from openmm_density.fitting.protocols import Protocol, Stage, read_protocol
 
 from .conftest import PROJECT
@@ -60,7 +63,20 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def outcomes(folder):
-    return json.loads(run([sys.executable, "-c", RUN_SNIPPETS], folder, input=json.dumps(SNIPPETS)))
+    results = folder / "run"
+    write_results(results, folder / "examples" / "data" / "adk_open.pdb")
+    told = json.loads(run([sys.executable, "-c", RUN_SNIPPETS], folder, input=json.dumps(SNIPPETS)))
+    shutil.rmtree(results)  # where the commands put their own
+    return told
+
+
+def write_results(folder, model):
+    """Write two frames as a fit does."""
+    folder.mkdir()
+    one = load_trajectory(model)
+    mdtraj.join([one, one]).save_dcd(str(folder / "trajectory.dcd"))
+    with (folder / "fitted.cif").open("w") as file:
+        app.PDBxFile.writeFile(one.topology.to_openmm(), one.openmm_positions(0), file)
 
 
 def run(command, folder, **settings):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from openmm_density.wording import in_options
+from openmm_density.wording import counted, in_options
 
 SPELLINGS = {
     "similarity": "--similarity",
@@ -36,3 +36,7 @@ SPELLINGS = {
 )
 def test_options_take_the_place_of_python_arguments(sentence, expected):
     assert in_options(sentence, SPELLINGS) == expected
+
+
+def test_one_is_no_plural():
+    assert [counted(n, "heavy atom") for n in (0, 1, 2)] == ["0 heavy atoms", "1 heavy atom", "2 heavy atoms"]

@@ -133,3 +133,12 @@ class Display:
         self.print(f"Interrupted: finishing this step, {doing}; Ctrl-C again to stop now")
         # A second signal leaves no time to put it back.
         self._progress.console.show_cursor(True)
+
+    def ended(self, said: str) -> None:
+        """Say what becomes of a fit that a second Ctrl-C ends now."""
+        if self._progress.disable:
+            print(said, file=sys.stderr, flush=True)
+            return
+        self._progress.console.print(said, soft_wrap=True)
+        # The cursor stands behind the progress, where the shell would go on.
+        print(file=self._progress.console.file, flush=True)

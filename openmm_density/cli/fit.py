@@ -96,7 +96,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--restrain",
         metavar="LIST",
-        help="what is held as it was, in place of the protocol's cis,chirality,ramachandran,planarity,ss and, at the end, "
+        help="what is held as it was, in place of the protocol's cis,chirality,ramachandran,planarity,water,ss and, at the end, "
         "rotamers: any of these, elastic, distance, position, symmetry, or none",
     )
     parser.add_argument(
@@ -209,7 +209,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         if options.resume is not None:
             options, protocol = _as_begun(options, folder)
-        scan = _strength_scan(options, protocol)
+        scan = _strength_scan(options, protocol, folder)
         if scan is not None:
             protocol = replace(protocol, strength=scan.chosen)
         fit = _flexible_fit(options, protocol)
@@ -217,7 +217,9 @@ def run(options: argparse.Namespace) -> int:
             _remember(options, protocol, fit, scan, folder)
         with Display([(stage.name, fit.rebuilds_before(stage)) for stage in fit.protocol.stages]) as display:
             display.print(f"fitting {options.model} into {options.map} at {options.resolution:g} Å")
-            result = fit.run(folder.run, display.update, display.interrupted)
+            result = fit.run(
+                folder.run, display.update, display.interrupted, lambda: display.ended(_stopped(folder))
+            )
         summary = folder.write(fit, result, options.model, options.map, scan)
     except KeyboardInterrupt:
         if not folder.run.holds_a_state:
@@ -235,6 +237,12 @@ def run(options: argparse.Namespace) -> int:
         )
         return 130
     return 0
+
+
+def _stopped(folder: OutputFolder) -> str:
+    """Say how to go on with a fit that is ended at once."""
+    goes_on = "goes on" if folder.run.holds_a_state else "begins it again"
+    return f"{PROGRAM} fit: stopped; {PROGRAM} fit --resume {folder.path} {goes_on}"
 
 
 def _check_new(options: argparse.Namespace) -> None:
@@ -363,7 +371,9 @@ def _fit_options(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _strength_scan(options: argparse.Namespace, protocol: Protocol) -> StrengthScan | None:
+def _strength_scan(
+    options: argparse.Namespace, protocol: Protocol, folder: OutputFolder
+) -> StrengthScan | None:
     """Find the strength with half maps where there are any, or take what was found before the fit was interrupted."""
     from ..fitting.half_maps import COOLING_STEPS, STEPS_AT_EACH, STRENGTHS, StrengthScan, scan_strengths
     from ..maps.density_map import DensityMap
@@ -386,5 +396,6 @@ def _strength_scan(options: argparse.Namespace, protocol: Protocol) -> StrengthS
             protocol,
             progress=display.update,
             on_interrupt=lambda: display.interrupted("then stopping, as no fit has begun"),
+            on_end=lambda: (folder.discard(), display.ended(f"{PROGRAM} fit: stopped; no fit has begun")),
             **_fit_options(options),
         )

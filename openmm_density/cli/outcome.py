@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .console import console_for_results
+
+if TYPE_CHECKING:
+    from ..fitting.output.agreement import Matched
 
 
 def print_outcome(summary: dict[str, Any], folder: Path) -> None:
@@ -13,6 +16,7 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from ..fitting.output.agreement import TOLD, Matched
     from ..fitting.rebuilding.changes import rebuilt_in_words
 
     table = Table(box=None, pad_edge=False)
@@ -24,6 +28,9 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
     def row(name: str, form: str, *values: float | str | None) -> None:
         shown = values[: len(columns)]
         table.add_row(name, *("" if value is None else format(value, form) for value in shown))
+
+    def count(name: str, form: str, *values: float | None) -> None:
+        row(name, "", *("–" if value is None else format(value, form) for value in values))
 
     def compare(name: str, form: str, key: str) -> None:
         row(
@@ -41,7 +48,7 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
     row("FSC with the model 0.5 at (Å)", "", crossings[0], None, *crossings[1:])
     compare(f"{summary['similarity']} in the energy", ".3f", "similarity")
     if summary["ca_rmsd_final"] is not None:
-        compare("Cα RMSD to the reference (Å)", ".2f", "ca_rmsd")
+        compare(_distance(Matched(**summary["ca_rmsd_of"])), ".2f", "ca_rmsd")
     compare("deviation from planarity (Å)", ".3f", "planarity_rms")
     compare("  of the worst atom (Å)", ".3f", "planarity_worst")
     ligands = {
@@ -62,12 +69,12 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
         ("twisted peptides", "twisted_count", "d"),
         ("wrong-handed Cα", "wrong_alpha_count", "d"),
     ):
-        row(label, form, *(figures.get(key) for figures in geometry))
+        count(label, form, *(figures.get(key) for figures in geometry))
     console = console_for_results()
     console.print(table)
     turned = len(summary["peptide_flips"]), len(summary["inverted_centres"])
     console.print(f"{turned[0]} peptides flipped, {turned[1]} chiral centres inverted")
-    worst = (f"{each['residue']} ({each['correlation']:.2f})" for each in summary["worst_residues"][:5])
+    worst = (f"{each['residue']} ({each['correlation']:.2f})" for each in summary["worst_residues"][:TOLD])
     console.print(f"lowest correlations: {', '.join(worst)}")
     rebuilt = rebuilt_in_words(summary["rebuilding"])
     if rebuilt is not None:
@@ -86,6 +93,14 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
     console.print(
         f"results are in {folder}: see overview.png (the fit), residues.png (where to doubt it) and summary.json"
     )
+
+
+def _distance(matched: Matched) -> str:
+    """Call the distance to the reference by its atoms, and say so where it is of some residues only."""
+    said = f"{matched.rmsd} to the reference (Å)"
+    if matched.matched < matched.residues:
+        said += f", of {matched.matched} of {matched.residues} residues"
+    return said
 
 
 def _crossing(summary: dict[str, Any], stage: str) -> str | None:

@@ -16,10 +16,13 @@ import numpy as np
 from openmm import app
 
 from ..errors import InputError
-from ..models.structure_files import write_cif
+from ..models.structure_files import Header, write_cif
 from ..units import ANGSTROM_PER_NANOMETER
+from ..whole_files import write_text
+from .log_table import log_table
 
 STATE, PREVIOUS, TRAJECTORY, LAST_GOOD = "state.npz", "state.previous.npz", "trajectory.dcd", "last_good.cif"
+LOG = "log.csv"
 
 _ARRAYS = ("positions", "velocities", "relaxed", "box")
 _FORMAT = 1
@@ -122,8 +125,10 @@ class RunFolder:
         """Whether a fit can be resumed from here."""
         return any((self.path / name).exists() for name in (STATE, PREVIOUS))
 
-    def save(self, state: RunState, topology: app.Topology, b_factors: np.ndarray) -> None:
-        """Write a state, and its model; the state before becomes the previous one."""
+    def save(
+        self, state: RunState, topology: app.Topology, b_factors: np.ndarray, header: Header | None = None
+    ) -> None:
+        """Write a state, its model and its log, for those who watch; the state before becomes the previous one."""
         plain = {name: value for name, value in vars(state).items() if name not in _ARRAYS}
         plain["format"] = _FORMAT
         arrays = {name: getattr(state, name) for name in _ARRAYS if getattr(state, name) is not None}
@@ -145,7 +150,9 @@ class RunFolder:
             raise InputError(
                 f"{self.path}: the state cannot be written ({error.strerror or error}); make room, and resume the fit."
             ) from None
-        write_cif(self.last_good, topology, state.positions * ANGSTROM_PER_NANOMETER, b_factors)
+        write_cif(self.last_good, topology, state.positions * ANGSTROM_PER_NANOMETER, b_factors, header)
+        if state.rows:
+            write_text(self.path / LOG, log_table(state.rows))
 
     def load(self) -> RunState:
         """Read the newest state that can be read, and cut the trajectory to its frames.

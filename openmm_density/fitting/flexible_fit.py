@@ -21,6 +21,7 @@ from ..energies.planes import find_planes
 from ..errors import InputError, SimulationError
 from ..maps.density_map import DensityMap
 from ..models.preparation import prepare
+from ..models.structure_files import prepared_header
 from ..models.structures import Model
 from ..units import ANGSTROM_PER_NANOMETER, in_angstrom, positions_in_angstrom
 from ..validation.correlation import MapCorrelation
@@ -209,7 +210,7 @@ class FlexibleFit:
         self.density, self.system, self.force_backend = systems.density, systems.system, systems.force_backend
         self.report_interval = checked_interval("report_interval", report_interval, protocol)
         self.save_interval = checked_interval("save_interval", save_interval, protocol)
-        check_resolutions(protocol, self.density.resolution)
+        check_resolutions(protocol, self.density.resolution, density_map)
         self._platform = platform_named(platform, threads)
         self._dynamics = Dynamics(protocol, self.system, seed)
         self._minimizer = Minimizer(systems, *self._platform)
@@ -234,6 +235,7 @@ class FlexibleFit:
         folder: RunFolder | None = None,
         progress: Progress | None = None,
         on_interrupt: Callable[[], None] | None = None,
+        on_end: Callable[[], None] | None = None,
     ) -> FitResult:
         """Run the fit, or go on with one.
 
@@ -246,6 +248,8 @@ class FlexibleFit:
             the newest row of the log, or None where there is none since the last.
         on_interrupt : callable, optional
             Called when the first SIGINT or SIGTERM comes, before what is under way is finished.
+        on_end : callable, optional
+            Called when a second one comes, before it ends the process.
 
         Raises
         ------
@@ -261,7 +265,7 @@ class FlexibleFit:
             torch.set_num_threads(self.threads)
         say = progress or (lambda *_: None)
         holding = nullcontext() if folder is None else FolderLock(folder.path)
-        with holding, StopRequest(on_interrupt) as stop:
+        with holding, StopRequest(on_interrupt, on_end) as stop:
             if folder is not None and folder.holds_a_state:
                 state = folder.load()
                 self._check_state(folder, state)
@@ -531,7 +535,8 @@ class FlexibleFit:
     def _save(self, folder: RunFolder | None, state: RunState, started: float) -> None:
         if folder is not None:
             state.wall_seconds = time.perf_counter() - started
-            folder.save(state, self.prepared.topology, self.prepared.b_factors)
+            prepared = self.prepared
+            folder.save(state, prepared.topology, prepared.b_factors, prepared_header(prepared))
 
     def _trajectory(
         self, folder: RunFolder | None, state: RunState

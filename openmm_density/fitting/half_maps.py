@@ -69,6 +69,7 @@ def scan_strengths(
     strengths: Sequence[float] = STRENGTHS,
     progress: Progress | None = None,
     on_interrupt: Callable[[], None] | None = None,
+    on_end: Callable[[], None] | None = None,
     **options: Any,
 ) -> StrengthScan:
     """Fit into one half map at a series of strengths, each from where the last ended, and score in the other.
@@ -85,7 +86,7 @@ def scan_strengths(
         Whose restraints, temperature and time step are used: those of its last stage.
     strengths : sequence of float
         In kJ/mol per fitted atom, rising.
-    progress, on_interrupt : callable, optional
+    progress, on_interrupt, on_end : callable, optional
         As for `FlexibleFit.run`.
     **options
         Passed to `FlexibleFit`.
@@ -106,7 +107,7 @@ def scan_strengths(
     staircase = _staircase(protocol, strengths)
     options["report_interval"] = COOLING_STEPS
     fit = FlexibleFit(model, first, resolution, staircase, free_map=second, **options)
-    result = fit.run(progress=progress, on_interrupt=on_interrupt)
+    result = fit.run(progress=progress, on_interrupt=on_interrupt, on_end=on_end)
     if result.interrupted:
         raise KeyboardInterrupt
     ends = {row.stage: row for row in result.rows if row.stage.startswith(_COOL)}

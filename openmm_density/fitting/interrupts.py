@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -24,6 +25,8 @@ class StopRequest:
     ----------
     heard : callable, optional
         Called once, in a thread of its own, when the first signal comes, also while native code runs.
+    ended : callable, optional
+        Called there when a second one comes, before it ends the process.
 
     Attributes
     ----------
@@ -31,9 +34,11 @@ class StopRequest:
         Whether a signal has come.
     """
 
-    def __init__(self, heard: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, heard: Callable[[], None] | None = None, ended: Callable[[], None] | None = None
+    ) -> None:
         self.requested = False
-        self._heard = heard
+        self._heard, self._ended = heard, ended
         self._previous: dict[int, object] = {}
         self._outlet = self._previous_outlet = -1
 
@@ -58,9 +63,10 @@ class StopRequest:
             os.close(self._outlet)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:  # should nobody listen any more, a third one ends the process
+            for each in self._previous:
+                signal.signal(each, signal.SIG_DFL)
         self.requested = True
-        for each in self._previous:
-            signal.signal(each, signal.SIG_DFL)
 
     def _listen(self, inlet: int) -> None:
         """Read the numbers of signals until the other end is closed."""
@@ -73,6 +79,9 @@ class StopRequest:
                     continue
                 come += 1
                 if come > 1:
+                    if self._ended is not None:
+                        with suppress(Exception):  # whatever it cannot tell, the process ends
+                            self._ended()
                     os._exit(_ENDED_BY_SIGNAL + number[0])
                 if self._heard is not None:
                     self._heard()

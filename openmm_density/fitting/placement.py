@@ -62,8 +62,8 @@ class Placement:
     coverage_after: float
 
     def apply(self, model: Model) -> Model:
-        """Give the model in its new place."""
-        return replace(model, positions=self.moved(model.positions))
+        """Give the model in its new place, which is none of its crystal's."""
+        return replace(model, positions=self.moved(model.positions), cell=None, space_group="")
 
     def moved(self, positions: np.ndarray) -> np.ndarray:
         """Give positions (N, 3) in their new place, in Å."""

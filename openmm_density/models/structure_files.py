@@ -3,17 +3,66 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import gemmi
 import numpy as np
 from openmm import app
 
 from openmm_density.errors import InputError
-from openmm_density.models.structures import Model, is_backbone_bond, is_standard_polymer
+from openmm_density.models.structures import (
+    BACKBONE_BONDS,
+    AtomRecord,
+    Link,
+    Model,
+    is_metal,
+    is_standard_polymer,
+)
 from openmm_density.units import positions_in_angstrom
 from openmm_density.whole_files import write_text
+
+if TYPE_CHECKING:
+    from openmm_density.models.preparation import Prepared
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file says of a model beside its atoms.
+
+    Attributes
+    ----------
+    links : tuple of Link
+        Written are those that the names of their atoms tell without doubt, and those to copies by symmetry only with a space
+        group.
+    cell : tuple of float or None
+        a, b, c (Å), α, β, γ (degrees).
+    space_group : str
+        As in ``P 1 21 1``; a cell without one is written with P 1.
+    """
+
+    links: tuple[Link, ...] = ()
+    cell: tuple[float, ...] | None = None
+    space_group: str = ""
+
+
+def header_of(model: Model) -> Header:
+    """Give the links that the file of a model names, the other bonds between its residues, and its crystal."""
+    return Header(_with_bonds(model.links, model.topology), model.cell, model.space_group)
+
+
+def prepared_header(prepared: Prepared) -> Header:
+    """Give the header of a model for the atoms that were made of it; a box of water is not its crystal."""
+    header = header_of(prepared.model)
+    index = [int(atom) for atom in prepared.prepared_index]
+    links = tuple(
+        Link(index[link.first], index[link.second], link.symmetry)
+        for link in header.links
+        if index[link.first] >= 0 and index[link.second] >= 0
+    )
+    return Header(links) if prepared.solvent == "water" else replace(header, links=links)
 
 
 def write_cif(
@@ -21,12 +70,13 @@ def write_cif(
     topology: app.Topology,
     positions: Any,
     b_factors: Sequence[float] | np.ndarray | None = None,
+    header: Header | None = None,
 ) -> None:
     """Write all atoms of a topology as mmCIF.
 
     Chain ids and residue numbers are written as auth_asym_id and auth_seq_id, each chain of the topology as a
-    label_asym_id of its own; a blank chain id becomes the first free letter. Bonds between residues
-    that are not peptide or phosphate bonds are written as _struct_conn.
+    label_asym_id of its own; a blank chain id becomes the first free letter. Links, and bonds between residues
+    that are not those of the backbone, are written as _struct_conn.
 
     Parameters
     ----------
@@ -36,61 +86,203 @@ def write_cif(
         Å where plain.
     b_factors : array_like of shape (N,), optional
         Å²; zero where not given.
+    header : Header, optional
+        Links beside the topology's own, and the crystal.
 
     Raises
     ------
     InputError
         The numbers of atoms differ, a coordinate is not a number, or the file cannot be written.
     """
-    count = topology.getNumAtoms()
+    header = header or Header()
+    header = replace(header, links=_with_bonds(header.links, topology))
+    records = _records_of(topology)
+    positions = _checked_positions(path, positions, len(records))
+    b_factors = _checked_b_factors(path, b_factors, len(records))
+    _write_document(path, _structure(topology, records, positions, b_factors, np.ones(len(records)), header))
+
+
+def write_model_cif(
+    path: str | os.PathLike[str],
+    model: Model,
+    positions: Any,
+    b_factors: Sequence[float] | np.ndarray | None = None,
+) -> None:
+    """Write the atoms of a model that was read, at other positions, as mmCIF.
+
+    All is as with :func:`write_pdb`, but for segments, which mmCIF has not; a blank chain id becomes the first free letter.
+
+    Parameters
+    ----------
+    path : str or path-like
+    model : Model
+    positions : Quantity or array_like of shape (N, 3)
+        Å where plain; from :meth:`openmm_density.models.preparation.Prepared.input_positions`.
+    b_factors : array_like of shape (N,), optional
+        Å²; the input's where not given.
+
+    Raises
+    ------
+    InputError
+        The numbers of atoms differ, a coordinate is not a number, or the file cannot be written.
+    """
+    count = len(model.records)
     positions = _checked_positions(path, positions, count)
-    b_factors = _checked_b_factors(path, b_factors, count)
-    used = {chain.id.strip() for chain in topology.chains()}
-    blank = next(letter for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if letter not in used or letter == "Z")
-    structure = gemmi.Structure()
-    structure.name = "model"
+    b_factors = _checked_b_factors(path, model.b_factors if b_factors is None else b_factors, count)
+    records = _without_blank_chains(model.records)
+    header = header_of(model)
+    _write_document(
+        path, _structure(model.topology, records, positions, b_factors, model.occupancies, header)
+    )
+
+
+def _write_document(path: str | os.PathLike[str], structure: gemmi.Structure) -> None:
+    structure.ensure_entities()
+    groups = gemmi.MmcifOutputGroups(False)
+    groups.atoms = groups.group_pdb = groups.entity = groups.struct_asym = True
+    groups.conn = groups.block_name = True
+    groups.cell = groups.symmetry = structure.cell.is_crystal()
+    write_text(path, structure.make_mmcif_document(groups).as_string())
+
+
+def _structure(
+    topology: app.Topology,
+    records: Sequence[AtomRecord],
+    positions: np.ndarray,
+    b_factors: np.ndarray,
+    occupancies: np.ndarray,
+    header: Header,
+) -> gemmi.Structure:
+    """Make gemmi's structure of atoms, which bear the names of their records, in the residues of a topology."""
     model = gemmi.Model(1)
-    addresses: list[gemmi.AtomAddress] = []
     for number, chain in enumerate(topology.chains()):
-        written = gemmi.Chain(chain.id.strip() or blank)
+        written: gemmi.Chain | None = None
         for position_in_chain, residue in enumerate(chain.residues(), start=1):
+            atoms = list(residue.atoms())
+            if not atoms:
+                continue
             new = gemmi.Residue()
-            new.name = residue.name
-            new.seqid = gemmi.SeqId(_number(residue), residue.insertionCode.strip() or " ")
+            for atom in atoms:
+                record = records[atom.index]
+                one = gemmi.Atom()
+                one.name = record.name
+                one.element = gemmi.Element(record.element)
+                one.charge = record.charge
+                one.pos = gemmi.Position(*positions[atom.index])
+                one.b_iso = float(b_factors[atom.index])
+                one.occ = float(occupancies[atom.index])
+                one.serial = atom.index + 1
+                new.add_atom(one)
+            new.name = record.residue_name
+            new.seqid = _seqid(record)
             new.subchain = _label_asym(number)
+            new.het_flag = "H" if record.hetero else "A"
             polymer = is_standard_polymer(residue.name)
-            new.het_flag = "A" if polymer else "H"
             kind = "Polymer" if polymer else ("Water" if residue.name == "HOH" else "NonPolymer")
             new.entity_type = getattr(gemmi.EntityType, kind)
             if polymer:
                 new.label_seq = position_in_chain
-            for atom in residue.atoms():
-                record = gemmi.Atom()
-                record.name = atom.name
-                record.element = gemmi.Element(atom.element.symbol if atom.element is not None else "X")
-                record.pos = gemmi.Position(*positions[atom.index])
-                record.b_iso = float(b_factors[atom.index])
-                record.occ = 1.0
-                record.serial = atom.index + 1
-                new.add_atom(record)
-                addresses.append(gemmi.AtomAddress(written.name, new.seqid, new.name, atom.name))
+            if written is None:
+                written = gemmi.Chain(record.chain)
             written.add_residue(new)
-        model.add_chain(written)
+        if written is not None:
+            model.add_chain(written)
+    structure = gemmi.Structure()
+    structure.name = "model"
     structure.add_model(model)
-    structure.ensure_entities()
-    for a, b in topology.bonds():
-        if a.residue is not b.residue and not is_backbone_bond(a, b):
-            connection = gemmi.Connection()
-            connection.name = f"link{len(structure.connections) + 1}"
-            connection.type = (
-                gemmi.ConnectionType.Disulf if a.name == b.name == "SG" else gemmi.ConnectionType.Covale
+    if header.cell is not None:
+        structure.cell = gemmi.UnitCell(*header.cell)
+        structure.spacegroup_hm = header.space_group or "P 1"
+        structure.setup_cell_images()
+    _add_links(structure, list(topology.atoms()), records, header)
+    return structure
+
+
+def _add_links(
+    structure: gemmi.Structure,
+    atoms: Sequence[app.topology.Atom],
+    records: Sequence[AtomRecord],
+    header: Header,
+) -> None:
+    count: Counter[gemmi.ConnectionType] = Counter()
+    for link in header.links:
+        ends = (link.first, link.second)
+        addresses = [
+            gemmi.AtomAddress(records[k].chain, _seqid(records[k]), records[k].residue_name, records[k].name)
+            for k in ends
+        ]
+        found = [structure[0].find_cra(address, ignore_segment=True).atom for address in addresses]
+        # Where numbers ran out, or segments tell chains apart, the names mean another atom.
+        meant = all(atom is not None and atom.serial == k + 1 for atom, k in zip(found, ends))
+        if not meant or (link.symmetry and not header.space_group):
+            continue
+        connection = gemmi.Connection()
+        connection.type = _kind(atoms[link.first], atoms[link.second])
+        count[connection.type] += 1
+        connection.name = f"{connection.type.name.lower()}{count[connection.type]}"
+        connection.partner1, connection.partner2 = addresses
+        connection.asu = gemmi.Asu.Different if link.symmetry else gemmi.Asu.Same
+        structure.connections.append(connection)
+
+
+def _kind(a: app.topology.Atom, b: app.topology.Atom) -> gemmi.ConnectionType:
+    if is_metal(a) or is_metal(b):
+        return gemmi.ConnectionType.MetalC
+    return gemmi.ConnectionType.Disulf if a.name == b.name == "SG" else gemmi.ConnectionType.Covale
+
+
+def _with_bonds(links: tuple[Link, ...], topology: app.Topology) -> tuple[Link, ...]:
+    """Give links, and behind them the other bonds between residues that do not follow from the sequence."""
+    known = {frozenset((link.first, link.second)) for link in links if not link.symmetry}
+    return links + tuple(
+        Link(a.index, b.index)
+        for a, b in topology.bonds()
+        if a.residue is not b.residue
+        and not _follows_from_sequence(a, b)
+        and frozenset((a.index, b.index)) not in known
+    )
+
+
+def _follows_from_sequence(a: app.topology.Atom, b: app.topology.Atom) -> bool:
+    if a.index > b.index:
+        a, b = b, a
+    neighbours = b.residue.index == a.residue.index + 1 and a.residue.chain is b.residue.chain
+    return neighbours and (a.name, b.name) in BACKBONE_BONDS
+
+
+def _records_of(topology: app.Topology) -> list[AtomRecord]:
+    """Name the atoms of a topology as a file would."""
+    return _without_blank_chains(
+        [
+            AtomRecord(
+                name=atom.name,
+                altloc="",
+                element=atom.element.symbol if atom.element is not None else "X",
+                residue_name=atom.residue.name,
+                chain=atom.residue.chain.id.strip(),
+                residue_number=_number(atom.residue),
+                insertion_code=atom.residue.insertionCode.strip(),
+                segment="",
+                hetero=not is_standard_polymer(atom.residue.name),
+                charge=0,
+                serial=atom.index + 1,
             )
-            connection.partner1, connection.partner2 = addresses[a.index], addresses[b.index]
-            connection.asu = gemmi.Asu.Same
-            structure.connections.append(connection)
-    groups = gemmi.MmcifOutputGroups(False)
-    groups.atoms = groups.entity = groups.struct_asym = groups.conn = groups.block_name = True
-    write_text(path, structure.make_mmcif_document(groups).as_string())
+            for atom in topology.atoms()
+        ]
+    )
+
+
+def _without_blank_chains(records: Sequence[AtomRecord]) -> Sequence[AtomRecord]:
+    """Give the first free letter to the chain that has none, as mmCIF demands."""
+    used = {record.chain for record in records}
+    if "" not in used:
+        return records
+    letter = next(letter for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if letter not in used or letter == "Z")
+    return [replace(record, chain=record.chain or letter) for record in records]
+
+
+def _seqid(record: AtomRecord) -> gemmi.SeqId:
+    return gemmi.SeqId(record.residue_number, record.insertion_code or " ")
 
 
 def _number(residue: app.topology.Residue) -> int:
@@ -140,6 +332,7 @@ def write_pdb(
 
     Atoms, order, names, chains, numbers, insertion codes, segments, occupancies and ATOM or HETATM are the
     input's; the alternate location column is empty, since one conformer was kept. TER follows each polymer.
+    SSBOND and LINK name what :func:`header_of` gives, and CRYST1 its cell, if it has one.
 
     Parameters
     ----------
@@ -162,10 +355,14 @@ def write_pdb(
     limit = pdb_limit(model, positions)
     if limit is not None:
         raise InputError(f"{path}: the PDB format cannot hold this model ({limit}); use the mmCIF file.")
-    lines = []
-    if model.cell is not None:
-        a, b, c, alpha, beta, gamma = model.cell
-        lines.append(f"CRYST1{a:9.3f}{b:9.3f}{c:9.3f}{alpha:7.2f}{beta:7.2f}{gamma:7.2f} P 1           1")
+    options = gemmi.PdbWriteOptions(minimal=True)
+    options.ssbond_records = options.link_records = True
+    options.cryst1_record = model.cell is not None
+    options.atom_records = options.end_record = False
+    structure = _structure(
+        model.topology, model.records, positions, b_factors, model.occupancies, header_of(model)
+    )
+    lines = [line.rstrip() for line in structure.make_pdb_string(options).splitlines()]
     atoms = list(model.topology.atoms())
     for index, (record, atom) in enumerate(zip(model.records, atoms)):
         x, y, z = positions[index]

@@ -40,6 +40,8 @@ OTHER_BACKBONE_BOND = 2.0
 BACKBONE_BONDS = (("C", "N"), ("O3'", "P"))
 """Names of the atoms that join a residue to the one behind it in its polymer."""
 
+_NAMED_BONDS = (gemmi.ConnectionType.Covale, gemmi.ConnectionType.Disulf, gemmi.ConnectionType.MetalC)
+
 COORDINATING = frozenset({"N", "O", "S", "Se"})
 CHARMM_ALIASES = {"HSE": "HIS", "HSC": "HIS", "HIN": "HIS", "CYM": "CYS", "CYS2": "CYS", "LYN": "LYS"}
 WATER_ALIASES = {"TIP4": "HOH", "TP4": "HOH", "SPC": "HOH", "DOD": "HOH"}
@@ -67,6 +69,23 @@ class AtomRecord:
         return " ".join(f"{residue} {self.name}".split())
 
 
+@dataclass(frozen=True)
+class Link:
+    """A bond that a file names: LINK, SSBOND or _struct_conn.
+
+    Attributes
+    ----------
+    first, second : int
+        The atoms.
+    symmetry : bool
+        Whether it leads to a copy of the second atom that the symmetry of the crystal makes.
+    """
+
+    first: int
+    second: int
+    symmetry: bool = False
+
+
 @dataclass
 class Model:
     """An atomic model as it was read.
@@ -89,6 +108,11 @@ class Model:
         The names in the file, one for each atom.
     cell : tuple of float or None
         a, b, c (Å), α, β, γ (degrees); None where the file has none, or a dummy of 1 Å.
+    space_group : str
+        Of the crystal, as the file writes it (``P 1 21 1``); empty where there is none, or one that is not known, or where the
+        axes of the coordinates are not those that the PDB and mmCIF take for granted.
+    links : tuple of Link
+        The covalent, disulphide and metal bonds that the file names among these atoms, however long.
     notes : list of str
         What the reader left out or decided, one sentence each.
     """
@@ -100,6 +124,8 @@ class Model:
     occupancies: np.ndarray
     records: tuple[AtomRecord, ...]
     cell: tuple[float, ...] | None = None
+    space_group: str = ""
+    links: tuple[Link, ...] = ()
     notes: list[str] = field(default_factory=list)
 
 
@@ -197,6 +223,7 @@ def read_model(path: str | os.PathLike[str]) -> Model:
     topology = _build_topology(residues)
     cell = structure.cell
     parameters = (cell.a, cell.b, cell.c, cell.alpha, cell.beta, cell.gamma)
+    known_group = structure.find_spacegroup() is not None and not cell.explicit_matrices
     model = Model(
         path=path,
         topology=topology,
@@ -205,9 +232,12 @@ def read_model(path: str | os.PathLike[str]) -> Model:
         occupancies=np.array([atom.occ for atom in atoms], dtype=np.float64),
         records=records,
         cell=parameters if min(parameters[:3]) > 1.5 else None,
+        space_group=structure.spacegroup_hm if known_group and min(parameters[:3]) > 1.5 else "",
         notes=notes,
     )
-    _add_bonds(model, structure)
+    connections = list(_connections(model, structure))
+    model.links = _links(model, structure, connections)
+    _add_bonds(model, structure, connections)
     return model
 
 
@@ -500,7 +530,63 @@ def openmm_element(symbol: str) -> app.element.Element | None:
         return None
 
 
-def _add_bonds(model: Model, structure: gemmi.Structure) -> None:
+def _connections(
+    model: Model, structure: gemmi.Structure
+) -> Iterable[tuple[gemmi.Connection, tuple[int, int]]]:
+    """Give what LINK, SSBOND and _struct_conn name among the atoms that were read."""
+    by_name: dict[tuple[str, int, str, str, str], int] = {}
+    for index, record in enumerate(model.records):
+        name = (
+            record.chain,
+            record.residue_number,
+            record.insertion_code,
+            record.residue_name,
+            record.name,
+        )
+        # Of several atoms of one name the first is meant.
+        by_name.setdefault(name, index)
+    for connection in structure.connections:
+        first, second = (
+            by_name.get(
+                (
+                    end.chain_name.strip(),
+                    end.res_id.seqid.num,
+                    end.res_id.seqid.icode.strip(),
+                    end.res_id.name,
+                    end.atom_name,
+                )
+            )
+            for end in (connection.partner1, connection.partner2)
+        )
+        if first is not None and second is not None:
+            yield connection, (first, second)
+
+
+def _links(
+    model: Model, structure: gemmi.Structure, connections: list[tuple[gemmi.Connection, tuple[int, int]]]
+) -> tuple[Link, ...]:
+    found: dict[tuple[frozenset[int], bool], Link] = {}
+    for connection, (i, j) in connections:
+        if connection.type not in _NAMED_BONDS:
+            continue
+        if any(
+            end.altloc.strip("\0 ") and model.records[k].altloc not in ("", end.altloc)
+            for end, k in ((connection.partner1, i), (connection.partner2, j))
+        ):
+            # It is of a conformer that was left out.
+            continue
+        symmetry = connection.asu == gemmi.Asu.Different
+        if connection.asu == gemmi.Asu.Any and structure.cell.is_crystal():
+            places = (gemmi.Position(*model.positions[k]) for k in (i, j))
+            symmetry = not structure.cell.find_nearest_image(*places, gemmi.Asu.Any).same_asu()
+        if i != j or symmetry:
+            found.setdefault((frozenset((i, j)), symmetry), Link(i, j, symmetry))
+    return tuple(found.values())
+
+
+def _add_bonds(
+    model: Model, structure: gemmi.Structure, connections: list[tuple[gemmi.Connection, tuple[int, int]]]
+) -> None:
     topology, positions = model.topology, model.positions
     topology.createStandardBonds()
     bonded = {frozenset((a.index, b.index)) for a, b in topology.bonds()}
@@ -511,7 +597,7 @@ def _add_bonds(model: Model, structure: gemmi.Structure) -> None:
             bonded.add(frozenset((i, j)))
             topology.addBond(atoms[i], atoms[j])
 
-    for i, j in _bonds_of_file(model, structure):
+    for i, j in _bonds_of_file(model, structure, connections):
         add(i, j)
     for i, j in _disulphides(topology, positions):
         add(i, j)
@@ -519,13 +605,11 @@ def _add_bonds(model: Model, structure: gemmi.Structure) -> None:
         add(i, j)
 
 
-def _bonds_of_file(model: Model, structure: gemmi.Structure) -> Iterable[tuple[int, int]]:
+def _bonds_of_file(
+    model: Model, structure: gemmi.Structure, connections: list[tuple[gemmi.Connection, tuple[int, int]]]
+) -> Iterable[tuple[int, int]]:
     """Give the pairs of CONECT, LINK, SSBOND and _struct_conn that are near enough to be bonds."""
     by_serial = {record.serial: index for index, record in enumerate(model.records)}
-    by_name = {
-        (record.chain, record.residue_number, record.insertion_code, record.residue_name, record.name): index
-        for index, record in enumerate(model.records)
-    }
     pairs: list[tuple[int, int]] = []
     if len(by_serial) == len(model.records):
         for first, others in structure.conect_map.items():
@@ -534,23 +618,11 @@ def _bonds_of_file(model: Model, structure: gemmi.Structure) -> Iterable[tuple[i
                 for other in others
                 if first in by_serial and other in by_serial
             ]
-    for connection in structure.connections:
-        if connection.asu == gemmi.Asu.Different or connection.type == gemmi.ConnectionType.Hydrog:
-            continue
-        ends = [
-            by_name.get(
-                (
-                    end.chain_name,
-                    end.res_id.seqid.num,
-                    end.res_id.seqid.icode.strip(),
-                    end.res_id.name,
-                    end.atom_name,
-                )
-            )
-            for end in (connection.partner1, connection.partner2)
-        ]
-        if None not in ends:
-            pairs.append((ends[0], ends[1]))
+    pairs += [
+        pair
+        for connection, pair in connections
+        if connection.asu != gemmi.Asu.Different and connection.type != gemmi.ConnectionType.Hydrog
+    ]
     atoms = list(model.topology.atoms())
     far = 0
     seen: set[tuple[int, int]] = set()

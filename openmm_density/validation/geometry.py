@@ -114,9 +114,20 @@ class GeometryReport:
     improper: np.ndarray = field(repr=False)
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the numbers and names, without the lists of all peptides and centres."""
+        """Give the numbers and names, without the lists of all peptides and centres.
+
+        What there is none of, as peptides in DNA, has None in place of how many are wrong.
+        """
         left_out = {"peptides", "omega", "centres", "improper"}
         values = {name: value for name, value in self.__dict__.items() if name not in left_out}
+        for name, count in (
+            ("ramachandran_outlier_count", self.ramachandran_count),
+            ("rotamer_outlier_count", self.rotamer_count),
+            ("twisted_count", len(self.peptides)),
+            ("wrong_alpha_count", sum(name.endswith(" CA") for name in self.centres)),
+        ):
+            if not count:
+                values[name] = None
         return {
             name: None if isinstance(value, float) and not np.isfinite(value) else value
             for name, value in values.items()

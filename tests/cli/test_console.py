@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 
-from openmm_density.cli import console
-from openmm_density.cli.console import Clock
+from openmm_density.cli import console, fit
+from openmm_density.cli.console import Clock, Display
 
 from .commands import FIT
 
@@ -100,6 +101,15 @@ def test_a_fit_that_goes_on_has_made_no_steps_yet(now):
     now[0] += 5
     clock.update(500, 1000, "register")
     assert str(clock) == "0:00:05"
+
+
+def test_after_a_second_ctrl_c_it_is_told_how_to_go_on(capsys):
+    for holds_a_state, goes_on in ((True, "goes on"), (False, "begins it again")):
+        folder = SimpleNamespace(path="run", run=SimpleNamespace(holds_a_state=holds_a_state))
+        with Display() as display:
+            display.ended(fit._stopped(folder))
+        line = f"openmm-density fit: stopped; openmm-density fit --resume run {goes_on}\n"
+        assert capsys.readouterr().err == line
 
 
 def test_a_pipe_stays_quiet_and_its_lines_whole(folder, tmp_path):

@@ -19,3 +19,22 @@ def test_a_curve_that_does_not_fall_is_told_apart_in_the_table(fitted, capsys):
         )
         shown[falls, resolution] = line.split(before, 1)[1].removesuffix(reference).strip()
     assert list(shown.values()) == ["4.50", "above to 4.50", "nowhere", ""]
+
+
+def test_a_part_of_the_model_and_what_there_is_none_of_are_told(fitted, capsys):
+    summary = json.loads((fitted / "summary.json").read_text())
+    assert summary["ca_rmsd_of"] == {"atoms": ["CA"], "matched": 40, "residues": 40}
+    print_outcome(summary, fitted)
+    assert "\nCα RMSD to the reference (Å)  " in capsys.readouterr().out
+    part = {"atoms": ["P"], "matched": 40, "residues": 97}
+    without = {
+        f"geometry_{stage}": summary[f"geometry_{stage}"] | {"twisted_count": None}
+        for stage in ("initial", "relaxed", "final", "reference")
+    }
+    print_outcome(summary | without | {"ca_rmsd_of": part}, fitted)
+    lines = capsys.readouterr().out.splitlines()
+    assert any(
+        line.startswith("backbone (P) RMSD to the reference (Å), of 40 of 97 residues ") for line in lines
+    )
+    (twisted,) = (line for line in lines if line.startswith("twisted peptides"))
+    assert twisted.split()[2:] == ["–"] * 4

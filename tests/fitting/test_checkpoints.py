@@ -1,5 +1,7 @@
 """States of a fit in progress, and the trajectory that belongs to them."""
 
+from dataclasses import replace
+
 import mdtraj
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ from openmm import app
 
 from openmm_density.errors import InputError
 from openmm_density.fitting.checkpoints import (
+    LOG,
     PREVIOUS,
     STATE,
     RunFolder,
@@ -46,6 +49,14 @@ def test_a_state_comes_back_bit_for_bit(tmp_path, topology):
     assert folder.holds_a_state and same(folder.load(), written)
     model = mdtraj.load(str(folder.last_good))
     assert np.abs(model.xyz[0] - written.positions).max() < 1e-4
+
+
+def test_a_state_comes_with_its_log(tmp_path, topology):
+    folder = RunFolder(tmp_path / "run")
+    rows = [{"step": step, "cc": 0.1 + step, "ca_rmsd": None} for step in (0, 40)]
+    folder.save(state(0), topology, np.zeros(ATOMS))
+    folder.save(replace(state(40), rows=rows), topology, np.zeros(ATOMS))
+    assert (folder.path / LOG).read_text() == "step,cc\n0,0.1\n40,40.1\n"
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "gone", "rubbish"])

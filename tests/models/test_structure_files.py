@@ -1,18 +1,30 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
+import gemmi
 import mdtraj
 import numpy as np
 import pytest
 from openmm import app, unit
 
 from openmm_density.errors import InputError
+from openmm_density.fitting.placement import Placement
 from openmm_density.models import prepare, read_model
-from openmm_density.models.structure_files import pdb_limit, write_cif, write_pdb
+from openmm_density.models.structure_files import (
+    header_of,
+    pdb_limit,
+    prepared_header,
+    write_cif,
+    write_model_cif,
+    write_pdb,
+)
+from openmm_density.models.structures import Link, Model
 
-from ..small_models import FRAGMENT, bonds_between_residues
+from ..small_models import FRAGMENT, bonds_between_residues, fragment_lines, written
 
 WRITTEN = (
     "name",
@@ -74,3 +86,188 @@ def test_pdb_format_limits_are_told_and_never_written(data_dir: Path, tmp_path: 
     with pytest.raises(InputError, match="cannot be written"):
         write_pdb(tmp_path / "nowhere" / "out.pdb", fragment, fragment.positions)
     assert os.listdir(tmp_path) == []
+
+
+def _named(model: Model, links: Iterable[Link]) -> set[tuple[frozenset[str], bool]]:
+    return {
+        (frozenset(model.records[k].describe() for k in (link.first, link.second)), link.symmetry)
+        for link in links
+    }
+
+
+def _named_by_gemmi(path: Path) -> set[tuple[frozenset[str], bool]]:
+    """Read the links of a file as gemmi does; each must be as long as it says, with atoms where they are."""
+    structure = gemmi.read_structure(str(path))
+    found = set()
+    for link in structure.connections:
+        ends = [structure[0].find_cra(end, ignore_segment=True) for end in (link.partner1, link.partner2)]
+        image = structure.cell.find_nearest_image(*(end.atom.pos for end in ends), link.asu)
+        assert link.reported_distance == pytest.approx(image.dist(), abs=6e-3)
+        metal = any(end.atom.element.is_metal for end in ends)
+        sulphur = all(end.atom.name == "SG" for end in ends)
+        assert link.type.name == ("MetalC" if metal else "Disulf" if sulphur else "Covale")
+        atoms = (
+            f"{end.chain.name} {end.residue.name} {str(end.residue.seqid).strip()} {end.atom.name}"
+            for end in ends
+        )
+        found.add((frozenset(atoms), link.asu == gemmi.Asu.Different))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("emd3488_5ni1/5me2.pdb", 4),  # irons, two of them 2.75 Å away: by distance there would be no bond
+        ("emd3488_5ni1/5ni1_updated.cif", 4),
+        ("xraymap_3pqr_R32/3pqr.pdb", 8),  # sugars, retinal, palmitate, a disulphide
+        ("xraymap_P41212_bigendian/ref.pdb", 4),  # three named disulphides, and a bond that is not named
+        ("emd21457_ntd/6vyb_Ndom.pdb", 4),  # of 94, the others among atoms that are not there
+    ],
+)
+def test_links_of_the_input_are_those_of_the_written_files(
+    data_dir: Path, tmp_path: Path, name: str, count: int
+) -> None:
+    model = read_model(data_dir / name)
+    moved = model.positions + np.random.default_rng(0).normal(scale=0.03, size=model.positions.shape)
+    write_pdb(tmp_path / "out.pdb", model, moved)
+    write_model_cif(tmp_path / "out.cif", model, moved)
+    links = _named(model, header_of(model).links)
+    assert len(links) == count and _named(model, model.links) <= links
+    for path in (tmp_path / "out.pdb", tmp_path / "out.cif"):
+        again = read_model(path)
+        assert _named(again, again.links) == links == _named_by_gemmi(path)
+        assert bonds_between_residues(again.topology) == bonds_between_residues(model.topology)
+
+
+def test_a_second_fit_holds_the_metal_that_the_first_held(data_dir: Path, tmp_path: Path) -> None:
+    lines = (data_dir / "emd3488_5ni1/5me2.pdb").read_text().splitlines()
+    chain = [line for line in lines if line.startswith(("ATOM", "HETATM", "LINK")) and line[21] == "B"]
+    near = [line for line in chain if int(line[22:26]) in {*range(86, 99), 201}]
+    prepared = prepare(read_model(written(tmp_path / "in.pdb", near)))
+    write_pdb(tmp_path / "fitted.pdb", prepared.model, prepared.input_positions(prepared.positions))
+    write_cif(
+        tmp_path / "fitted.cif", prepared.topology, prepared.positions, header=prepared_header(prepared)
+    )
+    iron = (frozenset(("B HIS 92 NE2", "B HEM 201 FE")), False)
+    for path in (tmp_path / "fitted.pdb", tmp_path / "fitted.cif"):
+        assert _named_by_gemmi(path) == {iron}
+    [held] = prepare(read_model(tmp_path / "fitted.pdb")).report.links
+    assert held.startswith("B HIS 92 NE2 - B HEM 201 FE (2.7")
+
+
+@pytest.fixture
+def rhodopsin(data_dir: Path) -> str:
+    return (data_dir / "xraymap_3pqr_R32/3pqr.pdb").read_text()
+
+
+def test_links_keep_insertion_codes_and_long_chain_names(rhodopsin: str, tmp_path: Path) -> None:
+    inserted = read_model(_file(tmp_path / "in.pdb", rhodopsin.replace("NAG A 402 ", "NAG A 402B")))
+    assert (frozenset(("A NAG 402B O4", "A NAG 403 C1")), False) in _named(inserted, inserted.links)
+    write_pdb(tmp_path / "out.pdb", inserted, inserted.positions)
+    assert _named_by_gemmi(tmp_path / "out.pdb") == _named(inserted, inserted.links)
+    structure = gemmi.read_structure(str(tmp_path / "out.pdb"))
+    structure.rename_chain("A", "Light")
+    structure.make_mmcif_document().write_file(str(tmp_path / "long.cif"))
+    model = read_model(tmp_path / "long.cif")
+    assert "chain 'Light'" in pdb_limit(model, model.positions)
+    write_model_cif(tmp_path / "out.cif", model, model.positions)
+    links = _named_by_gemmi(tmp_path / "out.cif")
+    assert links == _named(model, model.links) and len(links) == 8
+    assert (frozenset(("Light NAG 402B O4", "Light NAG 403 C1")), False) in links
+
+
+def test_links_of_a_conformer_that_was_left_out_are_left_out(rhodopsin: str, tmp_path: Path) -> None:
+    links = [
+        f"LINK         NE2{letter}GLN A  64                 OG  SER A  14     1555   1555  9.99"
+        for letter in "AB"
+    ]
+    one, other = (read_model(_file(tmp_path / "in.pdb", f"{link}\n{rhodopsin}")) for link in links)
+    # Both conformers have the same occupancy: the first was kept.
+    assert len(one.links) == len(other.links) + 1 == 9
+    assert "far apart" in one.notes[-1]
+
+
+def test_links_to_copies_by_symmetry_are_never_written_as_within_the_model(
+    rhodopsin: str, tmp_path: Path
+) -> None:
+    pair = "SG  CYS A 323                 C1  PLM A 701     1555  "
+    model = read_model(_file(tmp_path / "in.pdb", rhodopsin.replace(f"{pair} 1555", f"{pair} 5556")))
+    [link] = [link for link in model.links if link.symmetry]
+    assert model.records[link.second].describe() == "A PLM 701 C1"
+    alone = replace(model, links=(link,))
+    for suffix, write in ((".pdb", write_pdb), (".cif", write_model_cif)):
+        path = tmp_path / f"out{suffix}"
+        write(path, alone, alone.positions)
+        assert _named(alone, alone.links) <= _named_by_gemmi(path)
+        assert link in read_model(path).links
+        # Without its crystal it has no such copies.
+        write(path, replace(alone, cell=None, space_group=""), alone.positions)
+        assert not any(symmetry for _, symmetry in _named_by_gemmi(path))
+
+
+def test_a_link_that_names_cannot_tell_is_not_written(data_dir: Path, tmp_path: Path) -> None:
+    lines = fragment_lines(data_dir)
+    twins = [f"{line[:72]}{segment:<4}{line[76:]}" for segment in ("ONE", "TWO") for line in lines]
+    model = read_model(written(tmp_path / "in.pdb", twins))
+    half = len(lines)
+    model.links = (Link(1, 9), Link(half + 1, half + 9), Link(1, half + 9))
+    write_pdb(tmp_path / "out.pdb", model, model.positions)
+    assert len(_named_by_gemmi(tmp_path / "out.pdb")) == 1
+    assert read_model(tmp_path / "out.pdb").links == (Link(1, 9),)
+
+
+@pytest.mark.parametrize(
+    ("name", "cell", "space_group"),
+    [
+        ("xray_1g8a_P21/1G8A_refined.pdb", (46.376, 41.098, 54.168, 90, 98.26, 90), "P 1 21 1"),
+        ("xraymap_3pqr_R32/3pqr.pdb", (241.55, 241.55, 109.87, 90, 90, 120), "H 3 2"),
+        ("pair_adk/adk_open.pdb", (80.017, 80.017, 80.017, 60, 60, 90), "P 1"),
+        ("emd3488_5ni1/5me2.pdb", None, ""),  # a dummy of 1 Å
+        ("emd5925_frag/5925_native.pdb", None, ""),
+    ],
+)
+def test_a_crystal_stays_one(
+    data_dir: Path, tmp_path: Path, name: str, cell: tuple[float, ...] | None, space_group: str
+) -> None:
+    model = read_model(data_dir / name)
+    assert (model.cell, model.space_group) == (cell, space_group)
+    write_pdb(tmp_path / "out.pdb", model, model.positions)
+    write_model_cif(tmp_path / "out.cif", model, model.positions)
+    write_cif(tmp_path / "all.cif", model.topology, model.positions, header=header_of(model))
+    for path in tmp_path.iterdir():
+        again = read_model(path)
+        assert (again.cell, again.space_group) == (cell, space_group)
+    assert ("CRYST1" in (tmp_path / "out.pdb").read_text()) == (cell is not None)
+    assert ("_cell." in (tmp_path / "all.cif").read_text()) == (cell is not None)
+
+
+def test_a_model_that_was_placed_or_bathed_has_no_crystal(data_dir: Path) -> None:
+    model = read_model(data_dir / "xraymap_P41212_bigendian/ref.pdb")
+    placement = Placement(np.eye(3)[[1, 2, 0]].tolist(), [1.0, 2.0, 3.0], 9.0, 0.0, 0.5, 0.0, 1.0)
+    moved = header_of(placement.apply(model))
+    assert (moved.cell, moved.space_group) == (None, "") and moved.links == header_of(model).links
+    prepared = prepare(model)
+    dry, wet = prepared_header(prepared), prepared_header(replace(prepared, solvent="water"))
+    assert (dry.cell, dry.space_group) == (model.cell, "P 41 21 2")
+    assert wet.cell is None and wet.links == dry.links
+
+
+def test_a_model_that_pdb_cannot_hold_is_written_as_it_came(data_dir: Path, tmp_path: Path) -> None:
+    model = read_model(data_dir / "emd3488_5ni1/modelangelo_5ni1.cif")
+    write_model_cif(tmp_path / "out.cif", model, (model.positions + 0.5) * unit.angstrom)
+    again = read_model(tmp_path / "out.cif")
+    np.testing.assert_allclose(again.positions, model.positions + 0.5, atol=6e-4)
+    np.testing.assert_allclose(again.b_factors, model.b_factors, atol=6e-3)
+    np.testing.assert_allclose(again.occupancies, model.occupancies, atol=6e-3)
+    for old, new in zip(model.records, again.records, strict=True):
+        assert all(getattr(old, part) == getattr(new, part) for part in WRITTEN)
+    assert again.topology.getNumBonds() == model.topology.getNumBonds()
+    trajectory = mdtraj.load(str(tmp_path / "out.cif"))
+    assert [atom.name for atom in trajectory.topology.atoms] == [record.name for record in model.records]
+    with pytest.raises(InputError, match="one for each"):
+        write_model_cif(tmp_path / "out.cif", model, model.positions[1:])
+
+
+def _file(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path

@@ -5,7 +5,7 @@ from pathlib import Path
 import mdtraj
 import numpy as np
 import pytest
-from openmm import unit
+from openmm import app, unit
 from scipy.spatial.transform import Rotation
 
 from openmm_density.errors import InputError
@@ -270,3 +270,15 @@ def test_errors(native: Model, data_dir: Path) -> None:
     reports = [geometry_report(model.topology, model.positions) for model in (native, other)]
     with pytest.raises(InputError, match="different models"):
         compare_geometry(*reports)
+
+
+def test_what_there_is_none_of_is_not_counted_as_right(native: Model) -> None:
+    topology = app.Topology()
+    residue = topology.addResidue("DA", topology.addChain("A"), "1")
+    for name, element in (("P", app.element.phosphorus), ("OP1", app.element.oxygen)):
+        topology.addAtom(name, element, residue)
+    bare = geometry_report(topology, [[0.0, 0.0, 0.0], [1.48, 0.0, 0.0]]).as_dict()
+    protein = geometry_report(native.topology, native.positions).as_dict()
+    names = ("ramachandran_outlier_count", "rotamer_outlier_count", "twisted_count", "wrong_alpha_count")
+    assert [bare[name] for name in names] == [None] * 4
+    assert all(isinstance(protein[name], int) for name in names)

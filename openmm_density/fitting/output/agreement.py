@@ -2,15 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...models.matching import match_alpha_carbons, match_ligands
+import numpy as np
+
+from ...models.matching import match_alpha_carbons, match_ligands, residues_of
 from ...validation.report import map_report, residue_changes
 from ...validation.stretches import Stretch, doubtful_stretches
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..rebuilding.changes import mark_rebuilt
+
+TOLD = 5
+"""Residues of lowest correlation that are named and marked."""
+
+_NAMES = {"CA": "Cα", "P": "P", "C1'": "C1′"}
+
+
+@dataclass(frozen=True)
+class Matched:
+    """What of a model the distance to a reference is of.
+
+    Attributes
+    ----------
+    atoms : list of str
+        The names of the atoms that stand for residues: ``CA``, and of nucleotides ``P``, or ``C1'`` where one has no P.
+    matched, residues : int
+        Residues that the reference has as well, and all that have such an atom.
+    """
+
+    atoms: list[str]
+    matched: int
+    residues: int
+
+    @property
+    def rmsd(self) -> str:
+        """What the distance is called, as in ``Cα RMSD``."""
+        names = ", ".join(_NAMES.get(name, name) for name in self.atoms)
+        return f"{names} RMSD" if self.atoms == ["CA"] else f"backbone ({names}) RMSD"
 
 
 @dataclass(frozen=True)
@@ -27,11 +58,14 @@ class MapAgreement:
         `openmm_density.fitting.rebuilding.changes.mark_rebuilt` adds.
     stretches : list of Stretch
         Where the model is not to be believed, the worst first.
+    matched : Matched, optional
+        What the distance to the reference is of, where there is one.
     """
 
     overall: dict[str, Any]
     residues: list[dict[str, Any]]
     stretches: list[Stretch]
+    matched: Matched | None = None
 
 
 def map_agreement(fit: FlexibleFit, result: FitResult) -> MapAgreement:
@@ -48,9 +82,26 @@ def map_agreement(fit: FlexibleFit, result: FitResult) -> MapAgreement:
         If a residue has no number.
     """
     reports = _map_reports(fit, result)
-    residues = _residues(fit, result, reports)
+    pairs = None if fit.reference is None else _pairs(fit, result)
+    residues = _residues(fit, result, reports, pairs)
     mark_rebuilt(residues, result.rebuilding)
-    return MapAgreement(_overall(reports), residues, doubtful_stretches(residues))
+    matched = None if pairs is None else _matched(result, pairs[0])
+    return MapAgreement(_overall(reports), residues, doubtful_stretches(residues), matched)
+
+
+def poorest(residues: Sequence[dict[str, Any]], stage: str) -> list[tuple[int, dict[str, Any]]]:
+    """Give residues but water with their places among all, those of lowest correlation at a stage first.
+
+    Parameters
+    ----------
+    residues : sequence of dict
+        As in `MapAgreement`.
+    stage : str
+        "initial", "final" or "reference".
+    """
+    name = f"correlation_{stage}"
+    known = [(i, row) for i, row in enumerate(residues) if row[name] is not None and row["kind"] != "water"]
+    return sorted(known, key=lambda pair: pair[1][name])
 
 
 def _map_reports(fit: FlexibleFit, result: FitResult) -> dict[str, dict[str, Any]]:
@@ -74,19 +125,36 @@ def _overall(reports: dict[str, dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _residues(
-    fit: FlexibleFit, result: FitResult, reports: dict[str, dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """Put the residues before and after side by side, and beside those that stand for them in the reference."""
-    if fit.reference is None:
-        return residue_changes(reports["initial"], reports["final"])
+def _pairs(fit: FlexibleFit, result: FitResult) -> tuple[np.ndarray, np.ndarray]:
+    """Pair the atoms that stand for residues of the model with those of the reference."""
     model, reference = result.prepared.model, fit.reference
-    pairs = match_alpha_carbons(
+    return match_alpha_carbons(
         model.topology,
         reference.topology,
         positions=model.positions,
         reference_positions=reference.positions,
     )
+
+
+def _matched(result: FitResult, paired: np.ndarray) -> Matched:
+    """Tell what the model's atoms that were paired are, and of how many residues."""
+    topology = result.prepared.model.topology
+    atoms = list(topology.atoms())
+    names = {atoms[index].name.replace("*", "'") for index in paired}
+    traced = sum(bool(residue.traces) for residue in residues_of(topology))
+    return Matched([name for name in _NAMES if name in names], len(paired), traced)
+
+
+def _residues(
+    fit: FlexibleFit,
+    result: FitResult,
+    reports: dict[str, dict[str, Any]],
+    pairs: tuple[np.ndarray, np.ndarray] | None,
+) -> list[dict[str, Any]]:
+    """Put the residues before and after side by side, and beside those that stand for them in the reference."""
+    if pairs is None:
+        return residue_changes(reports["initial"], reports["final"])
+    model, reference = result.prepared.model, fit.reference
     own, other = (
         [atom.residue.index for atom in topology.atoms()] for topology in (model.topology, reference.topology)
     )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...energies.density_fit import STRENGTH_BOUNDS
-from ...models.structures import residue_label
+from ...models.structures import covalent_radius, is_metal, residue_label
 from ...restraints import Violation
 from ...validation.stretches import Stretch
 from ...wording import listing
@@ -24,6 +24,18 @@ LOW_CORRELATION = 0.4
 BENT = 0.15
 # Å by which a bond that springs hold, such as a metal's, became longer.
 STRETCHED = 0.5
+# Å beyond the sum of the covalent radii: a metal so far from an atom is hardly bound to it.
+UNBOUND = 0.5
+# Above the reference's by more, a correlation may have been gained from noise.
+ABOVE_REFERENCE = 0.01
+# What is clearly worse after a fit than relaxed: an RMSD by this factor, and numbers by more than 5 and by this share of what
+# was counted. Adenylate kinase, fitted well from afar into 5 Å, has 1.08 times the RMSD of angles and fewer outliers; EMD-3488,
+# pulled by 180 kJ/mol per atom, 1.4 times and outliers in one side chain of 25 more.
+WORSE_RMSD = 1.2
+WORSE_BY = 5
+WORSE_SHARE = {"ramachandran_outlier": 0.02, "rotamer_outlier": 0.02, "clash": 0.002}
+# Steps (those of the shortest protocol) before which a strong pull has had little time to come to rest.
+FEW_STEPS = 5000
 # Published resolutions may be a little beyond what the voxels hold.
 NYQUIST_SLACK = 0.9
 # Doubts that are told of stretches of residues; residues.png marks all.
@@ -93,9 +105,12 @@ def doubts_about(
     """
     return [
         *_overall_doubts(fit, result),
+        *_noise_doubt(result, scan),
+        *_geometry_doubt(result, summary, scan),
         *_strength_doubt(scan),
         *_backbone_doubt(summary),
         *_turned_doubts(violations, summary),
+        *_metal_doubt(result),
         *_stretched_doubt(result),
         *_bent_doubts(summary),
         *_stretch_doubts(stretches),
@@ -173,6 +188,51 @@ def _overall_doubts(fit: FlexibleFit, result: FitResult) -> list[str]:
     return doubts
 
 
+def _noise_doubt(result: FitResult, scan: StrengthScan | None) -> list[str]:
+    """Say so where the model agrees with the map better than the reference does."""
+    if result.cc_reference is None or result.cc_final <= result.cc_reference + ABOVE_REFERENCE:
+        return []
+    tells = "half maps (--half-map twice) would tell"
+    if scan is not None:
+        tells = "compare work and free of half_maps in summary.json"
+    return [
+        f"the correlation is above that of the reference ({result.cc_final:.3f}, reference {result.cc_reference:.3f}): the model "
+        f"may have been fitted into noise; {tells}."
+    ]
+
+
+def _geometry_doubt(result: FitResult, summary: Mapping[str, Any], scan: StrengthScan | None) -> list[str]:
+    """Say so where the geometry is clearly worse than where force field and restraints alone bring it."""
+    relaxed, after = (summary[f"geometry_{stage}"] for stage in ("relaxed", "final"))
+    worse = []
+    for name, key, form, unit in (
+        ("bond RMSD", "bond_rmsd", ".3f", " Å"),
+        ("angle RMSD", "angle_rmsd", ".2f", "°"),
+    ):
+        if None not in (relaxed[key], after[key]) and after[key] > WORSE_RMSD * relaxed[key]:
+            worse.append(f"{name} {relaxed[key]:{form}} to {after[key]:{form}}{unit}")
+    for name, key, of in (
+        ("Ramachandran outliers", "ramachandran_outlier", "ramachandran_count"),
+        ("rotamer outliers", "rotamer_outlier", "rotamer_count"),
+        ("clashes", "clash", "atom_count"),
+    ):
+        counts = relaxed[f"{key}_count"], after[f"{key}_count"]
+        if None not in counts and counts[1] - counts[0] > max(WORSE_BY, WORSE_SHARE[key] * after[of]):
+            worse.append(f"{name} {counts[0]} to {counts[1]}")
+    if not worse or not result.strength:
+        return []
+    if result.interrupted:
+        why = "the fit was interrupted before it came to rest: go on with it"
+    else:
+        few = result.steps < FEW_STEPS
+        why = f"the pull of {result.strength:.0f} kJ/mol per atom is strong for this map"
+        why += f" and {result.steps} steps" if few else ""
+        why += ": fit again with a lower --strength"
+        why += " or more --steps" if few else ""
+        why += ", or let half maps find it" if scan is None else ", without half maps"
+    return [f"the geometry is clearly worse after than relaxed ({', '.join(worse)}); {why}."]
+
+
 def _strength_doubt(scan: StrengthScan | None) -> list[str]:
     """Say so where half maps found no strength that is too much."""
     if scan is None or not scan.still_rises:
@@ -209,6 +269,28 @@ def _turned_doubts(violations: Mapping[str, Sequence[Violation]], summary: Mappi
         if turned:
             doubts.append(f"{what}: {listing(turned, 10)}: look at the model there.")
     return doubts
+
+
+def _metal_doubt(result: FitResult) -> list[str]:
+    """Name the bonds of metals that were too long in the model as it was read."""
+    topology = result.prepared.topology
+    atoms = list(topology.atoms())
+    pairs = {tuple(sorted(pair)) for pair in result.prepared.links}
+    pairs |= {tuple(sorted((a.index, b.index))) for a, b in topology.bonds()}
+    long = []
+    for i, j in sorted(pairs):
+        if not (is_metal(atoms[i]) or is_metal(atoms[j])):
+            continue
+        length = float(np.linalg.norm(result.initial[i] - result.initial[j]))
+        if length > covalent_radius(atoms[i]) + covalent_radius(atoms[j]) + UNBOUND:
+            ends = " - ".join(f"{residue_label(atoms[k].residue)} {atoms[k].name}" for k in (i, j))
+            long.append(f"{ends} ({length:.2f} Å)")
+    if not long:
+        return []
+    return [
+        f"metals were too far from what they are bound to before the fit, which holds them there: {listing(long, 10)}: correct "
+        "the model there, or take the bond out of its file."
+    ]
 
 
 def _stretched_doubt(result: FitResult) -> list[str]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import shutil
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -15,14 +12,15 @@ import numpy as np
 from openmm import app
 
 from ...errors import InputError
-from ...models.structure_files import pdb_limit, write_cif, write_pdb
+from ...models.structure_files import pdb_limit, prepared_header, write_cif, write_model_cif, write_pdb
 from ...whole_files import write_text, written_whole
 from ..checkpoints import RunFolder
-from ..fit_result import FitResult, Row
+from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan
 from ..locks import FolderLock
-from .agreement import MapAgreement, map_agreement
+from ..log_table import log_table
+from .agreement import TOLD, MapAgreement, map_agreement, poorest
 from .plots import View, plot_overview, plot_progress, plot_residues
 from .summary import summarize, write_summary
 
@@ -39,8 +37,8 @@ FILES = (
     "progress.png",
     "residues.png",
 )
-# Of the poorest residues, those that are apart from one another are marked.
-_MARKS = 40
+FITTED_INPUT = "fitted_input.cif"
+"""In place of fitted.pdb, where PDB cannot hold the model."""
 
 
 class OutputFolder:
@@ -72,6 +70,8 @@ class OutputFolder:
         unfinished = self.path / UNFINISHED
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"{self.path} is a file: give a folder for the results.")
+        if resume and not self.path.exists():
+            raise InputError(f"{self.path} does not exist: give the folder of a fit that was interrupted.")
         if resume and not unfinished.is_dir():
             raise InputError(
                 f"{self.path} holds no unfinished fit (one that is complete cannot go on): "
@@ -100,7 +100,7 @@ class OutputFolder:
                 f"{self.path} holds an unfinished fit: go on with it by --resume {self.path}, choose another folder, or pass "
                 "--overwrite."
             )
-        present = [name for name in FILES if (self.path / name).exists()]
+        present = [name for name in (*FILES, FITTED_INPUT) if (self.path / name).exists()]
         if present:
             raise InputError(
                 f"{self.path} already holds {present[0]} of an earlier fit: choose another folder, or pass --overwrite."
@@ -141,19 +141,28 @@ class OutputFolder:
             What half maps said about the strength.
         """
         prepared = result.prepared
-        write_cif(self.path / "fitted.cif", prepared.topology, result.final, prepared.b_factors)
+        write_cif(
+            self.path / "fitted.cif",
+            prepared.topology,
+            result.final,
+            prepared.b_factors,
+            prepared_header(prepared),
+        )
         in_input = prepared.input_positions(result.final)
         limit = pdb_limit(prepared.model, in_input)
         if limit is None:
             write_pdb(self.path / "fitted.pdb", prepared.model, in_input)
+            (self.path / FITTED_INPUT).unlink(missing_ok=True)
         else:
+            write_model_cif(self.path / FITTED_INPUT, prepared.model, in_input)
             (self.path / "fitted.pdb").unlink(missing_ok=True)
+            limit += f"; {FITTED_INPUT} holds the input's atoms instead"
         fit.protocol.write(self.path / "protocol.toml")
         if self.run.trajectory.exists():
             with written_whole(self.path / "trajectory.dcd") as temporary:
                 # Until all is written the fit may yet have to go on, with a trajectory of its own.
                 shutil.copyfile(self.run.trajectory, temporary)
-        write_text(self.path / "log.csv", _table(result.rows))
+        write_text(self.path / "log.csv", log_table([asdict(row) for row in result.rows]))
         agreement = map_agreement(fit, result)
         self._draw(fit, result, agreement)
         summary = summarize(fit, result, agreement, model_path, map_path, scan, limit)
@@ -167,48 +176,43 @@ class OutputFolder:
         plot_overview(
             self.path / "overview.png",
             fit.density_map,
-            _view(result, "initial", agreement.residues),
-            _view(result, "final", agreement.residues),
+            _view(result, "initial", agreement),
+            _view(result, "final", agreement),
             [] if fit.reference is None else _traces(fit.reference.topology, fit.reference.positions),
         )
         # A blow-up halves the time step.
         timestep = None if result.blow_ups else fit.protocol.timestep
-        plot_progress(self.path / "progress.png", result.rows, result.stages, timestep, result.cc_reference)
-
-
-def _table(rows: Iterable[Row]) -> str:
-    rows = [asdict(row) for row in rows]
-    for name in [name for name in ("ca_rmsd", "cc_free") if rows[-1][name] is None]:
-        for row in rows:
-            del row[name]
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow(
-            {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in row.items()}
+        plot_progress(
+            self.path / "progress.png",
+            result.rows,
+            result.stages,
+            timestep,
+            result.cc_initial,
+            result.cc_reference,
+            "RMSD" if agreement.matched is None else agreement.matched.rmsd,
         )
-    return buffer.getvalue()
 
 
-def _view(result: FitResult, stage: str, residues: list[dict[str, Any]]) -> View:
+def _view(result: FitResult, stage: str, agreement: MapAgreement) -> View:
     """Give the model of a stage as the overview shows it, with its poorest residues."""
     positions = result.initial if stage == "initial" else result.final
     cc, rmsd = (getattr(result, f"{name}_{stage}") for name in ("cc", "ca_rmsd"))
     title = f"{'before' if stage == 'initial' else 'after'}: CC {cc:.3f}"
-    if rmsd is not None:
-        title += f", Cα RMSD {rmsd:.2f} Å"
+    if rmsd is not None and agreement.matched is not None:
+        title += f", {agreement.matched.rmsd} {rmsd:.2f} Å"
     in_input = result.prepared.input_positions(positions)
     members = [_standing_for(residue) for residue in result.prepared.model.topology.residues()]
-    name = f"correlation_{stage}"
-    known = sorted(
-        (row[name], i) for i, row in enumerate(residues) if row[name] is not None and row["kind"] != "water"
-    )
-    poorest = [(residues[i], in_input[members[i]].mean(axis=0)) for _, i in known[:_MARKS]]
     marks = [
-        (f"{row['chain']} {row['number']}{row['insertion_code']}".strip(), place) for row, place in poorest
+        (f"{row['chain']} {row['number']}{row['insertion_code']}".strip(), in_input[members[i]].mean(axis=0))
+        for i, row in poorest(agreement.residues, stage)[:TOLD]
     ]
-    return View(title, _traces(result.prepared.topology, positions), marks)
+    shown = [
+        atom.index
+        for residue, row in zip(result.prepared.model.topology.residues(), agreement.residues, strict=True)
+        if row["kind"] != "water"
+        for atom in residue.atoms()
+    ]
+    return View(title, _traces(result.prepared.topology, positions), marks, in_input[shown])
 
 
 def _traces(topology: app.Topology, positions: np.ndarray) -> list[np.ndarray]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,10 @@ SHORTEST_CHAIN = 5
 MOST_LIGANDS = 30
 # A gap in the numbering is drawn as wide as it is up to this, and no wider.
 WIDEST_GAP = 12
-MARKED = 4
-# Å around the models that the overview shows, and between residues that it marks.
-MARGIN, APART = 5.0, 10.0
+# Å around the models that the overview shows.
+MARGIN = 5.0
+# Of its width: residues that are nearer to one another are named together; beyond the other, names stand to the left.
+APART, RIGHT = 0.1, 0.9
 # Up to so many rows of a log are dots on its curves: without, nobody sees how little these tell.
 MOST_DOTS = 50
 
@@ -55,12 +57,15 @@ class View:
     traces : list of np.ndarray, shape (n, 3)
         The backbone of each chain, in Å.
     marks : list of (str, np.ndarray)
-        Names and places of residues to point at, the first the most important.
+        Names, as in ``A 17``, and places of residues to point at.
+    atoms : np.ndarray, shape (m, 3)
+        Its atoms in Å; of a crystal's map only what is near those of a view is shown.
     """
 
     title: str
     traces: list[np.ndarray]
     marks: list[tuple[str, np.ndarray]]
+    atoms: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))
 
 
 def plot_progress(
@@ -68,7 +73,9 @@ def plot_progress(
     rows: Sequence[Row],
     stages: Sequence[dict[str, Any]],
     timestep: float | None,
+    cc_initial: float,
     cc_reference: float | None,
+    rmsd: str = "RMSD",
 ) -> None:
     """Draw correlation, RMSD, strength, temperature and energy over the stages of a fit.
 
@@ -84,8 +91,12 @@ def plot_progress(
         Of each stage its ``name`` and how many ``steps`` were done in it.
     timestep : float, optional
         In fs; None where it changed on the way.
+    cc_initial : float
+        The correlation of the model as it was read, drawn as a line: the log begins after the minimisation without density.
     cc_reference : float, optional
         The reference's own correlation, drawn as a line.
+    rmsd : str
+        What the distance to the reference is called, as in ``Cα RMSD``.
     """
     steps = np.array([row.step for row in rows])
     has_rmsd = rows[-1].ca_rmsd is not None
@@ -106,6 +117,7 @@ def plot_progress(
         )
         if rows[-1].cc_free is not None:
             correlation.plot(steps, [row.cc_free for row in rows], color=TEMPERATURE, label="CC, other map")
+        correlation.axhline(cc_initial, color=BEFORE, linestyle=":", label="CC before", zorder=1.5)
         if cc_reference is not None:
             correlation.axhline(
                 cc_reference, color=REFERENCE, linestyle=":", label="CC of the reference", zorder=1.5
@@ -115,7 +127,7 @@ def plot_progress(
         if has_rmsd:
             distance = next(panels)
             distance.plot(steps, [row.ca_rmsd for row in rows], color=REFERENCE, **_END)
-            distance.set_ylabel("Cα RMSD to\nreference (Å)")
+            distance.set_ylabel(f"{rmsd}\nto reference (Å)")
             distance.set_ylim(bottom=0)
         _plot_drive(next(panels), steps, rows)
         planarity = next(panels)
@@ -151,6 +163,8 @@ def plot_overview(
 ) -> None:
     """Draw the backbone before and after over the density around it, seen along the models' shortest side.
 
+    Of a crystal's map, which is full of solvent and of mates, only the density near the models is shown.
+
     Parameters
     ----------
     path : path
@@ -162,13 +176,18 @@ def plot_overview(
         The traces of a reference's chains, in Å, drawn on top.
     """
     everything = [*before.traces, *after.traces, *reference]
+    is_crystal = density_map.periodic
     if everything:
         with suppress(InputError):  # a model outside the map, all of which is then shown
             density_map = density_map.crop(np.concatenate(everything), MARGIN)
     sides = density_map.size * density_map.voxel_size
     along = int(np.argmin(sides))
     across, up = (axis for axis in range(3) if axis != along)
-    clipped = np.clip(density_map.data, np.float32(density_map.data.mean(dtype=np.float64)), None)
+    mean = np.float32(density_map.data.mean(dtype=np.float64))
+    clipped = np.clip(density_map.data, mean, None)
+    if is_crystal and everything:
+        near = density_map.mask_around(np.concatenate([before.atoms, after.atoms, *everything]), MARGIN)
+        clipped[~near] = mean
     projection = clipped.sum(axis=2 - along, dtype=np.float64)
     rows, columns = np.indices(projection.shape)
     index = np.zeros((*projection.shape, 3))
@@ -190,21 +209,27 @@ def plot_overview(
                 panel.plot(trace[:, across], trace[:, up], color=color, linewidth=2.6, path_effects=outline)
             for trace in reference:
                 panel.plot(trace[:, across], trace[:, up], color=REFERENCE, linewidth=1.1)
-            for label, place in _spread(view.marks, (across, up)):
-                panel.plot(
-                    place[across],
-                    place[up],
-                    marker="o",
-                    markersize=13,
-                    markerfacecolor="none",
-                    markeredgecolor=WORSE,
-                    markeredgewidth=1.6,
-                )
+            left = points[..., across].min()
+            for label, places in _clustered(view.marks, (across, up), APART * width):
+                for place in places:
+                    panel.plot(
+                        place[across],
+                        place[up],
+                        marker="o",
+                        markersize=13,
+                        markerfacecolor="none",
+                        markeredgecolor=WORSE,
+                        markeredgewidth=1.6,
+                    )
+                places.sort(key=lambda place: place[across])
+                is_right = places[-1][across] > left + RIGHT * width
+                beside = places[0] if is_right else places[-1]
                 panel.annotate(
                     label,
-                    (place[across], place[up]),
-                    xytext=(8, 8),
+                    (beside[across], beside[up]),
+                    xytext=(-8 if is_right else 8, 8),
                     textcoords="offset points",
+                    ha="right" if is_right else "left",
                     color=WORSE,
                     fontweight="bold",
                     path_effects=[patheffects.withStroke(linewidth=2.5, foreground="white")],
@@ -306,15 +331,43 @@ def _plot_drive(panel: Axes, steps: np.ndarray, rows: Sequence[Row]) -> None:
     twin.spines["right"].set_visible(True)
 
 
-def _spread(marks: Sequence[tuple[str, np.ndarray]], axes: tuple[int, int]) -> list[tuple[str, np.ndarray]]:
-    """Give the first of the marks that are not beside one another in the picture."""
-    chosen: list[tuple[str, np.ndarray]] = []
-    for label, place in marks:
-        if all(np.linalg.norm((place - other)[list(axes)]) > APART for _, other in chosen):
-            chosen.append((label, place))
-        if len(chosen) == MARKED:
-            break
-    return chosen
+def _clustered(
+    marks: Sequence[tuple[str, np.ndarray]], axes: tuple[int, int], apart: float
+) -> list[tuple[str, list[np.ndarray]]]:
+    """Join marks that are within a distance in the picture, so that their names do not cover each other."""
+    clusters: list[list[tuple[str, np.ndarray]]] = []
+    for mark in marks:
+        joined, others = [mark], []
+        for cluster in clusters:
+            if any(np.linalg.norm((mark[1] - place)[list(axes)]) <= apart for _, place in cluster):
+                joined += cluster
+            else:
+                others.append(cluster)
+        clusters = [*others, joined]
+    return [
+        (_joined([label for label, _ in cluster]), [place for _, place in cluster]) for cluster in clusters
+    ]
+
+
+def _joined(labels: Sequence[str]) -> str:
+    """Give names such as ``A 17`` in order, neighbours as one and the chain once: as in ``A 17–19, 22, B 4``."""
+    named = []
+    for label in labels:
+        chain, _, text = label.rpartition(" ")
+        named.append((chain, int(re.match(r"-?\d+", text)[0]), text))
+    runs: list[list[tuple[str, int, str]]] = []
+    for residue in sorted(named):
+        if runs and runs[-1][-1][0] == residue[0] and residue[1] - runs[-1][-1][1] in (0, 1):
+            runs[-1].append(residue)
+        else:
+            runs.append([residue])
+    parts, previous = [], None
+    for run in runs:
+        chain, first, last = run[0][0], run[0][2], run[-1][2]
+        numbers = first if len(run) == 1 else f"{first}–{last}"
+        parts.append(numbers if chain in ("", previous) else f"{chain} {numbers}")
+        previous = chain
+    return ", ".join(parts)
 
 
 def _sorted_out(residues: Sequence[dict[str, Any]]) -> tuple[dict[str, list[int]], list[int]]:
@@ -389,13 +442,23 @@ def _plot_curves(panel: Axes, places: np.ndarray, curves: dict[str, np.ndarray])
         )
     for stage, width in (("initial", 1.0), ("reference", 0.9), ("final", 1.6)):
         if stage in broken:
-            panel.plot(x, broken[stage], color=_STAGES[stage][1], linewidth=width)
+            color = _STAGES[stage][1]
+            panel.plot(x, broken[stage], color=color, linewidth=width)
+            alone = _isolated(broken[stage])
+            if alone.any():
+                panel.plot(x[alone], broken[stage][alone], "o", color=color, markersize=1.8 * width)
     panel.axhline(0, color="#868e96", linewidth=0.5)
     known = np.concatenate([values[np.isfinite(values)] for values in curves.values()])
     lowest, highest = (known.min(), known.max()) if len(known) else (0.0, 1.0)
     panel.set_ylim(max(-1.0, min(0.0, float(lowest) - 0.05)), min(1.0, float(highest) + 0.05))
     panel.yaxis.set_major_locator(MaxNLocator(4))
     panel.grid(axis="y", color="#e9ecef", linewidth=0.6)
+
+
+def _isolated(values: np.ndarray) -> np.ndarray:
+    """Tell which values stand between two that are unknown: a line through them alone shows nothing."""
+    known = np.pad(np.isfinite(values), 1)
+    return known[1:-1] & ~known[:-2] & ~known[2:]
 
 
 def _legend_of_marks(
@@ -446,11 +509,10 @@ def _plot_ligands(
     poorest = sorted(np.argsort(after)[:MOST_LIGANDS].tolist())
     shown = [ligands[k] for k in poorest]
     curves = _curves_of(residues, shown, "correlation", stages)
-    for stage, size in (("initial", 6), ("reference", 5), ("final", 7)):
+    # Dots in one place stay visible, one inside the other.
+    for stage, size in (("initial", 9), ("final", 6.5), ("reference", 3.5)):
         if stage in curves:
-            panel.plot(
-                curves[stage], linestyle="", marker="o", markersize=size, color=_STAGES[stage][1], alpha=0.85
-            )
+            panel.plot(curves[stage], linestyle="", marker="o", markersize=size, color=_STAGES[stage][1])
     panel.set_xticks(range(len(shown)), [residues[i]["residue"] for i in shown])
     if len(shown) > 8:
         panel.tick_params(axis="x", rotation=90, labelsize=7)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import platform
-from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,7 @@ from ...whole_files import write_text
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan
-from .agreement import MapAgreement
+from .agreement import MapAgreement, poorest
 from .doubts import doubts_about, notes_on
 
 UNITS = {
@@ -42,6 +41,9 @@ UNITS = {
 }
 """Of the numbers in summary.json by their names, wherever they stand, without the endings _initial, _relaxed, _final and
 _reference. What is not here has none."""
+
+MOST_WORST = 10
+"""Residues of lowest correlation that it names."""
 
 _PACKAGES = ("openmm-density", "torch", "triton", "openmm", "openmmtorch", "mdtraj", "gemmi", "numpy")
 
@@ -105,6 +107,7 @@ def summarize(
         "similarity_final": result.similarity_final,
         "ca_rmsd_initial": result.ca_rmsd_initial,
         "ca_rmsd_final": result.ca_rmsd_final,
+        "ca_rmsd_of": None if agreement.matched is None else asdict(agreement.matched),
         **agreement.overall,
         "voxel_size": [float(size) for size in density.target.voxel_size],
         "map_voxel_size": [float(size) for size in fit.density_map.voxel_size],
@@ -161,7 +164,10 @@ def summarize(
     summary["notes"] = notes_on(fit, result, summary, agreement.residues, scan, pdb_limit)
     summary["doubts"] = doubts_about(fit, result, summary, violated, agreement.stretches, scan)
     # What is long comes last.
-    summary["worst_residues"] = _worst(agreement.residues)
+    summary["worst_residues"] = [
+        {"residue": row["residue"], "correlation": row["correlation_final"]}
+        for _, row in poorest(agreement.residues, "final")[:MOST_WORST]
+    ]
     summary["residues"] = agreement.residues
     summary["units"] = UNITS
     return summary
@@ -191,12 +197,6 @@ def _violations(fit: FlexibleFit, result: FitResult) -> dict[str, list[Violation
 
 def _flat_ligands(topology: app.Topology, planes: PlaneSet, positions: np.ndarray) -> list[dict[str, Any]]:
     return [ligand.as_dict() for ligand in flat_ligands(topology, planes, positions)]
-
-
-def _worst(residues: Sequence[dict[str, Any]], count: int = 10) -> list[dict[str, Any]]:
-    known = [row for row in residues if row["correlation_final"] is not None and row["kind"] != "water"]
-    known.sort(key=lambda row: row["correlation_final"])
-    return [{"residue": row["residue"], "correlation": row["correlation_final"]} for row in known[:count]]
 
 
 def _as_json(summary: dict[str, Any]) -> str:

@@ -24,7 +24,7 @@ from openmm_density.models.structures import (
     standard_residue_names,
 )
 from openmm_density.whole_files import read_file
-from openmm_density.wording import listing, one_line
+from openmm_density.wording import counted, listing, one_line
 
 from .heavy_atoms import add_missing_heavy_atoms
 from .hydrogens import add_hydrogens, find_variants, free_valences, take_input_hydrogens
@@ -296,21 +296,24 @@ def _describe(residues: list[WorkResidue], report: PreparationReport) -> None:
     say = report.sentences.append
     if report.chain_breaks:
         say(
-            f"The backbone is broken at {len(report.chain_breaks)} places (both ends become termini): "
+            f"The backbone is broken at {counted(len(report.chain_breaks), 'place')} (both ends become termini): "
             f"{listing(report.chain_breaks)}."
         )
     if report.added_heavy_atoms:
         total = sum(len(names) for names in report.added_heavy_atoms.values())
         say(
-            f"{total} missing heavy atoms were built in {len(report.added_heavy_atoms)} residues: "
+            f"{counted(total, 'missing heavy atom')} {'was' if total == 1 else 'were'} built in "
+            f"{counted(len(report.added_heavy_atoms), 'residue')}: "
             f"{listing([' '.join([label, *names]) for label, names in report.added_heavy_atoms.items()])}."
         )
     if report.added_hydrogens:
-        say(f"{report.added_hydrogens} hydrogens were added.")
+        say(
+            f"{counted(report.added_hydrogens, 'hydrogen')} {'was' if report.added_hydrogens == 1 else 'were'} added."
+        )
     if report.dropped_hydrogens:
         say(
-            f"{len(report.dropped_hydrogens)} input hydrogens have no counterpart (other protonation); "
-            f"in the PDB file they move rigidly with their residue: {listing(report.dropped_hydrogens)}."
+            "Input hydrogens without a counterpart (other protonation) move rigidly with their residue in the PDB file, "
+            f"{len(report.dropped_hydrogens)} of them: {listing(report.dropped_hydrogens)}."
         )
     if report.substitutions:
         say(f"Residues simulated as the standard one: {listing(report.substitutions)}.")
@@ -323,8 +326,8 @@ def _describe(residues: list[WorkResidue], report: PreparationReport) -> None:
         say(f"Ligands parametrised by their SMILES: {listing(report.ligands)}.")
     if report.rigid_residues:
         say(
-            "The force field does not know these residues; each was kept as a rigid body without charges: "
-            f"{listing(report.rigid_residues)}."
+            "The force field does not know these residues; each is held in about its shape by springs between its atoms, without "
+            f"charges, and planarity, where it is on, flattens what is flat in it: {listing(report.rigid_residues)}."
         )
     if report.links:
         say(f"Bonds held by springs at their length in the input: {listing(report.links)}.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from openmm import app
 
 from openmm_density.fitting.output import agreement
@@ -32,9 +33,40 @@ def test_ligands_stand_beside_those_of_the_reference():
         }
         for stage, count in (("initial", 5), ("final", 5), ("reference", 6))
     }
-    rows = agreement._residues(
+    fit, result = (
         SimpleNamespace(reference=reference),
         SimpleNamespace(prepared=prepared, final=given.positions),
-        reports,
     )
+    pairs = agreement._pairs(fit, result)
+    rows = agreement._residues(fit, result, reports, pairs)
     assert [row["correlation_reference"] for row in rows] == [0.0, 0.1, 0.2, 0.4, 0.3]
+
+
+@pytest.mark.parametrize(
+    ("atoms", "expected"),
+    [
+        (["CA"], "Cα RMSD"),
+        (["P"], "backbone (P) RMSD"),
+        (["CA", "P", "C1'"], "backbone (Cα, P, C1′) RMSD"),
+    ],
+)
+def test_a_distance_is_called_by_its_atoms(atoms, expected):
+    assert agreement.Matched(atoms, 40, 97).rmsd == expected
+
+
+def test_what_was_matched_is_counted():
+    topology = app.Topology()
+    chain = topology.addChain("A")
+    for name, atoms in (("ALA", ["N", "CA"]), ("DA", ["C1'"]), ("DG", ["P", "C1*"]), ("CA", ["CA"])):
+        residue = topology.addResidue(name, chain)
+        for atom in atoms:
+            topology.addAtom(atom, app.element.carbon, residue)
+    result = SimpleNamespace(prepared=SimpleNamespace(model=SimpleNamespace(topology=topology)))
+    assert agreement._matched(result, np.array([1, 3])) == agreement.Matched(["CA", "P"], 2, 3)
+    assert agreement._matched(result, np.array([2, 4])) == agreement.Matched(["C1'"], 2, 3)
+
+
+def test_the_poorest_come_first_and_water_never():
+    kinds = ("polymer", "water", "other", "polymer")
+    rows = [{"kind": kind, "correlation_final": value} for kind, value in zip(kinds, (0.5, 0.1, 0.3, None))]
+    assert [place for place, _ in agreement.poorest(rows, "final")] == [2, 0]

@@ -88,6 +88,12 @@ def test_a_metal_that_lost_its_ligand_is_doubted():
     assert "A CYS 1 SG - A ZN 2 ZN (2.3 to 3.4 Å)" in doubt
     assert doubts._stretched_doubt(ended(2.5)) == doubts._stretched_doubt(ended(1.5)) == []
 
+    # Covalent radii of sulphur and zinc: 1.05 and 1.22 Å.
+    assert doubts._metal_doubt(ended(3.4)) == []
+    far = SimpleNamespace(prepared=prepared, initial=ended(2.8).final, final=ended(2.3).final)
+    (doubt,) = doubts._metal_doubt(far)
+    assert "A CYS 1 SG - A ZN 2 ZN (2.80 Å)" in doubt
+
 
 def test_half_maps_are_told_of_with_their_steps_and_time(fitted):
     fit, result = fitted
@@ -130,3 +136,66 @@ def test_doubtful_stretches_are_told_of_in_a_sentence_each(fitted, monkeypatch):
     monkeypatch.setattr(doubts, "MOST_STRETCHES", 0)
     found = summarized(fit, replace(result, final=spoilt))
     assert any("more stretch" in doubt and "residues.png" in doubt for doubt in found["doubts"])
+
+
+def geometry(bond, angle, rotamers=0, ramachandran=0, clashes=0):
+    return {
+        "bond_rmsd": bond,
+        "angle_rmsd": angle,
+        "rotamer_outlier_count": rotamers,
+        "rotamer_count": 434,
+        "ramachandran_outlier_count": ramachandran,
+        "ramachandran_count": 566,
+        "clash_count": clashes,
+        "atom_count": 4580,
+    }
+
+
+def fit_of(**changes):
+    ended = {"strength": 180.0, "steps": 300, "interrupted": False, "cc_final": 0.8, "cc_reference": None}
+    return SimpleNamespace(**(ended | changes))
+
+
+@pytest.mark.parametrize(
+    ("relaxed", "after", "named"),
+    [
+        # EMD-3488 and adenylate kinase.
+        (
+            geometry(0.0129, 2.41, 7),
+            geometry(0.0170, 3.29, 24, 1),
+            "bond RMSD 0.013 to 0.017 Å, angle RMSD 2.41 to 3.29°, rotamer outliers 7 to 24",
+        ),
+        (geometry(0.0137, 2.63, 10), geometry(0.0137, 2.85, 0, 1), None),
+        (geometry(0.013, 2.4), geometry(0.013, 2.4, 8, 11, 9), None),
+        (
+            geometry(0.013, 2.4),
+            geometry(0.013, 2.4, 9, 12, 10),
+            "Ramachandran outliers 0 to 12, rotamer outliers 0 to 9, clashes 0 to 10",
+        ),
+        (geometry(None, None, None, None, 0), geometry(None, None, None, None, 0), None),
+    ],
+)
+def test_what_the_pull_made_clearly_worse_is_doubted(relaxed, after, named):
+    summary = {"geometry_relaxed": relaxed, "geometry_final": after}
+    found = doubts._geometry_doubt(fit_of(), summary, None)
+    if named is None:
+        assert found == []
+        return
+    (doubt,) = found
+    assert f"({named});" in doubt and "180 kJ/mol per atom" in doubt and "lower --strength" in doubt
+    assert (
+        "300 steps" in doubt and "steps" not in doubts._geometry_doubt(fit_of(steps=20000), summary, None)[0]
+    )
+    scan = StrengthScan([5.0], [0.7], [0.6], 5.0)
+    assert "without half maps" in doubts._geometry_doubt(fit_of(), summary, scan)[0]
+    assert "strong" not in doubts._geometry_doubt(fit_of(interrupted=True), summary, None)[0]
+    assert doubts._geometry_doubt(fit_of(strength=0.0), summary, None) == []
+
+
+def test_a_better_correlation_than_the_reference_has_is_doubted():
+    (doubt,) = doubts._noise_doubt(fit_of(cc_final=0.819, cc_reference=0.802), None)
+    assert "0.819, reference 0.802" in doubt and "--half-map" in doubt
+    scan = StrengthScan([5.0], [0.7], [0.6], 5.0)
+    assert "free" in doubts._noise_doubt(fit_of(cc_final=0.819, cc_reference=0.802), scan)[0]
+    for reference in (0.815, 0.9, None):
+        assert doubts._noise_doubt(fit_of(cc_final=0.819, cc_reference=reference), None) == []

@@ -142,6 +142,24 @@ def test_what_was_rebuilt_is_told_of(fitted, tmp_path, capsys, without_pictures)
     assert line in capsys.readouterr().out.splitlines()
 
 
+def test_a_model_that_pdb_cannot_hold_comes_back_as_mmcif(fitted, tmp_path, without_pictures):
+    fit, result = fitted
+    model = result.prepared.model
+    records = tuple(replace(record, chain="Long") for record in model.records)
+    prepared = replace(result.prepared, model=replace(model, records=records))
+    folder = OutputFolder(tmp_path / "out")
+    folder.write(fit, result, "model", "map")
+    found = folder.write(fit, replace(result, prepared=prepared), "model", "map")
+    assert not (folder.path / "fitted.pdb").exists()
+    again = read_model(folder.path / "fitted_input.cif")
+    assert [record.describe() for record in again.records] == [record.describe() for record in records]
+    assert again.positions == pytest.approx(prepared.input_positions(result.final), abs=1e-3)
+    [note] = [note for note in found["notes"] if "fitted.pdb was left out" in note]
+    assert "chain 'Long'" in note and "fitted_input.cif" in note
+    folder.write(fit, result, "model", "map")
+    assert (folder.path / "fitted.pdb").exists() and not (folder.path / "fitted_input.cif").exists()
+
+
 def test_a_model_outside_the_map_has_results_all_the_same(fitted, tmp_path):
     fit, result = fitted
     away = replace(result, final=result.final + 300.0)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgba
 
@@ -78,6 +81,18 @@ def test_lines_break_at_gaps_and_insertions_stand_beside_each_other(drawn, resid
     assert (np.diff(known) >= 1).all() and np.diff(known).max() == plots.WIDEST_GAP
 
 
+def test_a_residue_by_itself_is_a_dot_and_a_ligand_of_the_reference_is_on_top(drawn, residues, tmp_path):
+    chain = [dict(row) for row in residues if row["kind"] == "polymer"][:20]
+    chain[0]["number"] = -3
+    plot_residues(tmp_path / "residues.png", [*chain, *(row for row in residues if row["kind"] == "other")])
+    correlation, _, ligands = drawn[0].axes
+    dots = [line for line in correlation.lines if line.get_marker() == "o"]
+    assert [line.get_xdata().tolist() for line in dots] == [[-3.0]] * 3
+    assert dots[-1].get_ydata() == chain[0]["correlation_final"]
+    before, after, reference = (line.get_markersize() for line in ligands.lines)
+    assert before > after > reference
+
+
 def test_what_was_rebuilt_has_a_bar_above_it(drawn, residues, tmp_path):
     marked = [dict(row, rebuilt=row["number"] in (50, 51, 52)) for row in residues]
     for rows, expected in ((marked, [50, 51, 52]), (residues, [])):
@@ -136,20 +151,52 @@ def test_the_overview_has_the_reference_on_top_and_marks_what_is_apart(drawn, ki
     trace = model.positions[
         [a.index for a in model.topology.atoms() if a.name == "CA" and a.residue.name != "CA"]
     ]
-    marks = [("A 1", trace[0]), ("A 2", trace[0] + 1.0), ("A 90", trace[90])]
+    marks = [("A 2", trace[0] + 1.0), ("A 90", trace[90]), ("A 1", trace[0])]
     views = [
         View(title, [trace + shift], marks) for title, shift in (("before: CC 0.1", 2.0), ("after", 0.0))
     ]
     plot_overview(tmp_path / "overview.png", density_map, *views, reference=[trace])
     for panel, view in zip(drawn[0].axes, views):
         assert panel.get_title() == view.title
-        assert [text.get_text() for text in panel.texts] == ["A 1", "A 90"]
+        assert {text.get_text() for text in panel.texts} == {"A 1–2", "A 90"}
+        rings = {tuple(np.ravel(line.get_data())) for line in panel.lines if len(line.get_xdata()) == 1}
+        assert len(rings) == len(marks)
         model_line, reference_line = curves(panel)
         assert reference_line.get_linewidth() < model_line.get_linewidth()
         assert reference_line.get_color() != model_line.get_color()
     away = View("after", [trace + 1000.0], [])
     plot_overview(tmp_path / "overview.png", density_map, away, away)
     assert len(drawn) == 2
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (["A 19", "A 17", "B 4", "A 18", "A 22"], "A 17–19, 22, B 4"),
+        (["-3", "5", "-2"], "-3–-2, 5"),
+        (["A 52A", "A 52"], "A 52–52A"),
+        (["AA 7"], "AA 7"),
+    ],
+)
+def test_names_beside_one_another_are_joined(labels, expected):
+    assert plots._joined(labels) == expected
+
+
+def test_of_a_crystal_only_what_is_near_the_models_is_shown(drawn, kinesin, tmp_path, monkeypatch):
+    model, density_map = kinesin
+    whole_cell = replace(density_map, periodic=True)
+    shown = []
+    monkeypatch.setattr(Axes, "contourf", lambda panel, x, y, projection, **_: shown.append(projection))
+    views = [View("", [model.positions[:40]], [], model.positions[:40])] * 2
+    for each in (density_map, whole_cell):
+        plot_overview(tmp_path / "overview.png", each, *views)
+    near = density_map.crop(model.positions[:40], plots.MARGIN)
+    mask = near.mask_around(model.positions[:40], plots.MARGIN)
+    along = int(np.argmin(near.size * near.voxel_size))
+    away = ~mask.any(axis=2 - along)
+    finite, crystal = shown[0], shown[2]
+    assert crystal[away].std() < 1e-3 * crystal.std() and finite[away].std() > 0.1 * finite.std()
+    assert 0.1 < mask.mean() < 0.9
 
 
 def test_progress_names_the_stages(drawn, tmp_path):
@@ -168,12 +215,14 @@ def test_progress_names_the_stages(drawn, tmp_path):
         {"name": "never", "steps": 0},
         {"name": "draw", "steps": 200},
     ]
-    plot_progress(tmp_path / "progress.png", rows, stages, 4.0, 0.8)
+    plot_progress(tmp_path / "progress.png", rows, stages, 4.0, 0.65, 0.8, "backbone (P) RMSD")
     panels = drawn[0].axes
     assert [text.get_text() for text in panels[0].texts] == ["warm up", "draw"]
     assert [text.xy[0] for text in panels[0].texts] == [50.0, 200.0]
     labels = " ".join(panel.get_ylabel() for panel in panels)
-    for word in ("correlation", "RMSD", "strength", "temperature", "planarity", "energy"):
+    levels = {line.get_label(): line.get_ydata()[0] for line in panels[0].lines}
+    assert (levels["CC before"], levels["CC of the reference"]) == (0.65, 0.8)
+    for word in ("correlation", "backbone (P) RMSD", "strength", "temperature", "planarity", "energy"):
         assert word in labels
     drive = next(panel for panel in panels if "strength" in panel.get_ylabel())
     assert drive.lines[0].get_ydata().tolist() == [0.0, 0.0, 10.0, 20.0, 20.0]
@@ -187,7 +236,7 @@ def test_few_rows_are_dots_and_legends_are_beside(drawn, tmp_path):
 
     stages = [{"name": "hold", "steps": 3000}]
     for every, marked in ((1000, [[0, 1000, 2000, 3000]] * 2), (5000, [[0]] * 2), (20, [])):
-        plot_progress(tmp_path / "progress.png", rows(every), stages, 4.0, 0.8)
+        plot_progress(tmp_path / "progress.png", rows(every), stages, 4.0, 0.65, 0.8)
         figure = drawn[-1]
         dots = [line for line in figure.axes[0].lines if line.get_linestyle() == "None"]
         assert [line.get_xdata().tolist() for line in dots] == marked  # CC and similarity
