@@ -18,7 +18,7 @@ import pytest
 import torch
 from openmm import app, unit
 
-from openmm_density.energies.forces import BACKENDS, backend_problem
+from openmm_density.energies.forces import BACKENDS, backend_problem, best_backend
 from openmm_density.energies.planarity import PlanarityRestraint, planarity_report
 from openmm_density.energies.planes import find_planes
 from openmm_density.errors import InputError
@@ -28,6 +28,9 @@ from .contexts import context_of, energy_of, forces_of, system_of
 
 PLATFORMS = [openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())]
 KT = 300 * 8.31446261815324e-3  # kJ/mol
+needs_derivatives = pytest.mark.skipif(
+    best_backend() == "PythonForce", reason="PythonForce gives no derivatives by parameters"
+)
 
 TORN = """\
 data_comp_LIG
@@ -108,6 +111,7 @@ def positions_of(context):
     return np.array(found.value_in_unit(unit.angstrom))
 
 
+@needs_derivatives
 @pytest.mark.parametrize("platform", ["Reference", "CPU", "OpenCL", "CUDA"])
 def test_energy_and_forces_on_every_platform_with_and_without_the_derivative(peptide, platform):
     if platform not in PLATFORMS:
@@ -165,6 +169,7 @@ def test_forces_are_central_differences_of_the_energy(peptide):
             assert forces[atom, axis] == pytest.approx(-slope, abs=1e-3 * np.abs(forces).max())
 
 
+@needs_derivatives
 @pytest.mark.parametrize("platform", ["Reference", "CPU"])
 def test_the_derivative_is_the_energy_at_strength_one(peptide, platform):
     restraint = PlanarityRestraint(peptide.topology, strength=0.5, parameter_name="flat")
@@ -262,6 +267,7 @@ print(repr(state.getPotentialEnergy()._value), repr(state.getEnergyParameterDeri
 """
 
 
+@needs_derivatives
 def test_a_serialised_system_in_a_fresh_process(peptide, tmp_path):
     restraint = PlanarityRestraint(peptide.topology, strength=0.5, force_group=3)
     positions = distorted(peptide.positions)
@@ -308,6 +314,7 @@ BOXES = {
 }
 
 
+@needs_derivatives
 @pytest.mark.parametrize("box", BOXES.values(), ids=BOXES)
 @pytest.mark.parametrize("platform", ["Reference", "CPU"])
 def test_atoms_of_one_plane_in_several_molecules_may_be_wrapped_apart(ligand, box, platform):
