@@ -14,8 +14,8 @@ from .stage import ALWAYS_HELD, Stage, checked_restraints
 PROTOCOLS = ("quick", "standard", "cascade", "gentle")
 
 COARSE = 4.5
-"""From this resolution on, in Å, a map shows neither the hydrogen bonds of helices and strands, which are held throughout, nor
-which rotamer a side chain has."""
+"""From this resolution on, in Å, a map shows neither the hydrogen bonds of helices and strands, which are held longer, nor which
+rotamer a side chain has."""
 ALIKE = 3.5
 """From this resolution on, in Å, side chains are too alike in a map to tell whether a stretch is off by a residue."""
 
@@ -24,6 +24,7 @@ _STAGGERED = "rotamers"
 # Rungs of the ladder of blurred maps, in Å added to the map's resolution.
 _RUNGS = (4.5, 3.0, 1.5)
 _COLD, _ROOM, _HOT = 10.0, 300.0, 600.0
+_FULL = (1.0, 1.0)
 
 
 def find_protocol(name: str, resolution: float) -> Protocol:
@@ -125,7 +126,9 @@ def _sided(stage: Stage, resolution: float) -> tuple[Stage, ...]:
     """Give a stage with what a map of this resolution leaves to restraints, for near and far starts where these differ."""
     if resolution < COARSE:
         return (stage,)
-    far = replace(stage, restraints=_HELD, start="far")
+    # Where a domain moved, the hinge has other torsions than at the start.
+    arrived = stage.strength == _FULL
+    far = replace(stage, restraints=ALWAYS_HELD if arrived else _HELD, start="far")
     if max(stage.temperature) > _ROOM:  # what heat would mend does not show either
         return (far,)
     return replace(stage, restraints=_near(resolution), start="near"), far
