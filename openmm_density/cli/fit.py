@@ -211,7 +211,8 @@ def run(options: argparse.Namespace) -> int:
             options, protocol = _as_begun(options, folder)
         scan = _strength_scan(options, protocol, folder)
         if scan is not None:
-            protocol = replace(protocol, strength=scan.chosen)
+            # What half maps allow is what the fit is to end with.
+            protocol = replace(protocol, strength=scan.chosen / (protocol.stages[-1].strength[1] or 1.0))
         fit = _flexible_fit(options, protocol)
         if options.resume is None:
             _remember(options, protocol, fit, scan, folder)
@@ -396,6 +397,6 @@ def _strength_scan(
             protocol,
             progress=display.update,
             on_interrupt=lambda: display.interrupted("then stopping, as no fit has begun"),
-            on_end=lambda: (folder.discard(), display.ended(f"{PROGRAM} fit: stopped; no fit has begun")),
+            on_end=lambda: (display.ended(f"{PROGRAM} fit: stopped; no fit has begun"), folder.discard()),
             **_fit_options(options),
         )

@@ -15,13 +15,13 @@ from openmm import unit
 from openmm.app import Topology
 
 from ..errors import InputError
+from ..models.structures import is_water
 from ..units import value_in
 from .form_factors import form_factor_gaussians, resolution_gaussians
 
 WEIGHTS = ("mass", "unity", "number", "charge", "electron", "xray")
 FORM_FACTORS = ("electron", "xray")
 
-_WATER = frozenset(("HOH", "WAT", "H2O", "DOD", "TIP3", "SOL"))
 _HALIDES = frozenset(("F", "Cl", "Br", "I"))
 
 
@@ -141,7 +141,7 @@ def atom_gaussians(
 
 
 def _is_heavy(atom: Any) -> bool:
-    if atom.element is None or atom.element.symbol in ("H", "D") or atom.residue.name in _WATER:
+    if atom.element is None or atom.element.symbol in ("H", "D") or is_water(atom.residue.name):
         return False
     symbol = atom.element.symbol
     may_be_ion = gemmi.Element(symbol).is_metal or symbol in _HALIDES

@@ -26,7 +26,7 @@ def check_particles(positions: Tensor, n_particles: int, made: str) -> None:
     if positions.shape[0] != n_particles:
         raise ValueError(
             f"{made} was made of a topology of {n_particles} atoms, but the System has {positions.shape[0]} particles: "
-            "make it of the topology of the Simulation, such as modeller.topology."
+            "make it of the topology of the Simulation, such as modeller.topology, with all its particles."
         )
 
 

@@ -25,7 +25,7 @@ STATE, PREVIOUS, TRAJECTORY, LAST_GOOD = "state.npz", "state.previous.npz", "tra
 LOG = "log.csv"
 
 _ARRAYS = ("positions", "velocities", "relaxed", "box")
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass

@@ -189,7 +189,9 @@ class FitSystems:
             and not fixed
             and self.density.similarity_measure in BLURRED_SIMILARITIES
         ):
-            blur = max(BLURS, key=lambda width: self._density_blurred(width).similarity(positions))
+            side = float((self._density_map.size * self._density_map.voxel_size).max())
+            widths = [width for width in BLURS if width * self.density.resolution <= side]
+            blur = max(widths, key=lambda width: self._density_blurred(width).similarity(positions))
         return self.at(stage.resolution, stage.pressure, blur)
 
     def let_go(self, context: openmm.Context, stage: Stage) -> None:

@@ -171,6 +171,10 @@ class FlexibleFit:
         )
         if self.placement is not None:
             model = self.placement.apply(model)
+        if (
+            model.space_group and not density_map.periodic
+        ):  # whatever crystal the model comes from, it is not in it here
+            model = replace(model, space_group="")
         self.prepared = self.solute = prepare(
             model,
             forcefield,

@@ -122,29 +122,28 @@ _COOL = "cool at "
 
 
 def _staircase(protocol: Protocol, strengths: Sequence[float]) -> Protocol:
+    """Give the stages of the search, with what the last stage of the protocol holds for near and for far starts."""
     full = strengths[-1]
-    last = protocol.stages[-1]
-    warm = max(last.temperature)
+    ends = {
+        side: stages[-1]
+        for side in ("near", "far")
+        if (stages := [stage for stage in protocol.stages if stage.start in ("any", side)])
+    }
+    if len({end.restraints for end in ends.values()}) == 1 and len(ends) == 2:
+        ends = {"any": protocol.stages[-1]}
+    warm = max(protocol.stages[-1].temperature)
     before = strengths[0] / 10
-    stages = [
-        replace(
-            protocol.stages[0],
-            name="warm up",
-            steps=COOLING_STEPS,
-            strength=(before / full, before / full),
-            temperature=(warm, warm),
-            restraints=last.restraints,
-            resolution=None,
-            start="any",
-            pressure=None,
-        )
-    ]
+    stages = [Stage("warm up", COOLING_STEPS, (before / full, before / full), (warm, warm))]
     for strength in strengths:
         part = strength / full
-        common = {"restraints": last.restraints}
         stages += [
-            Stage(f"at {strength:g}", STEPS_AT_EACH, (before / full, part), (warm, warm), **common),
-            Stage(f"{_COOL}{strength:g}", COOLING_STEPS, (part, part), (warm, _COLD), **common),
+            Stage(f"at {strength:g}", STEPS_AT_EACH, (before / full, part), (warm, warm)),
+            Stage(f"{_COOL}{strength:g}", COOLING_STEPS, (part, part), (warm, _COLD)),
         ]
         before = strength
-    return replace(protocol, stages=tuple(stages), name="strengths", strength=full, minimize_last=0)
+    sided = [
+        replace(stage, restraints=end.restraints, start=side)
+        for stage in stages
+        for side, end in ends.items()
+    ]
+    return replace(protocol, stages=tuple(sided), name="strengths", strength=full, minimize_last=0)

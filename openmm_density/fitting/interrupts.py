@@ -84,4 +84,5 @@ class StopRequest:
                             self._ended()
                     os._exit(_ENDED_BY_SIGNAL + number[0])
                 if self._heard is not None:
-                    self._heard()
+                    with suppress(Exception):  # as where its terminal is gone
+                        self._heard()

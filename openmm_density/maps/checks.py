@@ -28,9 +28,10 @@ def check_resolution(density_map: DensityMap, resolution: float) -> None:
     Raises
     ------
     InputError
-        If it is finer than the largest step between voxels, half of what these can hold, or coarser than the map is wide.
+        If it is finer than the smallest step between voxels, half of what these can hold, or coarser than the map is wide.
     """
-    voxel, side = density_map.voxel_size.max(), (density_map.size * density_map.voxel_size).max()
+    # The coarsest step of an anisotropic map need not be that of what is seen.
+    voxel, side = density_map.voxel_size.min(), (density_map.size * density_map.voxel_size).max()
     if 0 < resolution < voxel:
         raise InputError(
             f"resolution={resolution:g} is finer than the map's voxels of {voxel:.2f} Å can hold: give that of the map, which is "

@@ -26,6 +26,7 @@ from openmm_density.wording import one_line
 PDB_SUFFIXES = (".pdb", ".ent")
 CIF_SUFFIXES = (".cif", ".mmcif")
 
+_SIMULATED_WATERS = frozenset(("SOL", "SPC", "T3P", "T4P", "TIP", "TIP3", "TIP4", "TP3"))
 # A covalent bond is at most this much longer than the sum of the covalent radii (Å): inside a ligand, whose
 # atoms are known to belong together; between residues, where a clash must not become a bond; to a metal.
 LIGAND_BOND_SLACK = 0.45
@@ -662,11 +663,16 @@ def is_hydrogen(atom: HasElement) -> bool:
     return atom.element is not None and atom.element.atomic_number == 1
 
 
+def is_water(name: str) -> bool:
+    """Tell whether a residue of this name is water, also as simulations call it."""
+    return name in _SIMULATED_WATERS or gemmi.find_tabulated_residue(name).is_water()
+
+
 def residue_kind(residue: app.topology.Residue) -> str:
     """Say what a residue belongs to: "polymer", "water", or "other", which is a ligand, an ion or a sugar."""
-    known = gemmi.find_tabulated_residue(residue.name)
-    if known.is_water():
+    if is_water(residue.name):
         return "water"
+    known = gemmi.find_tabulated_residue(residue.name)
     # Amino acids that gemmi does not know have their backbone.
     has_backbone = {"N", "CA", "C"} <= {atom.name for atom in residue.atoms()}
     return "polymer" if known.is_amino_acid() or known.is_nucleic_acid() or has_backbone else "other"

@@ -77,7 +77,7 @@ class WaterRestraint(PairRestraint):
             counts = ((len(waters), "water"), (len(ions), "single ion"))
             named = " and ".join(f"{count} {what}{'s' * (count > 1)}" for count, what in counts if count)
             be = "are" if len(self.held) > 1 else "is"
-            self.notes.append(f"{named} {be} held beside the atoms around, and not pulled into the map.")
+            self.notes.append(f"{named} {be} held beside the atoms around.")
         self.lengths = distances(self.start, self.pairs)
 
     def _energy(self) -> str:

@@ -522,7 +522,7 @@ def test_a_system_of_another_number_of_particles_is_refused(adk_map, fragment, b
         context = context_of(system, np.zeros((n, 3)), platform)
         words = (
             f"DensityFit was made of a topology of 240 atoms, but the System has {n} particles: "
-            r"make it of the topology of the Simulation, such as modeller\.topology\.$"
+            r"make it of the topology of the Simulation, such as modeller\.topology, with all its particles\.$"
         )
         with pytest.raises(openmm.OpenMMException, match=words):
             context.getState(energy=True)

@@ -280,3 +280,9 @@ def test_a_state_of_another_fit_is_refused(parts, uninterrupted, tmp_path):
     other = fragment(tmp_path / "other.pdb", SHIFT, 12), parts[1]
     with pytest.raises(InputError, match="not one of this fit"):
         flexible_fit(other).run(RunFolder(uninterrupted[1]))
+
+
+def test_a_model_brings_no_crystal_into_a_map_that_is_none(parts):
+    model, density_map = parts
+    fit = flexible_fit((replace(model, space_group="P 21 21 21"), density_map))
+    assert not density_map.periodic and fit.prepared.model.space_group == ""

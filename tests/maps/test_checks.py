@@ -13,13 +13,13 @@ def test_the_path_of_a_map_is_no_map():
 
 
 @pytest.mark.parametrize("periodic", [False, True])
-def test_resolutions_are_between_the_largest_voxel_and_the_widest_side(periodic):
+def test_resolutions_are_between_the_smallest_voxel_and_the_widest_side(periodic):
     density_map = DensityMap(np.ones((20, 15, 10)), np.diag([1.0, 1.2, 1.5]), np.zeros(3), periodic)
-    for resolution in (1.5, 3.0, 30.0):
+    for resolution in (1.0, 3.0, 30.0):
         check_resolution(density_map, resolution)
     with pytest.raises(
-        InputError, match=r"resolution=1\.49 is finer than the map's voxels of 1\.50 Å.*3\.0 Å at best"
+        InputError, match=r"resolution=0\.99 is finer than the map's voxels of 1\.00 Å.*2\.0 Å at best"
     ):
-        check_resolution(density_map, 1.49)
+        check_resolution(density_map, 0.99)
     with pytest.raises(InputError, match=r"resolution=30\.1 is coarser than the map is wide, 30 Å"):
         check_resolution(density_map, 30.1)

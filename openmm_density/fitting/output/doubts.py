@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...energies.density_fit import STRENGTH_BOUNDS
-from ...models.structures import covalent_radius, is_metal, residue_label
+from ...models.structures import METAL_BOND_SLACK, covalent_radius, is_metal, residue_label
 from ...restraints import Violation
 from ...validation.stretches import Stretch
 from ...wording import listing
@@ -24,10 +24,10 @@ LOW_CORRELATION = 0.4
 BENT = 0.15
 # Å by which a bond that springs hold, such as a metal's, became longer.
 STRETCHED = 0.5
-# Å beyond the sum of the covalent radii: a metal so far from an atom is hardly bound to it.
-UNBOUND = 0.5
-# Above the reference's by more, a correlation may have been gained from noise.
+# Above that of a reference that is as near (Å) and as large as a model of this map would be, a correlation may come from noise.
 ABOVE_REFERENCE = 0.01
+NEAR_REFERENCE = 1.5
+WHOLE = 0.9
 # What is clearly worse after a fit than relaxed: an RMSD by this factor, and numbers by more than 5 and by this share of what
 # was counted. Adenylate kinase, fitted well from afar into 5 Å, has 1.08 times the RMSD of angles and fewer outliers; EMD-3488,
 # pulled by 180 kJ/mol per atom, 1.4 times and outliers in one side chain of 25 more.
@@ -105,8 +105,8 @@ def doubts_about(
     """
     return [
         *_overall_doubts(fit, result),
-        *_noise_doubt(result, scan),
-        *_geometry_doubt(result, summary, scan),
+        *_noise_doubt(result, summary, scan),
+        *_geometry_doubt(fit, result, summary, scan),
         *_strength_doubt(scan),
         *_backbone_doubt(summary),
         *_turned_doubts(violations, summary),
@@ -188,9 +188,12 @@ def _overall_doubts(fit: FlexibleFit, result: FitResult) -> list[str]:
     return doubts
 
 
-def _noise_doubt(result: FitResult, scan: StrengthScan | None) -> list[str]:
-    """Say so where the model agrees with the map better than the reference does."""
+def _noise_doubt(result: FitResult, summary: Mapping[str, Any], scan: StrengthScan | None) -> list[str]:
+    """Say so where the model agrees with the map better than a reference does that it came close to."""
     if result.cc_reference is None or result.cc_final <= result.cc_reference + ABOVE_REFERENCE:
+        return []
+    of = summary["ca_rmsd_of"]
+    if of is None or of["matched"] < WHOLE * of["residues"] or result.ca_rmsd_final > NEAR_REFERENCE:
         return []
     tells = "half maps (--half-map twice) would tell"
     if scan is not None:
@@ -201,7 +204,9 @@ def _noise_doubt(result: FitResult, scan: StrengthScan | None) -> list[str]:
     ]
 
 
-def _geometry_doubt(result: FitResult, summary: Mapping[str, Any], scan: StrengthScan | None) -> list[str]:
+def _geometry_doubt(
+    fit: FlexibleFit, result: FitResult, summary: Mapping[str, Any], scan: StrengthScan | None
+) -> list[str]:
     """Say so where the geometry is clearly worse than where force field and restraints alone bring it."""
     relaxed, after = (summary[f"geometry_{stage}"] for stage in ("relaxed", "final"))
     worse = []
@@ -225,7 +230,8 @@ def _geometry_doubt(result: FitResult, summary: Mapping[str, Any], scan: Strengt
         why = "the fit was interrupted before it came to rest: go on with it"
     else:
         few = result.steps < FEW_STEPS
-        why = f"the pull of {result.strength:.0f} kJ/mol per atom is strong for this map"
+        pull = result.strength * fit.protocol.stages[-1].strength[1]
+        why = f"the pull of {pull:.0f} kJ/mol per atom is strong for this map"
         why += f" and {result.steps} steps" if few else ""
         why += ": fit again with a lower --strength"
         why += " or more --steps" if few else ""
@@ -272,7 +278,7 @@ def _turned_doubts(violations: Mapping[str, Sequence[Violation]], summary: Mappi
 
 
 def _metal_doubt(result: FitResult) -> list[str]:
-    """Name the bonds of metals that were too long in the model as it was read."""
+    """Name the bonds of metals that a file names and that were longer than what would be taken for one."""
     topology = result.prepared.topology
     atoms = list(topology.atoms())
     pairs = {tuple(sorted(pair)) for pair in result.prepared.links}
@@ -282,7 +288,7 @@ def _metal_doubt(result: FitResult) -> list[str]:
         if not (is_metal(atoms[i]) or is_metal(atoms[j])):
             continue
         length = float(np.linalg.norm(result.initial[i] - result.initial[j]))
-        if length > covalent_radius(atoms[i]) + covalent_radius(atoms[j]) + UNBOUND:
+        if length > covalent_radius(atoms[i]) + covalent_radius(atoms[j]) + METAL_BOND_SLACK:
             ends = " - ".join(f"{residue_label(atoms[k].residue)} {atoms[k].name}" for k in (i, j))
             long.append(f"{ends} ({length:.2f} Å)")
     if not long:

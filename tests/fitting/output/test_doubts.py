@@ -90,9 +90,9 @@ def test_a_metal_that_lost_its_ligand_is_doubted():
 
     # Covalent radii of sulphur and zinc: 1.05 and 1.22 Å.
     assert doubts._metal_doubt(ended(3.4)) == []
-    far = SimpleNamespace(prepared=prepared, initial=ended(2.8).final, final=ended(2.3).final)
+    far = SimpleNamespace(prepared=prepared, initial=ended(2.9).final, final=ended(2.3).final)
     (doubt,) = doubts._metal_doubt(far)
-    assert "A CYS 1 SG - A ZN 2 ZN (2.80 Å)" in doubt
+    assert "A CYS 1 SG - A ZN 2 ZN (2.90 Å)" in doubt
 
 
 def test_half_maps_are_told_of_with_their_steps_and_time(fitted):
@@ -151,6 +151,9 @@ def geometry(bond, angle, rotamers=0, ramachandran=0, clashes=0):
     }
 
 
+PULLED = SimpleNamespace(protocol=SimpleNamespace(stages=[SimpleNamespace(strength=(1.0, 1.0))]))
+
+
 def fit_of(**changes):
     ended = {"strength": 180.0, "steps": 300, "interrupted": False, "cc_final": 0.8, "cc_reference": None}
     return SimpleNamespace(**(ended | changes))
@@ -177,25 +180,32 @@ def fit_of(**changes):
 )
 def test_what_the_pull_made_clearly_worse_is_doubted(relaxed, after, named):
     summary = {"geometry_relaxed": relaxed, "geometry_final": after}
-    found = doubts._geometry_doubt(fit_of(), summary, None)
+    found = doubts._geometry_doubt(PULLED, fit_of(), summary, None)
     if named is None:
         assert found == []
         return
     (doubt,) = found
     assert f"({named});" in doubt and "180 kJ/mol per atom" in doubt and "lower --strength" in doubt
     assert (
-        "300 steps" in doubt and "steps" not in doubts._geometry_doubt(fit_of(steps=20000), summary, None)[0]
+        "300 steps" in doubt
+        and "steps" not in doubts._geometry_doubt(PULLED, fit_of(steps=20000), summary, None)[0]
     )
     scan = StrengthScan([5.0], [0.7], [0.6], 5.0)
-    assert "without half maps" in doubts._geometry_doubt(fit_of(), summary, scan)[0]
-    assert "strong" not in doubts._geometry_doubt(fit_of(interrupted=True), summary, None)[0]
-    assert doubts._geometry_doubt(fit_of(strength=0.0), summary, None) == []
+    assert "without half maps" in doubts._geometry_doubt(PULLED, fit_of(), summary, scan)[0]
+    assert "strong" not in doubts._geometry_doubt(PULLED, fit_of(interrupted=True), summary, None)[0]
+    assert doubts._geometry_doubt(PULLED, fit_of(strength=0.0), summary, None) == []
+    half = SimpleNamespace(protocol=SimpleNamespace(stages=[SimpleNamespace(strength=(1.0, 0.5))]))
+    assert "pull of 90 kJ/mol" in doubts._geometry_doubt(half, fit_of(), summary, None)[0]
 
 
-def test_a_better_correlation_than_the_reference_has_is_doubted():
-    (doubt,) = doubts._noise_doubt(fit_of(cc_final=0.819, cc_reference=0.802), None)
+def test_a_better_correlation_than_a_reference_nearby_has_is_doubted():
+    summary = {"ca_rmsd_of": {"atoms": ["CA"], "matched": 40, "residues": 41}}
+    better = fit_of(cc_final=0.819, cc_reference=0.802, ca_rmsd_final=0.6)
+    (doubt,) = doubts._noise_doubt(better, summary, None)
     assert "0.819, reference 0.802" in doubt and "--half-map" in doubt
     scan = StrengthScan([5.0], [0.7], [0.6], 5.0)
-    assert "free" in doubts._noise_doubt(fit_of(cc_final=0.819, cc_reference=0.802), scan)[0]
-    for reference in (0.815, 0.9, None):
-        assert doubts._noise_doubt(fit_of(cc_final=0.819, cc_reference=reference), None) == []
+    assert "free" in doubts._noise_doubt(better, summary, scan)[0]
+    for changed in ({"cc_reference": 0.815}, {"cc_reference": None}, {"ca_rmsd_final": 2.0}):
+        assert doubts._noise_doubt(SimpleNamespace(**{**vars(better), **changed}), summary, None) == []
+    for of in (None, {"atoms": ["CA"], "matched": 20, "residues": 41}):
+        assert doubts._noise_doubt(better, {"ca_rmsd_of": of}, None) == []
