@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import InputError
-from ..maps.checks import check_resolution
+from ..maps.checks import check_resolution, widest_side
 from ..maps.density_map import DensityMap
 from ..models.structures import Model, residue_kind
 from .protocols import Protocol
@@ -31,7 +31,7 @@ def check_pressures(protocol: Protocol, solvent: str) -> None:
 
 def check_resolutions(protocol: Protocol, resolution: float, density_map: DensityMap) -> None:
     """Refuse stages at a finer resolution (Å) than the map's, or one coarser than the map is wide."""
-    side = (density_map.size * density_map.voxel_size).max()
+    side = widest_side(density_map)
     for stage in protocol.stages:
         if stage.resolution is not None and not resolution <= stage.resolution <= side:
             raise InputError(

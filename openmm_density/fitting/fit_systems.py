@@ -15,6 +15,7 @@ from ..energies.forces import best_backend
 from ..energies.form_factors import SIGMA_PER_RESOLUTION
 from ..energies.planarity import PlanarityRestraint
 from ..errors import InputError
+from ..maps.checks import widest_side
 from ..maps.density_map import DensityMap
 from ..models.preparation import Prepared
 from ..models.structures import Model, residue_label
@@ -189,7 +190,7 @@ class FitSystems:
             and not fixed
             and self.density.similarity_measure in BLURRED_SIMILARITIES
         ):
-            side = float((self._density_map.size * self._density_map.voxel_size).max())
+            side = widest_side(self._density_map)
             widths = [width for width in BLURS if width * self.density.resolution <= side]
             blur = max(widths, key=lambda width: self._density_blurred(width).similarity(positions))
         return self.at(stage.resolution, stage.pressure, blur)

@@ -16,6 +16,11 @@ def check_map(density_map: Any) -> None:
         )
 
 
+def widest_side(density_map: DensityMap) -> float:
+    """Give the length in Å of the longest side of a map, the coarsest resolution that it can have."""
+    return float((density_map.size * density_map.voxel_size).max())
+
+
 def check_resolution(density_map: DensityMap, resolution: float) -> None:
     """Refuse resolutions (Å) that a map cannot have: nm in place of Å, for one, are ten times too fine.
 
@@ -31,7 +36,7 @@ def check_resolution(density_map: DensityMap, resolution: float) -> None:
         If it is finer than the smallest step between voxels, half of what these can hold, or coarser than the map is wide.
     """
     # The coarsest step of an anisotropic map need not be that of what is seen.
-    voxel, side = density_map.voxel_size.min(), (density_map.size * density_map.voxel_size).max()
+    voxel, side = density_map.voxel_size.min(), widest_side(density_map)
     if 0 < resolution < voxel:
         raise InputError(
             f"resolution={resolution:g} is finer than the map's voxels of {voxel:.2f} Å can hold: give that of the map, which is "

@@ -9,6 +9,7 @@ from openmm import app
 from scipy.spatial import cKDTree
 
 from openmm_density.models.structures import is_hydrogen, residue_kind
+from openmm_density.wording import counted
 
 from .pairs import PairRestraint, distances
 from .restraint import Violation
@@ -75,7 +76,7 @@ class WaterRestraint(PairRestraint):
             near = np.array(others)[near.reshape(len(self.held), springs)]
             self.pairs = np.stack([np.repeat(self.held, springs), near.ravel()], axis=1)
             counts = ((len(waters), "water"), (len(ions), "single ion"))
-            named = " and ".join(f"{count} {what}{'s' * (count > 1)}" for count, what in counts if count)
+            named = " and ".join(counted(count, what) for count, what in counts if count)
             be = "are" if len(self.held) > 1 else "is"
             self.notes.append(f"{named} {be} held beside the atoms around.")
         self.lengths = distances(self.start, self.pairs)
@@ -97,7 +98,7 @@ class WaterRestraint(PairRestraint):
         rows = np.arange(len(self.held)) * off.shape[1] + middle
         pairs = self.pairs[rows]
         quantities = [f"{self._atoms[i].name} to {self._atoms[j].name}" for i, j in pairs.tolist()]
-        return self._violated(pairs, found[rows], self.lengths[rows], WATER_LIMIT, quantities, "Å")
+        return self._violated(pairs, found[rows], self.lengths[rows], self._limits(), quantities, "Å")
 
 
 def _oxygen(residue: app.topology.Residue) -> int:
