@@ -27,7 +27,7 @@ test: $(INSTALLED)
 
 test-gpu: $(INSTALLED)
 	$(BIN)/python -c 'import torch, sys; sys.exit(not torch.cuda.is_available() and "no GPU that torch can use")'
-	$(BIN)/python -m pytest $(wildcard tests/kernels/test_*_gpu.py)
+	$(BIN)/python -m pytest $(wildcard tests/*/test_*_gpu.py)
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv $(ENVIRONMENT)

@@ -1,4 +1,4 @@
-"""Compile the C++ of an operator for this processor, once per machine, and load it."""
+"""Compile C++ for this processor, once per machine: an operator's, which is loaded as well, or other code of the package."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,12 +73,35 @@ class Status:
     error: str | None
 
 
-class _BuildError(Exception):
-    """The C++ cannot serve: a sentence, and what the compiler or the loader printed."""
+class BuildError(Exception):
+    """C++ cannot serve: a sentence, and in ``output`` what the compiler or the loader printed."""
 
     def __init__(self, sentence: str, output: str = "") -> None:
         super().__init__(sentence)
         self.output = output
+
+
+class Source(NamedTuple):
+    """A C++ file, and what it is compiled with.
+
+    Attributes
+    ----------
+    name : str
+        What its library is called in the cache and in messages.
+    file : pathlib.Path
+    headers : tuple of pathlib.Path
+        Files of ours that it includes.
+    compile_flags, link_flags : tuple of str
+    versions : tuple of str
+        Of the packages whose headers it includes: a library serves these alone.
+    """
+
+    name: str
+    file: Path
+    headers: tuple[Path, ...] = ()
+    compile_flags: tuple[str, ...] = ()
+    link_flags: tuple[str, ...] = ()
+    versions: tuple[str, ...] = ()
 
 
 class _Compiler(NamedTuple):
@@ -159,15 +182,15 @@ def status() -> dict[str, Status]:
         By folder. Call `load` first to learn whether the C++ compiles and loads.
     """
     compiler: _Compiler | None = None
-    with suppress(_BuildError):
+    with suppress(BuildError):
         compiler = _find_compiler()
     report = {}
     for folder in folders():
         outcome = _outcomes.get(folder)
         if outcome is None:
             cache, library = _cache_folder(), None
-            with suppress(_BuildError):
-                library = _find_library(cache, folder, compiler)
+            with suppress(BuildError):
+                library = _find_library(cache, _operator_source(folder), compiler)
         else:
             cache, library = outcome.cache, outcome.library
         record = _read_record(library) if library else None
@@ -204,38 +227,74 @@ def error_text(folder: str) -> str:
     return "" if outcome.loaded else outcome.output or f"{outcome.error}\n"
 
 
+def library(source: Source, check: Callable[[Path], object] | None = None) -> Path:
+    """Give the library of a C++ file: from the cache folder, or compiled now.
+
+    Parameters
+    ----------
+    source : Source
+    check : callable, optional
+        What loads the library. Where that raises `OSError` (another C library than the one it was linked against, or a damaged
+        disk) it is compiled anew.
+
+    Raises
+    ------
+    BuildError
+        If it cannot be compiled.
+    OSError
+        If it cannot be stored or loaded.
+    """
+    cache = _cache_folder()
+    try:
+        compiler: _Compiler | None = _find_compiler()
+    except BuildError:
+        # Compute nodes often lack the compiler that the login node has: what was compiled there serves.
+        if os.environ.get("CXX") or not _find_library(cache, source, None):
+            raise
+        compiler = None
+    found = _find_library(cache, source, compiler)
+    if found is None and not _writable(cache):
+        cache = _temporary_cache(cache)
+    if found is None:
+        found = _build(cache, source, compiler)
+    if check is not None:
+        try:
+            check(found)
+        except OSError:
+            if compiler is None:
+                raise
+            _record_path(found).unlink(missing_ok=True)
+            found = _build(cache, source, compiler)
+            check(found)
+    return found
+
+
+def _operator_source(folder: str) -> Source:
+    file = KERNELS / folder / "cpu.cpp"
+    if not file.is_file():
+        raise BuildError(f"the installation has no file {folder}/cpu.cpp")
+    headers = (*sorted(KERNELS.glob("*.h")), *sorted((KERNELS / folder).glob("*.h")))
+    compile_flags, link_flags = _torch_flags()
+    return Source(
+        f"{folder} kernel",
+        file,
+        headers,
+        (*compile_flags, f"-I{KERNELS}"),
+        link_flags,
+        (torch.__version__,),
+    )
+
+
 def _load(folder: str) -> _Outcome:
     cache = _cache_folder()
     try:
-        if not (KERNELS / folder / "cpu.cpp").is_file():
-            raise _BuildError(f"the installation has no file {folder}/cpu.cpp")
-        try:
-            compiler: _Compiler | None = _find_compiler()
-        except _BuildError:
-            # Compute nodes often lack the compiler that the login node has: what was compiled there serves.
-            if os.environ.get("CXX") or not _find_library(cache, folder, None):
-                raise
-            compiler = None
-        library = _find_library(cache, folder, compiler)
-        if library is None and not _writable(cache):
-            cache = _temporary_cache(cache)
-        if library is None:
-            library = _build(cache, folder, compiler)
-        try:
-            torch.ops.load_library(str(library))
-        except OSError:
-            # Another C library than the one it was linked against, or a damaged disk: compile it here.
-            if compiler is None:
-                raise
-            _record_path(library).unlink(missing_ok=True)
-            library = _build(cache, folder, compiler)
-            torch.ops.load_library(str(library))
-    except _BuildError as error:
+        found = library(_operator_source(folder), lambda path: torch.ops.load_library(str(path)))
+    except BuildError as error:
         return _Outcome(False, cache, None, str(error), error.output)
     except OSError as error:
         sentence = f"the compiled {folder} kernel cannot be stored or loaded ({error})"
         return _Outcome(False, cache, None, sentence, f"{error}\n")
-    return _Outcome(True, cache, library, None, "")
+    return _Outcome(True, found.parent, found, None, "")
 
 
 def _warn_once(kind: str, message: str) -> None:
@@ -299,8 +358,8 @@ def _find_compiler() -> _Compiler:
             if said.returncode == 0:
                 return _Compiler((path, *command[1:]), said.stdout)
     if named:
-        raise _BuildError(f"CXX names {shlex.join(named)}, which is no compiler that runs")
-    raise _BuildError("there is no C++ compiler (none of g++, c++ and clang++ is on PATH)")
+        raise BuildError(f"CXX names {shlex.join(named)}, which is no compiler that runs")
+    raise BuildError("there is no C++ compiler (none of g++, c++ and clang++ is on PATH)")
 
 
 def _attempts(compiler: _Compiler) -> list[tuple[str, ...]]:
@@ -321,7 +380,7 @@ def _torch_flags() -> tuple[tuple[str, ...], tuple[str, ...]]:
         # It names the standard that it needs: C++17 to torch 2.13, C++20 from 2.14.
         header = (include / "ATen" / "ATen.h").read_text()
     except OSError as error:
-        raise _BuildError(f"this torch was installed without its C++ headers ({error})") from error
+        raise BuildError(f"this torch was installed without its C++ headers ({error})") from error
     standard = "c++20" if "202002L" in header else "c++17"
     compile_flags = (
         f"-std={standard}",
@@ -357,31 +416,28 @@ def _digest(*parts: Any) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
-def _stem(folder: str, compiler: _Compiler | None) -> str:
+def _stem(source: Source, compiler: _Compiler | None) -> str:
     """Name a library by what decides its contents; without a compiler, a pattern for any compiler's."""
-    sources = [
-        *sorted(KERNELS.glob("*.h")),
-        *sorted((KERNELS / folder).glob("*.h")),
-        KERNELS / folder / "cpu.cpp",
-    ]
     inputs = _digest(
-        [(source.name, source.read_bytes()) for source in sources],
+        [(file.name, file.read_bytes()) for file in (*source.headers, source.file)],
         _FLAGS,
         os.environ.get("OPENMM_DENSITY_CXXFLAGS"),
-        torch.__version__,
-        _torch_flags(),
+        source.versions,
+        source.compile_flags,
+        source.link_flags,
         platform.libc_ver(),
         _processor(),
     )
+    name = source.name.replace(" ", "-")
     if compiler is None:
-        return f"{folder}-{inputs}-*"
-    return f"{folder}-{inputs}-{_digest(os.path.realpath(compiler.command[0]), compiler)}"
+        return f"{name}-{inputs}-*"
+    return f"{name}-{inputs}-{_digest(os.path.realpath(compiler.command[0]), compiler)}"
 
 
-def _find_library(cache: Path, folder: str, compiler: _Compiler | None) -> Path | None:
-    for library in sorted(cache.glob(f"{_stem(folder, compiler)}.so")):
-        if _read_record(library):
-            return library
+def _find_library(cache: Path, source: Source, compiler: _Compiler | None) -> Path | None:
+    for found in sorted(cache.glob(f"{_stem(source, compiler)}.so")):
+        if _read_record(found):
+            return found
     return None
 
 
@@ -400,8 +456,8 @@ def _read_record(library: Path) -> dict[str, Any] | None:
     return None
 
 
-def _build(cache: Path, folder: str, compiler: _Compiler) -> Path:
-    library = cache / f"{_stem(folder, compiler)}.so"
+def _build(cache: Path, source: Source, compiler: _Compiler) -> Path:
+    library = cache / f"{_stem(source, compiler)}.so"
     with _record_lock(library.with_suffix(".lock")) as held:
         if _read_record(library):
             return library
@@ -409,16 +465,16 @@ def _build(cache: Path, folder: str, compiler: _Compiler) -> Path:
             _sweep(cache, library.stem)
         if sys.stderr.isatty():
             print(
-                f"openmm-density: compiling the {folder} kernel for this processor, once (about 20 s) ...",
+                f"openmm-density: compiling the {source.name} for this processor, once (about 20 s) ...",
                 file=sys.stderr,
                 flush=True,
             )
         workspace = Path(tempfile.mkdtemp(prefix=f"{library.stem}.build-", dir=cache))
         try:
-            record = _compile(workspace / library.name, folder, compiler)
-            if _stem(folder, compiler) != library.stem:
-                raise _BuildError(
-                    f"the source of the {folder} kernel was edited while it was compiled: start again"
+            record = _compile(workspace / library.name, source, compiler)
+            if _stem(source, compiler) != library.stem:
+                raise BuildError(
+                    f"the source of the {source.name} was edited while it was compiled: start again"
                 )
             (workspace / "record").write_text(json.dumps(record, indent=1))
             os.replace(workspace / library.name, library)
@@ -428,15 +484,14 @@ def _build(cache: Path, folder: str, compiler: _Compiler) -> Path:
     if os.environ.get("OPENMM_DENSITY_CXXFLAGS") is None and "-march=native" not in record["flags"]:
         _warn_once(
             "plain processor",
-            f"openmm-density: {shlex.join(compiler.command)} does not compile the {folder} kernel with "
+            f"openmm-density: {shlex.join(compiler.command)} does not compile the {source.name} with "
             "-march=native: it runs without this processor's vector instructions, several times slower. "
             "A newer g++ (named in CXX) cures it.",
         )
     return library
 
 
-def _compile(target: Path, folder: str, compiler: _Compiler) -> dict[str, Any]:
-    headers, libraries = _torch_flags()
+def _compile(target: Path, source: Source, compiler: _Compiler) -> dict[str, Any]:
     failures = []
     started = time.monotonic()
     for flags in _attempts(compiler):
@@ -444,10 +499,9 @@ def _compile(target: Path, folder: str, compiler: _Compiler) -> dict[str, Any]:
             *compiler.command,
             *_FLAGS,
             *flags,
-            *headers,
-            f"-I{KERNELS}",
-            str(KERNELS / folder / "cpu.cpp"),
-            *libraries,
+            *source.compile_flags,
+            str(source.file),
+            *source.link_flags,
             *("-o", str(target)),
         ]
         try:
@@ -464,8 +518,8 @@ def _compile(target: Path, folder: str, compiler: _Compiler) -> dict[str, Any]:
                 timeout=_COMPILE_SECONDS,
             )
         except subprocess.TimeoutExpired as error:
-            raise _BuildError(
-                f"{shlex.join(compiler.command)} has not compiled the {folder} kernel "
+            raise BuildError(
+                f"{shlex.join(compiler.command)} has not compiled the {source.name} "
                 f"after {_COMPILE_SECONDS:.0f} s",
                 f"$ {shlex.join(command)}\n{error.output or ''}",
             ) from error
@@ -478,18 +532,18 @@ def _compile(target: Path, folder: str, compiler: _Compiler) -> dict[str, Any]:
                 "compiler_version": compiler.version,
             }
         failures.append(f"$ {shlex.join(command)}\n{run.stdout}\n(exit status {run.returncode})\n")
-        if _source_is_wrong(run.stdout):
+        if _source_is_wrong(run.stdout, source):
             break
-    raise _BuildError(
-        f"{shlex.join(compiler.command)} does not compile the {folder} kernel", "\n".join(failures)
+    raise BuildError(
+        f"{shlex.join(compiler.command)} does not compile the {source.name}", "\n".join(failures)
     )
 
 
-def _source_is_wrong(output: str) -> bool:
+def _source_is_wrong(output: str, source: Source) -> bool:
     """Tell whether a compiler complains of our source, which no other flags cure, and not of its own parts."""
+    ours = tuple(str(file.parent) for file in (source.file, *source.headers))
     return any(
-        line.startswith(str(KERNELS)) and " error: " in line and "omp.h" not in line
-        for line in output.splitlines()
+        line.startswith(ours) and " error: " in line and "omp.h" not in line for line in output.splitlines()
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
+from .energies.cuda_graph_force import CudaGraphForce
 from .energies.density_fit import DensityFit
 from .errors import InputError
 from .maps.density_map import DensityMap
@@ -207,8 +208,10 @@ def _density_force(system: openmm.System, fit: DensityFit) -> _DensityForce:
 
 
 def _as_made(force: openmm.Force) -> openmm.Force:
-    """Give the methods of its own class back to a force of openmm-torch, which a System hands out as a plain Force."""
+    """Give the methods of its own class back to a force that a System hands out as a plain Force."""
     if type(force) is openmm.Force:
+        if CudaGraphForce.isinstance(force):
+            return CudaGraphForce.cast(force)
         for backend in ("TorchForce", "PythonTorchForce"):
             kind = getattr(openmmtorch(), backend, None)
             if kind is not None and kind.isinstance(force):

@@ -233,7 +233,7 @@ def ways() -> list[tuple[str, bool]]:
             print(f"{backend} does not work here: {problem}")
             continue
         found.append((backend, False))
-        if torch.cuda.is_available() and backend != "PythonTorchForce":
+        if torch.cuda.is_available() and backend in ("TorchForce", "PythonForce"):
             found.append((backend, True))
     return found
 

@@ -1,4 +1,4 @@
-"""Energy modules as OpenMM forces, through whichever of three adapters works here."""
+"""Energy modules as OpenMM forces, through one of four adapters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from openmm import unit
 from ..errors import InputError
 from ..plugins import openmmtorch
 
-BACKENDS = ("TorchForce", "PythonTorchForce", "PythonForce")
+ON_ALL_PLATFORMS = ("TorchForce", "PythonTorchForce", "PythonForce")
+BACKENDS = (*ON_ALL_PLATFORMS, "CudaGraphForce")
 
 
 class BackendUnavailable(InputError):
@@ -201,8 +202,9 @@ def create_force(
         Whether the module takes box vectors.
     name : str
         The force's name.
-    backend : {"auto", "TorchForce", "PythonTorchForce", "PythonForce"}
-        ``auto`` takes the first that works here, and warns when it is not ``TorchForce``.
+    backend : {"auto", "TorchForce", "PythonTorchForce", "PythonForce", "CudaGraphForce"}
+        ``auto`` takes the first of those that run on every platform, and warns when it is not ``TorchForce``.
+        ``CudaGraphForce`` is our own, for the CUDA platform: see `openmm_density.energies.cuda_graph_force`.
     force_group : int
         The force group.
     parameter_derivative : bool, optional
@@ -212,7 +214,7 @@ def create_force(
         the platform decides.
     cuda_graphs : bool
         Whether the module's launches on a GPU are recorded once and replayed, which takes away what launching costs. It counts
-        for ``TorchForce`` on the CUDA platform and for ``PythonForce``.
+        for ``TorchForce`` on the CUDA platform and for ``PythonForce``; ``CudaGraphForce`` always does.
     of_particles : (indices, callable), optional
         The particles that the energy needs, and what makes the module for these alone, by their place among the indices: where
         a backend can give it their positions only, fewer have to be copied.
@@ -247,7 +249,7 @@ def create_force(
 def best_backend() -> str:
     """Give the first backend that works here; warn, saying why, when that is not TorchForce."""
     problems = []
-    for backend in BACKENDS:
+    for backend in ON_ALL_PLATFORMS:
         problem = backend_problem(backend)
         if problem is None:
             if problems:
@@ -263,8 +265,14 @@ def best_backend() -> str:
 @functools.cache
 def backend_problem(backend: str) -> str | None:
     """Say why a backend does not work here, or None where a one-atom System with it gives the right force."""
+    platform = "CUDA" if backend == "CudaGraphForce" else "Reference"
+    names = [openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())]
+    if platform not in names:
+        return "this OpenMM has no CUDA platform"
     try:
         force = _construct(backend, _OneAtom(), "k", 3.0, periodic=False)
+    except BackendUnavailable as error:
+        return str(error)
     except ImportError as error:
         return f"it is not installed: {error}"
     except AttributeError:
@@ -276,7 +284,7 @@ def backend_problem(backend: str) -> str | None:
     system.addForce(force)
     try:
         context = openmm.Context(
-            system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
+            system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName(platform)
         )
         context.setPositions([openmm.Vec3(1, 2, 3)])
         state = context.getState(getEnergy=True, getForces=True)
@@ -290,7 +298,7 @@ def backend_problem(backend: str) -> str | None:
 
 def _device(backend: str, device: torch.device | str | None, cuda_graphs: bool) -> torch.device | None:
     if cuda_graphs and backend == "PythonTorchForce":
-        raise InputError("cuda_graphs is for TorchForce and PythonForce: leave it out, or name one of these.")
+        raise InputError("PythonTorchForce has no cuda_graphs: leave it out, or name another backend.")
     if device is None:
         return None
     if backend != "PythonForce":
@@ -323,6 +331,8 @@ def _construct(
         force.addGlobalParameter(parameter_name, strength)
         if cuda_graphs:
             force.setProperty("useCUDAGraphs", "true")
+    elif backend == "CudaGraphForce":
+        return _cuda_graph_force(module, parameter_name, strength, periodic, of_particles)
     else:
         kind = openmmtorch().PythonTorchForce if backend == "PythonTorchForce" else openmm.PythonForce
         particles = None
@@ -338,6 +348,26 @@ def _construct(
             force.setParticles([int(particle) for particle in particles])
     force.setUsesPeriodicBoundaryConditions(periodic)
     return force
+
+
+def _cuda_graph_force(
+    module: torch.nn.Module,
+    parameter_name: str,
+    strength: float,
+    periodic: bool,
+    of_particles: tuple[np.ndarray, Callable[[], torch.nn.Module]] | None,
+) -> openmm.Force:
+    from . import cuda_graph_force
+
+    particles = None
+    if of_particles is not None:
+        particles, make = of_particles
+        module = make()
+    computation = cuda_graph_force.Computation(module, particles, periodic)
+    try:
+        return cuda_graph_force.make_force(computation, parameter_name, strength)
+    except (cuda_graph_force.BuildError, OSError) as error:
+        raise BackendUnavailable(f"{error}") from error
 
 
 class _OneAtom(torch.nn.Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import openmm
 
 from ..energies.density_fit import DensityFit
-from ..energies.forces import best_backend
+from ..energies.forces import backend_problem, best_backend
 from ..energies.form_factors import SIGMA_PER_RESOLUTION
 from ..energies.planarity import PlanarityRestraint
 from ..errors import InputError
@@ -254,10 +255,20 @@ class FitSystems:
         options = {"parameter_name": "unseen_strength", "force_group": RESTRAINT_GROUP, "periodic": periodic}
         return [PositionalRestraint(topology, positions, atoms=backbone, **options)]
 
-    def _force_options(self) -> dict[str, bool]:
+    def _force_options(self) -> dict[str, Any]:
         """Say how the forces of our own are made: nobody asks for their derivatives, and graphs save what launching costs."""
-        graphs = self._platform == "CUDA" and best_backend() != "PythonTorchForce"
-        return {"parameter_derivative": False, "cuda_graphs": graphs}
+        options: dict[str, Any] = {"parameter_derivative": False}
+        if self._platform == "CUDA":
+            problem = backend_problem("CudaGraphForce")
+            if problem is None:
+                return options | {"backend": "CudaGraphForce"}
+            backend = best_backend()
+            warnings.warn(
+                f"using {backend}, which is slower: CudaGraphForce does not work here ({problem})",
+                stacklevel=2,
+            )
+            options["cuda_graphs"] = backend != "PythonTorchForce"
+        return options
 
 
 def _restraint_options(

@@ -1,0 +1,135 @@
+"""Positions out of OpenMM's memory on a GPU, and forces and energy into it.
+
+OpenMM keeps particles in slots whose order it changes as they move: positions as x, y, z and charge, forces as 64-bit integers in
+units of 2⁻³² kJ/mol/nm, all x before all y before all z. Its memory belongs to another CUDA context than torch's and is known
+here by its address.
+"""
+
+# No annotations from __future__: Triton reads those of its kernels.
+import triton
+import triton.language as tl
+from torch import Tensor
+
+_BLOCK = 256
+_TYPES = {4: tl.float32, 8: tl.float64}
+
+
+def take_positions(
+    positions: int, word: int, particle_of_slot: int, place_of_particle: Tensor, taken: Tensor
+) -> None:
+    """Copy positions, each to its particle's place.
+
+    Parameters
+    ----------
+    positions : int
+        Address of four numbers for each slot.
+    word : int
+        Bytes of such a number, 4 or 8.
+    particle_of_slot : int
+        Address of the int32 numbers of the particles.
+    place_of_particle : Tensor, shape (N,), int32
+        Where in ``taken`` a particle's position goes; -1 for none.
+    taken : Tensor, shape (M, 3)
+        What is written.
+    """
+    n_slots = place_of_particle.numel()
+    _take_kernel[(triton.cdiv(n_slots, _BLOCK),)](
+        positions, particle_of_slot, n_slots, place_of_particle, taken, WORD=_TYPES[word], BLOCK=_BLOCK
+    )
+
+
+def give_forces(
+    forces: Tensor,
+    energy: Tensor,
+    wanted: Tensor,
+    place_of_particle: Tensor,
+    particle_of_slot: int,
+    force_sums: int,
+    n_padded: int,
+    energy_sum: int,
+    word: int,
+) -> None:
+    """Add forces and an energy to OpenMM's sums.
+
+    The sums are integers, to which OpenMM may be adding in other streams meanwhile: the order makes no difference.
+
+    Parameters
+    ----------
+    forces : Tensor, shape (M, 3)
+        In kJ/mol/nm.
+    energy : Tensor, shape (), float64
+        In kJ/mol.
+    wanted : Tensor, shape (2,), float64
+        Whether forces are wanted, and whether the energy is.
+    place_of_particle : Tensor, shape (N,), int32
+        Where in ``forces`` a particle's force is; -1 for none.
+    particle_of_slot : int
+        Address of the int32 numbers of the particles.
+    force_sums : int
+        Address of the sums of the forces.
+    n_padded : int
+        From one component of the sums to the next.
+    energy_sum : int
+        Address of the sum of the energies.
+    word : int
+        Bytes of that sum, 4 or 8.
+    """
+    n_slots = place_of_particle.numel()
+    _give_kernel[(triton.cdiv(n_slots, _BLOCK),)](
+        forces,
+        energy,
+        wanted,
+        place_of_particle,
+        n_slots,
+        particle_of_slot,
+        force_sums,
+        n_padded,
+        energy_sum,
+        WORD=_TYPES[word],
+        BLOCK=_BLOCK,
+    )
+
+
+@triton.jit
+def _take_kernel(
+    positions, particle_of_slot, n_slots, place_of_particle, taken, WORD: tl.constexpr, BLOCK: tl.constexpr
+):
+    slot = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    here = slot < n_slots
+    particles = particle_of_slot.to(tl.int64).to(tl.pointer_type(tl.int32))
+    particle = tl.load(particles + slot, mask=here, other=0)
+    place = tl.load(place_of_particle + particle, mask=here, other=-1)
+    here = place >= 0
+    source = positions.to(tl.int64).to(tl.pointer_type(WORD)) + 4 * slot
+    for axis in tl.static_range(3):
+        tl.store(taken + 3 * place + axis, tl.load(source + axis, mask=here, other=0.0), mask=here)
+
+
+@triton.jit
+def _give_kernel(
+    forces,
+    energy,
+    wanted,
+    place_of_particle,
+    n_slots,
+    particle_of_slot,
+    force_sums,
+    n_padded,
+    energy_sum,
+    WORD: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    slot = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    here = (slot < n_slots) & (tl.load(wanted).to(tl.int32) != 0)
+    particles = particle_of_slot.to(tl.int64).to(tl.pointer_type(tl.int32))
+    particle = tl.load(particles + slot, mask=here, other=0)
+    place = tl.load(place_of_particle + particle, mask=here, other=-1)
+    here = place >= 0
+    sums = force_sums.to(tl.int64).to(tl.pointer_type(tl.int64)) + slot
+    for axis in tl.static_range(3):
+        force = tl.load(forces + 3 * place + axis, mask=here, other=0.0)
+        fixed = (force * 4294967296.0).to(tl.int64)
+        tl.atomic_add(sums + axis * n_padded, fixed, mask=here, sem="relaxed")
+    total = energy_sum.to(tl.int64).to(tl.pointer_type(WORD))
+    adds = (tl.program_id(0) == 0) & (tl.load(wanted + 1).to(tl.int32) != 0)
+    tl.store(total, tl.load(total, mask=adds) + tl.load(energy).to(WORD), mask=adds)

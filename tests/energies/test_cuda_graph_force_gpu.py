@@ -1,0 +1,298 @@
+"""The CUDA graph force on a GPU; how positions and forces pass also in Triton's interpreter."""
+
+import gc
+
+import numpy as np
+import openmm
+import pytest
+import torch
+from openmm import unit
+
+pytest.importorskip("triton")
+
+from openmm_density import DensityFit, DensityMap
+from openmm_density.energies.cuda_graph_force import Computation, exchange, library, make_force
+from openmm_density.energies.forces import backend_problem
+from openmm_density.energies.planarity import PlanarityRestraint
+from openmm_density.models import read_model
+
+from ..fragments import fragment, write_fragment
+from .contexts import energy_of, forces_of, system_of
+from .test_forces import PeriodicSpring, Spring
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+PRECISIONS = ("single", "mixed", "double")
+on_cuda = pytest.mark.skipif(
+    backend_problem("CudaGraphForce") is not None,
+    reason=f"CudaGraphForce: {backend_problem('CudaGraphForce')}",
+)
+
+
+class Slots:
+    """OpenMM's memory, with so many particles of which some are taken."""
+
+    def __init__(self, n: int, n_taken: int, dtype: torch.dtype) -> None:
+        generator = np.random.default_rng(n)
+        self.n, self.word = n, dtype.itemsize
+        self.posq = torch.from_numpy(generator.random((n, 4))).to(DEVICE, dtype)
+        self.particles = torch.from_numpy(generator.permutation(n)).to(DEVICE, torch.int32)
+        self.taken = torch.from_numpy(np.sort(generator.choice(n, n_taken, replace=False))).to(DEVICE)
+        self.places = torch.full((n,), -1, dtype=torch.int32, device=DEVICE)
+        self.places[self.taken] = torch.arange(n_taken, dtype=torch.int32, device=DEVICE)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("n", "n_taken"), [(1, 1), (1, 0), (256, 256), (700, 300)])
+def test_positions_are_those_of_the_particles(dtype, n, n_taken):
+    slots = Slots(n, n_taken, dtype)
+    found = torch.full((n_taken, 3), float("nan"), dtype=dtype, device=DEVICE)
+    exchange.take_positions(
+        slots.posq.data_ptr(), slots.word, slots.particles.data_ptr(), slots.places, found
+    )
+    by_particle = torch.empty_like(slots.posq)
+    by_particle[slots.particles.long()] = slots.posq
+    assert torch.equal(found, by_particle[slots.taken, :3])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("n", "n_taken"), [(1, 1), (1, 0), (256, 256), (700, 300)])
+@pytest.mark.parametrize("wanted", [(1.0, 1.0), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0)])
+def test_what_is_wanted_is_added_and_nothing_else(dtype, n, n_taken, wanted):
+    slots = Slots(n, n_taken, dtype)
+    forces = 1000 * torch.randn(n_taken, 3, dtype=dtype, device=DEVICE)
+    sums = torch.randint(-(10**12), 10**12, (3, n + 36), device=DEVICE)
+    energy_sum = torch.tensor([2.25], dtype=dtype, device=DEVICE)
+    expected = sums.clone()
+    if wanted[0]:
+        by_particle = torch.zeros(n, 3, dtype=dtype, device=DEVICE)
+        by_particle[slots.taken] = forces
+        expected[:, :n] += (by_particle[slots.particles.long()] * 2**32).to(torch.int64).T
+    exchange.give_forces(
+        forces,
+        torch.tensor(5.5, dtype=torch.float64, device=DEVICE),
+        torch.tensor(wanted, dtype=torch.float64, device=DEVICE),
+        slots.places,
+        slots.particles.data_ptr(),
+        sums.data_ptr(),
+        n + 36,
+        energy_sum.data_ptr(),
+        slots.word,
+    )
+    assert torch.equal(sums, expected)
+    assert energy_sum.item() == (7.75 if wanted[1] else 2.25)
+
+
+def context_on_cuda(system, positions, precision="mixed", integrator=None):
+    context = openmm.Context(
+        system,
+        integrator or openmm.VerletIntegrator(0.001),
+        openmm.Platform.getPlatformByName("CUDA"),
+        {"Precision": precision, "DeterministicForces": "true"},
+    )
+    context.setPositions(positions)
+    return context
+
+
+def some_positions(n: int) -> np.ndarray:
+    return np.random.default_rng(3).random((n, 3)) * 2
+
+
+@on_cuda
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("particles", [None, [0, 1, 5, 99, 1000]])
+def test_energy_and_forces_are_the_modules(precision, particles):
+    positions = some_positions(1001)
+    chosen = np.arange(1001) if particles is None else np.array(particles)
+    force = make_force(Computation(Spring(), None if particles is None else chosen, False), "k", 2.5)
+    context = context_on_cuda(system_of(1001, force), positions, precision)
+    for strength in (2.5, 7.0, 0.0, -1.0):
+        context.setParameter("k", strength)
+        expected = np.zeros_like(positions)
+        expected[chosen] = -2 * strength * positions[chosen]
+        assert energy_of(context) == pytest.approx(strength * (positions[chosen] ** 2).sum(), rel=1e-6)
+        np.testing.assert_allclose(forces_of(context), expected, rtol=1e-6, atol=1e-6)
+
+
+@on_cuda
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_the_box_reaches_the_module_when_it_changes(precision):
+    positions = some_positions(10)
+    force = make_force(Computation(PeriodicSpring(), None, True), "k", 2.5)
+    bonded = openmm.HarmonicBondForce()
+    bonded.setUsesPeriodicBoundaryConditions(True)
+    box = np.array([[3.0, 0, 0], [0.5, 3.1, 0], [-0.4, 0.6, 3.2]])
+    context = context_on_cuda(system_of(10, force, bonded, box=box), positions, precision)
+    for scale in (1.0, 1.1):
+        context.setPeriodicBoxVectors(*(scale * box))
+        away = positions - scale * box.sum(axis=0)
+        assert energy_of(context) == pytest.approx(2.5 * (away**2).sum(), rel=1e-6)
+        np.testing.assert_allclose(forces_of(context), -5 * away, rtol=1e-5)
+
+
+@on_cuda
+def test_only_its_own_group_and_beside_other_forces():
+    positions = some_positions(4)
+    force = make_force(Computation(Spring(), None, False), "k", 2.5)
+    force.setForceGroup(2)
+    bond = openmm.HarmonicBondForce()
+    bond.addBond(0, 1, 0.1, 1000.0)
+    context = context_on_cuda(system_of(4, force, bond), positions)
+    spring, bonds = 2.5 * (positions**2).sum(), energy_of(context, groups={0})
+    assert energy_of(context, groups={2}) == pytest.approx(spring, rel=1e-6)
+    assert energy_of(context) == pytest.approx(spring + bonds, rel=1e-6)
+    assert not forces_of(context, groups={7}).any()
+    np.testing.assert_allclose(
+        forces_of(context),
+        forces_of(context, groups={0}) + forces_of(context, groups={2}),
+        rtol=1e-5,
+        atol=1e-5,
+    )
+
+
+@on_cuda
+def test_two_contexts_of_one_system_do_not_disturb_each_other():
+    system = system_of(50, make_force(Computation(Spring(), None, False), "k", 2.5))
+    first, second = some_positions(50), some_positions(50)[::-1].copy()
+    contexts = [context_on_cuda(system, first), context_on_cuda(system, second)]
+    contexts[1].setParameter("k", 4.0)
+    for _ in range(3):
+        np.testing.assert_allclose(forces_of(contexts[0]), -5 * first, rtol=1e-6)
+        np.testing.assert_allclose(forces_of(contexts[1]), -8 * second, rtol=1e-6)
+    contexts.pop(0)
+    gc.collect()
+    np.testing.assert_allclose(forces_of(contexts[0]), -8 * second, rtol=1e-6)
+
+
+@on_cuda
+def test_a_context_takes_its_recording_along():
+    gc.collect()
+    before = set(library._recordings)
+    context = context_on_cuda(
+        system_of(5, make_force(Computation(Spring(), None, False), "k", 2.5)), some_positions(5)
+    )
+    energy_of(context)
+    assert len(set(library._recordings) - before) == 1
+    context.reinitialize()
+    context.setPositions(some_positions(5))
+    energy_of(context)
+    assert len(set(library._recordings) - before) == 1
+    del context
+    gc.collect()
+    assert set(library._recordings) <= before
+
+
+@on_cuda
+def test_an_oscillator_keeps_its_energy_and_its_frequency():
+    # A mass of 12 at 2k = 1000 kJ/mol/nm²: T = 2π √(m / 2k) = .688 ps.
+    force = make_force(Computation(Spring(), None, False), "k", 500.0)
+    context = context_on_cuda(system_of(1, force), np.array([[0.1, 0, 0]]))
+    period = 2 * np.pi * np.sqrt(12 / 1000)
+    steps = round(period / 0.001)
+    for _ in range(3):
+        context.getIntegrator().step(steps)
+        state = context.getState(positions=True, energy=True)
+        assert state.getPositions(asNumpy=True)._value[0, 0] == pytest.approx(0.1, rel=1e-3)
+        total = (state.getPotentialEnergy() + state.getKineticEnergy()).value_in_unit(unit.kilojoule_per_mole)
+        assert total == pytest.approx(5.0, rel=1e-3)
+
+
+class Raising(torch.nn.Module):
+    def forward(self, positions: torch.Tensor, strength: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        raise ValueError("this module is made to fail")
+
+
+@on_cuda
+def test_what_goes_wrong_in_python_is_said_by_openmm():
+    context = context_on_cuda(
+        system_of(5, make_force(Computation(Raising(), None, False), "k", 2.5)), some_positions(5)
+    )
+    with pytest.raises(openmm.OpenMMException, match="this module is made to fail"):
+        energy_of(context)
+    too_many = make_force(Computation(Spring(), np.array([7]), False), "k", 2.5)
+    context = context_on_cuda(system_of(5, too_many), some_positions(5))
+    with pytest.raises(openmm.OpenMMException, match="an atom 7, but the System has 5 particles"):
+        energy_of(context)
+
+
+SIMILARITIES = ["cross-correlation", "inner-product", "relative-entropy", "least-squares", "map-potential"]
+
+
+@on_cuda
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+@pytest.mark.parametrize("periodic", [False, True])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_density_and_planarity_are_those_of_their_modules(tmp_path, similarity, periodic, precision):
+    model = fragment(tmp_path / "model.pdb", residues=12)
+    topology, positions = model.topology, model.positions
+    density_map = DensityMap.simulate(topology, positions, 4.0, 1.0)
+    moved = positions + np.random.default_rng(1).normal(0, 0.3, positions.shape)
+    n = len(positions)
+    plain = system_of(n, box=np.eye(3) * 8 if periodic else None)
+    if periodic:
+        bonded = openmm.HarmonicBondForce()
+        bonded.setUsesPeriodicBoundaryConditions(True)
+        for a, b in topology.bonds():
+            bonded.addBond(a.index, b.index, 0.15, 0.0)
+        plain.addForce(bonded)
+    fit = DensityFit(
+        density_map, topology, 4.0, similarity=similarity, system=plain, positions=positions, force_group=1
+    )
+    planes = PlanarityRestraint(topology, positions=positions, force_group=2, system=plain)
+    for force in (fit, planes):
+        plain.addForce(force.create_force("CudaGraphForce"))
+    assert fit.periodic == periodic
+    context = context_on_cuda(plain, moved / 10, precision)
+    # Where OpenMM has put them.
+    at = context.getState(positions=True).getPositions(asNumpy=True)._value
+    for group, energy in ((1, fit), (2, planes)):
+        inputs = [torch.from_numpy(np.array(at))]
+        if energy.periodic:
+            inputs.append(torch.eye(3, dtype=torch.float64) * 8)
+        expected, gradient = energy.create_module()(*inputs, torch.tensor(energy.default_strength))
+        found = forces_of(context, groups={group})
+        assert energy_of(context, groups={group}) == pytest.approx(float(expected), rel=2e-5, abs=1e-3)
+        largest = float(gradient.abs().max())
+        np.testing.assert_allclose(found, gradient.numpy(), rtol=0, atol=1e-4 * largest)
+        again = forces_of(context, groups={group})
+        np.testing.assert_array_equal(found, again)
+
+
+@on_cuda
+def test_atoms_that_openmm_reorders_keep_their_forces(tmp_path):
+    """Water and peptide in a box: OpenMM sorts molecules in space and wraps them as they move."""
+    path = write_fragment(tmp_path / "model.pdb", residues=12, terminus=True)
+    model = read_model(path)
+    topology, positions = model.topology, model.positions
+    modeller = openmm.app.Modeller(topology, positions / 10)
+    forcefield = openmm.app.ForceField("amber14-all.xml", "amber14/tip3p.xml")
+    modeller.addHydrogens(forcefield)
+    modeller.addSolvent(forcefield, padding=0.8 * unit.nanometer)
+    system = forcefield.createSystem(
+        modeller.topology, nonbondedMethod=openmm.app.PME, nonbondedCutoff=0.7 * unit.nanometer
+    )
+    places = np.array(modeller.positions.value_in_unit(unit.angstrom))
+    density_map = DensityMap.simulate(topology, positions, 4.0, 1.0)
+    fit = DensityFit(
+        density_map,
+        modeller.topology,
+        4.0,
+        atoms="protein and element != H",
+        system=system,
+        positions=places,
+        force_group=1,
+    )
+    system.addForce(fit.create_force("CudaGraphForce"))
+    # Unequal in time: the density at every third step.
+    integrator = openmm.MTSLangevinIntegrator(300, 1, 0.003, [(1, 1), (0, 3)])
+    context = context_on_cuda(system, places / 10, integrator=integrator)
+    openmm.LocalEnergyMinimizer.minimize(context, maxIterations=20)
+    module = fit.create_module()
+    for _ in range(3):
+        integrator.step(200)
+        state = context.getState(positions=True, enforcePeriodicBox=False)
+        at = torch.from_numpy(np.array(state.getPositions(asNumpy=True)._value))
+        box = torch.from_numpy(np.array([list(v) for v in state.getPeriodicBoxVectors()._value]))
+        expected, gradient = module(at, box, torch.tensor(fit.default_strength))
+        found = forces_of(context, groups={1})
+        np.testing.assert_allclose(found, gradient.numpy(), rtol=0, atol=2e-4 * float(gradient.abs().max()))
+        assert energy_of(context, groups={1}) == pytest.approx(float(expected), rel=1e-4)
