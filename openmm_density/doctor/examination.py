@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from openmm import Platform
 
-from ..energies.forces import BACKENDS
+from ..energies.forces import BACKENDS, ON_ALL_PLATFORMS
 from ..kernels import build as kernel_builds
 from ..plugins import unloaded_plugins
 from .diagnosis import Diagnosis, Kernel, Probe
@@ -48,7 +48,11 @@ def examine(
     # PoCL's compiling takes longest, so it begins first.
     names = sorted((each.getName() for each in platforms), key=lambda name: name != "OpenCL")
     with ThreadPoolExecutor(PROBES_AT_ONCE) as pool:
-        probed = [pool.submit(probe_platform, name, BACKENDS, timeout, doing) for name in names]
+        backends = {"CUDA": BACKENDS}
+        probed = [
+            pool.submit(probe_platform, name, backends.get(name, ON_ALL_PLATFORMS), timeout, doing)
+            for name in names
+        ]
         versions = installed_versions()
         on_gpu = pool.submit(probe_gpu_kernels, timeout, doing) if gpu and versions["triton"] else None
         kernels = _kernels(build, doing)

@@ -226,15 +226,16 @@ class DensityFit:
 
         Parameters
         ----------
-        backend : {"auto", "TorchForce", "PythonTorchForce", "PythonForce"}
-            ``auto`` takes the first of these that works with the installed versions, and warns when it is not ``TorchForce``.
+        backend : {"auto", "TorchForce", "PythonTorchForce", "PythonForce", "CudaGraphForce"}
+            ``auto`` takes the first of the three that run on every platform and work with the installed versions, and warns when
+            it is not ``TorchForce``. ``CudaGraphForce`` is for the CUDA platform, where it costs its kernels and no more.
         parameter_derivative : bool, optional
             Whether a State can give ∂E/∂k = 1 − S; by default, where the backend can (``TorchForce``).
         device : torch.device or str, optional
             Where ``PythonForce`` works; by default a GPU if torch can use one. With the other backends the platform decides.
         cuda_graphs : bool
             Whether the launches of a step on a GPU are recorded once and replayed (``TorchForce`` on the CUDA platform, and
-            ``PythonForce``).
+            ``PythonForce``); ``CudaGraphForce`` always does.
         """
         return forces.create_force(
             self.create_module(),

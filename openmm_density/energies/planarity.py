@@ -161,8 +161,9 @@ class PlanarityRestraint:
 
         Parameters
         ----------
-        backend : {"auto", "TorchForce", "PythonTorchForce", "PythonForce"}
-            ``auto`` takes the first of these that works with the installed versions, and warns when it is not ``TorchForce``.
+        backend : {"auto", "TorchForce", "PythonTorchForce", "PythonForce", "CudaGraphForce"}
+            ``auto`` takes the first of the three that run on every platform and work with the installed versions, and warns when
+            it is not ``TorchForce``. ``CudaGraphForce`` is for the CUDA platform, where it costs its kernels and no more.
         parameter_derivative : bool, optional
             Whether a State can give the derivative with respect to the strength: the energy at strength 1. By default, where
             the backend can (``TorchForce``).

@@ -258,17 +258,16 @@ class FitSystems:
     def _force_options(self) -> dict[str, Any]:
         """Say how the forces of our own are made: nobody asks for their derivatives, and graphs save what launching costs."""
         options: dict[str, Any] = {"parameter_derivative": False}
-        if self._platform == "CUDA":
-            problem = backend_problem("CudaGraphForce")
-            if problem is None:
-                return options | {"backend": "CudaGraphForce"}
-            backend = best_backend()
-            warnings.warn(
-                f"using {backend}, which is slower: CudaGraphForce does not work here ({problem})",
-                stacklevel=2,
-            )
-            options["cuda_graphs"] = backend != "PythonTorchForce"
-        return options
+        if self._platform != "CUDA":
+            return options
+        problem = backend_problem("CudaGraphForce")
+        if problem is None:
+            return options | {"backend": "CudaGraphForce"}
+        backend = best_backend()
+        warnings.warn(
+            f"using {backend}, which is slower: CudaGraphForce does not work here ({problem})", stacklevel=2
+        )
+        return options | {"cuda_graphs": backend != "PythonTorchForce"}
 
 
 def _restraint_options(

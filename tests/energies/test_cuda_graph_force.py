@@ -4,6 +4,7 @@ import copy
 import gc
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import openmm
@@ -23,7 +24,7 @@ from openmm_density.energies.forces import BackendUnavailable, backend_problem, 
 from openmm_density.errors import InputError
 
 from .contexts import system_of
-from .test_forces import PeriodicSpring, Spring
+from .test_forces import BOX, PLATFORMS, POSITIONS, PeriodicSpring, Spring, context_with, energy_and_forces
 
 HAS_CUDA = backend_problem("CudaGraphForce") is None
 
@@ -48,16 +49,47 @@ def test_is_a_force_of_its_parameter():
     assert not CudaGraphForce.isinstance(openmm.HarmonicBondForce())
 
 
-@pytest.mark.parametrize("platform", ["Reference", "CPU"])
-def test_other_platforms_are_refused_with_what_to_use(platform):
-    with pytest.raises(
-        openmm.OpenMMException, match=f"CUDA platform, not on {platform}: use TorchForce there"
-    ):
-        openmm.Context(
-            system_of(2, made()),
-            openmm.VerletIntegrator(0.001),
-            openmm.Platform.getPlatformByName(platform),
-        )
+@pytest.mark.parametrize("platform", ["Reference", "CPU", "OpenCL"])
+@pytest.mark.parametrize("particles", [None, np.array([0, 2])])
+def test_other_platforms_evaluate_it_through_python(platform, particles):
+    if platform not in PLATFORMS:
+        pytest.skip(f"OpenMM has no {platform} platform here")
+    force = made(PeriodicSpring(), particles, periodic=True)
+    force.setForceGroup(3)
+    context = context_with(force, platform=platform, box=BOX)
+    chosen = slice(None) if particles is None else particles
+    for k in (2.5, 7.0):
+        context.setParameter("k", k)
+        away = (POSITIONS - BOX.sum(axis=0))[chosen]
+        energy, found = energy_and_forces(context)
+        expected = np.zeros((3, 3))
+        expected[chosen] = -2 * k * away
+        assert energy == pytest.approx(k * (away**2).sum(), rel=1e-5)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    energy, found = energy_and_forces(context, groups={0})
+    assert energy == 0
+    assert not found.any()
+
+
+def test_another_platform_is_announced_once():
+    context = context_with(made())
+    library._warn_of_another_platform.cache_clear()
+    with pytest.warns(UserWarning, match="for other platforms TorchForce is faster"):
+        energy_and_forces(context)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        energy_and_forces(context)
+
+
+def test_what_goes_wrong_in_python_is_said_by_openmm():
+    class Raising(torch.nn.Module):
+        def forward(self, positions, strength):
+            raise ValueError("this module is made to fail")
+
+    with pytest.raises(openmm.OpenMMException, match="this module is made to fail"):
+        energy_and_forces(context_with(made(Raising())))
+    with pytest.raises(openmm.OpenMMException, match="an atom 7, but the System has 3 particles"):
+        energy_and_forces(context_with(made(particles=np.array([7]))))
 
 
 @pytest.mark.parametrize("particles", [None, np.array([], dtype=np.int64), np.array([1, 4, 7])])
@@ -118,7 +150,7 @@ def test_a_module_that_torchscript_cannot_write_is_named_when_the_system_is_writ
         def forward(self, positions, strength):
             return eval("strength"), positions
 
-    with pytest.raises(openmm.OpenMMException, match="builtin function eval> is currently not supported"):
+    with pytest.raises(openmm.OpenMMException, match="built-in function eval> is currently not supported"):
         openmm.XmlSerializer.serialize(system_of(3, made(Unwritable())))
 
 

@@ -82,20 +82,26 @@ def test_gaussians_are_wider_only_where_similarities_can_be_compared(fitted):
     assert systems.of_stage(Stage("free", 4, strength=0.0), positions) is systems.at()
 
 
+@pytest.mark.parametrize("platform", ["CPU", "OpenCL"])
+def test_forces_are_made_in_the_default_way(platform):
+    assert FitSystems._force_options(SimpleNamespace(_platform=platform)) == {"parameter_derivative": False}
+
+
+def test_on_cuda_they_are_our_own(monkeypatch):
+    monkeypatch.setattr(fit_systems, "backend_problem", {"CudaGraphForce": None}.get)
+    options = FitSystems._force_options(SimpleNamespace(_platform="CUDA"))
+    assert options == {"parameter_derivative": False, "backend": "CudaGraphForce"}
+
+
 @pytest.mark.parametrize(
-    ("platform", "backend", "graphs"),
-    [
-        ("CUDA", "TorchForce", True),
-        ("CUDA", "PythonForce", True),
-        ("CUDA", "PythonTorchForce", False),
-        ("CPU", "TorchForce", False),
-        ("OpenCL", "TorchForce", False),
-    ],
+    ("backend", "graphs"), [("TorchForce", True), ("PythonForce", True), ("PythonTorchForce", False)]
 )
-def test_graphs_are_for_cuda(monkeypatch, platform, backend, graphs):
+def test_on_cuda_a_slower_way_is_announced(monkeypatch, backend, graphs):
+    monkeypatch.setattr(fit_systems, "backend_problem", {"CudaGraphForce": "no compiler"}.get)
     monkeypatch.setattr(fit_systems, "best_backend", lambda: backend)
-    systems = SimpleNamespace(_platform=platform)
-    assert FitSystems._force_options(systems) == {"parameter_derivative": False, "cuda_graphs": graphs}
+    with pytest.warns(UserWarning, match=rf"using {backend}, which is slower: .* \(no compiler\)"):
+        options = FitSystems._force_options(SimpleNamespace(_platform="CUDA"))
+    assert options == {"parameter_derivative": False, "cuda_graphs": graphs}
 
 
 def test_the_forces_of_a_fit_are_made_with_these_options(monkeypatch, tmp_path):

@@ -4,11 +4,15 @@
 // a quarter of a millisecond, and what hands positions and forces across waits for the GPU. Here the recorded graph is rebuilt in
 // OpenMM's context: an evaluation is one launch, waits for nothing and runs no Python.
 //
-// The Python side (recording.py) keeps the module, records the graph and owns its memory; it is called through Callbacks.
+// On other platforms the module is evaluated through Python: OpenMM's minimiser goes to the CPU when forces are too large for a GPU.
+//
+// The Python side (library.py, recording.py) keeps the module, records the graph and owns its memory; it is called through Callbacks.
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +26,7 @@
 #include "openmm/cuda/CudaContext.h"
 #include "openmm/cuda/CudaPlatform.h"
 #include "openmm/internal/ContextImpl.h"
+#include "openmm/internal/CustomCPPForceImpl.h"
 #include "openmm/internal/ForceImpl.h"
 #include "openmm/serialization/SerializationNode.h"
 #include "openmm/serialization/SerializationProxy.h"
@@ -66,6 +71,8 @@ struct Recording {
 struct Callbacks {
     // Each returns 0, or else leaves a sentence in the last argument.
     int (*record)(long long computation, const Arrays* arrays, Recording* recording, const char** problem);
+    int (*evaluate)(long long computation, int n_particles, const double* positions, const double* parameters, double* forces,
+                    double* energy, const char** problem);
     int (*pack)(long long computation, const char** text, const char** problem);
     int (*unpack)(const char* text, long long* computation, const char** problem);
     void (*forget_computation)(long long computation);
@@ -298,62 +305,37 @@ protected:
     ForceImpl* createImpl() const override;
 };
 
-class CudaGraphForceImpl : public ForceImpl {
+// On the CUDA platform.
+class Launched {
 public:
-    explicit CudaGraphForceImpl(const CudaGraphForce& owner) : owner(owner) {}
+    Launched(const CudaGraphForce& owner, CudaContext* cuda) : owner(owner), cuda(cuda) {}
 
-    ~CudaGraphForceImpl() {
-        if (rebuilt != nullptr && cuda->getContextIsValid()) {
+    ~Launched() {
+        if (rebuilt != nullptr) {
             ContextSelector selector(*cuda);
             // The graph may be running.
             cuCtxSynchronize();
-            delete rebuilt;
+            rebuilt.reset();
         }
         if (recorded && callbacks.forget_recording != nullptr)
             callbacks.forget_recording(recording.number);
     }
 
-    const Force& getOwner() const override {
-        return owner;
-    }
-    void updateContextState(ContextImpl&, bool&) override {}
-    std::map<string, double> getDefaultParameters() override {
-        return {{owner.parameter, owner.strength}};
-    }
-    vector<string> getKernelNames() override {
-        return {};
-    }
+    Launched(const Launched&) = delete;
+    Launched& operator=(const Launched&) = delete;
 
-    void initialize(ContextImpl& context) override {
-        const string name = context.getPlatform().getName();
-        if (name != "CUDA")
-            throw OpenMMException("CudaGraphForce runs on the CUDA platform, not on " + name + ": use TorchForce there");
-        cuda = reinterpret_cast<CudaPlatform::PlatformData*>(context.getPlatformData())->contexts[0];
-    }
-
-    double calcForcesAndEnergy(ContextImpl& context, bool includeForces, bool includeEnergy, int groups) override {
-        if ((groups & (1 << owner.getForceGroup())) == 0)
-            return 0.0;
-        Vec3 box[3];
-        context.getPeriodicBoxVectors(box[0], box[1], box[2]);
-        double parameters[PARAMETERS];
-        for (int i = 0; i < 9; i++)
-            parameters[i] = box[i / 3][i % 3];
-        parameters[STRENGTH] = context.getParameter(owner.parameter);
-        parameters[WANTS_FORCES] = includeForces;
-        parameters[WANTS_ENERGY] = includeEnergy;
+    // Energy and forces are added to OpenMM's sums.
+    void evaluate(const double* parameters) {
         if (rebuilt == nullptr)
             record(parameters);
         ContextSelector selector(*cuda);
         CUstream stream = cuda->getCurrentStream();
         if (std::memcmp(parameters, sent, sizeof(sent)) != 0) {
             // From memory that is not pinned: the driver has taken its copy when this returns.
-            check(cuMemcpyHtoDAsync(recording.parameters, parameters, sizeof(parameters), stream), "sending parameters");
+            check(cuMemcpyHtoDAsync(recording.parameters, parameters, sizeof(sent), stream), "sending parameters");
             std::memcpy(sent, parameters, sizeof(sent));
         }
         rebuilt->launch(stream);
-        // The graph has added it to OpenMM's sum.
-        return 0.0;
     }
 
 private:
@@ -382,17 +364,77 @@ private:
             recorded = true;
         }
         ContextSelector selector(*cuda);
-        rebuilt = new RebuiltGraph(recording, cuda->getContext());
+        rebuilt = std::make_unique<RebuiltGraph>(recording, cuda->getContext());
         // No box has edges that are not numbers, so that the first evaluation sends its parameters.
         std::memset(sent, 0xff, sizeof(sent));
     }
 
     const CudaGraphForce& owner;
-    CudaContext* cuda = nullptr;
+    CudaContext* cuda;
     Recording recording = {};
     bool recorded = false;
-    RebuiltGraph* rebuilt = nullptr;
+    std::unique_ptr<RebuiltGraph> rebuilt;
     double sent[PARAMETERS] = {};
+};
+
+class CudaGraphForceImpl : public CustomCPPForceImpl {
+public:
+    explicit CudaGraphForceImpl(const CudaGraphForce& owner) : CustomCPPForceImpl(owner), owner(owner) {}
+
+    const Force& getOwner() const override {
+        return owner;
+    }
+    std::map<string, double> getDefaultParameters() override {
+        return {{owner.parameter, owner.strength}};
+    }
+    vector<string> getKernelNames() override {
+        return {};
+    }
+
+    void initialize(ContextImpl& context) override {
+        if (context.getPlatform().getName() == "CUDA") {
+            auto* data = reinterpret_cast<CudaPlatform::PlatformData*>(context.getPlatformData());
+            launched = std::make_unique<Launched>(owner, data->contexts[0]);
+        } else
+            CustomCPPForceImpl::initialize(context);
+    }
+
+    double calcForcesAndEnergy(ContextImpl& context, bool includeForces, bool includeEnergy, int groups) override {
+        if (launched == nullptr)
+            return CustomCPPForceImpl::calcForcesAndEnergy(context, includeForces, includeEnergy, groups);
+        if ((groups & (1 << owner.getForceGroup())) != 0)
+            launched->evaluate(parameters(context, includeForces, includeEnergy).data());
+        return 0.0;
+    }
+
+    double computeForce(ContextImpl& context, const vector<Vec3>& positions, vector<Vec3>& forces) override {
+        if (callbacks.evaluate == nullptr)
+            throw OpenMMException("CudaGraphForce: Python has ended");
+        static_assert(sizeof(Vec3) == 3 * sizeof(double), "Vec3 is three numbers");
+        double energy = 0.0;
+        const char* problem = nullptr;
+        check_callback(callbacks.evaluate(owner.computation, (int) positions.size(),
+                                          reinterpret_cast<const double*>(positions.data()), parameters(context, true, true).data(),
+                                          reinterpret_cast<double*>(forces.data()), &energy, &problem),
+                       problem);
+        return energy;
+    }
+
+private:
+    std::array<double, PARAMETERS> parameters(ContextImpl& context, bool wants_forces, bool wants_energy) const {
+        std::array<double, PARAMETERS> found;
+        Vec3 box[3];
+        context.getPeriodicBoxVectors(box[0], box[1], box[2]);
+        for (int i = 0; i < 9; i++)
+            found[i] = box[i / 3][i % 3];
+        found[STRENGTH] = context.getParameter(owner.parameter);
+        found[WANTS_FORCES] = wants_forces;
+        found[WANTS_ENERGY] = wants_energy;
+        return found;
+    }
+
+    const CudaGraphForce& owner;
+    std::unique_ptr<Launched> launched;
 };
 
 ForceImpl* CudaGraphForce::createImpl() const {

@@ -10,6 +10,7 @@ import io
 import itertools
 import os
 import re
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +21,7 @@ import openmm
 import torch
 
 from ...kernels import build
-from .recording import N_PARAMETERS, Computation, OpenMMArrays, Recording, record
+from .recording import N_PARAMETERS, Computation, OpenMMArrays, Recording, evaluate, record
 
 _SOURCE = Path(__file__).parent / "force.cpp"
 _HEADER = "openmm/cuda/CudaContext.h"
@@ -63,9 +64,13 @@ class _Recording(ctypes.Structure):
 
 
 _Text = ctypes.POINTER(ctypes.c_char_p)
+_Numbers = ctypes.POINTER(ctypes.c_double)
 _CALLBACKS = {
     "record": ctypes.CFUNCTYPE(
         ctypes.c_int, ctypes.c_longlong, ctypes.POINTER(_Arrays), ctypes.POINTER(_Recording), _Text
+    ),
+    "evaluate": ctypes.CFUNCTYPE(
+        *(ctypes.c_int, ctypes.c_longlong, ctypes.c_int, _Numbers, _Numbers, _Numbers, _Numbers, _Text)
     ),
     "pack": ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_longlong, _Text, _Text),
     "unpack": ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(ctypes.c_longlong), _Text),
@@ -229,6 +234,29 @@ def _record(number: int, arrays: Any, recording: Any) -> None:
 
 
 @_reported
+def _evaluate(
+    number: int, n_particles: int, positions: Any, parameters: Any, forces: Any, energy: Any
+) -> None:
+    _warn_of_another_platform()
+    shape = n_particles, 3
+    energy[0] = evaluate(
+        _computations[number],
+        np.ctypeslib.as_array(positions, shape),
+        np.array(parameters[:N_PARAMETERS]),
+        np.ctypeslib.as_array(forces, shape),
+    )
+
+
+@functools.cache
+def _warn_of_another_platform() -> None:
+    warnings.warn(
+        "CudaGraphForce is evaluated on the CPU, through Python, in a Context that is not on the CUDA platform (OpenMM's "
+        "minimiser makes one when forces are too large for a GPU): for other platforms TorchForce is faster",
+        stacklevel=2,
+    )
+
+
+@_reported
 def _pack(number: int, text: Any) -> None:
     text[0] = _held(packed(_computations[number]))
 
@@ -264,6 +292,7 @@ def unpacked(text: str) -> Computation:
 
 _CALLED = _Callbacks(
     _CALLBACKS["record"](_record),
+    _CALLBACKS["evaluate"](_evaluate),
     _CALLBACKS["pack"](_pack),
     _CALLBACKS["unpack"](_unpack),
     _CALLBACKS["forget_computation"](lambda number: _computations.pop(number, None) and None),

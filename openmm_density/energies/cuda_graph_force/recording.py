@@ -1,4 +1,4 @@
-"""The graph of an energy module's evaluation between OpenMM's positions and its forces, recorded by torch."""
+"""An energy module between OpenMM's positions and its forces: recorded by torch as a graph, or evaluated at once on the CPU."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def record(computation: Computation, arrays: OpenMMArrays, parameters: np.ndarra
         # Nothing is added to OpenMM's sums before the graph runs.
         read[10:] = 0.0
 
-        def evaluate() -> None:
+        def exchanged() -> None:
             exchange.take_positions(
                 arrays.positions, arrays.position_word, arrays.particle_of_slot, places, positions
             )
@@ -128,24 +128,52 @@ def record(computation: Computation, arrays: OpenMMArrays, parameters: np.ndarra
         torch.cuda.synchronize(device)
         with torch.cuda.stream(stream):
             for _ in range(_WARM_UP_EVALUATIONS):
-                evaluate()
+                exchanged()
         stream.synchronize()
         graph = torch.cuda.CUDAGraph(keep_graph=True)
         # OpenMM goes on meanwhile in other threads.
         with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-            evaluate()
+            exchanged()
         torch.cuda.synchronize(device)
     return Recording(graph, read, (module, places, positions), _loaded_by_triton())
+
+
+def evaluate(
+    computation: Computation, positions: np.ndarray, parameters: np.ndarray, forces: np.ndarray
+) -> float:
+    """Evaluate a module on the CPU, write its forces (kJ/mol/nm) over those of its particles, and give its energy in kJ/mol.
+
+    Parameters
+    ----------
+    computation : Computation
+    positions : ndarray, shape (N, 3), float64
+        Of all particles, in nm.
+    parameters : ndarray, shape (N_PARAMETERS,), float64
+    forces : ndarray, shape (N, 3), float64
+        Zero.
+    """
+    chosen = slice(None) if computation.particles is None else computation.particles
+    _check_particles(computation.particles, len(positions))
+    read = torch.from_numpy(parameters)
+    box = [read[:9].view(3, 3)] if computation.periodic else []
+    with torch.no_grad():
+        energy, found = computation.module(torch.from_numpy(positions[chosen].copy()), *box, read[9])
+    forces[chosen] = found.numpy()
+    return float(energy)
+
+
+def _check_particles(particles: np.ndarray | None, n_particles: int) -> None:
+    if particles is not None and len(particles) and particles.max() >= n_particles:
+        raise ValueError(
+            f"the force was made of a topology with an atom {particles.max()}, but the System has {n_particles} particles: "
+            "make it of the topology of the Simulation, such as modeller.topology, with all its particles."
+        )
 
 
 def _place_of_particle(particles: np.ndarray | None, n_particles: int) -> torch.Tensor:
     if particles is None:
         return torch.arange(n_particles, dtype=torch.int32)
-    if len(particles) and particles.max() >= n_particles:
-        raise ValueError(
-            f"DensityFit was made of a topology with an atom {particles.max()}, but the System has {n_particles} particles: "
-            "make it of the topology of the Simulation, such as modeller.topology, with all its particles."
-        )
+    _check_particles(particles, n_particles)
     places = torch.full((n_particles,), -1, dtype=torch.int32)
     places[torch.from_numpy(particles)] = torch.arange(len(particles), dtype=torch.int32)
     return places
