@@ -21,7 +21,6 @@ import triton
 from torch import Tensor
 
 from .. import tuning
-from ..derivative import scaled
 from . import gpu_gather, gpu_similarity, gpu_splat, gpu_tiles
 from .gpu_tiles import SCAN_BLOCK, TILE, TILE_X, TILE_Y, TILE_Z
 
@@ -396,7 +395,7 @@ def density_similarity(
 
     def evaluate(configuration: Configuration) -> tuple[Tensor, Tensor]:
         model.configuration = configuration
-        return _evaluate(model, target, moments, measure, total_weight)
+        return _evaluate(model, target, moments, measure, total_weight, scale)
 
     with _on(positions):
         if positions.is_cuda:
@@ -407,14 +406,17 @@ def density_similarity(
                 int(periodic),
             )
             chosen = tuning.choose("density_similarity", problem, model.configuration, _CANDIDATES, evaluate)
-            similarity, gradient = evaluate(chosen)
-        else:
-            similarity, gradient = evaluate(model.configuration)
-        return similarity, scaled(gradient, scale)
+            return evaluate(chosen)
+        return evaluate(model.configuration)
 
 
 def _evaluate(
-    model: _Model, target: Tensor, moments: Tensor, measure: int, total_weight: float
+    model: _Model,
+    target: Tensor,
+    moments: Tensor,
+    measure: int,
+    total_weight: float,
+    scale: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     # Tile by tile, and not filled: what is read of it has been written by the tiles.
     density = model.empty(model.n_tiles * TILE.value)
@@ -428,9 +430,11 @@ def _evaluate(
         splat.n_touched,
         moments,
         total_weight,
+        moments if scale is None else scale.to(moments.device),
         similarity,
         coefficients,
         MEASURE=measure,
+        SCALED=scale is not None,
         BLOCK=COMPARED_AT_ONCE,
         num_warps=16,
     )

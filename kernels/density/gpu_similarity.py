@@ -17,12 +17,17 @@ def compare(
     n_touched,
     moments,
     total_weight,
+    scale,
     similarity,
     coefficients,
     MEASURE: tl.constexpr,
+    SCALED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Give S, and c of dS/d(density) = c0 + c1 density + c2 target; for the entropy c2 target / (density + c0), over t > 0."""
+    """Give S, and c of dS/d(density) = c0 + c1 density + c2 target; for the entropy c2 target / (density + c0), over t > 0.
+
+    With a scale, of the derivative times it.
+    """
     sum_0 = tl.zeros([BLOCK], tl.float64)
     sum_1 = tl.zeros([BLOCK], tl.float64)
     sum_2 = tl.zeros([BLOCK], tl.float64)
@@ -84,6 +89,12 @@ def compare(
             c0 *= 2.0 * positive_part
             value = positive_part * positive_part
     tl.store(similarity, value)
+    if SCALED:
+        factor = tl.load(scale).to(tl.float64)
+        c2 *= factor
+        if MEASURE != RELATIVE_ENTROPY:
+            c1 *= factor
+            c0 *= factor
     tl.store(coefficients, c0.to(tl.float32))
     tl.store(coefficients + 1, c1.to(tl.float32))
     tl.store(coefficients + 2, c2.to(tl.float32))

@@ -221,6 +221,7 @@ class WholeMolecules(nn.Module):
         super().__init__()
         self.energy = energy
         self.n_particles = n_particles
+        self.all_particles = bool(torch.equal(particles.cpu(), torch.arange(n_particles)))
         self.register_buffer("particles", particles)
         self.register_buffer("order", molecules.argsort(stable=True))
         self.register_buffer(
@@ -243,10 +244,12 @@ class WholeMolecules(nn.Module):
             whole = self.whole(positions.detach().to(device), box.detach().to(device))
         energy, forces = self.energy(whole, strength)
         with torch.no_grad():
-            scattered = torch.ops.openmm_density.among_all(
-                forces.to(positions), self.particles.to(positions.device), positions.shape[0]
-            )
-        return energy, scattered
+            forces = forces.to(positions)
+            if not self.all_particles:
+                forces = torch.ops.openmm_density.among_all(
+                    forces, self.particles.to(positions.device), positions.shape[0]
+                )
+        return energy, forces
 
 
 class PlanarityEnergy(nn.Module):

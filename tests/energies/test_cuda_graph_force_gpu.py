@@ -196,6 +196,17 @@ def test_an_oscillator_keeps_its_energy_and_its_frequency():
         assert total == pytest.approx(5.0, rel=1e-3)
 
 
+@on_cuda
+def test_the_minimiser_goes_to_the_cpu_where_forces_are_too_large():
+    # Beyond what OpenMM's integers hold, and beside a bond that is not.
+    force = make_force(Computation(Spring(), None, False), "k", 1e9)
+    positions = np.array([[50.0, 0, 0], [0, 60.0, 0]])
+    context = context_on_cuda(system_of(2, force), positions)
+    openmm.LocalEnergyMinimizer.minimize(context, maxIterations=200)
+    assert np.isfinite(energy_of(context))
+    assert energy_of(context) < 1e9 * (50.0**2 + 60.0**2) * 1e-3
+
+
 class Raising(torch.nn.Module):
     def forward(self, positions: torch.Tensor, strength: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         raise ValueError("this module is made to fail")
