@@ -80,28 +80,37 @@ class BuildError(Exception):
         super().__init__(sentence)
         self.output = output
 
+    @property
+    def first_error(self) -> str | None:
+        """The first line in which the compiler speaks of an error."""
+        return next((line.strip() for line in self.output.splitlines() if "error:" in line), None)
+
 
 class Source(NamedTuple):
     """A C++ file, and what it is compiled with.
 
     Attributes
     ----------
-    name : str
-        What its library is called in the cache and in messages.
+    name, title : str
+        What its library is called in the cache, and what it is called in messages.
     file : pathlib.Path
     headers : tuple of pathlib.Path
         Files of ours that it includes.
     compile_flags, link_flags : tuple of str
     versions : tuple of str
         Of the packages whose headers it includes: a library serves these alone.
+    native : bool
+        Whether it is fast by this processor's vector instructions and threads; else it serves other processors too.
     """
 
     name: str
+    title: str
     file: Path
     headers: tuple[Path, ...] = ()
     compile_flags: tuple[str, ...] = ()
     link_flags: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
+    native: bool = True
 
 
 class _Compiler(NamedTuple):
@@ -119,16 +128,18 @@ class _Outcome(NamedTuple):
 
 _outcomes: dict[str, _Outcome] = {}
 _lock = threading.Lock()
+# Locks on files do not keep the threads of a process apart.
+_building = threading.Lock()
 _warned: set[str] = set()
 
 
-def _fresh_lock() -> None:
-    global _lock
-    _lock = threading.Lock()
+def _fresh_locks() -> None:
+    global _lock, _building
+    _lock, _building = threading.Lock(), threading.Lock()
 
 
 # A child forked while another thread builds would otherwise wait for a thread that it does not have.
-os.register_at_fork(after_in_child=_fresh_lock)
+os.register_at_fork(after_in_child=_fresh_locks)
 
 
 def folders() -> tuple[str, ...]:
@@ -244,6 +255,11 @@ def library(source: Source, check: Callable[[Path], object] | None = None) -> Pa
     OSError
         If it cannot be stored or loaded.
     """
+    with _building:
+        return _library(source, check)
+
+
+def _library(source: Source, check: Callable[[Path], object] | None) -> Path:
     cache = _cache_folder()
     try:
         compiler: _Compiler | None = _find_compiler()
@@ -275,14 +291,7 @@ def _operator_source(folder: str) -> Source:
         raise BuildError(f"the installation has no file {folder}/cpu.cpp")
     headers = (*sorted(KERNELS.glob("*.h")), *sorted((KERNELS / folder).glob("*.h")))
     compile_flags, link_flags = _torch_flags()
-    return Source(
-        f"{folder} kernel",
-        file,
-        headers,
-        (*compile_flags, f"-I{KERNELS}"),
-        link_flags,
-        (torch.__version__,),
-    )
+    return Source(folder, f"{folder} kernel", file, headers, compile_flags, link_flags, (torch.__version__,))
 
 
 def _load(folder: str) -> _Outcome:
@@ -362,8 +371,10 @@ def _find_compiler() -> _Compiler:
     raise BuildError("there is no C++ compiler (none of g++, c++ and clang++ is on PATH)")
 
 
-def _attempts(compiler: _Compiler) -> list[tuple[str, ...]]:
+def _attempts(source: Source, compiler: _Compiler) -> list[tuple[str, ...]]:
     """List the flags to try, best first: for this processor and with OpenMP, then without what is refused."""
+    if not source.native:
+        return [()]
     given = os.environ.get("OPENMM_DENSITY_CXXFLAGS")
     processor = [("-march=native",), ()] if given is None else [tuple(shlex.split(given))]
     # Clang's OpenMP is another runtime than torch's libgomp: two in one process compete for the processor.
@@ -426,12 +437,11 @@ def _stem(source: Source, compiler: _Compiler | None) -> str:
         source.compile_flags,
         source.link_flags,
         platform.libc_ver(),
-        _processor(),
+        _processor() if source.native else platform.machine(),
     )
-    name = source.name.replace(" ", "-")
     if compiler is None:
-        return f"{name}-{inputs}-*"
-    return f"{name}-{inputs}-{_digest(os.path.realpath(compiler.command[0]), compiler)}"
+        return f"{source.name}-{inputs}-*"
+    return f"{source.name}-{inputs}-{_digest(os.path.realpath(compiler.command[0]), compiler)}"
 
 
 def _find_library(cache: Path, source: Source, compiler: _Compiler | None) -> Path | None:
@@ -465,7 +475,7 @@ def _build(cache: Path, source: Source, compiler: _Compiler) -> Path:
             _sweep(cache, library.stem)
         if sys.stderr.isatty():
             print(
-                f"openmm-density: compiling the {source.name} for this processor, once (about 20 s) ...",
+                f"openmm-density: compiling the {source.title} for this processor, once (up to 20 s) ...",
                 file=sys.stderr,
                 flush=True,
             )
@@ -474,17 +484,18 @@ def _build(cache: Path, source: Source, compiler: _Compiler) -> Path:
             record = _compile(workspace / library.name, source, compiler)
             if _stem(source, compiler) != library.stem:
                 raise BuildError(
-                    f"the source of the {source.name} was edited while it was compiled: start again"
+                    f"the source of the {source.title} was edited while it was compiled: start again"
                 )
             (workspace / "record").write_text(json.dumps(record, indent=1))
             os.replace(workspace / library.name, library)
             os.replace(workspace / "record", _record_path(library))
         finally:
             shutil.rmtree(workspace, ignore_errors=True)
-    if os.environ.get("OPENMM_DENSITY_CXXFLAGS") is None and "-march=native" not in record["flags"]:
+    plain = os.environ.get("OPENMM_DENSITY_CXXFLAGS") is None and "-march=native" not in record["flags"]
+    if source.native and plain:
         _warn_once(
             "plain processor",
-            f"openmm-density: {shlex.join(compiler.command)} does not compile the {source.name} with "
+            f"openmm-density: {shlex.join(compiler.command)} does not compile the {source.title} with "
             "-march=native: it runs without this processor's vector instructions, several times slower. "
             "A newer g++ (named in CXX) cures it.",
         )
@@ -494,12 +505,13 @@ def _build(cache: Path, source: Source, compiler: _Compiler) -> Path:
 def _compile(target: Path, source: Source, compiler: _Compiler) -> dict[str, Any]:
     failures = []
     started = time.monotonic()
-    for flags in _attempts(compiler):
+    for flags in _attempts(source, compiler):
         command = [
             *compiler.command,
             *_FLAGS,
             *flags,
             *source.compile_flags,
+            f"-I{KERNELS}",
             str(source.file),
             *source.link_flags,
             *("-o", str(target)),
@@ -519,7 +531,7 @@ def _compile(target: Path, source: Source, compiler: _Compiler) -> dict[str, Any
             )
         except subprocess.TimeoutExpired as error:
             raise BuildError(
-                f"{shlex.join(compiler.command)} has not compiled the {source.name} "
+                f"{shlex.join(compiler.command)} has not compiled the {source.title} "
                 f"after {_COMPILE_SECONDS:.0f} s",
                 f"$ {shlex.join(command)}\n{error.output or ''}",
             ) from error
@@ -535,7 +547,7 @@ def _compile(target: Path, source: Source, compiler: _Compiler) -> dict[str, Any
         if _source_is_wrong(run.stdout, source):
             break
     raise BuildError(
-        f"{shlex.join(compiler.command)} does not compile the {source.name}", "\n".join(failures)
+        f"{shlex.join(compiler.command)} does not compile the {source.title}", "\n".join(failures)
     )
 
 

@@ -366,8 +366,11 @@ def _cuda_graph_force(
     computation = cuda_graph_force.Computation(module, particles, periodic)
     try:
         return cuda_graph_force.make_force(computation, parameter_name, strength)
-    except (cuda_graph_force.BuildError, OSError) as error:
-        raise BackendUnavailable(f"{error}") from error
+    except cuda_graph_force.BuildError as error:
+        said = f" ({error.first_error})" if error.first_error else ""
+        raise BackendUnavailable(f"{error}{said}") from error
+    except OSError as error:
+        raise BackendUnavailable(f"it cannot be stored or loaded ({error})") from error
 
 
 class _OneAtom(torch.nn.Module):

@@ -2,9 +2,12 @@
 
 import copy
 import gc
+import os
 import subprocess
 import sys
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import openmm
@@ -13,6 +16,7 @@ import torch
 
 pytest.importorskip("triton")
 
+from openmm_density.energies import forces
 from openmm_density.energies.cuda_graph_force import (
     BuildError,
     Computation,
@@ -92,6 +96,49 @@ def test_what_goes_wrong_in_python_is_said_by_openmm():
         energy_and_forces(context_with(made(particles=np.array([7]))))
 
 
+class Failing(torch.nn.Module):
+    def __init__(self, sentence: str) -> None:
+        super().__init__()
+        self.sentence = sentence
+
+    def forward(self, positions, strength):
+        raise ValueError(self.sentence)
+
+
+def test_threads_that_fail_at_once_each_get_their_own_sentence():
+    def fail(number: int) -> set[str]:
+        context = context_with(made(Failing(f"number {number} " + "x" * 50 * number)))
+        said = set()
+        for _ in range(200):
+            with pytest.raises(openmm.OpenMMException) as error:
+                context.getState(energy=True)
+            said.add(str(error.value))
+        return said
+
+    with ThreadPoolExecutor(4) as pool:
+        for number, said in enumerate(pool.map(fail, range(4))):
+            assert said == {f"CudaGraphForce: number {number} " + "x" * 50 * number}
+
+
+def test_a_sentence_that_is_no_unicode_is_said():
+    with pytest.raises(openmm.OpenMMException, match=r"a file of an odd name: .?$"):
+        energy_and_forces(context_with(made(Failing("a file of an odd name: \udc80"))))
+
+
+class Interrupted(torch.nn.Module):
+    def forward(self, positions, strength):
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_reaches_the_script():
+    context = context_with(made(Interrupted()))
+    with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(openmm.OpenMMException, match="KeyboardInterrupt"):
+            context.getState(energy=True)
+        for _ in range(1000):
+            time.sleep(0.01)
+
+
 @pytest.mark.parametrize("particles", [None, np.array([], dtype=np.int64), np.array([1, 4, 7])])
 @pytest.mark.parametrize("periodic", [False, True])
 def test_a_computation_is_read_as_it_was_written(particles, periodic):
@@ -101,6 +148,8 @@ def test_a_computation_is_read_as_it_was_written(particles, periodic):
     if particles is None:
         assert found.particles is None
     else:
+        assert found.particles is not None
+        assert found.particles.dtype == np.int64
         np.testing.assert_array_equal(found.particles, particles)
     positions, strength = torch.rand(3, 3), torch.tensor(2.0)
     inputs = (positions, torch.eye(3), strength) if periodic else (positions, strength)
@@ -132,6 +181,23 @@ def test_a_fresh_process_reads_a_system_once_the_force_is_loaded(tmp_path):
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
     assert (run.returncode, run.stdout.strip()) == (0, "k"), run.stderr
+
+
+def test_threads_of_a_process_that_compile_at_once_all_get_the_force(tmp_path):
+    script = (
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "from openmm_density.energies.cuda_graph_force import library\n"
+        "from openmm_density.kernels import build\n"
+        "source = library._source()\n"
+        "with ThreadPoolExecutor(3) as pool:\n"
+        "    found = set(pool.map(lambda _: build.library(source, library._opened), range(3)))\n"
+        "print(len(found), [path.is_file() for path in found])\n"
+    )
+    settings = os.environ | {"OPENMM_DENSITY_CACHE": str(tmp_path)}
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, env=settings
+    )
+    assert (run.returncode, run.stdout.strip()) == (0, "1 [True]"), run.stderr
 
 
 def test_a_computation_is_forgotten_with_its_forces():
@@ -169,6 +235,42 @@ def test_an_openmm_without_headers_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(openmm.version, "openmm_library_path", str(tmp_path / "lib"))
     with pytest.raises(BuildError, match=r"without its C\+\+ headers .*CudaContext.h"):
         library._source()
+
+
+def test_cuda_headers_are_looked_for_where_conda_and_cuda_have_them(monkeypatch, tmp_path):
+    import triton
+
+    monkeypatch.setattr(triton, "__file__", str(tmp_path / "triton" / "__init__.py"))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "conda"))
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    with pytest.raises(BuildError, match="cuda-cudart-dev"):
+        library._cuda_headers()
+    for folder in (
+        tmp_path / "conda" / "targets" / "x86_64-linux" / "include",
+        tmp_path / "cuda" / "include",
+    ):
+        folder.mkdir(parents=True)
+        (folder / "cuda.h").touch()
+        monkeypatch.setenv("CUDA_HOME", str(folder.parent) if folder.parts[-2] == "cuda" else "")
+        assert library._cuda_headers() == folder
+
+
+def test_the_compilers_words_are_passed_on(monkeypatch, tmp_path):
+    broken = tmp_path / "force.cpp"
+    broken.write_text("int f() { return nothing; }\n")
+    monkeypatch.setattr(library, "_SOURCE", broken)
+    monkeypatch.setenv("OPENMM_DENSITY_CACHE", str(tmp_path / "cache"))
+    library._load.cache_clear()
+    try:
+        with pytest.raises(
+            BackendUnavailable, match=r"does not compile the CUDA graph force .*error: .*nothing"
+        ):
+            forces._construct("CudaGraphForce", Spring(), "k", 1.0, periodic=False)
+    finally:
+        library._load.cache_clear()
+        # The force as it is, once more.
+        monkeypatch.undo()
+        library.load()
 
 
 @pytest.mark.skipif(HAS_CUDA, reason="the CUDA platform works")

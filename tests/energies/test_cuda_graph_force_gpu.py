@@ -207,6 +207,74 @@ def test_the_minimiser_goes_to_the_cpu_where_forces_are_too_large():
     assert energy_of(context) < 1e9 * (50.0**2 + 60.0**2) * 1e-3
 
 
+@on_cuda
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU")
+def test_in_a_context_of_several_gpus():
+    n = 20_000
+    positions = np.random.default_rng(5).random((n, 3)) * 6
+    nonbonded = openmm.NonbondedForce()
+    nonbonded.setNonbondedMethod(openmm.NonbondedForce.PME)
+    for i in range(n):
+        nonbonded.addParticle((-1) ** i * 0.1, 0.1, 0.0)
+    force = make_force(Computation(Spring(), None, False), "k", 25.0)
+    force.setForceGroup(1)
+    # Before the others and behind them.
+    behind = make_force(Computation(Spring(), np.arange(0, n, 3), False), "k", 25.0)
+    system = system_of(n, force, nonbonded, behind, box=np.eye(3) * 6)
+    found = []
+    for devices in ("0", "0,1"):
+        context = openmm.Context(
+            system,
+            openmm.VerletIntegrator(0.001),
+            openmm.Platform.getPlatformByName("CUDA"),
+            {"DeviceIndex": devices, "Precision": "mixed"},
+        )
+        context.setPositions(positions)
+        for _ in range(5):
+            found.append((energy_of(context), forces_of(context)))
+            context.getIntegrator().step(1)
+            context.setPositions(positions)
+        del context
+    for energy, forces in found:
+        assert energy == pytest.approx(found[0][0], rel=1e-5)
+        np.testing.assert_allclose(forces, found[0][1], atol=1e-4 * np.abs(found[0][1]).max())
+
+
+class OfManyParts(torch.nn.Module):
+    """E = k Σ x², by copies, fills, sums and a matrix product."""
+
+    def forward(self, positions: torch.Tensor, strength: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        copied = positions.clone()
+        both = torch.zeros(2, positions.shape[0], 3, dtype=positions.dtype, device=positions.device)
+        both[1].copy_(positions)
+        product = copied.to(torch.float64).t() @ both.sum(dim=0).to(torch.float64)
+        return strength * product.trace(), -2 * strength.to(positions) * both[1]
+
+
+@on_cuda
+def test_whatever_torch_puts_into_a_graph_is_rebuilt():
+    positions = some_positions(5000)
+    context = context_on_cuda(
+        system_of(5000, make_force(Computation(OfManyParts(), None, False), "k", 2.5)), positions
+    )
+    for strength in (2.5, 4.0):
+        context.setParameter("k", strength)
+        assert energy_of(context) == pytest.approx(strength * (positions**2).sum(), rel=1e-5)
+        np.testing.assert_allclose(forces_of(context), -2 * strength * positions, rtol=1e-5)
+
+
+@on_cuda
+def test_parameters_that_change_at_every_evaluation_arrive():
+    positions = some_positions(3)
+    context = context_on_cuda(
+        system_of(3, make_force(Computation(Spring(), None, False), "k", 2.5)), positions
+    )
+    # More often than they have room.
+    for strength in np.linspace(-3, 3, 200):
+        context.setParameter("k", strength)
+        np.testing.assert_allclose(forces_of(context), -2 * strength * positions, rtol=1e-5, atol=1e-6)
+
+
 class Raising(torch.nn.Module):
     def forward(self, positions: torch.Tensor, strength: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         raise ValueError("this module is made to fail")

@@ -8,6 +8,8 @@
 //
 // The Python side (library.py, recording.py) keeps the module, records the graph and owns its memory; it is called through Callbacks.
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -68,13 +70,20 @@ struct Recording {
     int n_binaries;
 };
 
+// How a callback ended; Python writes texts by openmm_density_set_text, while it has them.
+struct Outcome {
+    int succeeded = 0;
+    string problem;
+    string text;
+};
+
 struct Callbacks {
-    // Each returns 0, or else leaves a sentence in the last argument.
-    int (*record)(long long computation, const Arrays* arrays, Recording* recording, const char** problem);
-    int (*evaluate)(long long computation, int n_particles, const double* positions, const double* parameters, double* forces,
-                    double* energy, const char** problem);
-    int (*pack)(long long computation, const char** text, const char** problem);
-    int (*unpack)(const char* text, long long* computation, const char** problem);
+    void (*record)(long long computation, const Arrays* arrays, Recording* recording, Outcome* outcome);
+    void (*evaluate)(long long computation, int n_particles, const double* positions, const double* parameters, double* forces,
+                     double* energy, Outcome* outcome);
+    // Leaves the text in the outcome.
+    void (*pack)(long long computation, Outcome* outcome);
+    void (*unpack)(const char* text, long long* computation, Outcome* outcome);
     void (*forget_computation)(long long computation);
     void (*forget_recording)(long long recording);
 };
@@ -92,10 +101,16 @@ void check(CUresult result, const string& doing) {
     throw OpenMMException("CudaGraphForce: " + doing + " failed (" + (name ? name : "unknown error") + ")");
 }
 
-// By reference: the sentence is there once the callback, the other argument, has returned.
-void check_callback(int status, const char* const& problem) {
-    if (status != 0)
-        throw OpenMMException(string("CudaGraphForce: ") + (problem ? problem : "Python could not be called"));
+// Call Python and give what it left. Whatever goes wrong there, success is what has been said to be one.
+template <class... Parameters, class... Arguments>
+Outcome call(void (*callback)(Parameters...), Arguments... arguments) {
+    if (callback == nullptr)
+        throw OpenMMException("CudaGraphForce: Python has ended");
+    Outcome outcome;
+    callback(arguments..., &outcome);
+    if (!outcome.succeeded)
+        throw OpenMMException("CudaGraphForce: " + (outcome.problem.empty() ? "Python was interrupted" : outcome.problem));
+    return outcome;
 }
 
 // Torch's context for as long as this lives, whichever was current.
@@ -223,17 +238,31 @@ private:
             functions[found->second] = function;
         } else if (kernel.kern != nullptr) {
             check(cuKernelGetFunction(&function, kernel.kern), "finding a kernel of torch");
-        } else {
-            const char* name = nullptr;
-            cuFuncGetName(&name, kernel.func);
-            throw OpenMMException(string("CudaGraphForce: the kernel ") + (name ? name : "without a name") +
-                                  " was loaded by neither torch nor Triton and cannot be loaded into OpenMM's context");
-        }
+        } else
+            throw OpenMMException("CudaGraphForce: the kernel " + name_of(kernel.func) + " was loaded by neither torch nor Triton " +
+                                  "(or Python's gc.freeze() hides it) and cannot be loaded into OpenMM's context");
         int most_shared = 0;
-        check(cuFuncGetAttribute(&most_shared, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel.func), "reading a kernel");
+        const auto attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        if (kernel.func != nullptr)
+            check(cuFuncGetAttribute(&most_shared, attribute, kernel.func), "reading a kernel");
+        else {
+            CUdevice device;
+            check(cuCtxGetDevice(&device), "finding the device");
+            check(cuKernelGetAttribute(&most_shared, attribute, kernel.kern, device), "reading a kernel");
+        }
         check(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most_shared), "preparing a kernel");
         keep_cache(function, kernel);
         return function;
+    }
+
+    // Drivers of CUDA 12.0 to 12.2 cannot say.
+    static string name_of(CUfunction function) {
+        using FuncGetName = CUresult (*)(const char**, CUfunction);
+        auto get_name = reinterpret_cast<FuncGetName>(dlsym(RTLD_DEFAULT, "cuFuncGetName"));
+        const char* name = nullptr;
+        if (get_name == nullptr || get_name(&name, function) != CUDA_SUCCESS || name == nullptr)
+            return "of unknown name";
+        return name;
     }
 
     // OpenMM's context prefers shared memory to cache: leave as much of it as the kernel's blocks use, and cache the rest.
@@ -316,6 +345,7 @@ public:
             // The graph may be running.
             cuCtxSynchronize();
             rebuilt.reset();
+            cuMemFreeHost(sent);
         }
         if (recorded && callbacks.forget_recording != nullptr)
             callbacks.forget_recording(recording.number);
@@ -328,20 +358,31 @@ public:
     void evaluate(const double* parameters) {
         if (rebuilt == nullptr)
             record(parameters);
+        // Where a Context has several GPUs, threads of OpenMM's launch the other forces and change the stream for some of them.
+        if (cuda->getNumContexts() > 1)
+            cuda->getWorkThread().flush();
         ContextSelector selector(*cuda);
         CUstream stream = cuda->getCurrentStream();
-        if (std::memcmp(parameters, sent, sizeof(sent)) != 0) {
-            // From memory that is not pinned: the driver has taken its copy when this returns.
-            check(cuMemcpyHtoDAsync(recording.parameters, parameters, sizeof(sent), stream), "sending parameters");
-            std::memcpy(sent, parameters, sizeof(sent));
+        if (n_sent == 0 || std::memcmp(parameters, slot(n_sent - 1), BYTES) != 0) {
+            // A copy reads its slot later: before one is written again, they have all been read.
+            if (n_sent > 0 && n_sent % SLOTS == 0)
+                check(cuStreamSynchronize(stream), "waiting for the parameters");
+            std::memcpy(slot(n_sent), parameters, BYTES);
+            check(cuMemcpyHtoDAsync(recording.parameters, slot(n_sent), BYTES, stream), "sending parameters");
+            n_sent++;
         }
         rebuilt->launch(stream);
     }
 
 private:
+    static constexpr size_t BYTES = PARAMETERS * sizeof(double);
+    static constexpr long long SLOTS = 64;
+
+    double* slot(long long i) const {
+        return sent + i % SLOTS * PARAMETERS;
+    }
+
     void record(const double* parameters) {
-        if (callbacks.record == nullptr)
-            throw OpenMMException("CudaGraphForce: Python has ended");
         Arrays arrays = {};
         {
             ContextSelector selector(*cuda);
@@ -357,16 +398,15 @@ private:
                       parameters};
             check(cuCtxSynchronize(), "waiting for the positions");
         }
-        const char* problem = nullptr;
         if (!recorded) {
             PrimaryContext primary(cuda->getDevice());
-            check_callback(callbacks.record(owner.computation, &arrays, &recording, &problem), problem);
+            call(callbacks.record, owner.computation, &arrays, &recording);
             recorded = true;
         }
         ContextSelector selector(*cuda);
-        rebuilt = std::make_unique<RebuiltGraph>(recording, cuda->getContext());
-        // No box has edges that are not numbers, so that the first evaluation sends its parameters.
-        std::memset(sent, 0xff, sizeof(sent));
+        auto graph = std::make_unique<RebuiltGraph>(recording, cuda->getContext());
+        check(cuMemHostAlloc(reinterpret_cast<void**>(&sent), SLOTS * BYTES, 0), "allocating memory for parameters");
+        rebuilt = std::move(graph);
     }
 
     const CudaGraphForce& owner;
@@ -374,7 +414,9 @@ private:
     Recording recording = {};
     bool recorded = false;
     std::unique_ptr<RebuiltGraph> rebuilt;
-    double sent[PARAMETERS] = {};
+    // The parameters that were sent last, in turns, and how often others were.
+    double* sent = nullptr;
+    long long n_sent = 0;
 };
 
 class CudaGraphForceImpl : public CustomCPPForceImpl {
@@ -408,15 +450,11 @@ public:
     }
 
     double computeForce(ContextImpl& context, const vector<Vec3>& positions, vector<Vec3>& forces) override {
-        if (callbacks.evaluate == nullptr)
-            throw OpenMMException("CudaGraphForce: Python has ended");
         static_assert(sizeof(Vec3) == 3 * sizeof(double), "Vec3 is three numbers");
         double energy = 0.0;
-        const char* problem = nullptr;
-        check_callback(callbacks.evaluate(owner.computation, (int) positions.size(),
-                                          reinterpret_cast<const double*>(positions.data()), parameters(context, true, true).data(),
-                                          reinterpret_cast<double*>(forces.data()), &energy, &problem),
-                       problem);
+        const auto given = parameters(context, true, true);
+        call(callbacks.evaluate, owner.computation, (int) positions.size(), reinterpret_cast<const double*>(positions.data()),
+             given.data(), reinterpret_cast<double*>(forces.data()), &energy);
         return energy;
     }
 
@@ -447,28 +485,22 @@ public:
 
     void serialize(const void* object, SerializationNode& node) const override {
         const CudaGraphForce& force = *reinterpret_cast<const CudaGraphForce*>(object);
-        if (callbacks.pack == nullptr)
-            throw OpenMMException("CudaGraphForce: Python has ended");
-        const char *text = nullptr, *problem = nullptr;
-        check_callback(callbacks.pack(force.computation, &text, &problem), problem);
+        const Outcome packed = call(callbacks.pack, force.computation);
         node.setIntProperty("version", 1);
         node.setStringProperty("name", force.getName());
         node.setIntProperty("forceGroup", force.getForceGroup());
         node.setStringProperty("parameter", force.parameter);
         node.setDoubleProperty("strength", force.strength);
         node.setBoolProperty("periodic", force.periodic);
-        node.setStringProperty("computation", text);
+        node.setStringProperty("computation", packed.text);
     }
 
     void* deserialize(const SerializationNode& node) const override {
         if (node.getIntProperty("version") != 1)
             throw OpenMMException("CudaGraphForce: written by a newer openmm-density, which is needed to read it");
-        if (callbacks.unpack == nullptr)
-            throw OpenMMException("CudaGraphForce: Python has ended");
         long long computation = 0;
-        const char* problem = nullptr;
         const string text = node.getStringProperty("computation");
-        check_callback(callbacks.unpack(text.c_str(), &computation, &problem), problem);
+        call(callbacks.unpack, text.c_str(), &computation);
         auto* force = new CudaGraphForce(computation, node.getStringProperty("parameter"), node.getDoubleProperty("strength"),
                                          node.getBoolProperty("periodic"));
         force->setName(node.getStringProperty("name"));
@@ -488,6 +520,15 @@ void openmm_density_set_callbacks(const Callbacks* given) {
     if (!registered)
         SerializationProxy::registerProxy(typeid(CudaGraphForce), new CudaGraphForceProxy());
     registered = true;
+}
+
+// Write the sentence of a failure, or else the text that was asked for.
+void openmm_density_set_text(Outcome* outcome, int is_problem, const char* text) {
+    (is_problem ? outcome->problem : outcome->text) = text;
+}
+
+void openmm_density_succeed(Outcome* outcome) {
+    outcome->succeeded = 1;
 }
 
 // Give a System a force.

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import base64
 import ctypes
 import functools
 import io
 import itertools
+import json
 import os
 import re
+import sys
+import threading
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,13 +29,12 @@ from .recording import N_PARAMETERS, Computation, OpenMMArrays, Recording, evalu
 
 _SOURCE = Path(__file__).parent / "force.cpp"
 _HEADER = "openmm/cuda/CudaContext.h"
-_PARTICLES, _PERIODIC = "particles", "periodic"
+_EXTRA = "computation.json"
 
 _computations: dict[int, Computation] = {}
 _recordings: dict[int, tuple[Recording, Any]] = {}
 _numbers = itertools.count(1)
-# The text that C++ was given last: it takes its copy before it asks for another.
-_given: list[bytes] = []
+_loading = threading.Lock()
 
 
 class _Arrays(ctypes.Structure):
@@ -63,19 +66,20 @@ class _Recording(ctypes.Structure):
     )
 
 
-_Text = ctypes.POINTER(ctypes.c_char_p)
 _Numbers = ctypes.POINTER(ctypes.c_double)
+_Integer = ctypes.c_longlong
+# The last argument of those that can fail is C++'s Outcome.
 _CALLBACKS = {
     "record": ctypes.CFUNCTYPE(
-        ctypes.c_int, ctypes.c_longlong, ctypes.POINTER(_Arrays), ctypes.POINTER(_Recording), _Text
+        None, _Integer, ctypes.POINTER(_Arrays), ctypes.POINTER(_Recording), ctypes.c_void_p
     ),
     "evaluate": ctypes.CFUNCTYPE(
-        *(ctypes.c_int, ctypes.c_longlong, ctypes.c_int, _Numbers, _Numbers, _Numbers, _Numbers, _Text)
+        None, _Integer, ctypes.c_int, _Numbers, _Numbers, _Numbers, _Numbers, ctypes.c_void_p
     ),
-    "pack": ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_longlong, _Text, _Text),
-    "unpack": ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(ctypes.c_longlong), _Text),
-    "forget_computation": ctypes.CFUNCTYPE(None, ctypes.c_longlong),
-    "forget_recording": ctypes.CFUNCTYPE(None, ctypes.c_longlong),
+    "pack": ctypes.CFUNCTYPE(None, _Integer, ctypes.c_void_p),
+    "unpack": ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.POINTER(_Integer), ctypes.c_void_p),
+    "forget_computation": ctypes.CFUNCTYPE(None, _Integer),
+    "forget_recording": ctypes.CFUNCTYPE(None, _Integer),
 }
 
 
@@ -83,7 +87,6 @@ class _Callbacks(ctypes.Structure):
     _fields_ = tuple(_CALLBACKS.items())
 
 
-@functools.cache
 def load() -> ctypes.CDLL:
     """Load the force, after compiling it if this machine has not done so yet.
 
@@ -92,24 +95,29 @@ def load() -> ctypes.CDLL:
     Raises
     ------
     ImportError
-        If Triton is not installed, whose copy of CUDA's headers is used.
+        If Triton is not installed.
     BuildError
-        If the force cannot be compiled.
+        If the force cannot be compiled or loaded.
     OSError
-        If it cannot be loaded.
+        If it cannot be stored.
     """
-    source = _source()
-    # Where there is a GPU they are in the process already, but not where the library would look.
-    for name in ("libcuda.so.1", _libraries() / "plugins" / "libOpenMMCUDA.so"):
-        with suppress(OSError):
-            ctypes.CDLL(str(name), mode=ctypes.RTLD_GLOBAL)
+    with _loading:
+        return _load()
+
+
+@functools.cache
+def _load() -> ctypes.CDLL:
     loaded: list[ctypes.CDLL] = []
-    build.library(source, lambda path: loaded.append(_opened(path)))
+    build.library(_source(), lambda path: loaded.append(_opened(path)))
     library = loaded[-1]
-    library.openmm_density_add_force.argtypes = (
-        *(ctypes.c_void_p, ctypes.c_longlong, ctypes.c_char_p, ctypes.c_double, ctypes.c_int),
-    )
-    library.openmm_density_add_force.restype = None
+    for name, *arguments in (
+        ("add_force", ctypes.c_void_p, _Integer, ctypes.c_char_p, ctypes.c_double, ctypes.c_int),
+        ("set_callbacks", ctypes.c_void_p),
+        ("set_text", ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p),
+        ("succeed", ctypes.c_void_p),
+    ):
+        function = getattr(library, f"openmm_density_{name}")
+        function.argtypes, function.restype = arguments, None
     library.openmm_density_parameter_of.argtypes = (ctypes.c_void_p,)
     library.openmm_density_parameter_of.restype = ctypes.c_char_p
     library.openmm_density_set_callbacks(ctypes.byref(_CALLED))
@@ -124,7 +132,7 @@ class CudaGraphForce(openmm.Force):
     @staticmethod
     def isinstance(force: openmm.Force) -> bool:
         """Tell whether a force that a System hands out is of this kind."""
-        return bool(load.cache_info().currsize) and _parameter_of(force) is not None
+        return bool(_load.cache_info().currsize) and _parameter_of(force) is not None
 
     @staticmethod
     def cast(force: openmm.Force) -> CudaGraphForce:
@@ -160,28 +168,75 @@ def make_force(computation: Computation, parameter_name: str, strength: float) -
 
 
 def _source() -> build.Source:
-    import triton
-
-    cuda = Path(triton.__file__).parent / "backends" / "nvidia" / "include"
-    include = _libraries().parent / "include"
+    include, cuda = _libraries().parent / "include", _cuda_headers()
     if not (include / _HEADER).is_file():
         raise build.BuildError(f"this OpenMM was installed without its C++ headers ({include / _HEADER})")
-    flags = ("-std=c++17", "-fvisibility=default", "-isystem", str(include), "-isystem", str(cuda))
-    header = (cuda / "cuda.h").read_text()
-    cuda_version = re.search(r"#define CUDA_VERSION (\d+)", header)
-    versions = openmm.Platform.getOpenMMVersion(), cuda_version[1] if cuda_version else ""
-    libraries = (f"-L{_libraries()}", "-lOpenMM", f"-Wl,-rpath,{_libraries()}", "-Wl,-z,lazy")
-    return build.Source("CUDA graph force", _SOURCE, (), flags, libraries, versions)
+    openmm_library = _libraries() / "libOpenMM.so"
+    # The wheels of OpenMM 8.2 and 8.3 are of the older of the two C++ libraries of GCC.
+    old = hasattr(ctypes.CDLL(str(openmm_library)), "_ZN6OpenMM8Platform17getPlatformByNameERKSs")
+    flags = (
+        *("-std=c++17", "-fvisibility=default", f"-D_GLIBCXX_USE_CXX11_ABI={int(not old)}"),
+        *("-isystem", str(include), "-isystem", str(cuda)),
+    )
+    cuda_version = re.search(r"#define CUDA_VERSION (\d+)", (cuda / "cuda.h").read_text())
+    versions = (
+        openmm.version.full_version,
+        openmm.version.git_revision,
+        cuda_version[1] if cuda_version else "",
+    )
+    libraries = (f"-L{_libraries()}", "-lOpenMM", f"-Wl,-rpath,{_libraries()}")
+    return build.Source(
+        "cuda-graph-force", "CUDA graph force", _SOURCE, (), flags, libraries, versions, native=False
+    )
+
+
+def _cuda_headers() -> Path:
+    """Find CUDA's headers: Triton's wheels bring them, conda has them in packages of their own."""
+    import triton
+
+    targets = Path(sys.prefix) / "targets"
+    folders = [
+        Path(triton.__file__).parent / "backends" / "nvidia" / "include",
+        *(Path(root) / "include" for root in [os.environ.get("CUDA_HOME")] if root),
+        *(targets / name / "include" for name in ("x86_64-linux", "sbsa-linux")),
+        Path(sys.prefix) / "include",
+    ]
+    for folder in folders:
+        if (folder / "cuda.h").is_file():
+            return folder
+    raise build.BuildError(
+        "CUDA's header cuda.h is neither in this Triton nor in this environment: install it (conda: cuda-cudart-dev), or name "
+        "CUDA's folder in CUDA_HOME"
+    )
 
 
 def _opened(path: Path) -> ctypes.CDLL:
-    """Load a library without looking for all that it needs: where there is no CUDA, a force can be made, read and written."""
+    """Load the library, which finds what it needs of CUDA in the process.
+
+    Where OpenMM has no CUDA platform this is not looked for: a force can be made, read and written there.
+    """
+    names = [openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())]
+    resolve = os.RTLD_NOW if "CUDA" in names else os.RTLD_LAZY
+    for name in ("libcuda.so.1", _cuda_platform()):
+        with suppress(OSError):
+            ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
     linker = ctypes.CDLL(None)
+    linker.dlopen.argtypes = ctypes.c_char_p, ctypes.c_int
     linker.dlopen.restype, linker.dlerror.restype = ctypes.c_void_p, ctypes.c_char_p
-    handle = linker.dlopen(str(path).encode(), os.RTLD_LAZY)
+    handle = linker.dlopen(os.fsencode(path), resolve)
     if not handle:
-        raise OSError((linker.dlerror() or b"it cannot be loaded").decode())
+        reason = (linker.dlerror() or b"the loader does not say why").decode(errors="replace")
+        raise build.BuildError(f"the compiled force cannot be loaded ({reason})")
     return ctypes.CDLL(str(path), handle=handle)
+
+
+def _cuda_platform() -> str:
+    """Give the library of OpenMM's CUDA platform: the one in the process, wherever that came from."""
+    with suppress(OSError):
+        for line in Path("/proc/self/maps").read_text().splitlines():
+            if line.endswith("/libOpenMMCUDA.so"):
+                return line.split(maxsplit=5)[-1]
+    return str(_libraries() / "plugins" / "libOpenMMCUDA.so")
 
 
 def _libraries() -> Path:
@@ -194,24 +249,26 @@ def _keep(computation: Computation) -> int:
     return number
 
 
-def _reported(called: Callable[..., None]) -> Callable[..., int]:
-    """Turn an exception into a sentence for C++, the last argument, and give what C++ expects: 0 for success."""
+def _reported(called: Callable[..., str | None]) -> Callable[..., None]:
+    """Tell C++ in its Outcome, the last argument, what a function gives, or why it fails."""
 
     @functools.wraps(called)
-    def call(*arguments: Any) -> int:
+    def call(*arguments: Any) -> None:
+        *arguments, outcome = arguments
+        library = _load()
         try:
-            called(*arguments[:-1])
-        except Exception as error:
-            arguments[-1][0] = _held(str(error) or type(error).__name__)
-            return 1
-        return 0
+            text = called(*arguments)
+            if text is not None:
+                library.openmm_density_set_text(outcome, 0, text.encode())
+            library.openmm_density_succeed(outcome)
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                # Raised here it would be lost; a moment later OpenMM has returned.
+                threading.Timer(0.05, _thread.interrupt_main).start()
+            sentence = str(error) or type(error).__name__
+            library.openmm_density_set_text(outcome, 1, sentence.encode(errors="replace"))
 
     return call
-
-
-def _held(text: str) -> bytes:
-    _given[:] = [text.encode()]
-    return _given[0]
 
 
 @_reported
@@ -251,14 +308,15 @@ def _evaluate(
 def _warn_of_another_platform() -> None:
     warnings.warn(
         "CudaGraphForce is evaluated on the CPU, through Python, in a Context that is not on the CUDA platform (OpenMM's "
-        "minimiser makes one when forces are too large for a GPU): for other platforms TorchForce is faster",
+        "minimiser makes one when forces are too large for a GPU): for other platforms TorchForce is faster, and on OpenCL the "
+        "minimiser hangs with a reporter",
         stacklevel=2,
     )
 
 
 @_reported
-def _pack(number: int, text: Any) -> None:
-    text[0] = _held(packed(_computations[number]))
+def _pack(number: int) -> str:
+    return packed(_computations[number])
 
 
 @_reported
@@ -268,10 +326,8 @@ def _unpack(text: bytes, number: Any) -> None:
 
 def packed(computation: Computation) -> str:
     """Write a computation as text."""
-    particles = "" if computation.particles is None else " ".join(map(str, computation.particles))
-    extra = {_PARTICLES: particles, _PERIODIC: str(int(computation.periodic))}
-    if computation.particles is None:
-        del extra[_PARTICLES]
+    particles = None if computation.particles is None else [int(i) for i in computation.particles]
+    extra = {_EXTRA: json.dumps({"particles": particles, "periodic": computation.periodic})}
     file = io.BytesIO()
     torch.jit.save(torch.jit.script(computation.module), file, _extra_files=extra)
     return base64.b64encode(file.getvalue()).decode()
@@ -279,15 +335,13 @@ def packed(computation: Computation) -> str:
 
 def unpacked(text: str) -> Computation:
     """Read a computation from text."""
-    found = {_PARTICLES: "", _PERIODIC: ""}
-    file = io.BytesIO(base64.b64decode(text))
-    module = torch.jit.load(file, map_location="cpu", _extra_files=found)
-    particles = found[_PARTICLES].decode() if isinstance(found[_PARTICLES], bytes) else found[_PARTICLES]
-    return Computation(
-        module,
-        np.array(particles.split(), dtype=np.int64) if particles else None,
-        bool(int(found[_PERIODIC])),
+    found = {_EXTRA: ""}
+    module = torch.jit.load(
+        io.BytesIO(base64.b64decode(text, validate=True)), map_location="cpu", _extra_files=found
     )
+    extra = json.loads(found[_EXTRA])
+    particles = None if extra["particles"] is None else np.array(extra["particles"], dtype=np.int64)
+    return Computation(module, particles, extra["periodic"])
 
 
 _CALLED = _Callbacks(

@@ -94,6 +94,8 @@ def record(computation: Computation, arrays: OpenMMArrays, parameters: np.ndarra
     """
     from . import exchange
 
+    if not hasattr(torch.cuda.CUDAGraph, "raw_cuda_graph"):
+        raise RuntimeError(f"torch 2.8 or newer is needed, and this is {torch.__version__}")
     device = torch.device("cuda", arrays.device)
     # Fused kernels would be loaded by neither torch nor Triton: see force.cpp.
     with torch.cuda.device(device), torch.no_grad(), torch.jit.optimized_execution(False):
