@@ -21,9 +21,11 @@ from openmm_density.energies.cuda_graph_force import (
     BuildError,
     Computation,
     CudaGraphForce,
-    library,
+    compiled,
     make_force,
 )
+from openmm_density.energies.cuda_graph_force import force as force_module
+from openmm_density.energies.cuda_graph_force.computation import packed, unpacked
 from openmm_density.energies.forces import BackendUnavailable, backend_problem, create_force
 from openmm_density.errors import InputError
 
@@ -77,7 +79,7 @@ def test_other_platforms_evaluate_it_through_python(platform, particles):
 
 def test_another_platform_is_announced_once():
     context = context_with(made())
-    library._warn_of_another_platform.cache_clear()
+    force_module._warn_of_another_platform.cache_clear()
     with pytest.warns(UserWarning, match="for other platforms TorchForce is faster"):
         energy_and_forces(context)
     with warnings.catch_warnings():
@@ -143,7 +145,7 @@ def test_ctrl_c_reaches_the_script():
 @pytest.mark.parametrize("periodic", [False, True])
 def test_a_computation_is_read_as_it_was_written(particles, periodic):
     computation = Computation(PeriodicSpring() if periodic else Spring(), particles, periodic)
-    found = library.unpacked(library.packed(computation))
+    found = unpacked(packed(computation))
     assert found.periodic is periodic
     if particles is None:
         assert found.particles is None
@@ -186,11 +188,11 @@ def test_a_fresh_process_reads_a_system_once_the_force_is_loaded(tmp_path):
 def test_threads_of_a_process_that_compile_at_once_all_get_the_force(tmp_path):
     script = (
         "from concurrent.futures import ThreadPoolExecutor\n"
-        "from openmm_density.energies.cuda_graph_force import library\n"
+        "from openmm_density.energies.cuda_graph_force import compiled\n"
         "from openmm_density.kernels import build\n"
-        "source = library._source()\n"
+        "source = compiled.force_source()\n"
         "with ThreadPoolExecutor(3) as pool:\n"
-        "    found = set(pool.map(lambda _: build.library(source, library._opened), range(3)))\n"
+        "    found = set(pool.map(lambda _: build.library(source, compiled.opened), range(3)))\n"
         "print(len(found), [path.is_file() for path in found])\n"
     )
     settings = os.environ | {"OPENMM_DENSITY_CACHE": str(tmp_path)}
@@ -202,13 +204,13 @@ def test_threads_of_a_process_that_compile_at_once_all_get_the_force(tmp_path):
 
 def test_a_computation_is_forgotten_with_its_forces():
     gc.collect()
-    before = set(library._computations)
+    before = set(force_module._computations)
     system = system_of(3, made())
     copied = copy.deepcopy(system)
-    assert len(set(library._computations) - before) == 2
+    assert len(set(force_module._computations) - before) == 2
     del system, copied
     gc.collect()
-    assert set(library._computations) <= before
+    assert set(force_module._computations) <= before
 
 
 def test_a_module_that_torchscript_cannot_write_is_named_when_the_system_is_written():
@@ -234,7 +236,7 @@ def test_a_damaged_file_is_refused():
 def test_an_openmm_without_headers_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(openmm.version, "openmm_library_path", str(tmp_path / "lib"))
     with pytest.raises(BuildError, match=r"without its C\+\+ headers .*CudaContext.h"):
-        library._source()
+        compiled.force_source()
 
 
 def test_cuda_headers_are_looked_for_where_conda_and_cuda_have_them(monkeypatch, tmp_path):
@@ -244,7 +246,7 @@ def test_cuda_headers_are_looked_for_where_conda_and_cuda_have_them(monkeypatch,
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "conda"))
     monkeypatch.delenv("CUDA_HOME", raising=False)
     with pytest.raises(BuildError, match="cuda-cudart-dev"):
-        library._cuda_headers()
+        compiled._cuda_headers()
     for folder in (
         tmp_path / "conda" / "targets" / "x86_64-linux" / "include",
         tmp_path / "cuda" / "include",
@@ -252,25 +254,25 @@ def test_cuda_headers_are_looked_for_where_conda_and_cuda_have_them(monkeypatch,
         folder.mkdir(parents=True)
         (folder / "cuda.h").touch()
         monkeypatch.setenv("CUDA_HOME", str(folder.parent) if folder.parts[-2] == "cuda" else "")
-        assert library._cuda_headers() == folder
+        assert compiled._cuda_headers() == folder
 
 
 def test_the_compilers_words_are_passed_on(monkeypatch, tmp_path):
     broken = tmp_path / "force.cpp"
     broken.write_text("int f() { return nothing; }\n")
-    monkeypatch.setattr(library, "_SOURCE", broken)
+    monkeypatch.setattr(compiled, "SOURCE", broken)
     monkeypatch.setenv("OPENMM_DENSITY_CACHE", str(tmp_path / "cache"))
-    library._load.cache_clear()
+    force_module._load.cache_clear()
     try:
         with pytest.raises(
             BackendUnavailable, match=r"does not compile the CUDA graph force .*error: .*nothing"
         ):
             forces._construct("CudaGraphForce", Spring(), "k", 1.0, periodic=False)
     finally:
-        library._load.cache_clear()
+        force_module._load.cache_clear()
         # The force as it is, once more.
         monkeypatch.undo()
-        library.load()
+        force_module.load()
 
 
 @pytest.mark.skipif(HAS_CUDA, reason="the CUDA platform works")

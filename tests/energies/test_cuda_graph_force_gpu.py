@@ -11,7 +11,8 @@ from openmm import unit
 pytest.importorskip("triton")
 
 from openmm_density import DensityFit, DensityMap
-from openmm_density.energies.cuda_graph_force import Computation, exchange, library, make_force
+from openmm_density.energies.cuda_graph_force import Computation, exchange, make_force
+from openmm_density.energies.cuda_graph_force import force as force_module
 from openmm_density.energies.forces import backend_problem
 from openmm_density.energies.planarity import PlanarityRestraint
 from openmm_density.models import read_model
@@ -166,19 +167,19 @@ def test_two_contexts_of_one_system_do_not_disturb_each_other():
 @on_cuda
 def test_a_context_takes_its_recording_along():
     gc.collect()
-    before = set(library._recordings)
+    before = set(force_module._recordings)
     context = context_on_cuda(
         system_of(5, make_force(Computation(Spring(), None, False), "k", 2.5)), some_positions(5)
     )
     energy_of(context)
-    assert len(set(library._recordings) - before) == 1
+    assert len(set(force_module._recordings) - before) == 1
     context.reinitialize()
     context.setPositions(some_positions(5))
     energy_of(context)
-    assert len(set(library._recordings) - before) == 1
+    assert len(set(force_module._recordings) - before) == 1
     del context
     gc.collect()
-    assert set(library._recordings) <= before
+    assert set(force_module._recordings) <= before
 
 
 @on_cuda

@@ -1,11 +1,11 @@
 """An energy on OpenMM's CUDA platform at the cost of its kernels: `make_force` makes the force.
 
-``force.cpp`` is the force and says how it works, ``recording`` what it launches, ``exchange`` how positions and forces pass,
-``library`` compiles and loads it.
+``force.cpp`` is the force and says how it works; ``recording`` is what it launches, ``exchange`` how positions and forces pass,
+``computation`` the energy, ``compiled`` how the C++ is built, ``force`` what Python sees and what the C++ calls.
 """
 
 from ...kernels.build import BuildError
-from .library import CudaGraphForce, load, make_force
-from .recording import Computation
+from .computation import Computation
+from .force import CudaGraphForce, load, make_force
 
 __all__ = ["BuildError", "Computation", "CudaGraphForce", "load", "make_force"]

@@ -6,7 +6,7 @@
 //
 // On other platforms the module is evaluated through Python: OpenMM's minimiser goes to the CPU when forces are too large for a GPU.
 //
-// The Python side (library.py, recording.py) keeps the module, records the graph and owns its memory; it is called through Callbacks.
+// The Python side (force.py, recording.py) keeps the module, records the graph and owns its memory; it is called through Callbacks.
 
 #include <dlfcn.h>
 
@@ -37,7 +37,7 @@ using namespace OpenMM;
 using std::string;
 using std::vector;
 
-// What recording.py mirrors with ctypes.
+// What force.py mirrors with ctypes.
 extern "C" {
 
 // What the graph reads at each evaluation: the box in rows, the strength, and whether forces and energy are wanted.

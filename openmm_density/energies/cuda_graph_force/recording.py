@@ -1,4 +1,4 @@
-"""An energy module between OpenMM's positions and its forces: recorded by torch as a graph, or evaluated at once on the CPU."""
+"""The graph of an energy module between OpenMM's positions and its forces, recorded by torch."""
 
 from __future__ import annotations
 
@@ -10,29 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from .computation import Computation, check_particles
+
 # They compile kernels, choose launch configurations and check tables, which cannot be recorded.
 _WARM_UP_EVALUATIONS = 3
-
-N_PARAMETERS = 12
-"""What the graph reads at each evaluation: the box in rows, the strength, and whether forces and energy are wanted."""
-
-
-class Computation(NamedTuple):
-    """An energy module, and what it takes.
-
-    Attributes
-    ----------
-    module : Module
-        ``module(positions, [box,] strength) -> (energy, forces)``, see `openmm_density.energies.modules`.
-    particles : ndarray, shape (M,), or None
-        The particles whose positions the module takes; None for all.
-    periodic : bool
-        Whether it takes box vectors.
-    """
-
-    module: torch.nn.Module
-    particles: np.ndarray | None
-    periodic: bool
 
 
 class OpenMMArrays(NamedTuple):
@@ -140,42 +121,10 @@ def record(computation: Computation, arrays: OpenMMArrays, parameters: np.ndarra
     return Recording(graph, read, (module, places, positions), _loaded_by_triton())
 
 
-def evaluate(
-    computation: Computation, positions: np.ndarray, parameters: np.ndarray, forces: np.ndarray
-) -> float:
-    """Evaluate a module on the CPU, write its forces (kJ/mol/nm) over those of its particles, and give its energy in kJ/mol.
-
-    Parameters
-    ----------
-    computation : Computation
-    positions : ndarray, shape (N, 3), float64
-        Of all particles, in nm.
-    parameters : ndarray, shape (N_PARAMETERS,), float64
-    forces : ndarray, shape (N, 3), float64
-        Zero.
-    """
-    chosen = slice(None) if computation.particles is None else computation.particles
-    _check_particles(computation.particles, len(positions))
-    read = torch.from_numpy(parameters)
-    box = [read[:9].view(3, 3)] if computation.periodic else []
-    with torch.no_grad():
-        energy, found = computation.module(torch.from_numpy(positions[chosen].copy()), *box, read[9])
-    forces[chosen] = found.numpy()
-    return float(energy)
-
-
-def _check_particles(particles: np.ndarray | None, n_particles: int) -> None:
-    if particles is not None and len(particles) and particles.max() >= n_particles:
-        raise ValueError(
-            f"the force was made of a topology with an atom {particles.max()}, but the System has {n_particles} particles: "
-            "make it of the topology of the Simulation, such as modeller.topology, with all its particles."
-        )
-
-
 def _place_of_particle(particles: np.ndarray | None, n_particles: int) -> torch.Tensor:
     if particles is None:
         return torch.arange(n_particles, dtype=torch.int32)
-    _check_particles(particles, n_particles)
+    check_particles(particles, n_particles)
     places = torch.full((n_particles,), -1, dtype=torch.int32)
     places[torch.from_numpy(particles)] = torch.arange(len(particles), dtype=torch.int32)
     return places

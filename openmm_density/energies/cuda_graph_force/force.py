@@ -1,35 +1,23 @@
-"""The compiled force: built for the OpenMM that is installed, loaded, and told what to call in Python."""
+"""The force as Python sees it, and what its C++ calls in Python."""
 
 from __future__ import annotations
 
 import _thread
 import atexit
-import base64
 import ctypes
 import functools
-import io
 import itertools
-import json
-import os
-import re
-import sys
 import threading
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import openmm
-import torch
 
-from ...kernels import build
-from .recording import N_PARAMETERS, Computation, OpenMMArrays, Recording, evaluate, record
-
-_SOURCE = Path(__file__).parent / "force.cpp"
-_HEADER = "openmm/cuda/CudaContext.h"
-_EXTRA = "computation.json"
+from .compiled import compiled_force
+from .computation import N_PARAMETERS, Computation, evaluate, packed, unpacked
+from .recording import OpenMMArrays, Recording, record
 
 _computations: dict[int, Computation] = {}
 _recordings: dict[int, tuple[Recording, Any]] = {}
@@ -107,9 +95,7 @@ def load() -> ctypes.CDLL:
 
 @functools.cache
 def _load() -> ctypes.CDLL:
-    loaded: list[ctypes.CDLL] = []
-    build.library(_source(), lambda path: loaded.append(_opened(path)))
-    library = loaded[-1]
+    library = compiled_force()
     for name, *arguments in (
         ("add_force", ctypes.c_void_p, _Integer, ctypes.c_char_p, ctypes.c_double, ctypes.c_int),
         ("set_callbacks", ctypes.c_void_p),
@@ -165,82 +151,6 @@ def make_force(computation: Computation, parameter_name: str, strength: float) -
     force = CudaGraphForce.cast(system.getForce(0))
     system.thisown, force.thisown = False, True
     return force
-
-
-def _source() -> build.Source:
-    include, cuda = _libraries().parent / "include", _cuda_headers()
-    if not (include / _HEADER).is_file():
-        raise build.BuildError(f"this OpenMM was installed without its C++ headers ({include / _HEADER})")
-    openmm_library = _libraries() / "libOpenMM.so"
-    # The wheels of OpenMM 8.2 and 8.3 are of the older of the two C++ libraries of GCC.
-    old = hasattr(ctypes.CDLL(str(openmm_library)), "_ZN6OpenMM8Platform17getPlatformByNameERKSs")
-    flags = (
-        *("-std=c++17", "-fvisibility=default", f"-D_GLIBCXX_USE_CXX11_ABI={int(not old)}"),
-        *("-isystem", str(include), "-isystem", str(cuda)),
-    )
-    cuda_version = re.search(r"#define CUDA_VERSION (\d+)", (cuda / "cuda.h").read_text())
-    versions = (
-        openmm.version.full_version,
-        openmm.version.git_revision,
-        cuda_version[1] if cuda_version else "",
-    )
-    libraries = (f"-L{_libraries()}", "-lOpenMM", f"-Wl,-rpath,{_libraries()}")
-    return build.Source(
-        "cuda-graph-force", "CUDA graph force", _SOURCE, (), flags, libraries, versions, native=False
-    )
-
-
-def _cuda_headers() -> Path:
-    """Find CUDA's headers: Triton's wheels bring them, conda has them in packages of their own."""
-    import triton
-
-    targets = Path(sys.prefix) / "targets"
-    folders = [
-        Path(triton.__file__).parent / "backends" / "nvidia" / "include",
-        *(Path(root) / "include" for root in [os.environ.get("CUDA_HOME")] if root),
-        *(targets / name / "include" for name in ("x86_64-linux", "sbsa-linux")),
-        Path(sys.prefix) / "include",
-    ]
-    for folder in folders:
-        if (folder / "cuda.h").is_file():
-            return folder
-    raise build.BuildError(
-        "CUDA's header cuda.h is neither in this Triton nor in this environment: install it (conda: cuda-cudart-dev), or name "
-        "CUDA's folder in CUDA_HOME"
-    )
-
-
-def _opened(path: Path) -> ctypes.CDLL:
-    """Load the library, which finds what it needs of CUDA in the process.
-
-    Where OpenMM has no CUDA platform this is not looked for: a force can be made, read and written there.
-    """
-    names = [openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())]
-    resolve = os.RTLD_NOW if "CUDA" in names else os.RTLD_LAZY
-    for name in ("libcuda.so.1", _cuda_platform()):
-        with suppress(OSError):
-            ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
-    linker = ctypes.CDLL(None)
-    linker.dlopen.argtypes = ctypes.c_char_p, ctypes.c_int
-    linker.dlopen.restype, linker.dlerror.restype = ctypes.c_void_p, ctypes.c_char_p
-    handle = linker.dlopen(os.fsencode(path), resolve)
-    if not handle:
-        reason = (linker.dlerror() or b"the loader does not say why").decode(errors="replace")
-        raise build.BuildError(f"the compiled force cannot be loaded ({reason})")
-    return ctypes.CDLL(str(path), handle=handle)
-
-
-def _cuda_platform() -> str:
-    """Give the library of OpenMM's CUDA platform: the one in the process, wherever that came from."""
-    with suppress(OSError):
-        for line in Path("/proc/self/maps").read_text().splitlines():
-            if line.endswith("/libOpenMMCUDA.so"):
-                return line.split(maxsplit=5)[-1]
-    return str(_libraries() / "plugins" / "libOpenMMCUDA.so")
-
-
-def _libraries() -> Path:
-    return Path(openmm.version.openmm_library_path)
 
 
 def _keep(computation: Computation) -> int:
@@ -322,26 +232,6 @@ def _pack(number: int) -> str:
 @_reported
 def _unpack(text: bytes, number: Any) -> None:
     number[0] = _keep(unpacked(text.decode()))
-
-
-def packed(computation: Computation) -> str:
-    """Write a computation as text."""
-    particles = None if computation.particles is None else [int(i) for i in computation.particles]
-    extra = {_EXTRA: json.dumps({"particles": particles, "periodic": computation.periodic})}
-    file = io.BytesIO()
-    torch.jit.save(torch.jit.script(computation.module), file, _extra_files=extra)
-    return base64.b64encode(file.getvalue()).decode()
-
-
-def unpacked(text: str) -> Computation:
-    """Read a computation from text."""
-    found = {_EXTRA: ""}
-    module = torch.jit.load(
-        io.BytesIO(base64.b64decode(text, validate=True)), map_location="cpu", _extra_files=found
-    )
-    extra = json.loads(found[_EXTRA])
-    particles = None if extra["particles"] is None else np.array(extra["particles"], dtype=np.int64)
-    return Computation(module, particles, extra["periodic"])
 
 
 _CALLED = _Callbacks(

@@ -1,0 +1,111 @@
+"""The compiled force, built for the OpenMM that is installed."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import openmm
+
+from ...kernels import build
+
+SOURCE = Path(__file__).parent / "force.cpp"
+_HEADER = "openmm/cuda/CudaContext.h"
+
+
+def compiled_force() -> ctypes.CDLL:
+    """Give the library of the force, compiled now if this machine has not done so yet.
+
+    Raises
+    ------
+    ImportError
+        If Triton is not installed.
+    BuildError
+        If the force cannot be compiled or loaded.
+    OSError
+        If it cannot be stored.
+    """
+    loaded: list[ctypes.CDLL] = []
+    build.library(force_source(), lambda path: loaded.append(opened(path)))
+    return loaded[-1]
+
+
+def force_source() -> build.Source:
+    """Say what the force is compiled with."""
+    include, cuda = _libraries().parent / "include", _cuda_headers()
+    if not (include / _HEADER).is_file():
+        raise build.BuildError(f"this OpenMM was installed without its C++ headers ({include / _HEADER})")
+    openmm_library = _libraries() / "libOpenMM.so"
+    # The wheels of OpenMM 8.2 and 8.3 are of the older of the two C++ libraries of GCC.
+    old = hasattr(ctypes.CDLL(str(openmm_library)), "_ZN6OpenMM8Platform17getPlatformByNameERKSs")
+    flags = (
+        *("-std=c++17", "-fvisibility=default", f"-D_GLIBCXX_USE_CXX11_ABI={int(not old)}"),
+        *("-isystem", str(include), "-isystem", str(cuda)),
+    )
+    cuda_version = re.search(r"#define CUDA_VERSION (\d+)", (cuda / "cuda.h").read_text())
+    versions = (
+        openmm.version.full_version,
+        openmm.version.git_revision,
+        cuda_version[1] if cuda_version else "",
+    )
+    libraries = (f"-L{_libraries()}", "-lOpenMM", f"-Wl,-rpath,{_libraries()}")
+    return build.Source(
+        "cuda-graph-force", "CUDA graph force", SOURCE, (), flags, libraries, versions, native=False
+    )
+
+
+def _cuda_headers() -> Path:
+    """Find CUDA's headers: Triton's wheels bring them, conda has them in packages of their own."""
+    import triton
+
+    targets = Path(sys.prefix) / "targets"
+    folders = [
+        Path(triton.__file__).parent / "backends" / "nvidia" / "include",
+        *(Path(root) / "include" for root in [os.environ.get("CUDA_HOME")] if root),
+        *(targets / name / "include" for name in ("x86_64-linux", "sbsa-linux")),
+        Path(sys.prefix) / "include",
+    ]
+    for folder in folders:
+        if (folder / "cuda.h").is_file():
+            return folder
+    raise build.BuildError(
+        "CUDA's header cuda.h is neither in this Triton nor in this environment: install it (conda: cuda-cudart-dev), or name "
+        "CUDA's folder in CUDA_HOME"
+    )
+
+
+def opened(path: Path) -> ctypes.CDLL:
+    """Load the library, which finds what it needs of CUDA in the process.
+
+    Where OpenMM has no CUDA platform this is not looked for: a force can be made, read and written there.
+    """
+    names = [openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())]
+    resolve = os.RTLD_NOW if "CUDA" in names else os.RTLD_LAZY
+    for name in ("libcuda.so.1", _cuda_platform()):
+        with suppress(OSError):
+            ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
+    linker = ctypes.CDLL(None)
+    linker.dlopen.argtypes = ctypes.c_char_p, ctypes.c_int
+    linker.dlopen.restype, linker.dlerror.restype = ctypes.c_void_p, ctypes.c_char_p
+    handle = linker.dlopen(os.fsencode(path), resolve)
+    if not handle:
+        reason = (linker.dlerror() or b"the loader does not say why").decode(errors="replace")
+        raise build.BuildError(f"the compiled force cannot be loaded ({reason})")
+    return ctypes.CDLL(str(path), handle=handle)
+
+
+def _cuda_platform() -> str:
+    """Give the library of OpenMM's CUDA platform: the one in the process, wherever that came from."""
+    with suppress(OSError):
+        for line in Path("/proc/self/maps").read_text().splitlines():
+            if line.endswith("/libOpenMMCUDA.so"):
+                return line.split(maxsplit=5)[-1]
+    return str(_libraries() / "plugins" / "libOpenMMCUDA.so")
+
+
+def _libraries() -> Path:
+    return Path(openmm.version.openmm_library_path)

@@ -1,0 +1,93 @@
+"""An energy module with what it takes: evaluated on the CPU, and written as text."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+_EXTRA = "computation.json"
+
+N_PARAMETERS = 12
+"""What the graph reads at each evaluation: the box in rows, the strength, and whether forces and energy are wanted."""
+
+
+class Computation(NamedTuple):
+    """An energy module, and what it takes.
+
+    Attributes
+    ----------
+    module : Module
+        ``module(positions, [box,] strength) -> (energy, forces)``, see `openmm_density.energies.modules`.
+    particles : ndarray, shape (M,), or None
+        The particles whose positions the module takes; None for all.
+    periodic : bool
+        Whether it takes box vectors.
+    """
+
+    module: torch.nn.Module
+    particles: np.ndarray | None
+    periodic: bool
+
+
+def evaluate(
+    computation: Computation, positions: np.ndarray, parameters: np.ndarray, forces: np.ndarray
+) -> float:
+    """Evaluate a module on the CPU, write its forces (kJ/mol/nm) over those of its particles, and give its energy in kJ/mol.
+
+    Parameters
+    ----------
+    computation : Computation
+    positions : ndarray, shape (N, 3), float64
+        Of all particles, in nm.
+    parameters : ndarray, shape (N_PARAMETERS,), float64
+    forces : ndarray, shape (N, 3), float64
+        Zero.
+    """
+    chosen = slice(None) if computation.particles is None else computation.particles
+    check_particles(computation.particles, len(positions))
+    read = torch.from_numpy(parameters)
+    box = [read[:9].view(3, 3)] if computation.periodic else []
+    with torch.no_grad():
+        energy, found = computation.module(torch.from_numpy(positions[chosen].copy()), *box, read[9])
+    forces[chosen] = found.numpy()
+    return float(energy)
+
+
+def check_particles(particles: np.ndarray | None, n_particles: int) -> None:
+    """Refuse a System that has not as many particles as the topology that a computation was made for.
+
+    Raises
+    ------
+    ValueError
+        Naming both.
+    """
+    if particles is not None and len(particles) and particles.max() >= n_particles:
+        raise ValueError(
+            f"the force was made of a topology with an atom {particles.max()}, but the System has {n_particles} particles: "
+            "make it of the topology of the Simulation, such as modeller.topology, with all its particles."
+        )
+
+
+def packed(computation: Computation) -> str:
+    """Write a computation as text."""
+    particles = None if computation.particles is None else [int(i) for i in computation.particles]
+    extra = {_EXTRA: json.dumps({"particles": particles, "periodic": computation.periodic})}
+    file = io.BytesIO()
+    torch.jit.save(torch.jit.script(computation.module), file, _extra_files=extra)
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def unpacked(text: str) -> Computation:
+    """Read a computation from text."""
+    found = {_EXTRA: ""}
+    module = torch.jit.load(
+        io.BytesIO(base64.b64decode(text, validate=True)), map_location="cpu", _extra_files=found
+    )
+    extra = json.loads(found[_EXTRA])
+    particles = None if extra["particles"] is None else np.array(extra["particles"], dtype=np.int64)
+    return Computation(module, particles, extra["periodic"])
