@@ -6,11 +6,11 @@ import triton.language as tl
 
 from .gpu_tiles import (
     LOG2_E,
+    PLANE,
     SIZES,
     TILE,
     TILE_X,
     TILE_Y,
-    TILE_Z,
     first_of_box,
     floor_divide,
     kernel,
@@ -38,8 +38,8 @@ def _last_of_box(to_corner, reach, first, n, PERIODIC: tl.constexpr):
 
 
 @triton.jit
-def _in_layer(x, y, nx, ny, tiles_x, PERIODIC: tl.constexpr, WIDE: tl.constexpr):
-    """Where voxels are in a layer of tiles, but for their z."""
+def _bottom(x, y, nx, ny, tiles_x, column, PERIODIC: tl.constexpr, WIDE: tl.constexpr):
+    """Where voxels of z 0 are; `column` is the number of voxels in a column of tiles."""
     if PERIODIC:
         x -= floor_divide(x, nx) * nx
         y -= floor_divide(y, ny) * ny
@@ -47,35 +47,32 @@ def _in_layer(x, y, nx, ny, tiles_x, PERIODIC: tl.constexpr, WIDE: tl.constexpr)
     x = x.to(tl.uint32, bitcast=True)
     y = y.to(tl.uint32, bitcast=True)
     tile = (y // TILE_Y).to(tl.int32) * tiles_x + (x // TILE_X).to(tl.int32)
-    return (tile.to(tl.int64) if WIDE else tile) * TILE + (y % TILE_Y * TILE_X + x % TILE_X).to(tl.int32)
+    return (tile.to(tl.int64) if WIDE else tile) * column + (y % TILE_Y * TILE_X + x % TILE_X).to(tl.int32)
 
 
 @triton.jit
-def _load_plane(field, z, layer, in_layer, ALIGNED: tl.constexpr):
-    """The runs of a plane; `layer` is the number of voxels in a layer of tiles."""
-    z = z.to(tl.uint32, bitcast=True)
-    at = (z // TILE_Z).to(tl.int32) * layer + (z % TILE_Z * (TILE_X * TILE_Y)).to(tl.int32)
+def _load_plane(field, plane, bottom, ALIGNED: tl.constexpr):
+    """The runs of a plane, which lies so far above the bottom of the grid."""
     if ALIGNED:
-        return tl.load(field + tl.multiple_of(at + in_layer, 4)[None, :] + tl.arange(0, 4)[:, None])
+        return tl.load(field + tl.multiple_of(plane + bottom, 4)[None, :] + tl.arange(0, 4)[:, None])
     else:
-        return tl.load(field + at[None, :] + in_layer)
+        return tl.load(field + plane[None, :] + bottom)
 
 
 @triton.jit
 def _planes(
     field,
-    layer,
-    in_layer_0,
-    in_layer_1,
+    bottom_0,
+    bottom_1,
     x,
     y_0,
     y_1,
     between,
-    first_dz,
-    z,
+    dz,
+    plane,
     last,
     planes,
-    nz,
+    top,
     lxz,
     lyz,
     lzz,
@@ -93,6 +90,7 @@ def _planes(
     What depends on x and y alone is worked out once for all planes of an orthogonal grid.
     """
     alphas = ()
+    alphas_z = ()
     factors_0 = ()
     factors_1 = ()
     for c in tl.static_range(GAUSSIANS):
@@ -101,6 +99,7 @@ def _planes(
         if GAUSSIANS > 1:
             factor_0 = (tl.load(gaussians + WORDS * i + c) * alpha / LOG2_E)[None, :]
         alphas = alphas + (alpha,)  # noqa: RUF005
+        alphas_z = alphas_z + (-alpha * (lzz * lzz),)  # noqa: RUF005
         factor_1 = factor_0
         if not SKEWED:
             along_x = tl.exp2(-alpha[None, :] * (x * x))
@@ -114,13 +113,13 @@ def _planes(
     plain_1 = tl.zeros([4, LANES], tl.float32)
     before = tl.zeros([4, LANES], tl.float32)
     for k in tl.range(0, planes, loop_unroll_factor=PLANES_AT_ONCE):
-        dz = first_dz + k
-        s_z = dz * lzz * dz * lzz
-        g_0 = _load_plane(field, z, layer, in_layer_0, ALIGNED)
-        g_1 = _load_plane(field, z, layer, in_layer_1, ALIGNED)
-        z = tl.where(k < last, z + 1, z)
+        g_0 = _load_plane(field, plane, bottom_0, ALIGNED)
+        g_1 = _load_plane(field, plane, bottom_1, ALIGNED)
+        plane = tl.where(k < last, plane + PLANE, plane)
         if PERIODIC:
-            z = tl.where(z == nz, 0, z)
+            plane = tl.where(plane == top, 0, plane)
+        dz_square = dz * dz
+        s_z = dz_square * (lzz * lzz)
         if SKEWED:
             away_x = x + (dz * lxz)[None, :]
             away_y = dz * lyz
@@ -134,7 +133,7 @@ def _planes(
                 above_0 = tl.exp2(-alphas[0][None, :] * s_0) - slope[None, :]
                 above_1 = tl.exp2(-alphas[0][None, :] * s_1) - slope[None, :]
             else:
-                along_z = tl.where(k <= last, tl.exp2(-alphas[0] * s_z), 0.0)[None, :]
+                along_z = tl.where(k <= last, tl.exp2(alphas_z[0] * dz_square), 0.0)[None, :]
                 above_0 = factors_0[0] * along_z - slope[None, :]
                 above_1 = factors_1[0] * along_z - slope[None, :]
             steepness_0 = tl.clamp(above_0, 0.0, 1.0)
@@ -147,7 +146,7 @@ def _planes(
                     steepness_0 += factors_0[c] * tl.exp2(-alphas[c][None, :] * s_0)
                     steepness_1 += factors_1[c] * tl.exp2(-alphas[c][None, :] * s_1)
                 else:
-                    along_z = tl.exp2(-alphas[c] * s_z)[None, :]
+                    along_z = tl.exp2(alphas_z[c] * dz_square)[None, :]
                     steepness_0 += factors_0[c] * along_z
                     steepness_1 += factors_1[c] * along_z
             if SKEWED:
@@ -163,6 +162,8 @@ def _planes(
         plain_1 += g_1 * steepness_1
         before += plain_0
         before += plain_1
+        # Exact: its bits are those of the first.
+        dz += 1.0
     return plain_0, plain_1, before
 
 
@@ -199,9 +200,8 @@ def gather_forces(
     lxx, lxy, lxz, lyy, lyz, lzz = steps_of_grid(geometry)
     reach_x, reach_y, reach_z = reach_of_sphere(geometry)
     orthogonal = (lxy == 0.0) & (lxz == 0.0) & (lyz == 0.0)
-    tiles_x, tiles_y, _tiles_z = tiles_of_grid(nx, ny, nz)
-    layer = tiles_x * tiles_y
-    layer = (layer.to(tl.int64) if WIDE else layer) * TILE
+    tiles_x, _tiles_y, tiles_z = tiles_of_grid(nx, ny, nz)
+    column = tiles_z * TILE
     per_cutoff = 1.0 / (cutoff * cutoff)
     to_space = _rows_to_space(geometry)
     lane = tl.arange(0, LANES)
@@ -226,6 +226,7 @@ def gather_forces(
             slope = tl.load(gaussians + WORDS * i + 2 * GAUSSIANS + 1)
         if PERIODIC:
             z0 -= floor_divide(z0, nz) * nz
+        plane = z0 * PLANE
         per_runs = 1.0 / runs.to(tl.float32)
         half_rows = half.to(tl.float32)
         sum_x = tl.zeros([LANES], tl.float32)
@@ -251,22 +252,21 @@ def gather_forces(
                 x = tl.where(x - x0[None, :] <= last_x[None, :], x, x0[None, :])
                 y = y[None, :]
                 y_1 = y_1[None, :]
-            in_layer_0 = _in_layer(x, y, nx, ny, tiles_x, PERIODIC, WIDE)
-            in_layer_1 = _in_layer(x, y_1, nx, ny, tiles_x, PERIODIC, WIDE)
+            bottom_0 = _bottom(x, y, nx, ny, tiles_x, column, PERIODIC, WIDE)
+            bottom_1 = _bottom(x, y_1, nx, ny, tiles_x, column, PERIODIC, WIDE)
             box = (
                 field,
-                layer,
-                in_layer_0,
-                in_layer_1,
+                bottom_0,
+                bottom_1,
                 dx * lxx + (dy_0 * lxy)[None, :],
                 tl.where(here, dy_0 * lyy, FAR),
                 tl.where(here & both, dy_1 * lyy, FAR),
                 half_rows * lxy,
                 first_dz,
-                z0,
+                plane,
                 last_z,
                 planes,
-                nz,
+                nz * PLANE,
                 lxz,
                 lyz,
                 lzz,

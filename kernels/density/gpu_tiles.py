@@ -13,6 +13,8 @@ import triton.language as tl
 
 TILE_X, TILE_Y, TILE_Z = tl.constexpr(8), tl.constexpr(8), tl.constexpr(4)
 TILE = tl.constexpr(256)
+# Voxels of a tile's plane of equal z.
+PLANE = tl.constexpr(64)
 SCAN_BLOCK = tl.constexpr(1024)
 PLACE_BLOCK = 32
 MARK_BLOCK = 128
@@ -182,7 +184,7 @@ def numbered(i, n, size, count, PERIODIC: tl.constexpr):
 
 @triton.jit
 def voxels_by_tile(tile, WIDE: tl.constexpr):
-    """Where the voxels of a tile are in an array that holds tile after tile."""
+    """Where the voxels of a tile are in an array that holds tile after tile, by its place."""
     return (tile.to(tl.int64) if WIDE else tile) * TILE + tl.arange(0, TILE)
 
 
@@ -204,7 +206,7 @@ def voxels_of_tile(x0, y0, z0, nx, ny, nz, WIDE: tl.constexpr, ALIGNED: tl.const
 
 @triton.jit
 def touched_tile(tiles, turn):
-    """A touched tile, and its first voxel."""
+    """The place of a touched tile, and its first voxel."""
     tiles += 4 * turn
     return tl.load(tiles), tl.load(tiles + 1), tl.load(tiles + 2), tl.load(tiles + 3)
 
@@ -354,7 +356,10 @@ def _wrapped(i, n, PERIODIC: tl.constexpr):
 
 @kernel("n_tiles", *SIZES)
 def scan(count, touched, n_tiles, nx, ny, nz, totals, start, tiles, n_touched):
-    """Turn counts into where each tile's atoms start, and marks into the list of touched tiles: number and first voxel.
+    """Turn counts into where each tile's atoms start, and marks into the list of touched tiles: place and first voxel.
+
+    The place of a tile is its number where those above each other follow each other, so that for the gather each plane of a box
+    is as far from the next.
 
     A program publishes what its block holds and adds what those before it have published, in one word that is never 0. It waits
     only for programs that were started before it.
@@ -380,11 +385,12 @@ def scan(count, touched, n_tiles, nx, ny, nz, totals, start, tiles, n_touched):
     tl.store(start + i, 0, mask=i == 0)
     place = 4 * (marks_before + tl.cumsum(marks, axis=0) - 1)
     marked = (i < n_tiles) & (marks != 0)
-    tiles_x, tiles_y, _tiles_z = tiles_of_grid(nx, ny, nz)
-    tl.store(tiles + place, i, mask=marked)
+    tiles_x, tiles_y, tiles_z = tiles_of_grid(nx, ny, nz)
+    layer = tiles_x * tiles_y
+    tl.store(tiles + place, i % layer * tiles_z + i // layer, mask=marked)
     tl.store(tiles + place + 1, i % tiles_x * TILE_X, mask=marked)
     tl.store(tiles + place + 2, i // tiles_x % tiles_y * TILE_Y, mask=marked)
-    tl.store(tiles + place + 3, i // (tiles_x * tiles_y) * TILE_Z, mask=marked)
+    tl.store(tiles + place + 3, i // layer * TILE_Z, mask=marked)
     if block == tl.num_programs(0) - 1:
         tl.store(n_touched, marks_before + n_marks.to(tl.int32))
 
