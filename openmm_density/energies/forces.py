@@ -268,7 +268,7 @@ def backend_problem(backend: str) -> str | None:
     platform = "CUDA" if backend == "CudaGraphForce" else "Reference"
     names = [openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())]
     if platform not in names:
-        return "this OpenMM has no CUDA platform"
+        return "this OpenMM has no CUDA platform; on a machine with an NVIDIA GPU, pip install 'openmm[cuda12]' adds it"
     try:
         force = _construct(backend, _OneAtom(), "k", 3.0, periodic=False)
     except BackendUnavailable as error:
