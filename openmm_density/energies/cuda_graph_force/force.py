@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import _thread
 import atexit
 import ctypes
 import functools
 import itertools
+import os
+import signal
 import threading
 import warnings
 from collections.abc import Callable
@@ -174,7 +175,7 @@ def _reported(called: Callable[..., str | None]) -> Callable[..., None]:
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 # Raised here it would be lost; a moment later OpenMM has returned.
-                threading.Timer(0.05, _thread.interrupt_main).start()
+                threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
             sentence = str(error) or type(error).__name__
             library.openmm_density_set_text(outcome, 1, sentence.encode(errors="replace"))
 
