@@ -141,7 +141,22 @@ def _parameter_of(force: openmm.Force) -> bytes | None:
 
 
 def make_force(computation: Computation, parameter_name: str, strength: float) -> CudaGraphForce:
-    """Make the force of a computation, with its strength's parameter and default in kJ/mol."""
+    """Make the force of an energy module of any kind.
+
+    Parameters
+    ----------
+    computation : Computation
+        The module, and the particles that it takes.
+    parameter_name : str
+        The parameter of the Context that is passed to the module as its strength.
+    strength : float
+        Its default, in kJ/mol.
+
+    Raises
+    ------
+    ImportError, BuildError, OSError
+        As `load`.
+    """
     library = load()
     number = _keep(computation)
     # Python knows OpenMM's forces only as what a System holds. This one gives its force away, and is never taken down.
