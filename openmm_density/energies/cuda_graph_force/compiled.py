@@ -14,6 +14,7 @@ import openmm
 from ...kernels import build
 
 SOURCE = Path(__file__).parent / "force.cpp"
+_GRAPH = SOURCE.with_name("rebuilt_graph.h")
 _HEADER = "openmm/cuda/CudaContext.h"
 
 
@@ -54,7 +55,7 @@ def force_source() -> build.Source:
     )
     libraries = (f"-L{_libraries()}", "-lOpenMM", f"-Wl,-rpath,{_libraries()}")
     return build.Source(
-        "cuda-graph-force", "CUDA graph force", SOURCE, (), flags, libraries, versions, native=False
+        "cuda-graph-force", "CUDA graph force", SOURCE, (_GRAPH,), flags, libraries, versions, native=False
     )
 
 

@@ -8,9 +8,6 @@
 //
 // The Python side (force.py, recording.py) keeps the module, records the graph and owns its memory; it is called through Callbacks.
 
-#include <dlfcn.h>
-
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <map>
@@ -32,8 +29,12 @@
 #include "openmm/internal/ForceImpl.h"
 #include "openmm/serialization/SerializationNode.h"
 #include "openmm/serialization/SerializationProxy.h"
+#include "rebuilt_graph.h"
 
 using namespace OpenMM;
+using openmm_density::Binary;
+using openmm_density::check;
+using openmm_density::RebuiltGraph;
 using std::string;
 using std::vector;
 
@@ -53,13 +54,6 @@ struct Arrays {
     CUdeviceptr positions, particle_of_slot, forces, energy;
     // Those of the evaluation that the graph is recorded for.
     const double* parameters;
-};
-
-// A kernel that the graph launches and whose code has been loaded by hand, into torch's context alone.
-struct Binary {
-    CUfunction function;
-    const void* image;
-    const char* name;
 };
 
 struct Recording {
@@ -93,14 +87,6 @@ namespace {
 
 Callbacks callbacks = {};
 
-void check(CUresult result, const string& doing) {
-    if (result == CUDA_SUCCESS)
-        return;
-    const char* name = nullptr;
-    cuGetErrorName(result, &name);
-    throw OpenMMException("CudaGraphForce: " + doing + " failed (" + (name ? name : "unknown error") + ")");
-}
-
 // Call Python and give what it left. Whatever goes wrong there, success is what has been said to be one.
 template <class... Parameters, class... Arguments>
 Outcome call(void (*callback)(Parameters...), Arguments... arguments) {
@@ -131,183 +117,6 @@ public:
 
 private:
     CUdevice device;
-};
-
-// The nodes of a graph that was recorded from one stream: each depends on the one before.
-vector<CUgraphNode> nodes_in_order(CUgraph graph) {
-    size_t n_nodes = 0, n_edges = 0;
-    check(cuGraphGetNodes(graph, nullptr, &n_nodes), "counting the nodes of the graph");
-    vector<CUgraphNode> nodes(n_nodes);
-    check(cuGraphGetNodes(graph, nodes.data(), &n_nodes), "listing the nodes of the graph");
-    vector<CUgraphNode> from(n_nodes), to(n_nodes);
-    n_edges = n_nodes;
-#if CUDA_VERSION >= 13000
-    check(cuGraphGetEdges(graph, from.data(), to.data(), nullptr, &n_edges), "listing the edges of the graph");
-#else
-    check(cuGraphGetEdges(graph, from.data(), to.data(), &n_edges), "listing the edges of the graph");
-#endif
-    std::map<CUgraphNode, CUgraphNode> next, previous;
-    for (size_t i = 0; i < n_edges; i++) {
-        next[from[i]] = to[i];
-        previous[to[i]] = from[i];
-    }
-    vector<CUgraphNode> ordered;
-    for (CUgraphNode node : nodes)
-        if (previous.count(node) == 0) {
-            for (ordered.push_back(node); next.count(node) != 0; ordered.push_back(node))
-                node = next[node];
-            break;
-        }
-    if (ordered.size() != n_nodes || n_edges + 1 != n_nodes)
-        throw OpenMMException("CudaGraphForce: the module launches kernels in more than one stream, which is not supported");
-    return ordered;
-}
-
-// A graph that does in the current context what a recorded one does in torch's.
-class RebuiltGraph {
-public:
-    RebuiltGraph(const Recording& recording, CUcontext context) : context(context) {
-        try {
-            build(recording);
-        } catch (...) {
-            clear();
-            throw;
-        }
-    }
-    ~RebuiltGraph() {
-        clear();
-    }
-    RebuiltGraph(const RebuiltGraph&) = delete;
-    RebuiltGraph& operator=(const RebuiltGraph&) = delete;
-
-    void launch(CUstream stream) const {
-        check(cuGraphLaunch(executable, stream), "launching the graph");
-    }
-
-private:
-    void build(const Recording& recording) {
-        std::map<CUfunction, const Binary*> loaded;
-        for (int i = 0; i < recording.n_binaries; i++)
-            loaded[recording.binaries[i].function] = &recording.binaries[i];
-        check(cuGraphCreate(&graph, 0), "making a graph");
-        CUgraphNode last = nullptr;
-        for (CUgraphNode node : nodes_in_order(recording.graph)) {
-            const CUgraphNode* after = last == nullptr ? nullptr : &last;
-            const size_t n_after = last == nullptr ? 0 : 1;
-            CUgraphNodeType type;
-            check(cuGraphNodeGetType(node, &type), "reading the graph");
-            CUgraphNode added = nullptr;
-            if (type == CU_GRAPH_NODE_TYPE_KERNEL) {
-                CUDA_KERNEL_NODE_PARAMS kernel = {};
-                check(cuGraphKernelNodeGetParams(node, &kernel), "reading a kernel of the graph");
-                refuse_groups_of_blocks(node);
-                kernel.func = function_here(kernel, loaded);
-                kernel.kern = nullptr;
-                kernel.ctx = context;
-                check(cuGraphAddKernelNode(&added, graph, after, n_after, &kernel), "adding a kernel to the graph");
-            } else if (type == CU_GRAPH_NODE_TYPE_MEMSET) {
-                CUDA_MEMSET_NODE_PARAMS memset = {};
-                check(cuGraphMemsetNodeGetParams(node, &memset), "reading a memset of the graph");
-                check(cuGraphAddMemsetNode(&added, graph, after, n_after, &memset, context), "adding a memset to the graph");
-            } else if (type == CU_GRAPH_NODE_TYPE_MEMCPY) {
-                CUDA_MEMCPY3D copy = {};
-                check(cuGraphMemcpyNodeGetParams(node, &copy), "reading a copy of the graph");
-                check(cuGraphAddMemcpyNode(&added, graph, after, n_after, &copy, context), "adding a copy to the graph");
-            } else if (type != CU_GRAPH_NODE_TYPE_EMPTY) {
-                throw OpenMMException("CudaGraphForce: the module does something on the GPU other than launching kernels, "
-                                      "copying and filling memory, which is not supported");
-            }
-            if (added != nullptr)
-                last = added;
-        }
-        check(cuGraphInstantiate(&executable, graph, 0), "instantiating the graph");
-    }
-
-    // The same code in this context. What the CUDA runtime loaded (torch's kernels) belongs to every context; what was loaded by
-    // hand (Triton's) has to be loaded once more.
-    CUfunction function_here(const CUDA_KERNEL_NODE_PARAMS& kernel, const std::map<CUfunction, const Binary*>& loaded) {
-        CUfunction function = nullptr;
-        auto found = loaded.find(kernel.func);
-        if (found != loaded.end()) {
-            if (functions.count(found->second) != 0)
-                return functions[found->second];
-            CUmodule module;
-            check(cuModuleLoadData(&module, found->second->image), string("loading the kernel ") + found->second->name);
-            modules.push_back(module);
-            check(cuModuleGetFunction(&function, module, found->second->name), string("finding the kernel ") + found->second->name);
-            functions[found->second] = function;
-        } else if (kernel.kern != nullptr) {
-            check(cuKernelGetFunction(&function, kernel.kern), "finding a kernel of torch");
-        } else
-            throw OpenMMException("CudaGraphForce: the kernel " + name_of(kernel.func) + " was loaded by neither torch nor Triton " +
-                                  "(or Python's gc.freeze() hides it) and cannot be loaded into OpenMM's context");
-        int most_shared = 0;
-        const auto attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        if (kernel.func != nullptr)
-            check(cuFuncGetAttribute(&most_shared, attribute, kernel.func), "reading a kernel");
-        else {
-            CUdevice device;
-            check(cuCtxGetDevice(&device), "finding the device");
-            check(cuKernelGetAttribute(&most_shared, attribute, kernel.kern, device), "reading a kernel");
-        }
-        check(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most_shared), "preparing a kernel");
-        keep_cache(function, kernel);
-        return function;
-    }
-
-    // Drivers of CUDA 12.0 to 12.2 cannot say.
-    static string name_of(CUfunction function) {
-        using FuncGetName = CUresult (*)(const char**, CUfunction);
-        auto get_name = reinterpret_cast<FuncGetName>(dlsym(RTLD_DEFAULT, "cuFuncGetName"));
-        const char* name = nullptr;
-        if (get_name == nullptr || get_name(&name, function) != CUDA_SUCCESS || name == nullptr)
-            return "of unknown name";
-        return name;
-    }
-
-    // OpenMM's context prefers shared memory to cache: leave as much of it as the kernel's blocks use, and cache the rest.
-    static void keep_cache(CUfunction function, const CUDA_KERNEL_NODE_PARAMS& kernel) {
-        int blocks = 0, fixed = 0, available = 0, reserved = 0;
-        CUdevice device;
-        const int threads = kernel.blockDimX * kernel.blockDimY * kernel.blockDimZ;
-        if (cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, threads, kernel.sharedMemBytes) != CUDA_SUCCESS ||
-            cuFuncGetAttribute(&fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function) != CUDA_SUCCESS ||
-            cuCtxGetDevice(&device) != CUDA_SUCCESS ||
-            cuDeviceGetAttribute(&available, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, device) != CUDA_SUCCESS ||
-            cuDeviceGetAttribute(&reserved, CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, device) != CUDA_SUCCESS ||
-            available <= 0)
-            return;
-        const long long used = (long long) blocks * (fixed + kernel.sharedMemBytes + reserved);
-        const int percent = (int) std::min<long long>(100, (100 * used + available - 1) / available);
-        // A hint: without it the kernel is slower, and right.
-        cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, percent);
-    }
-
-    // Blocks that have to run together would not in the rebuilt graph.
-    static void refuse_groups_of_blocks(CUgraphNode node) {
-        CUkernelNodeAttrValue value = {};
-        bool grouped = cuGraphKernelNodeGetAttribute(node, CU_KERNEL_NODE_ATTRIBUTE_COOPERATIVE, &value) == CUDA_SUCCESS && value.cooperative != 0;
-        value = {};
-        grouped |= cuGraphKernelNodeGetAttribute(node, CU_KERNEL_NODE_ATTRIBUTE_CLUSTER_DIMENSION, &value) == CUDA_SUCCESS &&
-                   value.clusterDim.x * value.clusterDim.y * value.clusterDim.z > 1;
-        if (grouped)
-            throw OpenMMException("CudaGraphForce: the module launches cooperative kernels or clusters, which is not supported");
-    }
-
-    void clear() {
-        if (executable != nullptr)
-            cuGraphExecDestroy(executable);
-        if (graph != nullptr)
-            cuGraphDestroy(graph);
-        for (CUmodule module : modules)
-            cuModuleUnload(module);
-    }
-
-    CUcontext context;
-    CUgraph graph = nullptr;
-    CUgraphExec executable = nullptr;
-    vector<CUmodule> modules;
-    std::map<const Binary*, CUfunction> functions;
 };
 
 class CudaGraphForce : public Force {
@@ -404,7 +213,7 @@ private:
             recorded = true;
         }
         ContextSelector selector(*cuda);
-        auto graph = std::make_unique<RebuiltGraph>(recording, cuda->getContext());
+        auto graph = std::make_unique<RebuiltGraph>(recording.graph, recording.binaries, recording.n_binaries, cuda->getContext());
         check(cuMemHostAlloc(reinterpret_cast<void**>(&sent), SLOTS * BYTES, 0), "allocating memory for parameters");
         rebuilt = std::move(graph);
     }
