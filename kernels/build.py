@@ -238,13 +238,13 @@ def error_text(folder: str) -> str:
     return "" if outcome.loaded else outcome.output or f"{outcome.error}\n"
 
 
-def library(source: Source, check: Callable[[Path], object] | None = None) -> Path:
+def library(source: Source, check: Callable[[Path], object]) -> Path:
     """Give the library of a C++ file: from the cache folder, or compiled now.
 
     Parameters
     ----------
     source : Source
-    check : callable, optional
+    check : callable
         What loads the library. Where that raises `OSError` (another C library than the one it was linked against, or a damaged
         disk) it is compiled anew.
 
@@ -259,7 +259,7 @@ def library(source: Source, check: Callable[[Path], object] | None = None) -> Pa
         return _library(source, check)
 
 
-def _library(source: Source, check: Callable[[Path], object] | None) -> Path:
+def _library(source: Source, check: Callable[[Path], object]) -> Path:
     cache = _cache_folder()
     try:
         compiler: _Compiler | None = _find_compiler()
@@ -273,15 +273,14 @@ def _library(source: Source, check: Callable[[Path], object] | None) -> Path:
         cache = _temporary_cache(cache)
     if found is None:
         found = _build(cache, source, compiler)
-    if check is not None:
-        try:
-            check(found)
-        except OSError:
-            if compiler is None:
-                raise
-            _record_path(found).unlink(missing_ok=True)
-            found = _build(cache, source, compiler)
-            check(found)
+    try:
+        check(found)
+    except OSError:
+        if compiler is None:
+            raise
+        _record_path(found).unlink(missing_ok=True)
+        found = _build(cache, source, compiler)
+        check(found)
     return found
 
 

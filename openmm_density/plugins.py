@@ -78,6 +78,13 @@ def load_torch_plugins() -> None:
             _unloaded.pop(match["path"], None)
 
 
+def platform_names() -> list[str]:
+    """Name the platforms that OpenMM has here, whether or not they run."""
+    from openmm import Platform
+
+    return [Platform.getPlatform(i).getName() for i in range(Platform.getNumPlatforms())]
+
+
 def unloaded_plugins() -> dict[str, str]:
     """Give the openmm-torch plugins that do not load here, each with the loader's own words."""
     load_torch_plugins()

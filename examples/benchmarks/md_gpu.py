@@ -32,6 +32,7 @@ from openmm import app, unit
 
 from openmm_density import DensityFit, DensityMap
 from openmm_density.energies.forces import BACKENDS, backend_problem, create_force
+from openmm_density.plugins import platform_names
 from openmm_density.whole_files import write_text
 
 MODELS = Path(__file__).parents[1] / "data"
@@ -329,8 +330,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     warnings.filterwarnings("ignore", message="using .*Force, because")
-    names = [openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())]
-    name = options.platform or ("CUDA" if "CUDA" in names else "CPU")
+    name = options.platform or ("CUDA" if "CUDA" in platform_names() else "CPU")
     start = time.perf_counter()
     model = solvated(0 if options.quick else options.atoms)
     n_particles = model.system.getNumParticles()

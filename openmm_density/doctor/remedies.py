@@ -37,10 +37,10 @@ def remedies(diagnosis: Diagnosis) -> Iterator[str]:
             f"TorchForce does not work and {', '.join(sorted(working_backends))} stands in for it, without "
             f"parameter derivatives: {fresh} installs versions that fit together."
         )
-    if ("CUDA" in working_platforms) and ("CudaGraphForce", "CUDA") not in working:
+    if "CUDA" in working_platforms and ("CudaGraphForce", "CUDA") not in working:
         yield (
-            "On CUDA the density force goes through torch and costs several times what it need: CudaGraphForce, which does not, "
-            "needs a C++ compiler and Triton; what is amiss stands beside it above."
+            "On CUDA the density force goes through torch and costs several times what it needs to: CudaGraphForce, which does "
+            "not, needs a C++ compiler and Triton; what is amiss stands beside it above."
         )
     missing = [
         package

@@ -15,7 +15,7 @@ import torch
 from openmm import unit
 
 from ..errors import InputError
-from ..plugins import openmmtorch
+from ..plugins import openmmtorch, platform_names
 
 ON_ALL_PLATFORMS = ("TorchForce", "PythonTorchForce", "PythonForce")
 BACKENDS = (*ON_ALL_PLATFORMS, "CudaGraphForce")
@@ -266,8 +266,7 @@ def best_backend() -> str:
 def backend_problem(backend: str) -> str | None:
     """Say why a backend does not work here, or None where a one-atom System with it gives the right force."""
     platform = "CUDA" if backend == "CudaGraphForce" else "Reference"
-    names = [openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())]
-    if platform not in names:
+    if platform not in platform_names():
         return "this OpenMM has no CUDA platform; on a machine with an NVIDIA GPU, pip install 'openmm[cuda12]' adds it"
     try:
         force = _construct(backend, _OneAtom(), "k", 3.0, periodic=False)

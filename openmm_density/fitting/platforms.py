@@ -5,6 +5,7 @@ from __future__ import annotations
 import openmm
 
 from ..errors import InputError
+from ..plugins import platform_names
 from ..wording import one_line
 
 MOST_THREADS = 1024
@@ -42,7 +43,7 @@ def check_platform(name: str, threads: int | None = None) -> None:
     """
     if threads is not None and not 1 <= threads <= MOST_THREADS:
         raise InputError(f"threads must be from 1 to {MOST_THREADS}, found {threads}.")
-    names = [openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())]
+    names = platform_names()
     if name not in names:
         raise InputError(f'platform="{name}" is not here: use one of {", ".join(names)}.')
     system = openmm.System()

@@ -126,9 +126,7 @@ def write_model_cif(
     InputError
         The numbers of atoms differ, a coordinate is not a number, or the file cannot be written.
     """
-    count = len(model.records)
-    positions = _checked_positions(path, positions, count)
-    b_factors = _checked_b_factors(path, model.b_factors if b_factors is None else b_factors, count)
+    positions, b_factors = _checked_for(path, model, positions, b_factors)
     records = _without_blank_chains(model.records)
     header = header_of(model)
     _write_document(
@@ -349,9 +347,7 @@ def write_pdb(
         The format cannot hold the model (:func:`pdb_limit` tells beforehand), the numbers of atoms differ, a
         coordinate is not a number, or the file cannot be written.
     """
-    count = len(model.records)
-    positions = _checked_positions(path, positions, count)
-    b_factors = _checked_b_factors(path, model.b_factors if b_factors is None else b_factors, count)
+    positions, b_factors = _checked_for(path, model, positions, b_factors)
     limit = pdb_limit(model, positions)
     if limit is not None:
         raise InputError(f"{path}: the PDB format cannot hold this model ({limit}); use the mmCIF file.")
@@ -376,7 +372,7 @@ def write_pdb(
             f"{min(max(b_factors[index], -99.0), 999.99):6.2f}      {record.segment:<4.4s}"
             f"{record.element.upper():>2s}{charge:2s}"
         )
-        following = atoms[index + 1] if index + 1 < count else None
+        following = atoms[index + 1] if index + 1 < len(atoms) else None
         ends_chain = following is None or following.residue.chain is not atom.residue.chain
         gap = (
             following is not None
@@ -386,6 +382,20 @@ def write_pdb(
         if ends_chain and not gap and is_standard_polymer(atom.residue.name):
             lines.append("TER")
     write_text(path, "\n".join([*lines, "END", ""]))
+
+
+def _checked_for(
+    path: str | os.PathLike[str],
+    model: Model,
+    positions: Any,
+    b_factors: Sequence[float] | np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Give positions and B factors for each atom of a model, the model's own B factors where none are given."""
+    count = len(model.records)
+    return (
+        _checked_positions(path, positions, count),
+        _checked_b_factors(path, model.b_factors if b_factors is None else b_factors, count),
+    )
 
 
 def _checked_positions(path: str | os.PathLike[str], positions: Any, count: int) -> np.ndarray:

@@ -12,6 +12,7 @@ from pathlib import Path
 import openmm
 
 from ...kernels import build
+from ...plugins import platform_names
 
 SOURCE = Path(__file__).parent / "force.cpp"
 _GRAPH = SOURCE.with_name("rebuilt_graph.h")
@@ -84,8 +85,7 @@ def opened(path: Path) -> ctypes.CDLL:
 
     Where OpenMM has no CUDA platform this is not looked for: a force can be made, read and written there.
     """
-    names = [openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())]
-    resolve = os.RTLD_NOW if "CUDA" in names else os.RTLD_LAZY
+    resolve = os.RTLD_NOW if "CUDA" in platform_names() else os.RTLD_LAZY
     for name in ("libcuda.so.1", _cuda_platform()):
         with suppress(OSError):
             ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)

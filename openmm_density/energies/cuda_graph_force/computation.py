@@ -33,6 +33,11 @@ class Computation(NamedTuple):
     particles: np.ndarray | None
     periodic: bool
 
+    def inputs(self, positions: torch.Tensor, parameters: torch.Tensor) -> list[torch.Tensor]:
+        """Give what the module is called with: positions, box and strength, the latter two in the memory of the parameters."""
+        box = [parameters[:9].view(3, 3)] if self.periodic else []
+        return [positions, *box, parameters[9]]
+
 
 def evaluate(
     computation: Computation, positions: np.ndarray, parameters: np.ndarray, forces: np.ndarray
@@ -49,17 +54,16 @@ def evaluate(
         Zero.
     """
     chosen = slice(None) if computation.particles is None else computation.particles
-    check_particles(computation.particles, len(positions))
-    read = torch.from_numpy(parameters)
-    box = [read[:9].view(3, 3)] if computation.periodic else []
+    check_indices(computation.particles, len(positions))
+    taken = torch.from_numpy(positions[chosen].copy())
     with torch.no_grad():
-        energy, found = computation.module(torch.from_numpy(positions[chosen].copy()), *box, read[9])
+        energy, found = computation.module(*computation.inputs(taken, torch.from_numpy(parameters)))
     forces[chosen] = found.numpy()
     return float(energy)
 
 
-def check_particles(particles: np.ndarray | None, n_particles: int) -> None:
-    """Refuse a System that has not as many particles as the topology that a computation was made for.
+def check_indices(particles: np.ndarray | None, n_particles: int) -> None:
+    """Refuse a System that lacks some of the particles whose positions a module takes.
 
     Raises
     ------

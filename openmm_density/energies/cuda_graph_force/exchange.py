@@ -91,14 +91,19 @@ def give_forces(
 
 
 @triton.jit
+def _place_of_slot(slot, asked, particle_of_slot, place_of_particle):
+    """The places of the particles in the slots that are asked for; -1 for none."""
+    particles = particle_of_slot.to(tl.int64).to(tl.pointer_type(tl.int32))
+    particle = tl.load(particles + slot, mask=asked, other=0)
+    return tl.load(place_of_particle + particle, mask=asked, other=-1)
+
+
+@triton.jit
 def _take_kernel(
     positions, particle_of_slot, n_slots, place_of_particle, taken, WORD: tl.constexpr, BLOCK: tl.constexpr
 ):
     slot = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    here = slot < n_slots
-    particles = particle_of_slot.to(tl.int64).to(tl.pointer_type(tl.int32))
-    particle = tl.load(particles + slot, mask=here, other=0)
-    place = tl.load(place_of_particle + particle, mask=here, other=-1)
+    place = _place_of_slot(slot, slot < n_slots, particle_of_slot, place_of_particle)
     here = place >= 0
     source = positions.to(tl.int64).to(tl.pointer_type(WORD)) + 4 * slot
     for axis in tl.static_range(3):
@@ -120,10 +125,8 @@ def _give_kernel(
     BLOCK: tl.constexpr,
 ):
     slot = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    here = (slot < n_slots) & (tl.load(wanted).to(tl.int32) != 0)
-    particles = particle_of_slot.to(tl.int64).to(tl.pointer_type(tl.int32))
-    particle = tl.load(particles + slot, mask=here, other=0)
-    place = tl.load(place_of_particle + particle, mask=here, other=-1)
+    asked = (slot < n_slots) & (tl.load(wanted).to(tl.int32) != 0)
+    place = _place_of_slot(slot, asked, particle_of_slot, place_of_particle)
     here = place >= 0
     sums = force_sums.to(tl.int64).to(tl.pointer_type(tl.int64)) + slot
     for axis in tl.static_range(3):

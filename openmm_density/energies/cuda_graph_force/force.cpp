@@ -38,7 +38,7 @@ using openmm_density::RebuiltGraph;
 using std::string;
 using std::vector;
 
-// What force.py mirrors with ctypes.
+// What force.py and recording.py mirror with ctypes.
 extern "C" {
 
 // What the graph reads at each evaluation: the box in rows, the strength, and whether forces and energy are wanted.

@@ -26,21 +26,6 @@ _numbers = itertools.count(1)
 _loading = threading.Lock()
 
 
-class _Arrays(ctypes.Structure):
-    _fields_ = (
-        ("device", ctypes.c_int),
-        ("n_particles", ctypes.c_int),
-        ("n_padded", ctypes.c_int),
-        ("position_word", ctypes.c_int),
-        ("energy_word", ctypes.c_int),
-        ("positions", ctypes.c_ulonglong),
-        ("particle_of_slot", ctypes.c_ulonglong),
-        ("forces", ctypes.c_ulonglong),
-        ("energy", ctypes.c_ulonglong),
-        ("parameters", ctypes.POINTER(ctypes.c_double)),
-    )
-
-
 class _Binary(ctypes.Structure):
     _fields_ = (("function", ctypes.c_void_p), ("image", ctypes.c_char_p), ("name", ctypes.c_char_p))
 
@@ -60,7 +45,7 @@ _Integer = ctypes.c_longlong
 # The last argument of those that can fail is C++'s Outcome.
 _CALLBACKS = {
     "record": ctypes.CFUNCTYPE(
-        None, _Integer, ctypes.POINTER(_Arrays), ctypes.POINTER(_Recording), ctypes.c_void_p
+        None, _Integer, ctypes.POINTER(OpenMMArrays), ctypes.POINTER(_Recording), ctypes.c_void_p
     ),
     "evaluate": ctypes.CFUNCTYPE(
         None, _Integer, ctypes.c_int, _Numbers, _Numbers, _Numbers, _Numbers, ctypes.c_void_p
@@ -199,12 +184,7 @@ def _reported(called: Callable[..., str | None]) -> Callable[..., None]:
 
 @_reported
 def _record(number: int, arrays: Any, recording: Any) -> None:
-    given, answer = arrays[0], recording[0]
-    names = OpenMMArrays._fields
-    parameters = np.array(given.parameters[:N_PARAMETERS])
-    recorded = record(
-        _computations[number], OpenMMArrays(*(getattr(given, name) for name in names)), parameters
-    )
+    recorded, answer = record(_computations[number], arrays[0]), recording[0]
     binaries = (_Binary * len(recorded.binaries))(
         *(_Binary(f, i, n.encode()) for f, i, n in recorded.binaries)
     )

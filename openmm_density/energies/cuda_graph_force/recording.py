@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import gc
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from .computation import Computation, check_particles
+from .computation import N_PARAMETERS, Computation, check_indices
 
 # They compile kernels, choose launch configurations and check tables, which cannot be recorded.
 _WARM_UP_EVALUATIONS = 3
 
 
-class OpenMMArrays(NamedTuple):
-    """OpenMM's memory on a GPU, see `exchange`.
+class OpenMMArrays(ctypes.Structure):
+    """OpenMM's memory on a GPU, see `exchange`, as force.cpp hands it over.
 
     Attributes
     ----------
@@ -29,17 +29,22 @@ class OpenMMArrays(NamedTuple):
         Bytes of a coordinate and of the sum of the energies.
     positions, particle_of_slot, forces, energy : int
         Addresses.
+    parameters : pointer to N_PARAMETERS float64
+        Those of the present, on the CPU.
     """
 
-    device: int
-    n_particles: int
-    n_padded: int
-    position_word: int
-    energy_word: int
-    positions: int
-    particle_of_slot: int
-    forces: int
-    energy: int
+    _fields_ = (
+        ("device", ctypes.c_int),
+        ("n_particles", ctypes.c_int),
+        ("n_padded", ctypes.c_int),
+        ("position_word", ctypes.c_int),
+        ("energy_word", ctypes.c_int),
+        ("positions", ctypes.c_ulonglong),
+        ("particle_of_slot", ctypes.c_ulonglong),
+        ("forces", ctypes.c_ulonglong),
+        ("energy", ctypes.c_ulonglong),
+        ("parameters", ctypes.POINTER(ctypes.c_double)),
+    )
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ class Recording:
     binaries: list[tuple[int, bytes, str]]
 
 
-def record(computation: Computation, arrays: OpenMMArrays, parameters: np.ndarray) -> Recording:
+def record(computation: Computation, arrays: OpenMMArrays) -> Recording:
     """Record one evaluation.
 
     Parameters
@@ -70,8 +75,6 @@ def record(computation: Computation, arrays: OpenMMArrays, parameters: np.ndarra
     computation : Computation
     arrays : OpenMMArrays
         With the positions of the present.
-    parameters : ndarray, shape (N_PARAMETERS,), float64
-        Of the present.
     """
     from . import exchange
 
@@ -85,8 +88,8 @@ def record(computation: Computation, arrays: OpenMMArrays, parameters: np.ndarra
         n_taken = arrays.n_particles if computation.particles is None else len(computation.particles)
         dtype = {4: torch.float32, 8: torch.float64}[arrays.position_word]
         positions = torch.empty(n_taken, 3, dtype=dtype, device=device)
-        read = torch.from_numpy(parameters).to(device)
-        inputs = [positions, *([read[:9].view(3, 3)] if computation.periodic else []), read[9]]
+        read = torch.tensor(arrays.parameters[:N_PARAMETERS], dtype=torch.float64, device=device)
+        inputs = computation.inputs(positions, read)
         # Nothing is added to OpenMM's sums before the graph runs.
         read[10:] = 0.0
 
@@ -124,7 +127,7 @@ def record(computation: Computation, arrays: OpenMMArrays, parameters: np.ndarra
 def _place_of_particle(particles: np.ndarray | None, n_particles: int) -> torch.Tensor:
     if particles is None:
         return torch.arange(n_particles, dtype=torch.int32)
-    check_particles(particles, n_particles)
+    check_indices(particles, n_particles)
     places = torch.full((n_particles,), -1, dtype=torch.int32)
     places[torch.from_numpy(particles)] = torch.arange(len(particles), dtype=torch.int32)
     return places
