@@ -15,7 +15,8 @@ from openmm import app
 from scipy.optimize import linear_sum_assignment
 
 from openmm_density.errors import InputError
-from openmm_density.models.structures import name_tables, residue_kind
+from openmm_density.models.residue_names import name_tables
+from openmm_density.models.structures import residue_kind
 from openmm_density.units import positions_in_angstrom
 
 FEWEST_PAIRS = 3

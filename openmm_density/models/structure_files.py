@@ -13,14 +13,10 @@ import numpy as np
 from openmm import app
 
 from openmm_density.errors import InputError
-from openmm_density.models.structures import (
-    BACKBONE_BONDS,
-    AtomRecord,
-    Link,
-    Model,
-    is_metal,
-    is_standard_polymer,
-)
+from openmm_density.models.bonds import Link
+from openmm_density.models.elements import is_metal
+from openmm_density.models.residue_names import is_standard_polymer
+from openmm_density.models.structures import BACKBONE_BONDS, AtomRecord, Model
 from openmm_density.units import positions_in_angstrom
 from openmm_density.whole_files import write_text
 

@@ -10,7 +10,7 @@ from openmm import app
 from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
-from openmm_density.models.structures import is_hydrogen, is_metal
+from openmm_density.models.elements import is_hydrogen, is_metal
 
 from .pairs import PairRestraint, distances
 from .restraint import Violation

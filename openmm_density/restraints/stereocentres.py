@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from openmm import app
 
-from openmm_density.models.structures import is_hydrogen, is_metal, standard_residue_names
+from openmm_density.models.elements import is_hydrogen, is_metal
+from openmm_density.models.residue_names import standard_residue_names
 
 from .torsions import torsion_angles
 

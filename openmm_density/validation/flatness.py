@@ -11,7 +11,8 @@ from openmm import app
 
 from ..energies.planes import PlaneSet
 from ..errors import InputError
-from ..models.structures import is_hydrogen, residue_kind, residue_label
+from ..models.elements import is_hydrogen
+from ..models.structures import residue_kind, residue_label
 from ..units import positions_in_angstrom
 
 FEWEST_SHARED = 3

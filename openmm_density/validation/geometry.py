@@ -14,7 +14,8 @@ import torch  # noqa: F401  before openmm, or openmm-torch's platform plugins st
 from openmm import app
 
 from openmm_density.errors import InputError
-from openmm_density.models.structures import is_d_amino_acid, is_hydrogen, residue_label
+from openmm_density.models.elements import is_hydrogen
+from openmm_density.models.structures import is_d_amino_acid, residue_label
 from openmm_density.restraints import chiral_centres, peptide_torsions, torsion_angles
 from openmm_density.restraints.contacts import near_contacts
 from openmm_density.units import positions_in_angstrom

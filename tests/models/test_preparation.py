@@ -9,8 +9,9 @@ from openmm import app, unit
 
 from openmm_density.errors import InputError
 from openmm_density.models import Prepared, prepare
+from openmm_density.models.elements import is_hydrogen
 from openmm_density.models.structure_files import write_pdb
-from openmm_density.models.structures import Model, is_hydrogen, read_model
+from openmm_density.models.structures import Model, read_model
 from openmm_density.validation.geometry import geometry_report
 
 from ..small_models import FRAGMENT, fragment_lines, hetatm, written

@@ -14,6 +14,7 @@ from openmm import app, unit
 from openmm_density.errors import InputError
 from openmm_density.fitting.placement import Placement
 from openmm_density.models import prepare, read_model
+from openmm_density.models.bonds import Link
 from openmm_density.models.structure_files import (
     header_of,
     pdb_limit,
@@ -22,7 +23,7 @@ from openmm_density.models.structure_files import (
     write_model_cif,
     write_pdb,
 )
-from openmm_density.models.structures import Link, Model
+from openmm_density.models.structures import Model
 
 from ..small_models import FRAGMENT, bonds_between_residues, fragment_lines, written
 

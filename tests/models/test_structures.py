@@ -9,7 +9,8 @@ import pytest
 from openmm import app
 
 from openmm_density.errors import InputError
-from openmm_density.models.structures import Model, is_hydrogen, read_model, residue_label
+from openmm_density.models.elements import is_hydrogen
+from openmm_density.models.structures import Model, read_model, residue_label
 
 from ..small_models import FRAGMENT, bonds_between_residues, fragment_lines, written
 

@@ -10,7 +10,8 @@ from scipy.spatial.transform import Rotation
 
 from openmm_density.errors import InputError
 from openmm_density.models import prepare
-from openmm_density.models.structures import Model, is_hydrogen, read_model
+from openmm_density.models.elements import is_hydrogen
+from openmm_density.models.structures import Model, read_model
 from openmm_density.restraints import chiral_centres, peptide_torsions
 from openmm_density.validation.geometry import compare_geometry, geometry_report
 from tests.small_models import fragment_lines, written

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...energies.density_fit import STRENGTH_BOUNDS
-from ...models.structures import METAL_BOND_SLACK, covalent_radius, is_metal, residue_label
+from ...models.bonds import METAL_BOND_SLACK
+from ...models.elements import covalent_radius, is_metal
+from ...models.structures import residue_label
 from ...restraints import Violation
 from ...validation.stretches import Stretch
 from ...wording import listing

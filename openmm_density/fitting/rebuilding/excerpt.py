@@ -10,7 +10,7 @@ import openmm
 from openmm import app
 from scipy.spatial import cKDTree
 
-from ...models.structures import is_hydrogen
+from ...models.elements import is_hydrogen
 from ...restraints import Restraint, make_restraints
 from ...restraints.contacts import (
     BONDS_APART,

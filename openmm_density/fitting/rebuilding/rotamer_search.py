@@ -12,7 +12,7 @@ from scipy import ndimage
 from scipy.spatial import cKDTree
 
 from ...maps.density_map import DensityMap
-from ...models.structures import is_hydrogen, is_metal
+from ...models.elements import is_hydrogen, is_metal
 from ...restraints.contacts import HYDROGEN_BOND_ALLOWANCE, contact_radii
 from ...restraints.rotamers import LARGEST_DEVIATION, SIDE_CHAINS
 from ...restraints.torsions import torsion_angles

@@ -11,10 +11,8 @@ import openmm
 from openmm import app, unit
 from pdbfixer import PDBFixer
 
-from openmm_density.models.structures import (
-    is_hydrogen,
-    residue_label,
-)
+from openmm_density.models.elements import is_hydrogen
+from openmm_density.models.structures import residue_label
 
 from .prepared import PreparationReport
 from .work_residues import Link, WorkAtom, WorkResidue, positions_of, topology_of

@@ -14,14 +14,10 @@ from openmm import app, unit
 from scipy.spatial import cKDTree
 
 from openmm_density.errors import InputError
+from openmm_density.models.elements import covalent_radius, is_hydrogen, is_metal
 from openmm_density.models.force_fields import with_native_born
 from openmm_density.models.ligands import rotation_onto
-from openmm_density.models.structures import (
-    Model,
-    covalent_radius,
-    is_hydrogen,
-    is_metal,
-)
+from openmm_density.models.structures import Model
 from openmm_density.units import positions_in_angstrom, value_in
 from openmm_density.wording import one_line
 

@@ -13,16 +13,11 @@ import openmm
 from openmm import app
 
 from openmm_density.errors import InputError
+from openmm_density.models.elements import is_hydrogen, is_metal
 from openmm_density.models.force_fields import force_field_files
 from openmm_density.models.ligands import LigandParameters, dictionary_smiles
-from openmm_density.models.structures import (
-    Model,
-    is_backbone_bond,
-    is_hydrogen,
-    is_metal,
-    residue_label,
-    standard_residue_names,
-)
+from openmm_density.models.residue_names import standard_residue_names
+from openmm_density.models.structures import Model, is_backbone_bond, residue_label
 from openmm_density.whole_files import read_file
 from openmm_density.wording import counted, listing, one_line
 

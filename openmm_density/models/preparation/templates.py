@@ -11,10 +11,8 @@ import numpy as np
 from openmm import app
 
 from openmm_density.errors import InputError
-from openmm_density.models.structures import (
-    is_hydrogen,
-    residue_label,
-)
+from openmm_density.models.elements import is_hydrogen
+from openmm_density.models.structures import residue_label
 from openmm_density.wording import one_line
 
 from .prepared import PreparationReport, bonded_atoms

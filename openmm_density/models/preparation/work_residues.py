@@ -10,17 +10,14 @@ import openmm
 from openmm import app, unit
 
 from openmm_density.errors import InputError
+from openmm_density.models.elements import is_hydrogen, is_metal, openmm_element
+from openmm_density.models.residue_names import is_standard_polymer, standard_residue_names
 from openmm_density.models.structures import (
     BACKBONE_BONDS,
     NEIGHBOUR_BACKBONE_BOND,
     Model,
-    is_hydrogen,
-    is_metal,
-    is_standard_polymer,
-    openmm_element,
     polymer_element,
     residue_label,
-    standard_residue_names,
 )
 
 from .prepared import PreparationReport

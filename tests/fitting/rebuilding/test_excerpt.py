@@ -8,8 +8,8 @@ import pytest
 from openmm_density import DensityFit, DensityMap
 from openmm_density.fitting.rebuilding.excerpt import Excerpt
 from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
+from openmm_density.models.elements import is_hydrogen
 from openmm_density.models.preparation import Prepared, prepare
-from openmm_density.models.structures import is_hydrogen
 
 from ...fragments import fragment
 

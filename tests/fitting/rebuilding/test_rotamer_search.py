@@ -10,7 +10,7 @@ import pytest
 from openmm_density import DensityFit, DensityMap
 from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
 from openmm_density.models import Model, read_model
-from openmm_density.models.structures import is_hydrogen
+from openmm_density.models.elements import is_hydrogen
 from openmm_density.restraints import torsion_angles
 from openmm_density.restraints.rotamers import SIDE_CHAINS
 

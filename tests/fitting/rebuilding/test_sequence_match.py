@@ -15,7 +15,7 @@ from openmm_density.fitting.rebuilding.register_search import RegisterSearch, St
 from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
 from openmm_density.fitting.rebuilding.sequence_match import SHIFTS, SequenceMatch, lowest_path
 from openmm_density.models import Model, read_model
-from openmm_density.models.structures import is_hydrogen
+from openmm_density.models.elements import is_hydrogen
 
 RESOLUTION = 2.8
 STRENGTH_PER_ATOM = 150.0

@@ -1,0 +1,220 @@
+"""The bonds of a model that was read: standard ones, those of its file, and those that distances show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import gemmi
+import numpy as np
+from openmm import app
+from scipy.spatial import cKDTree
+
+from .elements import covalent_radius, is_hydrogen, is_metal
+from .residue_names import standard_residue_names
+
+if TYPE_CHECKING:
+    from .structures import Model
+
+# A covalent bond is at most this much longer than the sum of the covalent radii (Å): inside a ligand, whose
+# atoms are known to belong together; between residues, where a clash must not become a bond; to a metal.
+LIGAND_BOND_SLACK = 0.45
+LINK_SLACK = 0.30
+METAL_BOND_SLACK = 0.60
+
+COORDINATING = frozenset({"N", "O", "S", "Se"})
+
+_NAMED_BONDS = (gemmi.ConnectionType.Covale, gemmi.ConnectionType.Disulf, gemmi.ConnectionType.MetalC)
+
+
+@dataclass(frozen=True)
+class Link:
+    """A bond that a file names: LINK, SSBOND or _struct_conn.
+
+    Attributes
+    ----------
+    first, second : int
+        The atoms.
+    symmetry : bool
+        Whether it leads to a copy of the second atom that the symmetry of the crystal makes.
+    """
+
+    first: int
+    second: int
+    symmetry: bool = False
+
+
+def named_connections(
+    model: Model, structure: gemmi.Structure
+) -> Iterable[tuple[gemmi.Connection, tuple[int, int]]]:
+    """Give what LINK, SSBOND and _struct_conn name among the atoms that were read."""
+    by_name: dict[tuple[str, int, str, str, str], int] = {}
+    for index, record in enumerate(model.records):
+        name = (
+            record.chain,
+            record.residue_number,
+            record.insertion_code,
+            record.residue_name,
+            record.name,
+        )
+        # Of several atoms of one name the first is meant.
+        by_name.setdefault(name, index)
+    for connection in structure.connections:
+        first, second = (
+            by_name.get(
+                (
+                    end.chain_name.strip(),
+                    end.res_id.seqid.num,
+                    end.res_id.seqid.icode.strip(),
+                    end.res_id.name,
+                    end.atom_name,
+                )
+            )
+            for end in (connection.partner1, connection.partner2)
+        )
+        if first is not None and second is not None:
+            yield connection, (first, second)
+
+
+def links_of_file(
+    model: Model, structure: gemmi.Structure, connections: list[tuple[gemmi.Connection, tuple[int, int]]]
+) -> tuple[Link, ...]:
+    """Return the covalent, disulphide and metal bonds that the file names, of conformers that were kept."""
+    found: dict[tuple[frozenset[int], bool], Link] = {}
+    for connection, (i, j) in connections:
+        if connection.type not in _NAMED_BONDS:
+            continue
+        if any(
+            end.altloc.strip("\0 ") and model.records[k].altloc not in ("", end.altloc)
+            for end, k in ((connection.partner1, i), (connection.partner2, j))
+        ):
+            # It is of a conformer that was left out.
+            continue
+        symmetry = connection.asu == gemmi.Asu.Different
+        if connection.asu == gemmi.Asu.Any and structure.cell.is_crystal():
+            places = (gemmi.Position(*model.positions[k]) for k in (i, j))
+            symmetry = not structure.cell.find_nearest_image(*places, gemmi.Asu.Any).same_asu()
+        if i != j or symmetry:
+            found.setdefault((frozenset((i, j)), symmetry), Link(i, j, symmetry))
+    return tuple(found.values())
+
+
+def add_bonds(
+    model: Model, structure: gemmi.Structure, connections: list[tuple[gemmi.Connection, tuple[int, int]]]
+) -> None:
+    """Add to the topology of a model the bonds that names, its file and distances tell."""
+    topology, positions = model.topology, model.positions
+    topology.createStandardBonds()
+    bonded = {frozenset((a.index, b.index)) for a, b in topology.bonds()}
+    atoms = list(topology.atoms())
+
+    def add(i: int, j: int) -> None:
+        if i != j and frozenset((i, j)) not in bonded:
+            bonded.add(frozenset((i, j)))
+            topology.addBond(atoms[i], atoms[j])
+
+    for i, j in _bonds_of_file(model, structure, connections):
+        add(i, j)
+    for i, j in _disulphides(topology, positions):
+        add(i, j)
+    for i, j in _bonds_by_distance(topology, positions):
+        add(i, j)
+
+
+def _bonds_of_file(
+    model: Model, structure: gemmi.Structure, connections: list[tuple[gemmi.Connection, tuple[int, int]]]
+) -> Iterable[tuple[int, int]]:
+    """Give the pairs of CONECT, LINK, SSBOND and _struct_conn that are near enough to be bonds."""
+    by_serial = {record.serial: index for index, record in enumerate(model.records)}
+    pairs: list[tuple[int, int]] = []
+    if len(by_serial) == len(model.records):
+        for first, others in structure.conect_map.items():
+            pairs += [
+                (by_serial[first], by_serial[other])
+                for other in others
+                if first in by_serial and other in by_serial
+            ]
+    pairs += [
+        pair
+        for connection, pair in connections
+        if connection.asu != gemmi.Asu.Different and connection.type != gemmi.ConnectionType.Hydrog
+    ]
+    atoms = list(model.topology.atoms())
+    far = 0
+    seen: set[tuple[int, int]] = set()
+    for i, j in pairs:
+        key = (min(i, j), max(i, j))
+        if key in seen:
+            continue
+        seen.add(key)
+        distance = np.linalg.norm(model.positions[i] - model.positions[j])
+        limit = max(1.35 * (covalent_radius(atoms[i]) + covalent_radius(atoms[j])), 3.0)
+        if distance < limit:
+            yield key
+        else:
+            far += 1
+    if far:
+        model.notes.append(f"{far} bonds of the file join atoms that are too far apart and were left out.")
+
+
+def _disulphides(topology: app.Topology, positions: np.ndarray) -> Iterable[tuple[int, int]]:
+    sulphurs = [
+        atom.index
+        for residue in topology.residues()
+        if residue.name == "CYS" and not any(atom.name == "HG" for atom in residue.atoms())
+        for atom in residue.atoms()
+        if atom.name == "SG"
+    ]
+    if len(sulphurs) < 2:
+        return
+    pairs = cKDTree(positions[sulphurs]).query_pairs(2.6, output_type="ndarray")
+    lengths = np.linalg.norm(positions[sulphurs][pairs[:, 0]] - positions[sulphurs][pairs[:, 1]], axis=1)
+    taken: set[int] = set()
+    for k in np.argsort(lengths, kind="stable"):
+        i, j = sulphurs[pairs[k, 0]], sulphurs[pairs[k, 1]]
+        if not {i, j} & taken:
+            taken |= {i, j}
+            yield i, j
+
+
+def _bonds_by_distance(topology: app.Topology, positions: np.ndarray) -> Iterable[tuple[int, int]]:
+    """Give the bonds that distances show in and around the residues that are not standard."""
+    standard = standard_residue_names()
+    atoms = list(topology.atoms())
+    nonstandard = np.array([atom.residue.name not in standard for atom in atoms])
+    if not nonstandard.any():
+        return
+    own = np.flatnonzero(nonstandard)
+    tree = cKDTree(positions)
+    for i, near in zip(own, tree.query_ball_point(positions[own], 3.2)):
+        for j in near:
+            if j == i or (nonstandard[j] and j < i):
+                continue
+            a, b = atoms[i], atoms[j]
+            distance = float(np.linalg.norm(positions[i] - positions[j]))
+            if distance < 0.5 or (is_hydrogen(a) and is_hydrogen(b)):
+                continue
+            radii = covalent_radius(a) + covalent_radius(b)
+            same = a.residue is b.residue
+            if is_metal(a) or is_metal(b):
+                metal, other = (a, b) if is_metal(a) else (b, a)
+                limit = radii + METAL_BOND_SLACK
+                # Alkali and alkaline-earth ions sit among their neighbours by charge, not by bonds.
+                ionic = len(metal.residue) == 1 and _is_ionic(metal)
+                joined = same or (
+                    not ionic and other.element is not None and other.element.symbol in COORDINATING
+                )
+            else:
+                limit = radii + (LIGAND_BOND_SLACK if same else LINK_SLACK)
+                joined = same or not (
+                    is_hydrogen(a) or is_hydrogen(b) or "HOH" in (a.residue.name, b.residue.name)
+                )
+                if not same and (len(a.residue) == 1 or len(b.residue) == 1):
+                    joined = False
+            if joined and distance < limit:
+                yield int(i), int(j)
+
+
+def _is_ionic(metal: app.topology.Atom) -> bool:
+    return metal.element.symbol in {"Li", "Na", "K", "Rb", "Cs", "Be", "Mg", "Ca", "Sr", "Ba"}

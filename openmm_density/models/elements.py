@@ -1,0 +1,40 @@
+"""What the elements of atoms tell: radii, metals, hydrogens."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import gemmi
+import torch  # noqa: F401  before openmm, or openmm-torch's platform plugins stay unloaded
+from openmm import app
+
+
+class HasElement(Protocol):
+    """A topology's atom, a force field template's, or any other that has an element or None."""
+
+    element: app.element.Element | None
+
+
+def covalent_radius(atom: HasElement) -> float:
+    """Give an atom's covalent radius (Å; gemmi's table), 0.77 where its element is not known."""
+    return gemmi.Element(atom.element.symbol).covalent_r if atom.element is not None else 0.77
+
+
+def is_metal(atom: HasElement) -> bool:
+    """Tell whether an atom is a metal."""
+    return atom.element is not None and gemmi.Element(atom.element.symbol).is_metal
+
+
+def is_hydrogen(atom: HasElement) -> bool:
+    """Tell whether an atom is hydrogen or deuterium."""
+    return atom.element is not None and atom.element.atomic_number == 1
+
+
+def openmm_element(symbol: str) -> app.element.Element | None:
+    """Give OpenMM's element of a symbol; None where OpenMM has none."""
+    if symbol == "D":
+        return app.element.deuterium
+    try:
+        return app.element.Element.getBySymbol(symbol)
+    except KeyError:
+        return None
