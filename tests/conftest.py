@@ -20,15 +20,22 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 PROJECT = Path(__file__).resolve().parents[1]
+SMALL_DATA = PROJECT / "tests" / "data"
+
+
+@pytest.fixture(scope="session")
+def small_data() -> Path:
+    """Return the folder of the small real maps and models that the project ships; its README.md says what they are."""
+    return SMALL_DATA
 
 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
-    """Give the folder of real maps and models; skip where there is none."""
+    """Return the folder of the whole real maps and models, for what the small ones cannot show; skip where there is none."""
     for folder in (os.environ.get("OPENMM_DENSITY_DATA"), PROJECT.parent / "shared" / "data"):
         if folder and Path(folder).is_dir():
             return Path(folder)
-    pytest.skip("no real maps and models: set OPENMM_DENSITY_DATA to their folder")
+    pytest.skip("no whole maps and models: set OPENMM_DENSITY_DATA to their folder")
 
 
 @pytest.fixture(autouse=True)
