@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 from ..errors import InputError
 
 if TYPE_CHECKING:
+    from ..maps.corrections import MapCorrections
+
     Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
 
 PROGRAM = "openmm-density"
@@ -26,6 +28,31 @@ def add_map(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("map", metavar="MAP", help="MRC, CCP4, SITUS (.gz or not), or MTZ")
     parser.add_argument("--resolution", type=number, required=True, metavar="R", help="of the map, in Å")
     add_columns(parser)
+    add_corrections(parser)
+
+
+def add_corrections(parser: argparse.ArgumentParser) -> None:
+    """Add what of a map, and of its half maps, is corrected when they are read."""
+    parser.add_argument(
+        "--voxel-size",
+        type=_voxel_size,
+        metavar="X",
+        help="of the map in Å, where its header is wrong: one number, or X,Y,Z; the origin scales with it",
+    )
+    parser.add_argument(
+        "--mirror", action="store_true", help="read the mirror image of the map, where its hand is wrong"
+    )
+    parser.add_argument(
+        "--invert", action="store_true", help="change the map's sign, where density is negative in it"
+    )
+
+
+def corrections(options: argparse.Namespace) -> MapCorrections:
+    """Return what is to be corrected of the maps that a command reads."""
+    from ..maps.corrections import MapCorrections
+
+    size = options.voxel_size
+    return MapCorrections(tuple(size) if isinstance(size, list) else size, options.mirror, options.invert)
 
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
@@ -70,6 +97,13 @@ def whole_number(text: str) -> int:
 
 # More steps than any simulation makes, and what OpenMM counts with.
 _LARGEST = 2**31 - 1
+
+
+def _voxel_size(text: str) -> float | list[float]:
+    sizes = [number(part) for part in text.split(",")]
+    if len(sizes) not in (1, 3) or not all(0 < size < float("inf") for size in sizes):
+        raise argparse.ArgumentTypeError(f'found "{text}"; give a positive number of Å, or three: X,Y,Z')
+    return sizes[0] if len(sizes) == 1 else sizes
 
 
 def _columns(text: str) -> list[str]:

@@ -9,7 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from .arguments import PROGRAM, add_columns, add_dictionary, check_halves, number, spelled, whole_number
+from .arguments import (
+    PROGRAM,
+    add_columns,
+    add_corrections,
+    add_dictionary,
+    check_halves,
+    corrections,
+    number,
+    spelled,
+    whole_number,
+)
 from .console import Display
 from .outcome import print_outcome
 
@@ -37,6 +47,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("map", nargs="?", metavar="MAP", help="MRC, CCP4, SITUS (.gz or not), or MTZ")
     parser.add_argument("--resolution", type=number, metavar="R", help="of the map, in Å")
     add_columns(parser)
+    add_corrections(parser)
     parser.add_argument("--output", metavar="DIR", help="folder for the results")
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier fit in DIR")
     parser.add_argument(
@@ -357,6 +368,7 @@ def _fit_options(options: argparse.Namespace) -> dict[str, Any]:
         "seed": options.seed,
         "platform": options.platform,
         "threads": options.threads,
+        "corrections": corrections(options),
         "place": Placement(**options.place) if isinstance(options.place, dict) else options.place,
         "forcefield": options.forcefield or "amber14",
         "solvent": options.solvent,

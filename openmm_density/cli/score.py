@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from .arguments import PROGRAM, add_map, check_halves, number
+from .arguments import PROGRAM, add_map, check_halves, corrections, number
 from .console import console_for_results
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ def run(options: argparse.Namespace) -> int:
     trajectory = load_trajectory(options.model, options.topology)
     if options.atoms:
         trajectory = trajectory.atom_slice(select_atoms(trajectory.topology.to_openmm(), options.atoms))
-    density_map = DensityMap.from_file(options.map, columns=options.columns)
+    correct = corrections(options)
+    density_map = correct.apply(DensityMap.from_file(options.map, columns=options.columns))
     inside = frames_in_map(trajectory, density_map).any()
     scores = score(trajectory, density_map, options.resolution) if inside else None
     if scores is None or (not np.any(scores.cc_mask) and np.isnan(scores.residue_correlations).all()):
@@ -99,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
         for row, crossing in zip(figures, crossings):
             row.append(f"FSC {crossing}")
     if options.half_map:
-        halves = [DensityMap.from_file(path) for path in options.half_map]
+        halves = [correct.apply(DensityMap.from_file(path)) for path in options.half_map]
         curve = half_map_fsc(*halves, trajectory.xyz[-1] * ANGSTROM_PER_NANOMETER)
         crossing = curve.crossing(HALF_MAP_THRESHOLD, dips=False)
         found |= {

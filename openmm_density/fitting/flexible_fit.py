@@ -19,6 +19,7 @@ from ..energies.density_fit import STRENGTH_BOUNDS, DensityFit
 from ..energies.planarity import SIGMA
 from ..energies.planes import find_planes
 from ..errors import InputError, SimulationError
+from ..maps.corrections import MapCorrections
 from ..maps.density_map import DensityMap
 from ..models.preparation import prepare
 from ..models.structure_files import prepared_header
@@ -99,6 +100,8 @@ class FlexibleFit:
         A model of the target, to report the distance to. It has no part in the fit.
     free_map : DensityMap, optional
         Another map of the same, such as the other half map, to report the correlation with. It has no part in the fit.
+    corrections : MapCorrections, optional
+        What the maps are corrected for first: voxel size, hand, sign.
     planarity : float, Quantity or None
         σ in Å with which flat groups are held flat; None leaves them to the force field.
     dictionaries : path or sequence of paths
@@ -109,6 +112,9 @@ class FlexibleFit:
     Attributes
     ----------
     protocol : Protocol
+    density_map : DensityMap
+        The target, corrected.
+    corrections : MapCorrections
     placement : Placement, optional
         How the model was placed, where it was.
     prepared : Prepared
@@ -153,6 +159,7 @@ class FlexibleFit:
         restrain_to: Model | None = None,
         reference: Model | None = None,
         free_map: DensityMap | None = None,
+        corrections: MapCorrections | None = None,
         planarity: Any = SIGMA,
         dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
         **density_options: Any,
@@ -161,7 +168,9 @@ class FlexibleFit:
         check_platform(platform, threads)
         self.seed, self.platform, self.threads = seed, platform, threads
         self.forcefield = [forcefield] if isinstance(forcefield, str) else list(forcefield)
-        self.density_map = density_map
+        self.corrections = corrections = corrections or MapCorrections()
+        self.density_map = density_map = corrections.apply(density_map)
+        free_map = None if free_map is None else corrections.apply(free_map)
         self.reference = reference
         self.dictionaries = dictionaries
         resolution = in_angstrom(resolution, "resolution")

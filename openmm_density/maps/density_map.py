@@ -287,6 +287,48 @@ class DensityMap:
             raise InputError("a map whose voxels all have one value cannot be normalized")
         return replace(self, data=(self.data - np.float32(mean)) / np.float32(deviation))
 
+    def with_voxel_size(self, voxel_size: Any) -> DensityMap:
+        """Return the same voxels with other steps between them, as where the header had them wrong.
+
+        The Cartesian zero stays at the index where it is: the origin (ORIGIN of a file, or NSTART steps) scales with the steps, as
+        that of a piece does that was cut from a larger map. What was placed in the map moves away from the density with it, unless
+        it is moved too.
+
+        Parameters
+        ----------
+        voxel_size : float, Quantity, or one for each of x, y, z
+            Steps along the axes, in Å.
+
+        Raises
+        ------
+        InputError
+            If it is no length, or one length for steps that differ by more than 1%.
+        """
+        given = np.asarray(value_in(voxel_size, unit.angstrom), dtype=np.float64)
+        if given.shape not in ((), (3,)) or not (np.isfinite(given).all() and (given > 0).all()):
+            raise InputError(f"voxel_size={voxel_size} is not a length; give a positive number of Å")
+        steps = self.voxel_size
+        if given.shape == () and steps.max() > 1.01 * steps.min():
+            sizes = " × ".join(f"{step:.4g}" for step in steps)
+            raise InputError(
+                f"voxel_size={voxel_size} is one number, but the map's voxels measure {sizes} Å; give three, for x, y and z"
+            )
+        matrix = self.matrix * (given / steps)
+        return replace(self, matrix=matrix, origin=matrix @ np.linalg.inv(self.matrix) @ self.origin)
+
+    def mirrored(self) -> DensityMap:
+        """Return the mirror image of the map in the same box.
+
+        On an orthogonal grid z is reversed; where the steps are not at right angles no axis alone makes a mirror image, and all
+        three are reversed. The two differ by half a turn.
+        """
+        flipped = self.data[::-1] if self.is_orthogonal else self.data[::-1, ::-1, ::-1]
+        return replace(self, data=flipped.copy())
+
+    def inverted(self) -> DensityMap:
+        """Return the map with its sign changed: molecules that were negative in it are positive."""
+        return replace(self, data=-self.data)
+
     def mask_around(self, positions: Any, radius: Any) -> np.ndarray:
         """Tell which voxels lie within a radius of any of the positions.
 

@@ -68,6 +68,7 @@ def notes_on(
         Why the model could not be written as a PDB file.
     """
     return [
+        *fit.corrections.sentences(fit.density_map),
         *_placement_note(fit),
         *result.prepared.report.sentences,
         *fit.notes,

@@ -111,6 +111,7 @@ def summarize(
         **agreement.overall,
         "voxel_size": [float(size) for size in density.target.voxel_size],
         "map_voxel_size": [float(size) for size in fit.density_map.voxel_size],
+        "map_corrections": fit.corrections.as_dict(),
         "resampled": density.resampled,
         "cropped": density.cropped,
         "sigma": density.sigma,
