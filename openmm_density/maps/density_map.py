@@ -290,9 +290,8 @@ class DensityMap:
     def with_voxel_size(self, voxel_size: Any) -> DensityMap:
         """Return the same voxels with other steps between them, as where the header had them wrong.
 
-        The Cartesian zero stays at the index where it is: the origin (ORIGIN of a file, or NSTART steps) scales with the steps, as
-        that of a piece does that was cut from a larger map. What was placed in the map moves away from the density with it, unless
-        it is moved too.
+        The Cartesian zero stays at the index where it is: the origin (ORIGIN of a file, or NSTART steps) scales with the
+        steps, as that of a piece does that was cut from a larger map. A model that lay in the density has to be placed anew.
 
         Parameters
         ----------
