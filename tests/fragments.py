@@ -39,6 +39,28 @@ def write_fragment(
     return path
 
 
+def write_with_alternates(path: Path, residues: int = 24) -> Path:
+    """Write a fragment of which the first lysine has two places for CE and NZ, of occupancy .6 (A) and .4 (B)."""
+    lines: list[str] = []
+    number = None
+    for line in write_fragment(path, residues=residues).read_text().splitlines():
+        atom, residue = line[12:16].strip(), line[17:26]
+        if (
+            line.startswith("ATOM")
+            and residue[:3] == "LYS"
+            and number in (None, residue)
+            and atom in ("CE", "NZ")
+        ):
+            number = residue
+            lines.append(f"{line[:16]}A{line[17:54]}  0.60{line[60:]}")
+            moved = f"{float(line[30:38]) + 0.9:8.3f}{line[38:54]}"
+            lines.append(f"{line[:16]}B{line[17:30]}{moved}  0.40{line[60:]}")
+        else:
+            lines.append(line)
+    path.write_text("\n".join([*lines, ""]))
+    return path
+
+
 def copy_examples(folder: Path, residues: int) -> Path:
     """Copy the example scripts, which read their models beside themselves, with short models that force fields know."""
     examples = folder / "examples"

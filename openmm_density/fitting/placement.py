@@ -63,7 +63,10 @@ class Placement:
 
     def apply(self, model: Model) -> Model:
         """Give the model in its new place, which is none of its crystal's."""
-        return replace(model, positions=self.moved(model.positions), cell=None, space_group="")
+        alternates = model.alternates.moved(self.moved(model.alternates.positions))
+        return replace(
+            model, positions=self.moved(model.positions), alternates=alternates, cell=None, space_group=""
+        )
 
     def moved(self, positions: np.ndarray) -> np.ndarray:
         """Give positions (N, 3) in their new place, in Å."""

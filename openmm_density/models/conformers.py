@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import gemmi
 import numpy as np
 
 
+@dataclass(frozen=True)
+class AlternateAtom:
+    """An atom of a conformer that was not chosen, of a residue of some name, behind so many atoms of the chosen one, less one."""
+
+    atom: gemmi.Atom
+    residue_name: str
+    hetero: bool
+    after: int
+
+
 @dataclass
 class ReadResidue:
-    """One residue while it is read: the file's names and the conformer kept."""
+    """One residue while it is read: the file's names, the conformer chosen, and the atoms of the others."""
 
     name: str
     standard_name: str
@@ -25,6 +35,7 @@ class ReadResidue:
     atoms: list[gemmi.Atom]
     atom_names: list[str] = field(default_factory=list)
     elements: list[str] = field(default_factory=list)
+    alternates: list[AlternateAtom] = field(default_factory=list)
 
     def position(self, name: str) -> np.ndarray | None:
         """Return the place of the atom of a name in Å, if there is one."""
@@ -34,10 +45,9 @@ class ReadResidue:
         return None
 
 
-def kept_residues(model: gemmi.Model) -> tuple[list[ReadResidue], int]:
-    """Choose conformers; give the residues in the file's order and the number of atoms left out."""
+def kept_residues(model: gemmi.Model) -> list[ReadResidue]:
+    """Choose conformers; return the residues in the file's order, each with the atoms of the conformers that were not chosen."""
     kept: list[ReadResidue] = []
-    dropped = 0
     for chain in model:
         first_of_chain = True
         group: list[gemmi.Residue] = []
@@ -52,12 +62,11 @@ def kept_residues(model: gemmi.Model) -> tuple[list[ReadResidue], int]:
             )
             if group and not same_place:
                 best = max(group, key=lambda candidate: np.mean([atom.occ for atom in candidate]))
-                dropped += sum(len(candidate) for candidate in group if candidate is not best)
-                atoms = _one_conformer(best)
-                dropped += len(best) - len(atoms)
+                atoms, alternates = _conformers(group, best)
                 # A name that comes again without an altloc is another residue with the same number, as
                 # in water boxes whose numbers ran out.
-                for part in _split_at_repeated_name(atoms):
+                parts = _split_at_repeated_name(atoms)
+                for part in parts:
                     kept.append(
                         ReadResidue(
                             name=best.name,
@@ -73,19 +82,40 @@ def kept_residues(model: gemmi.Model) -> tuple[list[ReadResidue], int]:
                         )
                     )
                     first_of_chain = False
+                # Conformers of several residues of one number are those of the first.
+                kept[-len(parts)].alternates = [
+                    replace(each, after=min(each.after, len(parts[0]) - 1)) for each in alternates
+                ]
                 group = []
             if residue is not None and len(residue):
                 group.append(residue)
-    return kept, dropped
+    return kept
 
 
-def _one_conformer(residue: gemmi.Residue) -> list[gemmi.Atom]:
+def _conformers(
+    group: list[gemmi.Residue], best: gemmi.Residue
+) -> tuple[list[gemmi.Atom], list[AlternateAtom]]:
+    """Return the atoms of the chosen conformer of residues in one place, and those of the others."""
+    chosen: list[gemmi.Atom] = []
+    others: list[AlternateAtom] = []
+    for candidate in group:
+        keys = _chosen_keys(candidate) if candidate is best else None
+        for atom in candidate:
+            if keys is not None and (not atom.has_altloc() or (atom.name, atom.altloc) in keys):
+                chosen.append(atom)
+            else:
+                others.append(AlternateAtom(atom, candidate.name, candidate.het_flag == "H", len(chosen) - 1))
+    return chosen, others
+
+
+def _chosen_keys(residue: gemmi.Residue) -> set[tuple[str, str]]:
+    """Return the names and labels of the atoms to keep, of those that have a label."""
     occupancies: dict[str, list[float]] = defaultdict(list)
     for atom in residue:
         if atom.has_altloc():
             occupancies[atom.altloc].append(atom.occ)
     if not occupancies:
-        return list(residue)
+        return set()
     chosen = max(occupancies, key=lambda altloc: np.mean(occupancies[altloc]))
     best: dict[str, gemmi.Atom] = {}
     for atom in residue:
@@ -95,8 +125,7 @@ def _one_conformer(residue: gemmi.Residue) -> list[gemmi.Atom]:
         if rival is None or (atom.altloc == chosen, atom.occ) > (rival.altloc == chosen, rival.occ):
             best[atom.name] = atom
     # gemmi gives a new Python object at each iteration: identity is the (name, altloc) pair.
-    keys = {(atom.name, atom.altloc) for atom in best.values()}
-    return [atom for atom in residue if not atom.has_altloc() or (atom.name, atom.altloc) in keys]
+    return {(atom.name, atom.altloc) for atom in best.values()}
 
 
 def _split_at_repeated_name(atoms: list[gemmi.Atom]) -> list[list[gemmi.Atom]]:

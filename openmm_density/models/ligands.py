@@ -16,6 +16,7 @@ import numpy as np
 from openmm import app
 
 from openmm_density.errors import InputError
+from openmm_density.models.superposition import rotation_onto
 from openmm_density.wording import one_line
 
 LIGAND_FORCE_FIELDS = {"openff": "SMIRNOFFTemplateGenerator", "gaff": "GAFFTemplateGenerator"}
@@ -223,10 +224,3 @@ def _offsets(
     heavy: networkx.Graph, places: Mapping[int, int], parent: int, others: Sequence[int], positions: Any
 ) -> np.ndarray:
     return np.array([positions[places[k]] - positions[places[parent]] for k in others]).reshape(-1, 3)
-
-
-def rotation_onto(moving: np.ndarray, fixed: np.ndarray) -> np.ndarray:
-    """Give the rotation that best carries some vectors onto others (Kabsch)."""
-    u, _, vt = np.linalg.svd(moving.T @ fixed)
-    sign = np.sign(np.linalg.det(vt.T @ u.T))
-    return vt.T @ np.diag([1.0, 1.0, sign]) @ u.T

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from openmm import app
 
 from openmm_density.errors import InputError
+from openmm_density.models.alternates import carried_along
 from openmm_density.models.bonds import Link
 from openmm_density.models.elements import is_metal
 from openmm_density.models.residue_names import is_standard_polymer
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Header:
-    """What a file says of a model beside its atoms.
+    """What a file says of a model beside the names and places of its atoms.
 
     Attributes
     ----------
@@ -37,11 +38,17 @@ class Header:
         a, b, c (Å), α, β, γ (degrees).
     space_group : str
         As in ``P 1 21 1``; a cell without one is written with P 1.
+    occupancies : ndarray of shape (N,), optional
+        Of the atoms, 1 where not given.
+    altlocs : tuple of str, optional
+        The labels of the conformers that the atoms are of, empty for atoms with no alternates.
     """
 
     links: tuple[Link, ...] = ()
     cell: tuple[float, ...] | None = None
     space_group: str = ""
+    occupancies: np.ndarray | None = None
+    altlocs: tuple[str, ...] | None = None
 
 
 def header_of(model: Model) -> Header:
@@ -50,15 +57,28 @@ def header_of(model: Model) -> Header:
 
 
 def prepared_header(prepared: Prepared) -> Header:
-    """Give the header of a model for the atoms that were made of it; a box of water is not its crystal."""
-    header = header_of(prepared.model)
+    """Return the header of a model for the atoms that were made of it; a box of water is not its crystal.
+
+    Occupancies and labels of conformers are those of the input, of an atom that was built those of the nearest atom of its
+    residue that was not.
+    """
+    model = prepared.model
+    header = header_of(model)
+    nearest = prepared.nearest_input()
+    header = replace(
+        header,
+        occupancies=np.append(model.occupancies, 1.0)[nearest],
+        altlocs=tuple("" if k < 0 else model.records[k].altloc for k in nearest),
+    )
     index = [int(atom) for atom in prepared.prepared_index]
     links = tuple(
         Link(index[link.first], index[link.second], link.symmetry)
         for link in header.links
         if index[link.first] >= 0 and index[link.second] >= 0
     )
-    return Header(links) if prepared.solvent == "water" else replace(header, links=links)
+    if prepared.solvent == "water":
+        header = replace(header, cell=None, space_group="")
+    return replace(header, links=links)
 
 
 def write_cif(
@@ -83,7 +103,8 @@ def write_cif(
     b_factors : array_like of shape (N,), optional
         Å²; zero where not given.
     header : Header, optional
-        Links beside the topology's own, and the crystal.
+        Links beside the topology's own, the crystal, occupancies and labels of conformers. Conformers that are no atoms of the
+        topology are not written.
 
     Raises
     ------
@@ -95,7 +116,13 @@ def write_cif(
     records = _records_of(topology)
     positions = _checked_positions(path, positions, len(records))
     b_factors = _checked_b_factors(path, b_factors, len(records))
-    _write_document(path, _structure(topology, records, positions, b_factors, np.ones(len(records)), header))
+    occupancies = np.ones(len(records)) if header.occupancies is None else header.occupancies
+    if header.altlocs is not None:
+        records = [
+            replace(record, altloc=altloc) for record, altloc in zip(records, header.altlocs, strict=True)
+        ]
+    atoms = _atoms_of(topology, records, positions, b_factors, occupancies)
+    _write_document(path, _structure(topology, atoms, header))
 
 
 def write_model_cif(
@@ -123,11 +150,10 @@ def write_model_cif(
         The numbers of atoms differ, a coordinate is not a number, or the file cannot be written.
     """
     positions, b_factors = _checked_for(path, model, positions, b_factors)
-    records = _without_blank_chains(model.records)
-    header = header_of(model)
-    _write_document(
-        path, _structure(model.topology, records, positions, b_factors, model.occupancies, header)
-    )
+    atoms = _atoms_of_model(model, positions, b_factors)
+    records = _without_blank_chains([atom.record for atom in atoms])
+    atoms = [replace(atom, record=record) for atom, record in zip(atoms, records)]
+    _write_document(path, _structure(model.topology, atoms, header_of(model)))
 
 
 def _write_document(path: str | os.PathLike[str], structure: gemmi.Structure) -> None:
@@ -139,46 +165,93 @@ def _write_document(path: str | os.PathLike[str], structure: gemmi.Structure) ->
     write_text(path, structure.make_mmcif_document(groups).as_string())
 
 
-def _structure(
+@dataclass(frozen=True)
+class _WrittenAtom:
+    """An atom as it is written, in a residue of a topology, where it is the atom `index`, or -1 for an alternate conformer's."""
+
+    record: AtomRecord
+    residue: int
+    index: int
+    position: np.ndarray
+    b_factor: float
+    occupancy: float
+
+
+def _atoms_of(
     topology: app.Topology,
     records: Sequence[AtomRecord],
     positions: np.ndarray,
     b_factors: np.ndarray,
     occupancies: np.ndarray,
-    header: Header,
-) -> gemmi.Structure:
+) -> list[_WrittenAtom]:
+    return [
+        _WrittenAtom(record, atom.residue.index, atom.index, position, float(b_factor), float(occupancy))
+        for atom, record, position, b_factor, occupancy in zip(
+            topology.atoms(), records, positions, b_factors, occupancies, strict=True
+        )
+    ]
+
+
+def _atoms_of_model(model: Model, positions: np.ndarray, b_factors: np.ndarray) -> list[_WrittenAtom]:
+    """Return the atoms of a model with those of its alternate conformers, in the order of its file."""
+    fitted = _atoms_of(model.topology, model.records, positions, b_factors, model.occupancies)
+    alternates, places = model.alternates, carried_along(model, positions)
+    others = [
+        _WrittenAtom(
+            alternates.records[k],
+            int(alternates.residues[k]),
+            -1,
+            places[k],
+            float(np.nan_to_num(alternates.b_factors[k])),
+            float(alternates.occupancies[k]),
+        )
+        for k in range(len(alternates))
+    ]
+    keys = [(k, -1) for k in range(len(fitted))]
+    keys += [(int(after), k) for k, after in enumerate(alternates.after)]
+    both = fitted + others
+    return [both[k] for k in sorted(range(len(both)), key=keys.__getitem__)]
+
+
+def _structure(topology: app.Topology, atoms: Sequence[_WrittenAtom], header: Header) -> gemmi.Structure:
     """Make gemmi's structure of atoms, which bear the names of their records, in the residues of a topology."""
     model = gemmi.Model(1)
+    members: dict[int, dict[str, list[tuple[int, _WrittenAtom]]]] = defaultdict(lambda: defaultdict(list))
+    serials: dict[int, int] = {}
+    for serial, atom in enumerate(atoms, start=1):
+        members[atom.residue][atom.record.residue_name].append((serial, atom))
+        if atom.index >= 0:
+            serials[atom.index] = serial
     for number, chain in enumerate(topology.chains()):
         written: gemmi.Chain | None = None
         for position_in_chain, residue in enumerate(chain.residues(), start=1):
-            atoms = list(residue.atoms())
-            if not atoms:
-                continue
-            new = gemmi.Residue()
-            for atom in atoms:
-                record = records[atom.index]
-                one = gemmi.Atom()
-                one.name = record.name
-                one.element = gemmi.Element(record.element)
-                one.charge = record.charge
-                one.pos = gemmi.Position(*positions[atom.index])
-                one.b_iso = float(b_factors[atom.index])
-                one.occ = float(occupancies[atom.index])
-                one.serial = atom.index + 1
-                new.add_atom(one)
-            new.name = record.residue_name
-            new.seqid = _seqid(record)
-            new.subchain = _label_asym(number)
-            new.het_flag = "H" if record.hetero else "A"
-            polymer = is_standard_polymer(residue.name)
-            kind = "Polymer" if polymer else ("Water" if residue.name == "HOH" else "NonPolymer")
-            new.entity_type = getattr(gemmi.EntityType, kind)
-            if polymer:
-                new.label_seq = position_in_chain
-            if written is None:
-                written = gemmi.Chain(record.chain)
-            written.add_residue(new)
+            # In another conformer the residue may be another one.
+            for own in members[residue.index].values():
+                new = gemmi.Residue()
+                for serial, atom in own:
+                    record = atom.record
+                    one = gemmi.Atom()
+                    one.name = record.name
+                    one.altloc = record.altloc or "\0"
+                    one.element = gemmi.Element(record.element)
+                    one.charge = record.charge
+                    one.pos = gemmi.Position(*atom.position)
+                    one.b_iso = atom.b_factor
+                    one.occ = atom.occupancy
+                    one.serial = serial
+                    new.add_atom(one)
+                new.name = record.residue_name
+                new.seqid = _seqid(record)
+                new.subchain = _label_asym(number)
+                new.het_flag = "H" if record.hetero else "A"
+                polymer = is_standard_polymer(residue.name)
+                kind = "Polymer" if polymer else ("Water" if residue.name == "HOH" else "NonPolymer")
+                new.entity_type = getattr(gemmi.EntityType, kind)
+                if polymer:
+                    new.label_seq = position_in_chain
+                if written is None:
+                    written = gemmi.Chain(record.chain)
+                written.add_residue(new)
         if written is not None:
             model.add_chain(written)
     structure = gemmi.Structure()
@@ -188,26 +261,34 @@ def _structure(
         structure.cell = gemmi.UnitCell(*header.cell)
         structure.spacegroup_hm = header.space_group or "P 1"
         structure.setup_cell_images()
-    _add_links(structure, list(topology.atoms()), records, header)
+    records = {atom.index: atom.record for atom in atoms if atom.index >= 0}
+    _add_links(structure, list(topology.atoms()), records, serials, header)
     return structure
 
 
 def _add_links(
     structure: gemmi.Structure,
     atoms: Sequence[app.topology.Atom],
-    records: Sequence[AtomRecord],
+    records: Mapping[int, AtomRecord],
+    serials: Mapping[int, int],
     header: Header,
 ) -> None:
     count: Counter[gemmi.ConnectionType] = Counter()
     for link in header.links:
         ends = (link.first, link.second)
         addresses = [
-            gemmi.AtomAddress(records[k].chain, _seqid(records[k]), records[k].residue_name, records[k].name)
+            gemmi.AtomAddress(
+                records[k].chain,
+                _seqid(records[k]),
+                records[k].residue_name,
+                records[k].name,
+                records[k].altloc or "\0",
+            )
             for k in ends
         ]
         found = [structure[0].find_cra(address, ignore_segment=True).atom for address in addresses]
         # Where numbers ran out, or segments tell chains apart, the names mean another atom.
-        meant = all(atom is not None and atom.serial == k + 1 for atom, k in zip(found, ends))
+        meant = all(atom is not None and atom.serial == serials[k] for atom, k in zip(found, ends))
         if not meant or (link.symmetry and not header.space_group):
             continue
         connection = gemmi.Connection()
@@ -298,9 +379,10 @@ def _label_asym(number: int) -> str:
 def pdb_limit(model: Model, positions: Any) -> str | None:
     """Tell in words why the PDB format cannot hold a model; None where it can."""
     positions = positions_in_angstrom(positions)
-    if len(model.records) > 99999:
-        return f"it has {len(model.records)} atoms and the format holds 99999"
-    for record in model.records:
+    records = [*model.records, *model.alternates.records]
+    if len(records) > 99999:
+        return f"it has {len(records)} atoms and the format holds 99999"
+    for record in records:
         if len(record.chain) > 1:
             return f"chain {record.chain!r} has a name of more than one letter"
         if not -999 <= record.residue_number <= 9999:
@@ -325,7 +407,8 @@ def write_pdb(
     """Write the atoms of a model that was read, at other positions, as PDB.
 
     Atoms, order, names, chains, numbers, insertion codes, segments, occupancies and ATOM or HETATM are the
-    input's; the alternate location column is empty, since one conformer was kept. TER follows each polymer.
+    input's. Alternate conformers that are not fitted stand in their places in the input's order, moved as
+    `openmm_density.models.alternates.carried_along` tells. TER follows each polymer.
     SSBOND and LINK name what :func:`header_of` gives, and CRYST1 its cell, if it has one.
 
     Parameters
@@ -351,31 +434,27 @@ def write_pdb(
     options.ssbond_records = options.link_records = True
     options.cryst1_record = model.cell is not None
     options.atom_records = options.end_record = False
-    structure = _structure(
-        model.topology, model.records, positions, b_factors, model.occupancies, header_of(model)
-    )
+    atoms = _atoms_of_model(model, positions, b_factors)
+    structure = _structure(model.topology, atoms, header_of(model))
     lines = [line.rstrip() for line in structure.make_pdb_string(options).splitlines()]
-    atoms = list(model.topology.atoms())
-    for index, (record, atom) in enumerate(zip(model.records, atoms)):
-        x, y, z = positions[index]
-        occupancy = model.occupancies[index]
+    residues = list(model.topology.residues())
+    for serial, (atom, following) in enumerate(zip(atoms, [*atoms[1:], None]), start=1):
+        record, (x, y, z) = atom.record, atom.position
         charge = f"{abs(record.charge)}{'-' if record.charge < 0 else '+'}" if record.charge else ""
         name = record.name if len(record.name) == 4 or len(record.element) == 2 else f" {record.name}"
         lines.append(
-            f"{'HETATM' if record.hetero else 'ATOM  '}{index + 1:5d} {name:<4s} {record.residue_name:>3s} "
+            f"{'HETATM' if record.hetero else 'ATOM  '}{serial:5d} {name:<4s}{record.altloc:1s}"
+            f"{record.residue_name:>3s} "
             f"{record.chain:1s}{record.residue_number:4d}{record.insertion_code:1s}   "
-            f"{x:8.3f}{y:8.3f}{z:8.3f}{min(max(occupancy, -99.0), 999.0):6.2f}"
-            f"{min(max(b_factors[index], -99.0), 999.99):6.2f}      {record.segment:<4.4s}"
+            f"{x:8.3f}{y:8.3f}{z:8.3f}{min(max(atom.occupancy, -99.0), 999.0):6.2f}"
+            f"{min(max(atom.b_factor, -99.0), 999.99):6.2f}      {record.segment:<4.4s}"
             f"{record.element.upper():>2s}{charge:2s}"
         )
-        following = atoms[index + 1] if index + 1 < len(atoms) else None
-        ends_chain = following is None or following.residue.chain is not atom.residue.chain
-        gap = (
-            following is not None
-            and following.residue.chain.id == atom.residue.chain.id
-            and is_standard_polymer(following.residue.name)
-        )
-        if ends_chain and not gap and is_standard_polymer(atom.residue.name):
+        own = residues[atom.residue]
+        other = None if following is None else residues[following.residue]
+        ends_chain = other is None or other.chain is not own.chain
+        gap = other is not None and other.chain.id == own.chain.id and is_standard_polymer(other.name)
+        if ends_chain and not gap and is_standard_polymer(own.name):
             lines.append("TER")
     write_text(path, "\n".join([*lines, "END", ""]))
 

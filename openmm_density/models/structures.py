@@ -18,6 +18,7 @@ from openmm_density.errors import InputError
 from openmm_density.whole_files import read_file
 from openmm_density.wording import one_line
 
+from .alternates import Alternates
 from .bonds import Link, add_bonds, links_of_file, named_connections
 from .conformers import ReadResidue, kept_residues
 from .elements import openmm_element
@@ -85,6 +86,8 @@ class Model:
         axes of the coordinates are not those that the PDB and mmCIF take for granted.
     links : tuple of Link
         The covalent, disulphide and metal bonds that the file names among these atoms, however long.
+    alternates : Alternates
+        The atoms of the conformers that were not chosen, which are written again beside those that were.
     notes : list of str
         What the reader left out or decided, one sentence each.
     """
@@ -98,17 +101,19 @@ class Model:
     cell: tuple[float, ...] | None = None
     space_group: str = ""
     links: tuple[Link, ...] = ()
+    alternates: Alternates = field(default_factory=Alternates)
     notes: list[str] = field(default_factory=list)
 
 
 def read_model(path: str | os.PathLike[str]) -> Model:
     """Read a PDB or mmCIF file.
 
-    Of several models the first is read. Of alternate locations one is kept for each residue: the one with the
+    Of several models the first is read. Of alternate locations one is chosen for each residue: the one with the
     highest mean occupancy, the first in the file where they are equal; an atom that this conformer lacks
     comes from the location with its own highest occupancy. Of several residues at one place in the chain the
-    one with the highest occupancy is kept. Waters, ions and ligands stay. Elements come from the element
-    column; in standard residues, and where the column is empty, from the atom's name.
+    one with the highest occupancy is chosen. The others are the model's `alternates`. Waters, ions and ligands
+    stay. Elements come from the element column; in standard residues, and where the column is empty, from the
+    atom's name.
 
     Parameters
     ----------
@@ -138,28 +143,17 @@ def read_model(path: str | os.PathLike[str]) -> Model:
     notes: list[str] = []
     if len(structure) > 1:
         notes.append(f"The file holds {len(structure)} models: the first was read.")
-    residues, dropped = kept_residues(structure[0])
-    if dropped:
-        notes.append(f"{dropped} atoms of alternate locations with lower occupancy were left out.")
+    residues = kept_residues(structure[0])
     _name_atoms(residues)
+    alternates = _alternates(path, residues)
+    if len(alternates):
+        notes.append(alternates.sentence())
 
     atoms = [atom for residue in residues for atom in residue.atoms]
     positions = np.array([atom.pos.tolist() for atom in atoms], dtype=np.float64)
     bad = np.flatnonzero(~np.isfinite(positions).all(axis=1))
     records = tuple(
-        AtomRecord(
-            name=atom.name,
-            altloc="" if atom.altloc == "\0" else atom.altloc,
-            element=element,
-            residue_name=residue.name,
-            chain=residue.chain,
-            residue_number=residue.number,
-            insertion_code=residue.insertion_code,
-            segment=residue.segment,
-            hetero=residue.hetero,
-            charge=atom.charge,
-            serial=atom.serial,
-        )
+        _record(residue, atom, element, residue.name, residue.hetero)
         for residue in residues
         for atom, element in zip(residue.atoms, residue.elements)
     )
@@ -181,12 +175,62 @@ def read_model(path: str | os.PathLike[str]) -> Model:
         records=records,
         cell=parameters if min(parameters[:3]) > 1.5 else None,
         space_group=structure.spacegroup_hm if known_group and min(parameters[:3]) > 1.5 else "",
+        alternates=alternates,
         notes=notes,
     )
     connections = list(named_connections(model, structure))
     model.links = links_of_file(model, structure, connections)
     add_bonds(model, structure, connections)
     return model
+
+
+def _record(
+    residue: ReadResidue, atom: gemmi.Atom, element: str, residue_name: str, hetero: bool
+) -> AtomRecord:
+    return AtomRecord(
+        name=atom.name,
+        altloc="" if atom.altloc == "\0" else atom.altloc,
+        element=element,
+        residue_name=residue_name,
+        chain=residue.chain,
+        residue_number=residue.number,
+        insertion_code=residue.insertion_code,
+        segment=residue.segment,
+        hetero=hetero,
+        charge=atom.charge,
+        serial=atom.serial,
+    )
+
+
+def _alternates(path: Path, residues: list[ReadResidue]) -> Alternates:
+    """Return the atoms of conformers that were not chosen, of residues whose atoms have their names and elements."""
+    records, numbers, after = [], [], []
+    atoms: list[gemmi.Atom] = []
+    before = 0
+    for index, residue in enumerate(residues):
+        elements = {atom.name: element for atom, element in zip(residue.atoms, residue.elements)}
+        for each in residue.alternates:
+            element = elements.get(each.atom.name, each.atom.element.name)
+            records.append(_record(residue, each.atom, element, each.residue_name, each.hetero))
+            numbers.append(index)
+            after.append(before + each.after)
+            atoms.append(each.atom)
+        before += len(residue.atoms)
+    positions = np.array([atom.pos.tolist() for atom in atoms], dtype=np.float64).reshape(-1, 3)
+    bad = np.flatnonzero(~np.isfinite(positions).all(axis=1))
+    if len(bad):
+        raise InputError(
+            f"{path}: atom {records[bad[0]].describe()} has a coordinate that is not a number "
+            f"({len(bad)} such atoms); correct or remove them."
+        )
+    return Alternates(
+        records=tuple(records),
+        positions=positions,
+        b_factors=np.array([atom.b_iso for atom in atoms], dtype=np.float64),
+        occupancies=np.array([atom.occ for atom in atoms], dtype=np.float64),
+        residues=np.array(numbers, dtype=np.int64),
+        after=np.array(after, dtype=np.int64),
+    )
 
 
 def _read_text(path: Path) -> str:

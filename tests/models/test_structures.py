@@ -122,7 +122,11 @@ def test_best_conformer_is_kept_whole(data_dir: Path, tmp_path: Path) -> None:
     model = read_model(written(tmp_path / "alt.pdb", lines))
     index = next(k for k, record in enumerate(model.records) if record.altloc)
     assert (model.records[index].altloc, model.positions[index, 0]) == ("B", 2.0)
-    assert model.notes == ["1 atoms of alternate locations with lower occupancy were left out."]
+    assert [(record.name, record.altloc) for record in model.alternates.records] == [("CB", "A")]
+    assert model.alternates.positions[0, 0] == 1.0
+    assert model.alternates.occupancies == pytest.approx([0.3])
+    (note,) = model.notes
+    assert note.startswith("1 alternate conformer of lower occupancy is not fitted")
 
 
 def test_insertion_codes_first_model_and_hexadecimal_serials(data_dir: Path, tmp_path: Path) -> None:

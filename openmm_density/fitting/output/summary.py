@@ -98,6 +98,8 @@ def summarize(
         "resolution": density.resolution,
         "n_atoms": topology.getNumAtoms(),
         "n_fitted_atoms": density.n_fitted_atoms,
+        "n_alternate_conformers": len(prepared.model.alternates.conformers()),
+        "n_alternate_atoms": len(prepared.model.alternates),
         "similarity": density.similarity_measure,
         "strength": result.strength,
         "cc_initial": result.cc_initial,

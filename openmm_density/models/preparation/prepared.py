@@ -16,8 +16,8 @@ from scipy.spatial import cKDTree
 from openmm_density.errors import InputError
 from openmm_density.models.elements import covalent_radius, is_hydrogen, is_metal
 from openmm_density.models.force_fields import with_native_born
-from openmm_density.models.ligands import rotation_onto
 from openmm_density.models.structures import Model
+from openmm_density.models.superposition import superposition
 from openmm_density.units import positions_in_angstrom, value_in
 from openmm_density.wording import one_line
 
@@ -151,8 +151,24 @@ class Prepared:
             atoms = np.array([atom.index for atom in residue.atoms()])
             lost, kept = atoms[~has[atoms]], atoms[has[atoms]]
             if len(lost):
-                rotation, shift = _superposition(self.model.positions[kept], result[kept])
+                rotation, shift = superposition(self.model.positions[kept], result[kept])
                 result[lost] = self.model.positions[lost] @ rotation.T + shift
+        return result
+
+    def nearest_input(self) -> np.ndarray:
+        """Return for each atom the input's atom, of one that was built the nearest of its residue, or -1 where there is none.
+
+        Returns
+        -------
+        ndarray of int, shape (N,)
+        """
+        result = self.input_index.copy()
+        for residue in self.topology.residues():
+            atoms = np.array([atom.index for atom in residue.atoms()])
+            built, given = atoms[self.input_index[atoms] < 0], atoms[self.input_index[atoms] >= 0]
+            if len(built) and len(given):
+                _, nearest = cKDTree(self.positions[given]).query(self.positions[built])
+                result[built] = self.input_index[given[nearest]]
         return result
 
     def system(
@@ -300,14 +316,3 @@ def _exclude(system: openmm.System, pairs: list[tuple[int, int]]) -> None:
             for i, j in pairs:
                 if frozenset((i, j)) not in known:
                     force.addExclusion(i, j)
-
-
-def _superposition(moving: np.ndarray, fixed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Give the rotation and shift that carry points onto others (Kabsch); a shift alone for fewer than 3."""
-    if len(moving) == 0:
-        return np.eye(3), np.zeros(3)
-    centre, target = moving.mean(axis=0), fixed.mean(axis=0)
-    rotation = np.eye(3)
-    if len(moving) >= 3:
-        rotation = rotation_onto(moving - centre, fixed - target)
-    return rotation, target - rotation @ centre

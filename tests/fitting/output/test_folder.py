@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import gemmi
 import pytest
 
+from openmm_density.cli import main
 from openmm_density.cli.outcome import print_outcome
 from openmm_density.errors import InputError
 from openmm_density.fitting import RunFolder
@@ -19,7 +21,8 @@ from openmm_density.validation.fsc import model_fsc
 from openmm_density.validation.geometry import geometry_report
 from openmm_density.validation.q_score import q_scores
 
-from ...fragments import RESOLUTION
+from ...fragments import RESOLUTION, write_with_alternates
+from ..conftest import RESIDUES
 
 STAGES = ("initial", "final", "reference")
 
@@ -168,3 +171,31 @@ def test_a_model_outside_the_map_has_results_all_the_same(fitted, tmp_path):
     assert found["residues"][0]["correlation_final"] is None
     assert any("outside the map" in doubt for doubt in found["doubts"])
     assert (tmp_path / "out" / "residues.png").exists()
+
+
+def test_conformers_that_were_not_fitted_are_in_the_result_and_can_be_scored(
+    fitted, tmp_path, without_pictures, capsys
+):
+    fit, result = fitted
+    model = read_model(write_with_alternates(tmp_path / "model.pdb", RESIDUES))
+    # As it was fitted, but for what that left out.
+    model = replace(result.prepared.model, records=model.records, alternates=model.alternates)
+    result = replace(result, prepared=replace(result.prepared, model=model))
+    folder = OutputFolder(tmp_path / "out")
+    found = folder.write(fit, result, "model", "map")
+    assert (found["n_alternate_conformers"], found["n_alternate_atoms"]) == (1, 2)
+    structure = gemmi.read_structure(str(folder.path / "fitted.pdb"))
+    labelled = [(cra.atom.name, cra.atom.altloc) for cra in structure[0].all() if cra.atom.has_altloc()]
+    assert labelled == [("CE", "A"), ("CE", "B"), ("NZ", "A"), ("NZ", "B")]
+    fit.density_map.write(tmp_path / "map.mrc")
+    arguments = [
+        "score",
+        str(folder.path / "fitted.pdb"),
+        str(tmp_path / "map.mrc"),
+        "--resolution",
+        f"{RESOLUTION:g}",
+    ]
+    assert main([*arguments, "--json"]) == 0
+    scored = json.loads(capsys.readouterr().out)
+    # What is scored is what was fitted.
+    assert scored["cc_mask"] == pytest.approx([result.cc_final], abs=2e-3)

@@ -1,0 +1,137 @@
+"""Alternate conformers that are not fitted: they are kept, and move rigidly with the residue that they belong to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from openmm_density.wording import counted
+
+from .elements import is_hydrogen
+from .superposition import superposition
+
+if TYPE_CHECKING:
+    from .structures import AtomRecord, Model
+
+# Bonds from what alternates to the farthest atom that tells where it belongs: these keep bond lengths, angles and torsions there.
+REACH = 3
+
+_FRAMES = (("N", "CA", "C"), ("C3'", "C4'", "C5'"))
+"""Backbone atoms of amino acids and nucleotides that tell where a residue is, whatever its side chain does."""
+
+
+@dataclass(frozen=True)
+class Alternates:
+    """The atoms of conformers that are not fitted, in the order of the file.
+
+    Attributes
+    ----------
+    records : tuple of AtomRecord
+        Their names in the file; of residues that are another one in that conformer, with that name.
+    positions : ndarray of shape (K, 3)
+        Å.
+    b_factors, occupancies : ndarray of shape (K,)
+        Å² and fractions.
+    residues : ndarray of shape (K,)
+        The index of the residue in the topology in whose place each is.
+    after : ndarray of shape (K,)
+        The atom of the model that the file has before each; -1 for none.
+    """
+
+    records: tuple[AtomRecord, ...] = ()
+    positions: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))
+    b_factors: np.ndarray = field(default_factory=lambda: np.empty(0))
+    occupancies: np.ndarray = field(default_factory=lambda: np.empty(0))
+    residues: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    after: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    def __len__(self) -> int:
+        """Return the number of atoms."""
+        return len(self.records)
+
+    def conformers(self) -> list[np.ndarray]:
+        """Return the atoms of each conformer: those of one residue under one label."""
+        members: dict[tuple[int, str, str], list[int]] = defaultdict(list)
+        for index, record in enumerate(self.records):
+            members[int(self.residues[index]), record.residue_name, record.altloc].append(index)
+        return [np.array(each) for each in members.values()]
+
+    def moved(self, positions: np.ndarray) -> Alternates:
+        """Return the same atoms at other positions (K, 3), in Å."""
+        return replace(self, positions=positions)
+
+    def sentence(self) -> str:
+        """Say what becomes of them."""
+        conformers, atoms = len(self.conformers()), len(self)
+        if conformers == 1:
+            what = "1 alternate conformer of lower occupancy is not fitted: it moves"
+        else:
+            what = f"{conformers} alternate conformers of lower occupancy are not fitted: they move"
+        return (
+            f"{what} rigidly with the residue around and {'keeps' if conformers == 1 else 'keep'} label and occupancy in the "
+            f"written model ({counted(atoms, 'atom')})."
+        )
+
+
+def carried_along(model: Model, positions: np.ndarray) -> np.ndarray:
+    """Return where the alternate conformers of a model go, as its fitted atoms go elsewhere.
+
+    Each conformer moves rigidly, by the motion that best superposes what it shares with the fitted one: the atoms of its residue
+    without alternates that are at most three bonds from those with; where these are fewer than three, the backbone of the fitted
+    conformer; where there is none, the atoms of the same names, and of a single atom, such as a water, its shift.
+
+    Parameters
+    ----------
+    model : Model
+    positions : ndarray of shape (N, 3)
+        Of its fitted atoms, in Å.
+
+    Returns
+    -------
+    ndarray of shape (K, 3)
+        Å.
+    """
+    alternates = model.alternates
+    result = alternates.positions.copy()
+    if not len(alternates):
+        return result
+    residues = list(model.topology.residues())
+    wanted = {int(index) for index in alternates.residues}
+    bonded: dict[int, set[int]] = defaultdict(set)
+    for a, b in model.topology.bonds():
+        if a.residue is b.residue and a.residue.index in wanted:
+            bonded[a.index].add(b.index)
+            bonded[b.index].add(a.index)
+    for members in alternates.conformers():
+        residue = residues[int(alternates.residues[members[0]])]
+        names = {alternates.records[k].name for k in members}
+        atoms = [atom.index for atom in residue.atoms() if not is_hydrogen(atom)]
+        atoms = atoms or [atom.index for atom in residue.atoms()]
+        guides = _guides(model.records, atoms, names, bonded)
+        rotation, shift = superposition(model.positions[guides], positions[guides])
+        result[members] = alternates.positions[members] @ rotation.T + shift
+    return result
+
+
+def _guides(
+    records: Sequence[AtomRecord], atoms: list[int], names: set[str], bonded: dict[int, set[int]]
+) -> list[int]:
+    """Return the fitted atoms of a residue that tell where a conformer with atoms of some names belongs."""
+    shared = [k for k in atoms if not records[k].altloc]
+    near = _within(REACH, (k for k in atoms if records[k].altloc and records[k].name in names), bonded)
+    frame = [k for k in atoms for frame in _FRAMES if records[k].name in frame]
+    common = [k for k in atoms if not records[k].altloc or records[k].name in names]
+    choices = [[k for k in shared if k in near], shared, frame, common, atoms]
+    return next((choice for choice in choices if len(choice) >= 3), common or atoms)
+
+
+def _within(reach: int, starts: Iterable[int], bonded: dict[int, set[int]]) -> set[int]:
+    """Return what is at most some bonds from where one starts."""
+    found = set(starts)
+    for _ in range(reach):
+        found |= {neighbour for k in found for neighbour in bonded[k]}
+    return found

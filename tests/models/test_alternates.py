@@ -1,0 +1,188 @@
+"""Conformers that are not fitted are written again, moved with their residues."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gemmi
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from openmm_density.errors import InputError
+from openmm_density.fitting.placement import Placement
+from openmm_density.models import Model, prepare, read_model
+from openmm_density.models.alternates import carried_along
+from openmm_density.models.structure_files import (
+    pdb_limit,
+    prepared_header,
+    write_cif,
+    write_model_cif,
+    write_pdb,
+)
+
+from ..fragments import write_fragment, write_with_alternates
+from ..small_models import hetatm, written
+
+OPSIN = "xraymap_3pqr_R32/3pqr.pdb"
+
+
+def _atom_lines(path: Path) -> list[str]:
+    return [line for line in path.read_text().splitlines() if line.startswith(("ATOM", "HETATM"))]
+
+
+def _turned(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    return Rotation.random(random_state=seed).as_matrix(), np.array([3.0, -2.0, 5.0])
+
+
+def _place(model: Model, name: str) -> np.ndarray:
+    index = next(k for k, record in enumerate(model.records) if record.name == name)
+    return model.positions[index]
+
+
+def test_both_conformers_are_written_in_the_order_of_the_file(small_data: Path, tmp_path: Path) -> None:
+    model = read_model(small_data / OPSIN)
+    assert len(model.alternates) == 23 and len(model.alternates.conformers()) == 2
+    assert any("2 alternate conformers" in note and "(23 atoms)" in note for note in model.notes)
+    write_pdb(tmp_path / "out.pdb", model, model.positions)
+    before, after = _atom_lines(small_data / OPSIN), _atom_lines(tmp_path / "out.pdb")
+    # All but the serial number, and elements where the file leaves them open.
+    assert [line[:6] + line[11:66] for line in after] == [line[:6] + line[11:66] for line in before]
+    # What was written is read as it was.
+    again = read_model(tmp_path / "out.pdb")
+    assert [record.altloc for record in again.records] == [record.altloc for record in model.records]
+    np.testing.assert_array_equal(again.alternates.positions, model.alternates.positions)
+
+
+def test_mmcif_holds_both_conformers(small_data: Path, tmp_path: Path) -> None:
+    model = read_model(small_data / OPSIN)
+    write_model_cif(tmp_path / "out.cif", model, model.positions + 1.5)
+    oracle = gemmi.read_structure(str(small_data / OPSIN))[0]
+    found = gemmi.read_structure(str(tmp_path / "out.cif"))[0]
+    for number in (64, 161):
+        for altloc in "AB":
+            expected, there = (
+                {
+                    atom.name: (atom.occ, atom.pos.tolist())
+                    for atom in structure["A"][str(number)][0]
+                    if atom.altloc == altloc
+                }
+                for structure in (oracle, found)
+            )
+            assert there.keys() == expected.keys()
+            for name, (occupancy, place) in expected.items():
+                assert there[name][0] == occupancy == 0.5
+                np.testing.assert_allclose(there[name][1], np.array(place) + 1.5, atol=1e-3)
+
+
+def test_conformers_move_with_a_rigid_model_exactly(small_data: Path) -> None:
+    model = read_model(small_data / OPSIN)
+    matrix, shift = _turned(0)
+    moved = carried_along(model, model.positions @ matrix.T + shift)
+    np.testing.assert_allclose(moved, model.alternates.positions @ matrix.T + shift, atol=1e-9)
+    placement = Placement(matrix.tolist(), shift.tolist(), 1.0, 0.0, 0.0, 0.0, 0.0)
+    np.testing.assert_allclose(placement.apply(model).alternates.positions, moved, atol=1e-9)
+
+
+def test_a_side_chain_keeps_to_where_it_branches_off(tmp_path: Path) -> None:
+    model = read_model(write_with_alternates(tmp_path / "lysine.pdb"))
+    assert [record.describe().split()[-1] for record in model.alternates.records] == ["CE", "NZ"]
+    residue = list(model.topology.residues())[int(model.alternates.residues[0])]
+    atoms = {atom.name: atom.index for atom in residue.atoms()}
+    # The side chain turns about CA-CB, and the fitted conformer by itself about CD-CG too.
+    positions = model.positions.copy()
+    for first, second, names, angle in (
+        ("CA", "CB", ("CG", "CD", "CE", "NZ"), 100.0),
+        ("CG", "CD", ("CE", "NZ"), 150.0),
+    ):
+        start, end = positions[atoms[first]], positions[atoms[second]]
+        axis = (end - start) / np.linalg.norm(end - start)
+        turn = Rotation.from_rotvec(np.radians(angle) * axis)
+        for name in names:
+            positions[atoms[name]] = turn.apply(positions[atoms[name]] - end) + end
+    moved = carried_along(model, positions)
+    for name in ("CG", "CD"):
+        before, after = (
+            np.linalg.norm(alternate - places[atoms[name]], axis=1)
+            for alternate, places in ((model.alternates.positions, model.positions), (moved, positions))
+        )
+        np.testing.assert_allclose(after, before, atol=1e-6)
+    # It did not follow the fitted conformer's own turn.
+    assert np.linalg.norm(moved[0] - positions[atoms["CE"]]) > 1.0
+
+
+def test_waters_ligands_and_mutants_are_carried_too(tmp_path: Path) -> None:
+    def at(line: str, altloc: str, occupancy: float) -> str:
+        return f"{line[:16]}{altloc}{line[17:54]}{occupancy:6.2f}{line[60:]}"
+
+    lines = _atom_lines(write_fragment(tmp_path / "fragment.pdb", residues=6))
+    serine = [
+        line for line in lines if int(line[22:26]) == 3 and line[12:16].strip() in ("N", "CA", "C", "O", "CB")
+    ]
+    lines = [
+        other
+        for line in lines
+        if int(line[22:26]) != 3 or line in serine
+        for other in ([at(line, "A", 0.7).replace(line[17:20], "ALA")] if line in serine else [line])
+    ]
+    last = max(k for k, line in enumerate(lines) if int(line[22:26]) == 3) + 1
+    lines[last:last] = [at(line, "B", 0.3).replace(line[17:20], "GLY") for line in serine[:4]]
+    ligand = np.array([[30.0, 0, 0], [31.5, 0, 0], [32.0, 1.4, 0]])
+    for altloc, occupancy, shift in (("A", 0.55, 0.0), ("B", 0.45, 0.6)):
+        lines += [
+            at(hetatm(900 + k, name, "EDO", 200, place + shift, element), altloc, occupancy)
+            for k, (name, element, place) in enumerate(zip((" C1", " C2", " O2"), "CCO", ligand))
+        ]
+    lines += [
+        at(hetatm(910, " O", "HOH", 300, np.array([40.0, 0, shift]), "O"), altloc, 0.5)
+        for altloc, shift in (("A", 0.0), ("B", 1.2))
+    ]
+    model = read_model(written(tmp_path / "all.pdb", lines))
+    records = model.alternates.records
+    assert [(r.residue_name, r.altloc) for r in records] == [("GLY", "B")] * 4 + [("EDO", "B")] * 3 + [
+        ("HOH", "B")
+    ]
+    positions = model.positions.copy()
+    water = [k for k, record in enumerate(model.records) if record.residue_name == "HOH"]
+    organic = [k for k, record in enumerate(model.records) if record.residue_name == "EDO"]
+    positions[water] += 2.0
+    matrix, shift = _turned(1)
+    positions[organic] = positions[organic] @ matrix.T + shift
+    moved = carried_along(model, positions)
+    np.testing.assert_allclose(moved[-1], model.alternates.positions[-1] + 2.0, atol=1e-9)
+    np.testing.assert_allclose(moved[4:7], model.alternates.positions[4:7] @ matrix.T + shift, atol=1e-9)
+    np.testing.assert_allclose(moved[:4], model.alternates.positions[:4], atol=1e-6)
+    write_pdb(tmp_path / "out.pdb", model, model.positions)
+    kept = [line[11:60] for line in _atom_lines(tmp_path / "out.pdb")]
+    assert sorted(kept) == sorted(line[11:60] for line in lines)
+    write_model_cif(tmp_path / "out.cif", model, model.positions)
+    assert len(read_model(tmp_path / "out.cif").alternates) == len(model.alternates)
+
+
+def test_the_simulated_atoms_keep_label_and_occupancy(tmp_path: Path) -> None:
+    model = read_model(write_with_alternates(tmp_path / "lysine.pdb"))
+    prepared = prepare(model)
+    write_cif(
+        tmp_path / "fitted.cif", prepared.topology, prepared.positions, header=prepared_header(prepared)
+    )
+    found = gemmi.read_structure(str(tmp_path / "fitted.cif"))[0]
+    assert sum(len(residue) for chain in found for residue in chain) == len(prepared.positions)
+    labelled = {
+        (cra.residue.seqid.num, cra.atom.name, cra.atom.altloc, round(cra.atom.occ, 2))
+        for cra in found.all()
+        if cra.atom.altloc != "\0"
+    }
+    number = model.alternates.records[0].residue_number
+    # Hydrogens that were built are of the conformer of the atom that they are on.
+    names = {"CE", "NZ", "HE2", "HE3", "HZ1", "HZ2", "HZ3"}
+    assert labelled == {(number, name, "A", 0.6) for name in names}
+
+
+def test_a_conformer_whose_place_is_no_number_is_refused(tmp_path: Path) -> None:
+    path = write_with_alternates(tmp_path / "lysine.pdb")
+    model = read_model(path)
+    assert pdb_limit(model, model.positions) is None
+    line = next(line for line in _atom_lines(path) if line[12:17] == " NZ B")
+    path.write_text(path.read_text().replace(line, f"{line[:30]}     nan{line[38:]}"))
+    with pytest.raises(InputError, match="not a number"):
+        read_model(path)
