@@ -122,6 +122,7 @@ def folder(tmp_path_factory):
     ):
         (folder / name).write_text(protocol)
     (folder / "other.xml").write_text("<other/>")
+    (folder / "empty.xml").write_text("<ForceField/>")
     (folder / "dangling").symlink_to("nowhere/at/all")
     (folder / "circle").symlink_to("circle")
     (folder / "wrong.xml").write_text("<ForceField><Residues></ForceField>")
@@ -282,7 +283,8 @@ def fit(folder, monkeypatch, model="model.pdb", density_map="map.mrc", **options
         ('strong.toml: stage "a": strength is a part of the fit\'s strength', {"protocol": "strong.toml"}),
         ("--temperature must be at most", {"temperature": 1e9}),
         ("--steps: found", {"steps": 10**20}),
-        ("--forcefield describes none of the 12 amino acids", {"forcefield": "other.xml"}),
+        ("--forcefield describes none of the 12 amino acids", {"forcefield": "empty.xml"}),
+        ("other.xml: it begins with <other>", {"forcefield": "other.xml"}),
         ("dangling is a symbolic link to nowhere/at/all, which leads nowhere", {"output": "dangling"}),
         ("dangling is a symbolic link", {"output": "dangling/inside"}),
         ("circle is a symbolic link to circle, which leads nowhere", {"output": "circle"}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ from ..whole_files import write_text
 COMMAND = "command.json"
 
 
-def write_command(folder: Path, options: Mapping[str, Any], files: Sequence[str]) -> None:
+def write_command(
+    folder: Path, options: Mapping[str, Any], files: Sequence[str], others: Sequence[Path] = ()
+) -> None:
     """Write the options of a command, with a digest of each file that it reads.
 
     Parameters
@@ -24,28 +26,42 @@ def write_command(folder: Path, options: Mapping[str, Any], files: Sequence[str]
         Plain values by name.
     files : sequence of str
         The names among the options that hold a path, or a list of paths.
+    others : sequence of Path
+        Files that it reads besides.
     """
     options = dict(options)
-    digests = {}
     for name in files:
         paths = options[name] if isinstance(options[name], list) else [options[name]]
         absolute = [None if path is None else str(Path(path).resolve()) for path in paths]
         options[name] = absolute if isinstance(options[name], list) else absolute[0]
-        digests |= {path: _digest(path) for path in absolute if path is not None}
+    digests = {path: _digest(path) for path in [*_paths(options, files), *map(str, others)]}
     write_text(folder / COMMAND, json.dumps({"options": options, "sha256": digests}, indent=2) + "\n")
 
 
-def read_command(folder: Path) -> dict[str, Any]:
-    """Give the options that `write_command` wrote.
+def read_command(
+    folder: Path, files: Sequence[str], others: Callable[[Mapping[str, Any]], Sequence[Path]]
+) -> dict[str, Any]:
+    """Return the options that `write_command` wrote.
+
+    Parameters
+    ----------
+    folder : path
+    files : sequence of str
+        The names among the options that hold a path, or a list of paths.
+    others : callable
+        Names the files that a command with such options reads besides.
 
     Raises
     ------
     InputError
-        If they cannot be read, or a file that was read then has changed since.
+        If they cannot be read, or a file that was read then has changed since, or is one that was not read then.
     """
     try:
         written = json.loads((folder / COMMAND).read_text(encoding="utf-8"))
         options, digests = written["options"], written["sha256"]
+        if not (isinstance(options, dict) and isinstance(digests, dict)):
+            raise TypeError
+        paths = _paths(options, files)
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(
             f"{folder / COMMAND} cannot be read, so that the fit cannot be resumed: start it anew."
@@ -55,7 +71,21 @@ def read_command(folder: Path) -> dict[str, Any]:
             raise InputError(
                 f"{path} has changed since the fit began, so that it cannot be resumed: start it anew."
             )
+    for path in [*paths, *map(str, others(options))]:
+        if path not in digests:
+            raise InputError(
+                f"{path} is not one of the files with which the fit began, as {folder / COMMAND} has them, so that it cannot be "
+                "resumed: start it anew."
+            )
     return options
+
+
+def _paths(options: Mapping[str, Any], files: Sequence[str]) -> list[str]:
+    held = [options.get(name) for name in files]
+    paths = [path for value in held for path in (value if isinstance(value, list) else [value])]
+    if not all(path is None or isinstance(path, str) for path in paths):
+        raise TypeError("a path is text")
+    return [path for path in paths if path is not None]
 
 
 def _digest(path: str) -> str:

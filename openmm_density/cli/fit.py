@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
@@ -24,6 +24,8 @@ from .console import Display
 from .outcome import print_outcome
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ..fitting.flexible_fit import FlexibleFit
     from ..fitting.half_maps import StrengthScan
     from ..fitting.output import OutputFolder
@@ -81,6 +83,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME|FILE.xml",
         help="amber14 (default), charmm36, or an OpenMM file; may be given several times, as for ligands",
+    )
+    parser.add_argument(
+        "--allow-scripts",
+        action="store_true",
+        help="let force field files run the Python code in them (also beside --resume): only if you trust them",
     )
     parser.add_argument(
         "--solvent",
@@ -271,7 +278,11 @@ def _check_new(options: argparse.Namespace) -> None:
 
 def _check_resumed(options: argparse.Namespace) -> None:
     alone = _alone(options)
-    given = [name for name, value in vars(options).items() if value != getattr(alone, name)]
+    given = [
+        name
+        for name, value in vars(options).items()
+        if value != getattr(alone, name) and name not in _NEVER_KEPT
+    ]
     if given:
         raise InputError(f"--resume goes on as the fit began: leave out {spelled(given[0])}.")
 
@@ -288,9 +299,23 @@ def _as_begun(options: argparse.Namespace, folder: OutputFolder) -> tuple[argpar
     from ..fitting.protocols import read_protocol
     from .command_file import read_command
 
-    # An option that an earlier version did not know has its default.
-    told = argparse.Namespace(**{**vars(_alone(options)), **read_command(folder.run.path)})
+    written = read_command(folder.run.path, _FILES, _force_field_files)
+    known = vars(_alone(options))
+    # An option that an earlier version did not know has its default; and a folder may be somebody else's, who must not allow what
+    # was not allowed here.
+    kept = {name: written.get(name, value) for name, value in known.items() if name not in _NEVER_KEPT}
+    now = {name: getattr(options, name) for name in _NEVER_KEPT}
+    told = argparse.Namespace(**kept, **now, strength_scan=written.get("strength_scan"))
     return told, read_protocol(folder.run.path / _PROTOCOL)
+
+
+def _force_field_files(options: Mapping[str, Any]) -> list[Path]:
+    """Name the user's files that a force field is read from."""
+    from ..models.force_field_xml import files_read
+    from ..models.force_fields import force_field_files
+
+    named = options.get("forcefield")
+    return files_read(force_field_files(named)) if named else []
 
 
 def _remember(
@@ -301,21 +326,22 @@ def _remember(
     folder: OutputFolder,
 ) -> None:
     """Write what a fit is asked to do beside its states."""
+    from ..models.force_fields import lasting_names
     from .command_file import write_command
 
-    told = {name: value for name, value in vars(options).items() if name not in ("command", "resume")}
+    told = {name: value for name, value in vars(options).items() if name not in _NEVER_KEPT}
     told["place"] = "off" if fit.placement is None else fit.placement.as_dict()
     told["strength_scan"] = None if scan is None else scan.as_dict()
-    told["forcefield"] = [
-        str(Path(name).resolve()) if Path(name).is_file() else name for name in options.forcefield
-    ]
-    write_command(
-        folder.run.path, told, files=("model", "map", "reference", "restrain_to", "dictionary", "half_map")
-    )
+    told["forcefield"] = lasting_names(options.forcefield)
+    write_command(folder.run.path, told, _FILES, _force_field_files(told))
     protocol.write(folder.run.path / _PROTOCOL)
 
 
 _PROTOCOL = "protocol.toml"
+# The options that hold a path, or several.
+_FILES = ("model", "map", "reference", "restrain_to", "dictionary", "half_map")
+# Of the command line of the day, not of the fit.
+_NEVER_KEPT = ("command", "resume", "allow_scripts")
 
 
 def _protocol(options: argparse.Namespace) -> Protocol:
@@ -371,6 +397,7 @@ def _fit_options(options: argparse.Namespace) -> dict[str, Any]:
         "corrections": corrections(options),
         "place": Placement(**options.place) if isinstance(options.place, dict) else options.place,
         "forcefield": options.forcefield or "amber14",
+        "allow_scripts": options.allow_scripts,
         "solvent": options.solvent,
         "ligand_forcefield": options.ligand_forcefield,
         "ligands": dict(options.ligand),

@@ -106,6 +106,8 @@ class FlexibleFit:
         σ in Å with which flat groups are held flat; None leaves them to the force field.
     dictionaries : path or sequence of paths
         Restraint dictionaries of ligands, which tell what is flat in them.
+    allow_scripts : bool
+        Whether force field files that are not OpenMM's own may run the Python code that they hold.
     **density_options
         Passed to `DensityFit`: ``similarity``, ``weights``, ``atoms``, ``mask`` …
 
@@ -162,6 +164,7 @@ class FlexibleFit:
         corrections: MapCorrections | None = None,
         planarity: Any = SIGMA,
         dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
+        allow_scripts: bool = False,
         **density_options: Any,
     ) -> None:
         check_seed(seed)
@@ -192,6 +195,7 @@ class FlexibleFit:
             ligand_forcefield=ligand_forcefield,
             ligands=ligands,
             dictionaries=dictionaries,
+            allow_scripts=allow_scripts,
         )
         if solvent == "water":
             self.prepared = solvated(self.solute, density_map, platform=platform)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import openmm
 from openmm import unit
 
 from ..errors import InputError
+from .force_field_xml import find_file, is_shipped, shipped_file
 
 FORCE_FIELDS = {
     "amber14": ("amber14-all.xml", "amber14/tip3pfb.xml"),
@@ -20,30 +23,67 @@ SOLVENTS = ("none", *IMPLICIT_SOLVENTS, "water")
 """Nothing but a screened Coulomb interaction, generalised Born models, or water and ions in a box."""
 
 
-def force_field_files(names: str | Sequence[str], solvent: str = "none") -> tuple[str, ...]:
-    """Give the files of a force field and of an implicit solvent, in the order in which OpenMM has to read them.
+def force_field_files(
+    names: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], solvent: str = "none"
+) -> tuple[Path, ...]:
+    """Find the files of a force field and of an implicit solvent, in the order in which OpenMM has to read them.
+
+    A name of `FORCE_FIELDS` or `SOLVENTS` means files of OpenMM's own, also where the present folder has some of their names.
 
     Parameters
     ----------
-    names : str or sequence of str
+    names : str, path, or sequence of these
         A name of `FORCE_FIELDS` or files; files after a name add to it, such as those of ligands.
     solvent : str
         One of `SOLVENTS`.
+
+    Raises
+    ------
+    InputError
+        A name is not known, there is no such file, or two may be meant.
     """
     if solvent not in SOLVENTS:
         raise InputError(f'solvent="{solvent}" is not known: use {", ".join(SOLVENTS)}.')
-    names = [names] if isinstance(names, str) else list(names)
-    if not names:
+    listed = _listed(names)
+    if not listed:
         raise InputError(f"forcefield must name {', '.join(FORCE_FIELDS)}, or files of OpenMM's (XML).")
-    unknown = [name for name in names if name not in FORCE_FIELDS and not name.endswith(".xml")]
+    unknown = [name for name in listed if name not in FORCE_FIELDS and not name.endswith(".xml")]
     if unknown:
         raise InputError(
             f'forcefield="{unknown[0]}" is not known: use {", ".join(FORCE_FIELDS)}, or files of OpenMM\'s that end in .xml.'
         )
-    files = [file for name in names for file in FORCE_FIELDS.get(name, (name,))]
+    files = []
+    for name in listed:
+        files += (
+            [shipped_file(each) for each in FORCE_FIELDS[name]] if name in FORCE_FIELDS else [find_file(name)]
+        )
     if solvent in IMPLICIT_SOLVENTS:
-        files.append(IMPLICIT_SOLVENTS[solvent])
+        files.append(shipped_file(IMPLICIT_SOLVENTS[solvent]))
     return tuple(files)
+
+
+def lasting_names(names: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+    """Return names of force fields that mean the same in any folder: absolute paths of the user's files, other names as given.
+
+    Raises
+    ------
+    InputError
+        There is no such file, or two may be meant.
+    """
+    listed = _listed(names)
+    own = [None if name in FORCE_FIELDS else find_file(name) for name in listed]
+    return [name if path is None or is_shipped(path) else str(path) for name, path in zip(listed, own)]
+
+
+def _listed(names: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+    listed = [names] if isinstance(names, str | os.PathLike) else list(names)
+    for name in listed:
+        if not isinstance(name, str | os.PathLike):
+            raise InputError(
+                f"forcefield must name {', '.join(FORCE_FIELDS)}, or files of OpenMM's (XML), found {type(name).__name__}: give "
+                "names, or paths."
+            )
+    return [os.fspath(name) for name in listed]
 
 
 def with_native_born(system: openmm.System) -> None:

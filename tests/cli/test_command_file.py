@@ -1,12 +1,19 @@
 """A fit that died goes on without being told again what it was asked to do."""
 
+import hashlib
 import json
+from pathlib import Path
 
 import mdtraj
 import numpy as np
 import pytest
 
+from openmm_density.cli import fit as fit_command
+from openmm_density.cli.command_file import read_command, write_command
+from openmm_density.errors import InputError
 from openmm_density.fitting.output import FILES
+from openmm_density.fitting.protocols import find_protocol
+from openmm_density.models.force_fields import lasting_names
 
 from .commands import fit, run, started, wait_for
 
@@ -64,3 +71,87 @@ def test_a_killed_fit_is_resumed_to_the_same_end(folder, tmp_path, capsys, witho
     assert sorted(path.name for path in killed.iterdir()) == sorted(FILES)
     assert run("fit", "--resume", killed) == 2
     assert "no unfinished fit" in capsys.readouterr().err
+
+
+@pytest.fixture
+def somebody_elses(folder, tmp_path):
+    """Return a function that writes the folder of a fit as its sender wants it, with a force field file in it."""
+    output = tmp_path / "out"
+    (output / "unfinished").mkdir(parents=True)
+    find_protocol("quick", 5.0).write(output / "unfinished" / "protocol.toml")
+
+    def write(body="", digests=None, **options):
+        xml = output / "ligand.xml"
+        xml.write_text(f"<ForceField>{body}</ForceField>")
+        options = {"forcefield": ["amber14", str(xml)], "place": "off", "resolution": 5.0, **options}
+        options |= {"model": str(folder / "model.pdb"), "map": str(folder / "target.mrc")}
+        paths = [options["model"], options["map"], str(xml)] if digests is None else digests
+        told = {path: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in paths}
+        command = {"options": options, "sha256": told}
+        (output / "unfinished" / "command.json").write_text(json.dumps(command))
+        return output, xml
+
+    return write
+
+
+def test_code_in_a_folder_from_somebody_else_runs_only_where_it_is_allowed_now(
+    somebody_elses, tmp_path, capsys, monkeypatch
+):
+    ran = tmp_path / "ran"
+    code = f"<InitializationScript>open({str(ran)!r}, 'w')</InitializationScript>"
+    output, xml = somebody_elses(code, allow_scripts=True)
+    assert run("fit", "--resume", output) == 2
+    refused = capsys.readouterr().err
+    assert f"{xml}: it holds Python code" in refused and "--allow-scripts" in refused
+    assert not ran.exists()
+    # Allowed is what is given now.
+    given = []
+    monkeypatch.setattr("openmm_density.cli.fit._flexible_fit", lambda options, _: given.append(options))
+    with pytest.raises(AttributeError):
+        run("fit", "--resume", output, "--allow-scripts")
+    assert given[0].allow_scripts is True and given[0].forcefield == ["amber14", str(xml)]
+
+
+def test_the_force_field_of_a_resumed_fit_is_the_one_that_it_began_with(somebody_elses, capsys):
+    output, xml = somebody_elses('<Include file="more.xml"/>', digests=[])
+    (xml.parent / "more.xml").write_text("<ForceField/>")
+    for path in ("model.pdb", "target.mrc"):
+        assert run("fit", "--resume", output) == 2
+        assert f"{path} is not one of the files with which the fit began" in capsys.readouterr().err
+        written = json.loads((output / "unfinished" / "command.json").read_text())
+        held = written["options"]["model" if path == "model.pdb" else "map"]
+        written["sha256"][held] = hashlib.sha256(Path(held).read_bytes()).hexdigest()
+        (output / "unfinished" / "command.json").write_text(json.dumps(written))
+    for path in (xml, xml.parent / "more.xml"):
+        assert run("fit", "--resume", output) == 2
+        assert f"{path} is not one of the files" in capsys.readouterr().err
+        written["sha256"][str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
+        (output / "unfinished" / "command.json").write_text(json.dumps(written))
+    (xml.parent / "more.xml").write_text("<ForceField><Residues/></ForceField>")
+    assert run("fit", "--resume", output) == 2
+    assert "more.xml has changed since the fit began" in capsys.readouterr().err
+
+
+def test_a_fit_notes_the_force_field_files_that_it_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, body in (("one.xml", '<Include file="two.xml"/>'), ("two.xml", "")):
+        (tmp_path / name).write_text(f"<ForceField>{body}</ForceField>")
+    (tmp_path / "model.pdb").touch()
+    options = {"forcefield": lasting_names(["amber14", "one.xml"]), "model": "model.pdb"}
+    write_command(tmp_path, options, ["model"], fit_command._force_field_files(options))
+    written = json.loads((tmp_path / "command.json").read_text())
+    assert written["sha256"].keys() == {str(tmp_path / name) for name in ("model.pdb", "one.xml", "two.xml")}
+    assert written["options"]["forcefield"] == ["amber14", str(tmp_path / "one.xml")]
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert read_command(tmp_path, ["model"], fit_command._force_field_files) == written["options"]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"options": [], "sha256": {}}', '{"options": {"model": [1]}, "sha256": {}}', "[]", "{"]
+)
+def test_a_damaged_command_is_told_of(tmp_path, text):
+    (tmp_path / "command.json").write_text(text)
+    with pytest.raises(InputError, match=r"command\.json cannot be read, so that the fit cannot be resumed"):
+        read_command(tmp_path, ["model"], fit_command._force_field_files)

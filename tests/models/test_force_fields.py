@@ -1,6 +1,8 @@
 """The choice of force field and solvent."""
 
 import inspect
+import io
+from pathlib import Path
 
 import numpy as np
 import openmm
@@ -10,7 +12,8 @@ from openmm import app, unit
 from openmm_density.errors import InputError
 from openmm_density.fitting.solvation import solvated
 from openmm_density.models import Model, prepare
-from openmm_density.models.force_fields import force_field_files
+from openmm_density.models.force_field_xml import load_force_field
+from openmm_density.models.force_fields import force_field_files, lasting_names
 from openmm_density.models.preparation import prepared as prepared_models
 
 from ..fragments import fragment, map_of
@@ -80,21 +83,44 @@ def test_water_surrounds_the_model_and_its_density(parts):
     assert prepared.report.sentences[-1].startswith(f"{others.count('HOH')} waters and ")
 
 
-def test_files_of_a_force_field():
-    assert force_field_files("amber14") == ("amber14-all.xml", "amber14/tip3pfb.xml")
-    assert force_field_files(["charmm36", "ligand.xml"], "gbn2") == (
-        "charmm36.xml",
-        "charmm36/water.xml",
-        "ligand.xml",
-        "implicit/gbn2.xml",
+def test_files_of_a_force_field(tmp_path, monkeypatch):
+    shipped = Path(app.__file__).parent / "data"
+    (tmp_path / "ligand.xml").write_text("<ForceField/>")
+    monkeypatch.chdir(tmp_path)
+    amber = tuple(shipped / name for name in ("amber14-all.xml", "amber14/tip3pfb.xml"))
+    assert force_field_files("amber14") == amber
+    assert force_field_files(["charmm36", Path("ligand.xml"), "amber14/tip3p.xml"], "gbn2") == (
+        shipped / "charmm36.xml",
+        shipped / "charmm36" / "water.xml",
+        tmp_path / "ligand.xml",
+        shipped / "amber14" / "tip3p.xml",
+        shipped / "implicit" / "gbn2.xml",
     )
+    assert lasting_names(["charmm36", "ligand.xml", "amber14/tip3p.xml"]) == [
+        "charmm36",
+        str(tmp_path / "ligand.xml"),
+        "amber14/tip3p.xml",
+    ]
     for names, solvent, named in (
         ("opls", "none", "opls"),
         ([], "none", "amber14"),
         ("amber14", "oil", "oil"),
+        (["amber14", io.StringIO("<ForceField/>")], "none", "found StringIO"),
     ):
         with pytest.raises(InputError, match=named):
             force_field_files(names, solvent)
+
+
+def test_a_planted_file_does_not_stand_in_for_one_of_openmms(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "amber14").mkdir()
+    for name in ("amber14-all.xml", "amber14/tip3pfb.xml", "amber14/protein.ff14SB.xml"):
+        (tmp_path / name).write_text("<ForceField/>")
+    # A name that is no file is of OpenMM's own files only, with what these include.
+    assert "ALA" in load_force_field(force_field_files("amber14"))._templates
+    with pytest.raises(InputError, match=r"present folder.*\./amber14-all\.xml"):
+        force_field_files("amber14-all.xml")
+    assert force_field_files("./amber14-all.xml") == (tmp_path / "amber14-all.xml",)
 
 
 @pytest.mark.skipif(

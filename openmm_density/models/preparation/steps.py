@@ -6,7 +6,6 @@ import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import openmm
@@ -14,11 +13,11 @@ from openmm import app
 
 from openmm_density.errors import InputError
 from openmm_density.models.elements import is_hydrogen, is_metal
+from openmm_density.models.force_field_xml import load_force_field
 from openmm_density.models.force_fields import force_field_files
 from openmm_density.models.ligands import LigandParameters, dictionary_smiles
 from openmm_density.models.residue_names import standard_residue_names
 from openmm_density.models.structures import Model, is_backbone_bond, residue_label
-from openmm_density.whole_files import read_file
 from openmm_density.wording import counted, listing, one_line
 
 from .heavy_atoms import add_missing_heavy_atoms
@@ -47,6 +46,7 @@ def prepare(
     ligand_forcefield: str | None = None,
     ligands: Mapping[str, str] | None = None,
     dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
+    allow_scripts: bool = False,
 ) -> Prepared:
     """Complete a model for molecular dynamics, without losing an atom of it.
 
@@ -83,13 +83,16 @@ def prepare(
         Their SMILES by residue name. Those that ``dictionaries`` hold serve where none is given.
     dictionaries : path or sequence of paths
         Restraint dictionaries or wwPDB component files.
+    allow_scripts : bool
+        Whether force field files that are not OpenMM's own may run the Python code that they hold, with all that you may do.
 
     Raises
     ------
     InputError
-        The model has no backbone (a Cα trace), a force field file cannot be read, or ligands cannot be parametrised.
+        The model has no backbone (a Cα trace), a force field file cannot be read or holds code that is not allowed, or ligands
+        cannot be parametrised.
     """
-    loaded = _load_forcefield(force_field_files(forcefield, solvent))
+    loaded = load_force_field(force_field_files(forcefield, solvent), allow_scripts)
     report = PreparationReport(sentences=list(model.notes))
     parameters, parametrised = _ligands(model, loaded, ligand_forcefield, ligands or {}, dictionaries, report)
     residues, links = work_residues_of(model, parametrised, report)
@@ -229,20 +232,6 @@ def _building(model: Model) -> Iterator[None]:
         raise InputError(
             f"{model.path}: missing atoms cannot be built ({one_line(error)}): look for residues or atoms that are in it twice, "
             "and for residues that lack their backbone."
-        ) from None
-
-
-def _load_forcefield(names: Sequence[str]) -> app.ForceField:
-    try:
-        for name in names:
-            if Path(name).exists():
-                read_file(name)
-        return app.ForceField(*names)
-    except Exception as error:  # ForceField raises whatever the XML parser and its own checks raise
-        said = (error.strerror if isinstance(error, OSError) else None) or one_line(error)
-        raise InputError(
-            f"force field {', '.join(names)}: cannot be read ({said}); "
-            "give OpenMM force field files, such as amber14-all.xml."
         ) from None
 
 

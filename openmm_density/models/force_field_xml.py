@@ -1,0 +1,223 @@
+"""OpenMM's force field files (XML) as they are read: with what they include, and without the code that they may carry."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+from xml.etree import ElementTree
+
+from openmm import app
+
+from ..errors import InputError
+from ..whole_files import read_file
+from ..wording import one_line
+
+SCRIPTS = frozenset({"Script", "InitializationScript"})
+"""Elements whose text OpenMM executes: the one with every System that is made, the other when the file is read."""
+
+# OpenMM evaluates this attribute as Python, and these are what it is for.
+_EVALUATED, _PLAIN = "useDispersionCorrection", frozenset({"True", "False", "0", "1"})
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file to be loaded; one of OpenMM's own that includes nothing is left for OpenMM to read."""
+
+    path: Path
+    content: bytes | None = None
+
+    @property
+    def source(self) -> str | io.BytesIO:
+        return str(self.path) if self.content is None else io.BytesIO(self.content)
+
+
+def load_force_field(files: Sequence[Path], allow_scripts: bool = False) -> app.ForceField:
+    """Read force field files, and what they include.
+
+    What is checked is what OpenMM is handed, so that no file can be exchanged in between.
+
+    Parameters
+    ----------
+    files : sequence of Path
+        As `openmm_density.models.force_fields.force_field_files` finds them.
+    allow_scripts : bool
+        Whether files that are not installed with OpenMM may hold Python code, which OpenMM then executes.
+
+    Raises
+    ------
+    InputError
+        A file cannot be read, is no force field file, declares a document type (whose entities may expand without end), or holds
+        code that is not allowed.
+    """
+    found = list(_with_included(files, allow_scripts))
+    try:
+        return app.ForceField(*(file.source for file in found))
+    except Exception as error:  # ForceField raises whatever its own checks, and scripts, raise
+        raise InputError(
+            f"force field {', '.join(str(path) for path in files)}: cannot be read ({one_line(error)}); "
+            "give OpenMM force field files, such as amber14-all.xml."
+        ) from None
+
+
+def files_read(files: Sequence[Path]) -> list[Path]:
+    """Name the files that `load_force_field` reads, those of OpenMM's own apart.
+
+    Raises
+    ------
+    InputError
+        A file cannot be read.
+    """
+    return [file.path for file in _with_included(files, allow_scripts=True) if not is_shipped(file.path)]
+
+
+def find_file(name: str) -> Path:
+    """Find a file as OpenMM does, here or among its own; where both have it, OpenMM would take the one here.
+
+    Parameters
+    ----------
+    name : str
+        A path, also relative to a folder of OpenMM's own.
+
+    Raises
+    ------
+    InputError
+        There is no such file, or it may mean either of two.
+    """
+    here, shipped = Path(name), _shipped(name)
+    if not os.path.exists(here):
+        if shipped is None:
+            raise InputError(
+                f"force field {name}: there is no such file, here or among those of OpenMM: give one, such as amber14-all.xml."
+            )
+        return shipped
+    if shipped is not None and not name.startswith(".") and not here.samefile(shipped):
+        raise InputError(
+            f"force field {name}: OpenMM has a file of this name, and so has the present folder: for the one here write "
+            f"{os.path.join('.', name)}, else rename it."
+        )
+    return Path(os.path.abspath(name))
+
+
+def shipped_file(name: str) -> Path:
+    """Give the path of a file of OpenMM's own, whatever the present folder holds.
+
+    Raises
+    ------
+    InputError
+        This OpenMM has none of that name.
+    """
+    found = _shipped(name)
+    if found is None:
+        raise InputError(
+            f"force field {name}: this OpenMM has no such file: install another version of OpenMM."
+        )
+    return found
+
+
+def is_shipped(path: Path) -> bool:
+    """Tell whether a file is installed with OpenMM, or with a package that adds force fields to it."""
+    real = Path(os.path.realpath(path))
+    return any(real.is_relative_to(os.path.realpath(folder)) for folder in _shipped_folders())
+
+
+def _shipped_folders() -> list[str]:
+    return app.forcefield._getDataDirectories()
+
+
+def _shipped(name: str) -> Path | None:
+    if os.path.isabs(name):
+        return None
+    candidates = (Path(folder) / name for folder in _shipped_folders())
+    return next((Path(os.path.abspath(path)) for path in candidates if path.is_file()), None)
+
+
+def _with_included(files: Sequence[Path], allow_scripts: bool) -> Iterator[_File]:
+    """Read files and what they include, in OpenMM's order, and check them."""
+    queue = list(files)
+    known = {os.path.realpath(path) for path in queue}
+    for path in queue:  # it grows
+        try:
+            content = read_file(path)
+        except OSError as error:
+            raise InputError(
+                f"force field {path}: cannot be read ({error.strerror or error}); "
+                "give OpenMM force field files, such as amber14-all.xml."
+            ) from None
+        shipped = is_shipped(path)
+        if shipped and b"<Include" not in content:
+            yield _File(path)
+            continue
+        root = _parsed(path, content)
+        if not (shipped or allow_scripts):
+            _refuse_code(path, root)
+        includes = root.findall("Include")
+        for include in includes:
+            included = _included(path, include.get("file"))
+            # OpenMM, too, reads a file once.
+            if (real := os.path.realpath(included)) not in known:
+                known.add(real)
+                queue.append(included)
+            root.remove(include)
+        # Handed over without them, as OpenMM would look for them anew.
+        yield _File(path, ElementTree.tostring(root, "utf-8") if includes else content)
+
+
+def _included(path: Path, name: str | None) -> Path:
+    if name is None:
+        raise InputError(f"force field {path}: an <Include> names no file: mend the file.")
+    beside = path.parent / name
+    try:
+        return Path(os.path.abspath(beside)) if beside.is_file() else find_file(name)
+    except InputError as error:
+        raise InputError(f"force field {path}: it includes another: {error}") from None
+
+
+class _WithoutDoctype(ElementTree.TreeBuilder):
+    """Refuse a document type before any of its entities is expanded."""
+
+    def doctype(self, *_: object) -> NoReturn:
+        """Raise, as no force field file has one."""
+        raise _DoctypeError
+
+
+class _DoctypeError(Exception):
+    pass
+
+
+def _parsed(path: Path, content: bytes) -> ElementTree.Element:
+    try:
+        root = ElementTree.fromstring(content, ElementTree.XMLParser(target=_WithoutDoctype()))
+    except _DoctypeError:
+        raise InputError(
+            f"force field {path}: it declares a document type (<!DOCTYPE>), which no force field needs and which can make a file "
+            "grow without end: take that line out."
+        ) from None
+    except (ElementTree.ParseError, ValueError, LookupError) as error:
+        raise InputError(
+            f"force field {path}: cannot be read ({one_line(error)}); "
+            "give OpenMM force field files, such as amber14-all.xml."
+        ) from None
+    if root.tag != "ForceField":
+        raise InputError(
+            f"force field {path}: it begins with <{root.tag}>, not <ForceField>: give OpenMM force field files, such as "
+            "amber14-all.xml."
+        )
+    return root
+
+
+def _refuse_code(path: Path, root: ElementTree.Element) -> None:
+    for element in root.iter():
+        if element.tag in SCRIPTS:
+            found = f"<{element.tag}>"
+        elif element.get(_EVALUATED, "True") not in _PLAIN:
+            found = f"in the attribute {_EVALUATED}"
+        else:
+            continue
+        raise InputError(
+            f"force field {path}: it holds Python code ({found}), which OpenMM would run: read it, and only if you trust it "
+            "allow that by allow_scripts."
+        )
