@@ -13,10 +13,11 @@ import torch
 from openmm import unit
 from openmm.app import Topology
 
-from ..errors import InputError
+from ..errors import InputError, SimulationError
 from ..kernels import density as density_kernel
 from ..maps.checks import check_map, check_resolution
 from ..maps.density_map import DensityMap
+from ..models.structures import named_atoms
 from ..units import ANGSTROM_PER_NANOMETER, in_angstrom, number_in, positions_in_angstrom, value_in
 from . import forces
 from .fitted_atoms import atom_gaussians, select_atoms
@@ -323,6 +324,14 @@ class DensityFit:
         """
         state = context.getState(positions=True, forces=True)
         positions = state.getPositions(asNumpy=True).value_in_unit(unit.nanometer)
+        total = state.getForces(asNumpy=True).value_in_unit(unit.kilojoule_per_mole / unit.nanometer)
+        for what, numbers in (("positions", positions), ("forces", total)):
+            lost = np.flatnonzero(~np.isfinite(numbers).all(axis=1))
+            if len(lost):
+                raise SimulationError(
+                    f"strength cannot be calibrated: in the Context the {what} of {named_atoms(self.topology, lost)} are not "
+                    "numbers, as the simulation blew up: minimise the model before, or make smaller steps."
+                )
         _, gradient = self._similarity_and_gradient(
             positions * ANGSTROM_PER_NANOMETER, state.getPeriodicBoxVectors(asNumpy=True)
         )
@@ -331,7 +340,6 @@ class DensityFit:
             raise InputError(
                 "strength cannot be calibrated: the model has no density in the map, so put the model into the map first."
             )
-        total = state.getForces(asNumpy=True).value_in_unit(unit.kilojoule_per_mole / unit.nanometer)
         other = np.asarray(total)[self.atoms] - context.getParameter(self.parameter_name) * density
         strength = ratio * np.sqrt((other**2).mean() / (density**2).mean())
         low, high = (bound * len(self.atoms) for bound in bounds)
@@ -345,6 +353,11 @@ class DensityFit:
         if len(positions) != n_particles:
             raise InputError(
                 f"positions has {len(positions)} atoms but the topology has {n_particles}: give those of the whole System."
+            )
+        lost = np.flatnonzero(~np.isfinite(positions).all(axis=1))
+        if len(lost):
+            raise InputError(
+                f"positions of {named_atoms(self.topology, lost)} are not numbers: correct them, or leave these atoms out."
             )
         return positions
 

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
+
 import numpy as np
 import openmm
 from openmm import unit
 from openmm.mtsintegrator import MTSLangevinIntegrator
 
-from ..units import value_in
 from .checkpoints import RunState
 from .fit_systems import DENSITY_GROUP, FORCE_FIELD_GROUP, RESTRAINT_GROUP
 from .interrupts import StopRequest
 from .protocols import Protocol, Stage
+from .stability import Motion, Safeguard, Unstable, is_blow_up
 
 # Between these a request to stop is looked for: a tenth of a second for small models, a second for large ones.
 STEPS_AT_ONCE = 10
-# The first steps after parts were rebuilt, and what part of the usual step they have.
+# The first steps after parts were rebuilt, what part of the usual step they have, and those of each further attempt of them.
 SMALL_STEPS, SMALL_STEP = 80, 0.25
 # Hotter than this, in K and in the temperature that is wanted, a simulation has blown up, whatever it does next.
 HOT, TIMES_TOO_HOT = 1500.0, 4.0
 
 _GAS_CONSTANT = unit.MOLAR_GAS_CONSTANT_R.value_in_unit(unit.kilojoule_per_mole / unit.kelvin)
-
-
-class Unstable(Exception):
-    """The simulation blew up; the message says how, to stand inside a sentence."""
 
 
 class Dynamics:
@@ -35,21 +34,16 @@ class Dynamics:
     protocol : Protocol
         Tells time step, friction, and how often the density acts.
     system : openmm.System
-        Tells masses and constraints.
+        Tells constraints.
     seed : int
         Of the noise.
-
-    Attributes
-    ----------
-    masses : np.ndarray, shape (N,)
-        In dalton.
+    safeguard : Safeguard
+        Looks at what the steps did.
     """
 
-    def __init__(self, protocol: Protocol, system: openmm.System, seed: int) -> None:
-        self._protocol, self._seed = protocol, seed
-        particles = range(system.getNumParticles())
-        self.masses = np.array([system.getParticleMass(i).value_in_unit(unit.dalton) for i in particles])
-        self._freedom = 3 * int((self.masses > 0).sum()) - system.getNumConstraints()
+    def __init__(self, protocol: Protocol, system: openmm.System, seed: int, safeguard: Safeguard) -> None:
+        self._protocol, self._seed, self._safeguard = protocol, seed, safeguard
+        self._freedom = 3 * int((safeguard.masses > 0).sum()) - system.getNumConstraints()
 
     def timestep(self, state: RunState) -> float:
         """Give the time step in ps, which is halved each time that the simulation is taken back."""
@@ -84,35 +78,75 @@ class Dynamics:
                 context.getIntegrator().step(steps // interval)
                 done += steps
         except openmm.OpenMMException as error:
-            if "NaN" not in str(error):
+            if not is_blow_up(error):
                 raise
-            raise Unstable("positions are not numbers any more") from None
+            raise self._safeguard.explained(context) from None
         return done
 
-    def warm(self, context: openmm.Context, kelvin: float, seed: int) -> None:
-        """Give velocities of a temperature (K), and begin with small steps, as what was built is strained."""
+    def warm(
+        self,
+        context: openmm.Context,
+        kelvin: float,
+        seed: int,
+        relax: Sequence[Callable[[], object]],
+        steps: int = SMALL_STEPS,
+        part: float = SMALL_STEP,
+    ) -> None:
+        """Draw velocities of a temperature (K), and begin with small steps; where these blow up, smaller ones after relaxing.
+
+        Parameters
+        ----------
+        context : openmm.Context
+        kelvin : float
+        seed : int
+            Of the velocities.
+        relax : sequence of callable
+            What is done to the Context before each further attempt, whose steps are `SMALL_STEP` times those of the one before.
+        steps : int
+        part : float
+            Of the usual step.
+
+        Raises
+        ------
+        Unstable
+            If it blows up in the last attempt as well; then the Context is where it was.
+        """
         integrator = context.getIntegrator()
         usual = integrator.getStepSize()
-        set_temperature(integrator, kelvin)
-        context.setVelocitiesToTemperature(kelvin, seed)
-        integrator.setStepSize(SMALL_STEP * usual)
-        try:
-            self.step(context, SMALL_STEPS)
-        finally:
-            integrator.setStepSize(usual)
 
-    def temperature(self, context: openmm.Context) -> float:
-        """Give the temperature in K of a Context's velocities."""
-        found = context.getState(velocities=True).getVelocities(asNumpy=True)
-        velocities = np.array(value_in(found, unit.nanometer / unit.picosecond), dtype=np.float64)
-        twice_kinetic = float((self.masses[:, None] * velocities**2).sum())
+        def attempt(number: int) -> None:
+            if number:
+                relax[number - 1]()
+            set_temperature(integrator, kelvin)
+            context.setVelocitiesToTemperature(kelvin, seed)
+            integrator.setStepSize(part * SMALL_STEP**number * usual)
+            try:
+                self.step(context, steps)
+            finally:
+                integrator.setStepSize(usual)
+
+        attempts = [partial(attempt, number) for number in range(1 + len(relax))]
+        self._safeguard.run(context, attempts, max(HOT, TIMES_TOO_HOT * kelvin))
+
+    def temperature(self, velocities: np.ndarray) -> float:
+        """Give the temperature in K of velocities in nm/ps."""
+        twice_kinetic = float((self._safeguard.masses[:, None] * velocities**2).sum())
         return twice_kinetic / (max(self._freedom, 1) * _GAS_CONSTANT)
 
-    def check_stable(self, context: openmm.Context, step: int, stage: Stage) -> None:
-        """Raise `Unstable` where a Context is far too hot."""
-        kelvin = self.temperature(context)
-        if not kelvin < max(HOT, TIMES_TOO_HOT * max(stage.temperature)):
+    def checked(self, context: openmm.Context, step: int, stage: Stage) -> Motion:
+        """Return positions and velocities of a Context after some steps.
+
+        Raises
+        ------
+        Unstable
+            If one of them is not a number, an atom flew away, or all of it is far too hot.
+        """
+        hottest = max(HOT, TIMES_TOO_HOT * max(stage.temperature))
+        motion = self._safeguard.check(context, hottest)
+        kelvin = self.temperature(motion.velocities)
+        if not kelvin < hottest:
             raise Unstable(f"at step {step} it was {kelvin:.4g} K hot")
+        return motion
 
 
 def set_temperature(integrator: openmm.Integrator, kelvin: float) -> None:

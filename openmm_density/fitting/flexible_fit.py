@@ -29,7 +29,7 @@ from ..validation.correlation import MapCorrelation
 from .checkpoints import RunFolder, RunState, Trajectory, cut_trajectory
 from .checks import check_pressures, check_resolutions, check_seed, check_start, checked_interval
 from .convergence import Plateau
-from .dynamics import Dynamics, Unstable, set_temperature
+from .dynamics import Dynamics, set_temperature
 from .fit_result import FitResult, Progress, Row
 from .fit_systems import BLURRED_SIMILARITIES, FitSystems
 from .interrupts import StopRequest
@@ -41,6 +41,7 @@ from .platforms import check_platform, platform_named
 from .protocols import UPDATE_INTERVAL, Protocol, Stage, find_protocol
 from .rebuilding import Rebuilding
 from .solvation import solvated
+from .stability import Safeguard, Unstable
 from .strength import AdaptiveStrength
 
 REPORT_INTERVAL = 200
@@ -52,6 +53,8 @@ FORCE_RATIO = 0.5
 # Enough to bring warm atoms to rest, and turned side chains into place.
 REBUILDING_MINIMIZATION = 100
 MOST_BLOW_UPS = 3
+# Of a model that blew up, before it is warmed again.
+WARM_UP_MINIMIZATION = 100
 # After Ctrl-C, which is waited for.
 HASTY_MINIMIZATION = 100
 
@@ -229,8 +232,9 @@ class FlexibleFit:
         self.save_interval = checked_interval("save_interval", save_interval, protocol)
         check_resolutions(protocol, self.density.resolution, density_map)
         self._platform = platform_named(platform, threads)
-        self._dynamics = Dynamics(protocol, self.system, seed)
-        self._minimizer = Minimizer(systems, *self._platform)
+        self._safeguard = Safeguard(self.prepared.topology, self.system)
+        self._dynamics = Dynamics(protocol, self.system, seed, self._safeguard)
+        self._minimizer = Minimizer(systems, self._safeguard, *self._platform)
         self._measurements = Measurements(
             self.prepared, self.density, correlation, self.planes, reference, free_map
         )
@@ -289,14 +293,21 @@ class FlexibleFit:
                 started -= state.wall_seconds
             else:
                 say(0, self.protocol.steps, "minimize", None)
-                state = self._begun(stop)
+                try:
+                    state = self._begun(stop)
+                except Unstable as error:
+                    raise SimulationError(
+                        f"{self.prepared.model.path}: the simulation blows up from the start ({error}): look for clashes in the "
+                        "model there."
+                    ) from None
                 self._save(folder, state, started)
-            saved = state
+            saved, gently = state, False
             while state.stage < len(self.protocol.stages) and not stop.requested:
                 try:
-                    state = self._segment(state, folder, say, stop)
+                    state = self._segment(state, folder, say, stop, gently)
+                    gently = False
                 except Unstable as error:
-                    state = self._taken_back(state, folder, str(error))
+                    state, gently = self._rolled_back(state, folder, str(error)), True
                 if not stop.requested:
                     self._save(folder, state, started)
                     saved = state
@@ -326,16 +337,22 @@ class FlexibleFit:
         return state
 
     def _segment(
-        self, before: RunState, folder: RunFolder | None, say: Progress, stop: StopRequest
+        self, before: RunState, folder: RunFolder | None, say: Progress, stop: StopRequest, gently: bool
     ) -> RunState:
-        """Run to the next state to be saved, or the end of the stage, whichever comes first; leave the state before as it was."""
+        """Run to the next state to be saved, or the end of the stage, whichever comes first; leave the state before as it was.
+
+        Gently, it begins with a minimisation in double precision and with small steps.
+        """
         state = copy.deepcopy(before)
         state.segment += 1
         stage = self.protocol.stages[state.stage]
+        self._safeguard.begin(state.positions)
         context, density = self._context(state, stage)
         adaptive, plateau = AdaptiveStrength(**state.adaptive), Plateau(**state.plateau)
         if state.strength is None and stage.strength[1] > 0:
             state.strength = self._full_strength(state, stage)
+        if gently:
+            self._settle(context, density, state, stage)
         if state.stage_step == 0 and self.rebuilds_before(stage):
             self._rebuild(context, density, state, stage, say, stop)
         last = min(stage.steps, state.stage_step + self.save_interval - state.step % self.save_interval)
@@ -354,7 +371,7 @@ class FlexibleFit:
                 done = self._dynamics.step(context, length, stop)
                 state.seconds += time.perf_counter() - begun
                 state.step, state.stage_step = state.step + done, state.stage_step + done
-                self._dynamics.check_stable(context, state.step, stage)
+                self._dynamics.checked(context, state.step, stage)
                 if stop.requested:
                     break
                 if state.step % self.report_interval == 0:
@@ -401,9 +418,12 @@ class FlexibleFit:
         density_ms = density_milliseconds(context)
         self._systems.hold_flat(context, stage)
         iterations = HASTY_MINIMIZATION if interrupted else self.protocol.minimize_last
-        self._minimizer.minimize(context, iterations)
-        if not interrupted:
-            self._minimizer.part_contacts(context, density, iterations)
+        try:
+            self._minimizer.minimize(context, iterations)
+            if not interrupted:
+                self._minimizer.part_contacts(context, density, iterations)
+        except SimulationError as error:  # the dynamics were sound
+            state.blow_ups.append(f"The last minimisation was undone: {error}")
         last = self._row(context, state, "minimize")
         final = self._positions(context)
         rows = [*(Row(**row) for row in state.rows), last]
@@ -469,7 +489,7 @@ class FlexibleFit:
                 return
             turned = rebuilding.with_turned_side_chains(self._positions(context))
             self._minimizer.place(context, turned, REBUILDING_MINIMIZATION)
-            self._dynamics.warm(context, stage.temperature[0], self._dynamics.seed(state))
+            self._warm(context, stage.temperature[0], state)
         except (Unstable, SimulationError):  # it was better as it was
             undone = True
             context.setPositions(state.positions)
@@ -485,8 +505,8 @@ class FlexibleFit:
                 }
             )
 
-    def _taken_back(self, state: RunState, folder: RunFolder | None, what: str) -> RunState:
-        """Give the last good state, to go on with more care."""
+    def _rolled_back(self, state: RunState, folder: RunFolder | None, what: str) -> RunState:
+        """Return the last good state, to go on with more care."""
         caution = state.caution + 1
         if caution > MOST_BLOW_UPS:
             where = "" if folder is None else f" (the last good model is {folder.last_good})"
@@ -504,6 +524,18 @@ class FlexibleFit:
             f"{self.protocol.timestep / 2**caution:g} fs and strength / {2**caution}."
         )
         return state
+
+    def _settle(self, context: openmm.Context, density: DensityFit, state: RunState, stage: Stage) -> None:
+        """Bring a Context to rest from which the last segment blew up, and begin anew with small steps."""
+        part = (state.stage_step + 0.5) / max(stage.steps, 1)
+        self._set_strength(context, density, state, stage.strength_at(min(part, 1.0)))
+        self._minimizer.relax(context, WARM_UP_MINIMIZATION)
+        self._warm(context, stage.temperature_at(min(part, 1.0)), state)
+
+    def _warm(self, context: openmm.Context, kelvin: float, state: RunState, **how: Any) -> None:
+        """Warm a Context up, see `Dynamics.warm`; what blows up is brought to rest before it is warmed in smaller steps."""
+        relax = [lambda: self._minimizer.relax(context, WARM_UP_MINIMIZATION)] * 2
+        self._dynamics.warm(context, kelvin, self._dynamics.seed(state), relax, **how)
 
     def _context(self, state: RunState, stage: Stage) -> tuple[openmm.Context, DensityFit]:
         """Make a Context at a state, with what the stage holds, and give its density force, whose strength is 0."""
@@ -526,9 +558,7 @@ class FlexibleFit:
         held = tuple(name for name in stage.restraints if name != "planarity")
         context, _ = self._context(state, replace(stage, resolution=None, restraints=held))
         # At a minimum, or in a cold model, there are hardly any forces to weigh against.
-        set_temperature(context.getIntegrator(), WARM)
-        context.setVelocitiesToTemperature(WARM, self._dynamics.seed(state))
-        self._dynamics.step(context, WARM_STEPS)
+        self._warm(context, WARM, state, steps=WARM_STEPS, part=1.0)
         calibrated = self.density.calibrate(context, FORCE_RATIO, STRENGTH_BOUNDS)
         return calibrated / self.density.n_fitted_atoms
 
@@ -568,8 +598,13 @@ class FlexibleFit:
             raise InputError(f"{folder.path}: its state is not one of this fit: start it anew.")
 
     def _row(self, context: openmm.Context, state: RunState, stage: str) -> Row:
-        temperature = self._dynamics.temperature(context)
-        return self._measurements.row(context, state.step, stage, temperature)
+        motion = self._safeguard.check(context)
+        row = self._measurements.row(
+            context, state.step, stage, self._dynamics.temperature(motion.velocities)
+        )
+        if not np.isfinite(row.potential_energy):
+            raise self._safeguard.explained(context)
+        return row
 
 
 def _numbers(quantity: Any, in_unit: unit.Unit) -> np.ndarray:

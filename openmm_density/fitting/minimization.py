@@ -10,11 +10,16 @@ from ..errors import SimulationError
 from ..models.clashes import parted
 from ..restraints.contacts import ContactRestraint
 from ..units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
+from .descent import descend
 from .fit_systems import RESTRAINT_GROUP, FitSystems
 from .interrupts import StopRequest
+from .platforms import in_double_precision
+from .stability import Safeguard, Unstable
 
 # Where the minimiser cannot be told of a Ctrl-C.
 MINIMIZED_AT_ONCE = 200
+# Of the descent before a minimisation that is tried again.
+CAREFUL_STEPS = 200
 # Atoms that stay pressed together are parted by so many times the usual repulsion.
 CONTACT_STRENGTHS = (1.0, 4.0, 16.0)
 
@@ -25,14 +30,18 @@ class Minimizer:
     Parameters
     ----------
     systems : FitSystems
+    safeguard : Safeguard
+        Looks at what comes out.
     platform : openmm.Platform
         That runs their Contexts.
     properties : dict of str to str
         Of the platform.
     """
 
-    def __init__(self, systems: FitSystems, platform: openmm.Platform, properties: dict[str, str]) -> None:
-        self._systems, self._platform = systems, (platform, properties)
+    def __init__(
+        self, systems: FitSystems, safeguard: Safeguard, platform: openmm.Platform, properties: dict[str, str]
+    ) -> None:
+        self._systems, self._safeguard, self._platform = systems, safeguard, (platform, properties)
         # While it minimises with a reporter OpenMM does not let go of Python, for which PythonForce waits in another thread on a
         # GPU: there it minimises in stretches instead, and looks between them whether to stop.
         on_cpu = platform.getName() in ("CPU", "Reference")
@@ -41,28 +50,52 @@ class Minimizer:
     def minimize(self, context: openmm.Context, iterations: int, stop: StopRequest | None = None) -> None:
         """Minimise in so many iterations, or fewer after a request to stop.
 
+        What blows up is tried again after a descent in small steps, and then in double precision, see `relax`.
+
         Raises
         ------
         SimulationError
-            If the energy is not a number.
+            If it blows up every time, naming the atoms; then the Context is where it was.
         """
         if iterations == 0:  # to the minimiser, no limit
             return
+
+        def carefully() -> None:
+            descend(context, CAREFUL_STEPS)
+            self._minimized(context, iterations, stop)
+
+        attempts = (
+            lambda: self._minimized(context, iterations, stop),
+            carefully,
+            lambda: self.relax(context, iterations, stop),
+        )
+        try:
+            self._safeguard.run(context, attempts)
+        except Unstable as error:
+            raise SimulationError(
+                f"{self._systems.prepared.model.path}: the energy cannot be minimised, not in small steps and double precision "
+                f"either ({error}): look for clashes in the model there, or lower the strength."
+            ) from None
+
+    def relax(self, context: openmm.Context, iterations: int, stop: StopRequest | None = None) -> None:
+        """Minimise a Context in double precision: in steps that no atom exceeds, and then as usual."""
+        precise = openmm.Context(
+            context.getSystem(), openmm.VerletIntegrator(0.001), *in_double_precision(*self._platform)
+        )
+        state = context.getState(positions=True, parameters=True)
+        precise.setState(state)
+        descend(precise, CAREFUL_STEPS)
+        self._minimized(precise, iterations, stop)
+        context.setPositions(precise.getState(positions=True).getPositions())
+
+    def _minimized(self, context: openmm.Context, iterations: int, stop: StopRequest | None) -> None:
         stretch = MINIMIZED_AT_ONCE if self._in_stretches else iterations
         reporter = None if stop is None or self._in_stretches else _Stoppable(stop)
-        try:
-            for done in range(0, iterations, stretch):
-                if self._in_stretches and stop is not None and stop.requested:
-                    break
-                at_once = min(stretch, iterations - done)
-                openmm.LocalEnergyMinimizer.minimize(context, maxIterations=at_once, reporter=reporter)
-        except openmm.OpenMMException as error:
-            if "NaN" not in str(error):
-                raise
-            raise SimulationError(
-                f"{self._systems.prepared.model.path}: the energy cannot be minimised: look for clashes in the model, or lower "
-                "the strength."
-            ) from None
+        for done in range(0, iterations, stretch):
+            if self._in_stretches and stop is not None and stop.requested:
+                break
+            at_once = min(stretch, iterations - done)
+            openmm.LocalEnergyMinimizer.minimize(context, maxIterations=at_once, reporter=reporter)
 
     def place(
         self,

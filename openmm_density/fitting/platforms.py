@@ -33,6 +33,20 @@ def platform_named(name: str, threads: int | None = None) -> tuple[openmm.Platfo
     return platform, platform_properties(platform, threads)
 
 
+def in_double_precision(
+    platform: openmm.Platform, properties: dict[str, str]
+) -> tuple[openmm.Platform, dict[str, str]]:
+    """Return a platform, or in its place Reference, with the properties with which it computes in double precision."""
+    if "Precision" in platform.getPropertyNames():
+        properties = {**properties, "Precision": "double"}
+        try:
+            _try(platform, properties)
+            return platform, properties
+        except openmm.OpenMMException:  # as of a GPU that has no such numbers
+            pass
+    return openmm.Platform.getPlatformByName("Reference"), {}
+
+
 def check_platform(name: str, threads: int | None = None) -> None:
     """Refuse a platform that is not here or does not run, and numbers of threads that it cannot make.
 
@@ -46,12 +60,16 @@ def check_platform(name: str, threads: int | None = None) -> None:
     names = platform_names()
     if name not in names:
         raise InputError(f'platform="{name}" is not here: use one of {", ".join(names)}.')
-    system = openmm.System()
-    system.addParticle(1.0)
     try:
-        openmm.Context(system, openmm.VerletIntegrator(0.001), *platform_named(name))
+        _try(*platform_named(name))
     except openmm.OpenMMException as error:  # a plugin without a device
         raise InputError(
             f'platform="{name}" does not run here ({one_line(error)}): use another, such as CPU; openmm-density doctor '
             "says what runs."
         ) from None
+
+
+def _try(platform: openmm.Platform, properties: dict[str, str]) -> None:
+    system = openmm.System()
+    system.addParticle(1.0)
+    openmm.Context(system, openmm.VerletIntegrator(0.001), platform, properties)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -16,7 +17,7 @@ from openmm import app
 
 from openmm_density.errors import InputError
 from openmm_density.whole_files import read_file
-from openmm_density.wording import one_line
+from openmm_density.wording import listing, one_line
 
 from .alternates import Alternates
 from .bonds import Link, add_bonds, links_of_file, named_connections
@@ -416,6 +417,17 @@ def residue_kind(residue: app.topology.Residue) -> str:
 def residue_label(residue: app.topology.Residue) -> str:
     """Name a residue as in ``A HIS 57B``."""
     return " ".join(f"{residue.chain.id} {residue.name} {residue.id}{residue.insertionCode}".split())
+
+
+def atom_label(atom: app.topology.Atom) -> str:
+    """Name an atom as in ``A HIS 57B CA``."""
+    return f"{residue_label(atom.residue)} {atom.name}"
+
+
+def named_atoms(topology: app.Topology, indices: Iterable[int], longest: int = 5) -> str:
+    """Name atoms as in ``A HIS 57B CA, A HIS 57B CB and 3 more``."""
+    atoms = list(topology.atoms())
+    return listing([atom_label(atoms[int(index)]) for index in indices], longest)
 
 
 @lru_cache(maxsize=128)

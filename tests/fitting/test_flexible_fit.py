@@ -11,9 +11,10 @@ from openmm import unit
 from openmm_density import DensityMap
 from openmm_density.errors import InputError, SimulationError
 from openmm_density.fitting.checkpoints import STATE, RunFolder
-from openmm_density.fitting.dynamics import Dynamics, Unstable
+from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.protocols import Protocol, Stage, find_protocol
+from openmm_density.fitting.stability import Unstable
 from openmm_density.models import prepare
 
 from ..fragments import RESOLUTION, fragment, map_of
@@ -201,7 +202,7 @@ def test_a_short_fit_does_not_run_hot(parts):
 
 
 def test_a_blow_up_is_taken_back_to_the_last_state(parts, tmp_path, monkeypatch):
-    check = Dynamics.check_stable
+    check = Dynamics.checked
     blown = []
 
     def once(self, context, step, stage):
@@ -209,9 +210,9 @@ def test_a_blow_up_is_taken_back_to_the_last_state(parts, tmp_path, monkeypatch)
             blown.append(context.getIntegrator().getStepSize().value_in_unit(unit.femtosecond))
             if len(blown) == 1:
                 raise Unstable("it was made to")
-        check(self, context, step, stage)
+        return check(self, context, step, stage)
 
-    monkeypatch.setattr(Dynamics, "check_stable", once)
+    monkeypatch.setattr(Dynamics, "checked", once)
     fit = flexible_fit(parts)
     result = fit.run(RunFolder(tmp_path))
     assert blown == pytest.approx([4.0, 2.0])

@@ -5,14 +5,23 @@ from types import SimpleNamespace
 import numpy as np
 import openmm
 import pytest
+from openmm import app
 
 from openmm_density.errors import SimulationError
 from openmm_density.fitting.minimization import Minimizer
 from openmm_density.fitting.platforms import platform_named
 from openmm_density.fitting.protocols import Stage
+from openmm_density.fitting.stability import Safeguard
 from openmm_density.restraints.contacts import near_contacts
 
 PREPARED = SimpleNamespace(model=SimpleNamespace(path="some.pdb"))
+
+
+class Unguarded:
+    """Runs what it is given once, as where nothing blows up."""
+
+    def run(self, context, attempts):
+        return attempts[0]()
 
 
 class Stop:
@@ -41,9 +50,18 @@ def energy_of(context):
     return context.getState(energy=True).getPotentialEnergy()._value
 
 
-def minimizer_of(backend="TorchForce", platform="Reference"):
+def minimizer_of(backend="TorchForce", platform="Reference", safeguard=None):
     systems = SimpleNamespace(force_backend=backend, prepared=PREPARED)
-    return Minimizer(systems, SimpleNamespace(getName=lambda: platform), {})
+    return Minimizer(systems, safeguard or Unguarded(), SimpleNamespace(getName=lambda: platform), {})
+
+
+def guarded(context):
+    topology = app.Topology()
+    residue = topology.addResidue("LEU", topology.addChain("A"), "45")
+    for name in ("N", "CA", "C", "O", "CB"):
+        topology.addAtom(name, None, residue)
+    systems = SimpleNamespace(force_backend="TorchForce", prepared=PREPARED)
+    return Minimizer(systems, Safeguard(topology, context.getSystem()), context.getPlatform(), {})
 
 
 def test_it_ends_after_the_iteration_in_which_it_is_asked_to():
@@ -78,15 +96,21 @@ def test_where_the_minimiser_cannot_be_told_it_works_in_stretches(monkeypatch):
     assert asked == [200, 200]
 
 
-def test_an_energy_that_is_no_number_names_the_model():
-    with pytest.raises(SimulationError, match=r"some\.pdb: the energy cannot be minimised"):
-        minimizer_of().minimize(context_of("sqrt(-1 - x^2)", "CPU"), 10)
+@pytest.mark.parametrize("platform", ["CPU", "Reference"])
+def test_an_energy_that_is_no_number_names_model_and_atoms(platform):
+    context = context_of("sqrt(2.5 - x)", platform)
+    before = context.getState(positions=True).getPositions(asNumpy=True)._value
+    with pytest.raises(
+        SimulationError, match=r"some\.pdb: the energy cannot be minimised.*A LEU 45 CB.* are no"
+    ):
+        guarded(context).minimize(context, 10)
+    assert np.array_equal(context.getState(positions=True).getPositions(asNumpy=True)._value, before)
 
 
 def test_what_a_density_presses_together_is_parted(fitted):
     fit, _ = fitted
     platform = platform_named("CPU", 1)
-    minimizer = Minimizer(fit._systems, *platform)
+    minimizer = Minimizer(fit._systems, fit._safeguard, *platform)
     context = openmm.Context(fit.system, openmm.VerletIntegrator(0.001), *platform)
     fit._systems.let_go(context, Stage("free", 4, restraints=()))
     context.setParameter(fit.density.parameter_name, 4000.0 * fit.density.n_fitted_atoms)

@@ -228,7 +228,7 @@ def test_a_fit_that_was_killed_goes_on_to_the_same_end(
 def test_what_the_model_does_not_bear_is_undone(
     native: Model, density_map: DensityMap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unbearable(*_: object) -> None:
+    def unbearable(*_: object, **__: object) -> None:
         raise SimulationError("too hot")
 
     monkeypatch.setattr(Dynamics, "warm", unbearable)

@@ -1,0 +1,212 @@
+"""Blow-ups: looked for after each segment of dynamics or minimisation, rolled back, tried more gently, told by atom names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import openmm
+from openmm import app, unit
+
+from ..models.structures import named_atoms
+from ..units import ANGSTROM_PER_NANOMETER
+
+MOST_NAMED = 5
+"""Atoms that a message names."""
+FARTHEST = 5.0
+"""nm that no atom goes in one segment between two looks: a proton of 600 K flies 2 nm in 0.16 ps, if nothing is in its way."""
+ATOM_TIMES_TOO_HOT = 60.0
+"""kT at the hottest bearable temperature that no single atom has as kinetic energy: by chance one has in 10²⁵."""
+# Of more atoms than these that are no numbers, those which were the first cannot be told from the others.
+_SPREAD = 50
+# nm; farther from the origin no model is, nor can floats of 32 bits tell its atoms apart there.
+_OUT_OF_THIS_WORLD = 1.0e5
+# Atoms named for the forces on them, where nothing else tells them from the others.
+_LIKELY = 3
+_BOLTZMANN = unit.MOLAR_GAS_CONSTANT_R.value_in_unit(unit.kilojoule_per_mole / unit.kelvin)
+
+_Result = TypeVar("_Result")
+
+
+class Unstable(Exception):
+    """A simulation blew up; the message says what happened to which atoms, to stand inside a sentence.
+
+    Attributes
+    ----------
+    everywhere : bool
+        Whether so many atoms are concerned that the message does not name them.
+    """
+
+    def __init__(self, message: str, everywhere: bool = False) -> None:
+        super().__init__(message)
+        self.everywhere = everywhere
+
+
+class Motion(NamedTuple):
+    """Positions in nm and velocities in nm/ps, each of shape (N, 3)."""
+
+    positions: np.ndarray
+    velocities: np.ndarray
+
+
+class Safeguard:
+    """Check what segments of dynamics and minimisation did to a Context, roll back, and retry.
+
+    Every segment of a fit passes here: `run` does one in a Context that it puts back where it blows up, `check` looks at one that
+    the caller repeats from a saved state.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology
+        Names the atoms.
+    system : openmm.System
+        Tells their masses.
+
+    Attributes
+    ----------
+    masses : np.ndarray, shape (N,)
+        In dalton.
+    """
+
+    def __init__(self, topology: app.Topology, system: openmm.System) -> None:
+        particles = range(system.getNumParticles())
+        self.masses = np.array([system.getParticleMass(i).value_in_unit(unit.dalton) for i in particles])
+        self._topology = topology
+        self._periodic = system.usesPeriodicBoundaryConditions()
+        self._sound: np.ndarray | None = None
+
+    def run(
+        self,
+        context: openmm.Context,
+        attempts: Sequence[Callable[[], _Result]],
+        hottest: float | None = None,
+    ) -> _Result:
+        """Do a segment in the first of some ways after which the Context is sound, and return what that returns.
+
+        Parameters
+        ----------
+        context : openmm.Context
+            Put back to where it was before each further attempt, and after the last that failed.
+        attempts : sequence of callable
+            Ways to do it, each gentler than that before it.
+        hottest : float, optional
+            See `check`.
+
+        Raises
+        ------
+        Unstable
+            If none of them is, as the last attempt has it; at once where the Context was not sound before.
+        """
+        before = context.getState(positions=True, velocities=True, parameters=True)
+        self._sound = self._checked(before, None, hottest=None).positions
+        blown = None
+        for attempt in attempts:
+            if blown is not None:
+                context.setState(before)
+            try:
+                result = attempt()
+                self.check(context, hottest, energy=True)
+                return result
+            except Unstable as error:
+                blown = error
+            except openmm.OpenMMException as error:
+                if not is_blow_up(error):
+                    raise
+                blown = self.explained(context)
+        context.setState(before)
+        raise blown
+
+    def check(self, context: openmm.Context, hottest: float | None = None, energy: bool = False) -> Motion:
+        """Check positions, velocities and, if asked for, the energy of a Context.
+
+        Parameters
+        ----------
+        context : openmm.Context
+        hottest : float, optional
+            Temperature in K that is still bearable.
+        energy : bool
+            Whether to compute the energy, which takes as long as a step.
+
+        Raises
+        ------
+        Unstable
+            If something is not a number, or an atom went farther than `FARTHEST` since the last look or is far too fast.
+        """
+        state = context.getState(positions=True, velocities=True, energy=energy)
+        try:
+            motion = self._checked(state, self._sound, hottest)
+        except Unstable as error:
+            if not error.everywhere:
+                raise
+            raise Unstable(f"{error}{self._strained(context, self._sound)}") from None
+        if energy and not np.isfinite(state.getPotentialEnergy()._value):
+            raise Unstable(f"the energy is not a number{self._strained(context, motion.positions)}")
+        self._sound = motion.positions
+        return motion
+
+    def begin(self, positions: np.ndarray) -> None:
+        """Take note of the positions (nm) from which the next segment begins."""
+        self._sound = np.array(positions, dtype=np.float64)
+
+    def explained(self, context: openmm.Context) -> Unstable:
+        """Return what blew up in a Context of which OpenMM said that something is not a number."""
+        try:
+            self.check(context)
+        except Unstable as error:
+            return error
+        return Unstable(f"forces or energy are not numbers{self._strained(context, self._sound)}")
+
+    def _checked(self, state: openmm.State, since: np.ndarray | None, hottest: float | None) -> Motion:
+        positions = _array(state.getPositions(asNumpy=True), unit.nanometer)
+        velocities = _array(state.getVelocities(asNumpy=True), unit.nanometer / unit.picosecond)
+        for what, numbers in (("positions", positions), ("velocities", velocities)):
+            lost = np.flatnonzero(~np.isfinite(numbers).all(axis=1))
+            if len(lost):
+                everywhere = len(lost) > _SPREAD
+                raise Unstable(f"the {what} of {self._named(lost)} are not numbers any more", everywhere)
+        flown = positions if since is None else positions - since
+        if since is not None and self._periodic:  # a barostat puts molecules back into the box
+            box = _array(state.getPeriodicBoxVectors(asNumpy=True), unit.nanometer)
+            flown = flown - np.round(flown @ np.linalg.inv(box)) @ box
+        distance = np.linalg.norm(flown, axis=1)
+        far = np.flatnonzero(distance > (_OUT_OF_THIS_WORLD if since is None else FARTHEST))
+        if len(far):
+            far = far[np.argsort(-distance[far], kind="stable")]
+            raise Unstable(f"{self._named(far)} flew {ANGSTROM_PER_NANOMETER * distance[far[0]]:.3g} Å away")
+        if hottest is not None:
+            kinetic = 0.5 * self.masses * (velocities**2).sum(axis=1)
+            fast = np.flatnonzero(kinetic > ATOM_TIMES_TOO_HOT * _BOLTZMANN * hottest)
+            if len(fast):
+                fast = fast[np.argsort(-kinetic[fast], kind="stable")]
+                raise Unstable(f"{self._named(fast)} became far too fast")
+        return Motion(positions, velocities)
+
+    def _strained(self, context: openmm.Context, positions: np.ndarray | None) -> str:
+        """Name, to end a sentence, the atoms on which forces were largest when positions (nm) were numbers."""
+        if positions is None:
+            return ""
+        try:
+            context.setPositions(positions)
+            forces = context.getState(forces=True).getForces(asNumpy=True)
+        except openmm.OpenMMException:
+            return ""
+        size = np.linalg.norm(_array(forces, unit.kilojoule_per_mole / unit.nanometer), axis=1)
+        lost = np.flatnonzero(~np.isfinite(size))
+        if len(lost):
+            return f", and the forces on {self._named(lost)} are none before"
+        return f"; before, forces were largest on {self._named(np.argsort(-size, kind='stable')[:_LIKELY])}"
+
+    def _named(self, indices: np.ndarray) -> str:
+        if len(indices) > _SPREAD:
+            return f"{len(indices)} atoms"
+        return named_atoms(self._topology, indices, MOST_NAMED)
+
+
+def is_blow_up(error: openmm.OpenMMException) -> bool:
+    """Tell whether OpenMM found something that is not a number."""
+    return any(word in str(error) for word in ("NaN", "nan", "infinite"))
+
+
+def _array(quantity: Any, in_unit: unit.Unit) -> np.ndarray:
+    return np.array(quantity.value_in_unit(in_unit), dtype=np.float64)
