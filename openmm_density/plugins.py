@@ -29,17 +29,27 @@ def attend_to_imports() -> None:
     if "torch" in sys.modules:
         _register_operators()
     else:
-        sys.meta_path.insert(0, _Attendant())
+        sys.meta_path.insert(0, _attendant)
+
+
+def defer_torch() -> None:
+    """Let OpenMM be imported without torch, for a process that makes no Context and needs neither plugins nor operators.
+
+    When torch is imported after all, such as by the energies of this package, both are seen to.
+    """
+    _attendant.brings_torch = False
 
 
 class _Attendant(MetaPathFinder):
     """Import torch before OpenMM, and register the operators after torch; finding modules is left to others."""
 
+    brings_torch = True
+
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Give torch with the operators; for all else, None."""
-        if name == "openmm":
+        if name == "openmm" and self.brings_torch:
             import torch  # noqa: F401  (the plugins need torch's libraries in the process)
         if name != "torch":
             return None
@@ -51,9 +61,14 @@ class _Attendant(MetaPathFinder):
             def execute_and_register(module: ModuleType) -> None:
                 execute(module)
                 _register_operators()
+                if "openmm" in sys.modules:
+                    load_torch_plugins()
 
             spec.loader.exec_module = execute_and_register
         return spec
+
+
+_attendant = _Attendant()
 
 
 def _register_operators() -> None:

@@ -10,10 +10,11 @@ import torch
 from openmm import app
 
 import openmm_density
-from openmm_density import PlanarityRestraint
+from openmm_density import DensityMap, PlanarityRestraint
 from openmm_density.energies.forces import backend_problem
 
 from .conftest import PROJECT
+from .fragments import fragment
 
 SLOW = ("torch", "openmm", "mdtraj", "numpy", "scipy", "matplotlib", "gemmi", "rich")
 
@@ -47,6 +48,46 @@ def test_help_and_slips_of_the_keyboard_load_nothing_slow(arguments, status):
     assert done.stdout.splitlines()[-1].strip() == f"status {status} loaded", done.stderr
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["score", "model.pdb", "map.mrc", "--resolution", "5", "--atoms", "name CA", "--q-score", "--fsc"],
+        ["planes", "model.pdb"],
+        [
+            "simulate",
+            "model.pdb",
+            "--resolution",
+            "5",
+            "--voxel-size",
+            "2",
+            "--output",
+            "map.mrc",
+            "--overwrite",
+        ],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_what_simulates_nothing_does_without_torch_and_most_of_scipy(arguments, tmp_path, monkeypatch):
+    """They are what most of the time went into: for a small model seconds, of which the work takes one."""
+    monkeypatch.chdir(tmp_path)
+    model = fragment(tmp_path / "model.pdb", residues=5)
+    DensityMap.simulate(model.topology, model.positions, 5.0, 1.5).write(tmp_path / "map.mrc")
+    script = TELL.format(
+        arguments=arguments, slow={"torch", "matplotlib", "scipy.stats", "networkx", "pdbfixer"}
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines()[-1].strip() == "status 0 loaded", done.stderr
+
+
+DEFERRED = """
+import openmm_density
+from openmm_density.plugins import defer_torch
+defer_torch()
+import sys, openmm
+assert "torch" not in sys.modules
+import openmm_density.energies.density_fit
+"""
+
 READ_BACK = """
 {imports}
 import sys, numpy as np
@@ -65,6 +106,7 @@ print(float(module(torch.from_numpy(np.load(sys.argv[2])), torch.tensor(1.0))[0]
 ORDERS = {
     "openmm after": (READ_BACK, "import openmm_density\nimport openmm"),
     "openmm before": (READ_BACK, "import openmm\nimport openmm_density"),
+    "openmm alone first": (READ_BACK, DEFERRED),
     "a part of openmm": (READ_BACK, "import openmm_density\nfrom openmm import app\nimport openmm"),
     "torch before": (READ_BACK, "import torch\nimport openmm_density\nimport openmm"),
     "torch after": (LOAD, "import openmm_density\nimport torch"),

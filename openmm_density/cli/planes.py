@@ -6,8 +6,10 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
+from ..plugins import defer_torch
 from .arguments import add_dictionary
 from .console import console_for_results
+from .loading import loading
 
 if TYPE_CHECKING:
     from .arguments import Commands
@@ -27,10 +29,11 @@ def add_parser(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the planes; give the exit status."""
-    from ..energies.planarity import planarity_report
-    from ..energies.planes import find_planes
-    from ..models.structures import read_model
-    from ..validation.flatness import flat_ligands
+    defer_torch()
+    with loading():
+        from ..energies.planes import find_planes, planarity_report
+        from ..models.structures import read_model
+        from ..validation.flatness import flat_ligands
 
     model = read_model(options.model)
     planes = find_planes(model.topology, model.positions, dictionaries=options.dictionary)

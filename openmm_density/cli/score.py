@@ -7,8 +7,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
+from ..plugins import defer_torch
 from .arguments import PROGRAM, add_map, check_halves, corrections, number
 from .console import console_for_results
+from .loading import loading
 
 if TYPE_CHECKING:
     from .arguments import Commands
@@ -54,13 +56,15 @@ def add_parser(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print correlations and what else is asked for; give the exit status."""
-    import numpy as np
+    defer_torch()
+    with loading():
+        import numpy as np
 
-    from ..analysis import frames_in_map, fsc, load_trajectory, q_score, score
-    from ..energies.fitted_atoms import select_atoms
-    from ..maps.density_map import DensityMap
-    from ..units import ANGSTROM_PER_NANOMETER
-    from ..validation.fsc import HALF_MAP_THRESHOLD, half_map_fsc
+        from ..analysis import frames_in_map, fsc, load_trajectory, q_score, score
+        from ..energies.atom_selection import select_atoms
+        from ..maps.density_map import DensityMap
+        from ..units import ANGSTROM_PER_NANOMETER
+        from ..validation.fsc import HALF_MAP_THRESHOLD, half_map_fsc
 
     check_halves(options)
     trajectory = load_trajectory(options.model, options.topology)

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
+from ..plugins import defer_torch
 from .arguments import number, whole_number
+from .loading import loading
 
 if TYPE_CHECKING:
     from .arguments import Commands
@@ -45,8 +47,10 @@ def add_parser(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the map; give the exit status."""
-    from ..maps.density_map import DensityMap
-    from ..models.structures import read_model
+    defer_torch()
+    with loading():
+        from ..maps.density_map import DensityMap
+        from ..models.structures import read_model
 
     output = Path(options.output)
     if output.exists() and not options.overwrite:

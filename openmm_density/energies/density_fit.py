@@ -20,7 +20,8 @@ from ..maps.density_map import DensityMap
 from ..models.structures import named_atoms
 from ..units import ANGSTROM_PER_NANOMETER, in_angstrom, number_in, positions_in_angstrom, value_in
 from . import forces
-from .fitted_atoms import atom_gaussians, select_atoms
+from .atom_selection import select_atoms
+from .fitted_atoms import atom_gaussians
 from .form_factors import SIGMA_PER_RESOLUTION
 from .modules import DensityEnergy, MapPotentialEnergy, SimilarityEnergy, WholeMolecules
 from .molecules import molecule_numbers

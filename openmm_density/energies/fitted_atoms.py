@@ -1,13 +1,9 @@
-"""Which atoms are fitted, and what their density is made of."""
+"""What the density of the fitted atoms is made of."""
 
 from __future__ import annotations
 
-import re
-from textwrap import shorten
 from typing import Any
 
-import gemmi
-import mdtraj
 import numpy as np
 import openmm
 import torch
@@ -15,63 +11,11 @@ from openmm import unit
 from openmm.app import Topology
 
 from ..errors import InputError
-from ..models.structures import is_water
 from ..units import value_in
 from .form_factors import form_factor_gaussians, resolution_gaussians
 
 WEIGHTS = ("mass", "unity", "number", "charge", "electron", "xray")
 FORM_FACTORS = ("electron", "xray")
-
-_HALIDES = frozenset(("F", "Cl", "Br", "I"))
-
-
-def select_atoms(topology: Topology, atoms: Any) -> np.ndarray:
-    """Give the indices of the atoms that a selection names, in its order.
-
-    Parameters
-    ----------
-    topology : openmm.app.Topology
-        Of N particles.
-    atoms : str or array_like
-        "heavy" (no hydrogens, water or single ions), "all", an mdtraj selection, N booleans, or indices.
-
-    Returns
-    -------
-    np.ndarray of int64, shape (M,)
-
-    Raises
-    ------
-    InputError
-        If it names nothing, an atom twice, or one that does not exist.
-    """
-    n_particles = topology.getNumAtoms()
-    if isinstance(atoms, str) and atoms == "all":
-        indices = np.arange(n_particles)
-    elif isinstance(atoms, str) and atoms == "heavy":
-        indices = np.array([atom.index for atom in topology.atoms() if _is_heavy(atom)], dtype=np.int64)
-    elif isinstance(atoms, str):
-        try:
-            indices = mdtraj.Topology.from_openmm(topology).select(atoms)
-        except Exception as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            hint = ""
-            if re.search(r"\bchain(?!id\b)", atoms):
-                hint = " (which counts chains, and their parts between gaps, from 0: chainid 0)"
-            raise InputError(
-                f'atoms="{atoms}" is neither "heavy", "all" nor an mdtraj selection{hint}: '
-                f"{shorten(reason, 200, placeholder=' …')}"
-            ) from error
-    else:
-        indices = _listed(atoms, n_particles)
-    indices = indices.astype(np.int64)
-    if indices.size == 0:
-        raise InputError(f"atoms selects nothing of the {n_particles} particles: choose at least one.")
-    if len(np.unique(indices)) < len(indices):
-        raise InputError("atoms holds an index more than once: give each atom once.")
-    if indices.min() < 0 or indices.max() >= n_particles:
-        wrong = indices[(indices < 0) | (indices >= n_particles)][0]
-        raise InputError(f"atoms holds {wrong}, but there are {n_particles} particles.")
-    return indices
 
 
 def atom_gaussians(
@@ -138,30 +82,6 @@ def atom_gaussians(
     else:
         raise InputError(f'weights="{weights}" is not known: use one of {", ".join(WEIGHTS)}, or an array.')
     return resolution_gaussians(torch.from_numpy(values), resolution)
-
-
-def _is_heavy(atom: Any) -> bool:
-    if atom.element is None or atom.element.symbol in ("H", "D") or is_water(atom.residue.name):
-        return False
-    symbol = atom.element.symbol
-    may_be_ion = gemmi.Element(symbol).is_metal or symbol in _HALIDES
-    return not (may_be_ion and sum(1 for _ in atom.residue.atoms()) == 1)
-
-
-def _listed(atoms: Any, n_particles: int) -> np.ndarray:
-    try:
-        indices = np.asarray(atoms)
-    except ValueError:
-        indices = np.array(["ragged"])
-    if indices.dtype == bool:
-        if indices.shape != (n_particles,):
-            raise InputError(
-                f"atoms must have one entry for each of the {n_particles} particles, found {indices.shape}."
-            )
-        return np.flatnonzero(indices)
-    if indices.ndim != 1 or (indices.size and not np.issubdtype(indices.dtype, np.integer)):
-        raise InputError("atoms must be a selection, a boolean array or a list of indices.")
-    return indices
 
 
 def _elements(topology: Topology, atoms: np.ndarray, weights: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""`PlanarityRestraint`: the flat groups of a model as a force that holds them flat, and a report on how flat they are."""
+"""`PlanarityRestraint`: the flat groups of a model as a force that holds them flat."""
 
 from __future__ import annotations
 
@@ -6,25 +6,24 @@ import math
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import mdtraj
 import numpy as np
 import openmm
 import torch
-from openmm import app, unit
+from openmm import unit
 from openmm.app import Topology
 
 from ..errors import InputError
 from ..kernels.planarity import pack_planes
-from ..models.structures import residue_label
-from ..units import ANGSTROM_PER_NANOMETER, positions_in_angstrom, value_in
+from ..units import ANGSTROM_PER_NANOMETER, value_in
 from ..wording import listing
 from . import forces
 from .modules import PlanarityEnergy, WholePlanes
 from .molecules import molecule_numbers
-from .planes import Plane, PlaneSet, find_planes
+from .planes import PlaneSet, find_planes
+from .planes.report import group_label
 from .topologies import check_system
 
 SIGMA = 0.02
@@ -248,116 +247,6 @@ class PlanarityRestraint:
         return 2.0 / math.sqrt(fastest) if fastest > 0 else math.inf
 
 
-@dataclass(frozen=True)
-class PlanarityRow:
-    """The planes of one kind in one residue type; lengths in Å.
-
-    Attributes
-    ----------
-    residue_name, kind : str
-        As in `openmm_density.energies.planes.Plane`.
-    n_planes : int
-    rms : float
-        Root mean square distance of their atoms from them.
-    worst : float
-        The largest of these distances.
-    worst_atom : str
-        Whose it is, as ``A HIS 57 CE1``; in a peptide plane it may be of the next residue.
-    """
-
-    residue_name: str
-    kind: str
-    n_planes: int
-    rms: float
-    worst: float
-    worst_atom: str
-
-
-@dataclass(frozen=True)
-class PlanarityReport:
-    """How flat the flat groups of a model are; lengths in Å.
-
-    Attributes
-    ----------
-    n_planes : int
-    rms, worst : float
-        Over all planes; 0 where there are none.
-    rows : tuple of PlanarityRow
-        By residue type and kind, the worst first.
-    dropped : tuple of str
-        Groups of which fewer than four atoms are present, as ``A HIS 57 ring``.
-    undetermined : tuple of str
-        Residues that may have planes which nothing given tells.
-    """
-
-    n_planes: int
-    rms: float
-    worst: float
-    rows: tuple[PlanarityRow, ...]
-    dropped: tuple[str, ...]
-    undetermined: tuple[str, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Give all fields as plain lists, dicts and numbers."""
-        return asdict(self)
-
-
-def planarity_report(topology: Topology, planes: PlaneSet, positions: Any) -> PlanarityReport:
-    """Measure how flat the flat groups of a model are.
-
-    Parameters
-    ----------
-    topology : openmm.app.Topology
-        In which the planes were found.
-    planes : PlaneSet
-        From `openmm_density.energies.planes.find_planes`, or a restraint's ``planes``.
-    positions : Quantity or array_like (N, 3)
-        In Å without a unit.
-
-    Raises
-    ------
-    InputError
-        If positions are missing, or one in a plane is not a number.
-    """
-    positions = positions_in_angstrom(positions)
-    if len(positions) != topology.getNumAtoms():
-        raise InputError(
-            f"positions has {len(positions)} atoms but the topology has {topology.getNumAtoms()}: give one for each."
-        )
-    found = planes.deviations(positions)
-    if not np.isfinite(found.worst).all():
-        culprit = planes.planes[int(np.flatnonzero(~np.isfinite(found.worst))[0])]
-        raise InputError(
-            f"positions holds one in {culprit.residue} that is not a number: give finite positions."
-        )
-    atoms = list(topology.atoms())
-    alike: dict[tuple[str, str], list[int]] = {}
-    for index, plane in enumerate(planes.planes):
-        alike.setdefault((plane.residue_name, plane.kind), []).append(index)
-    rows = []
-    for (residue_name, kind), indices in alike.items():
-        sizes = [len(planes.planes[index].atoms) for index in indices]
-        worst = indices[int(np.argmax(found.worst[indices]))]
-        rows.append(
-            PlanarityRow(
-                residue_name,
-                kind,
-                len(indices),
-                rms=float(np.sqrt(np.average(found.rms[indices] ** 2, weights=sizes))),
-                worst=float(found.worst[worst]),
-                worst_atom=_atom_label(atoms[found.worst_atom[worst]]),
-            )
-        )
-    return PlanarityReport(
-        n_planes=len(planes.planes),
-        rms=planes.rms(positions),
-        worst=planes.worst(positions),
-        rows=tuple(sorted(rows, key=lambda row: -row.worst)),
-        dropped=tuple(_group_label(plane) for plane in planes.dropped),
-        undetermined=planes.undetermined,
-    )
-
-
 _GAS_CONSTANT = unit.MOLAR_GAS_CONSTANT_R.value_in_unit(unit.kilojoule_per_mole / unit.kelvin)
 
 
@@ -376,7 +265,7 @@ def _notes(planes: PlaneSet) -> list[str]:
     notes = []
     if planes.dropped:
         count = len(planes.dropped)
-        groups = listing([_group_label(plane) for plane in planes.dropped], _MOST_NAMED)
+        groups = listing([group_label(plane) for plane in planes.dropped], _MOST_NAMED)
         notes.append(
             f"{count} flat group{'s' * (count > 1)} with fewer than 4 atoms present {'is' if count == 1 else 'are'} not held: "
             f"{groups}"
@@ -391,11 +280,3 @@ def _undetermined(planes: PlaneSet) -> str:
         f"what is flat in {listing(planes.undetermined, _MOST_NAMED)} cannot be told, so it is not held flat: "
         "give dictionaries=, or positions="
     )
-
-
-def _group_label(plane: Plane) -> str:
-    return f"{plane.residue} {plane.kind}"
-
-
-def _atom_label(atom: app.topology.Atom) -> str:
-    return f"{residue_label(atom.residue)} {atom.name}"

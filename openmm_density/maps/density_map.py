@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from openmm import unit
-from scipy import fft, ndimage, signal
+from scipy import fft, ndimage
 
 from openmm_density.errors import InputError
 from openmm_density.maps.grids import (
@@ -487,6 +487,8 @@ class DensityMap:
 
 def _fourier_resampled(data: np.ndarray, axis: int, n: int, periodic: bool) -> np.ndarray:
     """Resample one axis to n points over the same extent; a finite axis is continued by its mirror image."""
+    from scipy import signal  # imports most of scipy, which only resampling needs
+
     if periodic:
         return signal.resample(data, n, axis=axis)
     mirrored = np.concatenate([data, np.flip(data, axis)], axis=axis)

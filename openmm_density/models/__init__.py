@@ -1,6 +1,16 @@
 """Atomic models: reading, repairing, matching and writing them."""
 
-from .preparation import Prepared, prepare
-from .structures import Model, read_model
+from typing import TYPE_CHECKING
+
+from ..lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .preparation import Prepared, prepare
+    from .structures import Model, read_model
 
 __all__ = ["Model", "Prepared", "prepare", "read_model"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {"Model": "structures", "Prepared": "preparation", "prepare": "preparation", "read_model": "structures"},
+)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Protocol
 
 import gemmi
-import torch  # noqa: F401  before openmm, or openmm-torch's platform plugins stay unloaded
 from openmm import app
 
 

@@ -8,16 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gemmi
-import networkx
 import numpy as np
 from openmm import app
 
 from openmm_density.errors import InputError
 from openmm_density.models.superposition import rotation_onto
 from openmm_density.wording import one_line
+
+if TYPE_CHECKING:
+    import networkx
 
 LIGAND_FORCE_FIELDS = {"openff": "SMIRNOFFTemplateGenerator", "gaff": "GAFFTemplateGenerator"}
 """The class of openmmforcefields for each name; each takes its newest version by default, and goes with Amber's force fields."""
@@ -102,14 +104,14 @@ class LigandParameters:
         InputError
             These are not the heavy atoms and bonds of the molecule.
         """
+        from networkx.algorithms.isomorphism import GraphMatcher
+
         molecule, conformer = self._molecules[name], self._conformer(name)
         atoms = [gemmi.Element(atom.atomic_number).name for atom in molecule.atoms]
         own = _graph(elements, bonds)
         whole = _graph(atoms, [(bond.atom1_index, bond.atom2_index) for bond in molecule.bonds])
         heavy = whole.subgraph([k for k, symbol in enumerate(atoms) if symbol != "H"])
-        matcher = networkx.isomorphism.GraphMatcher(
-            heavy, own, node_match=lambda one, other: one["element"] == other["element"]
-        )
+        matcher = GraphMatcher(heavy, own, node_match=lambda one, other: one["element"] == other["element"])
         if not matcher.is_isomorphic():
             raise InputError(
                 f"{label}: its {len(own)} heavy atoms and their bonds are not the {len(heavy)} of the SMILES "
@@ -214,6 +216,8 @@ def dictionary_smiles(paths: Sequence[str | os.PathLike[str]] | str | os.PathLik
 
 
 def _graph(elements: Sequence[str], bonds: Sequence[tuple[int, int]]) -> networkx.Graph:
+    import networkx
+
     graph = networkx.Graph()
     graph.add_nodes_from((k, {"element": symbol.capitalize()}) for k, symbol in enumerate(elements))
     graph.add_edges_from(bonds)

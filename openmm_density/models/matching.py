@@ -12,7 +12,6 @@ import gemmi
 import mdtraj
 import numpy as np
 from openmm import app
-from scipy.optimize import linear_sum_assignment
 
 from openmm_density.errors import InputError
 from openmm_density.models.residue_names import name_tables
@@ -111,7 +110,7 @@ def match_ligands(
         places, reference_places = (np.array(list(each[name].values())) for each in (first, second))
         distances = np.linalg.norm(places[:, None] - reference_places, axis=2)
         # Beyond its reach a pair costs the same wherever it is, so that it does not part others.
-        for row, column in zip(*linear_sum_assignment(np.minimum(distances, LIGAND_REACH))):
+        for row, column in zip(*_assignment(np.minimum(distances, LIGAND_REACH))):
             if distances[row, column] < LIGAND_REACH:
                 pairs.append((residues[row], reference_residues[column]))
     return sorted(pairs)
@@ -331,8 +330,15 @@ def _paired_by_alignment(
                 likeness[i, j] += 0.5 * (chain[0].chain == reference[0].chain) + 0.25 * (i == j)
             else:
                 likeness[i, j] /= 1 + _rmsd(alignments[i, j], places) / DISTANCE_SCALE
-    assignment = zip(*linear_sum_assignment(likeness, maximize=True))
+    assignment = zip(*_assignment(likeness, maximize=True))
     return [pair for i, j in assignment if (i, j) in alignments for pair in alignments[i, j]]
+
+
+def _assignment(costs: np.ndarray, maximize: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows and columns of the pairs that cost least together."""
+    from scipy.optimize import linear_sum_assignment  # imports much that scoring a model does not need
+
+    return linear_sum_assignment(costs, maximize=maximize)
 
 
 def _kind(chain: list[Residue]) -> str:

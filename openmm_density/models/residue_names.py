@@ -6,7 +6,6 @@ from functools import lru_cache
 from pathlib import Path
 from xml.etree import ElementTree
 
-import torch  # noqa: F401  before openmm, or openmm-torch's platform plugins stay unloaded
 from openmm import app
 
 CHARMM_ALIASES = {"HSE": "HIS", "HSC": "HIS", "HIN": "HIS", "CYM": "CYS", "CYS2": "CYS", "LYN": "LYS"}

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import gemmi
 import numpy as np
-import torch  # noqa: F401  before openmm, or openmm-torch's platform plugins stay unloaded
 from openmm import app
 
 from openmm_density.errors import InputError

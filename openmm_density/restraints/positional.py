@@ -8,7 +8,7 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
-from openmm_density.energies.fitted_atoms import select_atoms
+from openmm_density.energies.atom_selection import select_atoms
 from openmm_density.errors import InputError
 from openmm_density.units import in_angstrom
 

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import mdtraj
 import numpy as np
 import openmm
-import torch  # noqa: F401  before openmm, or openmm-torch's platform plugins stay unloaded
 from openmm import app, unit
 
 from openmm_density.errors import InputError

@@ -1,5 +1,12 @@
 """How well a model agrees with a map, and with chemistry."""
 
-from .report import report
+from typing import TYPE_CHECKING
+
+from ..lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .model_report import report
 
 __all__ = ["report"]
+
+__getattr__, __dir__ = lazy_names(__name__, {"report": "model_report"})

@@ -10,7 +10,6 @@ from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
-import torch  # noqa: F401  before openmm, or openmm-torch's platform plugins stay unloaded
 from openmm import app
 
 from openmm_density.errors import InputError

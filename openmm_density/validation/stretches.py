@@ -77,7 +77,7 @@ def doubtful_stretches(residues: Sequence[dict[str, Any]]) -> list[Stretch]:
     Parameters
     ----------
     residues : sequence of dict
-        From `openmm_density.validation.report.residue_changes`.
+        From `openmm_density.validation.model_report.residue_changes`.
 
     Returns
     -------

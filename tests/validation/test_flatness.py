@@ -12,7 +12,7 @@ from openmm_density.cli import main
 from openmm_density.energies.planes import find_planes
 from openmm_density.models import read_model
 from openmm_density.validation.flatness import flat_ligands
-from openmm_density.validation.report import report
+from openmm_density.validation.model_report import report
 
 # Four nitrogens and twenty carbons of the porphyrin, and an atom on each of its eight outer corners.
 HAEM_ATOMS = 24 + 8

@@ -9,7 +9,7 @@ import pytest
 
 from openmm_density import DensityMap
 from openmm_density.models import read_model
-from openmm_density.validation.report import map_report, residue_changes
+from openmm_density.validation.model_report import map_report, residue_changes
 from openmm_density.validation.stretches import FALL, FAR_BELOW, WINDOW, doubtful_stretches
 
 RESOLUTION = 3.64

@@ -14,6 +14,15 @@ them; hydrogens that turn about a single bond are not (methyl, the hydroxyl of T
 """
 
 from .plane_set import Deviations, Plane, PlaneSet
+from .report import PlanarityReport, PlanarityRow, planarity_report
 from .search import find_planes
 
-__all__ = ["Deviations", "Plane", "PlaneSet", "find_planes"]
+__all__ = [
+    "Deviations",
+    "PlanarityReport",
+    "PlanarityRow",
+    "Plane",
+    "PlaneSet",
+    "find_planes",
+    "planarity_report",
+]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...models.matching import match_alpha_carbons, match_ligands, residues_of
-from ...validation.report import map_report, residue_changes
+from ...validation.model_report import map_report, residue_changes
 from ...validation.stretches import Stretch, doubtful_stretches
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
@@ -51,11 +51,11 @@ class MapAgreement:
     Attributes
     ----------
     overall : dict
-        ``q_score``, ``fsc``, ``fsc_resolution`` and ``fsc_falls`` of `openmm_density.validation.report.map_report`, each with the
-        endings ``_initial``, ``_final`` and ``_reference``; None without a reference.
+        ``q_score``, ``fsc``, ``fsc_resolution`` and ``fsc_falls`` of `openmm_density.validation.model_report.map_report`, each
+        with the endings ``_initial``, ``_final`` and ``_reference``; None without a reference.
     residues : list of dict
-        From `openmm_density.validation.report.residue_changes`, beside those that stand for them in the reference, and with what
-        `openmm_density.fitting.rebuilding.changes.mark_rebuilt` adds.
+        From `openmm_density.validation.model_report.residue_changes`, beside those that stand for them in the reference, and with
+        what `openmm_density.fitting.rebuilding.changes.mark_rebuilt` adds.
     stretches : list of Stretch
         Where the model is not to be believed, the worst first.
     matched : Matched, optional

@@ -262,7 +262,7 @@ def plot_residues(path: Path, residues: Sequence[dict[str, Any]], stretches: Seq
     path : path
         A PNG.
     residues : sequence of dict
-        From `openmm_density.validation.report.residue_changes`; marked are those that are ``rebuilt``, where that is told.
+        From `openmm_density.validation.model_report.residue_changes`; marked are those that are ``rebuilt``, where that is told.
     stretches : sequence of Stretch
         What is doubtful, to be marked.
     """

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from openmm import app
 
-from ...energies.planarity import planarity_report
-from ...energies.planes import PlaneSet, find_planes
+from ...energies.planes import PlaneSet, find_planes, planarity_report
 from ...restraints import Violation, find_violations
 from ...validation.flatness import flat_ligands
 from ...validation.geometry import compare_geometry, geometry_report

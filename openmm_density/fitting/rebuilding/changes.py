@@ -123,8 +123,8 @@ def mark_rebuilt(residues: Sequence[dict[str, Any]], rebuilding: Sequence[Mappin
     Parameters
     ----------
     residues : sequence of dict
-        From `openmm_density.validation.report.residue_changes`. Each gets ``rebuilt`` (whether it is in a stretch that was),
-        ``shifted_by`` (in all, along the chain) and ``turned`` (whether its side chain was).
+        From `openmm_density.validation.model_report.residue_changes`. Each gets ``rebuilt`` (whether it is in a stretch that
+        was), ``shifted_by`` (in all, along the chain) and ``turned`` (whether its side chain was).
     rebuilding : sequence of dict
         What `FitResult.rebuilding` holds.
     """

@@ -15,7 +15,7 @@ from openmm_density.fitting.fit_result import Row
 from openmm_density.fitting.output import plots
 from openmm_density.fitting.output.plots import View, plot_overview, plot_progress, plot_residues
 from openmm_density.models import read_model
-from openmm_density.validation.report import map_report, residue_changes
+from openmm_density.validation.model_report import map_report, residue_changes
 from openmm_density.validation.stretches import Stretch, doubtful_stretches
 
 

@@ -13,8 +13,8 @@ from openmm_density.models import read_model
 from openmm_density.validation.correlation import MapCorrelation
 from openmm_density.validation.fsc import model_fsc
 from openmm_density.validation.geometry import geometry_report
+from openmm_density.validation.model_report import map_report, report, residue_changes
 from openmm_density.validation.q_score import q_scores
-from openmm_density.validation.report import map_report, report, residue_changes
 
 RESOLUTION = 3.64
 
