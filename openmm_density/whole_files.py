@@ -42,15 +42,26 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+def check_is_file(path: str | os.PathLike[str]) -> None:
+    """Refuse what is there and is no file: a pipe to which nobody writes would be waited for, and a device never ends.
+
+    Raises
+    ------
+    OSError
+        If it is a pipe or a device.
+    """
+    path = Path(path)
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
+
+
 def read_file(path: str | os.PathLike[str]) -> bytes:
     """Give what a file holds.
 
     Raises
     ------
     OSError
-        If it cannot be read, or is none: a pipe to which nobody writes would be waited for, and a device never ends.
+        If it cannot be read, or is none.
     """
-    path = Path(path)
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
-    return path.read_bytes()
+    check_is_file(path)
+    return Path(path).read_bytes()

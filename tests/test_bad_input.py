@@ -295,7 +295,7 @@ def fit(folder, monkeypatch, model="model.pdb", density_map="map.mrc", **options
         ('"none" is not known', {"restrain": "none,ss"}),
         ('--platform "cpu" is not here', {"platform": "cpu"}),
         ("map.mrc: the ending is none of", {"reference": "map.mrc"}),
-        ("map.mrc: not readable as CIF", {"dictionary": "map.mrc"}),
+        ("map.mrc: cannot be read as mmCIF", {"dictionary": "map.mrc"}),
         ("--report-interval must be a multiple", {"density_interval": 4, "report_interval": 3}),
         ("--color", {"color": "red"}),
     ],

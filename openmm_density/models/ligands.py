@@ -15,6 +15,7 @@ import numpy as np
 from openmm import app
 
 from openmm_density.errors import InputError
+from openmm_density.models.structure_text import read_cif
 from openmm_density.models.superposition import rotation_onto
 from openmm_density.wording import one_line
 
@@ -203,8 +204,8 @@ def dictionary_smiles(paths: Sequence[str | os.PathLike[str]] | str | os.PathLik
         if not Path(path).is_file():
             continue
         try:
-            document = gemmi.cif.read(os.fspath(path))
-        except (RuntimeError, ValueError, OSError, UnicodeDecodeError):
+            document = read_cif(path)
+        except (InputError, OSError):
             continue
         for block in document:
             rows = block.find("_pdbx_chem_comp_descriptor.", ["comp_id", "type", "descriptor"])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import os
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -15,17 +13,14 @@ import numpy as np
 from openmm import app
 
 from openmm_density.errors import InputError
-from openmm_density.whole_files import read_file
-from openmm_density.wording import listing, one_line
+from openmm_density.wording import listing
 
 from .alternates import Alternates
 from .bonds import Link, add_bonds, links_of_file, named_connections
 from .conformers import ReadResidue, kept_residues
 from .elements import openmm_element
 from .residue_names import name_tables, standard_residue_names
-
-PDB_SUFFIXES = (".pdb", ".ent")
-CIF_SUFFIXES = (".cif", ".mmcif")
+from .structure_text import read_structure
 
 _SIMULATED_WATERS = frozenset(("SOL", "SPC", "T3P", "T4P", "TIP", "TIP3", "TIP4", "TP3"))
 # Backbone bond lengths (Å) up to which two residues count as joined: neighbours in number may be badly
@@ -123,20 +118,11 @@ def read_model(path: str | os.PathLike[str]) -> Model:
     Raises
     ------
     InputError
-        The file is missing, is not a model, has no atoms, or has a coordinate that is not a number.
+        The file is missing, is not a model, has no atoms, or an atom has a coordinate, occupancy or B factor that is not a
+        number; the atom is named.
     """
     path = Path(path)
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] == ".gz":
-        suffixes.pop()
-    suffix = suffixes[-1] if suffixes else ""
-    if suffix not in PDB_SUFFIXES + CIF_SUFFIXES:
-        raise InputError(
-            f"{path}: the ending is none of .pdb, .ent, .cif, .mmcif (or one of these and .gz); "
-            "give a model in PDB or mmCIF format."
-        )
-    text = _read_text(path)
-    structure = (_pdb_structure if suffix in PDB_SUFFIXES else _cif_structure)(path, text)
+    structure = read_structure(path)
     if not len(structure) or not any(len(residue) for chain in structure[0] for residue in chain):
         raise InputError(f"{path}: no atoms were found; give a model in PDB or mmCIF format.")
 
@@ -145,23 +131,17 @@ def read_model(path: str | os.PathLike[str]) -> Model:
         notes.append(f"The file holds {len(structure)} models: the first was read.")
     residues = kept_residues(structure[0])
     _name_atoms(residues)
-    alternates = _alternates(path, residues)
+    alternates = _alternates(residues)
     if len(alternates):
         notes.append(alternates.sentence())
 
     atoms = [atom for residue in residues for atom in residue.atoms]
     positions = np.array([atom.pos.tolist() for atom in atoms], dtype=np.float64)
-    bad = np.flatnonzero(~np.isfinite(positions).all(axis=1))
     records = tuple(
         _record(residue, atom, element, residue.name, residue.hetero)
         for residue in residues
         for atom, element in zip(residue.atoms, residue.elements)
     )
-    if len(bad):
-        raise InputError(
-            f"{path}: atom {records[bad[0]].describe()} has a coordinate that is not a number "
-            f"({len(bad)} such atoms); correct or remove them."
-        )
     topology = _build_topology(residues)
     cell = structure.cell
     parameters = (cell.a, cell.b, cell.c, cell.alpha, cell.beta, cell.gamma)
@@ -202,7 +182,7 @@ def _record(
     )
 
 
-def _alternates(path: Path, residues: list[ReadResidue]) -> Alternates:
+def _alternates(residues: list[ReadResidue]) -> Alternates:
     """Return the atoms of conformers that were not chosen, of residues whose atoms have their names and elements."""
     records, numbers, after = [], [], []
     atoms: list[gemmi.Atom] = []
@@ -217,12 +197,6 @@ def _alternates(path: Path, residues: list[ReadResidue]) -> Alternates:
             atoms.append(each.atom)
         before += len(residue.atoms)
     positions = np.array([atom.pos.tolist() for atom in atoms], dtype=np.float64).reshape(-1, 3)
-    bad = np.flatnonzero(~np.isfinite(positions).all(axis=1))
-    if len(bad):
-        raise InputError(
-            f"{path}: atom {records[bad[0]].describe()} has a coordinate that is not a number "
-            f"({len(bad)} such atoms); correct or remove them."
-        )
     return Alternates(
         records=tuple(records),
         positions=positions,
@@ -231,55 +205,6 @@ def _alternates(path: Path, residues: list[ReadResidue]) -> Alternates:
         residues=np.array(numbers, dtype=np.int64),
         after=np.array(after, dtype=np.int64),
     )
-
-
-def _read_text(path: Path) -> str:
-    try:
-        data = read_file(path)
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file; check the path of the model.") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); check the file.") from None
-    if data[:2] == b"\x1f\x8b":
-        try:
-            data = gzip.decompress(data)
-        except (OSError, EOFError, zlib.error):
-            raise InputError(f"{path}: is not a whole gzip file; copy it again.") from None
-    return data.decode("utf-8", errors="replace")
-
-
-def _pdb_structure(path: Path, text: str) -> gemmi.Structure:
-    # gemmi reads a malformed number as zero, which would put the atom at the origin without a word.
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.startswith("ENDMDL"):
-            break
-        if line.startswith(("ATOM  ", "HETATM")):
-            try:
-                finite = all(np.isfinite(float(line[start : start + 8])) for start in (30, 38, 46))
-            except ValueError:
-                finite = False
-            if not finite:
-                raise InputError(
-                    f"{path}: line {number} has a coordinate that is not a number "
-                    f"({line[30:54].strip()!r} in columns 31-54); correct or remove it."
-                )
-    try:
-        return gemmi.read_pdb_string(text, split_chain_on_ter=True)
-    except (RuntimeError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read as PDB ({one_line(error)}); check the file.") from None
-
-
-def _cif_structure(path: Path, text: str) -> gemmi.Structure:
-    try:
-        document = gemmi.cif.read_string(text)
-        blocks = [block for block in document if block.find_loop("_atom_site.Cartn_x")]
-        if not blocks:
-            raise InputError(f"{path}: there is no _atom_site loop; give a model in mmCIF format.")
-        return gemmi.make_structure_from_block(blocks[0])
-    except (RuntimeError, ValueError, IndexError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path}: cannot be read as mmCIF ({one_line(error)}); check the file.") from None
 
 
 def is_backbone_bond(a: app.topology.Atom, b: app.topology.Atom) -> bool:

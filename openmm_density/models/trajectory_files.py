@@ -17,7 +17,8 @@ import numpy as np
 from openmm import app
 
 from openmm_density.errors import InputError
-from openmm_density.models.structures import CIF_SUFFIXES, PDB_SUFFIXES, read_model
+from openmm_density.models.structure_text import CIF_SUFFIXES, PDB_SUFFIXES, read_structure
+from openmm_density.models.structures import read_model
 
 if TYPE_CHECKING:
     from openmm_density.models.structures import Model
@@ -143,7 +144,7 @@ def _frames_of_model(model: Model) -> mdtraj.Trajectory:
 
 def _further_models(model: Model) -> Iterator[np.ndarray]:
     """Give the positions of the models after the first, for the atoms that were read of the first."""
-    structure = gemmi.read_structure(str(model.path), merge_chain_parts=False)
+    structure = read_structure(model.path, first_model=False)
     if len(structure) < 2:
         return
     names = [_address(atom) for atom in structure[0].all()]

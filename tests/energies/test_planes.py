@@ -744,7 +744,7 @@ def test_a_model_file_with_a_component_table_is_a_dictionary(data_dir):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("not a dictionary", "not readable as CIF"),
+        ("not a dictionary", "cannot be read as mmCIF"),
         ("data_x\n_cell.length_a 3\n", "found no _chem_comp_atom"),
         (
             RESTRAINTS.replace("plan-1 C1 0.020", "plan-1 C1 0.000"),

@@ -11,6 +11,7 @@ from pathlib import Path
 import gemmi
 
 from openmm_density.errors import InputError
+from openmm_density.models.structure_text import read_cif
 
 from .flat_groups import AROMATIC, UNKNOWN_ORDER
 from .residue_tables import canonical_name
@@ -51,11 +52,10 @@ def read_dictionary(path: str | os.PathLike[str]) -> dict[str, Component]:
     if not Path(source).is_file():
         raise InputError(f"{source}: no such file; give a restraint dictionary or a wwPDB component file")
     try:
-        document = gemmi.cif.read(source)
-    except (RuntimeError, ValueError, OSError, UnicodeDecodeError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        document = read_cif(source)
+    except OSError as error:
         raise InputError(
-            f"{source}: not readable as CIF ({reason}); give a restraint dictionary or a wwPDB component file"
+            f"{source}: cannot be read ({error.strerror}); give a restraint dictionary or a wwPDB component file"
         ) from None
     components: dict[str, Component] = {}
 

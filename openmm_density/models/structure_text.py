@@ -1,0 +1,216 @@
+"""PDB and mmCIF files as gemmi reads them, once every number in them is known to be one."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from pathlib import Path
+
+import gemmi
+
+from openmm_density.errors import InputError
+from openmm_density.unpacking import read_unpacked
+from openmm_density.wording import one_line
+
+PDB_SUFFIXES = (".pdb", ".ent")
+CIF_SUFFIXES = (".cif", ".mmcif")
+
+LARGEST = 1e6
+"""Å of a coordinate, or Å² of a B factor: beyond, numbers lose their digits, and none is meant."""
+
+# What gemmi reads of a PDB column; of anything else it takes the beginning, or zero, without a word.
+_DECIMAL = re.compile(r" *[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+) *")
+_PDB_NUMBERS = (
+    *(("coordinate", 30, 38), ("coordinate", 38, 46), ("coordinate", 46, 54)),
+    *(("occupancy", 54, 60), ("B factor", 60, 66)),
+)
+_CIF_NUMBERS = (
+    *(("coordinate", "Cartn_x"), ("coordinate", "Cartn_y"), ("coordinate", "Cartn_z")),
+    *(("occupancy", "occupancy"), ("B factor", "B_iso_or_equiv")),
+)
+# Chain, residue, number, insertion code and atom: what the authors call them, else what the PDB does.
+_CIF_ADDRESS = (
+    ("auth_asym_id", "label_asym_id"),
+    ("auth_comp_id", "label_comp_id"),
+    ("auth_seq_id", "label_seq_id"),
+    ("pdbx_PDB_ins_code",),
+    ("auth_atom_id", "label_atom_id"),
+)
+# Of what these hold gemmi keeps single bytes, which are no characters.
+_CIF_NAMES = ("_atom_site.Cartn_x", "_struct_conn.id")
+
+
+def structure_suffix(path: str | os.PathLike[str]) -> str:
+    """Return the ending that tells the format of a file, in lower case and without .gz; empty where it has none."""
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
+    if suffixes[-1:] == [".gz"]:
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
+
+def read_structure(path: str | os.PathLike[str], *, first_model: bool = True) -> gemmi.Structure:
+    """Read a PDB or mmCIF file with gemmi.
+
+    Parameters
+    ----------
+    path : path-like
+        A file ending in .pdb, .ent, .cif or .mmcif, or in one of these and .gz.
+    first_model : bool
+        Whether only the atoms of the first model have to be sound.
+
+    Returns
+    -------
+    gemmi.Structure
+        Its unit cell is that of nothing (1 Å) where the file's is none.
+
+    Raises
+    ------
+    InputError
+        The file is missing, is not a model, or an atom's coordinate, occupancy or B factor is not a number; the atom is named.
+    """
+    path = Path(path)
+    suffix = structure_suffix(path)
+    if suffix not in PDB_SUFFIXES + CIF_SUFFIXES:
+        raise InputError(
+            f"{path}: the ending is none of .pdb, .ent, .cif, .mmcif (or one of these and .gz); "
+            "give a model in PDB or mmCIF format."
+        )
+    contents = _contents(path)
+    read = _pdb_structure if suffix in PDB_SUFFIXES else _cif_structure
+    structure = read(path, contents, first_model)
+    if not _is_cell(structure.cell):
+        structure.cell = gemmi.UnitCell()
+    return structure
+
+
+def _contents(path: Path) -> bytearray:
+    try:
+        return read_unpacked(path)
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file; check the path of the model.") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); check the file.") from None
+
+
+def _pdb_structure(path: Path, contents: bytearray, first_model: bool) -> gemmi.Structure:
+    # A byte for a byte, or what follows in the line would leave its columns.
+    text = contents.decode("latin-1")
+    _check_pdb(path, text, first_model)
+    ascii_text = text if text.isascii() else text.encode("ascii", errors="replace").decode("ascii")
+    try:
+        return gemmi.read_pdb_string(ascii_text, split_chain_on_ter=True)
+    except (RuntimeError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read as PDB ({one_line(error)}); check the file.") from None
+
+
+def _check_pdb(path: Path, text: str, first_model: bool) -> None:
+    for number, line in enumerate(text.split("\n"), start=1):
+        record = line[:6].upper()
+        if record == "ENDMDL" and first_model:
+            return
+        if record[:4] not in ("ATOM", "HETA"):
+            continue
+        line = line.rstrip("\r")
+        if not (line.isascii() and line.isprintable()):
+            raise InputError(
+                f"{path}: line {number} has characters that a PDB file cannot have in an atom ({line.rstrip()!a}); correct it."
+            )
+        for what, start, stop in _PDB_NUMBERS:
+            value = line[start:stop]
+            is_number = _DECIMAL.fullmatch(value) is not None
+            if is_number and abs(float(value)) <= LARGEST:
+                continue
+            if what == "coordinate" or (not value.isspace() and value):
+                fields = (line[21:22], line[17:20], line[22:27], line[12:16])
+                atom = " ".join(" ".join(fields).split())
+                place = f"line {number}, atom {atom}"
+                raise _wrong_number(
+                    path, place, what, f"{value.strip()!r} in columns {start + 1}-{stop}", is_number
+                )
+
+
+def _wrong_number(path: Path, place: str, what: str, found: str, is_number: bool) -> InputError:
+    article = "an" if what == "occupancy" else "a"
+    wrong = f"{article} {what} beyond {LARGEST:g}" if is_number else f"{article} {what} that is not a number"
+    return InputError(f"{path}: {place}, has {wrong} ({found}); correct or remove it.")
+
+
+def read_cif(path: str | os.PathLike[str]) -> gemmi.cif.Document:
+    """Read a CIF file with gemmi.
+
+    Parameters
+    ----------
+    path : path-like
+        Compressed or not.
+
+    Raises
+    ------
+    InputError
+        If it is no CIF file.
+    OSError
+        If it cannot be read.
+    """
+    return _document(path, read_unpacked(path))
+
+
+def _document(path: str | os.PathLike[str], contents: bytearray) -> gemmi.cif.Document:
+    try:
+        return gemmi.cif.read_string(contents.decode("utf-8", errors="replace"))
+    except (RuntimeError, ValueError) as error:
+        said = one_line(error).removeprefix("string:")
+        raise InputError(f"{path}: cannot be read as mmCIF (line {said}); check the file.") from None
+
+
+def _cif_structure(path: Path, contents: bytearray, first_model: bool) -> gemmi.Structure:
+    document = _document(path, contents)
+    block = next((block for block in document if block.find_loop("_atom_site.Cartn_x")), None)
+    if block is None:
+        raise InputError(f"{path}: there is no _atom_site loop; give a model in mmCIF format.")
+    if not contents.isascii():
+        _check_ascii(path, block)
+    _check_cif(path, block, first_model)
+    try:
+        return gemmi.make_structure_from_block(block)
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise InputError(f"{path}: cannot be read as mmCIF ({one_line(error)}); check the file.") from None
+
+
+def _check_ascii(path: Path, block: gemmi.cif.Block) -> None:
+    for tag in _CIF_NAMES:
+        loop = block.find_loop(tag).get_loop()
+        strange = next((value for value in loop.values if not value.isascii()), None) if loop else None
+        if strange is not None:
+            raise InputError(
+                f"{path}: {tag.partition('.')[0]} has characters that an mmCIF file cannot have in it ({strange!a}); correct it."
+            )
+
+
+def _check_cif(path: Path, block: gemmi.cif.Block, first_model: bool) -> None:
+    loop = block.find_loop("_atom_site.Cartn_x").get_loop()
+    values, width = loop.values, loop.width()
+    tags = [tag.lower() for tag in loop.tags]
+
+    def column(name: str) -> list[str] | None:
+        tag = f"_atom_site.{name}".lower()
+        return values[tags.index(tag) :: width] if tag in tags else None
+
+    models = column("pdbx_PDB_model_num") if first_model else None
+    checked = len(values) // width if not models else models.count(models[0])
+    for what, name in _CIF_NUMBERS:
+        for row, value in enumerate((column(name) or [])[:checked]):
+            number = gemmi.cif.as_number(value)
+            if abs(number) <= LARGEST or (what != "coordinate" and gemmi.cif.is_null(value)):
+                continue
+            known = (next(filter(None, map(column, names)), None) for names in _CIF_ADDRESS)
+            names = [gemmi.cif.as_string(found[row]) for found in known if found]
+            place = f"atom {' '.join(' '.join(names).split())}"
+            raise _wrong_number(path, place, what, f"{value} in {name}", not math.isnan(number))
+
+
+def _is_cell(cell: gemmi.UnitCell) -> bool:
+    """Tell whether a cell has a volume."""
+    parameters = (cell.a, cell.b, cell.c, cell.alpha, cell.beta, cell.gamma)
+    return (
+        all(0 < value <= LARGEST for value in parameters) and math.isfinite(cell.volume) and cell.volume > 0
+    )
