@@ -11,7 +11,6 @@ import os
 import platform
 import shlex
 import shutil
-import stat
 import subprocess
 import sys
 import tempfile
@@ -26,7 +25,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-KERNELS = Path(__file__).resolve().parent
+from . import cache as cache_folder
+from .cache import KERNELS
 
 # IEEE semantics stay (no -ffast-math): the kernels recognise NaN and infinite coordinates.
 _FLAGS = (
@@ -35,6 +35,8 @@ _FLAGS = (
 )
 _COMPILE_SECONDS = 900.0
 _LOCK_SECONDS = 900.0
+# Where locks tell nothing, as on file systems without: no build takes that long.
+_ABANDONED_SECONDS = 24 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class Status:
         The compiler's command and the first line that it says of itself; None where there is none.
     cache : pathlib.Path
         The folder of compiled libraries.
+    cache_problem : str or None
+        Why that is not the folder which the environment asks for: others could put libraries there.
     library : pathlib.Path or None
         The library compiled from the present source for this processor; None where there is none yet.
     build_seconds : float or None
@@ -71,6 +75,7 @@ class Status:
     tried: bool
     loaded: bool
     error: str | None
+    cache_problem: str | None = None
 
 
 class BuildError(Exception):
@@ -131,6 +136,7 @@ _lock = threading.Lock()
 # Locks on files do not keep the threads of a process apart.
 _building = threading.Lock()
 _warned: set[str] = set()
+_swept: set[Path] = set()
 
 
 def _fresh_locks() -> None:
@@ -152,7 +158,8 @@ def load(folder: str) -> bool:
 
     The library is kept in a cache folder (``OPENMM_DENSITY_CACHE``, else
     ``$XDG_CACHE_HOME/openmm-density``, else ``~/.cache/openmm-density``) under a name made of the source,
-    the flags, the versions of torch and of the compiler, and the processor. Any number of processes and
+    the flags, the versions of torch and of the compiler, and the processor. A folder in which others can write
+    is not used, nor is a library that others can (see `openmm_density.kernels.cache`). Any number of processes and
     threads may call at once: one compiles, the others wait for it. ``CXX`` names the compiler (else g++,
     c++, clang++); ``OPENMM_DENSITY_CXXFLAGS`` replaces ``-march=native``.
 
@@ -196,10 +203,11 @@ def status() -> dict[str, Status]:
     with suppress(BuildError):
         compiler = _find_compiler()
     report = {}
+    usable, problem = cache_folder.usable_folder()
     for folder in folders():
         outcome = _outcomes.get(folder)
         if outcome is None:
-            cache, library = _cache_folder(), None
+            cache, library = usable, None
             with suppress(BuildError):
                 library = _find_library(cache, _operator_source(folder), compiler)
         else:
@@ -216,6 +224,7 @@ def status() -> dict[str, Status]:
             tried=outcome is not None,
             loaded=outcome is not None and outcome.loaded,
             error=outcome.error if outcome else None,
+            cache_problem=problem,
         )
     return report
 
@@ -260,7 +269,16 @@ def library(source: Source, check: Callable[[Path], object]) -> Path:
 
 
 def _library(source: Source, check: Callable[[Path], object]) -> Path:
-    cache = _cache_folder()
+    cache, problem = cache_folder.usable_folder()
+    if problem is not None:
+        cache = _temporary_cache(
+            f"does not use its cache folder {cache_folder.wanted_folder()}, as {problem}, so that others could have their code "
+            "run here",
+            "in which nobody else can write",
+        )
+    if cache not in _swept:
+        _swept.add(cache)
+        _sweep(cache)
     try:
         compiler: _Compiler | None = _find_compiler()
     except BuildError:
@@ -269,8 +287,9 @@ def _library(source: Source, check: Callable[[Path], object]) -> Path:
             raise
         compiler = None
     found = _find_library(cache, source, compiler)
-    if found is None and not _writable(cache):
-        cache = _temporary_cache(cache)
+    if found is None and not cache_folder.make(cache):
+        cache = _temporary_cache(f"cannot write to its cache folder {cache}", "that can be written")
+        found = _find_library(cache, source, compiler)
     if found is None:
         found = _build(cache, source, compiler)
     try:
@@ -294,7 +313,7 @@ def _operator_source(folder: str) -> Source:
 
 
 def _load(folder: str) -> _Outcome:
-    cache = _cache_folder()
+    cache = cache_folder.usable_folder()[0]
     try:
         found = library(_operator_source(folder), lambda path: torch.ops.load_library(str(path)))
     except BuildError as error:
@@ -311,38 +330,13 @@ def _warn_once(kind: str, message: str) -> None:
         warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
-def _cache_folder() -> Path:
-    given = os.environ.get("OPENMM_DENSITY_CACHE")
-    if given:
-        return Path(given).expanduser().absolute()
-    shared = os.environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(shared):
-        return Path(shared) / "openmm-density"
-    return Path(os.path.expanduser("~")).absolute() / ".cache" / "openmm-density"
-
-
-def _writable(folder: Path) -> bool:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
-
-
-def _temporary_cache(unwritable: Path) -> Path:
+def _temporary_cache(reason: str, remedy: str) -> Path:
     """Make a folder for this user below the system's temporary one, and say so."""
-    folder = Path(tempfile.gettempdir()) / f"openmm-density-{os.getuid()}"
-    with suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    found = folder.lstat()
-    # Anybody can create that name in /tmp: a library of somebody else's must not be loaded.
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-        folder = Path(tempfile.mkdtemp(prefix="openmm-density-"))
+    folder = cache_folder.make_temporary()
     _warn_once(
-        "unwritable cache",
-        f"openmm-density cannot write to its cache folder {unwritable}: compiled kernels go to {folder}, "
-        "which may be emptied at any time. Set OPENMM_DENSITY_CACHE to a folder that can be written.",
+        "temporary cache",
+        f"openmm-density {reason}: compiled kernels go to {folder}, which may be emptied at any time. "
+        f"Set OPENMM_DENSITY_CACHE to a folder {remedy}.",
     )
     return folder
 
@@ -455,10 +449,10 @@ def _record_path(library: Path) -> Path:
 
 
 def _read_record(library: Path) -> dict[str, Any] | None:
-    """Read what is known of a library, or None unless the library is there, whole and as it was compiled."""
+    """Read what is known of a library, or None unless it is there, whole, as it was compiled, and nobody else's."""
     try:
-        record: dict[str, Any] = json.loads(_record_path(library).read_text())
-        if hashlib.sha256(library.read_bytes()).hexdigest() == record["sha256"]:
+        record: dict[str, Any] = json.loads(cache_folder.read_own(_record_path(library)))
+        if hashlib.sha256(cache_folder.read_own(library)).hexdigest() == record["sha256"]:
             return record
     except (OSError, ValueError, KeyError, TypeError):
         pass
@@ -486,6 +480,8 @@ def _build(cache: Path, source: Source, compiler: _Compiler) -> Path:
                     f"the source of the {source.title} was edited while it was compiled: start again"
                 )
             (workspace / "record").write_text(json.dumps(record, indent=1))
+            for name in (library.name, "record"):
+                cache_folder.keep_from_others(workspace / name)
             os.replace(workspace / library.name, library)
             os.replace(workspace / "record", _record_path(library))
         finally:
@@ -580,15 +576,27 @@ def _record_lock(path: Path) -> Iterator[bool]:
         yield held
 
 
-def _sweep(cache: Path, own_stem: str) -> None:
-    """Remove what killed builds have left: their folders, and the lock file of torch's own builder."""
-    (cache / "lock").unlink(missing_ok=True)
+def _sweep(cache: Path, own_stem: str | None = None) -> None:
+    """Remove what killed processes have left: folders of builds, files half written, and the lock file of torch's own builder."""
+    with suppress(OSError):
+        (cache / "lock").unlink(missing_ok=True)
+        for part in cache.glob("tuned-*.part"):
+            if _is_abandoned(part):
+                part.unlink(missing_ok=True)
     for workspace in cache.glob("*.build-*"):
         stem = workspace.name.partition(".build-")[0]
-        if stem == own_stem:
+        if stem == own_stem:  # its lock is held here
             shutil.rmtree(workspace, ignore_errors=True)
             continue
-        # Whoever is compiling another library at this moment holds its lock.
         with suppress(OSError), (cache / f"{stem}.lock").open("a") as handle:
-            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                # Whoever is compiling another library at this moment holds its lock, if the file system has any.
+                if error.errno in (errno.EACCES, errno.EAGAIN) or not _is_abandoned(workspace):
+                    continue
             shutil.rmtree(workspace, ignore_errors=True)
+
+
+def _is_abandoned(path: Path) -> bool:
+    return time.time() - path.lstat().st_mtime > _ABANDONED_SECONDS

@@ -15,7 +15,7 @@ from typing import TypeVar
 import torch
 import triton
 
-from . import build
+from . import cache
 
 Configuration = TypeVar("Configuration", bound=tuple)
 
@@ -101,12 +101,12 @@ def _milliseconds(run: Callable[[Configuration], object], candidate: Configurati
 
 def _path(gpu: str) -> Path:
     name = "".join(letter if letter.isalnum() or letter in ".-" else "_" for letter in gpu)
-    return build._cache_folder() / f"tuned-{name}.json"
+    return cache.usable_folder()[0] / f"tuned-{name}.json"
 
 
 def _read(gpu: str) -> dict[str, list]:
     with suppress(OSError, ValueError):
-        found = json.loads(_path(gpu).read_text())
+        found = json.loads(cache.read_own(_path(gpu)))
         if isinstance(found, dict):
             return found
     return {}
@@ -116,7 +116,8 @@ def _write(gpu: str, problem: str, configuration: list) -> None:
     """Add a choice to the file, which is replaced whole; without a place to write it lasts as long as the process."""
     path = _path(gpu)
     with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not cache.make(path.parent):
+            return
         handle, temporary = tempfile.mkstemp(prefix=path.stem, suffix=".part", dir=path.parent)
         with os.fdopen(handle, "w") as part:
             json.dump(_read(gpu) | {problem: configuration}, part, indent=1)

@@ -299,6 +299,22 @@ def test_times_of_earlier_days_are_told_from_those_of_today():
     assert "compiled, in 20 s, -fopenmp" in text
 
 
+def test_a_cache_in_which_others_can_write_is_told(tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    cache.chmod(0o777)
+    monkeypatch.setenv("OPENMM_DENSITY_CACHE", str(cache))
+    states = kernel_builds.status().values()
+    problem = f"{cache} can be written to by everybody"
+    assert {state.cache_problem for state in states} == {problem}
+    text = as_text(replace(healthy(), cache_problem=problem))
+    assert f"in place of the usual one: {problem}" in text
+    (remedy,) = remedies_of(cache_problem=problem)
+    assert problem in remedy and "chmod go-w" in remedy and "OPENMM_DENSITY_CACHE" in remedy
+    cache.chmod(0o700)
+    assert {state.cache_problem for state in kernel_builds.status().values()} == {None}
+
+
 def test_missing_packages_and_failed_kernels_are_told():
     (missing,) = remedies_of(versions=healthy().versions | {"mrcfile": None})
     assert "pip install mrcfile" in missing

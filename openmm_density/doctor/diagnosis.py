@@ -118,6 +118,8 @@ class Diagnosis:
         What to do about everything that fails, one sentence each, the most important first.
     gpu_kernels : list of GpuKernel
         The operators on the GPU; empty where there is none.
+    cache_problem : str or None
+        Why that is not the folder which the environment asks for: others could put libraries there.
     """
 
     python: str
@@ -134,6 +136,7 @@ class Diagnosis:
     gpu_problem: str | None
     remedies: list[str]
     gpu_kernels: list[GpuKernel] = field(default_factory=list)
+    cache_problem: str | None = None
 
     @property
     def ok(self) -> bool:

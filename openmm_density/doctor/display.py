@@ -55,6 +55,8 @@ def report(diagnosis: Diagnosis) -> Group:
     compiler = _table()
     compiler.add_row("compiler", Text(diagnosis.compiler_version or "none"))
     compiler.add_row("cache", Text(diagnosis.cache or "none"))
+    if diagnosis.cache_problem:
+        compiler.add_row("", Text(f"in place of the usual one: {diagnosis.cache_problem}", style="red"))
     compiler.add_row("GPU", Text(diagnosis.gpu or diagnosis.gpu_problem or "none that torch can use"))
 
     parts: list[Any] = [versions, Text(), forces, Text(), kernels, compiler]

@@ -70,6 +70,7 @@ def examine(
         "compiler": state.compiler if state else None,
         "compiler_version": state.compiler_version if state else None,
         "cache": str(state.cache) if state else None,
+        "cache_problem": state.cache_problem if state else None,
         "kernels": kernels,
         "gpu": gpu,
         "gpu_problem": gpu_problem,

@@ -74,6 +74,11 @@ def remedies(diagnosis: Diagnosis) -> Iterator[str]:
             f"The C++ kernels {', '.join(failed)} do not compile or load: see the compiler's words, or try "
             "another compiler (CXX=clang++)."
         )
+    if diagnosis.cache_problem:
+        yield (
+            f"The usual cache of compiled kernels is not used, as {diagnosis.cache_problem}: take others' right to write there "
+            "away (chmod go-w), or name a folder in which only you can write in OPENMM_DENSITY_CACHE."
+        )
     if diagnosis.gpu_problem:
         yield (
             f"The GPU cannot be used ({diagnosis.gpu_problem.rstrip('.')}): install torch's CUDA build from PyPI and a "

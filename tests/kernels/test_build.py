@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import io
+import json
 import os
 import platform
 import pty
 import shlex
 import shutil
 import signal
+import stat
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -314,17 +317,6 @@ def test_other_flags_compilers_and_processors_have_libraries_of_their_own(compil
     assert "-march=native" not in calls(one)[1]
 
 
-def test_the_cache_folder_is_found_as_the_desktop_standard_has_it(monkeypatch, tmp_path):
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("OPENMM_DENSITY_CACHE", raising=False)
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert build._cache_folder() == tmp_path / "home" / ".cache" / "openmm-density"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "shared"))
-    assert build._cache_folder() == tmp_path / "shared" / "openmm-density"
-    monkeypatch.setenv("OPENMM_DENSITY_CACHE", "~/kernels")
-    assert build._cache_folder() == tmp_path / "home" / "kernels"
-
-
 def test_an_unwritable_cache_gives_way_to_a_temporary_folder_of_this_user(compiled, tmp_path):
     (tmp_path / "file").write_text("not a folder")
     temporary = tmp_path / "tmp"
@@ -340,12 +332,107 @@ def test_an_unwritable_cache_gives_way_to_a_temporary_folder_of_this_user(compil
         assert str(tmp_path / "file" / "cache") in message
     assert len(calls(compiler)) == 1
 
-    # A folder of that name in which others can write may hold somebody else's library.
-    (temporary / f"openmm-density-{os.getuid()}").chmod(0o777)
-    report = load("scatter", **settings)
-    assert report["loaded"] == [True]
-    assert report["cache"] != temporary / f"openmm-density-{os.getuid()}"
+
+def planted(cache, compiler, library):
+    """Put a library and its record into a cache as somebody else would, who can compute its name; return it."""
+    whole = load("scatter", cache=cache, CXX=compiler)["library"]
+    digest = hashlib.sha256(library.read_bytes()).hexdigest()
+    record = json.loads(whole.with_suffix(".json").read_text()) | {"sha256": digest}
+    whole.with_suffix(".json").write_text(json.dumps(record))
+    whole.write_bytes(library.read_bytes())
+    return whole
+
+
+# The owner is somebody whom no machine has; whoever is not root cannot give a file away, and opens what it owns to all.
+SOMEBODY = 54321
+
+
+def expose(path):
+    if os.geteuid() == 0:
+        os.chown(path, SOMEBODY, -1)
+    else:
+        path.chmod(path.stat().st_mode | 0o022)
+
+
+@pytest.mark.parametrize("how", ["folder open to all", "folder of somebody", "folder above open to all"])
+def test_a_planted_library_is_not_loaded_from_a_folder_of_others(compiled, tmp_path, how):
+    cache, temporary = tmp_path / "shared" / "cache", tmp_path / "tmp"
+    temporary.mkdir()
+    compiler = copying_compiler(tmp_path / "compiler", compiled["library"])
+    evil = planted(cache, compiler, compiled["library"])
+    if how == "folder of somebody":
+        expose(cache)
+    else:
+        (cache if "above" not in how else cache.parent).chmod(0o777)
+    for _ in range(2):
+        report = load("scatter", cache=cache, CXX=compiler, TMPDIR=temporary)
+        assert report["loaded"] == [True]
+        assert report["library"].parent == temporary / f"openmm-density-{os.geteuid()}" != evil.parent
+        assert stat.S_IMODE(report["library"].parent.stat().st_mode) == 0o700
+        (message,) = report["warnings"]
+        assert f"does not use its cache folder {cache}" in message and "OPENMM_DENSITY_CACHE" in message
+        assert "can be written to by everybody" in message or "belongs to user 54321" in message
+        assert str(report["library"].parent) in message
     assert len(calls(compiler)) == 2
+    # Nor from a temporary one in which others can write.
+    report["library"].parent.chmod(0o777)
+    again = load("scatter", cache=cache, CXX=compiler, TMPDIR=temporary)
+    assert again["loaded"] == [True] and again["library"].parent != report["library"].parent
+    shutil.rmtree(again["library"].parent)
+
+
+@pytest.mark.parametrize("what", ["library of somebody", "record of somebody", "library open to all", "link"])
+def test_a_planted_library_is_compiled_anew_in_a_folder_of_ones_own(compiled, tmp_path, what):
+    cache = tmp_path / "cache"
+    compiler = copying_compiler(tmp_path / "compiler", compiled["library"])
+    evil = planted(cache, compiler, compiled["library"])
+    if what == "library open to all":
+        evil.chmod(0o777)
+    elif what == "link":
+        evil.rename(tmp_path / "elsewhere.so")
+        evil.symlink_to(tmp_path / "elsewhere.so")
+    else:
+        expose(evil if "library" in what else evil.with_suffix(".json"))
+    report = load("scatter", cache=cache, CXX=compiler)
+    assert report["loaded"] == [True] and report["library"] == evil
+    assert len(calls(compiler)) == 2
+    for path in (evil, evil.with_suffix(".json")):
+        assert path.lstat().st_uid == os.geteuid() and not path.is_symlink()
+        assert not path.stat().st_mode & 0o022
+
+
+def loaded_with_all_rights():
+    os.umask(0)
+    return loaded_here("scatter")
+
+
+def test_what_is_made_is_for_this_user_alone_whatever_the_umask(compiled, tmp_path):
+    compiler = copying_compiler(tmp_path / "compiler", compiled["library"])
+    cache = tmp_path / "new" / "cache"
+    library = Child(loaded_with_all_rights, cache=cache, CXX=compiler).result()["library"]
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in (cache, cache.parent)] == [0o700, 0o700]
+    assert not any(path.stat().st_mode & 0o022 for path in (library, library.with_suffix(".json")))
+
+
+def test_what_killed_processes_left_goes_at_the_next_start(compiled, tmp_path):
+    cache = tmp_path / "cache"
+    compiler = copying_compiler(tmp_path / "compiler", compiled["library"])
+    load("scatter", cache=cache, CXX=compiler)
+    left, old = cache / "density-0123-4567.build-abcd", time.time() - 2 * 24 * 3600
+    left.mkdir()
+    (left / "density.so").write_bytes(b"part of a library")
+    for name in ("tuned-a gpu.old.part", "tuned-a gpu.new.part", "of the user's"):
+        (cache / name).touch()
+    os.utime(cache / "tuned-a gpu.old.part", (old, old))
+    with (cache / "planarity-0123-4567.lock").open("a") as handle:
+        # Another process is at it.
+        fcntl.lockf(handle, fcntl.LOCK_EX)
+        (cache / "planarity-0123-4567.build-abcd").mkdir()
+        load("scatter", cache=cache, CXX=compiler)
+        assert leftovers(cache) == ["of the user's", "planarity-0123-4567.build-abcd", "tuned-a gpu.new.part"]
+    load("scatter", cache=cache, CXX=compiler)
+    assert leftovers(cache) == ["of the user's", "tuned-a gpu.new.part"]
+    assert len(calls(compiler)) == 1
 
 
 def openmp_runtimes():

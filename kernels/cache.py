@@ -1,0 +1,192 @@
+"""The folder of what is compiled here, where nobody else can put anything: what lies in it is loaded into the process."""
+
+from __future__ import annotations
+
+import functools
+import grp
+import os
+import pwd
+import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+KERNELS = Path(__file__).resolve().parent
+
+# Beside the one that the environment names.
+_TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
+_FOR_THIS_USER = 0o700
+
+
+class UnsafeFileError(PermissionError):
+    """A file that somebody else could have written; the message says why."""
+
+
+def wanted_folder() -> Path:
+    """Return the cache folder that the environment asks for, whether it exists or not."""
+    given = os.environ.get("OPENMM_DENSITY_CACHE")
+    if given:
+        return Path(given).expanduser().absolute()
+    shared = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(shared):
+        return Path(shared) / "openmm-density"
+    return Path(os.path.expanduser("~")).absolute() / ".cache" / "openmm-density"
+
+
+def usable_folder() -> tuple[Path, str | None]:
+    """Return the folder to look into, and why that is not the one which the environment asks for.
+
+    Nothing is made here. Links are resolved, so that what was checked is what is used.
+
+    Returns
+    -------
+    folder : Path
+        The folder that is asked for, where only this user (or root, or who installed this package) can write; else the
+        temporary one of this user, which may not exist.
+    problem : str or None
+        Who else could write in the first.
+    """
+    wanted = wanted_folder()
+    problem = danger(wanted)
+    if problem is None:
+        return Path(os.path.realpath(wanted)), None
+    safe = (folder for folder in _temporary_folders() if danger(folder) is None)
+    return next(safe, _temporary_folders()[0]), problem
+
+
+def make(folder: Path) -> bool:
+    """Make a folder, and those above it that are missing, for this user alone; tell whether it can be written to and is safe."""
+    missing = [place for place in (folder, *folder.parents) if not os.path.lexists(place)]
+    try:
+        for place in reversed(missing):
+            with suppress(FileExistsError):
+                os.mkdir(place, _FOR_THIS_USER)
+        with tempfile.TemporaryFile(dir=folder):
+            # Anybody can make a name in /tmp, also after it was looked for.
+            return danger(folder) is None
+    except OSError:
+        return False
+
+
+def make_temporary() -> Path:
+    """Make a folder for this user below the system's temporary one; it serves later processes as well, if it stays.
+
+    Raises
+    ------
+    OSError
+        If others can exchange what is in any such folder.
+    """
+    for folder in _temporary_folders():
+        if danger(folder) is None and make(folder):
+            return folder
+    for folder in _temporary_folders():
+        with suppress(OSError):
+            made = Path(os.path.realpath(tempfile.mkdtemp(prefix="openmm-density-", dir=folder.parent)))
+            if danger(made) is None:
+                return made
+            made.rmdir()
+    raise UnsafeFileError(f"others can write in every temporary folder, such as {tempfile.gettempdir()}")
+
+
+def danger(folder: Path) -> str | None:
+    """Say why somebody else could exchange what lies in a folder, as in ``/scratch belongs to nina``; None where nobody can.
+
+    The folder and all above it must belong to this user, to root, or to who installed this package, and nobody else may write
+    in it; in those above it, others may where the sticky bit keeps them from renaming what is not theirs.
+    """
+    real = Path(os.path.realpath(folder))
+    for place in (real, *real.parents):
+        try:
+            found = os.stat(place)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            return f"{place} cannot be examined ({error.strerror})"
+        if not (_is_trusted(found.st_uid) or (place != real and found.st_uid == _unmapped_owner())):
+            return f"{place} belongs to {_user(found.st_uid)}"
+        if place != real and found.st_mode & stat.S_ISVTX:
+            continue
+        if (who := _other_writers(found)) is not None:
+            return f"{place} can be written to by {who}"
+    return None
+
+
+def read_own(path: Path) -> bytes:
+    """Read a file that nobody else could have written.
+
+    Raises
+    ------
+    UnsafeFileError
+        If somebody could.
+    OSError
+        If it cannot be read, or is a link or no file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise UnsafeFileError(f"{path} is no file")
+        if not _is_trusted(found.st_uid):
+            raise UnsafeFileError(f"{path} belongs to {_user(found.st_uid)}")
+        if (who := _other_writers(found)) is not None:
+            raise UnsafeFileError(f"{path} can be written to by {who}")
+        return file.read()
+
+
+def keep_from_others(path: Path) -> None:
+    """Take from others the right to write to a file of ours, which the umask may have given."""
+    os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) & ~0o022)
+
+
+def _temporary_folders() -> list[Path]:
+    name = f"openmm-density-{os.geteuid()}"
+    places = dict.fromkeys(os.path.realpath(place) for place in (tempfile.gettempdir(), *_TEMPORARY))
+    return [Path(place) / name for place in places]
+
+
+def _is_trusted(owner: int) -> bool:
+    # Who installed this package has its code run in any case.
+    return owner in (os.geteuid(), 0, _installer())
+
+
+@functools.cache
+def _installer() -> int:
+    return os.stat(__file__).st_uid
+
+
+def _other_writers(found: os.stat_result) -> str | None:
+    if found.st_mode & stat.S_IWOTH:
+        return "everybody"
+    if found.st_mode & stat.S_IWGRP and not _is_private_group(found.st_gid):
+        return f"the group {_group(found.st_gid)}"
+    return None
+
+
+def _is_private_group(number: int) -> bool:
+    """Tell whether a group is that of one user alone, as many systems have it, where folders are made writable by groups."""
+    with suppress(KeyError):
+        group, user = grp.getgrgid(number), pwd.getpwuid(os.geteuid())
+        return user.pw_gid == number and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+    return False
+
+
+@functools.cache
+def _unmapped_owner() -> int | None:
+    """Return what the owners of folders look like that a container of this user's cannot name, root among them."""
+    with suppress(OSError, ValueError):
+        mapped = sum(int(line.split()[2]) for line in Path("/proc/self/uid_map").read_text().splitlines())
+        if mapped < 2**32 - 1:
+            return int(Path("/proc/sys/kernel/overflowuid").read_text())
+    return None
+
+
+def _user(number: int) -> str:
+    with suppress(KeyError):
+        return pwd.getpwuid(number).pw_name
+    return f"user {number}"
+
+
+def _group(number: int) -> str:
+    with suppress(KeyError):
+        return grp.getgrgid(number).gr_name
+    return str(number)
