@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
@@ -13,6 +14,9 @@ from .console import console_for_results
 from .loading import loading
 
 if TYPE_CHECKING:
+    import numpy as np
+    from rich.table import Table
+
     from .arguments import Commands
 
 
@@ -21,7 +25,8 @@ def add_parser(commands: Commands) -> None:
     parser = commands.add_parser(
         "score",
         help="correlate a model or trajectory with a map",
-        description="Print the correlation of a model, or of every frame of a trajectory, with MAP. Frames are counted from 0.",
+        description="Print the correlation of a model, or of every frame of a trajectory, with MAP, the worst residues, "
+        "and warnings. Frames are counted from 0.",
     )
     parser.add_argument(
         "model", metavar="MODEL-or-TRAJECTORY", help="PDB, mmCIF, or any trajectory that mdtraj reads"
@@ -51,7 +56,14 @@ def add_parser(commands: Commands) -> None:
         metavar="HALF",
         help="give both half maps: their Fourier shell correlation around the model (its last frame), and where it is 0.143",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--per-residue",
+        action="store_true",
+        help="list every residue too (of a trajectory, of its last frame)",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON, which has every residue of every frame"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -59,12 +71,14 @@ def run(options: argparse.Namespace) -> int:
     defer_torch()
     with loading():
         import numpy as np
+        from rich.text import Text
 
         from ..analysis import frames_in_map, fsc, load_trajectory, q_score, score
         from ..energies.atom_selection import select_atoms
         from ..maps.density_map import DensityMap
         from ..units import ANGSTROM_PER_NANOMETER
         from ..validation.fsc import HALF_MAP_THRESHOLD, half_map_fsc
+        from .score_summary import MOST_WORST, residue_rows, residue_sentences, warnings_about, worst_residues
 
     check_halves(options)
     trajectory = load_trajectory(options.model, options.topology)
@@ -113,24 +127,45 @@ def run(options: argparse.Namespace) -> int:
             "half_map_fsc": curve.as_dict(),
         }
         remarks.append(f"half maps: FSC {crossing}")
+    rows = residue_rows(trajectory.topology, scores.residue_labels, columns)
+    found["worst_residues"] = [
+        {"residue": residue, "correlation": value}
+        for residue, value in worst_residues(rows, "CC")[:MOST_WORST]
+    ]
+    found["warnings"] = warnings_about(trajectory, density_map, float(scores.cc_mask[-1]), rows)
     if options.json:
         print(json.dumps(found, indent=2, allow_nan=False))
         return 0
+    console = console_for_results()
+    if options.per_residue:
+        console.print(_table(scores.residue_labels, columns, "" if len(figures) == 1 else ", last frame"))
+    for frame, row in enumerate(figures):
+        print("  ".join(row if len(figures) == 1 else [f"frame {frame:5d}", *row]))
+    # What it comes to stands last, where a terminal still shows it.
+    for remark in remarks:
+        print(remark)
+    if len(figures) > 1:
+        cc = scores.cc_mask
+        print(f"CC of {len(cc)} frames: mean {cc.mean():.4f}, {cc.min():.4f} to {cc.max():.4f}; of the last:")
+    for sentence in residue_sentences(rows, columns):
+        print(sentence)
+    for warning in found["warnings"]:
+        console.print(Text.assemble(("Warning:", "bold"), f" {warning}"))
+    if not options.per_residue:
+        print("each residue: --per-residue; all figures: --json")
+    return 0
+
+
+def _table(labels: Sequence[str], columns: Mapping[str, np.ndarray], ending: str) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
     table.add_column("residue")
     for name in columns:
-        table.add_column(name if len(figures) == 1 else f"{name}, last frame", justify="right")
-    for label, *values in zip(scores.residue_labels, *columns.values()):
+        table.add_column(f"{name}{ending}", justify="right")
+    for label, *values in zip(labels, *columns.values()):
         table.add_row(label, *("" if value != value else f"{value:.3f}" for value in values))
-    console_for_results().print(table)
-    # The figures of the whole come last, where a terminal still shows them.
-    for frame, row in enumerate(figures):
-        print("  ".join(row if len(figures) == 1 else [f"frame {frame:5d}", *row]))
-    for remark in remarks:
-        print(remark)
-    return 0
+    return table
 
 
 def _plain(values: Any) -> list[Any]:

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from openmm.app import Topology
 
 
+LARGEST_PART_OUTSIDE = 0.1
+"""Of a model's atoms: beyond it model and map hardly belong together as they are."""
+LOW_CORRELATION = 0.4
+"""Models that fit have a CC well above it at any resolution."""
+
+
 class Correlations(NamedTuple):
     """Correlations of one set of positions with a map."""
 

@@ -2,6 +2,7 @@
 
 import json
 
+import gemmi
 import pytest
 
 from .commands import run
@@ -18,7 +19,67 @@ def test_score_agrees_with_the_summary(fitted, folder, capsys):
     trajectory = ("score", fitted / "trajectory.dcd", folder / "target.mrc", "--resolution", 5)
     assert run(*trajectory, "--topology", fitted / "fitted.cif") == 0
     # Frames are counted from 0, as in JSON.
-    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("frame")]
-    assert [int(row.split()[1]) for row in rows] == list(range(6))
+    lines = capsys.readouterr().out.splitlines()
+    assert [int(line.split()[1]) for line in lines if line.startswith("frame")] == list(range(6))
+    assert lines[6].startswith("CC of 6 frames: mean 0.") and lines[6].endswith("; of the last:")
+    assert lines[7].startswith("CC of 40 residues: mean 0.")
     assert run(*trajectory, "--topology", fitted / "fitted.cif", "--json") == 0
     assert json.loads(capsys.readouterr().out)["frames"] == list(range(6))
+
+
+def test_score_ends_with_what_a_person_reads(folder, capsys):
+    arguments = ("score", folder / "model.pdb", folder / "target.mrc", "--resolution", 5)
+    assert run(*arguments, "--q-score", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    worst = sorted(zip(found["residue_correlations"][0], found["residue_labels"]))
+    assert [tuple(each.values()) for each in found["worst_residues"]] == [
+        (label, value) for value, label in worst[:10]
+    ]
+    assert run(*arguments, "--q-score") == 0
+    shown = capsys.readouterr().out.splitlines()
+    lines = [line for line in shown if not line.startswith("Warning: ")]
+    assert len(lines) == 4 and lines[0].startswith(f"CC {found['cc_mask'][0]:.4f}  Q ")
+    mean = sum(found["residue_correlations"][0]) / 40
+    assert lines[1].startswith(
+        f"CC of 40 residues: mean {mean:.3f}, {worst[0][0]:.3f} to {worst[-1][0]:.3f}; "
+    )
+    assert f"lowest: {worst[0][1]} ({worst[0][0]:.2f}), {worst[1][1]} " in lines[1]
+    assert lines[2].startswith("Q of 40 residues: mean ")
+    assert lines[3] == "each residue: --per-residue; all figures: --json"
+    assert run(*arguments, "--per-residue") == 0
+    table = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3] for line in table[1:41]] == [label.split() for label in found["residue_labels"]]
+    assert table[41].startswith("CC ") and table[-1].startswith("CC of 40 residues")
+
+
+def test_score_warns_of_a_model_that_is_elsewhere_and_of_a_stretch_that_is_wrong(folder, tmp_path, capsys):
+    structure = gemmi.read_structure(str(folder / "target.pdb"))
+
+    def write(name, first, last, shift):
+        for residue in list(structure[0][0])[first:last]:
+            for atom in residue:
+                atom.pos += gemmi.Position(*shift)
+        structure.write_pdb(str(tmp_path / name))
+
+    def warnings_of(name):
+        arguments = ("score", tmp_path / name, folder / "target.mrc", "--resolution", 5)
+        assert run(*arguments, "--json") == 0
+        warnings = json.loads(capsys.readouterr().out)["warnings"]
+        assert run(*arguments) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert [line for line in lines if line.startswith("Warning")] == [
+            f"Warning: {each}" for each in warnings
+        ]
+        return warnings
+
+    write("right.pdb", 0, 0, (0, 0, 0))
+    assert warnings_of("right.pdb") == []
+    write("stretch.pdb", 14, 22, (2.5, 2.5, -2.5))
+    (stretch,) = warnings_of("stretch.pdb")
+    assert (
+        stretch.startswith("residues A 1") and "fit the map far worse than the rest of the chain" in stretch
+    )
+    write("away.pdb", 0, 40, (20.0, 0.0, 0.0))
+    away = warnings_of("away.pdb")
+    assert "of the atoms are outside the map" in away[0] and away[1].startswith("the correlation is low (")
+    assert away[2].startswith("no correlation where the map is flat")

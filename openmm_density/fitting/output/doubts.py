@@ -12,15 +12,13 @@ from ...models.bonds import METAL_BOND_SLACK
 from ...models.elements import covalent_radius, is_metal
 from ...models.structures import residue_label
 from ...restraints import Violation
+from ...validation.correlation import LARGEST_PART_OUTSIDE, LOW_CORRELATION
 from ...validation.stretches import Stretch
 from ...wording import listing
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan
 
-# Beyond these a fit is reported as doubtful. Models that fit have a CC well above the limit at any resolution.
-LARGEST_PART_OUTSIDE = 0.1
-LOW_CORRELATION = 0.4
 # Å by which the atoms of a ligand's conjugated system went farther from their plane, in the mean of squares. Haems of deposited
 # models differ by as much.
 BENT = 0.15
