@@ -88,9 +88,9 @@ class Rebuilding:
         self._correlation = MapCorrelation(density_map, prepared.topology, density.resolution)
 
     def with_turned_side_chains(self, positions: np.ndarray) -> np.ndarray:
-        """Give the positions (N, 3) in Å with side chains in the rotamers that fit best; the same array where none is turned."""
+        """Return the positions (N, 3) in Å with side chains in the rotamers that the map shows; the same array if none is."""
         self._say("side chains")
-        turned, residues = self._rotamers.improved(positions)
+        turned, residues = self._rotamers.improved(positions, only_seen=True)
         self.changes.side_chains += [
             TurnedSideChain(
                 residue_label(self._residues[residue]),

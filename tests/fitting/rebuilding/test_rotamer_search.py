@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from openmm import app
 
 from openmm_density import DensityFit, DensityMap
 from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
@@ -14,6 +15,7 @@ from openmm_density.models.elements import is_hydrogen
 from openmm_density.restraints import torsion_angles
 from openmm_density.restraints.rotamers import SIDE_CHAINS
 
+from ...fragments import fragment
 from ...restraints.single_forces import turned_about
 
 RESOLUTION = 3.0
@@ -84,6 +86,63 @@ def test_turned_side_chains_are_turned_back(
     assert density.similarity(improved) > density.similarity(positions) + 0.01
     again, none = search.improved(improved)
     assert none == [] and np.array_equal(again, improved)
+
+
+@pytest.fixture(scope="module")
+def partly_seen(tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, RotamerSearch, set[int]]:
+    """A fragment in a noisy map without the ends of its long side chains, the search, and the residues of these."""
+    model = fragment(tmp_path_factory.mktemp("fragment") / "model.pdb", residues=70)
+    visible = app.Modeller(model.topology, model.positions / 10)
+    long = {r.index for r in model.topology.residues() if r.name in ("LYS", "ARG", "GLU", "GLN", "MET")}
+    kept = ("N", "CA", "C", "O", "CB")
+    visible.delete([a for a in model.topology.atoms() if a.residue.index in long and a.name not in kept])
+    simulated = DensityMap.simulate(visible.topology, visible.positions, 2.5, 0.9, noise=0.15, seed=1)
+    density = DensityFit(simulated, model.topology, 2.5, positions=model.positions)
+    return model, search_in(model, density), long
+
+
+def test_side_chains_are_not_turned_by_noise(partly_seen: tuple[Model, RotamerSearch, set[int]]) -> None:
+    model, search, unseen = partly_seen
+    # What is just built goes where it is best; what was there stays until the map shows otherwise.
+    assert len(set(search.improved(model.positions)[1]) & unseen) >= 5
+    positions, turned = search.improved(model.positions, only_seen=True)
+    assert turned == [] and np.array_equal(positions, model.positions)
+
+
+def test_what_the_map_shows_elsewhere_is_turned_back(
+    partly_seen: tuple[Model, RotamerSearch, set[int]],
+) -> None:
+    model, search, unseen = partly_seen
+    named = {
+        r.index: int(r.id) for r in model.topology.residues() if r.name in ("LEU", "ILE", "TYR", "PHE", "ASP")
+    }
+    chosen = [number for residue, number in named.items() if residue not in unseen]
+    positions, wrong = misplaced(model, chosen)
+    improved, turned = search.improved(positions, only_seen=True)
+    mended = [residue for residue in wrong if not search.is_other_rotamer(model.positions, improved, residue)]
+    assert len(wrong) >= 10 and len(mended) >= 0.8 * len(wrong)
+    # Those whose own density is missing may go where the others had left theirs free.
+    others = set(turned) - set(wrong) - unseen
+    assert not [r for r in others if search.is_other_rotamer(model.positions, improved, r)]
+
+
+@pytest.mark.parametrize(
+    ("model", "density_map", "resolution", "elsewhere"),
+    [
+        ("xray_1g8a_P21/1G8A_refined.pdb", "xray_1g8a_P21/composite_omit_map.mtz", 1.23, 0),
+        ("xraymap_P41212_bigendian/ref.pdb", "xraymap_P41212_bigendian/map.ccp4", 2.0, 0),
+    ],
+)
+def test_deposited_side_chains_stay(
+    data_dir: Path, model: str, density_map: str, resolution: float, elsewhere: int
+) -> None:
+    deposited = read_model(data_dir / model)
+    seen = DensityMap.from_file(data_dir / density_map)
+    # Atoms are wider in both maps than their resolutions say.
+    density = DensityFit(seen, deposited.topology, 1.35 * resolution, positions=deposited.positions)
+    search = search_in(deposited, density)
+    _, turned = search.improved(deposited.positions, only_seen=True)
+    assert len(turned) <= elsewhere
 
 
 def test_only_torsions_of_side_chains_change(native: Model, search: RotamerSearch) -> None:
