@@ -18,7 +18,7 @@ from .wording import one_line
 LIMIT_VARIABLE = "OPENMM_DENSITY_UNPACK_LIMIT"
 """The environment variable that holds another limit for all files, in GB."""
 MAP_LIMIT = 5.0
-"""GB (10⁹ bytes) that a map may unpack to: 1000³ voxels take 4."""
+"""GB (10⁹ bytes) that a map or a trajectory may unpack to: 1000³ voxels take 4."""
 TEXT_LIMIT = 1.0
 """GB that any other file may unpack to: an mmCIF file has some 100 bytes for each atom."""
 
@@ -107,13 +107,28 @@ def read_unpacked(
         return read_most(file, most)
 
 
+def check_unpacked(path: str | os.PathLike[str], limit: float = TEXT_LIMIT) -> None:
+    """Refuse a compressed file that another library is to unpack, where `read_unpacked` would; keep nothing of it."""
+    with opened(path, limit) as file:
+        if bytes_left(file) is None:
+            while file.read(_AT_ONCE):
+                pass
+
+
+def bytes_left(file: BinaryIO) -> int | None:
+    """Return how much of an opened file is not read yet; None where only unpacking tells."""
+    try:
+        return os.fstat(file.fileno()).st_size - file.tell()
+    except io.UnsupportedOperation:
+        return None
+
+
 def read_most(file: BinaryIO, most: int | None = None) -> bytearray:
     """Return the rest of a file, or as many bytes of it; memory is taken for what is there, not for what is asked for."""
-    try:
-        there = os.fstat(file.fileno()).st_size - file.tell()
-    except io.UnsupportedOperation:
+    left = bytes_left(file)
+    if left is None:
         return _read_chunks(file, most)
-    contents = bytearray(max(there if most is None else min(there, most), 0))
+    contents = bytearray(max(left if most is None else min(left, most), 0))
     del contents[file.readinto(contents) :]
     return contents
 

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import struct
 import tracemalloc
 import zlib
 
@@ -12,6 +13,8 @@ from openmm_density.energies.planes.dictionaries import read_dictionary
 from openmm_density.models import read_model
 from openmm_density.models.trajectory_files import load_trajectory
 from openmm_density.unpacking import LIMIT_VARIABLE, opened, read_unpacked
+
+from .fragments import write_fragment
 
 
 def write_bomb(path, megabytes, start=b""):
@@ -38,11 +41,13 @@ def test_what_is_read_is_what_was_packed(tmp_path):
             assert file.read() == contents[256:]
 
 
-@pytest.mark.parametrize("name", ["a.pdb.gz", "a.cif.gz"])
+@pytest.mark.parametrize("name", ["a.pdb.gz", "a.cif.gz", "a.mrc.gz", "a.situs.gz", "a.mtz.gz", "a.xyz.gz"])
 def test_a_file_that_unpacks_to_more_than_the_limit_is_refused_on_the_way(tmp_path, monkeypatch, name):
-    path = write_bomb(tmp_path / name, 60, b"MTZ " if "mtz" in name else b"")
+    sizes = struct.pack("<4i", 200, 200, 300, 2).ljust(208, b"\0") + b"MAP "
+    path = write_bomb(tmp_path / name, 60, sizes if "mrc" in name else b"")
+    topology = write_fragment(tmp_path / "model.pdb", residues=4)
     monkeypatch.setenv(LIMIT_VARIABLE, "0.02")
-    read = {".cif": read_dictionary, ".pdb": read_model, ".xyz": lambda path: load_trajectory(path, path)}
+    read = {".cif": read_dictionary, ".pdb": read_model, ".xyz": lambda path: load_trajectory(path, topology)}
     tracemalloc.start()
     try:
         with pytest.raises(InputError) as caught:

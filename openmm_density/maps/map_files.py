@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import math
 import os
 import warnings
-import zlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gemmi
 import mrcfile
@@ -15,6 +15,9 @@ import numpy as np
 
 from openmm_density.errors import InputError
 from openmm_density.maps.grids import cell_parameters, check_finite, is_flat
+from openmm_density.maps.mrc_contents import read_mrc_contents
+from openmm_density.maps.mtz_maps import read_mtz_map
+from openmm_density.unpacking import MAP_LIMIT, read_unpacked
 from openmm_density.whole_files import written_whole
 from openmm_density.wording import one_line
 
@@ -22,24 +25,12 @@ MRC_SUFFIXES = (".mrc", ".map", ".ccp4")
 SITUS_SUFFIXES = (".situs", ".sit")
 # Formatted by one operation; a multiple of the ten on a line.
 SITUS_VALUES_AT_ONCE = 20_000
+LONGEST_SITUS_NUMBER = 40
 MTZ_SUFFIX = ".mtz"
 
 MAP_LABEL = b"openmm-density"
 # Nothing in the format itself tells a rectangular cell in P1 from a box of cryo-EM.
 CRYSTAL_LABEL = MAP_LABEL + b": one unit cell of a crystal"
-
-# Amplitudes and phases of a map that is to be fitted, by the programs that write them: BUSTER and Phenix, REFMAC,
-# Phenix, DM, Parrot.
-MTZ_MAP_COLUMNS = (
-    ("2FOFCWT", "PH2FOFCWT"),
-    ("FWT", "PHWT"),
-    ("2FOFCWT_fill", "PH2FOFCWT_fill"),
-    ("FDM", "PHIDM"),
-    ("parrot.F_phi.F", "parrot.F_phi.phi"),
-)
-# Grid points per shortest wavelength, where two would hold the map: values between grid points are interpolated
-# trilinearly.
-MTZ_SAMPLE_RATE = 3.0
 
 
 POSSIBLE_VOXELS = (0.01, 1000.0)
@@ -83,8 +74,13 @@ def read_map(
     if columns is not None and suffix != MTZ_SUFFIX:
         raise InputError(f"{path}: columns={columns!r} can only be chosen in an .mtz file; leave it out")
     if suffix == MTZ_SUFFIX:
-        return _read_mtz(path, columns, periodic)
-    voxels = _read_situs(path, periodic) if suffix in SITUS_SUFFIXES else _read_mrc(path, periodic)
+        data, matrix = read_mtz_map(path, columns)
+        _check_density(data, path)
+        voxels = PlacedVoxels(data, matrix, np.zeros(3), periodic=periodic is not False)
+    elif suffix in SITUS_SUFFIXES:
+        voxels = _read_situs(path, periodic)
+    else:
+        voxels = _read_mrc(path, periodic)
     _check_place(voxels, path)
     return voxels
 
@@ -153,7 +149,7 @@ def _check_place(voxels: PlacedVoxels, path: Path) -> None:
 
 
 def _read_mrc(path: Path, periodic: bool | None) -> PlacedVoxels:
-    header, file_data, symmetry = _mrc_contents(path)
+    header, file_data, symmetry = read_mrc_contents(path)
     axes = [int(header[name]) for name in ("mapc", "mapr", "maps")]
     if sorted(axes) != [1, 2, 3]:
         raise InputError(
@@ -183,8 +179,8 @@ def _read_mrc(path: Path, periodic: bool | None) -> PlacedVoxels:
     # Axis 2 of the file's array runs along the axis that MAPC names, axis 1 along MAPR's, axis 0 along
     # MAPS's.
     of_file = [2 - axes.index(axis) for axis in (3, 2, 1)]
-    data = np.ascontiguousarray(file_data.transpose(of_file), dtype=np.float32)
-    data.flags.writeable = True
+    # An extended header of an odd length leaves the voxels between the places that memory has for them.
+    data = np.require(file_data.transpose(of_file), np.float32, ["C", "A", "W"])
     _check_density(data, path)
     file_start = [int(header[name]) for name in ("nxstart", "nystart", "nzstart")]
     start = np.array([file_start[axes.index(axis)] for axis in (1, 2, 3)])
@@ -214,64 +210,6 @@ def _read_mrc(path: Path, periodic: bool | None) -> PlacedVoxels:
     return PlacedVoxels(data, matrix, origin, periodic=False)
 
 
-def _mrc_contents(path: Path) -> tuple[np.recarray, np.ndarray, str]:
-    """Read header, voxels in the file's axis order (3-D), and the symmetry operators as text, one per line."""
-    _check_map_letters(path)
-    header, *_ = _opened(path, header_only=True)
-    mode = int(header["mode"])
-    if mode not in (0, 1, 2, 6, 12):
-        raise InputError(f"{path}: mode {mode} does not hold a density; write it in mode 0, 1, 2, 6 or 12")
-    size = [int(header[name]) for name in ("nx", "ny", "nz")]
-    if min(size) <= 0:
-        raise InputError(f"{path}: its header gives the impossible size {size}; write it again")
-    if 401 <= int(header["ispg"]) <= 630 and size[2] != int(header["mz"]):
-        raise InputError(f"{path}: it is a stack of several volumes; extract one of them")
-    header, data, extended, complaints = _opened(path, header_only=False)
-    promised = f"{size[0]} × {size[1]} × {size[2]} voxels of mode {mode}"
-    if data is None or extended is None:
-        raise InputError(f"{path}: it is cut short, for its header promises {promised}; fetch it again")
-    if "larger than expected" in complaints:
-        raise InputError(f"{path}: it is longer than the {promised} in its header; write it again")
-    return header, data.reshape(size[::-1]), _symmetry_records(extended.tobytes())
-
-
-def _check_map_letters(path: Path) -> None:
-    # mrcfile would first take whatever the file holds for the length of an extended header, and make room for it.
-    try:
-        with open(path, "rb") as plain:
-            compressed = plain.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if compressed else open(path, "rb") as file:
-            start = file.read(211)
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: it cannot be read ({one_line(error)})") from error
-    if start[208:] != b"MAP":
-        raise InputError(f"{path}: it is not an MRC or CCP4 map, for it lacks the letters MAP at byte 208")
-
-
-def _opened(path: Path, header_only: bool) -> tuple[np.recarray, np.ndarray | None, np.ndarray | None, str]:
-    """Let mrcfile read header, data and extended header, and give its complaints as text.
-
-    It is permissive, because some programs write a machine stamp that contradicts the byte order that they used.
-    """
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            with mrcfile.open(path, permissive=True, header_only=header_only) as file:
-                contents = file.header, file.data, file.extended_header
-    except (ValueError, OSError, EOFError, MemoryError, zlib.error) as error:
-        raise InputError(f"{path}: it cannot be read as an MRC or CCP4 map ({one_line(error)})") from error
-    return *contents, " ".join(str(warning.message) for warning in caught)
-
-
-def _symmetry_records(extended: bytes) -> str:
-    """Give the operators of an extended header of symmetry records, or nothing where it holds something else."""
-    lines = [
-        extended[i : i + 80].decode("ascii", "replace").strip(" \0") for i in range(0, len(extended), 80)
-    ]
-    operators = [line for line in lines if line]
-    return "\n".join(operators) if all(line.upper().count(",") == 2 for line in operators) else ""
-
-
 def _space_group(number: int, symmetry: str, cell: gemmi.UnitCell) -> gemmi.SpaceGroup | None:
     """Give the space group in the setting that the operators or the cell show; a number names several settings."""
     try:
@@ -293,7 +231,8 @@ def _whole_cell(
     group: gemmi.SpaceGroup | None,
 ) -> np.ndarray | None:
     """Expand part of a crystal to the whole cell by symmetry, or give None where it does not cover it."""
-    if group is None:
+    # The images of an asymmetric unit cover the cell: no more points than that are worth memory.
+    if group is None or math.prod(sampling.tolist()) > data.size * len(list(group.operations())):
         return None
     try:
         grid = gemmi.FloatGrid(*sampling.tolist())
@@ -348,27 +287,41 @@ def _read_situs(path: Path, periodic: bool | None) -> PlacedVoxels:
     if periodic:
         raise InputError(f"{path}: a SITUS map has no unit cell and cannot be periodic; leave periodic out")
     try:
-        with gzip.open(path, "rb") if path.name.lower().endswith(".gz") else open(path, "rb") as file:
-            text = file.read()
-        tokens = text.split(None, 7)
-        spacing, *origin = (float(token) for token in tokens[:4])
-        nx, ny, nz = (int(token) for token in tokens[4:7])
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            values = np.fromstring(tokens[7] if len(tokens) > 7 else b"", dtype=np.float32, sep=" ")
-    except (ValueError, OSError, EOFError, zlib.error, DeprecationWarning) as error:
+        head, values = _situs_numbers(read_unpacked(path, MAP_LIMIT))
+    except InputError:
+        raise
+    except (ValueError, OSError, DeprecationWarning) as error:
         raise InputError(f"{path}: it cannot be read as a SITUS map ({one_line(error)})") from error
-    if not (np.isfinite(spacing) and spacing > 0 and min(nx, ny, nz) > 0 and np.isfinite(origin).all()):
+    (spacing, *origin), size = head[:4], head[4:]
+    if not (np.isfinite(spacing) and spacing > 0 and min(size) > 0 and np.isfinite(origin).all()):
         raise InputError(
-            f"{path}: its first line gives voxels of {spacing} Å, the origin {origin} and the size {[nx, ny, nz]}; "
+            f"{path}: its first line gives voxels of {spacing} Å, the origin {origin} and the size {size}; "
             "a SITUS map needs a positive voxel size and size"
         )
-    if values.size != nx * ny * nz:
+    if values.size != math.prod(size):
+        promised = " × ".join(map(str, size))
         raise InputError(
-            f"{path}: it has {values.size} values where its first line promises {nx} × {ny} × {nz}; fetch it again"
+            f"{path}: it has {values.size} values where its first line promises {promised}; fetch it again"
         )
     _check_density(values, path)
-    return PlacedVoxels(values.reshape(nz, ny, nx), np.diag([spacing] * 3), np.array(origin), periodic=False)
+    return PlacedVoxels(values.reshape(size[::-1]), np.diag([spacing] * 3), np.array(origin), periodic=False)
+
+
+def _situs_numbers(text: bytearray) -> tuple[list[Any], np.ndarray]:
+    """Return voxel size, origin and size of a SITUS map, and its values.
+
+    Raises
+    ------
+    ValueError, DeprecationWarning
+        If one is no number.
+    """
+    tokens = text.split(None, 7)
+    if len(tokens) < 7 or max(map(len, tokens[:7])) > LONGEST_SITUS_NUMBER:
+        raise ValueError("its first line is not seven numbers")
+    head = [float(token) for token in tokens[:4]] + [int(token) for token in tokens[4:7]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return head, np.fromstring(bytes(tokens[7]) if len(tokens) > 7 else b"", dtype=np.float32, sep=" ")
 
 
 def _write_situs(voxels: PlacedVoxels, temporary: Path, compressed: bool, path: Path) -> None:
@@ -395,40 +348,3 @@ def _write_situs(voxels: PlacedVoxels, temporary: Path, compressed: bool, path: 
 def _situs_line(n: int) -> str:
     """Give the format of a line of n values; nine significant digits tell every float32 apart."""
     return " ".join(["%.9g"] * n) + "\n" if n else ""
-
-
-def _read_mtz(path: Path, columns: tuple[str, str] | None, periodic: bool | None) -> PlacedVoxels:
-    try:
-        mtz = gemmi.read_mtz_file(str(path))
-    except (RuntimeError, ValueError, OSError) as error:
-        raise InputError(f"{path}: it cannot be read as an MTZ file ({one_line(error)})") from error
-    amplitude, phase = _map_columns(mtz, columns, path)
-    try:
-        grid = mtz.transform_f_phi_to_map(amplitude, phase, sample_rate=MTZ_SAMPLE_RATE)
-    except (RuntimeError, ValueError) as error:
-        raise InputError(
-            f"{path}: columns {amplitude} and {phase} give no map ({one_line(error)}); choose others with columns="
-        ) from error
-    data = np.ascontiguousarray(grid.array.T)
-    _check_density(data, path)
-    matrix = np.array(grid.unit_cell.orth.mat.tolist()) / (grid.nu, grid.nv, grid.nw)
-    return PlacedVoxels(data, matrix, np.zeros(3), periodic=periodic is not False)
-
-
-def _map_columns(mtz: gemmi.Mtz, columns: tuple[str, str] | None, path: Path) -> tuple[str, str]:
-    """Give the labels of amplitude and phase to make a map from."""
-    types = {column.label: column.type for column in mtz.columns}
-    available = ", ".join(f"{label} ({kind})" for label, kind in types.items())
-    if columns is not None:
-        if isinstance(columns, str) or len(columns) != 2:
-            raise InputError(f"{path}: columns={columns!r} must be two labels, of amplitude and phase")
-        for label, kind, meaning in zip(columns, "FP", ("amplitudes (type F)", "phases (type P)")):
-            if types.get(label) != kind:
-                raise InputError(
-                    f"{path}: column {label!r} does not hold {meaning}; its columns are {available}"
-                )
-        return columns[0], columns[1]
-    for amplitude, phase in MTZ_MAP_COLUMNS:
-        if types.get(amplitude) == "F" and types.get(phase) == "P":
-            return amplitude, phase
-    raise InputError(f"{path}: it has no map coefficients of a usual name; choose columns= among {available}")

@@ -19,6 +19,7 @@ from openmm import app
 from openmm_density.errors import InputError
 from openmm_density.models.structure_text import CIF_SUFFIXES, PDB_SUFFIXES, read_structure
 from openmm_density.models.structures import read_model
+from openmm_density.unpacking import MAP_LIMIT, check_unpacked
 
 if TYPE_CHECKING:
     from openmm_density.models.structures import Model
@@ -85,6 +86,8 @@ def load_trajectory(
             f"{path}: a {suffix} file does not name its atoms; give a model of the same atoms as its "
             "topology (--topology model.pdb)."
         )
+    if suffix.endswith(".gz"):
+        check_unpacked(path, MAP_LIMIT)
     topology = None if topology_path is None else _load_topology(Path(topology_path))
     trajectory = _load(path, topology, topology_path)
     if topology is not None:

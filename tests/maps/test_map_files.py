@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import gzip
+import struct
+import tracemalloc
 import warnings
 from itertools import permutations
 from typing import ClassVar
@@ -315,6 +317,34 @@ class TestMtz:
         path.write_bytes(b"no MTZ" * 100)
         assert "cannot be read as an MTZ file" in read_error(path)
 
+    @pytest.mark.parametrize(
+        ("old", "new", "part"),
+        [
+            (b"NCOL        5", b"NCOL  9999999", "room for"),
+            (b"NCOL        5", b"XCOL        5", "does not give the number of columns"),
+            (b"NCOL        5", b"NCOL        4", "cannot be read as an MTZ file"),
+            (b"COLUMN FWT ", b"COLUMN F\xe9T ", "no text"),
+            (
+                b"COLUMN H                              H",
+                b"COLUMN H                              F",
+                "no indices",
+            ),
+            (b"MTZ ", b"MTZ:", "does not start with MTZ"),
+            (b"CELL    20.0000", b"CELL    1e30000", "unit cell"),
+            (b"CELL    20.0000", b"CELL        nan", "unit cell"),
+            (struct.pack("<f", 4.0), struct.pack("<f", 0.4), "no whole numbers"),
+            (struct.pack("<f", 4.0), struct.pack("<f", np.nan), "no whole numbers"),
+            (struct.pack("<f", 4.0), struct.pack("<f", 1e9), "Miller index of 1e+09"),
+            (struct.pack("<f", 4.0), struct.pack("<f", 2e4), "Miller index of 20000"),
+        ],
+    )
+    def test_damage(self, tmp_path, old, new, part):
+        _, path = self.write(tmp_path / "a.mtz", ("FWT", "PHWT"))
+        contents = path.read_bytes()
+        place = contents.index(old, 80 if old[0] == 0 else 0)
+        path.write_bytes(contents[:place] + new + contents[place + len(old) :])
+        assert part in read_error(path)
+
     def test_columns_belong_to_mtz(self, tmp_path):
         path = write_mrc(tmp_path / "a.mrc", random_data((4, 5, 6)))
         assert "columns" in read_error(path, columns=("FWT", "PHWT"))
@@ -346,6 +376,9 @@ class TestSitus:
             ("1 0 0 0 2 2", "cannot be read"),
             ("1 0 0 0 2 2 2", "0 values"),
             ("", "cannot be read"),
+            ("1 0 0 0 99999 99999 99999 1 2", "has 2 values where its first line promises 99999"),
+            ("1 0 0 0 " + 3 * ("9" * 300 + " ") + "1", "not seven numbers"),
+            (TEXT.replace(" 7 ", " 7e77 "), "infinite"),
         ],
     )
     def test_errors(self, tmp_path, text, part):
@@ -402,6 +435,45 @@ class TestReadingErrors:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert part in read_error(path)
+
+    @pytest.mark.parametrize("suffix", [".mrc", ".mrc.gz"])
+    @pytest.mark.parametrize(("offset", "values"), [(92, [2**30]), (0, [600, 600, 600])])
+    def test_no_memory_is_taken_for_what_a_header_promises(self, tmp_path, offset, values, suffix):
+        path = self.damaged(tmp_path, field=(offset, np.array(values, "i4").tobytes()))
+        if suffix.endswith(".gz"):
+            path.with_suffix(suffix).write_bytes(gzip.compress(path.read_bytes()))
+            path = path.with_suffix(suffix)
+        tracemalloc.start()
+        try:
+            assert "cut short" in read_error(path)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 20e6
+
+    @pytest.mark.parametrize("sampling", [(2**20, 2**20, 2**20), (2**31 - 1, 5, 4), (6, 2**20, 2**11)])
+    def test_no_cell_is_made_that_the_file_cannot_fill(self, tmp_path, sampling):
+        cell = tuple(1.5 * n for n in sampling)
+        path = write_mrc(
+            tmp_path / "a.mrc",
+            random_data((4, 5, 6)),
+            cell=(*cell, 90, 90, 90),
+            sampling=sampling,
+            space_group=19,
+        )
+        assert not DensityMap.from_file(path).periodic
+        assert "do not cover an asymmetric unit" in read_error(path, periodic=True)
+
+    def test_an_extended_header_of_an_odd_length(self, tmp_path):
+        data = random_data((4, 5, 6))
+        path = write_mrc(tmp_path / "a.mrc", data, symmetry=("X,Y,Z",))
+        contents = bytearray(path.read_bytes())
+        contents[92:96] = struct.pack("<i", 79)
+        del contents[1024]
+        path.write_bytes(contents)
+        density_map = DensityMap.from_file(path)
+        np.testing.assert_array_equal(density_map.data, data)
+        assert density_map.data.flags.aligned
 
     def test_stack_of_volumes(self, tmp_path):
         path = write_mrc(tmp_path / "a.mrc", random_data((4, 5, 6)), sampling=(6, 5, 2), space_group=401)
