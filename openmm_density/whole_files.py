@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import re
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import InputError
@@ -23,17 +26,69 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
     InputError
         Where the file cannot be written.
     """
-    path = Path(path)
-    temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
     try:
-        yield temporary
-        os.replace(temporary, path)
+        with temporary_beside(path) as temporary:
+            yield temporary
+            os.replace(temporary, path)
     except OSError as error:
         raise InputError(
             f"{path}: it cannot be written ({error.strerror or error}); check the folder."
         ) from error
+
+
+@contextmanager
+def temporary_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Make an empty temporary file beside a file, to be written and renamed; what keeps its name goes at the end.
+
+    It is locked as long as this process lives, by which `remove_abandoned` tells it from what a killed one has left.
+
+    Raises
+    ------
+    OSError
+        If it cannot be made.
+    """
+    path = Path(path)
+    if path.parent not in _looked_through:
+        _looked_through.add(path.parent)
+        remove_abandoned(path.parent)
+    temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
+    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        with suppress(OSError):  # file systems without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield temporary
     finally:
+        os.close(descriptor)
         temporary.unlink(missing_ok=True)
+
+
+_looked_through: set[Path] = set()
+_TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.tmp")
+# Where locks tell nothing: no file takes a day to write.
+_ABANDONED_SECONDS = 24 * 3600.0
+
+
+def remove_abandoned(folder: str | os.PathLike[str]) -> None:
+    """Remove temporary files of `temporary_beside` that processes which were killed have left in a folder; others stay."""
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            if _TEMPORARY.fullmatch(name):
+                with suppress(OSError):
+                    _remove_if_abandoned(os.path.join(folder, name))
+
+
+def _remove_if_abandoned(path: str) -> None:
+    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:  # whoever writes it lives
+        return
+    except OSError:
+        if time.time() - os.fstat(descriptor).st_mtime < _ABANDONED_SECONDS:
+            return
+    finally:
+        os.close(descriptor)
+    os.unlink(path)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

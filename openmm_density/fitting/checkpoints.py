@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import struct
+import tempfile
 import zipfile
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
@@ -18,7 +19,8 @@ from openmm import app
 from ..errors import InputError
 from ..models.structure_files import Header, write_cif
 from ..units import ANGSTROM_PER_NANOMETER
-from ..whole_files import write_text
+from ..whole_files import remove_abandoned, temporary_beside, write_text
+from .locks import LOCK
 from .log_table import log_table
 
 STATE, PREVIOUS, TRAJECTORY, LAST_GOOD = "state.npz", "state.previous.npz", "trajectory.dcd", "last_good.cif"
@@ -104,11 +106,16 @@ class RunFolder:
         self.path = Path(path)
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            probe = self.path / ".probe"
-            probe.touch()
-            probe.unlink()
+            with tempfile.TemporaryFile(dir=self.path):
+                pass
         except OSError as error:
             raise InputError(f"{self.path} cannot be written to: {error.strerror or error}.") from None
+        if (
+            self.trajectory.is_symlink()
+        ):  # the folder may be somebody else's, and the file that it leads to anybody's
+            raise InputError(
+                f"{self.trajectory} is a symbolic link, and what it leads to would be overwritten: put the file there."
+            )
 
     @property
     def trajectory(self) -> Path:
@@ -132,21 +139,20 @@ class RunFolder:
         plain = {name: value for name, value in vars(state).items() if name not in _ARRAYS}
         plain["format"] = _FORMAT
         arrays = {name: getattr(state, name) for name in _ARRAYS if getattr(state, name) is not None}
-        temporary = self.path / f".{STATE}.tmp"
         try:
             # A state counts frames: they must be on the disk before it is.
             if self.trajectory.exists():
                 with open(self.trajectory, "rb+") as file:
                     os.fsync(file.fileno())
-            with open(temporary, "wb") as file:
-                np.savez(file, plain=np.frombuffer(json.dumps(plain).encode(), dtype=np.uint8), **arrays)
-                file.flush()
-                os.fsync(file.fileno())
-            if (self.path / STATE).exists():
-                os.replace(self.path / STATE, self.path / PREVIOUS)
-            os.replace(temporary, self.path / STATE)
+            with temporary_beside(self.path / STATE) as temporary:
+                with open(temporary, "wb") as file:
+                    np.savez(file, plain=np.frombuffer(json.dumps(plain).encode(), dtype=np.uint8), **arrays)
+                    file.flush()
+                    os.fsync(file.fileno())
+                if (self.path / STATE).exists():
+                    os.replace(self.path / STATE, self.path / PREVIOUS)
+                os.replace(temporary, self.path / STATE)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
             raise InputError(
                 f"{self.path}: the state cannot be written ({error.strerror or error}); make room, and resume the fit."
             ) from None
@@ -179,11 +185,29 @@ class RunFolder:
 
     def remove(self) -> None:
         """Remove the folder with all its files: by its name at once, so that half of it is never taken for a fit."""
-        condemned = self.path.with_name(f".{self.path.name}.removed")
+        condemned = _condemned(self.path)
         shutil.rmtree(condemned, ignore_errors=True)
         with suppress(FileNotFoundError):
             os.replace(self.path, condemned)
         shutil.rmtree(condemned, ignore_errors=True)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove what a killed process has left of a `RunFolder` that is locked here: files half written, folders half removed.
+
+    A folder with nothing in it goes as a whole: that fit was killed before it had said what it was to do.
+    """
+    shutil.rmtree(_condemned(path), ignore_errors=True)
+    remove_abandoned(path)
+    with suppress(OSError):
+        # As earlier versions called it.
+        (path / f".{STATE}.tmp").unlink(missing_ok=True)
+        if {each.name for each in path.iterdir()} <= {LOCK}:
+            shutil.rmtree(path)
+
+
+def _condemned(path: Path) -> Path:
+    return path.with_name(f".{path.name}.removed")
 
 
 class Trajectory:

@@ -67,7 +67,8 @@ def _locked(folder: Path) -> int:
     """Give the descriptor of the folder's lock file, which holds the lock as long as it is open."""
     path = folder / LOCK
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        # Whom the folder is from may have made that name a link to any file of this user's.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Between opening and locking, the one who had it may have taken the file away.

@@ -13,8 +13,8 @@ from openmm import app
 
 from ...errors import InputError
 from ...models.structure_files import pdb_limit, prepared_header, write_cif, write_model_cif, write_pdb
-from ...whole_files import write_text, written_whole
-from ..checkpoints import RunFolder
+from ...whole_files import remove_abandoned, write_text, written_whole
+from ..checkpoints import RunFolder, remove_leftovers
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan
@@ -84,12 +84,17 @@ class OutputFolder:
             self._unmake()
             raise
         try:
+            remove_abandoned(self.path)
+            if not resume:
+                remove_leftovers(unfinished)
             if not (resume or overwrite):
                 self._check_unused()
             self.run = RunFolder(unfinished)
             if not resume:
                 self.run.remove()
                 self.run = RunFolder(unfinished)
+            else:
+                remove_abandoned(unfinished)
         except InputError:
             self._leave()
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from dataclasses import replace
 
 import gemmi
@@ -115,6 +116,44 @@ def without_pictures(monkeypatch):
 def test_a_folder_of_states_serves_one_fit_at_a_time(fitted, tmp_path):
     with FolderLock(tmp_path), pytest.raises(InputError, match="a fit is running in it"):
         fitted[0].run(RunFolder(tmp_path))
+
+
+def test_what_a_killed_fit_left_goes_at_the_next_start(tmp_path):
+    path, temporary = tmp_path / "out", f".{uuid.uuid4().hex}.tmp"
+    unfinished, removed = path / "unfinished", path / ".unfinished.removed"
+    for folder in (unfinished, removed):
+        folder.mkdir(parents=True)
+        (folder / "state.npz").write_text("a state")
+    left = [path / temporary, unfinished / temporary, unfinished / ".state.npz.tmp", removed]
+    for file in left[:3]:
+        file.write_text("half")
+    (path / "notes.tmp").write_text("the user's")
+    with pytest.raises(InputError, match="holds an unfinished fit"):
+        OutputFolder(path)
+    assert not any(each.exists() for each in left)
+    assert sorted(each.name for each in path.iterdir()) == ["notes.tmp", "unfinished"]
+    (unfinished / temporary).write_text("half")
+    folder = OutputFolder(path, resume=True)
+    assert [each.name for each in unfinished.iterdir()] == ["state.npz"]
+    with pytest.raises(InputError, match="a fit is running in it"):
+        OutputFolder(path, overwrite=True)
+    folder.discard()
+    # Killed before it said what it was to do, it is no fit to go on with.
+    (unfinished / "state.npz").unlink()
+    (unfinished / ".lock").write_text("process 1 on nowhere")
+    OutputFolder(path).discard()
+    assert [each.name for each in path.iterdir()] == ["notes.tmp"]
+
+
+@pytest.mark.parametrize("name", [".lock", "unfinished/trajectory.dcd", "unfinished/.lock"])
+def test_links_in_a_folder_from_somebody_else_are_not_followed(fitted, tmp_path, name):
+    path, victim = tmp_path / "out", tmp_path / "thesis"
+    (path / "unfinished").mkdir(parents=True)
+    victim.write_text("five years of work")
+    (path / name).symlink_to(victim)
+    with pytest.raises(InputError, match=f"{path}"):
+        fitted[0].run(OutputFolder(path, resume=True).run)
+    assert victim.read_text() == "five years of work"
 
 
 def test_without_a_reference_there_is_none(fitted, tmp_path, without_pictures):
