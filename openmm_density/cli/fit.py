@@ -331,6 +331,7 @@ def _remember(
 
     told = {name: value for name, value in vars(options).items() if name not in _NEVER_KEPT}
     told["place"] = "off" if fit.placement is None else fit.placement.as_dict()
+    told["map_checks"] = fit.map_checks.as_dict()
     told["strength_scan"] = None if scan is None else scan.as_dict()
     told["forcefield"] = lasting_names(options.forcefield)
     write_command(folder.run.path, told, _FILES, _force_field_files(told))
@@ -389,12 +390,16 @@ def _fit_options(options: argparse.Namespace) -> dict[str, Any]:
     from ..energies.planarity import SIGMA
     from ..fitting.placement import Placement
     from ..models.structures import read_model
+    from ..validation.map_checks import MapChecks
 
     return {
         "seed": options.seed,
         "platform": options.platform,
         "threads": options.threads,
         "corrections": corrections(options),
+        "map_checks": MapChecks.from_dict(checked)
+        if (checked := getattr(options, "map_checks", None))
+        else None,
         "place": Placement(**options.place) if isinstance(options.place, dict) else options.place,
         "forcefield": options.forcefield or "amber14",
         "allow_scripts": options.allow_scripts,

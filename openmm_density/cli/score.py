@@ -76,8 +76,10 @@ def run(options: argparse.Namespace) -> int:
         from ..analysis import frames_in_map, fsc, load_trajectory, q_score, score
         from ..energies.atom_selection import select_atoms
         from ..maps.density_map import DensityMap
+        from ..models.trajectory_files import as_openmm_topology
         from ..units import ANGSTROM_PER_NANOMETER
         from ..validation.fsc import HALF_MAP_THRESHOLD, half_map_fsc
+        from ..validation.map_checks import check_map_units, check_map_with_model
         from .score_summary import MOST_WORST, residue_rows, residue_sentences, warnings_about, worst_residues
 
     check_halves(options)
@@ -86,14 +88,26 @@ def run(options: argparse.Namespace) -> int:
         trajectory = trajectory.atom_slice(select_atoms(trajectory.topology.to_openmm(), options.atoms))
     correct = corrections(options)
     density_map = correct.apply(DensityMap.from_file(options.map, columns=options.columns))
+    last = trajectory.xyz[-1].astype(np.float64) * ANGSTROM_PER_NANOMETER
     inside = frames_in_map(trajectory, density_map).any()
+    topology = as_openmm_topology(trajectory.topology)
+    check_map_units(density_map, topology, last)
     scores = score(trajectory, density_map, options.resolution) if inside else None
+    checks = check_map_with_model(
+        density_map,
+        topology,
+        last,
+        options.resolution,
+        cc=None if scores is None else float(scores.cc_mask[-1]),
+    )
     if scores is None or (not np.any(scores.cc_mask) and np.isnan(scores.residue_correlations).all()):
+        if checks.findings:
+            raise InputError(checks.doubts[0])
         raise InputError(
             f"no residue of {options.model} lies in the density of {options.map}: check that they belong together, or place the "
             f"model with {PROGRAM} fit --place on."
         )
-    found = scores.as_dict()
+    found = {**scores.as_dict(), "map_checks": checks.as_dict()}
     figures = [[f"CC {cc:.4f}"] for cc in scores.cc_mask]
     columns = {"CC": scores.residue_correlations[-1]}
     remarks = []
@@ -132,7 +146,9 @@ def run(options: argparse.Namespace) -> int:
         {"residue": residue, "correlation": value}
         for residue, value in worst_residues(rows, "CC")[:MOST_WORST]
     ]
-    found["warnings"] = warnings_about(trajectory, density_map, float(scores.cc_mask[-1]), rows)
+    found["warnings"] = checks.doubts + warnings_about(
+        trajectory, density_map, float(scores.cc_mask[-1]), rows
+    )
     if options.json:
         print(json.dumps(found, indent=2, allow_nan=False))
         return 0

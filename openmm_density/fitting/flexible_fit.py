@@ -26,6 +26,7 @@ from ..models.structure_files import prepared_header
 from ..models.structures import Model
 from ..units import ANGSTROM_PER_NANOMETER, in_angstrom, positions_in_angstrom
 from ..validation.correlation import MapCorrelation
+from ..validation.map_checks import MapChecks, check_map_units
 from .checkpoints import RunFolder, RunState, Trajectory, cut_trajectory
 from .checks import check_pressures, check_resolutions, check_seed, check_start, checked_interval
 from .convergence import Plateau
@@ -34,9 +35,10 @@ from .fit_result import FitResult, Progress, Row
 from .fit_systems import BLURRED_SIMILARITIES, FitSystems
 from .interrupts import StopRequest
 from .locks import FolderLock
+from .map_examination import placed_and_checked
 from .measurements import Measurements, density_milliseconds
 from .minimization import Minimizer
-from .placement import Placement, placed
+from .placement import Placement
 from .platforms import check_platform, platform_named
 from .protocols import UPDATE_INTERVAL, Protocol, Stage, find_protocol
 from .rebuilding import Rebuilding
@@ -105,6 +107,8 @@ class FlexibleFit:
         Another map of the same, such as the other half map, to report the correlation with. It has no part in the fit.
     corrections : MapCorrections, optional
         What the maps are corrected for first: voxel size, hand, sign.
+    map_checks : MapChecks, optional
+        What was found out about the map before, as of a fit that goes on: neither map nor place is then looked at again.
     planarity : float, Quantity or None
         σ in Å with which flat groups are held flat; None leaves them to the force field.
     dictionaries : path or sequence of paths
@@ -120,6 +124,8 @@ class FlexibleFit:
     density_map : DensityMap
         The target, corrected.
     corrections : MapCorrections
+    map_checks : MapChecks
+        What was found out about the map with the model where it starts.
     placement : Placement, optional
         How the model was placed, where it was.
     prepared : Prepared
@@ -165,6 +171,7 @@ class FlexibleFit:
         reference: Model | None = None,
         free_map: DensityMap | None = None,
         corrections: MapCorrections | None = None,
+        map_checks: MapChecks | None = None,
         planarity: Any = SIGMA,
         dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
         allow_scripts: bool = False,
@@ -175,15 +182,21 @@ class FlexibleFit:
         self.seed, self.platform, self.threads = seed, platform, threads
         self.forcefield = [forcefield] if isinstance(forcefield, str) else list(forcefield)
         self.corrections = corrections = corrections or MapCorrections()
+        read = density_map
         self.density_map = density_map = corrections.apply(density_map)
         free_map = None if free_map is None else corrections.apply(free_map)
         self.reference = reference
         self.dictionaries = dictionaries
         resolution = in_angstrom(resolution, "resolution")
+        check_map_units(density_map, model.topology, model.positions)
         check_start(model, density_map, resolution)
-        self.placement = (
-            place if isinstance(place, Placement) else placed(model, density_map, resolution, place)
-        )
+        if map_checks is not None or isinstance(place, Placement):
+            self.map_checks = map_checks or MapChecks()
+            self.placement = place if isinstance(place, Placement) else None
+        else:
+            self.map_checks, self.placement = placed_and_checked(
+                model, read, density_map, resolution, place, corrections
+            )
         if self.placement is not None:
             model = self.placement.apply(model)
         if (

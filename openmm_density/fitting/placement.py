@@ -17,10 +17,10 @@ from ..errors import InputError
 from ..maps.density_map import DensityMap
 from ..models.structures import Model
 from ..units import ANGSTROM_PER_NANOMETER, in_angstrom
+from ..validation.map_checks.coverage import IN_DENSITY, coverage
+from ..validation.map_checks.rigid_scan import left_jacobian
 
 PLACE = ("auto", "on", "off")
-LEAST_COVERAGE = 0.25
-"""A model whose `coverage` is less lies outside the density."""
 
 # The search is done at this resolution (Å) or coarser, on voxels of a third of it, of which no side has more.
 SEARCH_RESOLUTION = 8.0
@@ -31,8 +31,8 @@ MOST_ROTATIONS = 4000
 CANDIDATES, FINALISTS = 8, 3
 # Rotation vectors are taken from where the last refinement ended; one that moved no atom so far (Å) was the last.
 REFINEMENTS, SETTLED = 3, 0.02
-# Mean volume of a heavy atom with its share of hydrogens and packing, in Å³, as in proteins (1.35 g/cm³).
-ATOM_VOLUME = 18.0
+# A gain of similarity for which a model that is nearly in its place is moved.
+WORTH_MOVING = 0.005
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Placement:
     similarity_before, similarity_after : float
         Of the energy's measure.
     coverage_before, coverage_after : float
-        See `coverage`.
+        See `openmm_density.validation.map_checks.coverage`.
     """
 
     rotation: list[list[float]]
@@ -77,28 +77,13 @@ class Placement:
         return asdict(self)
 
 
-def coverage(model: Model, density_map: DensityMap) -> float:
-    """Tell whether the model lies in density: about 1 or more where it fills the densest places of the map, 0 beside them.
-
-    That is the mean density at its heavy atoms over that of as many of the densest voxels as it has volume, both above the mean
-    of the map; atoms outside the map count as in its mean.
-    """
-    values = density_map.value_at(model.positions[_heavy(model)])
-    mean = float(density_map.data.mean(dtype=np.float64))
-    own = float(np.where(np.isnan(values), mean, values).mean()) - mean
-    count = int(np.clip(len(values) * ATOM_VOLUME / density_map.voxel_volume, 1, density_map.data.size))
-    flat = density_map.data.ravel()
-    densest = float(np.partition(flat, flat.size - count)[-count:].mean(dtype=np.float64)) - mean
-    return own / densest if densest > 0 else 0.0
-
-
 def placed(model: Model, density_map: DensityMap, resolution: Any, place: str = "auto") -> Placement | None:
     """Give where the model belongs, or None where it may stay.
 
     Parameters
     ----------
     place : {"auto", "on", "off"}
-        Whether to look; ``auto``: if its `coverage` is below `LEAST_COVERAGE`.
+        Whether to look; ``auto``: if its `coverage` is below `IN_DENSITY`.
     """
     if place not in PLACE:
         raise InputError(f'place="{place}" is not known: use {", ".join(PLACE)}.')
@@ -107,9 +92,31 @@ def placed(model: Model, density_map: DensityMap, resolution: Any, place: str = 
         raise InputError(f"{model.path}: the model has no heavy atom that could be placed.")
     if len(heavy) > 1 and not np.ptp(heavy, axis=0).any():
         raise InputError(f"{model.path}: its {len(heavy)} heavy atoms are all in one place; give a model.")
-    if place == "off" or (place == "auto" and coverage(model, density_map) >= LEAST_COVERAGE):
+    if place == "off" or (place == "auto" and coverage(heavy, density_map) >= IN_DENSITY):
         return None
     return find_placement(model, density_map, resolution)
+
+
+def placed_near(
+    model: Model, density_map: DensityMap, resolution: Any, moved: np.ndarray
+) -> Placement | None:
+    """Return where the model fits best near its place or near another, or None where it may stay.
+
+    Parameters
+    ----------
+    moved : np.ndarray, shape (3,)
+        How far the other place is, in Å.
+    """
+    resolution = in_angstrom(resolution, "resolution")
+    heavy = _heavy(model)
+    centre = model.positions[heavy].mean(axis=0)
+    rigid = _Rigid(density_map, model, model.positions - centre, resolution)
+    starts = (centre, centre + moved)
+    found = max((rigid.refined(Rotation.identity(), start) for start in starts), key=lambda each: each[0])
+    before = rigid.similarity(Rotation.identity(), centre)[0]
+    if found[0] < before + WORTH_MOVING:
+        return None
+    return _placement(model, density_map, before, *found)
 
 
 def find_placement(model: Model, density_map: DensityMap, resolution: Any) -> Placement:
@@ -152,18 +159,31 @@ def find_placement(model: Model, density_map: DensityMap, resolution: Any) -> Pl
     rough = sorted((rigid[0].refined(*candidate) for candidate in candidates), key=lambda found: -found[0])
     fine = [rigid[1].refined(rotation, shift) for _, rotation, shift in _distinct(rough)[:FINALISTS]]
     similarity, rotation, shift = max(fine, key=lambda found: found[0])
+    here = rigid[1].similarity(Rotation.identity(), centre)[0]
+    return _placement(model, density_map, here, similarity, rotation, shift)
+
+
+def _placement(
+    model: Model,
+    density_map: DensityMap,
+    similarity_before: float,
+    similarity: float,
+    rotation: Rotation,
+    shift: np.ndarray,
+) -> Placement:
+    """Return how a model comes to be turned about its centre, which is then at a place (`shift`, in Å)."""
+    heavy = _heavy(model)
+    centre = model.positions[heavy].mean(axis=0)
     matrix = rotation.as_matrix()
-    before = coverage(model, density_map)
-    positions = centred @ matrix.T + shift
-    moved = replace(model, positions=positions)
+    positions = (model.positions - centre) @ matrix.T + shift
     return Placement(
         rotation=matrix.tolist(),
         shift=(shift - matrix @ centre).tolist(),
         moved_by=float(np.sqrt(((positions - model.positions) ** 2).sum(axis=1).mean())),
-        similarity_before=rigid[1].similarity(Rotation.identity(), centre)[0],
+        similarity_before=similarity_before,
         similarity_after=similarity,
-        coverage_before=before,
-        coverage_after=coverage(moved, density_map),
+        coverage_before=coverage(model.positions[heavy], density_map),
+        coverage_after=coverage(positions[heavy], density_map),
     )
 
 
@@ -295,7 +315,7 @@ class _Rigid:
                 turn = v[:3] / self._radius
                 value, gradient = self.similarity(Rotation.from_rotvec(turn) * rotation, shift + v[3:])
                 # The gradient at a turned model is with respect to a further turn: the left Jacobian leads to v.
-                gradient[:3] = _left_jacobian(turn).T @ gradient[:3] / self._radius
+                gradient[:3] = left_jacobian(turn).T @ gradient[:3] / self._radius
                 return -value, -gradient
 
             found = optimize.minimize(
@@ -306,20 +326,6 @@ class _Rigid:
             if np.abs(found.x).max() < SETTLED:
                 break
         return -float(found.fun), rotation, shift
-
-
-def _left_jacobian(vector: np.ndarray) -> np.ndarray:
-    """Give what turns a change of a rotation vector into the further rotation that it makes (of SO(3))."""
-    angle = float(np.linalg.norm(vector))
-    x, y, z = vector
-    cross = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
-    if angle < 1e-6:
-        return np.eye(3) + cross / 2
-    return (
-        np.eye(3)
-        + (1 - np.cos(angle)) / angle**2 * cross
-        + (angle - np.sin(angle)) / angle**3 * cross @ cross
-    )
 
 
 def _heavy(model: Model) -> np.ndarray:

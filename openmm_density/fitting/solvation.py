@@ -12,8 +12,8 @@ from ..errors import InputError
 from ..maps.density_map import DensityMap
 from ..models.preparation import Prepared, repeatable
 from ..units import ANGSTROM_PER_NANOMETER
+from ..validation.map_checks.coverage import ATOM_VOLUME
 from ..wording import one_line
-from .placement import ATOM_VOLUME
 
 PADDING = 10.0
 """Å of water around model and density."""

@@ -9,14 +9,13 @@ from scipy.spatial.transform import Rotation
 from openmm_density.errors import InputError
 from openmm_density.fitting import FlexibleFit
 from openmm_density.fitting.placement import (
-    LEAST_COVERAGE,
     Placement,
     _Rigid,
-    coverage,
     find_placement,
     placed,
     rotations,
 )
+from openmm_density.validation.map_checks.coverage import IN_DENSITY, coverage
 
 from ..fragments import RESOLUTION, fragment, map_of, rotated
 
@@ -25,6 +24,10 @@ from ..fragments import RESOLUTION, fragment, map_of, rotated
 def parts(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fragment")
     return fragment(folder / "model.pdb", residues=60), map_of(60, 0.3, 1, folder)
+
+
+def heavy(model):
+    return model.positions[[atom.element.symbol != "H" for atom in model.topology.atoms()]]
 
 
 def rmsd(a, b):
@@ -39,17 +42,17 @@ def test_a_model_comes_back_from_far_away(parts):
     assert rmsd(found.apply(away).positions, model.positions) < 0.3
     assert found.moved_by == pytest.approx(rmsd(away.positions, found.moved(away.positions)))
     assert found.similarity_after > 0.75 > 0.1 > found.similarity_before
-    assert found.coverage_after > LEAST_COVERAGE > found.coverage_before
+    assert found.coverage_after > IN_DENSITY > found.coverage_before
     assert Placement(**found.as_dict()) == found
 
 
 def test_a_model_in_its_density_stays_and_another_is_placed(parts):
     model, density_map = parts
-    assert coverage(model, density_map) > 0.8
+    assert coverage(heavy(model), density_map) > 0.8
     nearby = replace(model, positions=model.positions + np.array([2.0, -2.0, 1.0]))
     assert placed(nearby, density_map, RESOLUTION) is None
     away = replace(model, positions=model.positions + 500.0)
-    assert coverage(away, density_map) == pytest.approx(0.0)
+    assert coverage(heavy(away), density_map) == pytest.approx(0.0)
     assert placed(away, density_map, RESOLUTION, "off") is None
     with pytest.raises(InputError, match="somewhere"):
         placed(model, density_map, RESOLUTION, "somewhere")

@@ -105,6 +105,7 @@ def doubts_about(
         What half maps said about the strength.
     """
     return [
+        *fit.map_checks.doubts,
         *_overall_doubts(fit, result),
         *_noise_doubt(result, summary, scan),
         *_geometry_doubt(fit, result, summary, scan),

@@ -113,6 +113,7 @@ def summarize(
         "voxel_size": [float(size) for size in density.target.voxel_size],
         "map_voxel_size": [float(size) for size in fit.density_map.voxel_size],
         "map_corrections": fit.corrections.as_dict(),
+        "map_checks": fit.map_checks.as_dict(),
         "resampled": density.resampled,
         "cropped": density.cropped,
         "sigma": density.sigma,

@@ -1,0 +1,78 @@
+"""A look at a map before it is believed: its units, box, contrast, voxel size and resolution, against a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from openmm_density.maps.density_map import DensityMap
+from openmm_density.units import in_angstrom, positions_in_angstrom
+
+from .box import check_box, check_units
+from .contrast import check_contrast
+from .detail import check_detail
+from .findings import Finding, MapChecks
+from .scale import check_scale
+from .subject import Subject
+
+if TYPE_CHECKING:
+    from openmm.app import Topology
+
+__all__ = ["Finding", "MapChecks", "check_map_units", "check_map_with_model"]
+
+
+def check_map_units(density_map: DensityMap, topology: Topology, positions: Any) -> None:
+    """Refuse a map in nm, before other errors follow from it.
+
+    Parameters
+    ----------
+    density_map : DensityMap
+    topology : openmm.app.Topology
+    positions : Quantity or array_like, shape (N, 3)
+        In Å.
+
+    Raises
+    ------
+    InputError
+        If the map's voxels look like nm.
+    """
+    check_units(density_map, Subject(density_map, topology, positions_in_angstrom(positions), 1.0).heavy)
+
+
+def check_map_with_model(
+    density_map: DensityMap, topology: Topology, positions: Any, resolution: Any, *, cc: float | None = None
+) -> MapChecks:
+    """Look at a map, with a model where it is said to be in it.
+
+    The cost follows the model: about 0.1 s for 40 residues, and 3 s for 9000 atoms.
+
+    Parameters
+    ----------
+    density_map : DensityMap
+        The map as it was read.
+    topology : openmm.app.Topology
+        Names the elements of the N atoms.
+    positions : Quantity or array_like, shape (N, 3)
+        In Å.
+    resolution : float or Quantity
+        In Å.
+    cc : float, optional
+        The model's correlation with the map (CC mask), where it is known already.
+
+    Returns
+    -------
+    MapChecks
+        Of the checks ``contrast``, ``box``, ``voxel_size`` and ``resolution``, each explained in its module.
+    """
+    subject = Subject(density_map, topology, positions_in_angstrom(positions), in_angstrom(resolution), cc)
+    if not subject.is_heavy.any() or not np.isfinite(subject.positions).all():
+        return MapChecks()
+    checks = check_contrast(subject)
+    if not checks.findings:
+        checks += check_box(subject)
+    if not checks.findings:
+        checks += check_detail(subject)
+    if not checks.findings:
+        checks += check_scale(subject)
+    return checks

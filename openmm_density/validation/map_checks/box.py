@@ -1,0 +1,161 @@
+"""Does the model lie where its density is in the box? Ångströms taken for nm, half a box, and maps rolled by half of theirs."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+
+from openmm_density.errors import InputError
+from openmm_density.maps.checks import widest_side
+from openmm_density.maps.density_map import DensityMap
+
+from .coverage import IN_DENSITY, coverage, densest
+from .findings import Finding, MapChecks
+from .rigid_scan import RigidScan
+from .subject import Subject
+
+CHECK = "box"
+
+# Voxels below this (Å) are finer than any of cryo-EM, and in nm those of all of it.
+NM_VOXELS = 0.3
+NM_WIDEST = 60.0
+# A model that half a box puts into its density: this correlation, and so much more than before.
+LEAST_CORRELATION, LEAST_GAIN = 0.35, 0.2
+# Part of the atoms that lie in the box where the model as a whole was moved, and not the map rolled.
+WHOLE = 0.95
+# Of a molecule that is cut in two at the faces of the box: opposite faces correlate, a part of them is as dense as a
+# molecule, and hardly any of the planes half a box away is.
+LIKE_FACES, DENSE_FACES, EMPTY_MIDDLE = 0.7, 0.02, 0.1
+
+
+def check_units(density_map: DensityMap, heavy: np.ndarray) -> None:
+    """Refuse a map whose voxels are in nm.
+
+    Parameters
+    ----------
+    density_map : DensityMap
+    heavy : np.ndarray, shape (N, 3)
+        Positions of the non-hydrogen atoms in Å.
+
+    Raises
+    ------
+    InputError
+        If its voxels are too fine for Å, and the map too small for the model, which does not lie in its density either.
+    """
+    sizes, side = density_map.voxel_size, widest_side(density_map)
+    extent = float(np.ptp(heavy, axis=0).max()) if len(heavy) else 0.0
+    if density_map.periodic or sizes.max() >= NM_VOXELS or side > NM_WIDEST or extent < 1.2 * side:
+        return
+    if coverage(heavy, density_map) >= IN_DENSITY and np.isfinite(density_map.value_at(heavy)).mean() > 0.5:
+        return
+    raise InputError(
+        f"the voxel size of {sizes.max():.3g} Å looks like nm: the map would be {side:.3g} Å wide and the model is "
+        f"{extent:.0f} Å; pass --voxel-size {10 * sizes.max():.3g}, or correct the map's header."
+    )
+
+
+def check_box(subject: Subject) -> MapChecks:
+    """Tell whether the model fits once it is moved, or the map is rolled, by half the box.
+
+    Parameters
+    ----------
+    subject : Subject
+
+    Returns
+    -------
+    MapChecks
+        ``half_box`` (the axes along which half a box helps, or None), ``rolled`` (whether the map is, and the molecule cut) and
+        ``cc`` (what the model then has, or None where that is not known). An error for a rolled map.
+    """
+    density_map, heavy, cc = subject.density_map, subject.heavy, subject.cc
+    nothing = {"half_box": None, "rolled": False, "cc": None}
+    if density_map.periodic or cc >= LEAST_CORRELATION:
+        return MapChecks({CHECK: nothing})
+    best = _best_half(density_map, heavy)
+    if best is not None:
+        shift = density_map.matrix @ best
+        # The box as one period of a crystal: what was rolled over its faces is whole again.
+        period = DensityMap(density_map.data, density_map.matrix, density_map.origin, periodic=True)
+        elsewhere = replace(subject, density_map=period, positions=subject.positions + shift, known_cc=None)
+        scan = RigidScan(period, elsewhere.heavy, subject.weights, subject.resolution)
+        moved = replace(elsewhere, positions=scan.moved(elsewhere.positions, scan.best()[0]))
+        found = moved.cc
+        if found >= max(LEAST_CORRELATION, cc + LEAST_GAIN):
+            inside = np.isfinite(density_map.value_at(moved.heavy)).mean()
+            axes = [name for name, steps in zip("xyz", best) if steps]
+            return _found(density_map, best, axes, inside < WHOLE, cc, found)
+    rolled = _cut_axes(density_map, len(heavy))
+    if rolled and coverage(heavy, density_map) < IN_DENSITY:
+        return _found(density_map, None, rolled, True, cc, None)
+    return MapChecks({CHECK: nothing})
+
+
+def _found(
+    density_map: DensityMap,
+    steps: np.ndarray | None,
+    axes: list[str],
+    rolled: bool,
+    cc: float,
+    found: float | None,
+) -> MapChecks:
+    along = ", ".join(axes)
+    figures = {"half_box": axes, "rolled": bool(rolled), "cc": found}
+    if rolled:
+        seen = "what it cuts off at one face goes on at the opposite one"
+        if found is not None:
+            seen = f"CC {cc:.2f} as it is, {found:.2f} rolled back"
+        else:
+            along += " at least"
+        sentence = (
+            f"the map is rolled by half its box along {along}, as by another origin of the Fourier transform ({seen}), which "
+            "cuts the molecule in two: roll it back, for instance by numpy.fft.fftshift, and use that map."
+        )
+        return MapChecks({CHECK: figures}, [Finding(CHECK, sentence, is_error=True)])
+    shift = " ".join(f"{x:+.1f}" for x in density_map.matrix @ steps)
+    sentence = (
+        f"the model is off by half the map's box along {along} (CC {cc:.2f} where it is, {found:.2f} moved by {shift} Å): check "
+        "the map's origin, or let the model be placed by fit --place on."
+    )
+    return MapChecks({CHECK: figures}, [Finding(CHECK, sentence)])
+
+
+def _best_half(density_map: DensityMap, heavy: np.ndarray) -> np.ndarray | None:
+    """Return by how many voxels along x, y, z, half the box or none, the atoms come into the densest place, or None."""
+    size = density_map.size
+    index = np.rint(density_map.to_index(heavy)).astype(np.int64)
+
+    def mean_at(steps: np.ndarray) -> float:
+        i, j, k = ((index + steps) % size).T
+        return float(density_map.data[k, j, i].mean(dtype=np.float64))
+
+    halves = [np.array(each) for each in itertools.product(*((0, int(n) // 2) for n in size))]
+    means = {tuple(half): mean_at(half) for half in halves}
+    best = max(means, key=lambda half: means[half])
+    if not any(best):
+        return None
+    if means[best] < 0.5 * float(densest(len(heavy), density_map).mean(dtype=np.float64)):
+        return None
+    # Up or down half a box is the same on a rolled map; a whole model is moved into the box.
+    signs = [
+        np.array(best) * sign for sign in itertools.product(*(((1, -1) if half else (1,)) for half in best))
+    ]
+    return max(signs, key=lambda half: int(((index + half >= 0) & (index + half < size)).all(axis=1).sum()))
+
+
+def _cut_axes(density_map: DensityMap, n_atoms: int) -> list[str]:
+    """Return the axes whose faces cut a molecule that the middle of the box would hold whole."""
+    threshold = float(densest(n_atoms, density_map).min())
+    cut = []
+    for axis, name in ((2, "x"), (1, "y"), (0, "z")):
+        planes = np.moveaxis(density_map.data, axis, 0)
+        first, last = planes[0].ravel().astype(np.float64), planes[-1].ravel().astype(np.float64)
+        if first.std() == 0 or last.std() == 0 or np.corrcoef(first, last)[0, 1] < LIKE_FACES:
+            continue
+        half = len(planes) // 2
+        faces = float(np.mean([plane > threshold for plane in (planes[0], planes[-1])]))
+        middle = float((planes[half - 1 : half + 1] > threshold).mean())
+        if faces >= DENSE_FACES and middle <= EMPTY_MIDDLE * faces:
+            cut.append(name)
+    return cut

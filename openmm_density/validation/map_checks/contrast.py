@@ -1,0 +1,58 @@
+"""Is the molecule positive in the map? Where it is not, every force points the wrong way."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from openmm_density.maps.density_map import DensityMap
+
+from .coverage import IN_DENSITY, coverage, sampled
+from .findings import Finding, MapChecks
+from .subject import Subject
+
+CHECK = "contrast"
+
+# Of a model that lies in the troughs of a map.
+ANTICORRELATED = -0.2
+# Skewness of all voxels: molecules fill the lesser part of a map and reach far above its mean. Right ones have −0.2 or more.
+NEGATIVE_SKEWNESS = -0.7
+
+
+def check_contrast(subject: Subject) -> MapChecks:
+    """Tell whether the molecule is negative in the map.
+
+    Parameters
+    ----------
+    subject : Subject
+
+    Returns
+    -------
+    MapChecks
+        ``skewness`` of the voxels, ``coverage`` of the model by the map and ``coverage_inverted`` by its negative, see
+        `openmm_density.validation.map_checks.coverage`; an error where the contrast is inverted.
+    """
+    density_map, heavy, cc = subject.density_map, subject.heavy, subject.cc
+    skewness = _skewness(density_map)
+    figures = {
+        "skewness": skewness,
+        "coverage": coverage(heavy, density_map),
+        "coverage_inverted": coverage(heavy, density_map, sign=-1),
+    }
+    lies_in_it = cc <= ANTICORRELATED and figures["coverage_inverted"] >= IN_DENSITY > figures["coverage"]
+    is_negative = skewness <= NEGATIVE_SKEWNESS and figures["coverage"] < IN_DENSITY and cc < -ANTICORRELATED
+    if not (lies_in_it or is_negative):
+        return MapChecks({CHECK: figures})
+    seen = (
+        f"the model correlates with it by {cc:.3f} and lies where it is lowest"
+        if lies_in_it
+        else f"its voxels reach farther below their mean than above (skewness {skewness:.1f})"
+    )
+    sentence = f"the map's contrast is inverted, molecules are negative in it: {seen}; pass --invert."
+    return MapChecks({CHECK: figures}, [Finding(CHECK, sentence, is_error=True)])
+
+
+def _skewness(density_map: DensityMap) -> float:
+    off = sampled(density_map).astype(np.float64)
+    off -= off.mean()
+    deviation = off.std()
+    return float((off**3).mean() / deviation**3) if deviation > 0 else 0.0

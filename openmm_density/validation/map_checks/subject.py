@@ -1,0 +1,69 @@
+"""What is looked at: a model, where it is said to be in a map, and the resolution that the map is said to have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from openmm_density.maps.density_map import DensityMap
+from openmm_density.validation.correlation import MapCorrelation
+
+if TYPE_CHECKING:
+    from openmm.app import Topology
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model in a map.
+
+    Parameters
+    ----------
+    density_map : DensityMap
+    topology : openmm.app.Topology
+    positions : np.ndarray, shape (N, 3)
+        In Å.
+    resolution : float
+        In Å.
+    known_cc : float, optional
+        The model's correlation with the map (CC mask), where it is known already.
+    """
+
+    density_map: DensityMap
+    topology: Topology
+    positions: np.ndarray
+    resolution: float
+    known_cc: float | None = None
+
+    @cached_property
+    def atomic_numbers(self) -> np.ndarray:
+        """Of all atoms, shape (N,); 0 where there is no element."""
+        elements = (atom.element for atom in self.topology.atoms())
+        return np.array([0 if element is None else element.atomic_number for element in elements])
+
+    @cached_property
+    def is_heavy(self) -> np.ndarray:
+        """Which atoms are neither hydrogens nor without element, shape (N,)."""
+        return self.atomic_numbers > 1
+
+    @property
+    def heavy(self) -> np.ndarray:
+        """Positions of the non-hydrogen atoms in Å, shape (n, 3)."""
+        return self.positions[self.is_heavy]
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Atomic numbers of the non-hydrogen atoms, shape (n,)."""
+        return self.atomic_numbers[self.is_heavy].astype(np.float64)
+
+    @cached_property
+    def correlation(self) -> MapCorrelation:
+        """Of the model with the map."""
+        return MapCorrelation(self.density_map, self.topology, self.resolution)
+
+    @cached_property
+    def cc(self) -> float:
+        """The model's correlation with the map where it is (CC mask)."""
+        return self.correlation.cc_mask(self.positions) if self.known_cc is None else self.known_cc

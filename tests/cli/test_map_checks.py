@@ -1,0 +1,84 @@
+"""What ``fit`` and ``score`` say of maps that are wrong, and the options that put them right."""
+
+import json
+
+import numpy as np
+import pytest
+
+from openmm_density import DensityMap
+
+from .commands import run
+
+QUICK = ("--resolution", 5, "--steps", 40, "--strength", 30, "--report-interval", 20, "--threads", 1)
+
+
+def quick_fit(folder, output, *extra):
+    return run("fit", folder / "model.pdb", folder / "wrong.mrc", *QUICK, "--output", output, *extra)
+
+
+@pytest.fixture
+def inverted(folder, tmp_path):
+    for name in ("model.pdb", "target.pdb"):
+        (tmp_path / name).symlink_to(folder / name)
+    DensityMap.from_file(folder / "target.mrc").inverted().write(tmp_path / "wrong.mrc")
+    return tmp_path
+
+
+def test_score_doubts_an_inverted_map_and_reads_it_right(inverted, capsys):
+    command = ("score", inverted / "target.pdb", inverted / "wrong.mrc", "--resolution", 5)
+    assert run(*command) == 0
+    assert "Warning: the map's contrast is inverted" in capsys.readouterr().out
+    assert run(*command, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["cc_mask"][0] < -0.9 and told["map_checks"]["findings"][0]["check"] == "contrast"
+    assert run(*command, "--json", "--invert") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["cc_mask"][0] > 0.9 and told["map_checks"]["findings"] == []
+
+
+def test_fit_refuses_an_inverted_map_and_fits_it_when_told(inverted, tmp_path, capsys, without_pictures):
+    assert quick_fit(inverted, tmp_path / "run") == 2
+    assert "contrast is inverted" in capsys.readouterr().err and not (tmp_path / "run").exists()
+    assert quick_fit(inverted, tmp_path / "run", "--invert") == 0
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["map_corrections"] == {"voxel_size": None, "mirror": False, "invert": True}
+    assert summary["map_checks"]["contrast"]["coverage"] > 0.25
+    assert any("sign was changed" in note for note in summary["notes"])
+    assert summary["cc_final"] > 0.5
+
+
+def test_a_map_in_nm_is_named_and_corrected(folder, tmp_path, capsys):
+    right = DensityMap.from_file(folder / "target.mrc")
+    right.with_voxel_size(0.12).write(tmp_path / "wrong.mrc")
+    (tmp_path / "model.pdb").symlink_to(folder / "model.pdb")
+    for command in ("fit", "score"):
+        extra = ("--output", tmp_path / "run") if command == "fit" else ()
+        assert run(command, tmp_path / "model.pdb", tmp_path / "wrong.mrc", "--resolution", 5, *extra) == 2
+        assert "voxel size of 0.12 Å looks like nm" in capsys.readouterr().err
+    score = ("score", folder / "target.pdb", tmp_path / "wrong.mrc", "--resolution", 5, "--json")
+    assert run(*score, "--voxel-size", 1.2) == 0
+    assert json.loads(capsys.readouterr().out)["cc_mask"][0] > 0.9
+
+
+def test_corrections_survive_an_interruption(folder, tmp_path, without_pictures, monkeypatch):
+    right = DensityMap.from_file(folder / "target.mrc")
+    right.mirrored().inverted().with_voxel_size(1.17).write(tmp_path / "wrong.mrc")
+    (tmp_path / "model.pdb").symlink_to(folder / "model.pdb")
+    from openmm_density.fitting.output.folder import OutputFolder
+
+    corrected = ("--voxel-size", 1.2, "--mirror", "--invert", "--save-interval", 20)
+    with monkeypatch.context() as broken:
+        broken.setattr(OutputFolder, "write", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            quick_fit(tmp_path, tmp_path / "run", *corrected)
+    assert run("fit", "--resume", tmp_path / "run") == 0
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["map_corrections"] == {"voxel_size": 1.2, "mirror": True, "invert": True}
+    assert np.allclose(summary["map_voxel_size"], 1.2, atol=1e-5)
+    assert summary["cc_final"] > 0.5 and summary["map_checks"]["contrast"]["coverage"] > 0.25
+
+
+def test_options_that_are_no_voxel_size_are_refused(folder, capsys):
+    with pytest.raises(SystemExit):
+        run("score", folder / "target.pdb", folder / "target.mrc", "--resolution", 5, "--voxel-size", "0,1,1")
+    assert "give a positive number of Å" in capsys.readouterr().err

@@ -1,0 +1,152 @@
+"""A look at the map: real ones pass, and each way of being wrong is named."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from openmm_density import DensityMap, InputError
+from openmm_density.models import read_model
+from openmm_density.validation.map_checks import MapChecks, check_map_units, check_map_with_model
+from openmm_density.validation.map_checks.detail import spectrum_end
+
+from ..conftest import PROJECT
+from ..fragments import fragment
+
+DATA = PROJECT / "tests" / "data"
+RESOLUTION = 4.0
+REAL = [
+    ("emd3488_5ni1/emd_3488.mrc", 3.2, "emd3488_5ni1/5ni1_updated.cif"),
+    ("emd3488_5ni1/emd_3488.mrc", 3.2, "emd3488_5ni1/5me2.pdb"),
+    ("emd5925_frag/emd5925.mrc.gz", 3.64, "emd5925_frag/5925_native.pdb"),
+    ("emd6187_kinesin/chain_K_box.ccp4", 5.0, "emd6187_kinesin/chain_K_box_complete.pdb"),
+    ("emd6187_kinesin/chain_K_box.ccp4", 5.0, "emd6187_kinesin/1bg2_K_fitted.pdb"),
+    ("emd6374_frag/emd6374.mrc.gz", 2.9, "emd6374_frag/6374_native.pdb"),
+    ("emd21457_ntd/emd_21457_seg.mrc", 3.2, "emd21457_ntd/6vyb_Ndom.pdb"),
+    ("qr_6i5a/6i5a_box.ccp4", 2.3, "qr_6i5a/6i5a_box_complete.pdb"),
+    ("xraymap_3pqr_R32/3pqr.ccp4.gz", 2.85, "xraymap_3pqr_R32/3pqr.pdb"),
+]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return fragment(tmp_path_factory.mktemp("fragment") / "model.pdb", residues=60)
+
+
+@pytest.fixture(scope="module")
+def a_map(model):
+    return DensityMap.simulate(model.topology, model.positions, RESOLUTION, 1.0, noise=0.2, margin=12.0)
+
+
+def checked(density_map, model, positions=None, resolution=RESOLUTION):
+    positions = model.positions if positions is None else positions
+    return check_map_with_model(density_map, model.topology, positions, resolution)
+
+
+def only(checks, name):
+    assert [finding.check for finding in checks.findings] == [name]
+    return checks.findings[0]
+
+
+@pytest.mark.parametrize(("path", "resolution", "of"), REAL)
+def test_nothing_is_said_of_real_maps(path, resolution, of):
+    density_map, model = DensityMap.from_file(DATA / path), read_model(DATA / of)
+    check_map_units(density_map, model.topology, model.positions)
+    assert checked(density_map, model, resolution=resolution).findings == []
+
+
+def test_nothing_is_said_of_a_model_that_has_yet_to_move(a_map, model):
+    assert checked(a_map, model).findings == []
+    assert checked(a_map, model, model.positions + np.array([1.5, -1.0, 0.8])).findings == []
+
+
+@pytest.mark.parametrize("error", [0.97, 1.03])
+def test_a_voxel_size_that_is_off_by_3_percent_is_found(a_map, model, error):
+    wrong = a_map.with_voxel_size(error)
+    centre = model.positions.mean(axis=0)
+    checks = checked(wrong, model, model.positions + centre * (error - 1))
+    assert not only(checks, "voxel_size").is_error
+    assert checks.figures["voxel_size"]["scale"] == pytest.approx(error, abs=0.005)
+    assert checks.figures["voxel_size"]["voxel_size"] == pytest.approx([1.0] * 3, abs=0.005)
+    assert checks.figures["voxel_size"]["cc_scaled"] > checks.figures["voxel_size"]["cc"]
+    assert "pass --voxel-size" in checks.doubts[0]
+
+
+def test_a_voxel_size_that_is_off_is_found_in_a_real_map():
+    density_map = DensityMap.from_file(DATA / "emd6374_frag/emd6374.mrc.gz")
+    model = read_model(DATA / "emd6374_frag/6374_native.pdb")
+    right = density_map.voxel_size[0]
+    centre = model.positions.mean(axis=0)
+    checks = checked(
+        density_map.with_voxel_size(1.03 * right), model, model.positions + 0.03 * centre, resolution=2.9
+    )
+    assert only(checks, "voxel_size")
+    assert checks.figures["voxel_size"]["voxel_size"][0] == pytest.approx(right, rel=0.01)
+
+
+def test_inverted_contrast_is_an_error_wherever_the_model_is(a_map, model):
+    for away in (0.0, 100.0):
+        checks = checked(a_map.inverted(), model, model.positions + away)
+        assert only(checks, "contrast").is_error
+        with pytest.raises(InputError, match=r"contrast is inverted.*--invert"):
+            checks.refuse_errors()
+
+
+def test_voxels_in_nm_are_named(a_map, model):
+    with pytest.raises(InputError, match=r"voxel size of 0.1 Å looks like nm.*--voxel-size 1[,. ]"):
+        check_map_units(a_map.with_voxel_size(0.1), model.topology, model.positions)
+    check_map_units(a_map, model.topology, model.positions)
+
+
+@pytest.mark.parametrize("resolution", [40.0, 10.0])
+def test_a_resolution_far_coarser_than_what_map_and_model_agree_to_is_doubted(a_map, model, resolution):
+    checks = checked(a_map, model, resolution=resolution)
+    assert only(checks, "resolution").sentence.startswith(f"a resolution of {resolution:g} Å was given")
+
+
+def test_a_resolution_finer_than_all_that_the_map_holds_is_doubted(model):
+    coarse = DensityMap.simulate(model.topology, model.positions, 8.0, 1.0, noise=0.2, margin=16.0)
+    checks = checked(coarse, model, resolution=2.0)
+    assert "no detail finer than" in only(checks, "resolution").sentence
+    assert checks.figures["resolution"]["spectrum_ends"] == pytest.approx(8.0, rel=0.1)
+    assert checked(coarse, model, resolution=8.0).findings == []
+
+
+@pytest.mark.parametrize(
+    ("path", "resolution"),
+    [("xray_1g8a_P21/composite_omit_map.mtz", 1.8), ("qr_6i5a/6i5a_box.ccp4", 2.3)],
+)
+def test_the_spectrum_of_real_maps_ends_at_their_resolution(path, resolution):
+    assert spectrum_end(DensityMap.from_file(DATA / path)) == pytest.approx(resolution, rel=0.1)
+
+
+def test_nothing_is_said_of_a_spectrum_that_falls_slowly():
+    """A binary mask spreads the spectrum up to the voxels."""
+    assert spectrum_end(DensityMap.from_file(DATA / "emd5925_frag/emd5925.mrc.gz")) is None
+
+
+@pytest.mark.parametrize("axes", [(0, 1, 2), (0,)])
+def test_a_rolled_map_is_an_error(a_map, model, axes):
+    rolled = replace(a_map, data=np.roll(a_map.data, [a_map.shape[axis] // 2 for axis in axes], axes))
+    checks = checked(rolled, model)
+    assert only(checks, "box").is_error and "cuts the molecule in two" in checks.doubts[0]
+    assert checks.figures["box"]["half_box"] == [("z", "y", "x")[axis] for axis in axes][::-1]
+    assert checks.figures["box"]["cc"] > 0.9
+
+
+def test_a_rolled_map_is_known_by_its_faces_where_the_model_is_elsewhere(a_map, model):
+    rolled = replace(a_map, data=np.roll(a_map.data, a_map.shape[0] // 2, 0))
+    checks = checked(rolled, model, model.positions + 200.0)
+    assert only(checks, "box").is_error and checks.figures["box"]["half_box"] == ["z"]
+
+
+def test_a_model_that_is_off_by_half_the_box_is_named(a_map, model):
+    checks = checked(a_map, model, model.positions - a_map.matrix @ (a_map.size / 2))
+    assert not only(checks, "box").is_error and "half the map's box along x, y, z" in checks.doubts[0]
+
+
+def test_checks_come_back_from_plain_values(a_map, model):
+    checks = checked(a_map.inverted(), model)
+    assert MapChecks.from_dict(checks.as_dict()) == checks
+    merged = checks + checked(a_map, model)
+    assert merged.findings == [] and merged.figures["contrast"]["skewness"] > 0
