@@ -305,7 +305,8 @@ def _as_begun(options: argparse.Namespace, folder: OutputFolder) -> tuple[argpar
     # was not allowed here.
     kept = {name: written.get(name, value) for name, value in known.items() if name not in _NEVER_KEPT}
     now = {name: getattr(options, name) for name in _NEVER_KEPT}
-    told = argparse.Namespace(**kept, **now, strength_scan=written.get("strength_scan"))
+    found = {name: written.get(name) for name in ("map_checks", "strength_scan")}
+    told = argparse.Namespace(**kept, **now, **found)
     return told, read_protocol(folder.run.path / _PROTOCOL)
 
 

@@ -65,6 +65,17 @@ class MapChecks:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> MapChecks:
-        """Return what `as_dict` wrote."""
-        figures = {name: value for name, value in values.items() if name != "findings"}
-        return cls(figures, [Finding(**finding) for finding in values["findings"]])
+        """Return what `as_dict` wrote.
+
+        Raises
+        ------
+        InputError
+            If it did not write them.
+        """
+        try:
+            figures = {name: value for name, value in values.items() if name != "findings"}
+            return cls(figures, [Finding(**finding) for finding in values["findings"]])
+        except (AttributeError, KeyError, TypeError):
+            raise InputError(
+                "what was found out about the map cannot be read back: start the fit anew."
+            ) from None
