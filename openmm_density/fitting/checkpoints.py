@@ -7,9 +7,8 @@ import os
 import shutil
 import struct
 import tempfile
-import zipfile
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,12 @@ from ..errors import InputError
 from ..models.structure_files import Header, write_cif
 from ..units import ANGSTROM_PER_NANOMETER
 from ..whole_files import remove_abandoned, temporary_beside, write_text
+from .convergence import Plateau
+from .fit_result import Row
 from .locks import LOCK
 from .log_table import log_table
+from .state_files import DamagedState, check_entries, read_archive
+from .strength import AdaptiveStrength
 
 STATE, PREVIOUS, TRAJECTORY, LAST_GOOD = "state.npz", "state.previous.npz", "trajectory.dcd", "last_good.cif"
 LOG = "log.csv"
@@ -174,10 +177,10 @@ class RunFolder:
                 state = _read_state(self.path / name)
             except FileNotFoundError:
                 continue
-            except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-                problems.append(f"{name} is damaged ({' '.join(str(error).split())})")
+            except DamagedState as error:
+                problems.append(f"{name} is damaged ({error})")
                 continue
-            if cut_trajectory(self.trajectory, state.frames):
+            if cut_trajectory(self.trajectory, state.frames, len(state.positions)):
                 return state
             problems.append(f"{TRAJECTORY} has fewer than the {state.frames} frames of {name}")
         found = "; ".join(problems) or "it holds no saved state"
@@ -251,8 +254,8 @@ class Trajectory:
             ) from None
 
 
-def cut_trajectory(path: Path, frames: int) -> bool:
-    """Cut a DCD file of OpenMM's to its first frames; tell whether it had so many."""
+def cut_trajectory(path: Path, frames: int, atoms: int | None = None) -> bool:
+    """Cut a DCD file of OpenMM's to its first frames; tell whether it had so many, each of so many atoms."""
     if frames == 0:
         path.unlink(missing_ok=True)
         return True
@@ -264,6 +267,8 @@ def cut_trajectory(path: Path, frames: int) -> bool:
             return False
         first, interval = struct.unpack_from("<2i", header, 12)
         has_box, n_atoms = struct.unpack_from("<i", header, 48)[0], struct.unpack_from("<i", header, 268)[0]
+        if n_atoms <= 0 or n_atoms != (atoms or n_atoms):
+            return False
         frame = 3 * (4 * n_atoms + 8) + (56 if has_box else 0)
         length = _HEADER + frames * frame
         if file.seek(0, os.SEEK_END) < length:
@@ -280,12 +285,34 @@ _HEADER = 276
 
 
 def _read_state(path: Path) -> RunState:
-    with np.load(path, allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
-    plain = json.loads(arrays.pop("plain").tobytes())
-    if plain.pop("format") != _FORMAT:
-        raise ValueError("it was written by another version")
-    known = {field.name for field in fields(RunState)}
-    if not {*plain, *arrays} <= known:
-        raise ValueError("it was written by another version")
-    return RunState(**arrays, **plain)
+    """Read a state, and refuse one that no fit can have saved.
+
+    Raises
+    ------
+    DamagedState
+        Saying what is amiss.
+    """
+    arrays, plain = read_archive(path)
+    names = {*arrays}
+    if (
+        plain.pop("format", None) != _FORMAT
+        or not {*_ARRAYS[:3]} <= names <= {*_ARRAYS}
+        or names & plain.keys()
+    ):
+        raise DamagedState("it was written by another version")
+    check_entries(RunState, plain)
+    atoms = len(arrays["positions"])
+    for name, array in arrays.items():
+        shape = (3, 3) if name == "box" else (atoms, 3)
+        if array.shape != shape or not atoms:
+            raise DamagedState(f"{name} has the shape {array.shape}, not {shape}")
+        if not np.isfinite(array).all():
+            raise DamagedState(f"{name} has values that are not numbers")
+    state = RunState(**arrays, **plain)
+    check_entries(AdaptiveStrength, state.adaptive)
+    check_entries(Plateau, state.plateau)
+    if not Plateau(**state.plateau).is_sound():
+        raise DamagedState("its mean models have no shape")
+    for row in state.rows:
+        check_entries(Row, row, finite=False)
+    return state

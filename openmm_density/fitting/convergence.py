@@ -49,6 +49,16 @@ class Plateau:
     at_rest: int = 0
     steps: int = 0
 
+    def is_sound(self) -> bool:
+        """Tell whether sums and means are of models, as those of a saved state must be."""
+        models = [self.total]
+        if self.previous is not None:
+            if len(self.previous) != 2 or not isinstance(self.previous[0], (int, float)):
+                return False
+            models.append(self.previous[1])
+        arrays = [_as_positions(model) for model in models if model is not None]
+        return all(array is not None and array.shape == arrays[0].shape for array in arrays)
+
     def update(self, similarity: float, positions: np.ndarray, steps: int) -> bool:
         """Take a sample after so many more steps; tell whether the fit has converged.
 
@@ -74,3 +84,12 @@ class Plateau:
             self.previous = [mean, model.tolist()]
             self.similarities, self.total, self.steps = [], None, 0
         return self.at_rest >= BLOCKS_AT_REST
+
+
+def _as_positions(model: Any) -> np.ndarray | None:
+    try:
+        array = np.asarray(model)
+    except ValueError:
+        return None
+    is_model = array.dtype.kind in "if" and array.ndim == 2 and array.shape[1] == 3
+    return array if is_model and np.isfinite(array).all() else None
