@@ -65,7 +65,12 @@ class Placement:
         """Give the model in its new place, which is none of its crystal's."""
         alternates = model.alternates.moved(self.moved(model.alternates.positions))
         return replace(
-            model, positions=self.moved(model.positions), alternates=alternates, cell=None, space_group=""
+            model,
+            positions=self.moved(model.positions),
+            alternates=alternates,
+            cell=None,
+            space_group="",
+            metadata=model.metadata.elsewhere(),
         )
 
     def moved(self, positions: np.ndarray) -> np.ndarray:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import gemmi
@@ -13,11 +12,10 @@ import numpy as np
 from openmm import app
 
 from openmm_density.errors import InputError
-from openmm_density.models.alternates import carried_along
 from openmm_density.models.bonds import Link
-from openmm_density.models.elements import is_metal
 from openmm_density.models.residue_names import is_standard_polymer
 from openmm_density.models.structures import BACKBONE_BONDS, AtomRecord, Model
+from openmm_density.models.written_structures import Header, atoms_of, atoms_of_model, structure_of
 from openmm_density.units import positions_in_angstrom
 from openmm_density.whole_files import write_text
 
@@ -25,35 +23,10 @@ if TYPE_CHECKING:
     from openmm_density.models.preparation import Prepared
 
 
-@dataclass(frozen=True)
-class Header:
-    """What a file says of a model beside the names and places of its atoms.
-
-    Attributes
-    ----------
-    links : tuple of Link
-        Written are those that the names of their atoms tell without doubt, and those to copies by symmetry only with a space
-        group.
-    cell : tuple of float or None
-        a, b, c (Å), α, β, γ (degrees).
-    space_group : str
-        As in ``P 1 21 1``; a cell without one is written with P 1.
-    occupancies : ndarray of shape (N,), optional
-        Of the atoms, 1 where not given.
-    altlocs : tuple of str, optional
-        The labels of the conformers that the atoms are of, empty for atoms with no alternates.
-    """
-
-    links: tuple[Link, ...] = ()
-    cell: tuple[float, ...] | None = None
-    space_group: str = ""
-    occupancies: np.ndarray | None = None
-    altlocs: tuple[str, ...] | None = None
-
-
 def header_of(model: Model) -> Header:
-    """Give the links that the file of a model names, the other bonds between its residues, and its crystal."""
-    return Header(_with_bonds(model.links, model.topology), model.cell, model.space_group)
+    """Return the links that the file of a model names, the other bonds between its residues, its crystal, and its metadata."""
+    links = _with_bonds(model.links, model.topology)
+    return Header(links, model.cell, model.space_group, metadata=model.metadata)
 
 
 def prepared_header(prepared: Prepared) -> Header:
@@ -121,8 +94,8 @@ def write_cif(
         records = [
             replace(record, altloc=altloc) for record, altloc in zip(records, header.altlocs, strict=True)
         ]
-    atoms = _atoms_of(topology, records, positions, b_factors, occupancies)
-    _write_document(path, _structure(topology, atoms, header))
+    atoms = atoms_of(topology, records, positions, b_factors, occupancies)
+    _write_document(path, structure_of(topology, atoms, header))
 
 
 def write_model_cif(
@@ -150,160 +123,18 @@ def write_model_cif(
         The numbers of atoms differ, a coordinate is not a number, or the file cannot be written.
     """
     positions, b_factors = _checked_for(path, model, positions, b_factors)
-    atoms = _atoms_of_model(model, positions, b_factors)
+    atoms = atoms_of_model(model, positions, b_factors)
     records = _without_blank_chains([atom.record for atom in atoms])
     atoms = [replace(atom, record=record) for atom, record in zip(atoms, records)]
-    _write_document(path, _structure(model.topology, atoms, header_of(model)))
+    _write_document(path, structure_of(model.topology, atoms, header_of(model)))
 
 
 def _write_document(path: str | os.PathLike[str], structure: gemmi.Structure) -> None:
     structure.ensure_entities()
-    groups = gemmi.MmcifOutputGroups(False)
-    groups.atoms = groups.group_pdb = groups.entity = groups.struct_asym = True
-    groups.conn = groups.block_name = True
-    groups.cell = groups.symmetry = structure.cell.is_crystal()
+    groups = gemmi.MmcifOutputGroups(True)
+    groups.tls = groups.origx = False
+    groups.cell = groups.symmetry = groups.scale = structure.cell.is_crystal()
     write_text(path, structure.make_mmcif_document(groups).as_string())
-
-
-@dataclass(frozen=True)
-class _WrittenAtom:
-    """An atom as it is written, in a residue of a topology, where it is the atom `index`, or -1 for an alternate conformer's."""
-
-    record: AtomRecord
-    residue: int
-    index: int
-    position: np.ndarray
-    b_factor: float
-    occupancy: float
-
-
-def _atoms_of(
-    topology: app.Topology,
-    records: Sequence[AtomRecord],
-    positions: np.ndarray,
-    b_factors: np.ndarray,
-    occupancies: np.ndarray,
-) -> list[_WrittenAtom]:
-    return [
-        _WrittenAtom(record, atom.residue.index, atom.index, position, float(b_factor), float(occupancy))
-        for atom, record, position, b_factor, occupancy in zip(
-            topology.atoms(), records, positions, b_factors, occupancies, strict=True
-        )
-    ]
-
-
-def _atoms_of_model(model: Model, positions: np.ndarray, b_factors: np.ndarray) -> list[_WrittenAtom]:
-    """Return the atoms of a model with those of its alternate conformers, in the order of its file."""
-    fitted = _atoms_of(model.topology, model.records, positions, b_factors, model.occupancies)
-    alternates, places = model.alternates, carried_along(model, positions)
-    others = [
-        _WrittenAtom(
-            alternates.records[k],
-            int(alternates.residues[k]),
-            -1,
-            places[k],
-            float(np.nan_to_num(alternates.b_factors[k])),
-            float(alternates.occupancies[k]),
-        )
-        for k in range(len(alternates))
-    ]
-    keys = [(k, -1) for k in range(len(fitted))]
-    keys += [(int(after), k) for k, after in enumerate(alternates.after)]
-    both = fitted + others
-    return [both[k] for k in sorted(range(len(both)), key=keys.__getitem__)]
-
-
-def _structure(topology: app.Topology, atoms: Sequence[_WrittenAtom], header: Header) -> gemmi.Structure:
-    """Make gemmi's structure of atoms, which bear the names of their records, in the residues of a topology."""
-    model = gemmi.Model(1)
-    members: dict[int, dict[str, list[tuple[int, _WrittenAtom]]]] = defaultdict(lambda: defaultdict(list))
-    serials: dict[int, int] = {}
-    for serial, atom in enumerate(atoms, start=1):
-        members[atom.residue][atom.record.residue_name].append((serial, atom))
-        if atom.index >= 0:
-            serials[atom.index] = serial
-    for number, chain in enumerate(topology.chains()):
-        written: gemmi.Chain | None = None
-        for position_in_chain, residue in enumerate(chain.residues(), start=1):
-            # In another conformer the residue may be another one.
-            for own in members[residue.index].values():
-                new = gemmi.Residue()
-                for serial, atom in own:
-                    record = atom.record
-                    one = gemmi.Atom()
-                    one.name = record.name
-                    one.altloc = record.altloc or "\0"
-                    one.element = gemmi.Element(record.element)
-                    one.charge = record.charge
-                    one.pos = gemmi.Position(*atom.position)
-                    one.b_iso = atom.b_factor
-                    one.occ = atom.occupancy
-                    one.serial = serial
-                    new.add_atom(one)
-                new.name = record.residue_name
-                new.seqid = _seqid(record)
-                new.subchain = _label_asym(number)
-                new.het_flag = "H" if record.hetero else "A"
-                polymer = is_standard_polymer(residue.name)
-                kind = "Polymer" if polymer else ("Water" if residue.name == "HOH" else "NonPolymer")
-                new.entity_type = getattr(gemmi.EntityType, kind)
-                if polymer:
-                    new.label_seq = position_in_chain
-                if written is None:
-                    written = gemmi.Chain(record.chain)
-                written.add_residue(new)
-        if written is not None:
-            model.add_chain(written)
-    structure = gemmi.Structure()
-    structure.name = "model"
-    structure.add_model(model)
-    if header.cell is not None:
-        structure.cell = gemmi.UnitCell(*header.cell)
-        structure.spacegroup_hm = header.space_group or "P 1"
-        structure.setup_cell_images()
-    records = {atom.index: atom.record for atom in atoms if atom.index >= 0}
-    _add_links(structure, list(topology.atoms()), records, serials, header)
-    return structure
-
-
-def _add_links(
-    structure: gemmi.Structure,
-    atoms: Sequence[app.topology.Atom],
-    records: Mapping[int, AtomRecord],
-    serials: Mapping[int, int],
-    header: Header,
-) -> None:
-    count: Counter[gemmi.ConnectionType] = Counter()
-    for link in header.links:
-        ends = (link.first, link.second)
-        addresses = [
-            gemmi.AtomAddress(
-                records[k].chain,
-                _seqid(records[k]),
-                records[k].residue_name,
-                records[k].name,
-                records[k].altloc or "\0",
-            )
-            for k in ends
-        ]
-        found = [structure[0].find_cra(address, ignore_segment=True).atom for address in addresses]
-        # Where numbers ran out, or segments tell chains apart, the names mean another atom.
-        meant = all(atom is not None and atom.serial == serials[k] for atom, k in zip(found, ends))
-        if not meant or (link.symmetry and not header.space_group):
-            continue
-        connection = gemmi.Connection()
-        connection.type = _kind(atoms[link.first], atoms[link.second])
-        count[connection.type] += 1
-        connection.name = f"{connection.type.name.lower()}{count[connection.type]}"
-        connection.partner1, connection.partner2 = addresses
-        connection.asu = gemmi.Asu.Different if link.symmetry else gemmi.Asu.Same
-        structure.connections.append(connection)
-
-
-def _kind(a: app.topology.Atom, b: app.topology.Atom) -> gemmi.ConnectionType:
-    if is_metal(a) or is_metal(b):
-        return gemmi.ConnectionType.MetalC
-    return gemmi.ConnectionType.Disulf if a.name == b.name == "SG" else gemmi.ConnectionType.Covale
 
 
 def _with_bonds(links: tuple[Link, ...], topology: app.Topology) -> tuple[Link, ...]:
@@ -356,24 +187,11 @@ def _without_blank_chains(records: Sequence[AtomRecord]) -> Sequence[AtomRecord]
     return [replace(record, chain=record.chain or letter) for record in records]
 
 
-def _seqid(record: AtomRecord) -> gemmi.SeqId:
-    return gemmi.SeqId(record.residue_number, record.insertion_code or " ")
-
-
 def _number(residue: app.topology.Residue) -> int:
     try:
         return int(residue.id)
     except ValueError:
         return residue.index + 1
-
-
-def _label_asym(number: int) -> str:
-    letters = ""
-    number += 1
-    while number:
-        number, digit = divmod(number - 1, 26)
-        letters = chr(ord("A") + digit) + letters
-    return letters
 
 
 def pdb_limit(model: Model, positions: Any) -> str | None:
@@ -409,7 +227,9 @@ def write_pdb(
     Atoms, order, names, chains, numbers, insertion codes, segments, occupancies and ATOM or HETATM are the
     input's. Alternate conformers that are not fitted stand in their places in the input's order, moved as
     `openmm_density.models.alternates.carried_along` tells. TER follows each polymer.
-    SSBOND and LINK name what :func:`header_of` gives, and CRYST1 its cell, if it has one.
+    SSBOND and LINK name what :func:`header_of` gives, CISPEP the peptide bonds that are cis now, CONECT the input's bonds by
+    their new serial numbers, and CRYST1 the cell, if there is one. Of other records there are those that
+    `openmm_density.models.metadata.Metadata` keeps.
 
     Parameters
     ----------
@@ -430,13 +250,14 @@ def write_pdb(
     limit = pdb_limit(model, positions)
     if limit is not None:
         raise InputError(f"{path}: the PDB format cannot hold this model ({limit}); use the mmCIF file.")
-    options = gemmi.PdbWriteOptions(minimal=True)
-    options.ssbond_records = options.link_records = True
+    options = gemmi.PdbWriteOptions()
     options.cryst1_record = model.cell is not None
     options.atom_records = options.end_record = False
-    atoms = _atoms_of_model(model, positions, b_factors)
-    structure = _structure(model.topology, atoms, header_of(model))
+    atoms = atoms_of_model(model, positions, b_factors)
+    header = header_of(model)
+    structure = structure_of(model.topology, atoms, header, merged=True)
     lines = [line.rstrip() for line in structure.make_pdb_string(options).splitlines()]
+    lines = header.metadata.pdb_lines(lines)
     residues = list(model.topology.residues())
     for serial, (atom, following) in enumerate(zip(atoms, [*atoms[1:], None]), start=1):
         record, (x, y, z) = atom.record, atom.position
@@ -456,6 +277,9 @@ def write_pdb(
         gap = other is not None and other.chain.id == own.chain.id and is_standard_polymer(other.name)
         if ends_chain and not gap and is_standard_polymer(own.name):
             lines.append("TER")
+    serials = {atom.record.serial: serial for serial, atom in enumerate(atoms, start=1)}
+    if len(serials) == len(atoms):
+        lines += header.metadata.connect_lines(serials)
     write_text(path, "\n".join([*lines, "END", ""]))
 
 

@@ -84,6 +84,22 @@ def read_structure(path: str | os.PathLike[str], *, first_model: bool = True) ->
     return structure
 
 
+def read_pdb_header(path: str | os.PathLike[str]) -> list[str]:
+    """Return the lines of a PDB file before its first atom, with question marks for what is no character of the format.
+
+    Raises
+    ------
+    InputError
+        The file is missing or cannot be read.
+    """
+    lines = []
+    for line in _contents(Path(path)).decode("ascii", errors="replace").replace("\ufffd", "?").split("\n"):
+        if line[:6].upper() in ("ATOM  ", "HETATM", "MODEL "):
+            break
+        lines.append(line.rstrip())
+    return lines
+
+
 def _contents(path: Path) -> bytearray:
     try:
         return read_unpacked(path)

@@ -19,6 +19,7 @@ from .alternates import Alternates
 from .bonds import Link, add_bonds, links_of_file, named_connections
 from .conformers import ReadResidue, kept_residues
 from .elements import openmm_element
+from .metadata import Metadata, read_metadata
 from .residue_names import name_tables, standard_residue_names
 from .structure_text import read_structure
 
@@ -83,6 +84,8 @@ class Model:
         The covalent, disulphide and metal bonds that the file names among these atoms, however long.
     alternates : Alternates
         The atoms of the conformers that were not chosen, which are written again beside those that were.
+    metadata : Metadata
+        What the file says beside all this: title, sequences, secondary structure and the like.
     notes : list of str
         What the reader left out or decided, one sentence each.
     """
@@ -97,6 +100,7 @@ class Model:
     space_group: str = ""
     links: tuple[Link, ...] = ()
     alternates: Alternates = field(default_factory=Alternates)
+    metadata: Metadata = field(default_factory=Metadata)
     notes: list[str] = field(default_factory=list)
 
 
@@ -156,6 +160,7 @@ def read_model(path: str | os.PathLike[str]) -> Model:
         cell=parameters if min(parameters[:3]) > 1.5 else None,
         space_group=structure.spacegroup_hm if known_group and min(parameters[:3]) > 1.5 else "",
         alternates=alternates,
+        metadata=read_metadata(structure, path),
         notes=notes,
     )
     connections = list(named_connections(model, structure))

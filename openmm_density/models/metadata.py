@@ -1,0 +1,306 @@
+"""What a file says of a model beside its atoms and its crystal, kept while the atoms move, and written again where it is true."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import gemmi
+
+from .structure_text import read_pdb_header
+
+TITLE_RECORDS = (
+    *("SPLIT", "CAVEAT", "COMPND", "SOURCE", "AUTHOR", "REVDAT", "SPRSDE", "JRNL"),
+    *("SEQADV", "HETNAM", "HETSYN", "FORMUL"),
+)
+"""Records of a PDB file that gemmi does not hold: they are kept line by line, and written to PDB files again."""
+
+STALE_REMARKS = frozenset((3, 375, 500, 525, 610, 615, 620, 800))
+"""Numbers of REMARK records that a fit makes untrue: the refinement's statistics (3), atoms on special positions (375), geometry
+(500), distant waters (525), atoms of zero occupancy (610, 615), coordination of metals (620), and the sites (800) of SITE
+records, which come from distances too."""
+
+PLACED_REMARKS = frozenset((290, 300, 350))
+"""Those with operators that belong to the place where the input has the model: symmetry, and the biological molecule."""
+
+_RECORD_ORDER = (
+    *(
+        "HEADER",
+        "OBSLTE",
+        "TITLE",
+        "SPLIT",
+        "CAVEAT",
+        "COMPND",
+        "SOURCE",
+        "KEYWDS",
+        "EXPDTA",
+        "NUMMDL",
+        "MDLTYP",
+    ),
+    *(
+        "AUTHOR",
+        "REVDAT",
+        "SPRSDE",
+        "JRNL",
+        "REMARK",
+        "DBREF",
+        "DBREF1",
+        "DBREF2",
+        "SEQADV",
+        "SEQRES",
+        "MODRES",
+    ),
+    *(
+        "HET",
+        "HETNAM",
+        "HETSYN",
+        "FORMUL",
+        "HELIX",
+        "SHEET",
+        "SSBOND",
+        "LINK",
+        "LINKR",
+        "CISPEP",
+        "SITE",
+        "CRYST1",
+    ),
+    *("ORIGX1", "ORIGX2", "ORIGX3", "SCALE1", "SCALE2", "SCALE3", "MTRIX1", "MTRIX2", "MTRIX3"),
+)
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What a file says of a model beside its atoms and its crystal.
+
+    Kept is what a fit has no reason to change: title, keywords, authors, method, resolution, remarks, sequences (SEQRES) with
+    their references (DBREF), modified residues (MODRES), helices and sheets as the file has them, assemblies and operators of
+    non-crystallographic symmetry; of a PDB file also `TITLE_RECORDS`. Left out are the statistics of a refinement, which are
+    those of the model before, and `STALE_REMARKS`. Cis peptides, links and the crystal are found anew whenever a model is
+    written.
+
+    Attributes
+    ----------
+    structure : gemmi.Structure
+        Without atoms, sequences and crystal.
+    sequences : dict of str to gemmi.Entity
+        The polymer of each chain id.
+    records : tuple of str
+        Lines of a PDB file that gemmi does not hold.
+    connections : dict of int to list of int
+        The bonds of CONECT, by the serial numbers of a PDB file, each as often as the file has it.
+    """
+
+    structure: gemmi.Structure = field(default_factory=gemmi.Structure)
+    sequences: Mapping[str, gemmi.Entity] = field(default_factory=dict)
+    records: tuple[str, ...] = ()
+    connections: Mapping[int, list[int]] = field(default_factory=dict)
+
+    def elsewhere(self) -> Metadata:
+        """Return what is still true of a model that was laid elsewhere: nothing with operators of symmetry or of assemblies."""
+        structure = self.structure.clone()
+        structure.ncs = []
+        structure.assemblies = []
+        structure.raw_remarks = _without(structure.raw_remarks, PLACED_REMARKS)
+        return replace(self, structure=structure)
+
+    def attach(self, structure: gemmi.Structure, aligned: bool = True) -> None:
+        """Add all that gemmi holds to a structure whose polymers have their names, entity types and subchains.
+
+        Parameters
+        ----------
+        structure : gemmi.Structure
+        aligned : bool
+            For mmCIF, where residues get their place in the sequence as label_seq, and only the sequences that hold all residues
+            of their chain are added; else for PDB, which has no characters but ASCII.
+        """
+        own = self.structure
+        structure.meta, structure.resolution = own.meta, own.resolution
+        info = dict(own.info)
+        if not structure.cell.is_crystal():
+            info = {key: value for key, value in info.items() if not key.startswith("_cell.")}
+        if not aligned:
+            # A PDB file has lines of so many bytes, which may not end within a character.
+            info = {key: value.encode("ascii", "replace").decode() for key, value in info.items()}
+        structure.info = info
+        structure.raw_remarks = own.raw_remarks
+        if not structure.cell.is_crystal():
+            structure.raw_remarks = _without(own.raw_remarks, {290})
+        structure.ncs, structure.assemblies = own.ncs, own.assemblies
+        chains = {chain.name for chain in structure[0]}
+        names = {
+            (chain.name, str(residue.seqid).strip()): residue.name
+            for chain in structure[0]
+            for residue in chain
+        }
+        structure.helices = [each for each in own.helices if each.start.chain_name in chains]
+        structure.sheets = [
+            each for each in own.sheets if all(strand.start.chain_name in chains for strand in each.strands)
+        ]
+        structure.mod_residues = [each for each in own.mod_residues if each.chain_name in chains]
+        ends = [end for helix in structure.helices for end in (helix.start, helix.end)]
+        ends += [
+            end for sheet in structure.sheets for each in sheet.strands for end in (each.start, each.end)
+        ]
+        for end in ends:
+            # A residue may be simulated, and written, under another name.
+            end.res_id.name = names.get((end.chain_name, str(end.res_id.seqid).strip()), end.res_id.name)
+        structure.entities = _entities(structure, self.sequences, aligned)
+        if structure.resolution > 0:
+            # gemmi writes it to mmCIF files as a part of these.
+            refinement = gemmi.RefinementInfo()
+            refinement.id = dict(structure.info).get("_exptl.method", "?")
+            refinement.resolution_high = structure.resolution
+            structure.meta.refinement = [refinement]
+
+    def pdb_lines(self, lines: Iterable[str]) -> list[str]:
+        """Return the lines of a header that gemmi wrote with those that gemmi does not hold, in the PDB format's order."""
+        order = {name: place for place, name in enumerate(_RECORD_ORDER)}
+        return sorted([*lines, *self.records], key=lambda line: order.get(line[:6].strip(), len(order)))
+
+    def connect_lines(self, serials: Mapping[int, int]) -> list[str]:
+        """Return the lines of CONECT for atoms that got new serial numbers; without what PDB cannot number."""
+        lines = []
+        bonded = {
+            serials[first]: [serials[other] for other in others if other in serials]
+            for first, others in self.connections.items()
+            if first in serials
+        }
+        for first, others in sorted(bonded.items()):
+            for start in range(0, len(others), 4):
+                lines.append(
+                    "CONECT" + "".join(f"{serial:5d}" for serial in (first, *others[start : start + 4]))
+                )
+        return lines if max(serials.values(), default=0) <= 99999 else []
+
+
+def read_metadata(structure: gemmi.Structure, path: str | os.PathLike[str]) -> Metadata:
+    """Return what a structure says beside its atoms, and what its file does in records that gemmi does not hold."""
+    bare = gemmi.Structure()
+    bare.name, bare.info, bare.meta, bare.resolution = (
+        structure.name,
+        structure.info,
+        structure.meta,
+        structure.resolution,
+    )
+    bare.helices, bare.sheets, bare.mod_residues = structure.helices, structure.sheets, structure.mod_residues
+    bare.ncs = structure.ncs
+    bare.assemblies = _by_chains(structure)
+    bare.raw_remarks = _without(structure.raw_remarks, STALE_REMARKS)
+    bare.meta.refinement = []
+    if structure.raw_remarks and structure.resolution > 0 and not _numbered(bare.raw_remarks, 2):
+        bare.raw_remarks = [
+            "REMARK   2",
+            f"REMARK   2 RESOLUTION. {structure.resolution:7.2f} ANGSTROMS.",
+            *bare.raw_remarks,
+        ]
+    records = ()
+    if structure.input_format == gemmi.CoorFormat.Pdb:
+        records = tuple(line for line in read_pdb_header(path) if line[:6].strip() in TITLE_RECORDS)
+    return Metadata(bare, _sequences(structure), records, dict(structure.conect_map.items()))
+
+
+def _sequences(structure: gemmi.Structure) -> dict[str, gemmi.Entity]:
+    """Return the polymer of each chain id, of those with a sequence."""
+    found: dict[str, gemmi.Entity] = {}
+    polymers = [
+        entity
+        for entity in structure.entities
+        if entity.entity_type == gemmi.EntityType.Polymer and entity.full_sequence
+    ]
+    by_subchain = {subchain: entity for entity in polymers for subchain in entity.subchains}
+    if by_subchain:
+        for chain in structure[0]:
+            for residue in chain:
+                if residue.subchain in by_subchain:
+                    found.setdefault(chain.name.strip(), by_subchain[residue.subchain])
+        return found
+    # gemmi calls what SEQRES tells by the chain.
+    return {entity.name.strip(): entity for entity in polymers}
+
+
+def _by_chains(structure: gemmi.Structure) -> list[gemmi.Assembly]:
+    """Return the assemblies of whole chains, told by their ids, since subchains are named anew where the model is written."""
+    of_chain: dict[str, set[str]] = defaultdict(set)
+    for chain in structure[0]:
+        of_chain[chain.name] |= {residue.subchain for residue in chain}
+    holder = gemmi.Structure()
+    holder.assemblies = structure.assemblies
+    kept = []
+    for assembly in holder.assemblies:
+        whole = True
+        for generator in assembly.generators:
+            taken = set(generator.subchains)
+            chains = [name for name, subchains in of_chain.items() if subchains & taken]
+            whole = whole and all(of_chain[name] <= taken for name in chains)
+            if taken:
+                generator.chains, generator.subchains = chains, []
+        if whole:
+            kept.append(assembly)
+    holder.assemblies = kept
+    return holder.assemblies
+
+
+def _entities(
+    structure: gemmi.Structure, sequences: Mapping[str, gemmi.Entity], aligned: bool
+) -> list[gemmi.Entity]:
+    """Return the polymers of a structure that have a sequence, with their subchains; number their residues by it, if asked to."""
+    holder = gemmi.Structure()
+    wanted: dict[str, gemmi.Entity] = {}
+    subchains: dict[str, list[str]] = defaultdict(list)
+    for name in dict.fromkeys(chain.name for chain in structure[0]):
+        entity = sequences.get(name)
+        if entity is None:
+            continue
+        residues = [
+            residue
+            for chain in structure[0]
+            if chain.name == name
+            for residue in chain
+            if residue.entity_type == gemmi.EntityType.Polymer
+        ]
+        if not residues:
+            continue
+        if aligned:
+            places = _places(residues, entity)
+            if None in places:
+                continue
+            for residue, place in zip(residues, places):
+                residue.label_seq = place
+        wanted[entity.name] = entity
+        subchains[entity.name] += dict.fromkeys(residue.subchain for residue in residues)
+    holder.entities = list(wanted.values())
+    for entity in holder.entities:
+        entity.subchains = subchains[entity.name]
+    return holder.entities
+
+
+def _places(residues: list[gemmi.Residue], entity: gemmi.Entity) -> list[int | None]:
+    """Return the number of each residue in the sequence of a polymer, by alignment; None for one that is not in it."""
+    alone = gemmi.Structure()
+    alone.add_model(gemmi.Model(1))
+    chain = gemmi.Chain("A")
+    for residue in residues:
+        copied = residue.clone()
+        copied.subchain, copied.label_seq = "A", None
+        chain.add_residue(copied)
+    alone[0].add_chain(chain)
+    alone.entities = [entity]
+    alone.entities[0].subchains = ["A"]
+    alone.assign_label_seq_id(True)
+    return [residue.label_seq for residue in alone[0][0]]
+
+
+def _number(remark: str) -> int | None:
+    number = remark[6:10].strip()
+    return int(number) if number.isdecimal() else None
+
+
+def _numbered(remarks: Iterable[str], number: int) -> bool:
+    return any(_number(remark) == number for remark in remarks)
+
+
+def _without(remarks: Iterable[str], numbers: Iterable[int]) -> list[str]:
+    left_out = frozenset(numbers)
+    return [remark for remark in remarks if _number(remark) not in left_out]

@@ -1,0 +1,248 @@
+"""gemmi's structure of a model, as files write it: atoms in their order, links, cis peptides, crystal and metadata."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import gemmi
+import numpy as np
+from openmm import app
+
+from .alternates import carried_along
+from .bonds import Link
+from .elements import is_metal
+from .metadata import Metadata
+from .residue_names import is_standard_polymer
+from .structures import AtomRecord, Model, is_backbone_bond
+
+CIS = 30.0
+"""Degrees of |ω| below which a peptide bond is called cis in a file, as wwPDB does."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file says of a model beside the names and places of its atoms.
+
+    Attributes
+    ----------
+    links : tuple of Link
+        Written are those that the names of their atoms tell without doubt, and those to copies by symmetry only with a space
+        group.
+    cell : tuple of float or None
+        a, b, c (Å), α, β, γ (degrees).
+    space_group : str
+        As in ``P 1 21 1``; a cell without one is written with P 1.
+    occupancies : ndarray of shape (N,), optional
+        Of the atoms, 1 where not given.
+    altlocs : tuple of str, optional
+        The labels of the conformers that the atoms are of, empty for atoms with no alternates.
+    metadata : Metadata
+        Title, sequences, secondary structure and the like.
+    """
+
+    links: tuple[Link, ...] = ()
+    cell: tuple[float, ...] | None = None
+    space_group: str = ""
+    occupancies: np.ndarray | None = None
+    altlocs: tuple[str, ...] | None = None
+    metadata: Metadata = field(default_factory=Metadata)
+
+
+@dataclass(frozen=True)
+class WrittenAtom:
+    """An atom as it is written, in a residue of a topology, where it is the atom `index`, or -1 for an alternate conformer's."""
+
+    record: AtomRecord
+    residue: int
+    index: int
+    position: np.ndarray
+    b_factor: float
+    occupancy: float
+
+
+def atoms_of(
+    topology: app.Topology,
+    records: Sequence[AtomRecord],
+    positions: np.ndarray,
+    b_factors: np.ndarray,
+    occupancies: np.ndarray,
+) -> list[WrittenAtom]:
+    """Return the atoms of a topology under the names of their records."""
+    return [
+        WrittenAtom(record, atom.residue.index, atom.index, position, float(b_factor), float(occupancy))
+        for atom, record, position, b_factor, occupancy in zip(
+            topology.atoms(), records, positions, b_factors, occupancies, strict=True
+        )
+    ]
+
+
+def atoms_of_model(model: Model, positions: np.ndarray, b_factors: np.ndarray) -> list[WrittenAtom]:
+    """Return the atoms of a model with those of its alternate conformers, in the order of its file."""
+    fitted = atoms_of(model.topology, model.records, positions, b_factors, model.occupancies)
+    alternates, places = model.alternates, carried_along(model, positions)
+    others = [
+        WrittenAtom(
+            alternates.records[k],
+            int(alternates.residues[k]),
+            -1,
+            places[k],
+            float(np.nan_to_num(alternates.b_factors[k])),
+            float(alternates.occupancies[k]),
+        )
+        for k in range(len(alternates))
+    ]
+    keys = [(k, -1) for k in range(len(fitted))]
+    keys += [(int(after), k) for k, after in enumerate(alternates.after)]
+    both = fitted + others
+    return [both[k] for k in sorted(range(len(both)), key=keys.__getitem__)]
+
+
+def structure_of(
+    topology: app.Topology, atoms: Sequence[WrittenAtom], header: Header, merged: bool = False
+) -> gemmi.Structure:
+    """Make gemmi's structure of atoms, which bear the names of their records, in the residues of a topology.
+
+    Each chain of the topology is a subchain, or, `merged`, what has one name is one chain, and its polymer one subchain.
+    """
+    model = gemmi.Model(1)
+    joined = {
+        atom.residue.index
+        for pair in topology.bonds()
+        if pair[0].residue is not pair[1].residue and is_backbone_bond(*pair)
+        for atom in pair
+    }
+    members: dict[int, dict[str, list[tuple[int, WrittenAtom]]]] = defaultdict(lambda: defaultdict(list))
+    serials: dict[int, int] = {}
+    for serial, atom in enumerate(atoms, start=1):
+        members[atom.residue][atom.record.residue_name].append((serial, atom))
+        if atom.index >= 0:
+            serials[atom.index] = serial
+    for number, chain in enumerate(topology.chains()):
+        written: gemmi.Chain | None = None
+        for position_in_chain, residue in enumerate(chain.residues(), start=1):
+            # In another conformer the residue may be another one.
+            for own in members[residue.index].values():
+                new = gemmi.Residue()
+                for serial, atom in own:
+                    record = atom.record
+                    one = gemmi.Atom()
+                    one.name = record.name
+                    one.altloc = record.altloc or "\0"
+                    one.element = gemmi.Element(record.element)
+                    one.charge = record.charge
+                    one.pos = gemmi.Position(*atom.position)
+                    one.b_iso = atom.b_factor
+                    one.occ = atom.occupancy
+                    one.serial = serial
+                    new.add_atom(one)
+                new.name = record.residue_name
+                new.seqid = _seqid(record)
+                new.het_flag = "H" if record.hetero else "A"
+                polymer = is_standard_polymer(residue.name) or residue.index in joined
+                new.subchain = record.chain if merged and polymer else _label_asym(number)
+                kind = "Polymer" if polymer else ("Water" if residue.name == "HOH" else "NonPolymer")
+                new.entity_type = getattr(gemmi.EntityType, kind)
+                if polymer:
+                    new.label_seq = position_in_chain
+                if written is None:
+                    written = gemmi.Chain(record.chain)
+                written.add_residue(new)
+        if written is not None:
+            model.add_chain(written)
+    structure = gemmi.Structure()
+    structure.name = "model"
+    structure.add_model(model)
+    if header.cell is not None:
+        structure.cell = gemmi.UnitCell(*header.cell)
+        structure.spacegroup_hm = header.space_group or "P 1"
+        structure.setup_cell_images()
+    records = {atom.index: atom.record for atom in atoms if atom.index >= 0}
+    _add_links(structure, list(topology.atoms()), records, serials, header)
+    structure.cispeps = _cis_peptides(topology, {atom.index: atom for atom in atoms})
+    if merged:
+        structure.merge_chain_parts()
+    header.metadata.attach(structure, aligned=not merged)
+    return structure
+
+
+def _cis_peptides(topology: app.Topology, atoms: Mapping[int, WrittenAtom]) -> list[gemmi.CisPep]:
+    """Return the peptide bonds with |ω| below `CIS`."""
+    found = []
+    for a, b in topology.bonds():
+        if a.residue is b.residue or {a.name, b.name} != {"C", "N"}:
+            continue
+        carbon, nitrogen = (a, b) if a.name == "C" else (b, a)
+        alpha, following = (
+            next((atom for atom in end.residue.atoms() if atom.name == "CA"), None)
+            for end in (carbon, nitrogen)
+        )
+        if alpha is None or following is None:
+            continue
+        ends = [atoms[each.index] for each in (alpha, carbon, nitrogen, following)]
+        omega = np.degrees(gemmi.calculate_dihedral(*(gemmi.Position(*each.position) for each in ends)))
+        if abs(omega) < CIS:
+            peptide = gemmi.CisPep()
+            peptide.partner_c, peptide.partner_n = (
+                gemmi.AtomAddress(
+                    each.record.chain, _seqid(each.record), each.record.residue_name, each.record.name
+                )
+                for each in ends[1:3]
+            )
+            peptide.reported_angle, peptide.model_num = float(omega), 1
+            found.append(peptide)
+    return found
+
+
+def _add_links(
+    structure: gemmi.Structure,
+    atoms: Sequence[app.topology.Atom],
+    records: Mapping[int, AtomRecord],
+    serials: Mapping[int, int],
+    header: Header,
+) -> None:
+    count: Counter[gemmi.ConnectionType] = Counter()
+    for link in header.links:
+        ends = (link.first, link.second)
+        addresses = [
+            gemmi.AtomAddress(
+                records[k].chain,
+                _seqid(records[k]),
+                records[k].residue_name,
+                records[k].name,
+                records[k].altloc or "\0",
+            )
+            for k in ends
+        ]
+        found = [structure[0].find_cra(address, ignore_segment=True).atom for address in addresses]
+        # Where numbers ran out, or segments tell chains apart, the names mean another atom.
+        meant = all(atom is not None and atom.serial == serials[k] for atom, k in zip(found, ends))
+        if not meant or (link.symmetry and not header.space_group):
+            continue
+        connection = gemmi.Connection()
+        connection.type = _kind(atoms[link.first], atoms[link.second])
+        count[connection.type] += 1
+        connection.name = f"{connection.type.name.lower()}{count[connection.type]}"
+        connection.partner1, connection.partner2 = addresses
+        connection.asu = gemmi.Asu.Different if link.symmetry else gemmi.Asu.Same
+        structure.connections.append(connection)
+
+
+def _kind(a: app.topology.Atom, b: app.topology.Atom) -> gemmi.ConnectionType:
+    if is_metal(a) or is_metal(b):
+        return gemmi.ConnectionType.MetalC
+    return gemmi.ConnectionType.Disulf if a.name == b.name == "SG" else gemmi.ConnectionType.Covale
+
+
+def _seqid(record: AtomRecord) -> gemmi.SeqId:
+    return gemmi.SeqId(record.residue_number, record.insertion_code or " ")
+
+
+def _label_asym(number: int) -> str:
+    letters = ""
+    number += 1
+    while number:
+        number, digit = divmod(number - 1, 26)
+        letters = chr(ord("A") + digit) + letters
+    return letters

@@ -1,0 +1,223 @@
+"""What a file says beside its atoms is written again, where it is true of the model that was fitted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import gemmi
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from openmm_density.fitting.placement import Placement
+from openmm_density.models import prepare, read_model
+from openmm_density.models.metadata import STALE_REMARKS
+from openmm_density.models.structure_files import (
+    header_of,
+    prepared_header,
+    write_cif,
+    write_model_cif,
+    write_pdb,
+)
+
+from ..fragments import write_fragment
+from ..small_models import hetatm, written
+
+OPSIN = "xraymap_3pqr_R32/3pqr.pdb"
+HAEMOGLOBIN = "emd3488_5ni1/5ni1_updated.cif"
+KEPT = (
+    *(
+        "HEADER",
+        "TITLE",
+        "COMPND",
+        "SOURCE",
+        "KEYWDS",
+        "EXPDTA",
+        "AUTHOR",
+        "REVDAT",
+        "JRNL",
+        "DBREF",
+        "SEQADV",
+    ),
+    *("SEQRES", "MODRES", "HET", "HETNAM", "HETSYN", "FORMUL", "HELIX", "SHEET", "SSBOND", "LINK", "CRYST1"),
+)
+
+
+def _records(path: Path) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for line in path.read_text().splitlines():
+        found.setdefault(line[:6].strip(), []).append(line.rstrip())
+    return found
+
+
+# Where a record has its chain: what is said of chains that are not in the file is not written.
+CHAIN_COLUMN = {"SEQRES": 11, "DBREF": 12, "HELIX": 19}
+
+
+def _remarks(lines: list[str]) -> list[str]:
+    return [line for line in lines if int(line[6:10]) not in STALE_REMARKS]
+
+
+def test_a_pdb_header_comes_back(small_data: Path, tmp_path: Path) -> None:
+    model = read_model(small_data / OPSIN)
+    write_pdb(tmp_path / "out.pdb", model, model.positions)
+    before, after = _records(small_data / OPSIN), _records(tmp_path / "out.pdb")
+    for name in KEPT:
+        of_chain_a = [
+            line for line in before[name] if name not in CHAIN_COLUMN or line[CHAIN_COLUMN[name]] == "A"
+        ]
+        assert after[name] == of_chain_a and of_chain_a, name
+    assert after["REMARK"] == _remarks(before["REMARK"])
+    assert any("RESOLUTION.    2.85 ANGSTROMS" in line for line in after["REMARK"])
+    assert not any(line.startswith("REMARK   3") for line in after["REMARK"])
+    assert [name for name in after if name in KEPT] == [name for name in before if name in KEPT]
+    # Bonds by serial numbers that are new.
+    names = {int(line[6:11]): line[12:27] for name in ("ATOM", "HETATM") for line in before[name]}
+    again = {int(line[6:11]): line[12:27] for name in ("ATOM", "HETATM") for line in after[name]}
+
+    def pairs(lines: list[str], atoms: dict[int, str]) -> list[tuple[str, str]]:
+        numbers = [[int(line[k : k + 5]) for k in range(6, len(line), 5)] for line in lines]
+        return sorted(
+            (atoms[row[0]], atoms[k]) for row in numbers for k in row[1:] if {row[0], k} <= atoms.keys()
+        )
+
+    bonds = pairs(after.get("CONECT", []), again)
+    assert bonds == pairs(before.get("CONECT", []), names)
+
+
+def test_mmcif_and_pdb_carry_what_the_other_told(small_data: Path, tmp_path: Path) -> None:
+    for name in (OPSIN, HAEMOGLOBIN):
+        model = read_model(small_data / name)
+        oracle = gemmi.read_structure(str(small_data / name))
+        prepared = prepare(model) if name == OPSIN else None
+        write_pdb(tmp_path / "fitted.pdb", model, model.positions)
+        write_model_cif(tmp_path / "fitted_input.cif", model, model.positions)
+        paths = [tmp_path / "fitted.pdb", tmp_path / "fitted_input.cif"]
+        if prepared is not None:
+            paths.append(tmp_path / "fitted.cif")
+            write_cif(
+                paths[-1],
+                prepared.topology,
+                prepared.positions,
+                prepared.b_factors,
+                prepared_header(prepared),
+            )
+        for path in paths:
+            found = gemmi.read_structure(str(path))
+            assert found.resolution == pytest.approx(oracle.resolution), path
+            title = found.info["_struct.title"], oracle.info["_struct.title"]
+            assert title[0].upper() == title[1].upper()
+            chains = {chain.name for chain in found[0]}
+            present = {(chain.name, str(residue.seqid)) for chain in found[0] for residue in chain}
+            # An end that the cut took off has no place in mmCIF.
+            ends, expected_ends = (
+                [
+                    (helix.start.chain_name, str(helix.start.res_id.seqid), str(helix.end.res_id.seqid))
+                    for helix in each.helices
+                    if (helix.end.chain_name, str(helix.end.res_id.seqid)) in present
+                ]
+                for each in (found, oracle)
+            )
+            assert ends == expected_ends != []
+            assert [len(sheet.strands) for sheet in found.sheets] == [len(s.strands) for s in oracle.sheets]
+            assert len(found.mod_residues) == len(oracle.mod_residues)
+            sequences = read_model(path).metadata.sequences
+            expected = model.metadata.sequences
+            assert chains & sequences.keys() == chains & expected.keys() != set()
+            for chain in chains & sequences.keys():
+                assert list(sequences[chain].full_sequence) == list(expected[chain].full_sequence)
+    # Residues are numbered along their sequence, across a gap too.
+    for chain in gemmi.read_structure(str(tmp_path / "fitted_input.cif"))[0]:
+        for residue in chain.get_polymer():
+            assert residue.label_seq == residue.seqid.num
+
+
+def test_characters_that_pdb_has_not_are_kept_in_mmcif(small_data: Path, tmp_path: Path) -> None:
+    title = "Cœur de l’hémoglobine, α₂β₂ – " * 6
+    text = (small_data / HAEMOGLOBIN).read_text()
+    (line,) = [line for line in text.splitlines() if line.startswith("_struct.title")]
+    (tmp_path / "in.cif").write_text(text.replace(line, f'_struct.title "{title}"'), encoding="utf-8")
+    model = read_model(tmp_path / "in.cif")
+    write_pdb(tmp_path / "out.pdb", model, model.positions)
+    assert (tmp_path / "out.pdb").read_text().isascii() and "TITLE     C?UR DE L?H" in (
+        tmp_path / "out.pdb"
+    ).read_text()
+    write_model_cif(tmp_path / "out.cif", model, model.positions)
+    assert gemmi.read_structure(str(tmp_path / "out.cif")).info["_struct.title"] == title
+
+
+def test_refinement_statistics_stay_with_the_model_that_was_refined(small_data: Path, tmp_path: Path) -> None:
+    model = read_model(small_data / HAEMOGLOBIN)
+    write_model_cif(tmp_path / "out.cif", model, model.positions)
+    block = gemmi.cif.read(str(tmp_path / "out.cif")).sole_block()
+    assert float(block.find_value("_refine.ls_d_res_high")) == pytest.approx(3.2)
+    for name in ("ls_R_factor_R_free", "ls_R_factor_R_work", "B_iso_mean"):
+        assert block.find_value(f"_refine.{name}") in (None, "?", ".")
+
+
+def test_a_resolution_that_only_the_refinement_told_is_kept(small_data: Path, tmp_path: Path) -> None:
+    model = read_model(small_data / "xray_1g8a_P21/1G8A_refined.pdb")
+    write_pdb(tmp_path / "out.pdb", model, model.positions)
+    remarks = _records(tmp_path / "out.pdb")["REMARK"]
+    assert remarks == ["REMARK   2", "REMARK   2 RESOLUTION.    1.23 ANGSTROMS."]
+
+
+def test_cis_peptides_are_those_that_are_cis_now(tmp_path: Path) -> None:
+    path = write_fragment(tmp_path / "model.pdb", residues=12)
+    lines = path.read_text().splitlines()
+    told = "CISPEP   1 ALA A    8    PRO A    9          0        -3.20"
+    path = written(tmp_path / "told.pdb", [told, *(line for line in lines if line.startswith("ATOM"))])
+    model = read_model(path)
+    atoms = {(atom.residue.id, atom.name): atom.index for atom in model.topology.atoms()}
+    write_pdb(tmp_path / "trans.pdb", model, model.positions)
+    assert "CISPEP" not in _records(tmp_path / "trans.pdb")
+    carbon, nitrogen = (model.positions[atoms[key]] for key in (("4", "C"), ("5", "N")))
+    axis = (nitrogen - carbon) / np.linalg.norm(nitrogen - carbon)
+    behind = [atom.index for atom in model.topology.atoms() if int(atom.residue.id) > 4]
+    positions = model.positions.copy()
+    turn = Rotation.from_rotvec(np.pi * axis)
+    positions[behind] = turn.apply(positions[behind] - nitrogen) + nitrogen
+    write_pdb(tmp_path / "cis.pdb", model, positions)
+    (record,) = _records(tmp_path / "cis.pdb")["CISPEP"]
+    residues = [residue.name for residue in list(model.topology.residues())[3:5]]
+    assert record.split()[2:8] == [residues[0], "A", "4", residues[1], "A", "5"]
+    write_model_cif(tmp_path / "cis.cif", model, positions)
+    (peptide,) = gemmi.read_structure(str(tmp_path / "cis.cif")).cispeps
+    assert abs(peptide.reported_angle) < 30
+
+
+def test_no_occupancy_changes(tmp_path: Path) -> None:
+    path = write_fragment(tmp_path / "model.pdb", residues=6)
+    lines = [line for line in path.read_text().splitlines() if line.startswith("ATOM")]
+    # A water on a threefold axis, as a file has it.
+    water = hetatm(900, " O", "HOH", 300, np.array([40.0, 0.0, 0.0]), "O").replace("  1.00 20", "  0.33 20")
+    prepared = prepare(read_model(written(tmp_path / "water.pdb", [*lines, water])))
+    write_cif(
+        tmp_path / "fitted.cif", prepared.topology, prepared.positions, header=prepared_header(prepared)
+    )
+    found = gemmi.read_structure(str(tmp_path / "fitted.cif"))[0]
+    occupancies = {
+        (cra.residue.name, cra.atom.name): round(cra.atom.occ, 2)
+        for cra in found.all()
+        if cra.residue.name == "HOH" or cra.atom.occ != 1
+    }
+    assert occupancies == {("HOH", name): 0.33 for name in ("O", "H1", "H2")}
+
+
+def test_a_model_that_was_laid_elsewhere_has_no_operators(small_data: Path, tmp_path: Path) -> None:
+    model = read_model(small_data / OPSIN)
+    placement = Placement(np.eye(3).tolist(), [1.0, 2.0, 3.0], 1.0, 0.0, 0.0, 0.0, 0.0)
+    moved = placement.apply(model)
+    write_pdb(tmp_path / "out.pdb", moved, moved.positions)
+    records = _records(tmp_path / "out.pdb")
+    numbers = {int(line[6:10]) for line in records["REMARK"]}
+    assert not numbers & {290, 300, 350} and {2, 200, 280, 465} <= numbers
+    assert "CRYST1" not in records and records["SEQRES"]
+    write_model_cif(tmp_path / "out.cif", moved, moved.positions)
+    assert not len(gemmi.read_structure(str(tmp_path / "out.cif")).assemblies)
+    # The input's metadata are its own.
+    assert {290, 350} <= {int(line[6:10]) for line in model.metadata.structure.raw_remarks}
+    # A crystal's model in another map stays where it is, without its symmetry.
+    write_pdb(tmp_path / "out.pdb", replace(moved, metadata=header_of(model).metadata), moved.positions)
+    assert not {290} & {int(line[6:10]) for line in _records(tmp_path / "out.pdb")["REMARK"]}
