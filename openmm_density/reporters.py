@@ -11,12 +11,11 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
-from .energies.cuda_graph_force import CudaGraphForce
 from .energies.density_fit import DensityFit
+from .energies.parameters import as_made, parameter_names, warn_of_shared
 from .errors import InputError
 from .maps.density_map import DensityMap
 from .models.structures import residue_label
-from .plugins import openmmtorch
 from .validation.correlation import MapCorrelation
 
 # Measures S with the energy −k S; all others have k (1 − S).
@@ -115,6 +114,7 @@ class DensityReporter:
         context = simulation.context
         if self._force is None:
             self._force = _density_force(simulation.system, self._fit)
+            warn_of_shared(simulation.system, self._fit.parameter_name)
         total = context.getParameter(self._fit.parameter_name)
         values: dict[str, Any] = {
             "step": simulation.currentStep,
@@ -187,9 +187,9 @@ class _DensityForce(NamedTuple):
 
 def _density_force(system: openmm.System, fit: DensityFit) -> _DensityForce:
     """Find the force that holds the parameter of the strength."""
-    forces = [_as_made(force) for force in system.getForces()]
+    forces = [as_made(force) for force in system.getForces()]
     for force in sorted(forces, key=lambda force: force.getName() != "DensityFit"):
-        if fit.parameter_name not in _parameter_names(force):
+        if fit.parameter_name not in parameter_names(force):
             continue
         group = force.getForceGroup()
         # A State lists derivatives of all parameters, 0 for those that no force was asked for.
@@ -205,26 +205,6 @@ def _density_force(system: openmm.System, fit: DensityFit) -> _DensityForce:
         f'the System has no force of the DensityFit with the parameter "{fit.parameter_name}": add fit.create_force() to it '
         "before the Simulation is made."
     )
-
-
-def _as_made(force: openmm.Force) -> openmm.Force:
-    """Give the methods of its own class back to a force that a System hands out as a plain Force."""
-    if type(force) is openmm.Force:
-        if CudaGraphForce.isinstance(force):
-            return CudaGraphForce.cast(force)
-        for backend in ("TorchForce", "PythonTorchForce"):
-            kind = getattr(openmmtorch(), backend, None)
-            if kind is not None and kind.isinstance(force):
-                return kind.cast(force)
-    return force
-
-
-def _parameter_names(force: openmm.Force) -> list[str]:
-    if hasattr(force, "getGlobalParameters"):
-        return list(force.getGlobalParameters())
-    if not hasattr(force, "getNumGlobalParameters"):
-        return []
-    return [force.getGlobalParameterName(i) for i in range(force.getNumGlobalParameters())]
 
 
 def _derivative_names(force: openmm.Force) -> list[str]:

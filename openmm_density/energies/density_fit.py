@@ -25,6 +25,7 @@ from .fitted_atoms import atom_gaussians
 from .form_factors import SIGMA_PER_RESOLUTION
 from .modules import DensityEnergy, MapPotentialEnergy, SimilarityEnergy, WholeMolecules
 from .molecules import molecule_numbers
+from .parameters import ParameterUse, warn_of_shared
 from .topologies import bonded_pairs, check_system, check_unit
 
 SIMILARITIES = ("cross-correlation", "inner-product", "relative-entropy", "least-squares", "map-potential")
@@ -93,7 +94,8 @@ class DensityFit:
         1.25 σ (σ = 0.225 · resolution), since coarser voxels pin atoms to the grid. "auto" is the map's own, where that is
         coarser, 1.25 σ, and where it is needlessly fine, σ. Not for "map-potential", which takes the map as it is.
     parameter_name : str
-        The Context parameter that holds the total k in kJ/mol.
+        The Context parameter that holds the total k in kJ/mol. Two in one System need a name each, or share one strength:
+        `create_force`, `calibrate` and `DensityReporter` warn of it.
     force_group : int
         The force group of the force.
 
@@ -151,6 +153,7 @@ class DensityFit:
             raise InputError(
                 f'threshold is for similarity="map-potential", not for "{similarity}": leave it out.'
             )
+        given = topology
         if isinstance(topology, mdtraj.Topology):
             topology = topology.to_openmm()
         if not isinstance(topology, Topology):
@@ -169,7 +172,7 @@ class DensityFit:
         self.sigma = SIGMA_PER_RESOLUTION * self.resolution
 
         check_system(topology, system)
-        self._is_of_system = system is not None
+        self._system = system
         self._bonds = bonded_pairs(topology)
         self.atoms = select_atoms(topology, atoms)
         if positions is not None:
@@ -207,6 +210,9 @@ class DensityFit:
             raise InputError(f"strength must be 0 or more kJ/mol per fitted atom, found {per_atom:g}.")
         self.default_strength = per_atom * len(self.atoms)
         self._evaluator: SimilarityEnergy | None = None
+        total = float(self.target.data.sum(dtype=np.float64))
+        pulls = self.target.shape, total, similarity, self.resolution, self.atoms.tobytes()
+        self._use = ParameterUse(given, parameter_name, pulls)
 
     @property
     def n_fitted_atoms(self) -> int:
@@ -239,6 +245,10 @@ class DensityFit:
             Whether the launches of a step on a GPU are recorded once and replayed (``TorchForce`` on the CUDA platform, and
             ``PythonForce``); ``CudaGraphForce`` always does.
         """
+        if self._system is None:
+            self._use.note()
+        else:
+            warn_of_shared(self._system, self.parameter_name, to_come=1)
         return forces.create_force(
             self.create_module(),
             self.parameter_name,
@@ -251,7 +261,7 @@ class DensityFit:
             device=device,
             cuda_graphs=cuda_graphs,
             # Positions of its own particles alone would not tell the module that the topology is another System's.
-            of_particles=(self.atoms, self._module_of_fitted) if self._is_of_system else None,
+            of_particles=(self.atoms, self._module_of_fitted) if self._system is not None else None,
         )
 
     def create_module(self) -> torch.nn.Module:
@@ -323,6 +333,7 @@ class DensityFit:
         float
             The total k in kJ/mol that is now the Context's parameter.
         """
+        warn_of_shared(context.getSystem(), self.parameter_name)
         state = context.getState(positions=True, forces=True)
         positions = state.getPositions(asNumpy=True).value_in_unit(unit.nanometer)
         total = state.getForces(asNumpy=True).value_in_unit(unit.kilojoule_per_mole / unit.nanometer)
