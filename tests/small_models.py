@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from openmm import app
 
+from openmm_density.models import Model
+
+from .conftest import PROJECT
+
+ADK_OPEN, ADK_CLOSED = (PROJECT / "examples" / "data" / f"adk_{state}.pdb" for state in ("open", "closed"))
 FRAGMENT = "emd5925_frag/5925_native.pdb"
 
 
-def fragment_lines(data_dir: Path, first: int = 1, last: int = 12) -> list[str]:
-    lines = (data_dir / FRAGMENT).read_text().splitlines()
+def shaken(model: Model, sigma: float = 0.4, seed: int = 0) -> Model:
+    """Return a model with every atom displaced at random, by `sigma` (Å) along each axis: as bad as a poorly built start."""
+    steps = np.random.default_rng(seed).normal(scale=sigma, size=model.positions.shape)
+    return replace(model, positions=model.positions + steps)
+
+
+def fragment_lines(small_data: Path, first: int = 1, last: int = 12) -> list[str]:
+    lines = (small_data / FRAGMENT).read_text().splitlines()
     return [line for line in lines if line.startswith("ATOM") and first <= int(line[22:26]) <= last]
 
 

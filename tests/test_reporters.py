@@ -23,13 +23,13 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def density_map(data_dir):
-    return DensityMap.from_file(data_dir / "emd5925_frag" / "emd5925.mrc.gz")
+def density_map(small_data):
+    return DensityMap.from_file(small_data / "emd5925_frag" / "emd5925.mrc.gz")
 
 
 @pytest.fixture(scope="module")
-def peptide(data_dir, tmp_path_factory):
-    return read_model(written(tmp_path_factory.mktemp("peptide") / "peptide.pdb", fragment_lines(data_dir)))
+def peptide(small_data, tmp_path_factory):
+    return read_model(written(tmp_path_factory.mktemp("peptide") / "peptide.pdb", fragment_lines(small_data)))
 
 
 def simulation_of(fit, peptide, *, derivative=None, bonds_in_group=1, strength=None):

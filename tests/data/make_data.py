@@ -34,6 +34,8 @@ CATEGORIES = (
     "_struct_conn.",
     "_struct_conf.",
     "_chem_comp.",
+    "_chem_comp_atom.",
+    "_chem_comp_bond.",
     "_exptl.",
     "_refine.",
     "_em_3d_reconstruction.",
@@ -214,7 +216,11 @@ def main(source: Path, target: Path) -> None:
     cut_map(*paths("emd6374_frag/emd6374.mrc.gz"), native)
 
     deposited = model("emd6187_kinesin/chain_K_box_complete.pdb", residues(5, 120))
-    model("emd6187_kinesin/1bg2_K_fitted.pdb", residues(3, 120, ligands=("ADP", "MG", "ACT")))
+    motor = residues(3, 120, ligands=("ADP", "MG", "ACT"))
+    model(
+        "emd6187_kinesin/1bg2_K_fitted.pdb",
+        lambda atom: motor(atom) or (atom.residue == "HOH" and atom.number <= 540),
+    )
     cut_map(*paths("emd6187_kinesin/chain_K_box.ccp4"), deposited, from_zero=True)
 
     model("emd21457_ntd/6vyb_Ndom.pdb", residues(27, 285, ligands=("NAG",)))
@@ -234,7 +240,7 @@ def main(source: Path, target: Path) -> None:
     little, big = (target / "xraymap_3pqr_R32" / name for name in ("3pqr.ccp4.gz", "3pqr-bigendian.ccp4"))
     big.write_bytes(big_endian(gzip.decompress(little.read_bytes())))
 
-    model("xray_1g8a_P21/1G8A_refined.pdb", residues(1, 120))
+    model("xray_1g8a_P21/1G8A_refined.pdb", residues(108, 300))
     cut_mtz(*paths("xray_1g8a_P21/composite_omit_map.mtz"), 1.8)
 
 

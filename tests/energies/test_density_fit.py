@@ -4,6 +4,7 @@ import math
 import subprocess
 import sys
 import warnings
+from types import SimpleNamespace as Namespace
 
 import mdtraj
 import numpy as np
@@ -21,8 +22,10 @@ from openmm_density.energies.density_fit import SIMILARITIES
 from openmm_density.energies.fitted_atoms import WEIGHTS
 from openmm_density.energies.forces import BACKENDS, backend_problem
 from openmm_density.energies.form_factors import form_factor_gaussians
-from openmm_density.models import read_model
+from openmm_density.models import prepare, read_model
 
+from ..fragments import fragment as fragment_of_adk
+from ..small_models import ADK_CLOSED, ADK_OPEN
 from .contexts import context_of, energy_of, forces_of, system_of
 
 PLATFORMS = {openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())}
@@ -45,13 +48,17 @@ class Fragment:
 
 
 @pytest.fixture(scope="module")
-def adk_map(data_dir):
-    return DensityMap.from_file(data_dir / "pair_adk" / "4ake_t_s2.mrc")
+def adk_map():
+    """Open adenylate kinase at 4 Å on a coarse grid."""
+    model = read_model(ADK_OPEN)
+    return DensityMap.simulate(model.topology, model.positions, 4.0, 2.0, margin=20.0)
 
 
 @pytest.fixture(scope="module")
-def adk(data_dir):
-    return read_model(data_dir / "pair_adk" / "1ake_s.pdb")
+def adk(tmp_path_factory):
+    """The first residues of closed adenylate kinase, with hydrogens."""
+    model = prepare(fragment_of_adk(tmp_path_factory.mktemp("adk") / "adk.pdb", residues=20))
+    return Namespace(topology=model.topology, positions=model.positions)
 
 
 @pytest.fixture(scope="module")
@@ -266,7 +273,7 @@ def test_the_module_saved_by_torch(adk_map, fragment):
     assert torch.equal(forces, exact_forces)
 
 
-def test_two_maps_two_regions_two_resolutions_and_two_contexts_at_once(adk_map, data_dir, adk, fragment):
+def test_two_maps_two_regions_two_resolutions_and_two_contexts_at_once(adk_map, fragment):
     n = fragment.n
     half = n // 2
     other_map = DensityMap.simulate(fragment.topology, fragment.positions + 2.0, 3.0)
@@ -446,8 +453,8 @@ ERRORS = {
     "negative B factors": (dict(weights="xray", b_factors=-np.ones(240)), "negative"),
     "occupancies that are NaN": (dict(weights="xray", occupancies=np.full(240, math.nan)), "occupancies"),
     "a mask of another shape": (dict(mask=np.ones((2, 2, 2), bool)), "mask must be"),
-    "a mask of numbers": (dict(mask=np.ones((52, 52, 52))), "mask must be"),
-    "a mask of nothing": (dict(mask=np.zeros((52, 52, 52), bool)), "no voxel"),
+    "a mask of numbers": (dict(mask=np.ones((50, 50, 40))), "mask must be"),
+    "a mask of nothing": (dict(mask=np.zeros((50, 50, 40), bool)), "no voxel"),
     "a threshold above the map": (dict(similarity="map-potential", threshold=1e3), "threshold"),
     "voxels too coarse": (dict(voxel_size=1.5), "too coarse"),
     "voxels without a size": (dict(voxel_size=0), "voxel_size must be positive"),
@@ -763,14 +770,14 @@ def test_the_dummy_cell_of_a_cryo_em_model_is_no_box(adk_map, fragment):
 @pytest.mark.parametrize(
     ("density", "structure", "resolution", "periodic"),
     [
-        ("xray_1g8a_P21/composite_omit_map.mtz", "xray_1g8a_P21/1G8A_refined.pdb", 1.5, True),
+        ("xray_1g8a_P21/composite_omit_map.mtz", "xray_1g8a_P21/1G8A_refined.pdb", 1.8, True),
         ("xraymap_3pqr_R32/3pqr.ccp4.gz", "xraymap_3pqr_R32/3pqr.pdb", 2.85, False),
     ],
     ids=["monoclinic cell", "piece of a trigonal crystal"],
 )
-def test_a_real_crystal(data_dir, density, structure, resolution, periodic):
-    model = read_model(data_dir / structure)
-    crystal = DensityMap.from_file(data_dir / density)
+def test_a_real_crystal(small_data, density, structure, resolution, periodic):
+    model = read_model(small_data / structure)
+    crystal = DensityMap.from_file(small_data / density)
     assert crystal.periodic == periodic
     fit = DensityFit(
         crystal,
@@ -821,9 +828,9 @@ def test_what_hinders_a_fit_is_told(adk_map, fragment):
 
 
 @pytest.fixture(scope="module")
-def peptide(data_dir, tmp_path_factory):
+def peptide():
     """Three residues with a force field, and their own map at 3 Å."""
-    fixer = PDBFixer(filename=str(data_dir / "pair_adk" / "1ake_s.pdb"))
+    fixer = PDBFixer(filename=str(ADK_CLOSED))
     modeller = app.Modeller(fixer.topology, fixer.positions)
     residues = list(modeller.topology.residues())
     # Glycine, alanine and proline … whatever stands there: no matter, as long as it is small.

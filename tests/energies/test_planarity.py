@@ -62,9 +62,9 @@ LIG plan-2 O1 0.02
 
 
 @pytest.fixture(scope="module")
-def peptide(data_dir, tmp_path_factory):
+def peptide(small_data, tmp_path_factory):
     """Five residues of a real model (Met, Ala, Phe, Ala, Glu) with hydrogens."""
-    lines = (data_dir / "emd5925_frag/5925_native.pdb").read_text().splitlines()
+    lines = (small_data / "emd5925_frag/5925_native.pdb").read_text().splitlines()
     path = tmp_path_factory.mktemp("peptide") / "peptide.pdb"
     path.write_text("\n".join(line for line in lines if line.startswith("ATOM") and int(line[22:26]) <= 5))
     return prepare(read_model(path))
@@ -390,10 +390,10 @@ def test_molecules_decide_whether_the_box_is_needed(ligand):
     assert not needs_box(boxed, system=system_of(6))
 
 
-def test_a_distorted_model_is_flattened_with_its_force_field(data_dir):
-    prepared = prepare(read_model(data_dir / "emd5925_frag/5925_native.pdb"))
+def test_a_distorted_model_is_flattened_with_its_force_field(small_data):
+    prepared = prepare(read_model(small_data / "emd5925_frag/5925_native.pdb"))
     restraint = PlanarityRestraint(prepared.topology, positions=prepared.positions)
-    assert restraint.n_planes == 140 and restraint.notes == []
+    assert restraint.n_planes == 135 and restraint.notes == []
     system = prepared.system(constraints=None, rigidWater=False)
     system.addForce(restraint.create_force())
     noisy = distorted(prepared.positions, 0.3)
@@ -461,8 +461,8 @@ def test_the_stable_time_step_separates_stable_from_unstable():
         restraint.stable_timestep(system_of(6))
 
 
-def test_the_report_counts_measures_and_sorts(data_dir):
-    model = read_model(data_dir / "emd5925_frag/5925_native.pdb")
+def test_the_report_counts_measures_and_sorts(small_data):
+    model = read_model(small_data / "emd5925_frag/5925_native.pdb")
     planes = find_planes(model.topology, model.positions)
     positions = model.positions.copy()
     atom = next(a for a in model.topology.atoms() if a.residue.name == "TRP" and a.name == "CZ3")

@@ -63,15 +63,11 @@ HAEM_CARBOXYLATES = ("CBA CGA O1A O2A", "CBD CGD O1D O2D")
 MODELS = (
     "xray_1g8a_P21/1G8A_refined.pdb",
     "xraymap_3pqr_R32/3pqr.pdb",
-    "xraymap_P41212_bigendian/ref.pdb",
     "emd3488_5ni1/5ni1_updated.cif",
     "emd5925_frag/5925_native.pdb",
     "emd6187_kinesin/1bg2_K_fitted.pdb",
     "emd6374_frag/6374_native.pdb",
-    "emd6374_frag/6374_original_1.pdb",
     "emd21457_ntd/6vyb_Ndom.pdb",
-    "pair_adk/adk_open.pdb",
-    "pair_adk/1ake_s.pdb",
     "qr_6i5a/6i5a_box_complete.pdb",
 )
 
@@ -439,8 +435,8 @@ def test_bond_orders_tell_where_hydrogens_are_missing():
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_residue_of_a_real_model_has_its_planes_and_no_other(data_dir, name):
-    model = read_model(data_dir / name)
+def test_every_residue_of_a_real_model_has_its_planes_and_no_other(small_data, name):
+    model = read_model(small_data / name)
     planes = find_planes(model.topology, model.positions)
     names = [atom.name for atom in model.topology.atoms()]
     residues = {residue.index: residue for residue in model.topology.residues()}
@@ -465,16 +461,16 @@ def test_every_residue_of_a_real_model_has_its_planes_and_no_other(data_dir, nam
             p.kind: frozenset(names[a] for a in p.atoms if owner[a] == index) for p in found.pop(index, [])
         }
         assert got == wanted, residue
-    assert checked > 90
+    assert checked > 70
     assert planes.undetermined == ()
-    assert {residues[index].name for index in found} <= {"HEM", "RET", "NAG", "PLM", "ACT", "FRA", "ADP"}
+    assert {residues[index].name for index in found} <= {"HEM", "RET", "NAG", "PLM", "ACT", "ADP"}
     assert len({frozenset(plane.atoms) for plane in planes.planes}) == len(planes.planes)
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_one_peptide_plane_for_each_bond_between_residues(data_dir, name):
+def test_one_peptide_plane_for_each_bond_between_residues(small_data, name):
     """Counted from the positions alone: backbone C and N closer than 2 Å."""
-    model = read_model(data_dir / name)
+    model = read_model(small_data / name)
     coordinates = np.asarray(model.positions)
     carbons = [
         atom.index for atom in model.topology.atoms() if atom.name == "C" and atom.residue.name in SIDE_CHAINS
@@ -491,7 +487,7 @@ def test_one_peptide_plane_for_each_bond_between_residues(data_dir, name):
 
 # median and largest RMS deviation (Å) of the heavy atoms of each kind of plane in the 1.23 Å structure 1G8A
 IN_1G8A = {
-    "carboxylate": (0.004, 0.02),
+    "carboxylate": (0.006, 0.02),
     "guanidinium": (0.017, 0.12),
     "peptide": (0.029, 0.13),
     "ring": (0.014, 0.045),
@@ -500,8 +496,8 @@ IN_1G8A = {
 }
 
 
-def test_an_atomic_resolution_structure_is_flat(data_dir):
-    model = read_model(data_dir / "xray_1g8a_P21/1G8A_refined.pdb")
+def test_an_atomic_resolution_structure_is_flat(small_data):
+    model = read_model(small_data / "xray_1g8a_P21/1G8A_refined.pdb")
     planes = heavy(find_planes(model.topology, model.positions), model.topology)
     rms = planes.deviations(model.positions).rms
     kinds = np.array([plane.kind for plane in planes.planes])
@@ -514,9 +510,9 @@ def test_an_atomic_resolution_structure_is_flat(data_dir):
 
 @pytest.mark.parametrize("name", ["HEM", "XYZ"])
 @pytest.mark.parametrize("model_name", ["emd3488_5ni1/5ni1_updated.cif", "emd3488_5ni1/5me2.pdb"])
-def test_haem_is_flat_in_pieces(data_dir, model_name, name):
+def test_haem_is_flat_in_pieces(small_data, model_name, name):
     """By its name, and under a name that nobody knows from the lengths of its bonds."""
-    model = read_model(data_dir / model_name)
+    model = read_model(small_data / model_name)
     rename(model.topology, "HEM", name)
     planes = find_planes(model.topology, model.positions)
     names = [atom.name for atom in model.topology.atoms()]
@@ -541,9 +537,9 @@ def rename(topology, old, new):
 
 @pytest.mark.parametrize("hydrogens", [True, False])
 @pytest.mark.parametrize("name", ["xray_1g8a_P21/1G8A_refined.pdb", "emd3488_5ni1/5ni1_updated.cif"])
-def test_bond_lengths_alone_find_what_the_tables_say(data_dir, name, hydrogens):
+def test_bond_lengths_alone_find_what_the_tables_say(small_data, name, hydrogens):
     """Every residue under a name of its own and without bonds: tryptophan alone differs, one plane for each ring."""
-    model = read_model(data_dir / name)
+    model = read_model(small_data / name)
     topology, kept, labels = Topology(), [], {}
     for chain in model.topology.chains():
         copy = topology.addChain(chain.id)
@@ -570,16 +566,16 @@ def test_bond_lengths_alone_find_what_the_tables_say(data_dir, name, hydrogens):
     assert found.undetermined == ()
 
 
-def test_haem_is_found_when_it_is_not_flat(data_dir):
-    model = read_model(data_dir / "emd3488_5ni1/5ni1_updated.cif")
+def test_haem_is_found_when_it_is_not_flat(small_data):
+    model = read_model(small_data / "emd3488_5ni1/5ni1_updated.cif")
     noise = np.random.default_rng(3).normal(0.0, 0.3, (model.topology.getNumAtoms(), 3))
     planes = find_planes(model.topology, np.asarray(model.positions) + noise)
     assert planes.by_residue()["HEM"] == {"ligand": 56}
     assert find_planes(model.topology, model.positions).by_residue() == planes.by_residue()
 
 
-def test_retinal_bound_to_lysine(data_dir):
-    model = read_model(data_dir / "xraymap_3pqr_R32/3pqr.pdb")
+def test_retinal_bound_to_lysine(small_data):
+    model = read_model(small_data / "xraymap_3pqr_R32/3pqr.pdb")
     planes = find_planes(model.topology, model.positions)
     assert named((p for p in planes.planes if p.residue_name == "RET"), model.topology) == sets(
         "C1 C4 C5 C6 C7 C18", "C6 C7 C8 C9", "C8 C9 C10 C11 C19", "C10 C11 C12 C13", "C12 C13 C14 C15 C20", "C14 C15 NZ CE"
@@ -588,9 +584,9 @@ def test_retinal_bound_to_lysine(data_dir):
     assert not {"BOG", "TRE", "MAN", "BMA", "SO4"} & planes.by_residue().keys()
 
 
-def test_the_same_planes_from_openmms_reader(data_dir):
+def test_the_same_planes_from_openmms_reader(small_data):
     """PDBFile knows no LINK record and gives ligands no bonds."""
-    path = data_dir / "xraymap_3pqr_R32/3pqr.pdb"
+    path = small_data / "xraymap_3pqr_R32/3pqr.pdb"
     model, plain = read_model(path), PDBFile(str(path))
     expected = find_planes(model.topology, model.positions).by_residue()
     assert find_planes(plain.topology, plain.positions).by_residue() == expected
@@ -734,8 +730,8 @@ def test_a_component_without_flat_groups_and_a_linked_one(tmp_path):
     assert find_planes(topology, dictionaries=path).planes == ()
 
 
-def test_a_model_file_with_a_component_table_is_a_dictionary(data_dir):
-    path = data_dir / "emd3488_5ni1/5ni1_updated.cif"
+def test_a_model_file_with_a_component_table_is_a_dictionary(small_data):
+    path = small_data / "emd3488_5ni1/5ni1_updated.cif"
     model = read_model(path)
     haem = find_planes(model.topology, model.positions).by_residue()["HEM"]
     assert find_planes(model.topology, dictionaries=path).by_residue()["HEM"] == haem
@@ -781,24 +777,24 @@ def test_positions_of_another_model():
         find_planes(topology).deviations(np.zeros((3, 3)))
 
 
-def test_quantities(data_dir):
-    model = read_model(data_dir / "emd5925_frag/5925_native.pdb")
+def test_quantities(small_data):
+    model = read_model(small_data / "emd5925_frag/5925_native.pdb")
     plain = find_planes(model.topology, model.positions, sigma=0.05)
     nanometres = np.asarray(model.positions) / 10 * unit.nanometer
     assert find_planes(model.topology, nanometres, sigma=0.005 * unit.nanometer) == plain
     assert plain.rms(nanometres) == pytest.approx(plain.rms(model.positions), rel=1e-12)
 
 
-def test_groups_by_size_hold_every_plane_once(data_dir):
-    model = read_model(data_dir / "emd6374_frag/6374_original_1.pdb")
+def test_groups_by_size_hold_every_plane_once(small_data):
+    model = read_model(small_data / "emd6374_frag/6374_native.pdb")
     planes = find_planes(model.topology, model.positions)
     rows = [tuple(row) for indices, _ in planes.grouped() for row in indices]
     assert Counter(rows) == Counter(plane.atoms for plane in planes.planes)
     assert all(sigmas.shape == indices.shape[:1] for indices, sigmas in planes.grouped())
 
 
-def test_deviations_against_a_plane_fitted_by_singular_values(data_dir):
-    model = read_model(data_dir / "emd5925_frag/5925_native.pdb")
+def test_deviations_against_a_plane_fitted_by_singular_values(small_data):
+    model = read_model(small_data / "emd5925_frag/5925_native.pdb")
     positions = np.asarray(model.positions) + np.random.default_rng(0).normal(
         0.0, 0.1, np.shape(model.positions)
     )
@@ -830,8 +826,8 @@ def plane_of(topology):
     return replace(find_planes(benzene).planes[0], atoms=tuple(range(topology.getNumAtoms())))
 
 
-def test_deviations_of_atoms_without_finite_positions(data_dir):
-    model = read_model(data_dir / "emd5925_frag/5925_native.pdb")
+def test_deviations_of_atoms_without_finite_positions(small_data):
+    model = read_model(small_data / "emd5925_frag/5925_native.pdb")
     positions = np.array(model.positions)
     planes = find_planes(model.topology, positions)
     broken = planes.planes[3].atoms[0]

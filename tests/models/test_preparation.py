@@ -14,7 +14,7 @@ from openmm_density.models.structure_files import write_pdb
 from openmm_density.models.structures import Model, read_model
 from openmm_density.validation.geometry import geometry_report
 
-from ..small_models import FRAGMENT, fragment_lines, hetatm, written
+from ..small_models import ADK_OPEN, FRAGMENT, fragment_lines, hetatm, written
 
 
 def context_of(prepared: Prepared, **options: object) -> openmm.Context:
@@ -44,15 +44,15 @@ def positions_of(context: openmm.Context) -> np.ndarray:
 @pytest.mark.parametrize(
     "name",
     [
-        "pair_adk/adk_open.pdb",
+        ADK_OPEN,
         FRAGMENT,
         "emd21457_ntd/6vyb_Ndom.pdb",
         "xraymap_3pqr_R32/3pqr.pdb",
-        "xraymap_P41212_bigendian/ref.pdb",
     ],
+    ids=["kinase", "card", "spike", "rhodopsin"],
 )
-def test_prepared_keeps_every_input_atom_and_minimises(data_dir: Path, name: str) -> None:
-    model = read_model(data_dir / name)
+def test_prepared_keeps_every_input_atom_and_minimises(small_data: Path, name: str) -> None:
+    model = read_model(small_data / name)
     prepared = prepare(model)
     assert (prepared.prepared_index >= 0).all()
     back = prepared.input_index[prepared.prepared_index]
@@ -67,8 +67,8 @@ def test_prepared_keeps_every_input_atom_and_minimises(data_dir: Path, name: str
     assert np.isfinite(energy) and energy < 1e6
 
 
-def test_report_names_what_was_done(data_dir: Path) -> None:
-    prepared = prepare(read_model(data_dir / "emd21457_ntd/6vyb_Ndom.pdb"))
+def test_report_names_what_was_done(small_data: Path) -> None:
+    prepared = prepare(read_model(small_data / "emd21457_ntd/6vyb_Ndom.pdb"))
     report = prepared.report
     assert report.rigid_residues == [f"A NAG {n} (14 atoms)" for n in (1301, 1302, 1305)]
     assert report.adapted_residues == ["A ASN 61", "A ASN 122", "A ASN 282"]
@@ -88,16 +88,16 @@ def test_report_names_what_was_done(data_dir: Path) -> None:
     assert charge == pytest.approx(0.0, abs=1e-4)
 
 
-def haem_chain(data_dir: Path, tmp_path: Path) -> Model:
-    text = (data_dir / "emd3488_5ni1/5me2.pdb").read_text().splitlines()
+def haem_chain(small_data: Path, tmp_path: Path) -> Model:
+    text = (small_data / "emd3488_5ni1/5me2.pdb").read_text().splitlines()
     lines = [line for line in text if line.startswith(("ATOM", "HETATM")) and line[21] == "A"]
     return read_model(
         written(tmp_path / "haem.pdb", [text[0], *(x for x in text if x.startswith("LINK")), *lines])
     )
 
 
-def test_haem_stays_rigid_and_on_its_histidine(data_dir: Path, tmp_path: Path) -> None:
-    model = haem_chain(data_dir, tmp_path)
+def test_haem_stays_rigid_and_on_its_histidine(small_data: Path, tmp_path: Path) -> None:
+    model = haem_chain(small_data, tmp_path)
     prepared = prepare(model)
     assert prepared.report.rigid_residues == ["A HEM 201 (43 atoms)"]
     assert len(prepared.links) == 1
@@ -137,9 +137,11 @@ def test_haem_stays_rigid_and_on_its_histidine(data_dir: Path, tmp_path: Path) -
         ("amber14-all.xml", "amber14/tip3pfb.xml", "implicit/gbn2.xml"),
     ],
 )
-def test_other_force_fields_take_ligands_too(data_dir: Path, tmp_path: Path, files: tuple[str, ...]) -> None:
-    lines = fragment_lines(data_dir)
-    corner = read_model(data_dir / FRAGMENT).positions.max(axis=0)
+def test_other_force_fields_take_ligands_too(
+    small_data: Path, tmp_path: Path, files: tuple[str, ...]
+) -> None:
+    lines = fragment_lines(small_data)
+    corner = read_model(small_data / FRAGMENT).positions.max(axis=0)
     sulphur = corner + 6
     lines.append(hetatm(900, "S", "SO4", 300, sulphur, "S"))
     for k, corner_of in enumerate(([1, 1, 1], [-1, -1, 1], [-1, 1, -1], [1, -1, -1]), start=1):
@@ -154,8 +156,8 @@ def test_other_force_fields_take_ligands_too(data_dir: Path, tmp_path: Path, fil
     np.testing.assert_allclose(*shape, atol=0.05)
 
 
-def test_rigid_springs_are_at_rest_in_the_input(data_dir: Path, tmp_path: Path) -> None:
-    prepared = prepare(haem_chain(data_dir, tmp_path))
+def test_rigid_springs_are_at_rest_in_the_input(small_data: Path, tmp_path: Path) -> None:
+    prepared = prepare(haem_chain(small_data, tmp_path))
     context = context_of(prepared, rigid_force_group=7)
     assert context.getState(energy=True, groups={7}).getPotentialEnergy()._value == pytest.approx(0, abs=1e-3)
     moved = prepared.positions.copy()
@@ -165,11 +167,11 @@ def test_rigid_springs_are_at_rest_in_the_input(data_dir: Path, tmp_path: Path) 
 
 
 def test_residue_in_the_chain_that_nobody_knows_keeps_its_peptide_bonds(
-    data_dir: Path, tmp_path: Path
+    small_data: Path, tmp_path: Path
 ) -> None:
     lines = [
         f"{line[:17]}XYZ{line[20:]}" if line[17:20] == "TYR" and int(line[22:26]) == 9 else line
-        for line in fragment_lines(data_dir, 1, 14)
+        for line in fragment_lines(small_data, 1, 14)
     ]
     model = read_model(written(tmp_path / "xyz.pdb", lines))
     assert len(list(model.topology.chains())) == 1
@@ -183,13 +185,13 @@ def test_residue_in_the_chain_that_nobody_knows_keeps_its_peptide_bonds(
 
 
 def test_selenomethionine_is_simulated_as_methionine_and_written_as_itself(
-    data_dir: Path, tmp_path: Path
+    small_data: Path, tmp_path: Path
 ) -> None:
     lines = [
         line.replace("MET", "MSE").replace(" SD ", "SE  ").replace("           S", "          SE")
         if line[17:20] == "MET"
         else line
-        for line in fragment_lines(data_dir)
+        for line in fragment_lines(small_data)
     ]
     model = read_model(written(tmp_path / "mse.pdb", lines))
     prepared = prepare(model)
@@ -202,8 +204,8 @@ def test_selenomethionine_is_simulated_as_methionine_and_written_as_itself(
     assert [(record.name, record.residue_name) for record in selenium] == [("SE", "MSE")]
 
 
-def test_hydrogen_without_counterpart_rides_on_its_residue(data_dir: Path, tmp_path: Path) -> None:
-    lines = fragment_lines(data_dir)
+def test_hydrogen_without_counterpart_rides_on_its_residue(small_data: Path, tmp_path: Path) -> None:
+    lines = fragment_lines(small_data)
     oxygen = next(line for line in lines if line[17:20] == "GLU" and line[12:16].strip() == "OE1")
     x = float(oxygen[30:38])
     proton = f"{oxygen[:12]} HE1{oxygen[16:30]}{x + 0.97:8.3f}{oxygen[38:76]} H"
@@ -222,8 +224,8 @@ def test_hydrogen_without_counterpart_rides_on_its_residue(data_dir: Path, tmp_p
     )
 
 
-def test_protonation_follows_the_input(data_dir: Path, tmp_path: Path) -> None:
-    text = (data_dir / "pair_adk/adk_open.pdb").read_text()
+def test_protonation_follows_the_input(small_data: Path, tmp_path: Path) -> None:
+    text = ADK_OPEN.read_text().replace("HIS", "HSD")
     path = tmp_path / "m.pdb"
     for name, expected in (("HSD", {"HD1"}), ("HSP", {"HD1", "HE2"}), ("HSE", {"HE2"})):
         lines = [
@@ -238,9 +240,9 @@ def test_protonation_follows_the_input(data_dir: Path, tmp_path: Path) -> None:
         assert {atom.name for atom in ring.atoms()} & {"HD1", "HE2"} == expected
 
 
-def test_ions_waters_and_unknown_atoms_of_one_element(data_dir: Path, tmp_path: Path) -> None:
-    lines = fragment_lines(data_dir)
-    corner = read_model(data_dir / FRAGMENT).positions.max(axis=0)
+def test_ions_waters_and_unknown_atoms_of_one_element(small_data: Path, tmp_path: Path) -> None:
+    lines = fragment_lines(small_data)
+    corner = read_model(small_data / FRAGMENT).positions.max(axis=0)
     lines += [
         hetatm(900, "MG", "MG", 201, corner + 5, "MG"),
         hetatm(901, "O", "HOH", 202, corner + 9, "O"),
@@ -290,14 +292,14 @@ def test_nucleic_acid_that_begins_with_a_phosphate(tmp_path: Path) -> None:
     assert np.isfinite(energy) and energy < 1e4
 
 
-def test_preparing_twice_gives_the_same_bits(data_dir: Path) -> None:
-    model = read_model(data_dir / FRAGMENT)
+def test_preparing_twice_gives_the_same_bits(small_data: Path) -> None:
+    model = read_model(small_data / FRAGMENT)
     first, second = prepare(model), prepare(model)
     np.testing.assert_array_equal(first.positions, second.positions)
 
 
-def test_hydrogen_mass_and_cutoff_reach_the_system(data_dir: Path, tmp_path: Path) -> None:
-    prepared = prepare(read_model(written(tmp_path / "m.pdb", fragment_lines(data_dir))))
+def test_hydrogen_mass_and_cutoff_reach_the_system(small_data: Path, tmp_path: Path) -> None:
+    prepared = prepare(read_model(written(tmp_path / "m.pdb", fragment_lines(small_data))))
     system = prepared.system(nonbonded_cutoff=9 * unit.angstrom, hydrogen_mass=3.0, constraints=None)
     force = next(f for f in system.getForces() if isinstance(f, openmm.NonbondedForce))
     assert force.getCutoffDistance() == 0.9 * unit.nanometer
@@ -307,11 +309,11 @@ def test_hydrogen_mass_and_cutoff_reach_the_system(data_dir: Path, tmp_path: Pat
     assert len(list(system.getForces())) == 4
 
 
-def test_preparation_errors(data_dir: Path, tmp_path: Path) -> None:
-    trace = [line for line in fragment_lines(data_dir) if line[12:16] == " CA "]
+def test_preparation_errors(small_data: Path, tmp_path: Path) -> None:
+    trace = [line for line in fragment_lines(small_data) if line[12:16] == " CA "]
     with pytest.raises(InputError, match="Cα trace"):
         prepare(read_model(written(tmp_path / "trace.pdb", trace)))
-    model = read_model(written(tmp_path / "m.pdb", fragment_lines(data_dir)))
+    model = read_model(written(tmp_path / "m.pdb", fragment_lines(small_data)))
     with pytest.raises(InputError, match=r"nosuch\.xml"):
         prepare(model, "nosuch.xml")
     prepared = prepare(model)
@@ -321,9 +323,9 @@ def test_preparation_errors(data_dir: Path, tmp_path: Path) -> None:
         prepared.input_positions(prepared.positions[1:])
 
 
-def test_side_chains_are_built_with_the_right_hand(data_dir: Path, tmp_path: Path) -> None:
+def test_side_chains_are_built_with_the_right_hand(small_data: Path, tmp_path: Path) -> None:
     """From N, CA, C and O alone; pdbfixer by itself gives a part of the centres the wrong hand."""
-    lines = fragment_lines(data_dir, 1, 12)
+    lines = fragment_lines(small_data, 1, 12)
     names = ("N", "CA", "C", "O")
     backbone = [line for line in lines if line[12:16].strip() in names]
     model = read_model(written(tmp_path / "backbone.pdb", backbone))

@@ -25,7 +25,7 @@ from openmm_density.models.structure_files import (
 )
 from openmm_density.models.structures import Model
 
-from ..small_models import FRAGMENT, bonds_between_residues, fragment_lines, written
+from ..small_models import ADK_OPEN, FRAGMENT, bonds_between_residues, fragment_lines, written
 
 WRITTEN = (
     "name",
@@ -40,9 +40,9 @@ WRITTEN = (
 )
 
 
-@pytest.mark.parametrize("name", ["pair_adk/adk_open.pdb", "xraymap_3pqr_R32/3pqr.pdb"])
-def test_written_pdb_is_the_input_at_other_positions(data_dir: Path, tmp_path: Path, name: str) -> None:
-    model = read_model(data_dir / name)
+@pytest.mark.parametrize("name", [ADK_OPEN, "xraymap_3pqr_R32/3pqr.pdb"], ids=["kinase", "rhodopsin"])
+def test_written_pdb_is_the_input_at_other_positions(small_data: Path, tmp_path: Path, name: str) -> None:
+    model = read_model(small_data / name)
     write_pdb(tmp_path / "out.pdb", model, (model.positions + 1.25) * unit.angstrom)
     again = read_model(tmp_path / "out.pdb")
     np.testing.assert_allclose(again.positions, model.positions + 1.25, atol=6e-4)
@@ -57,8 +57,8 @@ def test_written_pdb_is_the_input_at_other_positions(data_dir: Path, tmp_path: P
     assert os.listdir(tmp_path) == ["out.pdb"]
 
 
-def test_written_mmcif_is_read_by_others(data_dir: Path, tmp_path: Path) -> None:
-    prepared = prepare(read_model(data_dir / "emd21457_ntd/6vyb_Ndom.pdb"))
+def test_written_mmcif_is_read_by_others(small_data: Path, tmp_path: Path) -> None:
+    prepared = prepare(read_model(small_data / "emd21457_ntd/6vyb_Ndom.pdb"))
     path = tmp_path / "fitted.cif"
     write_cif(path, prepared.topology, prepared.positions, prepared.b_factors)
     again = read_model(path)
@@ -72,12 +72,12 @@ def test_written_mmcif_is_read_by_others(data_dir: Path, tmp_path: Path) -> None
     np.testing.assert_allclose(trajectory.xyz[0] * 10, prepared.positions, atol=2e-3)
 
 
-def test_pdb_format_limits_are_told_and_never_written(data_dir: Path, tmp_path: Path) -> None:
-    model = read_model(data_dir / "emd3488_5ni1/modelangelo_5ni1.cif")
-    assert "chain 'Ba'" in pdb_limit(model, model.positions)
+def test_pdb_format_limits_are_told_and_never_written(small_data: Path, tmp_path: Path) -> None:
+    model = with_long_chain_names(small_data, tmp_path / "in")
+    assert "chain 'Aa'" in pdb_limit(model, model.positions)
     with pytest.raises(InputError, match="PDB format cannot hold"):
         write_pdb(tmp_path / "out.pdb", model, model.positions)
-    fragment = read_model(data_dir / FRAGMENT)
+    fragment = read_model(small_data / FRAGMENT)
     assert pdb_limit(fragment, fragment.positions) is None
     assert "coordinate" in pdb_limit(fragment, fragment.positions + 1e4)
     with pytest.raises(InputError, match="one for each"):
@@ -86,7 +86,16 @@ def test_pdb_format_limits_are_told_and_never_written(data_dir: Path, tmp_path: 
         write_cif(tmp_path / "out.cif", fragment.topology, fragment.positions * np.nan)
     with pytest.raises(InputError, match="cannot be written"):
         write_pdb(tmp_path / "nowhere" / "out.pdb", fragment, fragment.positions)
-    assert os.listdir(tmp_path) == []
+    assert os.listdir(tmp_path) == ["in"]
+
+
+def with_long_chain_names(small_data: Path, folder: Path) -> Model:
+    structure = gemmi.read_structure(str(small_data / "emd3488_5ni1/5ni1_updated.cif"))
+    for old, new in zip("ABCD", ("Aa", "Ba", "Ab", "Bb"), strict=True):
+        structure.rename_chain(old, new)
+    folder.mkdir()
+    structure.make_mmcif_document().write_file(str(folder / "long.cif"))
+    return read_model(folder / "long.cif")
 
 
 def _named(model: Model, links: Iterable[Link]) -> set[tuple[frozenset[str], bool]]:
@@ -121,14 +130,27 @@ def _named_by_gemmi(path: Path) -> set[tuple[frozenset[str], bool]]:
         ("emd3488_5ni1/5me2.pdb", 4),  # irons, two of them 2.75 Å away: by distance there would be no bond
         ("emd3488_5ni1/5ni1_updated.cif", 4),
         ("xraymap_3pqr_R32/3pqr.pdb", 8),  # sugars, retinal, palmitate, a disulphide
-        ("xraymap_P41212_bigendian/ref.pdb", 4),  # three named disulphides, and a bond that is not named
         ("emd21457_ntd/6vyb_Ndom.pdb", 4),  # of 94, the others among atoms that are not there
     ],
 )
 def test_links_of_the_input_are_those_of_the_written_files(
-    data_dir: Path, tmp_path: Path, name: str, count: int
+    small_data: Path, tmp_path: Path, name: str, count: int
 ) -> None:
-    model = read_model(data_dir / name)
+    check_links(read_model(small_data / name), tmp_path, count)
+
+
+def test_links_that_the_input_does_not_name_are_written(small_data: Path, tmp_path: Path) -> None:
+    text = (small_data / "emd21457_ntd/6vyb_Ndom.pdb").read_text()
+    first = next(line for line in text.splitlines() if line.startswith("SSBOND"))
+    check_links(read_model(_file(tmp_path / "in.pdb", text.replace(first + "\n", ""))), tmp_path, 4)
+
+
+def test_links_of_a_whole_crystal(data_dir: Path, tmp_path: Path) -> None:
+    # Three named disulphides, and a bond that is not named.
+    check_links(read_model(data_dir / "xraymap_P41212_bigendian/ref.pdb"), tmp_path, 4)
+
+
+def check_links(model: Model, tmp_path: Path, count: int) -> None:
     moved = model.positions + np.random.default_rng(0).normal(scale=0.03, size=model.positions.shape)
     write_pdb(tmp_path / "out.pdb", model, moved)
     write_model_cif(tmp_path / "out.cif", model, moved)
@@ -140,8 +162,8 @@ def test_links_of_the_input_are_those_of_the_written_files(
         assert bonds_between_residues(again.topology) == bonds_between_residues(model.topology)
 
 
-def test_a_second_fit_holds_the_metal_that_the_first_held(data_dir: Path, tmp_path: Path) -> None:
-    lines = (data_dir / "emd3488_5ni1/5me2.pdb").read_text().splitlines()
+def test_a_second_fit_holds_the_metal_that_the_first_held(small_data: Path, tmp_path: Path) -> None:
+    lines = (small_data / "emd3488_5ni1/5me2.pdb").read_text().splitlines()
     chain = [line for line in lines if line.startswith(("ATOM", "HETATM", "LINK")) and line[21] == "B"]
     near = [line for line in chain if int(line[22:26]) in {*range(86, 99), 201}]
     prepared = prepare(read_model(written(tmp_path / "in.pdb", near)))
@@ -157,8 +179,8 @@ def test_a_second_fit_holds_the_metal_that_the_first_held(data_dir: Path, tmp_pa
 
 
 @pytest.fixture
-def rhodopsin(data_dir: Path) -> str:
-    return (data_dir / "xraymap_3pqr_R32/3pqr.pdb").read_text()
+def rhodopsin(small_data: Path) -> str:
+    return (small_data / "xraymap_3pqr_R32/3pqr.pdb").read_text()
 
 
 def test_links_keep_insertion_codes_and_long_chain_names(rhodopsin: str, tmp_path: Path) -> None:
@@ -206,8 +228,8 @@ def test_links_to_copies_by_symmetry_are_never_written_as_within_the_model(
         assert not any(symmetry for _, symmetry in _named_by_gemmi(path))
 
 
-def test_a_link_that_names_cannot_tell_is_not_written(data_dir: Path, tmp_path: Path) -> None:
-    lines = fragment_lines(data_dir)
+def test_a_link_that_names_cannot_tell_is_not_written(small_data: Path, tmp_path: Path) -> None:
+    lines = fragment_lines(small_data)
     twins = [f"{line[:72]}{segment:<4}{line[76:]}" for segment in ("ONE", "TWO") for line in lines]
     model = read_model(written(tmp_path / "in.pdb", twins))
     half = len(lines)
@@ -222,15 +244,19 @@ def test_a_link_that_names_cannot_tell_is_not_written(data_dir: Path, tmp_path: 
     [
         ("xray_1g8a_P21/1G8A_refined.pdb", (46.376, 41.098, 54.168, 90, 98.26, 90), "P 1 21 1"),
         ("xraymap_3pqr_R32/3pqr.pdb", (241.55, 241.55, 109.87, 90, 90, 120), "H 3 2"),
-        ("pair_adk/adk_open.pdb", (80.017, 80.017, 80.017, 60, 60, 90), "P 1"),
+        (ADK_OPEN, (80.017, 80.017, 80.017, 60, 60, 90), "P 1"),
         ("emd3488_5ni1/5me2.pdb", None, ""),  # a dummy of 1 Å
         ("emd5925_frag/5925_native.pdb", None, ""),
     ],
 )
 def test_a_crystal_stays_one(
-    data_dir: Path, tmp_path: Path, name: str, cell: tuple[float, ...] | None, space_group: str
+    small_data: Path, tmp_path: Path, name: str, cell: tuple[float, ...] | None, space_group: str
 ) -> None:
-    model = read_model(data_dir / name)
+    path = small_data / name
+    if name == ADK_OPEN:  # as its box stood in the file that it was made of
+        crystal = "CRYST1   80.017   80.017   80.017  60.00  60.00  90.00 P 1           1\n"
+        path = _file(tmp_path / "in.pdb", crystal + path.read_text())
+    model = read_model(path)
     assert (model.cell, model.space_group) == (cell, space_group)
     write_pdb(tmp_path / "out.pdb", model, model.positions)
     write_model_cif(tmp_path / "out.cif", model, model.positions)
@@ -243,19 +269,19 @@ def test_a_crystal_stays_one(
     assert ("_cell." in (tmp_path / "all.cif").read_text()) == (cell is not None)
 
 
-def test_a_model_that_was_placed_or_bathed_has_no_crystal(data_dir: Path) -> None:
-    model = read_model(data_dir / "xraymap_P41212_bigendian/ref.pdb")
+def test_a_model_that_was_placed_or_bathed_has_no_crystal(small_data: Path) -> None:
+    model = read_model(small_data / "xray_1g8a_P21/1G8A_refined.pdb")
     placement = Placement(np.eye(3)[[1, 2, 0]].tolist(), [1.0, 2.0, 3.0], 9.0, 0.0, 0.5, 0.0, 1.0)
     moved = header_of(placement.apply(model))
     assert (moved.cell, moved.space_group) == (None, "") and moved.links == header_of(model).links
     prepared = prepare(model)
     dry, wet = prepared_header(prepared), prepared_header(replace(prepared, solvent="water"))
-    assert (dry.cell, dry.space_group) == (model.cell, "P 41 21 2")
+    assert (dry.cell, dry.space_group) == (model.cell, "P 1 21 1")
     assert wet.cell is None and wet.links == dry.links
 
 
-def test_a_model_that_pdb_cannot_hold_is_written_as_it_came(data_dir: Path, tmp_path: Path) -> None:
-    model = read_model(data_dir / "emd3488_5ni1/modelangelo_5ni1.cif")
+def test_a_model_that_pdb_cannot_hold_is_written_as_it_came(small_data: Path, tmp_path: Path) -> None:
+    model = with_long_chain_names(small_data, tmp_path / "in")
     write_model_cif(tmp_path / "out.cif", model, (model.positions + 0.5) * unit.angstrom)
     again = read_model(tmp_path / "out.cif")
     np.testing.assert_allclose(again.positions, model.positions + 0.5, atol=6e-4)

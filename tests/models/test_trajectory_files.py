@@ -16,15 +16,17 @@ from openmm_density.errors import InputError
 from openmm_density.models import read_model
 from openmm_density.models.trajectory_files import load_trajectory
 
-
-@pytest.fixture(scope="module")
-def kinesin(data_dir):
-    return load_trajectory(data_dir / "emd6187_kinesin" / "1bg2_K_fitted.pdb")
+from ..small_models import ADK_OPEN
 
 
 @pytest.fixture(scope="module")
-def kinesin_path(data_dir):
-    return data_dir / "emd6187_kinesin" / "1bg2_K_fitted.pdb"
+def kinesin(small_data):
+    return load_trajectory(small_data / "emd6187_kinesin" / "1bg2_K_fitted.pdb")
+
+
+@pytest.fixture(scope="module")
+def kinesin_path(small_data):
+    return small_data / "emd6187_kinesin" / "1bg2_K_fitted.pdb"
 
 
 def moving(trajectory, n_frames, step=0.05):
@@ -41,11 +43,11 @@ def test_model_is_that_of_read_model(kinesin, kinesin_path):
     assert np.allclose(kinesin.unitcell_lengths[0] * 10, model.cell[:3])
 
 
-def test_cif_and_gzipped_models_are_read(data_dir, kinesin, kinesin_path, tmp_path):
+def test_cif_and_gzipped_models_are_read(small_data, kinesin, kinesin_path, tmp_path):
     packed = tmp_path / "model.pdb.gz"
     packed.write_bytes(gzip.compress(kinesin_path.read_bytes()))
     assert np.array_equal(load_trajectory(packed).xyz, kinesin.xyz)
-    cif = data_dir / "emd3488_5ni1" / "5ni1_updated.cif"
+    cif = small_data / "emd3488_5ni1" / "5ni1_updated.cif"
     assert load_trajectory(cif).n_atoms == len(read_model(cif).positions)
 
 
@@ -132,12 +134,11 @@ def test_trajectory_without_topology(kinesin, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".dcd", ".xtc", ".nc", ".pdb"])
-def test_numbers_of_atoms_that_differ(kinesin, data_dir, tmp_path, suffix):
+def test_numbers_of_atoms_that_differ(kinesin, tmp_path, suffix):
     path = tmp_path / f"run{suffix}"
     kinesin.save(str(path))
-    other = data_dir / "pair_adk" / "adk_open.pdb"
-    with pytest.raises(InputError, match=rf"has {kinesin.n_atoms} atoms .* has 3341"):
-        load_trajectory(path, other)
+    with pytest.raises(InputError, match=rf"has {kinesin.n_atoms} atoms .* has 1656"):
+        load_trajectory(path, ADK_OPEN)
 
 
 @pytest.mark.parametrize("suffix", [".dcd", ".xtc", ".trr", ".nc", ".xyz", ".gro", ".rst7"])

@@ -18,8 +18,8 @@ from .single_forces import assert_forces_are_the_gradient, context_with, energy_
 
 
 @pytest.fixture(scope="module")
-def native(data_dir: Path) -> Model:
-    return read_model(data_dir / "emd5925_frag/5925_native.pdb")
+def native(small_data: Path) -> Model:
+    return read_model(small_data / "emd5925_frag/5925_native.pdb")
 
 
 @pytest.fixture(scope="module")

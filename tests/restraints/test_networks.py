@@ -15,12 +15,13 @@ from openmm_density.restraints import (
     find_domains,
 )
 
+from ..small_models import ADK_CLOSED, ADK_OPEN
 from .single_forces import context_with, energy_at
 
 
 @pytest.fixture(scope="module")
-def kinase(data_dir: Path) -> Model:
-    return read_model(data_dir / "pair_adk/adk_open.pdb")
+def kinase() -> Model:
+    return read_model(ADK_OPEN)
 
 
 def test_adenylate_kinase_has_its_three_domains(kinase: Model) -> None:
@@ -39,8 +40,8 @@ def test_adenylate_kinase_has_its_three_domains(kinase: Model) -> None:
         assert agreeing >= 0.8 * len(residues)
 
 
-def test_copies_have_the_same_domains(data_dir: Path) -> None:
-    model = read_model(data_dir / "emd3488_5ni1/5me2.pdb")
+def test_copies_have_the_same_domains(small_data: Path) -> None:
+    model = read_model(small_data / "emd3488_5ni1/5me2.pdb")
     domains = find_domains(model.topology, model.positions)
     by_chain: dict[str, list[int]] = {}
     for residue, domain in zip(model.topology.residues(), domains):
@@ -122,7 +123,7 @@ def test_bad_domains(kinase: Model) -> None:
         ElasticNetworkRestraint(kinase.topology, kinase.positions, cutoff=-1)
 
 
-def test_nucleotides_are_held_by_p_and_c1(data_dir: Path) -> None:
+def test_nucleotides_are_held_by_p_and_c1(small_data: Path) -> None:
     import pdbfixer
 
     templates = Path(pdbfixer.__file__).parent / "templates"
@@ -155,8 +156,8 @@ def loss(x: np.ndarray, alpha: np.ndarray) -> np.ndarray:
     return np.abs(alpha - 2) / alpha * ((x**2 / np.abs(alpha - 2) + 1) ** (alpha / 2) - 1)
 
 
-def test_distances_cost_the_general_loss(data_dir: Path) -> None:
-    model = read_model(data_dir / "emd5925_frag/5925_native.pdb")
+def test_distances_cost_the_general_loss(small_data: Path) -> None:
+    model = read_model(small_data / "emd5925_frag/5925_native.pdb")
     restraint = DistanceRestraint(
         model.topology, model.positions, 7.0, fall_off=1.5, tolerance=0.05, well=0.2
     )
@@ -172,10 +173,10 @@ def test_distances_cost_the_general_loss(data_dir: Path) -> None:
     assert (residue[i] != residue[j]).all() and target.max() < 8
 
 
-def test_a_broken_distance_lets_go(data_dir: Path) -> None:
-    model = read_model(data_dir / "emd5925_frag/5925_native.pdb")
+def test_a_broken_distance_lets_go(small_data: Path) -> None:
+    model = read_model(small_data / "emd5925_frag/5925_native.pdb")
     restraint = DistanceRestraint(model.topology, model.positions, 10.0)
-    last = np.array([atom.residue.index == 96 for atom in model.topology.atoms()])
+    last = np.array([atom.residue.index == 93 for atom in model.topology.atoms()])
     broken = [k for k, (i, j) in enumerate(restraint.pairs) if last[i] or last[j]]
     context = context_with(restraint.create_force(), len(last))
     energies = []
@@ -188,11 +189,11 @@ def test_a_broken_distance_lets_go(data_dir: Path) -> None:
     violations = restraint.violations(moved)
     assert len(violations) == len(broken)
     residues = list(model.topology.residues())
-    assert all(f"A {residues[96].name} {residues[96].id}" in violation.residues for violation in violations)
+    assert all(f"A {residues[93].name} {residues[93].id}" in violation.residues for violation in violations)
 
 
-def test_distances_of_another_model(data_dir: Path, kinase: Model) -> None:
-    closed = read_model(data_dir / "pair_adk/adk_closed.pdb")
+def test_distances_of_another_model(kinase: Model) -> None:
+    closed = read_model(ADK_CLOSED)
     restraint = DistanceRestraint(kinase.topology, kinase.positions, reference=closed)
     own = DistanceRestraint(closed.topology, closed.positions)
     assert restraint.n_terms == own.n_terms
@@ -207,8 +208,8 @@ def test_distances_of_another_model(data_dir: Path, kinase: Model) -> None:
     np.testing.assert_allclose(pair.lengths, restraint.lengths)
 
 
-def test_distances_within_chains_only(data_dir: Path) -> None:
-    model = read_model(data_dir / "emd3488_5ni1/5me2.pdb")
+def test_distances_within_chains_only(small_data: Path) -> None:
+    model = read_model(small_data / "emd3488_5ni1/5me2.pdb")
     chain = np.array([atom.residue.chain.id for atom in model.topology.atoms()])
     across = DistanceRestraint(model.topology, model.positions)
     within = DistanceRestraint(model.topology, model.positions, between_chains=False)
@@ -217,7 +218,7 @@ def test_distances_within_chains_only(data_dir: Path) -> None:
     assert between > 100 and across.n_terms == within.n_terms + between
 
 
-def test_bad_distances(kinase: Model, data_dir: Path) -> None:
+def test_bad_distances(kinase: Model) -> None:
     for options, message in (
         ({"cutoff": 0.0}, "cutoff"),
         ({"well": 0.0}, "well"),
@@ -232,12 +233,12 @@ def test_bad_distances(kinase: Model, data_dir: Path) -> None:
 
 @pytest.mark.parametrize("periodic", [False, True])
 @pytest.mark.parametrize("width", [0.0, 0.5])
-def test_atoms_are_held_at_their_places(data_dir: Path, width: float, periodic: bool) -> None:
-    model = read_model(data_dir / "emd5925_frag/5925_native.pdb")
+def test_atoms_are_held_at_their_places(small_data: Path, width: float, periodic: bool) -> None:
+    model = read_model(small_data / "emd5925_frag/5925_native.pdb")
     restraint = PositionalRestraint(
         model.topology, model.positions, 500.0, atoms="name CA", width=width, periodic=periodic
     )
-    assert restraint.n_terms == 97
+    assert restraint.n_terms == 94
     context = context_with(restraint.create_force(), len(model.positions))
     context.setPeriodicBoxVectors(Vec3(9, 0, 0), Vec3(0, 9, 0), Vec3(0, 0, 9))
     # At its own place an atom has no force, and not one that is no number.

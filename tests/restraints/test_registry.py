@@ -24,8 +24,8 @@ KINDS = [(name, k) for name, kinds in RESTRAINTS.items() for k in range(len(kind
 
 
 @pytest.fixture(scope="module")
-def fragment(data_dir: Path) -> Model:
-    return read_model(data_dir / "emd5925_frag/5925_native.pdb")
+def fragment(small_data: Path) -> Model:
+    return read_model(small_data / "emd5925_frag/5925_native.pdb")
 
 
 @pytest.fixture(scope="module")

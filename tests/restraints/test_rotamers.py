@@ -18,8 +18,8 @@ from .single_forces import assert_forces_are_the_gradient, context_with, energy_
 
 
 @pytest.fixture(scope="module")
-def native(data_dir: Path) -> Model:
-    return read_model(data_dir / "emd6374_frag/6374_native.pdb")
+def native(small_data: Path) -> Model:
+    return read_model(small_data / "emd6374_frag/6374_native.pdb")
 
 
 def valine(native: Model) -> tuple[app.Topology, np.ndarray, dict[str, int]]:

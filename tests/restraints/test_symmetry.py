@@ -15,12 +15,12 @@ from .single_forces import context_with, copies_of, energy_at
 
 
 @pytest.fixture(scope="module")
-def fragment(data_dir: Path) -> Model:
-    return read_model(data_dir / "emd5925_frag/5925_native.pdb")
+def fragment(small_data: Path) -> Model:
+    return read_model(small_data / "emd5925_frag/5925_native.pdb")
 
 
-def test_haemoglobin_has_two_pairs_of_copies(data_dir: Path) -> None:
-    model = read_model(data_dir / "emd3488_5ni1/5me2.pdb")
+def test_haemoglobin_has_two_pairs_of_copies(small_data: Path) -> None:
+    model = read_model(small_data / "emd3488_5ni1/5me2.pdb")
     restraint = SymmetryRestraint(model.topology, model.positions)
     assert sorted(restraint.groups) == [("A", "C"), ("B", "D")] and restraint.notes == []
     atoms = list(model.topology.atoms())

@@ -22,12 +22,13 @@ from openmm_density.restraints import (
     torsion_angles,
 )
 
+from ..small_models import ADK_OPEN
 from .single_forces import context_with, energy_at, turned_about, turned_peptide
 
 
 @pytest.fixture(scope="module")
-def kinase(data_dir: Path) -> Model:
-    return read_model(data_dir / "pair_adk/adk_open.pdb")
+def kinase() -> Model:
+    return read_model(ADK_OPEN)
 
 
 def part_of(path: Path, first: int, last: int, output: Path) -> Model:
@@ -50,11 +51,11 @@ def test_omega_agrees_with_mdtraj(kinase: Model) -> None:
     assert apart(own, angles[0][np.argsort(indices[:, 1])]).max() < 1e-3
 
 
-def test_no_peptide_torsion_across_a_gap(data_dir: Path) -> None:
-    model = read_model(data_dir / "emd21457_ntd/6vyb_Ndom.pdb")
+def test_no_peptide_torsion_across_a_gap(small_data: Path) -> None:
+    model = read_model(small_data / "emd21457_ntd/6vyb_Ndom.pdb")
     torsions = peptide_torsions(model.topology)
     lengths = np.linalg.norm(model.positions[torsions[:, 1]] - model.positions[torsions[:, 2]], axis=1)
-    assert len(torsions) == 192 and lengths.max() < 1.4
+    assert len(torsions) == 184 and lengths.max() < 1.4
     # Nor does φ or ψ span one: all four atoms are neighbours.
     for torsion in SecondaryStructureRestraint(model.topology, model.positions).torsions:
         assert np.linalg.norm(np.diff(model.positions[torsion], axis=0), axis=1).max() < 1.7
@@ -101,7 +102,7 @@ def test_a_turned_peptide_is_named(kinase: Model) -> None:
     (violation,) = restraint.violations(turned)
     assert (violation.restraint, violation.quantity, violation.unit) == ("cis", "ω", "°")
     names = [
-        f"{a.residue.name} {a.residue.id}"
+        f"A {a.residue.name} {a.residue.id}"
         for a in kinase.topology.atoms()
         if a.index in restraint.torsions[100][[0, 3]]
     ]
@@ -118,7 +119,7 @@ def test_cis_peptides_stay_cis(kinase: Model) -> None:
     trans = turned_peptide(kinase.positions, restraint.torsions[cis], np.pi)
     assert energy_at(context, trans) > 1000
     (violation,) = restraint.violations(trans)
-    assert violation.residues[1].startswith("PRO") and violation.target == 0
+    assert violation.residues[1].startswith("A PRO") and violation.target == 0
 
 
 def test_a_topology_without_bonds_is_noted(kinase: Model) -> None:
@@ -160,7 +161,7 @@ def test_sugars_have_positive_centres(name: str) -> None:
     assert angles.min() > 25 and angles.max() < 45
 
 
-def test_stereocentres_of_ligands_are_found(data_dir: Path) -> None:
+def test_stereocentres_of_ligands_are_found(small_data: Path) -> None:
     expected = {
         "NAG": {"C1", "C2", "C3", "C4", "C5"},
         "MAN": {"C1", "C2", "C3", "C4", "C5"},
@@ -174,7 +175,7 @@ def test_stereocentres_of_ligands_are_found(data_dir: Path) -> None:
     found: dict[str, set[str]] = {name: set() for name in expected}
     present = set()
     for file in ("emd21457_ntd/6vyb_Ndom.pdb", "xraymap_3pqr_R32/3pqr.pdb"):
-        model = read_model(data_dir / file)
+        model = read_model(small_data / file)
         atoms = list(model.topology.atoms())
         present |= {atom.residue.name for atom in atoms} & expected.keys()
         restraint = ChiralityRestraint(model.topology, model.positions)
@@ -187,8 +188,8 @@ def test_stereocentres_of_ligands_are_found(data_dir: Path) -> None:
     assert found == expected
 
 
-def test_hydrogens_do_not_change_the_stereocentres_of_a_ligand(data_dir: Path) -> None:
-    model = read_model(data_dir / "emd21457_ntd/6vyb_Ndom.pdb")
+def test_hydrogens_do_not_change_the_stereocentres_of_a_ligand(small_data: Path) -> None:
+    model = read_model(small_data / "emd21457_ntd/6vyb_Ndom.pdb")
     topology, places = app.Topology(), []
     chain = topology.addChain("A")
     sugar = next(residue for residue in model.topology.residues() if residue.name == "NAG")
@@ -298,11 +299,11 @@ def test_hydrogen_bonds_of_helices_and_strands(kinase: Model) -> None:
     assert energy_at(context, pushed) == 0 and restraint.violations(pushed) == []
 
 
-def test_models_without_what_is_restrained(data_dir: Path, tmp_path: Path) -> None:
+def test_models_without_what_is_restrained(small_data: Path, tmp_path: Path) -> None:
     kinds = (PeptideRestraint, ChiralityRestraint, SecondaryStructureRestraint, HydrogenBondRestraint)
     water = app.Topology()
     water.addAtom("O", app.element.oxygen, water.addResidue("HOH", water.addChain()))
-    trace = read_model(data_dir / "emd5925_frag/5925_native.pdb")
+    trace = read_model(small_data / "emd5925_frag/5925_native.pdb")
     kept = [atom.index for atom in trace.topology.atoms() if atom.name == "CA"]
     alpha = app.Topology()
     chain = alpha.addChain("A")
@@ -313,12 +314,12 @@ def test_models_without_what_is_restrained(data_dir: Path, tmp_path: Path) -> No
             restraint = kind(topology, positions)
             assert restraint.n_terms == 0 and restraint.violations(positions) == []
             assert energy_at(context_with(restraint.create_force(), len(positions)), positions) == 0
-    one = part_of(data_dir / "emd5925_frag/5925_native.pdb", 5, 5, tmp_path / "one.pdb")
+    one = part_of(small_data / "emd5925_frag/5925_native.pdb", 5, 5, tmp_path / "one.pdb")
     assert [kind(one.topology, one.positions).n_terms for kind in kinds] == [0, 1, 0, 0]
 
 
-def test_residues_are_named_with_insertion_codes(data_dir: Path, tmp_path: Path) -> None:
-    lines = (data_dir / "emd5925_frag/5925_native.pdb").read_text().splitlines()
+def test_residues_are_named_with_insertion_codes(small_data: Path, tmp_path: Path) -> None:
+    lines = (small_data / "emd5925_frag/5925_native.pdb").read_text().splitlines()
     kept = []
     for line in lines:
         number = int(line[22:26]) if line.startswith("ATOM") else 99
@@ -338,7 +339,7 @@ def test_residues_are_named_with_insertion_codes(data_dir: Path, tmp_path: Path)
 
 
 def test_errors(kinase: Model) -> None:
-    with pytest.raises(InputError, match="3340"):
+    with pytest.raises(InputError, match="1655"):
         PeptideRestraint(kinase.topology, kinase.positions[1:])
     with pytest.raises(InputError, match="not a number"):
         ChiralityRestraint(kinase.topology, kinase.positions * np.nan)
@@ -346,13 +347,13 @@ def test_errors(kinase: Model) -> None:
         SecondaryStructureRestraint(kinase.topology, kinase.positions, -1.0)
     with pytest.raises(InputError, match="strength"):
         HydrogenBondRestraint(kinase.topology, kinase.positions, "strong")
-    with pytest.raises(InputError, match="3340"):
+    with pytest.raises(InputError, match="1655"):
         PeptideRestraint(kinase.topology, kinase.positions).violations(kinase.positions[1:])
 
 
-def test_heat_turns_peptides_and_centres_unless_they_are_held(data_dir: Path, tmp_path: Path) -> None:
+def test_heat_turns_peptides_and_centres_unless_they_are_held(tmp_path: Path) -> None:
     # Residues 84 to 91 of adenylate kinase, with the cis peptide before Pro 87.
-    model = part_of(data_dir / "pair_adk/adk_open.pdb", 84, 91, tmp_path / "part.pdb")
+    model = part_of(ADK_OPEN, 84, 91, tmp_path / "part.pdb")
     prepared = prepare(model)
     torsions, centres = peptide_torsions(prepared.topology), chiral_centres(prepared.topology)
     start = torsion_angles(prepared.positions, torsions)
@@ -392,8 +393,8 @@ def test_heat_turns_peptides_and_centres_unless_they_are_held(data_dir: Path, tm
     assert inverted[False].any() and not inverted[True].any()
 
 
-def test_a_helix_that_is_pulled_apart_is_named(data_dir: Path) -> None:
-    model = read_model(data_dir / "pair_adk/adk_open.pdb")
+def test_a_helix_that_is_pulled_apart_is_named() -> None:
+    model = read_model(ADK_OPEN)
     restraint = SecondaryStructureRestraint(model.topology, model.positions)
     atoms = list(model.topology.atoms())
     psi = next(t for t in restraint.torsions if atoms[t[0]].name == "N" and atoms[t[1]].residue.index > 115)
@@ -403,5 +404,5 @@ def test_a_helix_that_is_pulled_apart_is_named(data_dir: Path) -> None:
     turned = turned_about(model.positions, alpha, carbon, behind, np.radians(70))
     (violation,) = restraint.violations(turned)
     residue = atoms[alpha].residue
-    assert violation.residues == (f"{residue.name} {residue.id}",) and violation.quantity == "ψ"
+    assert violation.residues == (f"A {residue.name} {residue.id}",) and violation.quantity == "ψ"
     assert violation.deviation == pytest.approx(70, abs=0.1)

@@ -13,8 +13,8 @@ from .single_forces import context_with, energy_at
 
 
 @pytest.fixture(scope="module")
-def haemoglobin(data_dir: Path) -> Model:
-    return read_model(data_dir / "emd3488_5ni1/5ni1_updated.cif")
+def haemoglobin(small_data: Path) -> Model:
+    return read_model(small_data / "emd3488_5ni1/5ni1_updated.cif")
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +82,8 @@ def test_single_ions_are_tied_as_waters_are_and_hydrogens_ride(name) -> None:
     assert restraint.notes[0].startswith("1 water and 1 single ion are held")
 
 
-def test_a_model_without_waters_holds_nothing(data_dir: Path) -> None:
-    model = read_model(data_dir / "emd5925_frag/5925_native.pdb")
+def test_a_model_without_waters_holds_nothing(small_data: Path) -> None:
+    model = read_model(small_data / "emd5925_frag/5925_native.pdb")
     (restraint,) = make_restraints("water", model.topology, model.positions)
     assert restraint.n_terms == 0 and not restraint.notes
     assert restraint.create_force().getNumBonds() == 0 and not restraint.violations(model.positions)

@@ -12,8 +12,21 @@ from openmm_density.models import read_model
 from openmm_density.units import positions_in_angstrom
 from openmm_density.validation.correlation import MapCorrelation, cc_mask, residue_correlations
 
-# Map, model, resolution and the figure of the data's own table.
+# Map, model, resolution and CC. What CC is, TestDefinition tells; whether these figures are right, those of the whole maps.
 TABLE = [
+    ("emd3488_5ni1/emd_3488.mrc", "emd3488_5ni1/5ni1_updated.cif", 3.2, 0.79),
+    ("emd6187_kinesin/chain_K_box.ccp4", "emd6187_kinesin/chain_K_box_complete.pdb", 5.0, 0.58),
+    ("emd5925_frag/emd5925.mrc.gz", "emd5925_frag/5925_native.pdb", 3.64, 0.77),
+    ("emd6374_frag/emd6374.mrc.gz", "emd6374_frag/6374_native.pdb", 2.9, 0.86),
+    ("emd21457_ntd/emd_21457_seg.mrc", "emd21457_ntd/6vyb_Ndom.pdb", 3.2, 0.45),
+    ("qr_6i5a/6i5a_box.ccp4", "qr_6i5a/6i5a_box_complete.pdb", 2.3, 0.80),
+    ("xraymap_3pqr_R32/3pqr.ccp4.gz", "xraymap_3pqr_R32/3pqr.pdb", 2.85, 0.884),
+    ("xraymap_3pqr_R32/3pqr-mode0.ccp4", "xraymap_3pqr_R32/3pqr.pdb", 2.85, 0.885),
+    ("xraymap_3pqr_R32/3pqr-bigendian.ccp4", "xraymap_3pqr_R32/3pqr.pdb", 2.85, 0.884),
+    ("xray_1g8a_P21/composite_omit_map.mtz", "xray_1g8a_P21/1G8A_refined.pdb", 1.8, 0.82),
+]
+# The same of the whole maps, with the figures of their own table.
+WHOLE_TABLE = [
     ("pair_adk/4ake_t_s2.mrc", "pair_adk/4ake_t.pdb", 4.0, 0.86),
     ("emd3488_5ni1/emd_3488.mrc", "emd3488_5ni1/5ni1_updated.cif", 3.2, 0.85),
     ("emd6187_kinesin/chain_K_box.ccp4", "emd6187_kinesin/chain_K_box_complete.pdb", 5.0, 0.69),
@@ -71,16 +84,27 @@ def part_of(topology, positions, n_residues):
 
 
 @pytest.fixture(scope="module")
-def fragment(data_dir):
+def fragment(small_data):
     """A cryo-EM fragment of 97 residues in its map, with resolution."""
-    model = read_model(data_dir / "emd5925_frag" / "5925_native.pdb")
-    density_map = DensityMap.from_file(data_dir / "emd5925_frag" / "emd5925.mrc.gz")
+    model = read_model(small_data / "emd5925_frag" / "5925_native.pdb")
+    density_map = DensityMap.from_file(small_data / "emd5925_frag" / "emd5925.mrc.gz")
     positions = positions_in_angstrom(model.positions)
     return density_map, model.topology, positions, 3.64
 
 
 @pytest.mark.parametrize(("map_name", "model_name", "resolution", "figure"), TABLE)
-def test_every_map_lies_on_its_model(data_dir, map_name, model_name, resolution, figure):
+def test_every_map_lies_on_its_model(small_data, map_name, model_name, resolution, figure):
+    model = read_model(small_data / model_name)
+    positions = positions_in_angstrom(model.positions)
+    correlation = MapCorrelation(DensityMap.from_file(small_data / map_name), model.topology, resolution)
+    cc = correlation.cc_mask(positions)
+    assert cc == pytest.approx(figure, abs=0.01)
+    shifted = [correlation.cc_mask(positions + shift) for shift in 4.0 * np.eye(3)]
+    assert np.mean(shifted) < 0.5 * cc and max(shifted) < 0.6 * cc
+
+
+@pytest.mark.parametrize(("map_name", "model_name", "resolution", "figure"), WHOLE_TABLE)
+def test_every_whole_map_lies_on_its_model(data_dir, map_name, model_name, resolution, figure):
     model = read_model(data_dir / model_name)
     positions = positions_in_angstrom(model.positions)
     density_map = DensityMap.from_file(data_dir / map_name)
@@ -115,8 +139,8 @@ def test_starting_models_are_worse_by_as_much_as_the_table_says(
     )
 
 
-def test_one_map_placed_in_three_ways(data_dir):
-    folder = data_dir / "emd21457_ntd"
+def test_one_map_placed_in_three_ways(small_data):
+    folder = small_data / "emd21457_ntd"
     by_origin, by_nstart, unplaced = (
         DensityMap.from_file(folder / f"emd_21457_seg{name}.mrc") for name in ("", "_nstart", "_orig0")
     )
@@ -159,10 +183,10 @@ class TestDefinition:
             np.corrcoef(observed, model)[0, 1], abs=5e-3
         )
 
-    def test_against_integrals_on_a_monoclinic_crystal(self, data_dir):
-        model = read_model(data_dir / "xray_1g8a_P21" / "1G8A_refined.pdb")
+    def test_against_integrals_on_a_monoclinic_crystal(self, small_data):
+        model = read_model(small_data / "xray_1g8a_P21" / "1G8A_refined.pdb")
         positions = positions_in_angstrom(model.positions)
-        density_map = DensityMap.from_file(data_dir / "xray_1g8a_P21" / "composite_omit_map.mtz")
+        density_map = DensityMap.from_file(small_data / "xray_1g8a_P21" / "composite_omit_map.mtz")
         assert density_map.periodic and not density_map.is_orthogonal
         topology, positions = part_of(model.topology, positions, 8)
         self.check(density_map, topology, positions, 1.6)
@@ -175,9 +199,9 @@ class TestDefinition:
             cc_mask(density_map, topology, positions, d), abs=1e-4
         )
 
-    def test_images_of_a_crystal_are_the_same(self, data_dir):
-        model = read_model(data_dir / "xray_1g8a_P21" / "1G8A_refined.pdb")
-        density_map = DensityMap.from_file(data_dir / "xray_1g8a_P21" / "composite_omit_map.mtz").resample(
+    def test_images_of_a_crystal_are_the_same(self, small_data):
+        model = read_model(small_data / "xray_1g8a_P21" / "1G8A_refined.pdb")
+        density_map = DensityMap.from_file(small_data / "xray_1g8a_P21" / "composite_omit_map.mtz").resample(
             0.6
         )
         topology, positions = part_of(model.topology, positions_in_angstrom(model.positions), 30)

@@ -19,8 +19,8 @@ HAEM_ATOMS = 24 + 8
 
 
 @pytest.fixture(scope="module")
-def haemoglobin(data_dir):
-    model = read_model(data_dir / "emd3488_5ni1" / "5ni1_updated.cif")
+def haemoglobin(small_data):
+    model = read_model(small_data / "emd3488_5ni1" / "5ni1_updated.cif")
     return model, find_planes(model.topology, model.positions)
 
 
@@ -83,9 +83,9 @@ def test_rings_that_a_single_bond_joins_are_two_systems(haemoglobin):
     assert [each.n_atoms for each in apart] == [9, 9, 9, 9]
 
 
-def test_the_report_and_the_command_line_tell_of_them(haemoglobin, data_dir, capsys):
+def test_the_report_and_the_command_line_tell_of_them(haemoglobin, small_data, capsys):
     model, planes = haemoglobin
-    folder = data_dir / "emd3488_5ni1"
+    folder = small_data / "emd3488_5ni1"
     expected = [each.as_dict() for each in flat_ligands(model.topology, planes, model.positions)]
     assert main(["planes", str(folder / "5ni1_updated.cif"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["flat_ligands"] == expected

@@ -14,12 +14,12 @@ from openmm_density.models.elements import is_hydrogen
 from openmm_density.models.structures import Model, read_model
 from openmm_density.restraints import chiral_centres, peptide_torsions
 from openmm_density.validation.geometry import compare_geometry, geometry_report
-from tests.small_models import fragment_lines, written
+from tests.small_models import ADK_OPEN, fragment_lines, shaken, written
 
 
 @pytest.fixture(scope="module")
-def native(data_dir: Path) -> Model:
-    return read_model(data_dir / "emd6374_frag/6374_native.pdb")
+def native(small_data: Path) -> Model:
+    return read_model(small_data / "emd6374_frag/6374_native.pdb")
 
 
 @pytest.mark.parametrize(
@@ -28,13 +28,13 @@ def native(data_dir: Path) -> Model:
         ("emd6374_frag/6374_native.pdb", 0.02, 2.2),
         ("emd3488_5ni1/5ni1_updated.cif", 0.02, 2.5),
         ("xraymap_3pqr_R32/3pqr.pdb", 0.02, 2.3),
-        ("pair_adk/adk_open.pdb", 0.02, 3.0),
+        (ADK_OPEN, 0.02, 3.0),
     ],
 )
 def test_refined_models_are_near_ideal(
-    data_dir: Path, name: str, bond_limit: float, angle_limit: float
+    small_data: Path, name: str, bond_limit: float, angle_limit: float
 ) -> None:
-    model = read_model(data_dir / name)
+    model = read_model(small_data / name)
     report = geometry_report(model.topology, model.positions)
     assert 0.003 < report.bond_rmsd < bond_limit
     assert 0.5 < report.angle_rmsd < angle_limit
@@ -85,13 +85,13 @@ def test_a_stretched_bond_is_measured_and_named(native: Model) -> None:
     )
 
 
-def test_omega_counts_agree_with_mdtraj(data_dir: Path) -> None:
-    model = read_model(data_dir / "emd6374_frag/6374_original_1.pdb")
+def test_omega_counts_agree_with_mdtraj(native: Model) -> None:
+    model = shaken(native, 0.25)
     report = geometry_report(model.topology, model.positions)
     trajectory = mdtraj.Trajectory(model.positions / 10, mdtraj.Topology.from_openmm(model.topology))
     omega = np.abs(np.degrees(mdtraj.compute_omega(trajectory)[1][0]))
-    assert report.cis_count == (omega < 90).sum() == 4
-    assert report.twisted_count == ((omega > 30) & (omega < 150)).sum() == 4
+    assert report.cis_count == (omega < 90).sum()
+    assert report.twisted_count == ((omega > 30) & (omega < 150)).sum() > 4
     np.testing.assert_allclose(np.sort(np.abs(np.degrees(report.omega))), np.sort(omega), atol=0.05)
 
 
@@ -106,8 +106,8 @@ def test_mirrored_model_has_only_wrong_centres(native: Model) -> None:
     assert report.clash_count == original.clash_count
 
 
-def test_clashes_agree_with_a_loop_over_all_pairs(data_dir: Path) -> None:
-    model = read_model(data_dir / "emd5925_frag/5925_native.pdb")
+def test_clashes_agree_with_a_loop_over_all_pairs(small_data: Path) -> None:
+    model = read_model(small_data / "emd5925_frag/5925_native.pdb")
     rng = np.random.default_rng(1)
     positions = model.positions + rng.normal(scale=0.3, size=model.positions.shape)
     report = geometry_report(model.topology, positions)
@@ -131,8 +131,8 @@ def test_clashes_agree_with_a_loop_over_all_pairs(data_dir: Path) -> None:
     assert report.clashscore == pytest.approx(1000 * count / len(symbols))
 
 
-def test_hydrogens_do_not_matter(data_dir: Path) -> None:
-    model = read_model(data_dir / "emd5925_frag/5925_native.pdb")
+def test_hydrogens_do_not_matter(small_data: Path) -> None:
+    model = read_model(small_data / "emd5925_frag/5925_native.pdb")
     prepared = prepare(model)
     bare = geometry_report(model.topology, model.positions)
     full = geometry_report(prepared.topology, prepared.positions * unit.angstrom)
@@ -145,8 +145,8 @@ def test_hydrogens_do_not_matter(data_dir: Path) -> None:
     np.testing.assert_array_equal(full.omega, bare.omega)
 
 
-def test_ligands_are_not_measured_against_tables_they_are_not_in(data_dir: Path) -> None:
-    model = read_model(data_dir / "emd3488_5ni1/5me2.pdb")
+def test_ligands_are_not_measured_against_tables_they_are_not_in(small_data: Path) -> None:
+    model = read_model(small_data / "emd3488_5ni1/5me2.pdb")
     report = geometry_report(model.topology, model.positions)
     haem = sum("HEM" in (a.residue.name, b.residue.name) for a, b in model.topology.bonds())
     assert report.bond_count == model.topology.getNumBonds() - haem
@@ -189,9 +189,9 @@ def test_changes_between_models_are_named(native: Model) -> None:
     ],
 )
 def test_refined_models_lie_in_the_favoured_regions(
-    data_dir: Path, name: str, favoured: float, outliers: int
+    small_data: Path, name: str, favoured: float, outliers: int
 ) -> None:
-    model = read_model(data_dir / name)
+    model = read_model(small_data / name)
     report = geometry_report(model.topology, model.positions)
     assert report.ramachandran_favoured_count > favoured * report.ramachandran_count
     assert report.ramachandran_outlier_count == outliers
@@ -232,9 +232,11 @@ def test_a_turned_side_chain_is_a_rotamer_outlier(native: Model) -> None:
         assert len(outliers) == before.rotamer_outlier_count + is_outlier
 
 
-def test_side_chains_that_are_cut_short_are_judged_as_far_as_they_go(data_dir: Path, tmp_path: Path) -> None:
+def test_side_chains_that_are_cut_short_are_judged_as_far_as_they_go(
+    small_data: Path, tmp_path: Path
+) -> None:
     lines = [
-        line for line in fragment_lines(data_dir) if line[12:16].strip() not in ("CD1", "CD2", "CE", "NZ")
+        line for line in fragment_lines(small_data) if line[12:16].strip() not in ("CD1", "CD2", "CE", "NZ")
     ]
     model = read_model(written(tmp_path / "cut.pdb", lines))
     report = geometry_report(model.topology, model.positions)
@@ -250,10 +252,10 @@ def test_side_chains_that_are_cut_short_are_judged_as_far_as_they_go(data_dir: P
 def test_report_is_plain_data(native: Model) -> None:
     values = geometry_report(native.topology, native.positions).as_dict()
     assert all(isinstance(value, (int, float, str, list)) for value in values.values())
-    assert "omega" not in values and values["cis_count"] == 1
+    assert "omega" not in values and values["cis_count"] == 0
 
 
-def test_model_without_anything_to_measure(data_dir: Path, tmp_path: Path) -> None:
+def test_model_without_anything_to_measure(small_data: Path, tmp_path: Path) -> None:
     path = tmp_path / "ion.pdb"
     path.write_text("HETATM    1 MG    MG A   1       1.000   2.000   3.000  1.00 20.00          MG\n")
     model = read_model(path)
@@ -262,12 +264,12 @@ def test_model_without_anything_to_measure(data_dir: Path, tmp_path: Path) -> No
     assert report.as_dict()["bond_rmsd"] is None
 
 
-def test_errors(native: Model, data_dir: Path) -> None:
+def test_errors(native: Model, small_data: Path) -> None:
     with pytest.raises(InputError, match="one for each"):
         geometry_report(native.topology, native.positions[1:])
     with pytest.raises(InputError, match="not a number"):
         geometry_report(native.topology, native.positions * np.inf)
-    other = read_model(data_dir / "emd5925_frag/5925_native.pdb")
+    other = read_model(small_data / "emd5925_frag/5925_native.pdb")
     reports = [geometry_report(model.topology, model.positions) for model in (native, other)]
     with pytest.raises(InputError, match="different models"):
         compare_geometry(*reports)

@@ -16,12 +16,14 @@ from openmm_density.validation.geometry import geometry_report
 from openmm_density.validation.model_report import map_report, report, residue_changes
 from openmm_density.validation.q_score import q_scores
 
+from ..small_models import shaken
+
 RESOLUTION = 3.64
 
 
 @pytest.fixture(scope="module")
-def map_path(data_dir):
-    return data_dir / "emd5925_frag" / "emd5925.mrc.gz"
+def map_path(small_data):
+    return small_data / "emd5925_frag" / "emd5925.mrc.gz"
 
 
 @pytest.fixture(scope="module")
@@ -30,13 +32,13 @@ def density_map(map_path):
 
 
 @pytest.fixture(scope="module")
-def native(data_dir):
-    return read_model(data_dir / "emd5925_frag" / "5925_native.pdb")
+def native(small_data):
+    return read_model(small_data / "emd5925_frag" / "5925_native.pdb")
 
 
 @pytest.fixture(scope="module")
-def start(data_dir):
-    return read_model(data_dir / "emd5925_frag" / "5925_original_1.pdb")
+def start(native):
+    return shaken(native, 0.6)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +65,7 @@ def test_a_report_holds_what_each_measure_gives(reports, density_map, native):
         "correlation": residues[3],
         "q_score": scores.residues[3],
     }
-    assert len(found["residues"]) == 97
+    assert len(found["residues"]) == 94
     assert found["geometry"] == geometry_report(topology, positions).as_dict()
 
 
@@ -104,12 +106,12 @@ def test_what_is_undefined_is_none(density_map, native):
         report(native.topology, away[1:], density_map, RESOLUTION)
 
 
-def test_what_a_residue_is(density_map, data_dir):
-    model = read_model(data_dir / "emd6187_kinesin" / "1bg2_K_fitted.pdb")
+def test_what_a_residue_is(density_map, small_data):
+    model = read_model(small_data / "emd6187_kinesin" / "1bg2_K_fitted.pdb")
     found = map_report(model.topology, model.positions, density_map, RESOLUTION)["residues"]
     kinds = {kind: {row["name"] for row in found if row["kind"] == kind} for kind in ("water", "other")}
     assert kinds == {"water": {"HOH"}, "other": {"ADP", "MG", "ACT"}}
-    assert sum(row["kind"] == "polymer" for row in found) == 323
+    assert sum(row["kind"] == "polymer" for row in found) == 118
     next(model.topology.residues()).id = "one"
     with pytest.raises(InputError, match="has no number"):
         map_report(model.topology, model.positions, density_map, RESOLUTION)
@@ -124,10 +126,10 @@ def other_half(density_map, tmp_path_factory):
     return path
 
 
-def test_score_prints_what_is_asked_for(capsys, data_dir, map_path, other_half, reports):
+def test_score_prints_what_is_asked_for(capsys, small_data, map_path, other_half, reports):
     arguments = [
         "score",
-        str(data_dir / "emd5925_frag/5925_native.pdb"),
+        str(small_data / "emd5925_frag/5925_native.pdb"),
         str(map_path),
         "--resolution",
         "3.64",
@@ -138,13 +140,13 @@ def test_score_prints_what_is_asked_for(capsys, data_dir, map_path, other_half, 
     assert found["q_score"] == [pytest.approx(reports[1]["q_score"], abs=1e-4)]
     assert found["fsc_resolution"] == [pytest.approx(reports[1]["fsc_resolution"], abs=1e-3)]
     assert found["fsc_falls"] == [True]
-    assert len(found["residue_q_scores"][0]) == len(found["residue_labels"]) == 97
+    assert len(found["residue_q_scores"][0]) == len(found["residue_labels"]) == 94
     curve = found["half_map_fsc"]
     assert min(curve["correlation"]) > 0.5 and found["half_map_falls"] is False
     assert found["half_map_resolution"] == pytest.approx(1 / curve["frequency"][-1])
     assert main([*arguments, "--q-score", "--sigma", "0.4", "--fsc"]) == 0
     printed = capsys.readouterr().out
-    assert "CC 0.7665  Q 0.3721  FSC 0.5 at 3.57 Å" in printed
+    assert "CC 0.7652  Q 0.3717  FSC 0.5 at 3.59 Å" in printed
     assert main([*arguments, *halves]) == 0
     last = 1 / curve["frequency"][-1]
     assert capsys.readouterr().out.endswith(f"half maps: FSC above 0.143 up to {last:.2f} Å\n")

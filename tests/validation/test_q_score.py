@@ -13,15 +13,15 @@ from openmm_density.validation.q_score import q_scores
 
 
 @pytest.fixture(scope="module")
-def virus(data_dir):
-    folder = data_dir / "qr_6i5a"
+def virus(small_data):
+    folder = small_data / "qr_6i5a"
     model = read_model(folder / "6i5a_box_complete.pdb")
     return DensityMap.from_file(folder / "6i5a_box.ccp4"), model.topology, model.positions
 
 
 @pytest.fixture(scope="module")
-def fragment(data_dir):
-    folder = data_dir / "emd5925_frag"
+def fragment(small_data):
+    folder = small_data / "emd5925_frag"
     model = read_model(folder / "5925_native.pdb")
     return DensityMap.from_file(folder / "emd5925.mrc.gz"), model.topology, model.positions
 
@@ -84,8 +84,8 @@ def test_published_value_of_tobacco_mosaic_virus(virus):
     assert q_scores(*virus, sigma=0.4).mean == pytest.approx(0.679, abs=0.01)
 
 
-def test_scores_rise_with_resolution(virus, fragment, data_dir):
-    folder = data_dir / "emd6187_kinesin"
+def test_scores_rise_with_resolution(virus, fragment, small_data):
+    folder = small_data / "emd6187_kinesin"
     model = read_model(folder / "chain_K_box_complete.pdb")
     kinesin = DensityMap.from_file(folder / "chain_K_box.ccp4"), model.topology, model.positions
     means = [q_scores(*case).mean for case in (virus, fragment, kinesin)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,17 +13,19 @@ from openmm_density.models import read_model
 from openmm_density.validation.model_report import map_report, residue_changes
 from openmm_density.validation.stretches import FALL, FAR_BELOW, WINDOW, doubtful_stretches
 
+from ..small_models import shaken
+
 RESOLUTION = 3.64
 
 
 @pytest.fixture(scope="module")
-def density_map(data_dir):
-    return DensityMap.from_file(data_dir / "emd5925_frag" / "emd5925.mrc.gz")
+def density_map(small_data):
+    return DensityMap.from_file(small_data / "emd5925_frag" / "emd5925.mrc.gz")
 
 
 @pytest.fixture(scope="module")
-def native(data_dir):
-    return read_model(data_dir / "emd5925_frag" / "5925_native.pdb")
+def native(small_data):
+    return read_model(small_data / "emd5925_frag" / "5925_native.pdb")
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +44,10 @@ def spoilt(density_map, native):
 
 
 @pytest.fixture(scope="module")
-def start(density_map, data_dir):
-    model = read_model(data_dir / "emd5925_frag" / "5925_original_1.pdb")
+def start(density_map, native):
+    wrong = [number % 30 > 20 for number in (int(atom.residue.id) for atom in native.topology.atoms())]
+    positions = np.where(np.array(wrong)[:, None], shaken(native, 2.0).positions, shaken(native).positions)
+    model = replace(native, positions=positions)
     return map_report(model.topology, model.positions, density_map, RESOLUTION)
 
 

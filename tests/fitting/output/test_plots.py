@@ -20,8 +20,8 @@ from openmm_density.validation.stretches import Stretch, doubtful_stretches
 
 
 @pytest.fixture(scope="module")
-def kinesin(data_dir):
-    folder = data_dir / "emd6187_kinesin"
+def kinesin(small_data):
+    folder = small_data / "emd6187_kinesin"
     return read_model(folder / "1bg2_K_fitted.pdb"), DensityMap.from_file(folder / "chain_K_box.ccp4")
 
 
@@ -52,10 +52,10 @@ def test_residues_stand_at_their_numbers(drawn, residues, tmp_path):
     assert [panel.get_ylabel() for panel in drawn[0].axes] == ["correlation", "Q-score", "correlation"]
     assert "chain A" in correlation.get_title(loc="left")
     labels = dict(zip((label.get_text() for label in q_score.get_xticklabels()), q_score.get_xticks()))
-    assert {"20", "200", "300"} <= labels.keys()
+    assert {"20", "60", "100"} <= labels.keys()
     by_number = {row["number"]: row for row in residues if row["kind"] == "polymer"}
     before, reference, after = curves(q_score)
-    for number in ("20", "200", "300"):
+    for number in ("20", "60", "100"):
         for line, stage in ((before, "initial"), (reference, "reference"), (after, "final")):
             x, y = line.get_data()
             assert y[x == labels[number]] == by_number[int(number)][f"q_score_{stage}"]

@@ -23,8 +23,8 @@ STRENGTH = 60.0
 
 
 @pytest.fixture(scope="module")
-def native(data_dir: Path) -> Model:
-    return read_model(data_dir / "emd5925_frag/5925_native.pdb")
+def native(small_data: Path) -> Model:
+    return read_model(small_data / "emd5925_frag/5925_native.pdb")
 
 
 @pytest.fixture(scope="module")
@@ -225,8 +225,8 @@ def test_what_is_not_fitted_stays(native: Model, density: DensityFit) -> None:
     assert second in turned and first not in turned
 
 
-def test_ligands_of_metals_stay(data_dir: Path) -> None:
-    model = read_model(data_dir / "emd3488_5ni1/5ni1_updated.cif")
+def test_ligands_of_metals_stay(small_data: Path) -> None:
+    model = read_model(small_data / "emd3488_5ni1/5ni1_updated.cif")
     inverse = DensityMap.simulate(model.topology, model.positions, 4.0, 2.0)
     # In the negative of their density all side chains want to be somewhere else.
     away = DensityMap(inverse.data.max() - inverse.data, inverse.matrix, inverse.origin)
