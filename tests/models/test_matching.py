@@ -84,17 +84,14 @@ def test_real_pairs(small_data, model, reference, n_pairs, expected):
     check_pair(small_data / model, small_data / reference, n_pairs, expected)
 
 
-@pytest.mark.parametrize(
-    ("model", "reference", "n_pairs", "expected"),
-    [
+def test_whole_real_pairs(data_dir):
+    for model, reference, n_pairs, expected in (
         ("pair_adk/1ake_s.pdb", "pair_adk/4ake_t.pdb", 214, 8.02),
         ("emd5925_frag/5925_original_1.pdb", "emd5925_frag/5925_native.pdb", 97, 3.56),
         ("emd6374_frag/6374_original_1.pdb", "emd6374_frag/6374_native.pdb", 292, 1.68),
         ("emd3488_5ni1/5me2.pdb", "emd3488_5ni1/5ni1_updated.cif", 566, 0.74),
-    ],
-)
-def test_whole_real_pairs(data_dir, model, reference, n_pairs, expected):
-    check_pair(data_dir / model, data_dir / reference, n_pairs, expected)
+    ):
+        check_pair(data_dir / model, data_dir / reference, n_pairs, expected)
 
 
 def check_pair(model, reference, n_pairs, expected):

@@ -17,8 +17,6 @@ from openmm_density.fitting.rebuilding.sequence_match import SHIFTS, SequenceMat
 from openmm_density.models import Model, read_model
 from openmm_density.models.elements import is_hydrogen
 
-from ...small_models import ADK_CLOSED
-
 RESOLUTION = 2.8
 STRENGTH_PER_ATOM = 150.0
 
@@ -127,9 +125,9 @@ def test_stretches_at_the_ends_of_a_chain_are_found(
         assert all(0 <= each.first <= each.last <= end and each.ways == (-by,) for each in found)
 
 
-def test_contacts_alone_make_no_stretches_of_a_model_in_register() -> None:
-    # A whole molecule: where neighbours are missing, contacts do not say where a residue belongs.
-    native = read_model(ADK_CLOSED)
+def test_contacts_alone_make_no_stretches_of_a_model_in_register(data_dir: Path) -> None:
+    # The whole molecule: where neighbours are missing, contacts do not say where a residue belongs.
+    native = read_model(data_dir / "emd6374_frag/6374_native.pdb")
     simulated = DensityMap.simulate(native.topology, native.positions, RESOLUTION, 0.9, noise=0.5, seed=1)
     search, _ = match_of(native.topology, simulated, 2.0)
     assert search.stretches(native.positions, Going()) == []
