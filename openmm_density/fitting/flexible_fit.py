@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ from .placement import Placement
 from .platforms import check_platform, platform_named
 from .protocols import UPDATE_INTERVAL, Protocol, Stage, find_protocol
 from .rebuilding import Rebuilding
+from .relaxation import Strain
 from .solvation import solvated
 from .stability import Safeguard, Unstable
 from .strength import AdaptiveStrength
@@ -258,6 +260,11 @@ class FlexibleFit:
     def timestep(self) -> float:
         """The time step in ps."""
         return self.protocol.timestep / 1000
+
+    @cached_property
+    def start_strain(self) -> Strain:
+        """What is bad in the geometry of the start, with what was built, so that it is relaxed in stages."""
+        return self._minimizer.strain(self.prepared.positions)
 
     def rebuilds_before(self, stage: Stage) -> bool:
         """Whether parts of the model are rebuilt before a stage of the protocol."""

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import openmm
 
 from ..energies.density_fit import DensityFit
 from ..errors import SimulationError
-from ..models.clashes import parted
 from ..restraints.contacts import ContactRestraint
 from ..units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
 from .descent import descend
 from .fit_systems import RESTRAINT_GROUP, FitSystems
 from .interrupts import StopRequest
 from .platforms import in_double_precision
+from .relaxation import Relaxation, Strain
 from .stability import Safeguard, Unstable
 
 # Where the minimiser cannot be told of a Ctrl-C.
 MINIMIZED_AT_ONCE = 200
-# Of the descent before a minimisation that is tried again.
-CAREFUL_STEPS = 200
+# Of the descent before a minimisation that is tried again, or of a bad geometry, which has at least so many iterations.
+CAREFUL_STEPS, BAD_START_MINIMIZATION = 100, 500
 # Atoms that stay pressed together are parted by so many times the usual repulsion.
 CONTACT_STRENGTHS = (1.0, 4.0, 16.0)
 
@@ -72,10 +74,7 @@ class Minimizer:
         try:
             self._safeguard.run(context, attempts)
         except Unstable as error:
-            raise SimulationError(
-                f"{self._systems.prepared.model.path}: the energy cannot be minimised, not in small steps and double precision "
-                f"either ({error}): look for clashes in the model there, or lower the strength."
-            ) from None
+            raise self._failed(error) from None
 
     def relax(self, context: openmm.Context, iterations: int, stop: StopRequest | None = None) -> None:
         """Minimise a Context in double precision: in steps that no atom exceeds, and then as usual."""
@@ -104,10 +103,33 @@ class Minimizer:
         iterations: int,
         stop: StopRequest | None = None,
     ) -> None:
-        """Put atoms where they were read or built (Å), and minimise what does not fit together there."""
-        apart = parted(self._systems.without_density, positions / ANGSTROM_PER_NANOMETER, *self._platform)
-        context.setPositions(apart)
+        """Put atoms where they were read or built (Å), and minimise; what is bad there is relaxed in stages before."""
+        given = positions / ANGSTROM_PER_NANOMETER
+        try:
+            relaxed = self._relaxation.relaxed(given)
+        except Unstable as error:
+            raise self._failed(error) from None
+        context.setPositions(relaxed)
+        if relaxed is not given and iterations:
+            descend(context, CAREFUL_STEPS)
+            iterations = max(iterations, BAD_START_MINIMIZATION)
         self.minimize(context, iterations, stop)
+
+    @cached_property
+    def _relaxation(self) -> Relaxation:
+        systems = self._systems
+        topology = systems.prepared.topology
+        return Relaxation(systems.without_density, topology, self._safeguard, *self._platform)
+
+    def strain(self, positions: np.ndarray) -> Strain:
+        """Measure how bad the geometry of positions (Å) is."""
+        return self._relaxation.strain(positions / ANGSTROM_PER_NANOMETER)
+
+    def _failed(self, error: Unstable) -> SimulationError:
+        return SimulationError(
+            f"{self._systems.prepared.model.path}: the energy cannot be minimised, in small steps and double precision neither "
+            f"({error}): look for clashes in the model there, or lower the strength."
+        )
 
     def part_contacts(self, context: openmm.Context, density: DensityFit, iterations: int) -> None:
         """Minimise on with the repulsion that the force field lacks for atoms that a density presses together."""

@@ -72,6 +72,7 @@ def notes_on(
         *fit.notes,
         *(fit.planarity.notes if fit.planarity else ()),
         *(note for restraint in fit.restraints for note in restraint.notes),
+        *_strain_note(fit),
         *result.blow_ups,
         _validation_note(scan),
         *([] if pdb_limit is None else [f"fitted.pdb was left out: {pdb_limit}"]),
@@ -112,6 +113,7 @@ def doubts_about(
         *_strength_doubt(scan),
         *_backbone_doubt(summary),
         *_turned_doubts(violations, summary),
+        *_pierced_doubt(summary),
         *_metal_doubt(result),
         *_stretched_doubt(result),
         *_bent_doubts(summary),
@@ -125,6 +127,16 @@ def _placement_note(fit: FlexibleFit) -> list[str]:
     return [
         f"The model was placed in the map as a rigid body, {fit.placement.moved_by:.1f} Å from where it was (similarity "
         f"{fit.placement.similarity_before:.3f} before, {fit.placement.similarity_after:.3f} there)."
+    ]
+
+
+def _strain_note(fit: FlexibleFit) -> list[str]:
+    """Say so where the start had to be relaxed in stages."""
+    if not fit.start_strain.is_bad:
+        return []
+    found = "; ".join(fit.start_strain.described(fit.prepared.topology))
+    return [
+        f"The start has a bad geometry, which was relaxed in stages before the fit, with the hand of every centre kept: {found}."
     ]
 
 
@@ -277,6 +289,14 @@ def _turned_doubts(violations: Mapping[str, Sequence[Violation]], summary: Mappi
         if turned:
             doubts.append(f"{what}: {listing(turned, 10)}: look at the model there.")
     return doubts
+
+
+def _pierced_doubt(summary: Mapping[str, Any]) -> list[str]:
+    """Name the rings through which bonds pass."""
+    pierced = summary["pierced_rings_final"]
+    if not pierced:
+        return []
+    return [f"bonds pass through rings, as in no molecule: {listing(pierced, 10)}: rebuild the model there."]
 
 
 def _metal_doubt(result: FitResult) -> list[str]:

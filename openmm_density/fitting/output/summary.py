@@ -14,6 +14,7 @@ import numpy as np
 from openmm import app
 
 from ...energies.planes import PlaneSet, find_planes, planarity_report
+from ...models.pierced_rings import pierced_rings
 from ...restraints import Violation, find_violations
 from ...validation.flatness import flat_ligands
 from ...validation.geometry import compare_geometry, geometry_report
@@ -153,6 +154,10 @@ def summarize(
         "restraints_violated": {
             name: [str(violation) for violation in violations] for name, violations in violated.items()
         },
+        "start_strain": fit.start_strain.as_dict(prepared.topology),
+        "pierced_rings_final": [
+            each.described(prepared.topology) for each in pierced_rings(prepared.topology, result.final)
+        ],
         "geometry_initial": before.as_dict(),
         "geometry_relaxed": relaxed.as_dict(),
         "geometry_final": after.as_dict(),

@@ -1,0 +1,297 @@
+"""Models with atoms in one place, torn bonds, bent angles or pierced rings, made fit for a force field in stages."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import openmm
+from openmm import app, unit
+from scipy.spatial import cKDTree
+
+from ..models.clashes import clashing_pairs, nonbonded_exceptions
+from ..models.elements import is_hydrogen
+from ..models.pierced_rings import PiercedRing, pierced_rings
+from ..restraints import make_restraints
+from ..units import ANGSTROM_PER_NANOMETER
+from ..wording import counted, listing
+from .descent import descend
+from .stability import Safeguard
+
+STRETCHED = 0.05
+"""nm by which a bond differs from its ideal length in no model that was refined."""
+BENT, WILD = 4.0, 40.0
+"""Degrees by which angles of heavy atoms are off in no model that was refined: as the root mean square, and each."""
+ONE_PLACE = 0.05
+"""nm; nearer than this no two atoms are, bonded or not."""
+
+# Atoms nearer than this (nm) have no direction to part in: each is first moved by about half of it.
+_NO_DIRECTION = 0.02
+# nm, half of the distance below which the soft repulsion acts: hydrogens are in contact then, and heavy atoms a little nearer.
+_HEAVY, _HYDROGEN = 0.14, 0.06
+_REPULSION = 1.0e5
+# One after the other: parts of the repulsion, kJ/mol/nm² of the anchors that hold heavy atoms where they were, and parts of the
+# push out of rings and of the repulsion between these and what they are pierced by.
+_STAGES = ((0.01, 1000.0, 1.0, 0.0), (0.1, 300.0, 1.0, 0.0), (1.0, 100.0, 1.0, 1.0), (1.0, 30.0, 0.0, 1.0))
+_PARAMETERS = ("softness", "anchor", "push", "between")
+_DESCENT, _ITERATIONS = 50, 200
+# How often rings that are still pierced are freed again, each time another way.
+_ROUNDS = 3
+# nm beyond its farthest atom by which the middle of the bond is brought out of a ring, and how hard it is pushed (kJ/mol/nm²).
+_BEYOND, _PUSH = 0.2, 2.0e4
+_HELD = ("chirality", "cis")
+_MOST_NAMED = 10
+
+_BONDED = (
+    openmm.HarmonicBondForce,
+    openmm.HarmonicAngleForce,
+    openmm.PeriodicTorsionForce,
+    openmm.RBTorsionForce,
+    openmm.CMAPTorsionForce,
+    openmm.CustomTorsionForce,
+)
+
+
+@dataclass(frozen=True)
+class Strain:
+    """What is wrong with a model's geometry, so that it has to be relaxed in stages before a force field sees it.
+
+    Attributes
+    ----------
+    clashing : int
+        Pairs of atoms in one place, or not bonded and nearly so.
+    stretched : int
+        Bonds that differ from their ideal length by more than `STRETCHED`.
+    angle_rmsd : float
+        Of the angles between heavy atoms, in degrees.
+    wild : int
+        Of these, those that differ by more than `WILD`.
+    pierced : list of PiercedRing
+    """
+
+    clashing: int
+    stretched: int
+    angle_rmsd: float
+    wild: int
+    pierced: list[PiercedRing]
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether a minimiser may not be let loose on the model as it is."""
+        return bool(self.clashing or self.stretched or self.wild or self.pierced or self.angle_rmsd > BENT)
+
+    def described(self, topology: app.Topology) -> list[str]:
+        """Return in a few words each what is bad."""
+        found = [
+            (self.clashing, counted(self.clashing, "pair") + " of atoms nearly in one place"),
+            (self.stretched, counted(self.stretched, "bond") + f" off by more than {10 * STRETCHED:g} Å"),
+            (self.angle_rmsd > BENT, f"angles off by {self.angle_rmsd:.1f}° in the mean of squares"),
+            (self.wild, counted(self.wild, "angle") + f" off by more than {WILD:g}°"),
+            (self.pierced, f"rings pierced by bonds: {self.named_rings(topology)}"),
+        ]
+        return [words for is_bad, words in found if is_bad]
+
+    def named_rings(self, topology: app.Topology) -> str:
+        """Name the rings that are pierced, and by what."""
+        return listing([each.described(topology) for each in self.pierced], _MOST_NAMED)
+
+    def as_dict(self, topology: app.Topology) -> dict[str, Any]:
+        """Return plain numbers and names."""
+        return {
+            "clashing_pairs": self.clashing,
+            "stretched_bonds": self.stretched,
+            "angle_rmsd": self.angle_rmsd,
+            "wild_angles": self.wild,
+            "pierced_rings": [each.described(topology) for each in self.pierced],
+            "relaxed_in_stages": self.is_bad,
+        }
+
+
+class Relaxation:
+    """Bring models to where the forces of a force field are moderate.
+
+    What joins atoms acts in full from the start. A soft repulsion, which lets atoms pass each other at first, grows in stages to
+    contact, while the anchors that hold heavy atoms where they were are loosened; bonds are pushed out of rings through the
+    nearest side. Chiral centres and peptide bonds stay as they were given, right or wrong. All forces are bounded, so that it is
+    the same on every platform but for rounding.
+
+    Parameters
+    ----------
+    system : openmm.System
+        The force field, and restraints if they act on torsions, without constraints.
+    topology : openmm.app.Topology
+    safeguard : Safeguard
+        Looks at what each stage did.
+    platform : openmm.Platform
+    properties : dict of str to str
+        Of the platform.
+    """
+
+    def __init__(
+        self,
+        system: openmm.System,
+        topology: app.Topology,
+        safeguard: Safeguard,
+        platform: openmm.Platform,
+        properties: dict[str, str],
+    ) -> None:
+        self._system, self._topology, self._safeguard = system, topology, safeguard
+        self._platform = platform, properties
+        self._hydrogen = np.array([is_hydrogen(atom) for atom in topology.atoms()])
+        self._bonds, self._lengths = self._terms(openmm.HarmonicBondForce, "Bond", 2)
+        self._angles, self._bends = self._terms(openmm.HarmonicAngleForce, "Angle", 3)
+
+    def strain(self, positions: np.ndarray) -> Strain:
+        """Measure positions (nm), of shape (N, 3), against the force field."""
+        first, second = self._bonds.T
+        lengths = np.linalg.norm(positions[first] - positions[second], axis=1)
+        deviations = _angles(positions, self._angles) - self._bends
+        together = cKDTree(positions).query_pairs(ONE_PLACE, output_type="ndarray")
+        return Strain(
+            len(clashing_pairs(self._system, positions)) + len(together),
+            int((np.abs(lengths - self._lengths) > STRETCHED).sum()),
+            float(np.degrees(np.sqrt((deviations**2).mean()))) if len(deviations) else 0.0,
+            int((np.abs(deviations) > np.radians(WILD)).sum()),
+            pierced_rings(self._topology, positions * ANGSTROM_PER_NANOMETER),
+        )
+
+    def relaxed(self, given: np.ndarray) -> np.ndarray:
+        """Return positions (nm) of moderate forces; where `strain` finds nothing bad, the array that was given.
+
+        Raises
+        ------
+        Unstable
+            If a stage blows up.
+        """
+        strain = self.strain(given)
+        if not strain.is_bad:
+            return given
+        positions = given.copy()
+        close = np.unique(cKDTree(positions).query_pairs(_NO_DIRECTION, output_type="ndarray"))
+        positions[close] += np.random.default_rng(0).normal(0.0, _NO_DIRECTION / 2, (len(close), 3))
+        pierced = strain.pierced
+        for number in range(_ROUNDS):
+            context = self._soft_context(given, positions, pierced, number)
+            for stage in _STAGES:
+                for name, value in zip(_PARAMETERS, stage):
+                    context.setParameter(name, value)
+                self._safeguard.run(
+                    context, (partial(_minimized, context), partial(descend, context, _ITERATIONS))
+                )
+            found = context.getState(positions=True).getPositions(asNumpy=True)
+            positions = np.array(found.value_in_unit(unit.nanometer))
+            pierced = pierced_rings(self._topology, positions * ANGSTROM_PER_NANOMETER)
+            if not pierced:
+                break
+        return positions
+
+    def _terms(self, kind: type[openmm.Force], term: str, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the atoms of the terms between heavy atoms of some kind of force, and their ideal values."""
+        forces = [force for force in self._system.getForces() if isinstance(force, kind)]
+        terms = [
+            getattr(force, f"get{term}Parameters")(k)
+            for force in forces
+            for k in range(getattr(force, f"getNum{term}s")())
+        ]
+        atoms = np.array([each[:size] for each in terms], dtype=np.int64).reshape(-1, size)
+        ideal = np.array([each[size]._value for each in terms], dtype=np.float64)
+        heavy = ~self._hydrogen[atoms].any(axis=1)
+        return atoms[heavy], ideal[heavy]
+
+    def _soft_context(
+        self, given: np.ndarray, positions: np.ndarray, pierced: list[PiercedRing], number: int
+    ) -> openmm.Context:
+        soft = openmm.System()
+        for index in range(self._system.getNumParticles()):
+            soft.addParticle(self._system.getParticleMass(index))
+        for force in self._system.getForces():
+            if isinstance(force, _BONDED):
+                soft.addForce(copy.deepcopy(force))
+        names = {name: {"parameter_name": f"relaxation_{name}"} for name in _HELD}
+        for restraint in make_restraints(
+            _HELD, self._topology, given * ANGSTROM_PER_NANOMETER, options=names
+        ):
+            soft.addForce(restraint.create_force())
+        through = {tuple(sorted((i, j))) for each in pierced for i in each.ring for j in each.bond}
+        exceptions = {tuple(sorted(pair)) for pair in nonbonded_exceptions(self._system)}
+        radii = np.where(self._hydrogen, _HYDROGEN, _HEAVY)
+        for force in (
+            _repulsion(radii, exceptions | through),
+            _repulsion_between(radii, through - exceptions),
+            _anchors(given, ~self._hydrogen),
+            _pushes(positions, pierced, number),
+        ):
+            soft.addForce(force)
+        context = openmm.Context(soft, openmm.VerletIntegrator(0.001), *self._platform)
+        context.setPositions(positions)
+        return context
+
+
+def _minimized(context: openmm.Context) -> None:
+    descend(context, _DESCENT)
+    openmm.LocalEnergyMinimizer.minimize(context, maxIterations=_ITERATIONS)
+
+
+def _repulsion(radii: np.ndarray, excluded: set[tuple[int, int]]) -> openmm.CustomNonbondedForce:
+    force = openmm.CustomNonbondedForce(f"softness*{_REPULSION!r}*max(0, radius1 + radius2 - r)^2")
+    force.addGlobalParameter("softness", 0.0)
+    force.addPerParticleParameter("radius")
+    for radius in radii.tolist():
+        force.addParticle([radius])
+    for pair in sorted(excluded):
+        force.addExclusion(*pair)
+    force.setNonbondedMethod(openmm.CustomNonbondedForce.CutoffNonPeriodic)
+    force.setCutoffDistance(2 * _HEAVY)
+    return force
+
+
+def _repulsion_between(radii: np.ndarray, pairs: set[tuple[int, int]]) -> openmm.CustomBondForce:
+    force = openmm.CustomBondForce(f"between*{_REPULSION!r}*max(0, contact - r)^2")
+    force.addGlobalParameter("between", 0.0)
+    force.addPerBondParameter("contact")
+    for i, j in sorted(pairs):
+        force.addBond(i, j, [float(radii[i] + radii[j])])
+    return force
+
+
+def _anchors(given: np.ndarray, held: np.ndarray) -> openmm.CustomExternalForce:
+    # Beyond an ångström the pull does not grow: what has to go far may.
+    force = openmm.CustomExternalForce(
+        "anchor*0.01*(sqrt(1 + 100*((x - x0)^2 + (y - y0)^2 + (z - z0)^2)) - 1)"
+    )
+    force.addGlobalParameter("anchor", 0.0)
+    for name in ("x0", "y0", "z0"):
+        force.addPerParticleParameter(name)
+    for index in np.flatnonzero(held).tolist():
+        force.addParticle(index, given[index].tolist())
+    return force
+
+
+def _pushes(positions: np.ndarray, pierced: list[PiercedRing], number: int) -> openmm.CustomCentroidBondForce:
+    """Push the middle of each bond along the plane of its ring, over the side that is nearest; in later rounds over the next."""
+    force = openmm.CustomCentroidBondForce(
+        2,
+        f"0.5*{_PUSH!r}*push*max(0, reach - (x2 - x1)*ux - (y2 - y1)*uy - (z2 - z1)*uz)^2",
+    )
+    force.addGlobalParameter("push", 0.0)
+    for name in ("reach", "ux", "uy", "uz"):
+        force.addPerBondParameter(name)
+    for each in pierced:
+        corners = positions[list(each.ring)]
+        outward = (corners + np.roll(corners, -1, axis=0)) / 2 - corners.mean(axis=0)
+        to_sides = outward - (each.point / ANGSTROM_PER_NANOMETER - corners.mean(axis=0))
+        nearest = np.argsort(np.linalg.norm(to_sides, axis=1), kind="stable")
+        chosen = outward[nearest[number % len(nearest)]]
+        distance = float(np.linalg.norm(chosen))
+        groups = [force.addGroup(list(atoms), [1.0] * len(atoms)) for atoms in (each.ring, each.bond)]
+        force.addBond(groups, [distance + _BEYOND, *(chosen / distance).tolist()])
+    return force
+
+
+def _angles(positions: np.ndarray, triples: np.ndarray) -> np.ndarray:
+    first, second = (positions[triples[:, k]] - positions[triples[:, 1]] for k in (0, 2))
+    across = np.linalg.norm(np.cross(first, second), axis=1)
+    return np.arctan2(across, (first * second).sum(axis=1))

@@ -1,0 +1,115 @@
+"""Rings that a bond passes through, as it does in no molecule but in models that were built into noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+import networkx
+import numpy as np
+from openmm import app
+from scipy.spatial import cKDTree
+
+from openmm_density.models.structures import atom_label, residue_label
+
+LARGEST_RING = 8
+"""Atoms; through larger rings molecules do pass, as in catenanes."""
+
+
+class PiercedRing(NamedTuple):
+    """A ring and a bond that passes through it.
+
+    Attributes
+    ----------
+    ring : tuple of int
+        Its atoms, in order.
+    bond : tuple of int
+        The two atoms of the bond.
+    point : np.ndarray, shape (3,)
+        Where it passes, in Å.
+    """
+
+    ring: tuple[int, ...]
+    bond: tuple[int, int]
+    point: np.ndarray
+
+    def described(self, topology: app.Topology) -> str:
+        """Name both as in ``A PHE 5 (by A LEU 9 CB - A LEU 9 CG)``."""
+        atoms = list(topology.atoms())
+        first, second = (atom_label(atoms[index]) for index in self.bond)
+        return f"{residue_label(atoms[self.ring[0]].residue)} (by {first} - {second})"
+
+
+def rings_of(topology: app.Topology) -> list[tuple[int, ...]]:
+    """Return the atoms of the smallest rings within residues, each in order, of at most `LARGEST_RING` atoms."""
+    within: dict[int, list[tuple[int, int]]] = {}
+    for a, b in topology.bonds():
+        if a.residue is b.residue:
+            within.setdefault(a.residue.index, []).append((a.index, b.index))
+    found = []
+    for bonds in within.values():
+        first = min(min(bond) for bond in bonds)
+        local = tuple(sorted((min(i, j) - first, max(i, j) - first) for i, j in bonds))
+        found += [tuple(first + index for index in ring) for ring in _rings(local)]
+    return found
+
+
+def pierced_rings(topology: app.Topology, positions: np.ndarray) -> list[PiercedRing]:
+    """Find the rings of a model through which a bond passes that has no atom in them.
+
+    A ring is the fan of triangles between its bonds and its centroid.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology
+        With bonds.
+    positions : np.ndarray, shape (N, 3)
+        Å.
+    """
+    rings = rings_of(topology)
+    bonds = np.array([(a.index, b.index) for a, b in topology.bonds()], dtype=np.int64).reshape(-1, 2)
+    if not rings:
+        return []
+    ends = positions[bonds]
+    lengths = np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1)
+    centres = np.array([positions[list(ring)].mean(axis=0) for ring in rings])
+    radii = np.array([np.linalg.norm(positions[list(r)] - c, axis=1).max() for r, c in zip(rings, centres)])
+    tree = cKDTree(ends.mean(axis=1))
+    near = tree.query_ball_point(centres, radii + lengths.max(initial=0.0) / 2)
+    found = []
+    for ring, centre, candidates in zip(rings, centres, near):
+        numbers = np.array([k for k in candidates if not set(bonds[k].tolist()) & set(ring)], dtype=np.int64)
+        for number, point in _crossings(positions[list(ring)], centre, ends[numbers]):
+            i, j = bonds[numbers[number]].tolist()
+            found.append(PiercedRing(ring, (i, j), point))
+    return found
+
+
+def _crossings(corners: np.ndarray, centre: np.ndarray, ends: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Tell which segments (n, 2, 3) cross the fan of triangles of a ring, and where (Möller and Trumbore 1997)."""
+    origin, along = ends[:, None, 0], (ends[:, 1] - ends[:, 0])[:, None]
+    first, second = corners - centre, np.roll(corners, -1, axis=0) - centre
+    across = np.cross(along, second[None])
+    determinant = (across * first).sum(axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        offset = origin - centre
+        u = (across * offset).sum(axis=-1) / determinant
+        turned = np.cross(offset, first[None])
+        v = (turned * along).sum(axis=-1) / determinant
+        t = (turned * second).sum(axis=-1) / determinant
+    inside = (u >= 0) & (v >= 0) & (u + v <= 1) & (t >= 0) & (t <= 1)
+    for number in np.flatnonzero(inside.any(axis=1)).tolist():
+        way = t[number, int(np.argmax(inside[number]))]
+        yield number, ends[number, 0] + way * (ends[number, 1] - ends[number, 0])
+
+
+@lru_cache(maxsize=512)
+def _rings(bonds: tuple[tuple[int, int], ...]) -> tuple[tuple[int, ...], ...]:
+    graph = networkx.k_core(networkx.Graph(bonds), 2)
+    rings = [ring for ring in networkx.minimum_cycle_basis(graph) if len(ring) <= LARGEST_RING]
+    return tuple(tuple(_in_order(graph.subgraph(ring))) for ring in rings)
+
+
+def _in_order(ring: networkx.Graph) -> list[int]:
+    return [edge[0] for edge in networkx.find_cycle(ring)]

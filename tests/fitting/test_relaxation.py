@@ -1,0 +1,56 @@
+"""Models that were damaged on purpose come through, on every platform."""
+
+import json
+
+import numpy as np
+import pytest
+
+from .damaged_models import DAMAGES, assert_sane, damaged, fit_of, native
+
+
+@pytest.mark.parametrize("platform", ["Reference", "CPU"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_model_comes_through_a_fit(damage, platform, tmp_path):
+    fit = fit_of(damaged(tmp_path, damage), tmp_path, platform)
+    assert_sane(fit, fit.run())
+
+
+def test_a_model_that_is_well_is_left_alone(tmp_path):
+    fit = fit_of(native(tmp_path), tmp_path, "CPU")
+    positions = fit.prepared.positions / 10
+    assert not fit.start_strain.is_bad
+    assert fit._minimizer._relaxation.relaxed(positions) is positions
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        ("atoms at 0.1 Å", "pairs of atoms nearly in one place"),
+        ("bonds of 4 Å", "5 bonds off by more than 0.5 Å"),
+        ("a pierced ring", "rings pierced by bonds: A PHE 19 (by B LYS 13 CD - B LYS 13 CE)"),
+    ],
+)
+def test_what_is_bad_is_named(damage, words, tmp_path):
+    fit = fit_of(damaged(tmp_path, damage), tmp_path, "CPU")
+    assert words in "; ".join(fit.start_strain.described(fit.prepared.topology))
+    found = fit.start_strain.as_dict(fit.prepared.topology)
+    assert json.loads(json.dumps(found)) == found and found["relaxed_in_stages"]
+
+
+def test_angles_that_are_off_everywhere_are_bad(tmp_path):
+    fit = fit_of(native(tmp_path), tmp_path, "CPU")
+    noise = np.random.default_rng(1).normal(0.0, 0.06, fit.prepared.positions.shape)
+    strain = fit._minimizer.strain(fit.prepared.positions + noise)
+    assert strain.is_bad and strain.stretched == 0 and 4.0 < strain.angle_rmsd < 9.0
+
+
+def test_a_damage_stays_where_it_is(tmp_path):
+    """What is far from it is moved no farther than a minimiser moves it."""
+    fit = fit_of(damaged(tmp_path, "bonds of 4 Å"), tmp_path, "CPU")
+    whole = native(tmp_path)
+    start = fit.prepared.positions / 10
+    relaxed = fit._minimizer._relaxation.relaxed(start)
+    alpha = [a.index for a in fit.prepared.topology.atoms() if a.name == "CA"]
+    assert np.linalg.norm(relaxed[alpha] - start[alpha], axis=1).max() < 0.12
+    again = fit._minimizer._relaxation.relaxed(start)
+    assert np.array_equal(relaxed, again) and len(whole.positions) < len(start)
