@@ -341,8 +341,18 @@ def _temporary_cache(reason: str, remedy: str) -> Path:
     return folder
 
 
+def _words_of(variable: str) -> list[str]:
+    """Split what an environment variable holds as a shell would."""
+    try:
+        return shlex.split(os.environ.get(variable, ""))
+    except ValueError as error:
+        raise BuildError(
+            f"{variable}={os.environ[variable]} cannot be split into words ({str(error).rstrip('.').lower()})"
+        ) from None
+
+
 def _find_compiler() -> _Compiler:
-    named = shlex.split(os.environ.get("CXX", ""))
+    named = _words_of("CXX")
     for command in [named] if named else [["g++"], ["c++"], ["clang++"]]:
         path = shutil.which(command[0])
         if path is None:
@@ -368,8 +378,8 @@ def _attempts(source: Source, compiler: _Compiler) -> list[tuple[str, ...]]:
     """List the flags to try, best first: for this processor and with OpenMP, then without what is refused."""
     if not source.native:
         return [()]
-    given = os.environ.get("OPENMM_DENSITY_CXXFLAGS")
-    processor = [("-march=native",), ()] if given is None else [tuple(shlex.split(given))]
+    given = "OPENMM_DENSITY_CXXFLAGS"
+    processor = [tuple(_words_of(given))] if given in os.environ else [("-march=native",), ()]
     # Clang's OpenMP is another runtime than torch's libgomp: two in one process compete for the processor.
     threads = [()] if "clang" in compiler.version else [("-fopenmp",), ()]
     return [(*openmp, *chosen) for chosen in processor for openmp in threads]

@@ -316,6 +316,7 @@ def test_a_clear_sentence_and_status_2(folder, tmp_path, monkeypatch, capsys, na
     [
         ("--voxel-size nan", ["--resolution=5", "--voxel-size=nan"]),
         ("more than memory should hold", ["--resolution=5", "--voxel-size=1e-4"]),
+        ("--voxel-size 1 is larger than the resolution of 0.1 Å", ["--resolution=0.1", "--voxel-size=1"]),
         ("more than memory should hold", ["--resolution=5", "--voxel-size=1", "--margin=1e6"]),
         ("--margin", ["--resolution=5", "--voxel-size=1", "--margin=-100"]),
         ("--noise", ["--resolution=5", "--voxel-size=1", "--noise=-1"]),

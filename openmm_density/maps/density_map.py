@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from scipy import fft, ndimage
 
 from openmm_density.errors import InputError
 from openmm_density.maps.grids import (
+    MOST_VOXELS,
     cell_parameters,
     check_finite,
     checked_positions,
@@ -246,17 +248,27 @@ class DensityMap:
         ----------
         voxel_size : float, Quantity, or one for each of x, y, z
             Largest step wanted along the axes, in Å.
+
+        Raises
+        ------
+        InputError
+            If it is no length, or makes more voxels than memory should hold.
         """
         wanted = np.broadcast_to(np.asarray(value_in(voxel_size, unit.angstrom), dtype=np.float64), (3,))
         if not (np.isfinite(wanted).all() and (wanted > 0).all()):
             raise InputError(f"voxel_size={voxel_size} is not a length; give a positive number of Å")
         data, size = self.data, self.size
         resampled_size = size.copy()
+        least = np.maximum(np.ceil(size * self.voxel_size / wanted - 1e-6), 1)
+        if not math.prod(least.tolist()) <= MOST_VOXELS:
+            raise InputError(
+                f"voxel_size={voxel_size} makes {' × '.join(f'{n:g}' for n in least)} voxels of this map, more than memory "
+                "should hold; give a larger one in Å"
+            )
         for axis in range(3):
-            least = int(np.ceil(size[axis] * self.voxel_size[axis] / wanted[axis] - 1e-6))
-            if least == size[axis]:
+            if least[axis] == size[axis]:
                 continue
-            resampled_size[axis] = fft.next_fast_len(max(least, 1), real=True)
+            resampled_size[axis] = fft.next_fast_len(int(least[axis]), real=True)
             data = _fourier_resampled(data, 2 - axis, resampled_size[axis], self.periodic)
         return replace(self, data=data, matrix=self.matrix * (size / resampled_size))
 
@@ -270,11 +282,22 @@ class DensityMap:
         ----------
         sigma : float or Quantity
             Standard deviation of the Gaussian in Å; 0 changes nothing.
+
+        Raises
+        ------
+        InputError
+            If it is no length, or so large that the map with all that it is blurred into is more than memory should hold.
         """
         sigma = in_angstrom(sigma, "sigma")
         if not (np.isfinite(sigma) and sigma >= 0):
             raise InputError(f"sigma={sigma} is not a length; give 0 or a positive number of Å")
-        widths = [0, 0, 0] if self.periodic else index_reach(self.matrix, 5 * sigma)[::-1]
+        reach = index_reach(self.matrix, 5 * sigma)[::-1]
+        widths = np.zeros_like(reach) if self.periodic else reach
+        if np.prod(self.shape + 2.0 * widths) > MOST_VOXELS:
+            raise InputError(
+                f"sigma={sigma:g} blurs a map of {' × '.join(map(str, self.size))} voxels into more than memory should hold; "
+                "give a smaller one in Å"
+            )
         inside = tuple(slice(width, width + n) for width, n in zip(widths, self.shape))
         padded = np.pad(self.data, [(width, width) for width in widths], mode="symmetric")
         smooth = fourier_filtered(padded, self.matrix, lambda s2: np.exp(-2 * np.pi**2 * sigma**2 * s2))
@@ -420,7 +443,7 @@ class DensityMap:
             Resolution d in Å.
         voxel_size : float or Quantity, optional
             Side in Å of the cubic voxels; a quarter of the resolution when not given. Above half of it, which the map then cannot
-            hold, there is a warning.
+            hold, there is a warning; above the resolution itself nothing would be left of it.
         margin : float or Quantity
             The map reaches at least this far, in Å, beyond every atom.
         like : DensityMap, optional
@@ -439,8 +462,15 @@ class DensityMap:
         Raises
         ------
         InputError
-            If positions and topology disagree or an argument makes no sense.
+            If positions and topology disagree, an argument makes no sense, the voxels are larger than the resolution, or there
+            are more of them than memory should hold.
         """
+        if noise < 0 or not np.isfinite(noise):
+            raise InputError(
+                f"noise={noise} is not a fraction of the density's standard deviation; give 0 or more"
+            )
+        if seed < 0:
+            raise InputError(f"seed={seed} is not possible; give 0 or more")
         positions = checked_positions(positions)
         model = ModelDensity(topology, resolution, b_factors=b_factors, scattering=scattering)
         if like is None:
@@ -448,6 +478,11 @@ class DensityMap:
             if not (np.isfinite(step) and step > 0):
                 raise InputError(f"voxel_size={voxel_size} is not a length; give a positive number of Å")
             finest = model.resolution / 2
+            if step > model.resolution * (1 + 1e-6):
+                raise InputError(
+                    f"voxel_size={step:g} is larger than the resolution of {model.resolution:g} Å, of which nothing would be "
+                    f"left in the map; give at most {finest:g}"
+                )
             if step > finest * (1 + 1e-6):
                 warnings.warn(
                     f"voxels of {step:g} Å hold no detail finer than {2 * step:g} Å: for a resolution of {model.resolution:g} Å "
@@ -457,21 +492,23 @@ class DensityMap:
             matrix = np.diag([step] * 3)
             start, stop = index_box(positions, matrix, np.zeros(3), in_angstrom(margin, "margin"))
             size = [fft.next_fast_len(int(n), real=True) for n in stop - start]
+            model.check_grid(positions, matrix, matrix @ start)
             grid = cls(np.zeros(size[::-1], np.float32), matrix, matrix @ start)
         elif voxel_size is not None:
             raise InputError("voxel_size and like both set the grid of the simulated map; give one of them")
         else:
+            # The coarsest step of an anisotropic map need not be that of what is seen.
+            if like.voxel_size.min() > model.resolution * (1 + 1e-6):
+                raise InputError(
+                    f"like has voxels of {like.voxel_size.min():.2f} Å, larger than the resolution of {model.resolution:g} Å, of "
+                    "which nothing would be left in the map; give a map of smaller voxels"
+                )
+            model.check_grid(positions, like.matrix, like.origin)
             grid = replace(like, data=np.zeros_like(like.data))
 
         start, density = model.on_grid(positions, grid.matrix, grid.origin)
         on_map, of_box = grid.overlap(start, np.array(density.shape[::-1]))
         np.add.at(grid.data, on_map, density[of_box])
-        if noise < 0 or not np.isfinite(noise):
-            raise InputError(
-                f"noise={noise} is not a fraction of the density's standard deviation; give 0 or more"
-            )
-        if seed < 0:
-            raise InputError(f"seed={seed} is not possible; give 0 or more")
         if noise == 0:
             return grid
         inside = grid.data[grid.mask_around(positions[model.is_heavy], MASK_RADIUS)]

@@ -5,6 +5,7 @@ A grid is placed as in `openmm_density.maps.DensityMap`: point (i, j, k) lies at
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +17,8 @@ from openmm_density.units import positions_in_angstrom
 
 STAMPED_VOXELS_AT_ONCE = 1 << 21
 MOST_VOXELS = 1 << 30
+# Beyond, neighbouring numbers of float64 are no longer one apart.
+_LARGEST_INDEX = 2.0**53
 
 
 def checked_positions(positions: Any, n_atoms: int | None = None) -> np.ndarray:
@@ -68,8 +71,19 @@ def cell_parameters(vectors: np.ndarray) -> tuple[float, float, float, float, fl
 
 
 def index_reach(matrix: np.ndarray, radius: float) -> np.ndarray:
-    """Give how many grid steps along each axis a sphere of this radius reaches, shape (3,)."""
-    return np.ceil(radius * np.linalg.norm(np.linalg.inv(matrix), axis=1)).astype(int)
+    """Return how many grid steps along each axis a sphere of this radius (Å) reaches, shape (3,).
+
+    Raises
+    ------
+    InputError
+        If these are more than a grid can have.
+    """
+    reach = np.ceil(radius * np.linalg.norm(np.linalg.inv(matrix), axis=1))
+    if not (reach <= MOST_VOXELS).all():
+        raise InputError(
+            f"a radius of {radius:g} Å reaches over {reach.max():g} voxels, more than memory should hold; give a smaller one in Å"
+        )
+    return reach.astype(int)
 
 
 def index_box(
@@ -101,18 +115,23 @@ def index_box(
     inverse = np.linalg.inv(matrix)
     index = (positions - origin) @ inverse.T
     reach = margin * np.linalg.norm(inverse, axis=1)
-    start = np.floor(index.min(axis=0) - reach + 1e-9).astype(int)
-    stop = np.ceil(index.max(axis=0) + reach - 1e-9).astype(int) + 1
+    start = np.floor(index.min(axis=0) - reach + 1e-9)
+    stop = np.ceil(index.max(axis=0) + reach - 1e-9) + 1
     check_span(stop - start)
-    return start, stop
-
-
-def check_span(size: np.ndarray) -> None:
-    """Raise InputError where a box of this many grid points, shape (3,), is more than memory should hold."""
-    if np.prod(size.astype(np.float64)) > MOST_VOXELS:
+    if not (np.abs(start) < _LARGEST_INDEX).all():
         raise InputError(
-            f"positions and margin span {size.tolist()} voxels, more than memory should hold; "
-            "check that the coordinates are in Å and that no atom has flown off"
+            "the positions are too far from the map to be counted in voxels; check that the coordinates are in Å"
+        )
+    return start.astype(int), stop.astype(int)
+
+
+def check_span(size: np.ndarray, most: int = MOST_VOXELS) -> None:
+    """Raise InputError where a box of this many grid points, shape (3,), is more than memory should hold."""
+    # What is infinite, or no number, is not less.
+    if not math.prod(map(float, size)) <= most:
+        raise InputError(
+            f"positions and margin span {' × '.join(f'{n:g}' for n in size)} voxels, more than memory should hold; check that "
+            "the coordinates are in Å, that no atom has flown off, and that the voxels are not too small"
         )
 
 

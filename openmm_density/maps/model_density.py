@@ -31,6 +31,8 @@ B_PER_RESOLUTION = 8.0
 # the cut reaching around a box of this margin, correlations are within 0.001 of their limit.
 ALIASING = 0.05
 MARGIN_PER_RESOLUTION = 3.0
+# Each takes some 30 bytes while it is filtered.
+MOST_SAMPLES = 1 << 29
 
 
 class ModelDensity:
@@ -95,6 +97,10 @@ class ModelDensity:
             if getattr(gemmi.Element(symbol), table) is None:
                 raise InputError(f"element {symbol} has no {scattering} form factor; leave its atoms out")
 
+    def check_grid(self, positions: Any, matrix: np.ndarray, origin: np.ndarray) -> None:
+        """Refuse a grid that `on_grid` would, before anything is computed on it."""
+        self._box(checked_positions(positions, self.n_atoms)[self._scatterers], matrix, origin)
+
     def on_grid(
         self, positions: Any, matrix: np.ndarray, origin: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -117,18 +123,11 @@ class ModelDensity:
         Raises
         ------
         InputError
-            If there is not one finite position per atom of the topology.
+            If there is not one finite position per atom of the topology, or the box has more points than memory should hold.
         """
         positions = checked_positions(positions, self.n_atoms)[self._scatterers]
-        calculator = self._calculator()
-        oversampling, calculator.blur = self._sampling(matrix)
-        atom_reach = max(calculator.estimate_radius(atom) for atom in self._widest)
-        margin = max(atom_reach, MARGIN_PER_RESOLUTION * self.resolution, MASK_RADIUS)
-        start, stop = index_box(positions, matrix, origin, margin)
-        size = np.array([fft.next_fast_len(int(n), real=True) for n in stop - start])
+        calculator, oversampling, start, size = self._box(positions, matrix, origin)
         fine_size = size * oversampling
-        check_span(fine_size)
-
         cell = gemmi.UnitCell(*cell_parameters(matrix * size))
         fractional = ((positions - origin) @ np.linalg.inv(matrix).T - start) / size
         in_cell = fractional @ np.array(cell.orth.mat.tolist()).T
@@ -145,6 +144,19 @@ class ModelDensity:
         x, y, z = oversampling
         density = fourier_filtered(calculator.grid.array.T, matrix / oversampling, cut)
         return start, np.ascontiguousarray(density[::z, ::y, ::x])
+
+    def _box(
+        self, positions: np.ndarray, matrix: np.ndarray, origin: np.ndarray
+    ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
+        """Choose a calculator, how many times finer than the grid it works, and the first point and the size of its box."""
+        calculator = self._calculator()
+        oversampling, calculator.blur = self._sampling(matrix)
+        atom_reach = max(calculator.estimate_radius(atom) for atom in self._widest)
+        margin = max(atom_reach, MARGIN_PER_RESOLUTION * self.resolution, MASK_RADIUS)
+        start, stop = index_box(positions, matrix, origin, margin)
+        size = np.array([fft.next_fast_len(int(n), real=True) for n in stop - start])
+        check_span(size * oversampling, MOST_SAMPLES)
+        return calculator, oversampling, start, size
 
     def _sampling(self, matrix: np.ndarray) -> tuple[np.ndarray, float]:
         """Choose how many times finer than the grid each axis is sampled, and the B factor to add before the cut.

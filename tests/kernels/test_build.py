@@ -257,6 +257,18 @@ def test_without_a_compiler_pytorch_serves_after_one_warning(tmp_path):
     assert not (tmp_path / "cache").exists()
 
 
+@pytest.mark.parametrize("variable", ["CXX", "OPENMM_DENSITY_CXXFLAGS"])
+def test_an_unbalanced_quote_is_said_of_its_variable(tmp_path, variable):
+    named = {"CXX": REAL_COMPILER} | {variable: "g++ '-O2"}
+    density, report, messages = Child(scattered_and_loaded, cache=tmp_path / "cache", **named).result()
+    assert density == [1, 2, 2, 2, 1, 0]
+    assert report["loaded"] == [False, False, False]
+    assert len(messages) == 1
+    assert report["error_text"].startswith(
+        f"{variable}=g++ '-O2 cannot be split into words (no closing quotation)"
+    )
+
+
 @needs_compiler
 def test_the_compilers_own_words_are_kept(tmp_path):
     report = load(

@@ -218,6 +218,29 @@ def test_normalized():
         DensityMap(np.ones((4, 5, 6)), np.eye(3), np.zeros(3)).normalized()
 
 
+@pytest.mark.parametrize("periodic", [False, True])
+@pytest.mark.parametrize("size", [1e4, 1e30, 1e300])
+@pytest.mark.parametrize("method", ["resample", "gaussian_filter", "crop", "mask_around"])
+def test_what_memory_cannot_hold_is_refused_before_it_is_taken(method, size, periodic):
+    density_map = DensityMap(random_data((4, 5, 6)), np.eye(3), np.zeros(3), periodic)
+    place = np.zeros((1, 3))
+    if method == "gaussian_filter" and periodic and size == 1e4:
+        # As wide as that, all that is left of a crystal is its mean.
+        smooth = density_map.gaussian_filter(size).data
+        np.testing.assert_allclose(smooth, density_map.data.mean(), rtol=1e-3)
+        return
+    arguments = {"resample": (1 / size,), "gaussian_filter": (size,)}.get(method, (place, size))
+    with pytest.raises(InputError, match="more than memory should hold"):
+        getattr(density_map, method)(*arguments)
+
+
+@pytest.mark.parametrize("far", [1e17, 1e30, 1e300])
+def test_positions_beyond_all_bounds_are_in_no_box(far):
+    density_map = DensityMap(random_data((4, 5, 6)), np.eye(3), np.zeros(3), periodic=True)
+    with pytest.raises(InputError, match="too far from the map"):
+        density_map.crop([[far, 0, 0]], 3.0)
+
+
 class TestMask:
     @pytest.mark.parametrize(
         "matrix", [np.diag([1.0, 1.1, 1.2]), orthogonalization(TRICLINIC) / (20, 22, 17)]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import gemmi
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ from openmm import app, unit
 
 from openmm_density import DensityMap
 from openmm_density.errors import InputError
+from openmm_density.maps.model_density import ModelDensity
 
 from .test_density_map import TRICLINIC, grid_points, orthogonalization
 
@@ -125,6 +128,41 @@ class TestSimulate:
             UserWarning, match="voxels of 2.5 Å hold no detail finer than 5 Å.* no larger than 2 Å"
         ):
             DensityMap.simulate(*model, 2.5)
+
+    @pytest.mark.parametrize("like", [False, True])
+    @pytest.mark.parametrize("resolution", [0.1, 0.99, 1e-300])
+    def test_voxels_that_hold_nothing_of_the_resolution_are_refused_before_any_work(
+        self, monkeypatch, resolution, like
+    ):
+        monkeypatch.setattr(ModelDensity, "on_grid", None)
+        grid = (
+            {"like": DensityMap(np.zeros((9, 9, 9)), np.eye(3), np.zeros(3))} if like else {"voxel_size": 1}
+        )
+        with pytest.raises(
+            InputError, match=f"larger than the resolution of {resolution:g} Å.*nothing would be left"
+        ):
+            DensityMap.simulate(chain_of("C", "O", "S"), self.POSITIONS, resolution, **grid)
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            {"resolution": 0.01},
+            {"resolution": 0.06, "voxel_size": 0.06, "margin": 0},
+            {"resolution": 3, "voxel_size": 1e-9},
+            {"resolution": 3, "margin": 1e30},
+            {"resolution": 1e12, "voxel_size": 1},
+        ],
+    )
+    def test_more_voxels_than_memory_should_hold_are_refused_before_any_work(self, monkeypatch, arguments):
+        monkeypatch.setattr(ModelDensity, "on_grid", None)
+        tracemalloc.start()
+        try:
+            with pytest.raises(InputError, match="more than memory should hold"):
+                DensityMap.simulate(chain_of("C", "O", "S"), self.POSITIONS * 10, **arguments)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 1e6
 
     def test_b_factors_of_every_atom_and_virtual_sites(self):
         topology = chain_of("C", None, "C")
