@@ -16,10 +16,12 @@ from ..errors import InputError, SimulationError
 from ..wording import in_options, one_line
 from . import doctor, fit, planes, score, simulate
 from .arguments import PROGRAM, Parser, spelled, spellings
+from .startup import note_start
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; give the exit status: 0, 1 for a simulation that failed, 2 for input that cannot be used."""
+    note_start(is_process=arguments is None)
     options, unknown = _parser().parse_known_args(arguments)
     name = f"{PROGRAM} {options.command}"
     try:

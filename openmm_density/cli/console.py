@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from ..stopwatch import PARTS
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -92,6 +94,7 @@ class Display:
 
     def __init__(self, stages: Sequence[tuple[str, bool]] = ()) -> None:
         self._clock = Clock(stages)
+        self._is_stepping = bool(stages)
 
     def __enter__(self) -> Display:
         from rich.console import Console
@@ -107,12 +110,26 @@ class Display:
             console=Console(stderr=True, highlight=False, markup=False, emoji=False),
             disable=not sys.stderr.isatty(),
         )
-        self._task = self._progress.add_task("prepare", total=1, figures="", clock=self._clock)
+        self._task = self._progress.add_task("start-up", total=1, figures="", clock=self._clock)
         self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Show no more; the last that was shown stays."""
         self._progress.stop()
+
+    def begin(self, part: str) -> None:
+        """Show which part of a `Stopwatch` begins, where no stages are under way, which tell more."""
+        if not self._is_stepping:
+            self._progress.update(self._task, description=PARTS[part])
+
+    def expect(self, stages: Sequence[tuple[str, bool]] = ()) -> None:
+        """Note the stages to come, as for `Clock`; without any the last one is over, and parts are shown again."""
+        self._clock, self._is_stepping = Clock(stages), bool(stages)
+        self._progress.update(self._task, clock=self._clock)
 
     def print(self, text: str) -> None:
         """Print a line above the progress."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
+from ..stopwatch import Stopwatch
 from .arguments import (
     PROGRAM,
     add_columns,
@@ -22,6 +23,7 @@ from .arguments import (
 )
 from .console import Display
 from .outcome import print_outcome
+from .startup import loading, started
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -217,7 +219,13 @@ def run(options: argparse.Namespace) -> int:
         _check_new(options)
     else:
         _check_resumed(options)
-    from ..fitting.output import OutputFolder
+    with Display() as display:
+        return _run(options, display, Stopwatch(started(), display.begin))
+
+
+def _run(options: argparse.Namespace, display: Display, stopwatch: Stopwatch) -> int:
+    with loading():
+        from ..fitting.output import OutputFolder
 
     if options.resume is None:
         protocol = _protocol(options)
@@ -227,18 +235,19 @@ def run(options: argparse.Namespace) -> int:
     try:
         if options.resume is not None:
             options, protocol = _as_begun(options, folder)
-        scan = _strength_scan(options, protocol, folder)
+        scan = _strength_scan(options, protocol, folder, display, stopwatch)
         if scan is not None:
             # What half maps allow is what the fit is to end with.
             protocol = replace(protocol, strength=scan.chosen / (protocol.stages[-1].strength[1] or 1.0))
-        fit = _flexible_fit(options, protocol)
+        fit = _flexible_fit(options, protocol, stopwatch)
         if options.resume is None:
             _remember(options, protocol, fit, scan, folder)
-        with Display([(stage.name, fit.rebuilds_before(stage)) for stage in fit.protocol.stages]) as display:
-            display.print(f"fitting {options.model} into {options.map} at {options.resolution:g} Å")
-            result = fit.run(
-                folder.run, display.update, display.interrupted, lambda: display.ended(_stopped(folder))
-            )
+        display.expect([(stage.name, fit.rebuilds_before(stage)) for stage in fit.protocol.stages])
+        display.print(f"fitting {options.model} into {options.map} at {options.resolution:g} Å")
+        result = fit.run(
+            folder.run, display.update, display.interrupted, lambda: display.ended(_stopped(folder))
+        )
+        display.expect()
         summary = folder.write(fit, result, options.model, options.map, scan)
     except KeyboardInterrupt:
         if not folder.run.holds_a_state:
@@ -247,6 +256,7 @@ def run(options: argparse.Namespace) -> int:
         return 130
     finally:
         folder.discard()
+    display.stop()
     print_outcome(summary, folder.path)
     if result.interrupted:
         print(
@@ -369,20 +379,26 @@ def _protocol(options: argparse.Namespace) -> Protocol:
     return protocol.with_restraints(names)
 
 
-def _flexible_fit(options: argparse.Namespace, protocol: Protocol) -> FlexibleFit:
+def _flexible_fit(options: argparse.Namespace, protocol: Protocol, stopwatch: Stopwatch) -> FlexibleFit:
     from ..fitting.flexible_fit import FlexibleFit
     from ..maps.density_map import DensityMap
     from ..models.structures import read_model
 
+    with stopwatch.part("reading"):
+        model = read_model(options.model)
+        density_map = DensityMap.from_file(options.map, columns=options.columns)
+        reference = read_model(options.reference) if options.reference else None
+        fit_options = _fit_options(options)
     return FlexibleFit(
-        read_model(options.model),
-        DensityMap.from_file(options.map, columns=options.columns),
+        model,
+        density_map,
         options.resolution,
         protocol,
         report_interval=options.report_interval,
         save_interval=options.save_interval,
-        reference=read_model(options.reference) if options.reference else None,
-        **_fit_options(options),
+        reference=reference,
+        stopwatch=stopwatch,
+        **fit_options,
     )
 
 
@@ -418,7 +434,11 @@ def _fit_options(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _strength_scan(
-    options: argparse.Namespace, protocol: Protocol, folder: OutputFolder
+    options: argparse.Namespace,
+    protocol: Protocol,
+    folder: OutputFolder,
+    display: Display,
+    stopwatch: Stopwatch,
 ) -> StrengthScan | None:
     """Find the strength with half maps where there are any, or take what was found before the fit was interrupted."""
     from ..fitting.half_maps import COOLING_STEPS, STEPS_AT_EACH, STRENGTHS, StrengthScan, scan_strengths
@@ -429,15 +449,14 @@ def _strength_scan(
         return None
     if options.resume is not None:
         return StrengthScan(**options.strength_scan)
-    halves = tuple(DensityMap.from_file(path) for path in options.half_map)
-    with Display() as display:
-        display.print(
-            f"finding the strength with half maps: {STEPS_AT_EACH + COOLING_STEPS} steps at each of "
-            f"{', '.join(f'{strength:g}' for strength in STRENGTHS)} kJ/mol per fitted atom"
-        )
+    display.print(
+        f"finding the strength with half maps: {STEPS_AT_EACH + COOLING_STEPS} steps at each of "
+        f"{', '.join(f'{strength:g}' for strength in STRENGTHS)} kJ/mol per fitted atom"
+    )
+    with stopwatch.part("half_maps"):
         return scan_strengths(
             read_model(options.model),
-            halves,
+            tuple(DensityMap.from_file(path) for path in options.half_map),
             options.resolution,
             protocol,
             progress=display.update,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..stopwatch import in_words
 from .console import console_for_results
 
 if TYPE_CHECKING:
@@ -84,8 +85,9 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
         console.print(f"restraints violated: {', '.join(f'{name} {n}' for name, n in violated.items())}")
     console.print(
         f"{summary['ms_per_step']:.1f} ms a step, {summary['density_ms_per_step']:.2f} of it the density force; "
-        f"{summary['wall_seconds']:.0f} s in all; k = {summary['strength']:.1f} kJ/mol per fitted atom"
+        f"k = {summary['strength']:.1f} kJ/mol per fitted atom"
     )
+    console.print(f"{summary['wall_seconds']:.0f} s in all: {in_words(summary['seconds_by_part'])}")
     for note in summary["notes"]:
         console.print(Text.assemble(("Note:", "bold"), f" {note}"))
     for doubt in summary["doubts"]:

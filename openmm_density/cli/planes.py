@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..plugins import defer_torch
 from .arguments import add_dictionary
 from .console import console_for_results
-from .loading import loading
+from .startup import loading
 
 if TYPE_CHECKING:
     from .arguments import Commands

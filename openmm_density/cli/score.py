@@ -11,7 +11,7 @@ from ..errors import InputError
 from ..plugins import defer_torch
 from .arguments import PROGRAM, add_map, check_halves, corrections, number
 from .console import console_for_results
-from .loading import loading
+from .startup import loading
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..errors import InputError
 from ..plugins import defer_torch
 from .arguments import number, whole_number
-from .loading import loading
+from .startup import loading
 
 if TYPE_CHECKING:
     from .arguments import Commands

@@ -17,6 +17,7 @@ from openmm import app
 
 from ..errors import InputError
 from ..models.structure_files import Header, write_cif
+from ..stopwatch import PARTS, Stopwatch
 from ..units import ANGSTROM_PER_NANOMETER
 from ..whole_files import remove_abandoned, temporary_beside, write_text
 from .convergence import Plateau
@@ -27,7 +28,7 @@ from .state_files import DamagedState, check_entries, read_archive
 from .strength import AdaptiveStrength
 
 STATE, PREVIOUS, TRAJECTORY, LAST_GOOD = "state.npz", "state.previous.npz", "trajectory.dcd", "last_good.cif"
-LOG = "log.csv"
+LOG, TIMES = "log.csv", "times.json"
 
 _ARRAYS = ("positions", "velocities", "relaxed", "box")
 _FORMAT = 2
@@ -66,8 +67,8 @@ class RunState:
         What the searches before stages did.
     caution : int
         How often step and strength were halved.
-    seconds, wall_seconds : float
-        Spent stepping, and in all.
+    seconds : float
+        Spent stepping.
     rows : list of dict
         The log.
     """
@@ -89,7 +90,6 @@ class RunState:
     rebuilding: list[dict[str, Any]] = field(default_factory=list)
     caution: int = 0
     seconds: float = 0.0
-    wall_seconds: float = 0.0
     rows: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -162,6 +162,20 @@ class RunFolder:
         write_cif(self.last_good, topology, state.positions * ANGSTROM_PER_NANOMETER, b_factors, header)
         if state.rows:
             write_text(self.path / LOG, log_table(state.rows))
+
+    def save_times(self, stopwatch: Stopwatch) -> None:
+        """Write what took how long so far, for the process that goes on."""
+        written = {"stopwatch": stopwatch.identity, "seconds_by_part": stopwatch.seconds_by_part}
+        write_text(self.path / TIMES, json.dumps(written, indent=2) + "\n")
+
+    def load_times(self, stopwatch: Stopwatch) -> dict[str, float]:
+        """Return the seconds by part that a stopwatch did not count, those of an earlier process; none where they are lost."""
+        with suppress(OSError, ValueError, TypeError, KeyError):  # times are not worth a fit
+            written = json.loads((self.path / TIMES).read_text(encoding="utf-8"))
+            found = written["seconds_by_part"]
+            if written["stopwatch"] != stopwatch.identity:
+                return {part: max(float(found[part]), 0.0) for part in PARTS if part in found}
+        return {}
 
     def load(self) -> RunState:
         """Read the newest state that can be read, and cut the trajectory to its frames.

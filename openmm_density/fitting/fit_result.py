@@ -63,7 +63,8 @@ class FitResult:
     ms_per_step, density_ms_per_step : float
         Wall time of a step, and of its density force.
     wall_seconds : float
-        Of all parts of a fit that was interrupted; of a part that was killed, up to its last saved state.
+        From the construction of the fit, or the start of the program around it, to the end of the run; of all parts of a fit that
+        was interrupted, and of one that was killed, up to its last saved state.
     force_backend : str
     """
 

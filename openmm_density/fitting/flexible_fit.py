@@ -25,6 +25,7 @@ from ..maps.density_map import DensityMap
 from ..models.preparation import prepare
 from ..models.structure_files import prepared_header
 from ..models.structures import Model
+from ..stopwatch import Stopwatch
 from ..units import ANGSTROM_PER_NANOMETER, in_angstrom, positions_in_angstrom
 from ..validation.correlation import MapCorrelation
 from ..validation.map_checks import MapChecks, check_map_units
@@ -117,6 +118,8 @@ class FlexibleFit:
         Restraint dictionaries of ligands, which tell what is flat in them.
     allow_scripts : bool
         Whether force field files that are not OpenMM's own may run the Python code that they hold.
+    stopwatch : Stopwatch, optional
+        That of the program around this fit; by default its own, which counts its construction, run and writing.
     **density_options
         Passed to `DensityFit`: ``similarity``, ``weights``, ``atoms``, ``mask`` …
 
@@ -143,6 +146,8 @@ class FlexibleFit:
     planarity : PlanarityRestraint, optional
         What holds flat groups flat.
     dictionaries : path or sequence of paths
+    stopwatch : Stopwatch
+        What took how long.
     planes : PlaneSet
         The flat groups of the model as it was read, without what was added to it: what is reported on.
 
@@ -177,8 +182,11 @@ class FlexibleFit:
         planarity: Any = SIGMA,
         dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
         allow_scripts: bool = False,
+        stopwatch: Stopwatch | None = None,
         **density_options: Any,
     ) -> None:
+        self.stopwatch = stopwatch or Stopwatch()
+        self.stopwatch.begin("preparation")
         check_seed(seed)
         check_platform(platform, threads)
         self.seed, self.platform, self.threads = seed, platform, threads
@@ -196,9 +204,10 @@ class FlexibleFit:
             self.map_checks = map_checks or MapChecks()
             self.placement = place if isinstance(place, Placement) else None
         else:
-            self.map_checks, self.placement = placed_and_checked(
-                model, read, density_map, resolution, place, corrections
-            )
+            with self.stopwatch.part("placement"):
+                self.map_checks, self.placement = placed_and_checked(
+                    model, read, density_map, resolution, place, corrections
+                )
         if self.placement is not None:
             model = self.placement.apply(model)
         if (
@@ -255,6 +264,7 @@ class FlexibleFit:
         )
         backbone = [a.index for a in self.prepared.topology.atoms() if a.name in ("CA", "P")]
         self._traced = np.array(backbone or range(self.prepared.topology.getNumAtoms()))
+        self.stopwatch.end()
 
     @property
     def timestep(self) -> float:
@@ -301,27 +311,27 @@ class FlexibleFit:
         KeyboardInterrupt
             After SIGINT or SIGTERM before the dynamics began. Later these end the fit, and give what there is.
         """
-        started = time.perf_counter()
         if self.threads is not None:
             torch.set_num_threads(self.threads)
         say = progress or (lambda *_: None)
         holding = nullcontext() if folder is None else FolderLock(folder.path)
-        with holding, StopRequest(on_interrupt, on_end) as stop:
+        with self.stopwatch.part("dynamics"), holding, StopRequest(on_interrupt, on_end) as stop:
             if folder is not None and folder.holds_a_state:
                 state = folder.load()
                 self._check_state(folder, state)
-                started -= state.wall_seconds
+                self.stopwatch.add(folder.load_times(self.stopwatch))
             else:
                 say(0, self.protocol.steps, "minimize", None)
                 try:
-                    state = self._begun(stop)
+                    with self.stopwatch.part("minimization"):
+                        state = self._begun(stop)
                 except Unstable as error:
                     raise SimulationError(
                         f"{self.prepared.model.path}: the simulation blows up from the start ({error}): look for clashes in the "
                         "model there."
                     ) from None
-                self._save(folder, state, started)
-            saved, gently = state, False
+                self._save(folder, state)
+            gently = False
             while state.stage < len(self.protocol.stages) and not stop.requested:
                 try:
                     state = self._segment(state, folder, say, stop, gently)
@@ -329,13 +339,13 @@ class FlexibleFit:
                 except Unstable as error:
                     state, gently = self._rolled_back(state, folder, str(error)), True
                 if not stop.requested:
-                    self._save(folder, state, started)
-                    saved = state
+                    self._save(folder, state)
             say(state.step, self.protocol.steps, "minimize", None)
-            result = self._ended(state, stop, started)
-            if result.interrupted:
+            with self.stopwatch.part("minimization"):
+                result = self._ended(state, stop)
+            if result.interrupted and folder is not None:
                 # The time since the last saved state was spent as well.
-                self._save(folder, saved, started)
+                folder.save_times(self.stopwatch)
             return result
 
     def _begun(self, stop: StopRequest) -> RunState:
@@ -374,7 +384,8 @@ class FlexibleFit:
         if gently:
             self._settle(context, density, state, stage)
         if state.stage_step == 0 and self.rebuilds_before(stage):
-            self._rebuild(context, density, state, stage, say, stop)
+            with self.stopwatch.part("searches"):
+                self._rebuild(context, density, state, stage, say, stop)
         last = min(stage.steps, state.stage_step + self.save_interval - state.step % self.save_interval)
         converged = False
         with self._trajectory(folder, state) as trajectory:
@@ -427,7 +438,7 @@ class FlexibleFit:
             state.stage, state.stage_step, state.plateau = state.stage + 1, 0, {}
         return state
 
-    def _ended(self, state: RunState, stop: StopRequest, started: float) -> FitResult:
+    def _ended(self, state: RunState, stop: StopRequest) -> FitResult:
         """Minimise with the density, and say what came out."""
         interrupted = stop.requested
         index = max(state.stage - 1, 0) if interrupted else len(self.protocol.stages) - 1
@@ -450,8 +461,11 @@ class FlexibleFit:
         initial = self.prepared.positions
         cc_reference = None
         if self.reference is not None:
-            correlation = MapCorrelation(self.density_map, self.reference.topology, self.density.resolution)
-            cc_reference = correlation.cc_mask(self.reference.positions)
+            with self.stopwatch.part("scoring"):
+                correlation = MapCorrelation(
+                    self.density_map, self.reference.topology, self.density.resolution
+                )
+                cc_reference = correlation.cc_mask(self.reference.positions)
         return FitResult(
             prepared=self.prepared,
             initial=initial,
@@ -473,7 +487,7 @@ class FlexibleFit:
             ca_rmsd_final=last.ca_rmsd,
             ms_per_step=1000 * state.seconds / max(state.step, 1),
             density_ms_per_step=density_ms,
-            wall_seconds=time.perf_counter() - started,
+            wall_seconds=self.stopwatch.seconds,
             force_backend=self.force_backend,
         )
 
@@ -599,11 +613,12 @@ class FlexibleFit:
         if self.system.usesPeriodicBoundaryConditions():
             state.box = _numbers(found.getPeriodicBoxVectors(asNumpy=True), unit.nanometer)
 
-    def _save(self, folder: RunFolder | None, state: RunState, started: float) -> None:
+    def _save(self, folder: RunFolder | None, state: RunState) -> None:
         if folder is not None:
-            state.wall_seconds = time.perf_counter() - started
-            prepared = self.prepared
-            folder.save(state, prepared.topology, prepared.b_factors, prepared_header(prepared))
+            with self.stopwatch.part("writing"):
+                prepared = self.prepared
+                folder.save(state, prepared.topology, prepared.b_factors, prepared_header(prepared))
+                folder.save_times(self.stopwatch)
 
     def _trajectory(
         self, folder: RunFolder | None, state: RunState
@@ -619,9 +634,10 @@ class FlexibleFit:
 
     def _row(self, context: openmm.Context, state: RunState, stage: str) -> Row:
         motion = self._safeguard.check(context)
-        row = self._measurements.row(
-            context, state.step, stage, self._dynamics.temperature(motion.velocities)
-        )
+        with self.stopwatch.part("scoring"):
+            row = self._measurements.row(
+                context, state.step, stage, self._dynamics.temperature(motion.velocities)
+            )
         if not np.isfinite(row.potential_energy):
             raise self._safeguard.explained(context)
         return row

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -18,9 +20,9 @@ STAGES = [("draw", False), ("heat", True), ("hold", True), ("anneal", False)]
 @pytest.fixture
 def now(monkeypatch):
     """Give a clock's time in s, which stands until it is set."""
-    time = [100.0]
-    monkeypatch.setattr(console.time, "monotonic", lambda: time[0])
-    return time
+    now = [100.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
+    return now
 
 
 def test_time_left_is_that_of_steps_and_searches_are_counted(now):
@@ -112,11 +114,35 @@ def test_after_a_second_ctrl_c_it_is_told_how_to_go_on(capsys):
         assert capsys.readouterr().err == line
 
 
-def test_a_pipe_stays_quiet_and_its_lines_whole(folder, tmp_path):
-    output = tmp_path / "a folder whose name is longer than the eighty columns that a pipe is said to have"
-    options = ["--output", str(output), "--steps", "20", "--threads", "1"]
+@pytest.fixture(scope="module")
+def piped(folder, tmp_path_factory):
+    """Give a fit as a user runs it: what it said, its folder and its seconds by our clock."""
+    name = "a folder whose name is longer than the eighty columns that a pipe is said to have"
+    output = tmp_path_factory.mktemp("piped") / name
+    begun = time.monotonic()
+    options = ["--output", str(output), "--steps", "20", "--threads", "1", "--strength", "30"]
     done = subprocess.run([*FIT, *options], cwd=folder, capture_output=True, text=True)
+    return done, output, time.monotonic() - begun
+
+
+def test_a_pipe_stays_quiet_and_its_lines_whole(piped):
+    done, output, _ = piped
     assert done.returncode == 0 and done.stderr == ""
     lines = done.stdout.splitlines()
     assert any(line.startswith("correlation (CC mask)") for line in lines)
     assert lines[-1].startswith(f"results are in {output}: see overview.png")
+
+
+def test_the_time_told_is_that_of_the_whole_command_part_by_part(piped):
+    """From the start of the process: what a user's clock shows, where imports, reading and pictures were left out."""
+    done, output, clock = piped
+    summary = json.loads((output / "summary.json").read_text())
+    parts = summary["seconds_by_part"]
+    assert parts.keys() >= {
+        "start_up", "reading", "preparation", "minimization", "dynamics", "scoring", "writing", "pictures",
+    }  # fmt: skip
+    assert sum(parts.values()) == pytest.approx(summary["wall_seconds"], abs=0.01)
+    # On a busy machine the end of a process waits, too.
+    assert summary["wall_seconds"] < clock < summary["wall_seconds"] + 1 + 0.1 * clock
+    (line,) = (line for line in done.stdout.splitlines() if " s in all: " in line)
+    assert line.startswith(f"{summary['wall_seconds']:.0f} s in all: start-up {parts['start_up']:.0f}, ")

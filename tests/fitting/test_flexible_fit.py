@@ -1,5 +1,6 @@
 """Fits of a fragment of adenylate kinase: stages, interruptions and blow-ups."""
 
+import json
 import signal
 from dataclasses import replace
 
@@ -10,12 +11,13 @@ from openmm import unit
 
 from openmm_density import DensityMap
 from openmm_density.errors import InputError, SimulationError
-from openmm_density.fitting.checkpoints import STATE, RunFolder
+from openmm_density.fitting.checkpoints import STATE, TIMES, RunFolder
 from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.protocols import Protocol, Stage, find_protocol
 from openmm_density.fitting.stability import Unstable
 from openmm_density.models import prepare
+from openmm_density.stopwatch import Stopwatch
 
 from ..fragments import RESOLUTION, fragment, map_of
 
@@ -106,9 +108,18 @@ def test_an_interrupted_fit_gives_what_there_is_and_goes_on_to_the_same_end(part
         "converged": False,
     }
     assert np.isfinite(result.final).all() and result.cc_final > result.cc_initial
-    rest = flexible_fit(parts).run(RunFolder(tmp_path))
+    written = json.loads((tmp_path / TIMES).read_text())["seconds_by_part"]
+    assert sum(written.values()) >= result.wall_seconds > 0
+    going_on = flexible_fit(parts)
+    own = going_on.stopwatch.seconds_by_part
+    rest = going_on.run(RunFolder(tmp_path))
     assert not rest.interrupted
-    assert rest.wall_seconds > result.wall_seconds > 0
+    # Those of both, part for part; those of the same fit would not count twice.
+    both = going_on.stopwatch.seconds_by_part
+    assert both["preparation"] == pytest.approx(written["preparation"] + own["preparation"], abs=1e-3)
+    assert rest.wall_seconds >= sum(written.values()) + sum(own.values())
+    assert RunFolder(tmp_path).load_times(going_on.stopwatch) == {}
+    assert RunFolder(tmp_path).load_times(Stopwatch()).keys() == both.keys()
     assert_same(rest, uninterrupted[0])
 
 

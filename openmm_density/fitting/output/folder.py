@@ -22,7 +22,7 @@ from ..locks import FolderLock
 from ..log_table import log_table
 from .agreement import TOLD, MapAgreement, map_agreement, poorest
 from .plots import View, plot_overview, plot_progress, plot_residues
-from .summary import summarize, write_summary
+from .summary import summarize, times_of, write_summary
 
 UNFINISHED = "unfinished"
 """The folder, in that of the results, of what a fit in progress needs to go on."""
@@ -145,6 +145,7 @@ class OutputFolder:
         scan : StrengthScan, optional
             What half maps said about the strength.
         """
+        fit.stopwatch.begin("writing")
         prepared = result.prepared
         write_cif(
             self.path / "fitted.cif",
@@ -168,12 +169,20 @@ class OutputFolder:
                 # Until all is written the fit may yet have to go on, with a trajectory of its own.
                 shutil.copyfile(self.run.trajectory, temporary)
         write_text(self.path / "log.csv", log_table([asdict(row) for row in result.rows]))
-        agreement = map_agreement(fit, result)
-        self._draw(fit, result, agreement)
-        summary = summarize(fit, result, agreement, model_path, map_path, scan, limit)
+        with fit.stopwatch.part("scoring"):
+            agreement = map_agreement(fit, result)
+        with fit.stopwatch.part("pictures"):
+            self._draw(fit, result, agreement)
+        with fit.stopwatch.part("scoring"):
+            summary = summarize(fit, result, agreement, model_path, map_path, scan, limit)
+        # The last file that is written tells all the time but its own.
+        summary |= times_of(fit.stopwatch, scan)
         write_summary(self.path / "summary.json", summary)
-        if not result.interrupted:
+        if result.interrupted:
+            self.run.save_times(fit.stopwatch)
+        else:
             self.run.remove()
+        fit.stopwatch.end()
         return summary
 
     def _draw(self, fit: FlexibleFit, result: FitResult, agreement: MapAgreement) -> None:

@@ -16,6 +16,7 @@ from openmm import app
 from ...energies.planes import PlaneSet, find_planes, planarity_report
 from ...models.pierced_rings import pierced_rings
 from ...restraints import Violation, find_violations
+from ...stopwatch import PARTS, Stopwatch
 from ...validation.flatness import flat_ligands
 from ...validation.geometry import compare_geometry, geometry_report
 from ...whole_files import write_text
@@ -35,7 +36,7 @@ UNITS = {
     "strength": "kJ/mol per fitted atom",
     "clashscore": "clashes per 1000 non-hydrogen atoms",
     "gain": "kJ/mol",
-    "wall_seconds": "s",
+    **dict.fromkeys(("wall_seconds", "seconds_by_part"), "s"),
     "ms_per_step": "ms",
     "density_ms_per_step": "ms",
 }
@@ -130,7 +131,7 @@ def summarize(
         "density_interval": fit.protocol.density_interval,
         "steps": result.steps,
         "seed": fit.seed,
-        "wall_seconds": result.wall_seconds + (0.0 if scan is None else scan.wall_seconds),
+        **times_of(fit.stopwatch, scan),
         "ms_per_step": result.ms_per_step,
         "density_ms_per_step": result.density_ms_per_step,
         "platform": fit.platform,
@@ -179,6 +180,15 @@ def summarize(
     summary["residues"] = agreement.residues
     summary["units"] = UNITS
     return summary
+
+
+def times_of(stopwatch: Stopwatch, scan: StrengthScan | None = None) -> dict[str, Any]:
+    """Return what ``summary.json`` says of the time until now: ``wall_seconds`` and ``seconds_by_part``."""
+    parts = stopwatch.seconds_by_part
+    if scan is not None:  # a stopwatch that did not count it is a script's
+        parts = {part: parts.get(part, scan.wall_seconds if part == "half_maps" else 0.0) for part in PARTS}
+    parts = {part: round(spent, 3) for part, spent in parts.items() if spent}
+    return {"wall_seconds": round(sum(parts.values()), 3), "seconds_by_part": parts}
 
 
 def write_summary(path: Path, summary: dict[str, Any]) -> None:

@@ -1,0 +1,40 @@
+"""How a command starts and ends: from when its time counts, what it imports late, so that help and errors come at once."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..stopwatch import process_start
+
+_started = time.monotonic()
+
+
+def note_start(is_process: bool) -> None:
+    """Note that a command starts, with its process or later in one that does other things."""
+    global _started
+    began = process_start() if is_process else None
+    _started = time.monotonic() if began is None else began
+    if is_process:
+        # At its end Python looks for garbage among all that torch and OpenMM made, for seconds on a busy machine.
+        atexit.register(gc.freeze)
+
+
+def started() -> float:
+    """Return when the command started, on the clock of `time.monotonic`."""
+    return _started
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Import modules without Python's garbage collector, which looks through all of them again and again: they stay."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()

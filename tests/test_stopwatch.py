@@ -1,0 +1,69 @@
+"""Seconds by part."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from openmm_density import stopwatch
+from openmm_density.stopwatch import PARTS, Stopwatch, in_words, process_start
+
+
+@pytest.fixture
+def now(monkeypatch):
+    """Give a clock's time in s, which stands until it is set."""
+    now = [100.0]
+    monkeypatch.setattr(stopwatch.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_a_part_inside_another_interrupts_it_and_nothing_is_counted_twice(now):
+    begun = []
+    watch = Stopwatch(started=93.0, on_part=begun.append)
+    now[0] += 1
+    watch.begin("preparation")
+    now[0] += 2
+    with watch.part("placement"):
+        now[0] += 4
+    now[0] += 8
+    assert watch.seconds_by_part == {"start_up": 8, "placement": 4, "preparation": 10}
+    watch.end()
+    now[0] += 16
+    with pytest.raises(KeyboardInterrupt), watch.part("dynamics"):
+        now[0] += 32
+        raise KeyboardInterrupt
+    assert watch.seconds_by_part == {"start_up": 24, "placement": 4, "preparation": 10, "dynamics": 32}
+    assert watch.seconds == 70 == now[0] - 93
+    assert begun == ["preparation", "placement", "dynamics"]
+    watch.add({"dynamics": 5, "reading": 1})
+    assert watch.seconds == 76
+    assert list(watch.seconds_by_part) == [part for part in PARTS if part in watch.seconds_by_part]
+
+
+def test_of_a_script_only_what_the_fit_does_counts(now):
+    watch = Stopwatch()
+    now[0] += 1000
+    with watch.part("preparation"):
+        now[0] += 3
+    now[0] += 1000
+    assert watch.seconds_by_part == {"preparation": 3}
+
+
+def test_what_took_the_time_in_words():
+    assert in_words({"start_up": 4.6, "reading": 0.2, "dynamics": 20.4}) == "start-up 5, dynamics 20"
+    assert in_words({"start_up": 0.2, "dynamics": 0.4}) == "dynamics 0"
+
+
+def test_a_process_knows_when_it_started():
+    script = """
+import time; time.sleep(0.5)
+from openmm_density.stopwatch import process_start
+print(time.monotonic(), process_start())
+"""
+    before = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    asked, started = map(float, done.stdout.split())
+    # The clock of the machine, which is that of both processes, in ticks of 10 ms.
+    assert before - 0.02 <= started <= asked - 0.48
+    assert process_start() < before
