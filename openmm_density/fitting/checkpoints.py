@@ -32,6 +32,8 @@ LOG, TIMES = "log.csv", "times.json"
 
 _ARRAYS = ("positions", "velocities", "relaxed", "box")
 _FORMAT = 2
+# In s; no fit takes so long.
+_AGES = 1e10
 
 
 @dataclass
@@ -174,7 +176,8 @@ class RunFolder:
             written = json.loads((self.path / TIMES).read_text(encoding="utf-8"))
             found = written["seconds_by_part"]
             if written["stopwatch"] != stopwatch.identity:
-                return {part: max(float(found[part]), 0.0) for part in PARTS if part in found}
+                seconds = {part: float(found[part]) for part in PARTS if part in found}
+                return seconds if all(0 <= spent < _AGES for spent in seconds.values()) else {}
         return {}
 
     def load(self) -> RunState:

@@ -120,6 +120,9 @@ def test_an_interrupted_fit_gives_what_there_is_and_goes_on_to_the_same_end(part
     assert rest.wall_seconds >= sum(written.values()) + sum(own.values())
     assert RunFolder(tmp_path).load_times(going_on.stopwatch) == {}
     assert RunFolder(tmp_path).load_times(Stopwatch()).keys() == both.keys()
+    for damaged in ("", "[1]", '{"stopwatch": "0", "seconds_by_part": {"dynamics": NaN}}'):
+        (tmp_path / TIMES).write_text(damaged)
+        assert RunFolder(tmp_path).load_times(Stopwatch()) == {}
     assert_same(rest, uninterrupted[0])
 
 
