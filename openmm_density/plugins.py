@@ -15,7 +15,12 @@ from types import ModuleType
 _FAILURE = re.compile(r"Error loading library (?P<path>.*?\.(?:so|dylib|dll)): (?P<reason>.*)", re.DOTALL)
 _OPERATORS = ("density", "interpolation", "molecules", "planarity", "scatter")
 
+# What a platform itself needs from the machine: a machine without it lacks the platform, and nothing is wrong.
+_PLATFORM_LIBRARIES = {"libOpenCL": "OpenCL", "libcuda": "CUDA", "libamdhip64": "HIP"}
+_MISSING = re.compile(r"(?P<library>(?P<name>lib\w+)\.so[.\d]*): cannot open shared object file")
+
 _unloaded: dict[str, str] = {}
+_absent: dict[str, str] = {}
 
 
 def attend_to_imports() -> None:
@@ -81,16 +86,51 @@ def load_torch_plugins() -> None:
     import torch  # noqa: F401  (the plugins need torch's libraries in the process)
     from openmm import OpenMMException, Platform
 
-    for failure in Platform.getPluginLoadFailures():
+    failures = Platform.getPluginLoadFailures()
+    for failure in failures:
         match = _FAILURE.match(failure)
         if match is None or "Torch" not in match["path"].rsplit("/", 1)[-1]:
             continue
         try:
             Platform.loadPluginLibrary(match["path"])
         except OpenMMException as error:
-            _unloaded[match["path"]] = str(error)
+            absent = absent_platform(str(error), failures)
+            if absent is None:
+                _unloaded[match["path"]] = str(error)
+            else:
+                _absent[absent[0]] = absent[1]
         else:
             _unloaded.pop(match["path"], None)
+
+
+def absent_platform(reason: str, failures: Sequence[str]) -> tuple[str, str] | None:
+    """Return the platform that a machine lacks and the library that it needs, where that is why a plugin does not load.
+
+    Parameters
+    ----------
+    reason : str
+        The loader's words on the plugin.
+    failures : sequence of str
+        Those on all plugins that OpenMM could not load. openmm-torch's plugin for a platform needs OpenMM's own plugin for
+        it, and where that is missing to the loader, its failure says why.
+
+    Returns
+    -------
+    tuple of str or None
+        The platform's name and the library's; None where a plugin does not load for any other reason.
+    """
+    missing = _MISSING.search(reason)
+    if missing is None:
+        return None
+    if missing["name"] in _PLATFORM_LIBRARIES:
+        return _PLATFORM_LIBRARIES[missing["name"]], missing["library"]
+    for failure in failures:
+        match = _FAILURE.match(failure)
+        if match is not None and match["path"].endswith(f"/{missing['library']}"):
+            if missing["name"] in match["reason"]:
+                return None
+            return absent_platform(match["reason"], failures)
+    return None
 
 
 def platform_names() -> list[str]:
@@ -101,9 +141,18 @@ def platform_names() -> list[str]:
 
 
 def unloaded_plugins() -> dict[str, str]:
-    """Give the openmm-torch plugins that do not load here, each with the loader's own words."""
+    """Return the openmm-torch plugins that should load here and do not, each with the loader's own words.
+
+    That of a platform which the machine does not have is none of them: see `absent_platforms`.
+    """
     load_torch_plugins()
     return dict(_unloaded)
+
+
+def absent_platforms() -> dict[str, str]:
+    """Return the platforms of openmm-torch for which the machine has no library, each with the library's name."""
+    load_torch_plugins()
+    return dict(_absent)
 
 
 def openmmtorch() -> ModuleType:

@@ -246,15 +246,21 @@ def test_a_stand_in_for_torch_force_is_told():
 
 def test_plugins_and_gpu_have_remedies_of_their_own():
     plugins = {
-        "/p/libOpenMMTorchCUDA.so": "libcuda.so.1: cannot open shared object file",
         "/p/libOpenMMTorchReference.so": "libtorch_cuda.so: cannot open shared object file",
     }
-    driver, torch_build, gpu = remedies_of(unloaded_plugins=plugins, gpu_problem="driver too old.")
-    assert "NVIDIA driver" in driver
+    torch_build, gpu = remedies_of(unloaded_plugins=plugins, gpu_problem="driver too old.")
     assert "CUDA build" in torch_build
     assert "(driver too old)" in gpu
     (triton,) = remedies_of(gpu="H200", versions=healthy().versions | {"triton": None})
     assert "openmm-density[gpu]" in triton
+
+
+def test_a_platform_that_the_machine_does_not_have_is_no_fault(here):
+    diagnosis = replace(healthy(), absent_platforms={"OpenCL": "libOpenCL.so.1"})
+    assert "OpenCL" in as_text(diagnosis) and "which has no libOpenCL.so.1" in as_text(diagnosis)
+    assert "does not load" not in as_text(diagnosis) and list(remedies(diagnosis)) == []
+    assert here.unloaded_plugins == {}
+    assert not here.absent_platforms.keys() & {probe.platform for probe in here.probes}
 
 
 def test_every_operator_is_tried_on_a_gpu_and_agrees(here):

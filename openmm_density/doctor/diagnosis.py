@@ -105,7 +105,7 @@ class Diagnosis:
         Every way of adding a force on every platform. One that `openmm_density.energies.forces.create_force` refuses
         (not installed, or wrong on the Reference platform) is listed once, with the Reference platform.
     unloaded_plugins : dict of str to str
-        openmm-torch's plugins that do not load, with the loader's words.
+        openmm-torch's plugins that should load and do not, with the loader's words.
     compiler, compiler_version, cache : str or None
         The C++ compiler, and the folder of compiled kernels.
     kernels : list of Kernel
@@ -120,6 +120,8 @@ class Diagnosis:
         The operators on the GPU; empty where there is none.
     cache_problem : str or None
         Why that is not the folder which the environment asks for: others could put libraries there.
+    absent_platforms : dict of str to str
+        Platforms that the machine does not have, which is no fault, with the library that they would need.
     """
 
     python: str
@@ -137,6 +139,7 @@ class Diagnosis:
     remedies: list[str]
     gpu_kernels: list[GpuKernel] = field(default_factory=list)
     cache_problem: str | None = None
+    absent_platforms: dict[str, str] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:

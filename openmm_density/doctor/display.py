@@ -39,6 +39,11 @@ def report(diagnosis: Diagnosis) -> Group:
         ran = ", ".join(filter(None, [probe.device, f"{probe.seconds:.1f} s"]))
         forces.add_row(probe.backend, probe.platform, _mark(probe.works), Text(probe.problem or ran))
 
+    for platform, library in diagnosis.absent_platforms.items():
+        forces.add_row(
+            "", platform, _mark(None), Text(f"not on this machine, which has no {library}", style="dim")
+        )
+
     kernels = _table("kernel", "", "")
     for kernel in diagnosis.kernels:
         if kernel.loaded or not kernel.tried:

@@ -13,7 +13,7 @@ from openmm import Platform
 
 from ..energies.forces import BACKENDS, ON_ALL_PLATFORMS
 from ..kernels import build as kernel_builds
-from ..plugins import unloaded_plugins
+from ..plugins import absent_platforms, unloaded_plugins
 from .diagnosis import Diagnosis, Kernel, Probe
 from .packages import installed_versions
 from .processes import probe_gpu_kernels, probe_platform
@@ -67,6 +67,7 @@ def examine(
         "fastest_platform": max(platforms, key=lambda candidate: candidate.getSpeed()).getName(),
         "probes": _in_order(probes),
         "unloaded_plugins": unloaded_plugins(),
+        "absent_platforms": absent_platforms(),
         "compiler": state.compiler if state else None,
         "compiler_version": state.compiler_version if state else None,
         "cache": str(state.cache) if state else None,

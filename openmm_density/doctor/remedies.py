@@ -99,8 +99,6 @@ def _merit(name: str) -> int:
 
 
 def _plugin_remedy(reason: str, fresh: str) -> str:
-    if "libcuda.so" in reason:
-        return "it needs the NVIDIA driver, and without an NVIDIA GPU it is of no use"
     if "libtorch_cuda" in reason or "libnvrtc" in reason or "libcudart" in reason:
         return "it needs torch's CUDA build, with or without a GPU: pip install 'torch==2.9.*' from PyPI"
     return f"{fresh} installs versions that fit together"

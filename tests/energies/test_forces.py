@@ -295,9 +295,33 @@ def test_only_torch_force_has_parameter_derivatives(fake_python_force):
         spring(backend="PythonForce", parameter_derivative=True)
 
 
-def test_all_torch_plugins_are_loaded():
+def test_all_torch_plugins_of_platforms_that_are_here_are_loaded():
     plugins.load_torch_plugins()
     assert plugins.unloaded_plugins() == {}
+    assert not plugins.absent_platforms().keys() & set(plugins.platform_names())
+
+
+NO_OPENCL = "libOpenCL.so.1: cannot open shared object file: No such file or directory"
+NO_PLUGIN = "libOpenMMOpenCL.so: cannot open shared object file: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("reason", "of_openmm", "absent"),
+    [
+        (NO_OPENCL, NO_OPENCL, ("OpenCL", "libOpenCL.so.1")),
+        (NO_PLUGIN, NO_OPENCL, ("OpenCL", "libOpenCL.so.1")),
+        ("libcuda.so.1: cannot open shared object file: No such file or directory", None, ("CUDA", "libcuda.so.1")),
+        (NO_PLUGIN, None, None),
+        (NO_PLUGIN, NO_PLUGIN, None),
+        (NO_PLUGIN, "/p/libOpenMMOpenCL.so: file too short", None),
+        ("libtorch_cuda.so: cannot open shared object file: No such file or directory", None, None),
+        ("/p/libOpenMMTorchOpenCL.so: undefined symbol: _ZN6OpenMM", None, None),
+    ],
+)  # fmt: skip
+def test_a_plugin_of_a_platform_that_is_not_here_is_told_from_a_broken_one(reason, of_openmm, absent):
+    own = f"Error loading library /p/libOpenMMTorchOpenCL.so: {reason}"
+    failures = [own, *([f"Error loading library /p/libOpenMMOpenCL.so: {of_openmm}"] if of_openmm else [])]
+    assert plugins.absent_platform(own, failures) == absent
 
 
 OPENMM_FIRST = """
