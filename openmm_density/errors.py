@@ -13,3 +13,7 @@ class InputError(ValueError):
 
 class SimulationError(RuntimeError):
     """A simulation that cannot go on; the message is one sentence that says when and what to do."""
+
+
+class DeveloperWarning(UserWarning):
+    """What can be done better by who writes a script with OpenMM, and not by who runs a fit, which does not show it."""

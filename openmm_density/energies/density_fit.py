@@ -332,21 +332,25 @@ class DensityFit:
         -------
         float
             The total k in kJ/mol that is now the Context's parameter.
+
+        Raises
+        ------
+        InputError
+            If the model has no density in the map.
+        SimulationError
+            If positions or forces in the Context are not numbers, naming the atoms.
         """
         warn_of_shared(context.getSystem(), self.parameter_name)
-        state = context.getState(positions=True, forces=True)
+        state = context.getState(positions=True)
         positions = state.getPositions(asNumpy=True).value_in_unit(unit.nanometer)
-        total = state.getForces(asNumpy=True).value_in_unit(unit.kilojoule_per_mole / unit.nanometer)
-        for what, numbers in (("positions", positions), ("forces", total)):
-            lost = np.flatnonzero(~np.isfinite(numbers).all(axis=1))
-            if len(lost):
-                raise SimulationError(
-                    f"strength cannot be calibrated: in the Context the {what} of {named_atoms(self.topology, lost)} are not "
-                    "numbers, as the simulation blew up: minimise the model before, or make smaller steps."
-                )
+        self._check_numbers("positions", positions)
+        found = context.getState(forces=True).getForces(asNumpy=True)
+        total = found.value_in_unit(unit.kilojoule_per_mole / unit.nanometer)
+        self._check_numbers("forces", total)
         _, gradient = self._similarity_and_gradient(
             positions * ANGSTROM_PER_NANOMETER, state.getPeriodicBoxVectors(asNumpy=True)
         )
+        self._check_numbers("density forces", gradient)
         density = gradient[self.atoms]
         if not np.any(density):
             raise InputError(
@@ -358,6 +362,14 @@ class DensityFit:
         strength = float(np.clip(strength, low, high))
         context.setParameter(self.parameter_name, strength)
         return strength
+
+    def _check_numbers(self, what: str, found: np.ndarray) -> None:
+        lost = np.flatnonzero(~np.isfinite(found).all(axis=1))
+        if len(lost):
+            raise SimulationError(
+                f"strength cannot be calibrated: the {what} of {named_atoms(self.topology, lost)} are not numbers, as the "
+                "simulation in the Context blew up: minimise the model before, or make smaller steps."
+            )
 
     def _of_all(self, positions: Any) -> np.ndarray:
         """Give positions of all particles in Å."""

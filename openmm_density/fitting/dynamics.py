@@ -14,14 +14,12 @@ from .checkpoints import RunState
 from .fit_systems import DENSITY_GROUP, FORCE_FIELD_GROUP, RESTRAINT_GROUP
 from .interrupts import StopRequest
 from .protocols import Protocol, Stage
-from .stability import Motion, Safeguard, Unstable, is_blow_up
+from .stability import Motion, Safeguard, Unstable, hottest_bearable, is_blow_up
 
 # Between these a request to stop is looked for: a tenth of a second for small models, a second for large ones.
 STEPS_AT_ONCE = 10
 # The first steps after parts were rebuilt, what part of the usual step they have, and those of each further attempt of them.
 SMALL_STEPS, SMALL_STEP = 80, 0.25
-# Hotter than this, in K and in the temperature that is wanted, a simulation has blown up, whatever it does next.
-HOT, TIMES_TOO_HOT = 1500.0, 4.0
 
 _GAS_CONSTANT = unit.MOLAR_GAS_CONSTANT_R.value_in_unit(unit.kilojoule_per_mole / unit.kelvin)
 
@@ -126,7 +124,7 @@ class Dynamics:
                 integrator.setStepSize(usual)
 
         attempts = [partial(attempt, number) for number in range(1 + len(relax))]
-        self._safeguard.run(context, attempts, max(HOT, TIMES_TOO_HOT * kelvin))
+        self._safeguard.run(context, attempts, hottest_bearable(kelvin))
 
     def temperature(self, velocities: np.ndarray) -> float:
         """Give the temperature in K of velocities in nm/ps."""
@@ -141,7 +139,7 @@ class Dynamics:
         Unstable
             If one of them is not a number, an atom flew away, or all of it is far too hot.
         """
-        hottest = max(HOT, TIMES_TOO_HOT * max(stage.temperature))
+        hottest = hottest_bearable(max(stage.temperature))
         motion = self._safeguard.check(context, hottest)
         kelvin = self.temperature(motion.velocities)
         if not kelvin < hottest:

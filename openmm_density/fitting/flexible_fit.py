@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
@@ -19,7 +20,7 @@ from openmm import unit
 from ..energies.density_fit import STRENGTH_BOUNDS, DensityFit
 from ..energies.planarity import SIGMA
 from ..energies.planes import find_planes
-from ..errors import InputError, SimulationError
+from ..errors import DeveloperWarning, InputError, SimulationError
 from ..maps.corrections import MapCorrections
 from ..maps.density_map import DensityMap
 from ..models.preparation import prepare
@@ -315,7 +316,13 @@ class FlexibleFit:
             torch.set_num_threads(self.threads)
         say = progress or (lambda *_: None)
         holding = nullcontext() if folder is None else FolderLock(folder.path)
-        with self.stopwatch.part("dynamics"), holding, StopRequest(on_interrupt, on_end) as stop:
+        with (
+            self.stopwatch.part("dynamics"),
+            holding,
+            StopRequest(on_interrupt, on_end) as stop,
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore", DeveloperWarning)
             if folder is not None and folder.holds_a_state:
                 state = folder.load()
                 self._check_state(folder, state)

@@ -16,6 +16,8 @@ MOST_NAMED = 5
 """Atoms that a message names."""
 FARTHEST = 5.0
 """nm that no atom goes in one segment between two looks: a proton of 600 K flies 2 nm in 0.16 ps, if nothing is in its way."""
+HOT, TIMES_TOO_HOT = 1500.0, 4.0
+"""Hotter than this, in K and in the temperature that is wanted, a simulation has blown up, whatever it does next."""
 ATOM_TIMES_TOO_HOT = 60.0
 """kT at the hottest bearable temperature that no single atom has as kinetic energy: by chance one has in 10²⁵."""
 # Of more atoms than these that are no numbers, those which were the first cannot be told from the others.
@@ -133,14 +135,14 @@ class Safeguard:
         Unstable
             If something is not a number, or an atom went farther than `FARTHEST` since the last look or is far too fast.
         """
-        state = context.getState(positions=True, velocities=True, energy=energy)
+        state = context.getState(positions=True, velocities=True)
         try:
             motion = self._checked(state, self._sound, hottest)
         except Unstable as error:
             if not error.everywhere:
                 raise
             raise Unstable(f"{error}{self._strained(context, self._sound)}") from None
-        if energy and not np.isfinite(state.getPotentialEnergy()._value):
+        if energy and not np.isfinite(context.getState(energy=True).getPotentialEnergy()._value):
             raise Unstable(f"the energy is not a number{self._strained(context, motion.positions)}")
         self._sound = motion.positions
         return motion
@@ -201,6 +203,11 @@ class Safeguard:
         if len(indices) > _SPREAD:
             return f"{len(indices)} atoms"
         return named_atoms(self._topology, indices, MOST_NAMED)
+
+
+def hottest_bearable(kelvin: float) -> float:
+    """Return the temperature in K that no simulation of a wanted temperature reaches."""
+    return max(HOT, TIMES_TOO_HOT * kelvin)
 
 
 def is_blow_up(error: openmm.OpenMMException) -> bool:

@@ -26,7 +26,7 @@ from openmm_density.energies.cuda_graph_force import (
 from openmm_density.energies.cuda_graph_force import force as force_module
 from openmm_density.energies.cuda_graph_force.computation import packed, unpacked
 from openmm_density.energies.forces import BackendUnavailable, backend_problem, create_force
-from openmm_density.errors import InputError
+from openmm_density.errors import DeveloperWarning, InputError
 
 from .contexts import system_of
 from .test_forces import BOX, PLATFORMS, POSITIONS, PeriodicSpring, Spring, context_with, energy_and_forces
@@ -79,7 +79,7 @@ def test_other_platforms_evaluate_it_through_python(platform, particles):
 def test_another_platform_is_announced_once():
     context = context_with(made())
     force_module._warn_of_another_platform.cache_clear()
-    with pytest.warns(UserWarning, match="for other platforms TorchForce is faster"):
+    with pytest.warns(DeveloperWarning, match="for other platforms TorchForce is faster"):
         energy_and_forces(context)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,5 +1,6 @@
 """Blow-ups: what is found, named, rolled back and tried again."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -7,8 +8,13 @@ import openmm
 import pytest
 from openmm import app, unit
 
+from openmm_density.energies.cuda_graph_force import force as force_module
+from openmm_density.errors import InputError, SimulationError
 from openmm_density.fitting import FlexibleFit, find_protocol
+from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.dynamics import Dynamics
+from openmm_density.fitting.half_maps import scan_strengths
+from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.fitting.stability import FARTHEST, Safeguard, Unstable
 
 from ..fragments import RESOLUTION, fragment, map_of
@@ -182,3 +188,147 @@ def test_a_blow_up_while_warming_up_is_not_blamed_on_the_map(parts, monkeypatch,
     assert sizes[: times + 1] == pytest.approx([4.0, 1.0, 0.25][: times + 1])
     assert np.isfinite(result.final).all() and 5.0 <= result.strength <= 200.0
     assert result.blow_ups == []
+
+
+def nan_after(monkeypatch, times, atoms=(5, 6), of=lambda context: True):
+    """Make the first minimisations leave atoms at NaN."""
+    minimize = openmm.LocalEnergyMinimizer.minimize
+    blown = []
+
+    def spoilt(context, *args, **kwargs):
+        minimize(context, *args, **kwargs)
+        if of(context) and len(blown) < times:
+            blown.append(context.getPlatform().getName())
+            positions = np.array(positions_of(context))
+            positions[list(atoms)] = np.nan
+            context.setPositions(positions)
+
+    monkeypatch.setattr(openmm.LocalEnergyMinimizer, "minimize", spoilt)
+    return blown
+
+
+def is_whole(context):
+    """Whether it is of the whole fragment with its force field, not an excerpt of it."""
+    return any(isinstance(force, openmm.NonbondedForce) for force in context.getSystem().getForces())
+
+
+FIXED = Protocol((Stage("draw", 40),), strength=20.0, **SHORT)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_minimisation_that_blows_up_is_tried_more_gently(parts, monkeypatch, times):
+    blown = nan_after(monkeypatch, times, of=is_whole)
+    fit = fit_of(parts, FIXED)
+    result = fit.run()
+    assert blown == ["CPU"] * times and np.isfinite(result.final).all() and result.blow_ups == []
+
+
+def test_a_minimisation_that_always_blows_up_names_the_atoms(parts, monkeypatch):
+    blown = nan_after(monkeypatch, 100, of=is_whole)
+    fit = fit_of(parts, FIXED)
+    names = [f"A {a.residue.name} {a.residue.id} {a.name}" for a in fit.prepared.topology.atoms()][5:7]
+    with pytest.raises(SimulationError, match=f"cannot be minimised.*{names[0]}, {names[1]}") as caught:
+        fit.run()
+    assert blown == ["CPU", "CPU", "Reference"]  # the last in double precision
+    assert not any(word in str(caught.value) for word in ("density", "map", "calibrat"))
+
+
+def test_a_last_minimisation_that_blows_up_leaves_the_model_as_it_was(parts, monkeypatch):
+    fit = fit_of(parts, FIXED)
+    ended = FlexibleFit._ended
+    last = []
+
+    def end(self, state, *others):
+        last.append(state.positions * 10)
+        nan_after(monkeypatch, 100, of=is_whole)
+        return ended(self, state, *others)
+
+    monkeypatch.setattr(FlexibleFit, "_ended", end)
+    result = fit.run()
+    assert result.final == pytest.approx(last[0], abs=1e-5)
+    (said,) = result.blow_ups
+    assert "last minimisation was undone" in said and "are not numbers" in said
+
+
+def test_a_blow_up_in_the_dynamics_begins_anew_with_small_steps(parts, monkeypatch):
+    sizes = blow_up_in(monkeypatch, 1)
+    result = fit_of(parts, FIXED).run()
+    # As usual; then, after a minimisation in double precision, the first at a quarter of half the step.
+    assert sizes == pytest.approx([4.0, 0.5, 2.0])
+    (said,) = result.blow_ups
+    assert "A MET 1" in said and "taken back to step 0" in said
+    assert np.isfinite(result.final).all()
+
+
+def test_a_blow_up_after_parts_were_rebuilt_is_tried_more_gently(parts, monkeypatch):
+    protocol = replace(FIXED, stages=(Stage("draw", 40, rotamers=True),))
+    sizes = blow_up_in(monkeypatch, 1)
+    result = fit_of(parts, protocol).run()
+    assert sizes == pytest.approx([1.0, 0.25, 4.0])
+    assert not result.rebuilding[0]["undone"] and result.blow_ups == []
+
+
+def test_a_blow_up_after_a_resume_is_rolled_back(parts, monkeypatch, tmp_path):
+    class Killed(Exception):
+        pass
+
+    def kill(step, *_):
+        if step >= 60:
+            raise Killed
+
+    protocol = replace(FIXED, stages=(Stage("draw", 80),))
+    options = {"report_interval": 20}
+    with pytest.raises(Killed):
+        fit_of(parts, protocol, **options).run(RunFolder(tmp_path), kill)
+    sizes = blow_up_in(monkeypatch, 1)
+    result = fit_of(parts, protocol, **options).run(RunFolder(tmp_path))
+    assert sizes[:3] == pytest.approx([4.0, 0.5, 2.0])
+    (said,) = result.blow_ups
+    assert "taken back to step 40" in said and np.isfinite(result.final).all()
+    assert [row.step for row in result.rows] == [0, 20, 40, 60, 80, 80]
+
+
+def test_a_blow_up_in_a_series_of_strengths_is_rolled_back(parts, monkeypatch):
+    model, density_map = parts
+    other = replace(density_map, data=density_map.data + 0.01 * density_map.data.std())
+    noise = np.random.default_rng(0).normal(0, 0.2 * density_map.data.std(), density_map.data.shape)
+    other = replace(density_map, data=(density_map.data + noise).astype(np.float32))
+    for name in ("STEPS_AT_EACH", "COOLING_STEPS"):
+        monkeypatch.setattr(f"openmm_density.fitting.half_maps.{name}", 40)
+    sizes = blow_up_in(monkeypatch, 1)
+    options = {"strengths": [10.0], "threads": 1, "platform": "CPU", "place": "off"}
+    scan = scan_strengths(model, (density_map, other), RESOLUTION, FIXED, **options)
+    assert np.isfinite(scan.free).all() and sizes[1:3] == pytest.approx([0.5, 2.0])
+
+
+def test_warnings_for_developers_are_not_shown_by_a_fit(parts, monkeypatch):
+    minimize = openmm.LocalEnergyMinimizer.minimize
+    fit = fit_of(parts, FIXED)
+
+    def evaluated_on_the_cpu(*args, **kwargs):
+        force_module._warn_of_another_platform.__wrapped__()
+        minimize(*args, **kwargs)
+
+    monkeypatch.setattr(openmm.LocalEnergyMinimizer, "minimize", evaluated_on_the_cpu)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit.run()
+    assert not [each for each in caught if "CudaGraphForce" in str(each.message)]
+
+
+def test_nothing_is_calibrated_on_what_is_no_number(parts):
+    fit = fit_of(parts, FIXED)
+    context, _ = fit._context(fit._begun(_never), fit.protocol.stages[0])
+    positions = np.array(positions_of(context))
+    with pytest.raises(InputError, match="positions of A MET 1 CB are not numbers"):
+        spoilt = 10 * positions
+        spoilt[[a.name for a in fit.prepared.topology.atoms()].index("CB")] = np.inf
+        fit.density.similarity(spoilt)
+    positions[5] = np.nan
+    context.setPositions(positions)
+    with pytest.raises(SimulationError, match=r"of A MET 1 .* are not numbers, as the simulation"):
+        fit.density.calibrate(context)
+
+
+class _never:
+    requested = False

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import openmm
 
+from ...errors import DeveloperWarning
 from .compiled import compiled_force
 from .computation import N_PARAMETERS, Computation, evaluate, packed, unpacked
 from .recording import OpenMMArrays, Recording, record
@@ -216,6 +217,7 @@ def _warn_of_another_platform() -> None:
         "CudaGraphForce is evaluated on the CPU, through Python, in a Context that is not on the CUDA platform (OpenMM's "
         "minimiser makes one when forces are too large for a GPU): for other platforms TorchForce is faster, and on OpenCL the "
         "minimiser hangs with a reporter",
+        DeveloperWarning,
         stacklevel=2,
     )
 

@@ -20,6 +20,8 @@ from ...restraints.contacts import (
     HYDROGEN_BOND_ALLOWANCE,
 )
 from ...units import ANGSTROM_PER_NANOMETER
+from ..descent import descend
+from ..stability import Safeguard, Unstable, hottest_bearable
 from .register_search import axes_of_planes
 from .rotamer_search import RotamerSearch
 
@@ -30,6 +32,8 @@ SURROUNDINGS = 7.0
 
 _TIMESTEP, _FRICTION, _SEED = 0.002, 5.0, 1
 _MINIMIZATION = 150
+# Before what blew up is tried again.
+_DESCENT = 50
 # Where atoms pass each other they are so much softer.
 _SOFT = 0.05
 # Å: with this for a radius an atom meets nothing.
@@ -98,6 +102,7 @@ class Excerpt:
         self._context = openmm.Context(
             small, self._integrator, platform, {"Threads": str(threads), "DeterministicForces": "true"}
         )
+        self._safeguard = Safeguard(part, small)
         self._follow = _Hydrogens(density, self.moving)
 
     def minimized(self, positions: np.ndarray, soft: bool = False) -> np.ndarray:
@@ -105,12 +110,12 @@ class Excerpt:
 
         Raises
         ------
-        openmm.OpenMMException
-            If it cannot be minimised.
+        Unstable
+            If it blows up, after a descent in small steps as well.
         """
         self._put(positions, _SOFT if soft else 1.0)
-        openmm.LocalEnergyMinimizer.minimize(self._context, maxIterations=_MINIMIZATION)
-        return self._taken(positions)
+        self._safeguard.run(self._context, (self._minimize, self._minimize_carefully))
+        return self._found(positions)
 
     def annealed(self, positions: np.ndarray, temperatures: Sequence[float], steps: int) -> np.ndarray:
         """Give the positions in Å after so many steps at each temperature in K, and a minimisation.
@@ -119,22 +124,41 @@ class Excerpt:
 
         Raises
         ------
-        openmm.OpenMMException
-            If it becomes unstable.
+        Unstable
+            If it blows up, with half the time step as well.
         """
         self._put(positions, _SOFT)
-        self._context.setVelocitiesToTemperature(temperatures[0], _SEED)
-        for part, kelvin in enumerate(temperatures, start=1):
-            self._integrator.setTemperature(kelvin)
-            self._context.setParameter("hardness", _SOFT ** (1 - part / len(temperatures)))
-            self._integrator.step(steps)
-        openmm.LocalEnergyMinimizer.minimize(self._context, maxIterations=_MINIMIZATION)
-        return self._taken(positions)
+
+        def anneal(timestep: float) -> None:
+            self._integrator.setStepSize(timestep)
+            self._context.setVelocitiesToTemperature(temperatures[0], _SEED)
+            for part, kelvin in enumerate(temperatures, start=1):
+                self._integrator.setTemperature(kelvin)
+                self._context.setParameter("hardness", _SOFT ** (1 - part / len(temperatures)))
+                self._integrator.step(steps)
+            self._minimize()
+
+        def anneal_carefully() -> None:
+            descend(self._context, _DESCENT)
+            anneal(_TIMESTEP / 2)
+
+        hottest = hottest_bearable(max(temperatures))
+        self._safeguard.run(self._context, (lambda: anneal(_TIMESTEP), anneal_carefully), hottest)
+        return self._found(positions)
 
     def energy(self, positions: np.ndarray) -> float:
-        """Give the energy in kJ/mol."""
+        """Give the energy in kJ/mol.
+
+        Raises
+        ------
+        Unstable
+            If it is not a number.
+        """
         self._put(positions, 1.0)
-        return self._context.getState(energy=True).getPotentialEnergy()._value
+        energy = self._context.getState(energy=True).getPotentialEnergy()._value
+        if not np.isfinite(energy):
+            raise Unstable("the energy is not a number")
+        return energy
 
     def whole(self, before: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """Give positions with the hydrogens of the residues carried along by the atoms that they are bound to."""
@@ -144,10 +168,16 @@ class Excerpt:
         self._context.setPositions(positions[self._members] / ANGSTROM_PER_NANOMETER)
         self._context.setParameter("hardness", hardness)
 
-    def _taken(self, positions: np.ndarray) -> np.ndarray:
+    def _minimize(self) -> None:
+        openmm.LocalEnergyMinimizer.minimize(self._context, maxIterations=_MINIMIZATION)
+
+    def _minimize_carefully(self) -> None:
+        descend(self._context, _DESCENT)
+        self._minimize()
+
+    def _found(self, positions: np.ndarray) -> np.ndarray:
+        """Return positions (Å) with the residues where the Context has them."""
         found = np.asarray(self._context.getState(positions=True).getPositions(asNumpy=True)._value)
-        if not np.isfinite(found).all():
-            raise openmm.OpenMMException("positions are not numbers any more")
         result = positions.copy()
         result[self.moving] = found[self._of_members] * ANGSTROM_PER_NANOMETER
         return result

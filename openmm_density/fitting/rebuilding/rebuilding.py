@@ -17,6 +17,7 @@ from ...models.preparation import Prepared
 from ...models.structures import residue_label
 from ...validation.correlation import MapCorrelation
 from ..interrupts import StopRequest
+from ..stability import Unstable
 from .changes import Changes, RebuiltStretch, TurnedSideChain, span
 from .excerpt import Excerpt
 from .register_search import RegisterSearch, Stretch
@@ -199,9 +200,9 @@ class Rebuilding:
             try:
                 placed = excerpt.annealed(start, ANNEALING, ANNEALING_STEPS)
                 placed = excerpt.minimized(self._rotamers.improved(placed, region)[0])
-            except openmm.OpenMMException:  # it blew up
+                return excerpt.energy(placed), placed
+            except Unstable:
                 return np.inf, start
-            return excerpt.energy(placed), placed
 
         tries = []
         for stretch, by in [(each, by) for each in stretches for by in each.ways]:
@@ -209,7 +210,7 @@ class Rebuilding:
                 return unchanged
             try:
                 tries.append(built(self._registers.shifted(positions, [stretch], by)))
-            except openmm.OpenMMException:  # what cannot be minimised cannot be right
+            except Unstable:  # what cannot be minimised cannot be right
                 continue
         best = np.inf, positions
         for _, start in sorted(tries, key=lambda each: each[0])[:_KEPT]:
@@ -218,7 +219,7 @@ class Rebuilding:
             best = min(best, annealed(start), key=lambda each: each[0])
         try:
             start = built(positions)[1]
-        except openmm.OpenMMException:
+        except Unstable:
             return unchanged
         before = annealed(start)
         # Of several annealings one is better by luck.

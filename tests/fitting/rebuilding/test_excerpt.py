@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import openmm
 import pytest
 
 from openmm_density import DensityFit, DensityMap
 from openmm_density.fitting.rebuilding.excerpt import Excerpt
 from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
+from openmm_density.fitting.stability import Unstable
 from openmm_density.models.elements import is_hydrogen
 from openmm_density.models.preparation import Prepared, prepare
 
@@ -109,3 +111,34 @@ def test_another_force_field_has_the_bonds_of_an_excerpt(prepared: Prepared, sea
     excerpt = Excerpt(system, search, prepared.positions, REGION)
     relaxed = excerpt.minimized(prepared.positions)
     assert np.linalg.norm((relaxed - prepared.positions)[excerpt.moving], axis=1).max() < 1.0
+
+
+@pytest.mark.parametrize("method", ["minimized", "annealed"])
+def test_what_blows_up_is_tried_more_gently(
+    prepared: Prepared, search: RotamerSearch, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    minimize = openmm.LocalEnergyMinimizer.minimize
+    calls = []
+
+    def spoilt(context: openmm.Context, **options: int) -> None:
+        minimize(context, **options)
+        calls.append(context.getIntegrator().getStepSize()._value)
+        if len(calls) <= blown:
+            positions = np.array(context.getState(positions=True).getPositions(asNumpy=True)._value)
+            positions[3] = np.nan
+            context.setPositions(positions)
+
+    excerpt = Excerpt(prepared.system(constraints=None, rigidWater=False), search, prepared.positions, REGION)
+    atom = list(prepared.topology.atoms())[excerpt._members[3]]
+    arguments = (prepared.positions,) if method == "minimized" else (prepared.positions, (300.0,), 20)
+    monkeypatch.setattr(openmm.LocalEnergyMinimizer, "minimize", spoilt)
+    blown = 1
+    found = getattr(excerpt, method)(*arguments)
+    assert np.isfinite(found).all() and len(calls) == 2
+    assert calls == pytest.approx([0.002, 0.002 if method == "minimized" else 0.001])
+    calls.clear()
+    blown = 2
+    with pytest.raises(Unstable, match=f"A {atom.residue.name} {atom.residue.id} {atom.name} are not"):
+        getattr(excerpt, method)(*arguments)
+    assert np.isfinite(excerpt.energy(prepared.positions))
+    assert np.isfinite(getattr(excerpt, method)(*arguments)).all()
