@@ -22,7 +22,8 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
 
     table = Table(box=None, pad_edge=False)
     table.add_column("")
-    columns = ("before", "relaxed", "after", *(["reference"] if summary["reference"] else []))
+    after = "so far" if summary["interrupted"] else "after"
+    columns = ("before", "relaxed", after, *(["reference"] if summary["reference"] else []))
     for heading in columns:
         table.add_column(heading, justify="right")
 
@@ -72,6 +73,8 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
     ):
         count(label, form, *(figures.get(key) for figures in geometry))
     console = console_for_results()
+    if summary["interrupted"]:  # whoever reads no further knows
+        console.print(Text.assemble(("Interrupted:", "bold"), f" {summary['doubts'][0]}"))
     console.print(table)
     turned = len(summary["peptide_flips"]), len(summary["inverted_centres"])
     console.print(f"{turned[0]} peptides flipped, {turned[1]} chiral centres inverted")
@@ -90,7 +93,7 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
     console.print(f"{summary['wall_seconds']:.0f} s in all: {in_words(summary['seconds_by_part'])}")
     for note in summary["notes"]:
         console.print(Text.assemble(("Note:", "bold"), f" {note}"))
-    for doubt in summary["doubts"]:
+    for doubt in summary["doubts"][1 if summary["interrupted"] else 0 :]:
         console.print(Text.assemble(("Doubt:", "bold"), f" {doubt}"))
     console.print(
         f"results are in {folder}: see overview.png (the fit), residues.png (where to doubt it) and summary.json"

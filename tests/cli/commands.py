@@ -27,6 +27,7 @@ def started(folder, output, *extra):
     return subprocess.Popen(
         [*FIT, "--output", str(output), *extra],
         cwd=folder,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         # A background job of a shell ignores SIGINT, and so would its children.

@@ -142,15 +142,22 @@ def test_a_simulation_that_explodes_says_so_with_status_1_and_leaves_the_last_go
     assert not (tmp_path / "out" / "fitted.cif").exists()
 
 
-def test_an_interrupted_fit_writes_what_there_is_with_status_130(folder, tmp_path):
+def test_an_interrupted_fit_writes_what_there_is_with_status_130_and_says_so_first(folder, tmp_path):
     process = started(folder, tmp_path / "out", "--steps", "100000000", "--threads", "1")
     wait_for(tmp_path / "out" / "unfinished" / "state.npz", process)
     process.send_signal(signal.SIGINT)
-    lines = process.communicate(timeout=240)[1].splitlines()
+    report, errors = process.communicate(timeout=240)
+    lines = errors.splitlines()
     assert process.returncode == 130
     assert len(lines) == 1 and "--resume" in lines[0] and "of 100000000" in lines[0]
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert summary["interrupted"] is True and summary["steps"] < 10**6
+    assert summary["interrupted"] is True and summary["steps"] < 10**6 == summary["steps_planned"] / 100
+    assert summary["doubts"][0].startswith(
+        f"the fit was interrupted at step {summary['steps']} of 100000000, "
+    )
+    assert report.startswith(f"Interrupted: {summary['doubts'][0]}\n")
+    assert summary["doubts"][0] not in report.split("\n", 1)[1]
+    assert report.splitlines()[1].split() == ["before", "relaxed", "so", "far"]
     assert mdtraj.load(str(tmp_path / "out" / "fitted.cif")).n_atoms == summary["n_atoms"]
 
 

@@ -18,6 +18,7 @@ from ...wording import listing
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan
+from ..protocols import Protocol
 
 # Å by which the atoms of a ligand's conjugated system went farther from their plane, in the mean of squares. Haems of deposited
 # models differ by as much.
@@ -106,6 +107,7 @@ def doubts_about(
         What half maps said about the strength.
     """
     return [
+        *interruption(fit.protocol, result),
         *fit.map_checks.doubts,
         *_overall_doubts(fit, result),
         *_noise_doubt(result, summary, scan),
@@ -118,6 +120,33 @@ def doubts_about(
         *_stretched_doubt(result),
         *_bent_doubts(summary),
         *_stretch_doubts(stretches),
+    ]
+
+
+def interruption(protocol: Protocol, result: FitResult) -> list[str]:
+    """Say of a fit that was interrupted how far it came and what has not happened yet; nothing of one that came to its end."""
+    if not result.interrupted:
+        return []
+    begun, planned = result.stages, protocol.stages
+    where = f"the fit was interrupted at step {result.steps} of {protocol.steps}"
+    if not begun:
+        return [
+            f"{where}, before its first stage: the model was only minimised, and nothing has pulled it into the map yet."
+        ]
+    last, left = begun[-1], [stage.name for stage in planned[len(begun) :]]
+    stage = planned[len(begun) - 1]
+    unfinished = last["steps"] < stage.steps and not last["converged"]
+    if unfinished:
+        left.insert(0, f"the rest of {stage.name}")
+    if not left:
+        return [f"{where}, after its last stage: only the last minimisation is cut short."]
+    pulled = max((each["strength"] for each in begun), default=0.0) / (result.strength or 1.0)
+    end = planned[-1]
+    cooled = ", so that it is not annealed" if end.temperature[1] < end.temperature[0] else ""
+    return [
+        f"{where}, in stage {len(begun)} of {len(planned)} ({stage.name}): the model is between its start and a fit. The density "
+        f"had pulled with up to {pulled:.0%} of its full strength; {listing(left)} {'has' if len(left) == 1 else 'have'} not "
+        f"happened yet{cooled}. Go on with --resume before you judge it."
     ]
 
 

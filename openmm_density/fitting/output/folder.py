@@ -211,7 +211,8 @@ def _view(result: FitResult, stage: str, agreement: MapAgreement) -> View:
     """Give the model of a stage as the overview shows it, with its poorest residues."""
     positions = result.initial if stage == "initial" else result.final
     cc, rmsd = (getattr(result, f"{name}_{stage}") for name in ("cc", "ca_rmsd"))
-    title = f"{'before' if stage == 'initial' else 'after'}: CC {cc:.3f}"
+    after = f"interrupted at step {result.steps}" if result.interrupted else "after"
+    title = f"{'before' if stage == 'initial' else after}: CC {cc:.3f}"
     if rmsd is not None and agreement.matched is not None:
         title += f", {agreement.matched.rmsd} {rmsd:.2f} Å"
     in_input = result.prepared.input_positions(positions)

@@ -130,6 +130,7 @@ def summarize(
         "solvent": result.prepared.solvent,
         "density_interval": fit.protocol.density_interval,
         "steps": result.steps,
+        "steps_planned": fit.protocol.steps,
         "seed": fit.seed,
         **times_of(fit.stopwatch, scan),
         "ms_per_step": result.ms_per_step,

@@ -17,6 +17,7 @@ from openmm_density.fitting.output import doubts
 from openmm_density.fitting.output.agreement import map_agreement
 from openmm_density.fitting.output.doubts import MOST_STRETCHES
 from openmm_density.fitting.output.summary import summarize
+from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.restraints import find_violations
 
 
@@ -93,6 +94,38 @@ def test_a_metal_that_lost_its_ligand_is_doubted():
     far = SimpleNamespace(prepared=prepared, initial=ended(2.9).final, final=ended(2.3).final)
     (doubt,) = doubts._metal_doubt(far)
     assert "A CYS 1 SG - A ZN 2 ZN (2.90 Å)" in doubt
+
+
+@pytest.mark.parametrize(
+    ("stages", "said"),
+    [
+        (
+            [("draw", 20, 6.0, False)],
+            "at step 20 of 100, in stage 1 of 3 (draw): the model is between its start and a fit. The density had pulled with "
+            "up to 20% of its full strength; the rest of draw, hold, anneal have not happened yet, so that it is not annealed. ",
+        ),
+        (
+            [("draw", 40, 15.0, False), ("hold", 10, 30.0, True)],
+            "at step 50 of 100, in stage 2 of 3 (hold): the model is between its start and a fit. The density had pulled with "
+            "up to 100% of its full strength; anneal has not happened yet, so",
+        ),
+        (
+            [("draw", 40, 15.0, False), ("hold", 30, 30.0, False), ("anneal", 30, 30.0, False)],
+            "at step 100 of 100, after its last stage: only the last minimisation is cut short.",
+        ),
+        ([], "at step 0 of 100, before its first stage: the model was only minimised"),
+    ],
+)
+def test_an_interrupted_fit_is_doubted_first_and_says_what_has_not_happened(stages, said):
+    protocol = Protocol(
+        (Stage("draw", 40), Stage("hold", 30), Stage("anneal", 30, temperature=(300.0, 10.0))), strength=30.0
+    )
+    begun = [dict(zip(("name", "steps", "strength", "converged"), stage)) for stage in stages]
+    steps = sum(stage["steps"] for stage in begun)
+    result = SimpleNamespace(interrupted=True, steps=steps, stages=begun, strength=30.0)
+    (doubt,) = doubts.interruption(protocol, result)
+    assert doubt.startswith(f"the fit was interrupted {said}")
+    assert doubts.interruption(protocol, SimpleNamespace(interrupted=False)) == []
 
 
 def test_half_maps_are_told_of_with_their_steps_and_time(fitted):
