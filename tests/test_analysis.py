@@ -105,8 +105,15 @@ class TestScores:
     def test_a_frame_that_is_not_a_number_is_named(self, kinesin, kinesin_map):
         trajectory = moving(kinesin, 3)
         trajectory.xyz[2, 5] = np.nan
-        with pytest.raises(InputError, match="frame 2: "):
-            score(trajectory, kinesin_map, 5.0)
+        residue = trajectory.topology.atom(5).residue
+        named = (
+            rf"frame 2: .*1 atom: .*{residue.name} {residue.resSeq}.* {trajectory.topology.atom(5).name}\)"
+        )
+        for measure in (score, correlation, residue_correlation, fsc):
+            with pytest.raises(InputError, match=named):
+                measure(trajectory, kinesin_map, 5.0)
+        with pytest.raises(InputError, match=named):
+            q_score(trajectory, kinesin_map)
 
 
 class TestMeasures:

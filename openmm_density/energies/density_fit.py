@@ -213,6 +213,32 @@ class DensityFit:
         total = float(self.target.data.sum(dtype=np.float64))
         pulls = self.target.shape, total, similarity, self.resolution, self.atoms.tobytes()
         self._use = ParameterUse(given, parameter_name, pulls)
+        if positions is not None:
+            self._warn_of_no_force(positions)
+
+    def _warn_of_no_force(self, positions: np.ndarray) -> None:
+        """Say why there is exactly no force from the start, where a similarity has places without one."""
+        if self.similarity_measure not in ("least-squares", "map-potential"):
+            return
+        _, gradient = self._similarity_and_gradient(positions)
+        if gradient.any():
+            return
+        if self.similarity_measure == "map-potential":
+            why = "no fitted atom is where the map rises above the threshold"
+            remedy = "put the model into the map first, or lower the threshold"
+        else:
+            energy = self._energy(torch.from_numpy(self.atoms), self.topology.getNumAtoms())
+            energy.measure = density_kernel.CROSS_CORRELATION_ABOUT_MEAN
+            correlation = float(energy.similarity(torch.from_numpy(positions / ANGSTROM_PER_NANOMETER))[0])
+            why = "the model has no density in the map"
+            remedy = "put the model into the map first"
+            if correlation < 0:
+                why = f"the model's density and the map correlate by {correlation:.2g}, so that the best scale of the one is 0"
+                remedy += ", look whether the map's sign is right, or take another similarity"
+        warnings.warn(
+            f'similarity="{self.similarity_measure}" has no force at these positions, because {why}: {remedy}',
+            stacklevel=3,
+        )
 
     @property
     def n_fitted_atoms(self) -> int:

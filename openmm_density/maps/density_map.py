@@ -471,7 +471,7 @@ class DensityMap:
             )
         if seed < 0:
             raise InputError(f"seed={seed} is not possible; give 0 or more")
-        positions = checked_positions(positions)
+        positions = checked_positions(positions, topology=topology)
         model = ModelDensity(topology, resolution, b_factors=b_factors, scattering=scattering)
         if like is None:
             step = model.resolution / 4 if voxel_size is None else in_angstrom(voxel_size, "voxel_size")

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import fft
 
 from openmm_density.errors import InputError
+from openmm_density.models.structures import named_atoms
 from openmm_density.units import positions_in_angstrom
+from openmm_density.wording import counted, listing
+
+if TYPE_CHECKING:
+    from openmm.app import Topology
 
 STAMPED_VOXELS_AT_ONCE = 1 << 21
 MOST_VOXELS = 1 << 30
@@ -21,8 +26,10 @@ MOST_VOXELS = 1 << 30
 _LARGEST_INDEX = 2.0**53
 
 
-def checked_positions(positions: Any, n_atoms: int | None = None) -> np.ndarray:
-    """Give finite positions in Å as a float64 array of shape (N, 3).
+def checked_positions(
+    positions: Any, n_atoms: int | None = None, topology: Topology | None = None
+) -> np.ndarray:
+    """Return finite positions in Å as a float64 array of shape (N, 3).
 
     Parameters
     ----------
@@ -30,6 +37,8 @@ def checked_positions(positions: Any, n_atoms: int | None = None) -> np.ndarray:
         Cartesian positions in Å.
     n_atoms : int, optional
         How many there must be.
+    topology : openmm.app.Topology, optional
+        Of the atoms, to name those that are nowhere.
 
     Raises
     ------
@@ -43,9 +52,27 @@ def checked_positions(positions: Any, n_atoms: int | None = None) -> np.ndarray:
         )
     if not len(positions):
         raise InputError("there are no positions; give at least one")
-    if not np.isfinite(positions).all():
-        raise InputError("positions contain NaN or infinite coordinates; give finite ones")
+    check_finite_positions(positions, topology)
     return positions
+
+
+def check_finite_positions(positions: np.ndarray, topology: Topology | None = None) -> None:
+    """Refuse positions of shape (N, 3), one for each atom of a topology, that are NaN or infinite.
+
+    Raises
+    ------
+    InputError
+        Naming these atoms; without a topology by number, counted from 0.
+    """
+    nowhere = np.flatnonzero(~np.isfinite(positions).all(axis=1))
+    if not len(nowhere):
+        return
+    names = (
+        listing([str(atom) for atom in nowhere], 5) if topology is None else named_atoms(topology, nowhere)
+    )
+    raise InputError(
+        f"positions contain NaN or infinite coordinates ({counted(len(nowhere), 'atom')}: {names}); give finite ones"
+    )
 
 
 def check_finite(data: np.ndarray, name: str) -> None:

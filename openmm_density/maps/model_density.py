@@ -73,6 +73,7 @@ class ModelDensity:
         self._calculator = calculators[scattering]
         elements = [atom.element for atom in topology.atoms()]
         self.n_atoms = len(elements)
+        self._topology = topology
         #: Boolean array of shape (N,): the non-hydrogen atoms, around which correlations are taken.
         self.is_heavy = np.array([e is not None and e.atomic_number > 1 for e in elements], dtype=bool)
         if b_factors is None:
@@ -99,7 +100,9 @@ class ModelDensity:
 
     def check_grid(self, positions: Any, matrix: np.ndarray, origin: np.ndarray) -> None:
         """Refuse a grid that `on_grid` would, before anything is computed on it."""
-        self._box(checked_positions(positions, self.n_atoms)[self._scatterers], matrix, origin)
+        self._box(
+            checked_positions(positions, self.n_atoms, self._topology)[self._scatterers], matrix, origin
+        )
 
     def on_grid(
         self, positions: Any, matrix: np.ndarray, origin: np.ndarray
@@ -125,7 +128,7 @@ class ModelDensity:
         InputError
             If there is not one finite position per atom of the topology, or the box has more points than memory should hold.
         """
-        positions = checked_positions(positions, self.n_atoms)[self._scatterers]
+        positions = checked_positions(positions, self.n_atoms, self._topology)[self._scatterers]
         calculator, oversampling, start, size = self._box(positions, matrix, origin)
         fine_size = size * oversampling
         cell = gemmi.UnitCell(*cell_parameters(matrix * size))

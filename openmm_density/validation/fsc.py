@@ -231,7 +231,7 @@ def model_fsc(
     if not (np.isfinite(b_factor) and b_factor > 0):
         raise InputError(f"resolution={resolution} is not a resolution; give a positive number of Å")
     model = ModelDensity(topology, finest, b_factors=b_factor)
-    positions = checked_positions(positions, model.n_atoms)
+    positions = checked_positions(positions, model.n_atoms, topology)
     if not model.is_heavy.any():
         raise InputError("the model has no non-hydrogen atom, around which the map could be masked")
     start, mask, observed = _masked(density_map, positions[model.is_heavy])

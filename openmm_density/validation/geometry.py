@@ -13,6 +13,7 @@ import numpy as np
 from openmm import app
 
 from openmm_density.errors import InputError
+from openmm_density.maps.grids import check_finite_positions
 from openmm_density.models.elements import is_hydrogen
 from openmm_density.models.structures import is_d_amino_acid, residue_label
 from openmm_density.restraints import chiral_centres, peptide_torsions, torsion_angles
@@ -179,8 +180,7 @@ def geometry_report(topology: app.Topology, positions: Any) -> GeometryReport:
             f"positions: found {len(positions)} for the {topology.getNumAtoms()} atoms of the topology; "
             "give one for each."
         )
-    if not np.isfinite(positions).all():
-        raise InputError("positions: one is not a number; give finite positions.")
+    check_finite_positions(positions, topology)
     atoms = list(topology.atoms())
     heavy = np.array([not is_hydrogen(atom) for atom in atoms], dtype=bool)
     bonds = np.array([(a.index, b.index) for a, b in topology.bonds()], dtype=np.int64).reshape(-1, 2)

@@ -82,7 +82,7 @@ def q_scores(density_map: DensityMap, topology: Topology, positions: Any, *, sig
     sigma = in_angstrom(sigma, "sigma")
     if not (np.isfinite(sigma) and sigma > 0):
         raise InputError(f"sigma={sigma} is not a width; give a positive number of Å, such as {SIGMA}")
-    positions = checked_positions(positions, topology.getNumAtoms())
+    positions = checked_positions(positions, topology.getNumAtoms(), topology)
     atoms = list(topology.atoms())
     heavy = np.array(
         [a.index for a in atoms if a.element is not None and a.element.atomic_number > 1], dtype=np.int64

@@ -1,6 +1,7 @@
 import copy
 import io
 import math
+import re
 import subprocess
 import sys
 import warnings
@@ -504,6 +505,49 @@ def test_positions_of_another_number_of_atoms_are_not_scored(adk_map, fragment):
     for positions in (fragment.positions[:-1], np.vstack([fragment.positions] * 2)):
         with pytest.raises(InputError):
             fit.similarity(positions)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_the_similarity_of_atoms_that_are_nowhere_is_refused_by_name(adk_map, fragment, value):
+    fit = DensityFit(adk_map, fragment.topology, 5.0, atoms="name CA")
+    positions = fragment.positions.copy()
+    positions[fit.atoms[3], 1] = value
+    atom = list(fragment.topology.atoms())[fit.atoms[3]]
+    with pytest.raises(InputError, match=f"positions of .*{atom.residue.id} CA are not numbers"):
+        fit.similarity(positions)
+    with pytest.raises(InputError, match=f"positions of .*{atom.residue.id} CA are not numbers"):
+        DensityFit(adk_map, fragment.topology, 5.0, positions=positions)
+
+
+@pytest.mark.parametrize(
+    ("measure", "change", "why"),
+    [
+        (
+            "least-squares",
+            "inverted",
+            r"the map correlate by -0\.\d+, so that the best scale of the one is 0",
+        ),
+        ("least-squares", "away", "the model has no density in the map"),
+        ("map-potential", "away", "no fitted atom is where the map rises above the threshold"),
+        ("least-squares", None, None),
+        ("map-potential", None, None),
+    ],
+)
+def test_no_force_from_the_start_is_warned_of(adk_map, fragment, recwarn, measure, change, why):
+    density_map = adk_map.inverted() if change == "inverted" else adk_map
+    positions = fragment.positions + (500.0 if change == "away" else 0.0)
+    arguments = dict(similarity=measure, positions=positions, crop_margin=None)
+    fit = DensityFit(density_map, fragment.topology, 5.0, **arguments)
+    force = fit.create_force()
+    found = forces_of(context_of(system_of(fragment.n, force), positions))
+    assert found.any() == (why is None)
+    messages = [str(each.message) for each in recwarn if "has no force" in str(each.message)]
+    assert len(messages) == (why is not None)
+    if why is not None:
+        assert re.search(
+            f'^similarity="{measure}" has no force at these positions, because .*{why}', messages[0]
+        )
+        assert [each.filename for each in recwarn if "has no force" in str(each.message)] == [__file__]
 
 
 def test_positions_in_nm_are_not_taken_for_angstrom(adk_map, fragment):
