@@ -114,6 +114,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--steps", type=whole_number, metavar="N", help="steps of all stages (those of the protocol)"
     )
     parser.add_argument(
+        "--search",
+        choices=("off", "auto", "full"),
+        help="searches for rotamers and registers: none, as far as they take about as long as the steps (that of the protocol, "
+        "auto), or all that the protocol asks for",
+    )
+    parser.add_argument(
         "--restrain",
         metavar="LIST",
         help="what is held as it was, in place of the protocol's cis,chirality,ramachandran,planarity,water,ss and, at the end, "
@@ -242,8 +248,14 @@ def _run(options: argparse.Namespace, display: Display, stopwatch: Stopwatch) ->
         fit = _flexible_fit(options, protocol, stopwatch)
         if options.resume is None:
             _remember(options, protocol, fit, scan, folder)
-        display.expect([(stage.name, fit.rebuilds_before(stage)) for stage in fit.protocol.stages])
+        display.expect(
+            [(stage.name, fit.rebuilds_before(number)) for number, stage in enumerate(fit.protocol.stages)]
+        )
         display.print(f"fitting {options.model} into {options.map} at {options.resolution:g} Å")
+        if fit.unsearched:
+            display.print(
+                f"few steps: searches are left out before {', '.join(fit.unsearched)}; --search full makes them"
+            )
         result = fit.run(
             folder.run, display.update, display.interrupted, lambda: display.ended(_stopped(folder))
         )
@@ -366,6 +378,8 @@ def _protocol(options: argparse.Namespace) -> Protocol:
         protocol = replace(protocol, density_interval=options.density_interval)
     if options.steps is not None:
         protocol = protocol.with_steps(options.steps)
+    if options.search is not None:
+        protocol = replace(protocol, search=options.search)
     if options.temperature is not None:
         protocol = protocol.with_temperature(options.temperature)
     if options.restrain is None and options.restrain_to is None:

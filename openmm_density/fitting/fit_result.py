@@ -50,7 +50,8 @@ class FitResult:
         A sentence on each time that the simulation became unstable and was taken back.
     rebuilding : list of dict
         Of each search before a stage: ``stage``, ``step``, what `Changes.as_dict` gives, ``undone`` (whether the model was put
-        back, as it did not bear it) and ``wall_seconds``.
+        back, as it did not bear it), ``left_out`` (what the stage asked for and there was no time for), ``work`` (estimated, in
+        steps of the whole model) and ``wall_seconds``.
     interrupted : bool
         Whether the fit was stopped before its end.
     steps : int

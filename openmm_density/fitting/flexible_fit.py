@@ -26,6 +26,7 @@ from ..maps.density_map import DensityMap
 from ..models.preparation import prepare
 from ..models.structure_files import prepared_header
 from ..models.structures import Model
+from ..restraints.rotamers import SIDE_CHAINS
 from ..stopwatch import Stopwatch
 from ..units import ANGSTROM_PER_NANOMETER, in_angstrom, positions_in_angstrom
 from ..validation.correlation import MapCorrelation
@@ -44,7 +45,7 @@ from .minimization import Minimizer
 from .placement import Placement
 from .platforms import check_platform, platform_named
 from .protocols import UPDATE_INTERVAL, Protocol, Stage, find_protocol
-from .rebuilding import Rebuilding
+from .rebuilding import Changes, Rebuilding, SearchPlan, Share
 from .relaxation import Strain
 from .solvation import solvated
 from .stability import Safeguard, Unstable
@@ -103,6 +104,8 @@ class FlexibleFit:
         `openmm_density.models.ligands`.
     ligands : mapping of str to str, optional
         SMILES by residue name; by default those of the dictionaries.
+    search : {"off", "auto", "full"}, optional
+        In place of the protocol's, see `Protocol`.
     restrain_to : Model, optional
         Another model of the same molecule, whose distances the restraint "distance" keeps in place of those of the start.
     reference : Model, optional
@@ -175,6 +178,7 @@ class FlexibleFit:
         solvent: str = "none",
         ligand_forcefield: str | None = None,
         ligands: Mapping[str, str] | None = None,
+        search: str | None = None,
         restrain_to: Model | None = None,
         reference: Model | None = None,
         free_map: DensityMap | None = None,
@@ -236,6 +240,8 @@ class FlexibleFit:
         correlation = MapCorrelation(density_map, model.topology, resolution)
         self._cc_initial = correlation.cc_mask(model.positions)
         protocol = protocol.from_start(self._cc_initial)
+        if search is not None:
+            protocol = replace(protocol, search=search)
         self.protocol = protocol = protocol.in_water() if solvent == "water" else protocol
         check_pressures(protocol, solvent)
         self._systems = systems = FitSystems(
@@ -263,6 +269,13 @@ class FlexibleFit:
         self._measurements = Measurements(
             self.prepared, self.density, correlation, self.planes, reference, free_map
         )
+        self._searches = SearchPlan(
+            [(stage, self._has_density(stage)) for stage in protocol.stages],
+            protocol.search,
+            self.prepared.topology.getNumAtoms(),
+            sum(residue.name in SIDE_CHAINS for residue in self.prepared.topology.residues()),
+            registers=solvent != "water",
+        )
         backbone = [a.index for a in self.prepared.topology.atoms() if a.name in ("CA", "P")]
         self._traced = np.array(backbone or range(self.prepared.topology.getNumAtoms()))
         self.stopwatch.end()
@@ -277,10 +290,20 @@ class FlexibleFit:
         """What is bad in the geometry of the start, with what was built, so that it is relaxed in stages."""
         return self._minimizer.strain(self.prepared.positions)
 
-    def rebuilds_before(self, stage: Stage) -> bool:
-        """Whether parts of the model are rebuilt before a stage of the protocol."""
-        wanted = stage.register or stage.rotamers
-        return wanted and stage.strength[0] > 0 and self.density.similarity_measure in BLURRED_SIMILARITIES
+    def rebuilds_before(self, number: int) -> bool:
+        """Whether parts of the model are rebuilt before a stage of the protocol, by its number from 0."""
+        share = self._searches.before(number)
+        return share is not None and not share.is_nothing
+
+    @property
+    def unsearched(self) -> list[str]:
+        """The stages before which something is not searched for, as the fit has few steps."""
+        shares = ((stage.name, self._searches.before(n)) for n, stage in enumerate(self.protocol.stages))
+        return [name for name, share in shares if share is not None and share.left_out]
+
+    def _has_density(self, stage: Stage) -> bool:
+        """Whether a stage has a density that searches can be made in."""
+        return stage.strength[0] > 0 and self.density.similarity_measure in BLURRED_SIMILARITIES
 
     def run(
         self,
@@ -390,9 +413,11 @@ class FlexibleFit:
             state.strength = self._full_strength(state, stage)
         if gently:
             self._settle(context, density, state, stage)
-        if state.stage_step == 0 and self.rebuilds_before(stage):
-            with self.stopwatch.part("searches"):
-                self._rebuild(context, density, state, stage, say, stop)
+        if state.stage_step == 0:
+            share = self._searches.before(state.stage, state.rebuilding)
+            if share is not None:
+                with self.stopwatch.part("searches"):
+                    self._rebuild(context, density, state, stage, share, say, stop)
         last = min(stage.steps, state.stage_step + self.save_interval - state.step % self.save_interval)
         converged = False
         with self._trajectory(folder, state) as trajectory:
@@ -504,15 +529,32 @@ class FlexibleFit:
         density: DensityFit,
         state: RunState,
         stage: Stage,
+        share: Share,
         say: Progress,
         stop: StopRequest,
     ) -> None:
-        """Shift stretches of a Context's model and turn side chains, as the stage asks for; warm what comes out."""
+        """Shift stretches of a Context's model and turn side chains, as far as there is time for; warm what comes out."""
         begun = time.perf_counter()
 
         def tell(doing: str) -> None:
             say(state.step, self.protocol.steps, doing, None)
 
+        def note(changes: Changes, undone: bool, tried: float) -> None:
+            state.rebuilding.append(
+                {
+                    "stage": stage.name,
+                    "step": state.step,
+                    **changes.as_dict(),
+                    "undone": undone,
+                    "left_out": list(share.left_out),
+                    "work": self._searches.work(share, tried),
+                    "wall_seconds": time.perf_counter() - begun,
+                }
+            )
+
+        if share.is_nothing:
+            note(Changes(), False, 0.0)
+            return
         tell("rebuild")
         # What fits is told best at full strength.
         self._set_strength(context, density, state, 1.0)
@@ -523,8 +565,8 @@ class FlexibleFit:
         undone = False
         try:
             self._minimizer.minimize(context, REBUILDING_MINIMIZATION)
-            if stage.register and self.prepared.solvent != "water":
-                shifted = rebuilding.with_shifted_stretches(self._positions(context), stop)
+            if share.register:
+                shifted = rebuilding.with_shifted_stretches(self._positions(context), stop, share.register)
                 self._minimizer.place(context, shifted, REBUILDING_MINIMIZATION)
             if stop.requested:
                 return
@@ -536,15 +578,7 @@ class FlexibleFit:
             context.setPositions(state.positions)
             context.setVelocities(state.velocities)
         finally:
-            state.rebuilding.append(
-                {
-                    "stage": stage.name,
-                    "step": state.step,
-                    **rebuilding.changes.as_dict(),
-                    "undone": undone,
-                    "wall_seconds": time.perf_counter() - begun,
-                }
-            )
+            note(rebuilding.changes, undone, rebuilding.work)
 
     def _rolled_back(self, state: RunState, folder: RunFolder | None, what: str) -> RunState:
         """Return the last good state, to go on with more care."""

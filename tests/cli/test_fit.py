@@ -91,6 +91,42 @@ def test_planarity_can_be_left_out(folder, tmp_path, without_pictures):
     assert summary["planarity"] is False and summary["planarity_rms_final"] > 0.02
 
 
+@pytest.mark.parametrize("search", ["auto", "full"])
+def test_searches_take_no_longer_than_few_steps_unless_asked_for(
+    folder, tmp_path, without_pictures, capsys, search
+):
+    protocol = tmp_path / "turn.toml"
+    protocol.write_text("strength = 30.0\nminimize_first = 20\n[[stage]]\nsteps = 20\nrotamers = true\n")
+    arguments = (
+        "fit",
+        folder / "model.pdb",
+        folder / "target.mrc",
+        "--resolution",
+        5,
+        "--protocol",
+        protocol,
+    )
+    asked = () if search == "auto" else ("--search", search)
+    assert run(*arguments, "--output", tmp_path / "out", *asked) == 0
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    (searched,) = summary["rebuilding"]
+    said = capsys.readouterr().out
+    assert (
+        summary["search"] == search and f'search = "{search}"' in (tmp_path / "out/protocol.toml").read_text()
+    )
+    told = [note for note in summary["notes"] if note.startswith("Searches were kept")]
+    if search == "full":
+        assert searched["left_out"] == [] and searched["work"] > 20 and told == [] and "1 search, " in said
+    else:
+        assert (
+            searched["left_out"] == ["side chains"]
+            and searched["work"] == 0
+            and searched["side_chains"] == []
+        )
+        assert len(told) == 1 and "side chains before stage 1" in told[0] and "--search full" in told[0]
+        assert told[0] in said and "rebuilt:" not in said
+
+
 def test_the_same_seed_gives_the_same_fit(folder, tmp_path, without_pictures):
     for name in ("a", "b"):
         assert fit(folder, tmp_path / name, "--steps", 100, "--seed", 3, "--threads", 1) == 0

@@ -19,6 +19,7 @@ from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan
 from ..protocols import Protocol
+from ..rebuilding.changes import left_out_in_words
 
 # Å by which the atoms of a ligand's conjugated system went farther from their plane, in the mean of squares. Haems of deposited
 # models differ by as much.
@@ -75,6 +76,7 @@ def notes_on(
         *(note for restraint in fit.restraints for note in restraint.notes),
         *_strain_note(fit),
         *result.blow_ups,
+        *_search_note(result),
         _validation_note(scan),
         *([] if pdb_limit is None else [f"fitted.pdb was left out: {pdb_limit}"]),
         *_strength_note(fit, result),
@@ -167,6 +169,12 @@ def _strain_note(fit: FlexibleFit) -> list[str]:
     return [
         f"The start has a bad geometry, which was relaxed in stages before the fit, with the hand of every centre kept: {found}."
     ]
+
+
+def _search_note(result: FitResult) -> list[str]:
+    """Say so where searches were left out for lack of steps."""
+    left_out = left_out_in_words(result.rebuilding, result.steps)
+    return [] if left_out is None else [left_out]
 
 
 def _validation_note(scan: StrengthScan | None) -> str:

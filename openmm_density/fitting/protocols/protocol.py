@@ -20,6 +20,8 @@ LONGEST_TIMESTEP = 10.0
 UPDATE_INTERVAL = 40
 """Strengths and temperatures change every so many steps, and are constant in between."""
 
+SEARCHES = ("off", "auto", "full")
+
 NEAR_CC = 0.4
 """From this correlation (CC mask) on, a model starts near its density: what is wrong with it is local."""
 
@@ -48,6 +50,9 @@ class Protocol:
     match_blur : bool
         Whether the atoms' Gaussians become as wide as the map shows them, where that is wider than its resolution says, see
         `openmm_density.fitting.fit_systems.BLURS`.
+    search : {"auto", "off", "full"}
+        Whether the searches that stages ask for are made as far as they take about as long as the steps do (see
+        `openmm_density.fitting.rebuilding.search_plan.SearchPlan`), not at all, or whatever they take.
     """
 
     stages: tuple[Stage, ...]
@@ -60,6 +65,7 @@ class Protocol:
     minimize_first: int = 300
     minimize_last: int = 1000
     match_blur: bool = True
+    search: str = "auto"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stages", tuple(self.stages))
@@ -101,6 +107,8 @@ class Protocol:
             check_count(name, getattr(self, name), least=0)
         if not isinstance(self.match_blur, bool):
             raise InputError(f"match_blur must be true or false, found {self.match_blur!r}.")
+        if self.search not in SEARCHES:
+            raise InputError(f"search must be one of {', '.join(SEARCHES)}, found {self.search!r}.")
         if self.steps < 1:
             raise InputError(f"steps must be at least 1, found {self.steps}.")
 

@@ -68,11 +68,14 @@ class Changes:
     stretches : list of RebuiltStretch
         Those that stayed where they were shifted to.
     side_chains : list of TurnedSideChain
+    places_left : int
+        How many more stretches would have been shifted to and fro, had the fit had more steps.
     """
 
     places_tried: int = 0
     stretches: list[RebuiltStretch] = field(default_factory=list)
     side_chains: list[TurnedSideChain] = field(default_factory=list)
+    places_left: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Give plain numbers, strings and lists."""
@@ -97,6 +100,7 @@ def rebuilt_in_words(rebuilding: Sequence[Mapping[str, Any]]) -> str | None:
     str or None
         As in ``A 61-72 shifted by +1 (310 kJ/mol), 14 side chains turned; 3 searches, 95 s``; None where none was made.
     """
+    rebuilding = [each for each in rebuilding if not _is_left_out(each)]
     if not rebuilding:
         return None
     kept = [each for each in rebuilding if not each["undone"]]
@@ -115,6 +119,32 @@ def rebuilt_in_words(rebuilding: Sequence[Mapping[str, Any]]) -> str | None:
     count = "1 search" if len(rebuilding) == 1 else f"{len(rebuilding)} searches"
     seconds = sum(each["wall_seconds"] for each in rebuilding)
     return f"{', '.join(told) or 'nothing'}; {count}, {seconds:.0f} s"
+
+
+def left_out_in_words(rebuilding: Sequence[Mapping[str, Any]], steps: int) -> str | None:
+    """Say in a sentence what of the searches was left out for lack of steps; None where nothing was.
+
+    Parameters
+    ----------
+    rebuilding : sequence of dict
+        What `FitResult.rebuilding` and ``summary.json`` hold.
+    steps : int
+        Of the fit.
+    """
+    told = []
+    for what in ("register", "side chains"):
+        stages = [each["stage"] for each in rebuilding if what in each.get("left_out", ())]
+        if stages:
+            told.append(f"{what} before {listing(stages, len(stages))}")
+    places = sum(each.get("places_left", 0) for each in rebuilding)
+    if places:
+        told.append(f"{places} place{'s' if places > 1 else ''} where a stretch may be off by a residue")
+    if not told:
+        return None
+    return (
+        f"Searches were kept to about the time of the {steps} steps, and these left out: {'; '.join(told)}. More --steps make "
+        "room for them, --search full makes them all."
+    )
 
 
 def mark_rebuilt(residues: Sequence[dict[str, Any]], rebuilding: Sequence[Mapping[str, Any]]) -> None:
@@ -139,6 +169,11 @@ def mark_rebuilt(residues: Sequence[dict[str, Any]], rebuilding: Sequence[Mappin
                 residues[place]["shifted_by"] += stretch["shifted_by"]
         for side_chain in search["side_chains"]:
             residues[side_chain["row"]]["turned"] = True
+
+
+def _is_left_out(search: Mapping[str, Any]) -> bool:
+    """Whether nothing was searched before a stage, for lack of steps."""
+    return bool(search.get("left_out")) and not search.get("work")
 
 
 def _stretch_in_words(stretch: Mapping[str, Any]) -> str:

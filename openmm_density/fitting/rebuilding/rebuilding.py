@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -22,6 +23,7 @@ from .changes import Changes, RebuiltStretch, TurnedSideChain, span
 from .excerpt import Excerpt
 from .register_search import RegisterSearch, Stretch
 from .rotamer_search import RotamerSearch
+from .search_plan import place_work
 from .sequence_match import SequenceMatch
 
 LEAST_GAIN = 50.0
@@ -64,6 +66,8 @@ class Rebuilding:
     ----------
     changes : Changes
         What was rebuilt so far.
+    work : float
+        The `place_work` of what was tried so far.
     """
 
     def __init__(
@@ -76,7 +80,7 @@ class Rebuilding:
         threads: int | None = None,
         say: Callable[[str], None] | None = None,
     ) -> None:
-        self.changes = Changes()
+        self.changes, self.work = Changes(), 0.0
         self._say = say or (lambda _: None)
         self._threads = min(threads or os.cpu_count() or 1, _MOST_AT_ONCE)
         self._system = system
@@ -106,17 +110,31 @@ class Rebuilding:
         ]
         return turned if residues else positions
 
-    def with_shifted_stretches(self, positions: np.ndarray, stop: StopRequest) -> np.ndarray:
+    def with_shifted_stretches(
+        self, positions: np.ndarray, stop: StopRequest, room: float = math.inf
+    ) -> np.ndarray:
         """Give the positions in Å with stretches that are off by a residue shifted; the same array where none is.
 
         Each of the stretches that may be off (see `RegisterSearch.doubtful` and `SequenceMatch.stretches`) is shifted, and has to
         be better in the energy of an `Excerpt`, by `LEAST_GAIN`, than the same atoms after the same search and annealing where
         they were.
+
+        Parameters
+        ----------
+        positions : np.ndarray, shape (N, 3)
+            Å.
+        stop : StopRequest
+            Ends the search early.
+        room : float
+            The `place_work` that trying may take: of the places those that fit worst are tried.
         """
         result, changed = positions, None
         for _ in range(_ROUNDS):
             self._say("register")
-            searches = self._searches(result, changed, stop)
+            correlations = self._correlation.residue_correlations(result)
+            possible = self._searches(result, correlations, changed, stop)
+            searches = self._worst(possible, correlations, room - self.work)
+            self.changes.places_left += len(possible) - len(searches)
             found = self._each_shifted(result, searches, stop)
             changed = np.zeros(0, dtype=np.int64)
             after, kept = result.copy(), []
@@ -138,11 +156,15 @@ class Rebuilding:
         return result
 
     def _searches(
-        self, positions: np.ndarray, changed: np.ndarray | None, stop: StopRequest
+        self,
+        positions: np.ndarray,
+        correlations: np.ndarray,
+        changed: np.ndarray | None,
+        stop: StopRequest,
     ) -> list[tuple[list[Stretch], np.ndarray]]:
         """Give stretches of which one may be shifted, with the residues that move then, where these changed if that is told."""
         searches = []
-        doubtful = self._registers.doubtful(self._correlation.residue_correlations(positions))
+        doubtful = self._registers.doubtful(correlations)
         for stretches in doubtful + self._matches.stretches(positions, stop, changed):
             region = np.unique(np.concatenate([stretch.region for stretch in stretches]))
             if not self._rotamers.weights[self._registers.atoms_of(region)].any():  # none of it is fitted
@@ -150,6 +172,23 @@ class Rebuilding:
             if changed is None or np.isin(region, changed).any():
                 searches.append((stretches, region))
         return searches
+
+    def _worst(
+        self, searches: list[tuple[list[Stretch], np.ndarray]], correlations: np.ndarray, room: float
+    ) -> list[tuple[list[Stretch], np.ndarray]]:
+        """Choose the places of lowest correlation for which there is room, and take it."""
+        known = np.where(np.isfinite(correlations), correlations, np.inf)
+        chosen = []
+        for number in sorted(range(len(searches)), key=lambda n: float(known[searches[n][1]].mean())):
+            stretches, region = searches[number]
+            moving = self._rotamers.is_heavy[self._registers.atoms_of(region)].sum()
+            shifts = sum(len(stretch.ways) for stretch in stretches)
+            work = place_work(int(moving), len(region), shifts)
+            if work <= room:
+                room -= work
+                self.work += work
+                chosen.append(number)
+        return [searches[number] for number in sorted(chosen)]
 
     def _each_shifted(
         self, positions: np.ndarray, searches: list[tuple[list[Stretch], np.ndarray]], stop: StopRequest

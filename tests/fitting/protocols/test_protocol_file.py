@@ -54,6 +54,7 @@ STAGE = "[[stage]]\nsteps = 10\n"
         ("[[stage]]\nsteps = 1.5", "whole number"),
         ("[[stage]]\nsteps = 0", "steps must be at least 1"),
         ("match_blur = 1\n[[stage]]\nsteps = 9", "match_blur must be true or false, found 1"),
+        ('search = "all"\n[[stage]]\nsteps = 9', "search must be one of off, auto, full, found 'all'"),
         ("[[stage]]\nsteps = 9\nstart = 'nearby'", "start must be one of any, near, far, found 'nearby'"),
         (STAGE + "strength = [0.0, 1.0]", "geometrically"),
         (STAGE + "strength = [1, 2, 3]", "two for its begin and end"),

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap
-from openmm_density.errors import SimulationError
+from openmm_density.errors import InputError, SimulationError
 from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.fitting.rebuilding import Rebuilding
+from openmm_density.fitting.rebuilding.changes import left_out_in_words, rebuilt_in_words
 from openmm_density.fitting.rebuilding.register_search import RegisterSearch, Stretch
 from openmm_density.fitting.rebuilding.sequence_match import SequenceMatch
 from openmm_density.models import Model, read_model
@@ -43,7 +44,9 @@ def density_map(native: Model) -> DensityMap:
 
 def fit_of(model: Model, density_map: DensityMap, stage: Stage, **options: object) -> FlexibleFit:
     protocol = Protocol((stage,), strength=60.0, minimize_first=20, minimize_last=10)
-    options = {"threads": 1, "report_interval": 20, "save_interval": 20, "place": "off", **options}
+    # So few steps would leave no time for searches.
+    own = {"threads": 1, "report_interval": 20, "save_interval": 20, "place": "off", "search": "full"}
+    options = {**own, **options}
     return FlexibleFit(model, density_map, RESOLUTION, protocol, **options)
 
 
@@ -130,6 +133,53 @@ def test_what_is_in_register_stays_and_threads_do_not_matter(
     rebuilding = rebuilding_of(native, density_map)
     kept = rebuilding.with_shifted_stretches(native_positions, Going())
     assert np.array_equal(kept, native_positions) and rebuilding.changes.stretches == []
+
+
+def test_of_the_places_the_worst_are_tried_that_there_is_room_for(
+    native: Model, density_map: DensityMap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = RegisterSearch(native.topology)
+    off, right = (Stretch(search.chains[0], *ends) for ends in ((FIRST, LAST), (27, 29)))
+    monkeypatch.setattr(RegisterSearch, "doubtful", lambda *_: [[right], [off]])
+    monkeypatch.setattr(SequenceMatch, "stretches", lambda *_: [])
+    tried = []
+
+    def shifted(self: Rebuilding, positions: np.ndarray, stretches: list[Stretch], *_: object) -> tuple:
+        tried.append(stretches)
+        return 0.0, np.zeros(0, dtype=np.int64), np.zeros((0, 3))
+
+    monkeypatch.setattr(Rebuilding, "_shifted", shifted)
+    wrong = replace(native, positions=search.shifted(native.positions, [off], -1))
+    positions = prepare(wrong).positions
+    rebuildings = [rebuilding_of(wrong, density_map) for _ in range(3)]
+    rebuildings[0].with_shifted_stretches(positions, Going())
+    assert tried == [[right], [off]] and rebuildings[0].changes.places_left == 0
+    for number, room, expected in ((1, 0.9 * rebuildings[0].work, [[off]]), (2, 1000.0, [])):
+        tried.clear()
+        rebuildings[number].with_shifted_stretches(positions, Going(), room)
+        assert tried == expected and rebuildings[number].work <= room
+        assert rebuildings[number].changes.places_left == 2 - len(expected)
+
+
+def test_a_short_fit_leaves_its_searches_out_and_says_so(native: Model, density_map: DensityMap) -> None:
+    start, _ = with_a_turned_side_chain(native)
+    stage = Stage("hold", 20, temperature=(100.0, 10.0), rotamers=True)
+    fit = fit_of(start, density_map, stage, search="auto")
+    assert not fit.rebuilds_before(0) and fit.unsearched == ["hold"]
+    result = fit.run()
+    (search,) = result.rebuilding
+    assert search["left_out"] == ["side chains"] and search["work"] == 0 and search["side_chains"] == []
+    assert search["wall_seconds"] < 1.0
+    assert "side chains before hold" in left_out_in_words(result.rebuilding, result.steps)
+    assert rebuilt_in_words(result.rebuilding) is None
+    off = fit_of(start, density_map, stage, search="off")
+    assert not off.rebuilds_before(0) and off.unsearched == [] and off.run().rebuilding == []
+    # As the protocol says it, and what it says is written with it.
+    full = replace(Protocol((stage,)), search="full")
+    fit = FlexibleFit(start, density_map, RESOLUTION, full, threads=1, place="off")
+    assert fit.rebuilds_before(0) and fit.protocol.as_dict()["search"] == "full"
+    with pytest.raises(InputError, match="search must be one of off, auto, full, found 'some'"):
+        fit_of(start, density_map, stage, search="some")
 
 
 def test_what_only_side_chains_tell_is_shifted_the_way_they_tell(

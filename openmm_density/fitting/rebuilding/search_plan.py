@@ -1,0 +1,166 @@
+"""How much of the searches a fit has time for: as much as its steps take, by an estimate that is the same on every machine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..protocols import Stage
+
+ALIKE_UP_TO = 2000
+"""Steps of a fit up to which its searches may take about as long as these; in longer ones they may take longer in proportion:
+up to ten times as long as 20000, those of the built-in protocols, which leaves nothing out of any fit that was seen."""
+
+# Times of one thread of a Xeon at 2.5 GHz, in those of one atom in a step of the whole model: 2.8 µs, of 4564 atoms in all.
+# Two minimisations and the first steps of what was rebuilt, by atom of the whole model.
+_SETTLING = 320.0
+# A side chain in all of its rotamers until none is turned any more; a residue matched with the places next to it.
+_SIDE_CHAIN, _MATCH = 8000.0, 1850.0
+# An excerpt has so many atoms, by its moving ones, and each of its atoms takes so long to be put into it, minimised and annealed.
+_AROUND, _PER_MOVING = 150.0, 1.9
+_CREATION, _MINIMIZATION, _ANNEALING = 430.0, 105.0, 460.0
+# One pass over a residue's side chain there; so many shifts are annealed of those that are built, and both ends again.
+_PASS, _ANNEALED = 1950.0, 4
+# The least that is worth beginning for: heavy atoms and residues of an average place, and its shifts.
+_AVERAGE_PLACE = (100, 13, 12)
+
+
+def place_work(n_moving: int, n_residues: int, n_shifts: int) -> float:
+    """Return the work of trying to shift stretches of one place, in atoms times steps.
+
+    Parameters
+    ----------
+    n_moving : int
+        Heavy atoms that move.
+    n_residues : int
+        Residues that move.
+    n_shifts : int
+        Stretches times ways of shifting them.
+    """
+    members = _AROUND + _PER_MOVING * n_moving
+    built = 2 * _MINIMIZATION * members + _PASS * n_residues
+    annealed = (_ANNEALING + _MINIMIZATION) * members + 2 * _PASS * n_residues
+    return _CREATION * members + (n_shifts + 1) * built + 2 * min(n_shifts, _ANNEALED) * annealed
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a search before a stage may do.
+
+    Attributes
+    ----------
+    register : float
+        Work in atoms times steps that trying to shift stretches may take; 0 where it is not done.
+    side_chains : bool
+        Whether side chains are turned.
+    left_out : tuple of str
+        What the stage asks for and the steps leave no time for: ``register``, ``side chains``.
+    """
+
+    register: float
+    side_chains: bool
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether no search is made."""
+        return not (self.register or self.side_chains)
+
+
+class SearchPlan:
+    """Share the time for searches out among the stages that ask for one.
+
+    Side chains come first, as they are cheap, and of stages the last, where the model is best; what remains is shared alike by
+    the searches for stretches.
+
+    Parameters
+    ----------
+    stages : sequence of (Stage, bool)
+        Those of the protocol, and whether each has a density to search in.
+    search : {"off", "auto", "full"}
+        No search, searches that take about as long as the steps, or whatever the stages ask for.
+    n_atoms : int
+        Of the whole model.
+    n_side_chains : int
+        That may be turned.
+    registers : bool
+        Whether stretches may be shifted at all.
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[tuple[Stage, bool]],
+        search: str,
+        n_atoms: int,
+        n_side_chains: int,
+        registers: bool = True,
+    ) -> None:
+        searched = [number for number, (_, has_density) in enumerate(stages) if has_density]
+        self._asked = {
+            "register": {n for n in searched if stages[n][0].register and registers},
+            # Whatever was shifted, side chains are turned after it.
+            "side chains": {n for n in searched if stages[n][0].rotamers or stages[n][0].register},
+        }
+        self._n_atoms, self._search = n_atoms, search
+        steps = sum(stage.steps for stage, _ in stages)
+        self._total = math.inf if search == "full" else steps * max(1.0, steps / ALIKE_UP_TO) * n_atoms
+        self._turning = _SETTLING * n_atoms + _SIDE_CHAIN * n_side_chains
+        self._matching = 0.5 * _SETTLING * n_atoms + _MATCH * n_side_chains
+        self._turned: set[int] = set()
+        self._shifted: set[int] = set()
+        if search == "off":
+            return
+        left = self._total
+        for number in sorted(self._asked["side chains"], reverse=True):
+            # After shifts they are turned besides.
+            if number in self._asked["register"] and not stages[number][0].rotamers:
+                continue
+            if left >= self._turning:
+                self._turned.add(number)
+                left -= self._turning
+        for number in sorted(self._asked["register"], reverse=True):
+            base = self._matching + (0.0 if number in self._turned else self._turning)
+            if left / (len(self._shifted) + 1) >= base + place_work(*_AVERAGE_PLACE):
+                self._shifted.add(number)
+        self._turned |= self._shifted
+        if search == "full":
+            self._turned |= self._asked["side chains"]
+
+    def before(self, number: int, made: Sequence[Mapping[str, Any]] = ()) -> Share | None:
+        """Return what may be searched before a stage, or None where nothing is asked for.
+
+        Parameters
+        ----------
+        number : int
+            Of the stage, from 0.
+        made : sequence of mapping
+            The searches so far, as in `FitResult.rebuilding`.
+        """
+        asked = [name for name, numbers in self._asked.items() if number in numbers]
+        if self._search == "off" or not asked:
+            return None
+        register = 0.0
+        if number in self._shifted:
+            spent = sum(each.get("work", 0.0) for each in made) * self._n_atoms
+            to_turn = sum(n >= number for n in self._turned) * self._turning
+            sharing = sum(n >= number for n in self._shifted)
+            register = (self._total - spent - to_turn) / sharing - self._matching
+        register = max(register, 0.0)
+        side_chains = number in self._turned
+        done = {"register": register > 0, "side chains": side_chains}
+        return Share(register, side_chains, tuple(name for name in asked if not done[name]))
+
+    def work(self, share: Share, tried: float) -> float:
+        """Return the work of a search, in steps of the whole model.
+
+        Parameters
+        ----------
+        share : Share
+            What it was to do.
+        tried : float
+            The `place_work` of the places that it tried.
+        """
+        base = (self._matching if share.register else 0.0) + (self._turning if share.side_chains else 0.0)
+        return (base + tried) / self._n_atoms
