@@ -72,6 +72,9 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
         ("wrong-handed Cα", "wrong_alpha_count", "d"),
     ):
         count(label, form, *(figures.get(key) for figures in geometry))
+    if summary["mate_contacts_final"] is not None:
+        mates = (summary.get(f"mate_contacts_{stage}") for stage in stages)
+        count("clashes with crystal mates", "d", *mates)
     console = console_for_results()
     if summary["interrupted"]:  # whoever reads no further knows
         console.print(Text.assemble(("Interrupted:", "bold"), f" {summary['doubts'][0]}"))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from openmm import app
 from scipy.spatial import cKDTree
 
 from .elements import covalent_radius, is_hydrogen, is_metal
+from .link_chemistry import LinkChemistry
 from .residue_names import standard_residue_names
 
 if TYPE_CHECKING:
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 LIGAND_BOND_SLACK = 0.45
 LINK_SLACK = 0.30
 METAL_BOND_SLACK = 0.60
+
+BACKBONE_BONDS = (("C", "N"), ("O3'", "P"))
+"""Names of the atoms that join a residue to the one behind it in its polymer."""
 
 COORDINATING = frozenset({"N", "O", "S", "Se"})
 
@@ -118,8 +123,46 @@ def add_bonds(
         add(i, j)
     for i, j in _disulphides(topology, positions):
         add(i, j)
-    for i, j in _bonds_by_distance(topology, positions):
-        add(i, j)
+    near = list(_near_as_bonds(topology, positions))
+    for i, j in near:
+        if atoms[i].residue is atoms[j].residue or is_metal(atoms[i]) or is_metal(atoms[j]):
+            add(i, j)
+    neighbours: dict[int, set[int]] = defaultdict(set)
+    for a, b in topology.bonds():
+        neighbours[a.index].add(b.index)
+        neighbours[b.index].add(a.index)
+    chemistry = LinkChemistry(atoms, positions, neighbours)
+    unexplained = []
+    # Those that look most like bonds take the valences.
+    for i, j in sorted(
+        (pair for pair in near if frozenset(pair) not in bonded),
+        key=lambda pair: _excess(atoms, positions, *pair),
+    ):
+        if _continues(atoms[i], atoms[j]) or chemistry.explains(i, j):
+            add(i, j)
+            neighbours[i].add(j)
+            neighbours[j].add(i)
+        else:
+            unexplained.append((min(i, j), max(i, j)))
+    model.short_contacts = tuple(sorted(unexplained))
+
+
+def _excess(atoms: Sequence[app.topology.Atom], positions: np.ndarray, i: int, j: int) -> float:
+    """Return by how much two atoms are farther apart, or nearer, than their covalent radii, in Å."""
+    return abs(
+        float(np.linalg.norm(positions[i] - positions[j]))
+        - covalent_radius(atoms[i])
+        - covalent_radius(atoms[j])
+    )
+
+
+def _continues(a: app.topology.Atom, b: app.topology.Atom) -> bool:
+    """Tell whether two atoms join neighbours in one polymer."""
+    first, second = sorted((a, b), key=lambda atom: atom.index)
+    neighbours = (
+        second.residue.index == first.residue.index + 1 and first.residue.chain is second.residue.chain
+    )
+    return neighbours and (first.name, second.name) in BACKBONE_BONDS
 
 
 def _bonds_of_file(
@@ -178,8 +221,11 @@ def _disulphides(topology: app.Topology, positions: np.ndarray) -> Iterable[tupl
             yield i, j
 
 
-def _bonds_by_distance(topology: app.Topology, positions: np.ndarray) -> Iterable[tuple[int, int]]:
-    """Give the bonds that distances show in and around the residues that are not standard."""
+def _near_as_bonds(topology: app.Topology, positions: np.ndarray) -> Iterable[tuple[int, int]]:
+    """Return the pairs in and around the residues that are not standard that are as near as bonds.
+
+    Inside residues and with metals these are bonds; between residues, whether they are is for chemistry to tell.
+    """
     standard = standard_residue_names()
     atoms = list(topology.atoms())
     nonstandard = np.array([atom.residue.name not in standard for atom in atoms])

@@ -16,7 +16,7 @@ from openmm_density.errors import InputError
 from openmm_density.wording import listing
 
 from .alternates import Alternates
-from .bonds import Link, add_bonds, links_of_file, named_connections
+from .bonds import BACKBONE_BONDS, Link, add_bonds, links_of_file, named_connections
 from .conformers import ReadResidue, kept_residues
 from .elements import openmm_element
 from .metadata import Metadata, read_metadata
@@ -28,9 +28,6 @@ _SIMULATED_WATERS = frozenset(("SOL", "SPC", "T3P", "T4P", "TIP", "TIP3", "TIP4"
 # strained, others must look like a bond.
 NEIGHBOUR_BACKBONE_BOND = 3.0
 OTHER_BACKBONE_BOND = 2.0
-
-BACKBONE_BONDS = (("C", "N"), ("O3'", "P"))
-"""Names of the atoms that join a residue to the one behind it in its polymer."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,8 @@ class Model:
         isoleucine's ``CD`` is ``CD1``). A chain of the topology is one unbroken polymer, or one run of
         ligands, or of waters, so that several chains may carry the same id, as with mmCIF's label_asym_id.
         Bonds: standard ones, disulphides, those of the file, and those that distances show in and around
-        residues that are not standard, metal coordination included.
+        residues that are not standard, metal coordination included; between residues only where chemistry makes
+        such bonds.
     positions : ndarray of shape (N, 3)
         Å, float64.
     b_factors, occupancies : ndarray of shape (N,)
@@ -82,6 +80,9 @@ class Model:
         axes of the coordinates are not those that the PDB and mmCIF take for granted.
     links : tuple of Link
         The covalent, disulphide and metal bonds that the file names among these atoms, however long.
+    short_contacts : tuple of (int, int)
+        Pairs of atoms of different residues that are as near as bonds, but that no record of the file names and chemistry does
+        not explain (`openmm_density.models.link_chemistry`): they are not bonded.
     alternates : Alternates
         The atoms of the conformers that were not chosen, which are written again beside those that were.
     metadata : Metadata
@@ -99,6 +100,7 @@ class Model:
     cell: tuple[float, ...] | None = None
     space_group: str = ""
     links: tuple[Link, ...] = ()
+    short_contacts: tuple[tuple[int, int], ...] = ()
     alternates: Alternates = field(default_factory=Alternates)
     metadata: Metadata = field(default_factory=Metadata)
     notes: list[str] = field(default_factory=list)

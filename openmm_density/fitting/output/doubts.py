@@ -20,6 +20,7 @@ from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan
 from ..protocols import Protocol
 from ..rebuilding.changes import left_out_in_words
+from .contacts import contact_doubts
 
 # Å by which the atoms of a ligand's conjugated system went farther from their plane, in the mean of squares. Haems of deposited
 # models differ by as much.
@@ -100,7 +101,7 @@ def doubts_about(
     fit : FlexibleFit
     result : FitResult
     summary : mapping
-        With the geometry before and after, what it changed, and the flat ligands.
+        With the geometry before and after, what it changed, the flat ligands, and contacts.
     violations : mapping of str to sequence of Violation
         What ended violated, by the name of the restraint; those that held nothing at the end are not in it.
     stretches : sequence of Stretch
@@ -118,6 +119,7 @@ def doubts_about(
         *_backbone_doubt(summary),
         *_turned_doubts(violations, summary),
         *_pierced_doubt(summary),
+        *contact_doubts(summary),
         *_metal_doubt(result),
         *_stretched_doubt(result),
         *_bent_doubts(summary),

@@ -24,6 +24,7 @@ from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan
 from .agreement import MapAgreement, poorest
+from .contacts import contact_report
 from .doubts import doubts_about, notes_on
 
 UNITS = {
@@ -32,6 +33,7 @@ UNITS = {
     **dict.fromkeys(("voxel_size", "map_voxel_size", "sigma", "cutoff"), "Å"),
     **dict.fromkeys(("angle_rmsd", "worst_angle", "largest_omega_change"), "°"),
     **dict.fromkeys(("chi_before", "chi_after"), "°"),
+    "distance": "Å",
     "frequency": "1/Å",
     "strength": "kJ/mol per fitted atom",
     "clashscore": "clashes per 1000 non-hydrogen atoms",
@@ -169,6 +171,7 @@ def summarize(
         if reference is None
         else geometry_report(reference.topology, reference.positions).as_dict(),
         **change.as_dict(),
+        **contact_report(fit, result),
         "rigid_residues": list(result.prepared.report.rigid_residues),
         "versions": versions(),
         "half_maps": None if scan is None else scan.as_dict(),

@@ -1,0 +1,98 @@
+"""Contacts that a fit does not see: with copies in the crystal, and what is as near as a bond but is none."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from ...models.structures import Model
+from ...validation.mates import mate_contacts, worse_mate_contacts
+from ...wording import listing
+from ..fit_result import FitResult
+from ..flexible_fit import FlexibleFit
+
+SAME_CELL = 0.02
+"""By this part the axes of a model's cell and of the map's may differ if they are one crystal."""
+
+
+def contact_report(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
+    """Return what ``summary.json`` holds of such contacts.
+
+    Parameters
+    ----------
+    fit : FlexibleFit
+    result : FitResult
+
+    Returns
+    -------
+    dict
+        ``mate_contacts_initial``, ``_relaxed`` and ``_final``: the number of clashes with copies of the model in the crystal,
+        None where the map is not that of its crystal; ``worse_mate_contacts``: those that are new or clearly nearer;
+        ``short_contacts``: pairs of atoms that are as near as a bond, but are not bonded.
+    """
+    prepared = result.prepared
+    stages = {
+        stage: prepared.input_positions(getattr(result, stage)) for stage in ("initial", "relaxed", "final")
+    }
+    in_crystal = _is_of_crystal(fit, prepared.model)
+    found = {
+        stage: mate_contacts(prepared.model, positions) if in_crystal else None
+        for stage, positions in stages.items()
+    }
+    report: dict[str, Any] = {
+        f"mate_contacts_{stage}": None if contacts is None else len(contacts)
+        for stage, contacts in found.items()
+    }
+    worse = []
+    if found["initial"] is not None and found["final"] is not None:
+        worse = worse_mate_contacts(prepared.model, found["initial"], found["final"])
+    report["worse_mate_contacts"] = [asdict(contact) for contact in worse]
+    records = prepared.model.records
+    report["short_contacts"] = [
+        {
+            "atoms": f"{records[i].describe()} - {records[j].describe()}",
+            "distance_initial": float(np.linalg.norm(stages["initial"][i] - stages["initial"][j])),
+            "distance_final": float(np.linalg.norm(stages["final"][i] - stages["final"][j])),
+        }
+        for i, j in prepared.model.short_contacts
+    ]
+    return report
+
+
+def contact_doubts(summary: dict[str, Any]) -> list[str]:
+    """Name the contacts of a report that are to be doubted."""
+    doubts = []
+    if summary["worse_mate_contacts"]:
+        named = [
+            f"{each['atoms']} ({each['distance_final']:.2f} Å, "
+            + (
+                "no clash before)"
+                if each["distance_initial"] is None
+                else f"{each['distance_initial']:.2f} before)"
+            )
+            for each in summary["worse_mate_contacts"]
+        ]
+        doubts.append(
+            f"atoms were driven into copies of the model in the crystal, which take no part in the fit: {listing(named, 10)}: "
+            "look at the model there, with its symmetry mates."
+        )
+    if summary["short_contacts"]:
+        named = [
+            f"{each['atoms']} ({each['distance_initial']:.2f} Å, {each['distance_final']:.2f} after)"
+            for each in summary["short_contacts"]
+        ]
+        doubts.append(
+            f"atoms of different residues were as near as a bond, but chemistry does not explain one, and no bond was made: "
+            f"{listing(named, 10)}: correct the model there, or name the bond in its file (LINK, CONECT, _struct_conn)."
+        )
+    return doubts
+
+
+def _is_of_crystal(fit: FlexibleFit, model: Model) -> bool:
+    """Tell whether the map is that of the crystal that a model names."""
+    if not fit.density_map.periodic or model.cell is None or not model.space_group:
+        return False
+    axes = np.linalg.norm(fit.density_map.matrix, axis=0) * fit.density_map.size
+    return bool(np.all(np.abs(axes / np.array(model.cell[:3]) - 1) < SAME_CELL))

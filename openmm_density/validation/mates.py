@@ -1,0 +1,143 @@
+"""Contacts of a model with its copies in the crystal, which a fit does not see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import gemmi
+import numpy as np
+
+from openmm_density.models.elements import is_hydrogen, is_metal
+from openmm_density.models.structures import Model
+from openmm_density.restraints.contacts import CLASH_OVERLAP, HYDROGEN_BOND_ALLOWANCE, contact_radii
+
+SPECIAL_POSITION = 0.8
+"""Å: an atom that the input has nearer than this to a copy of its own lies on an element of symmetry, and the two are one."""
+
+WORSE = 0.3
+"""Å by which a pair that was too near before came nearer."""
+
+# Å by which the distances of a pair within the model and to a copy differ at least.
+_DIFFERENT = 1e-3
+# Sum of the occupancies of two atoms that are there in turn.
+_IN_TURN = 1.0 + 1e-3
+
+
+@dataclass(frozen=True)
+class MateContact:
+    """Two atoms of which one is too near to a copy of the other.
+
+    Attributes
+    ----------
+    first, second : int
+        Atoms of the model; the same for an atom and a copy of its own.
+    distance : float
+        Å.
+    """
+
+    first: int
+    second: int
+    distance: float
+
+
+def mate_contacts(model: Model, positions: np.ndarray) -> list[MateContact] | None:
+    """Find the clashes of a model with its copies by the symmetry and the translations of its crystal.
+
+    Pairs count as in `openmm_density.validation.geometry.GeometryReport.clash_count`: heavy atoms whose van der Waals spheres
+    overlap by more than 0.4 Å (0.8 Å between N, O, F and S), no metals. Not counted are atoms that the input has on a special
+    position, with their own copies; atoms that are there in turn, as their occupancies say; and bonds to copies that the file
+    names.
+
+    Parameters
+    ----------
+    model : Model
+    positions : ndarray of shape (N, 3)
+        Of its atoms, in Å.
+
+    Returns
+    -------
+    list of MateContact or None
+        The nearest first, each pair once, with its nearest copy; None where the model has no crystal.
+    """
+    if model.cell is None or not model.space_group:
+        return None
+    atoms = list(model.topology.atoms())
+    heavy = [a.index for a in atoms if a.element is not None and not is_hydrogen(a) and not is_metal(a)]
+    radii, polar = contact_radii(model.topology)
+    farthest = 2 * float(radii[heavy].max(initial=0.0)) - CLASH_OVERLAP
+    special = {
+        first
+        for first, second in _near_copies(model, heavy, model.positions, SPECIAL_POSITION)
+        if first == second
+    }
+    linked = {tuple(sorted((link.first, link.second))) for link in model.links if link.symmetry}
+    occupancies = model.occupancies
+    found = []
+    for (i, j), distance in _near_copies(model, heavy, positions, farthest).items():
+        limit = radii[i] + radii[j] - CLASH_OVERLAP - HYDROGEN_BOND_ALLOWANCE * (polar[i] and polar[j])
+        in_turn = max(occupancies[[i, j]]) < 1 and occupancies[i] + occupancies[j] <= _IN_TURN
+        if distance < limit and not in_turn and (i, j) not in linked and not (i == j and i in special):
+            found.append(MateContact(i, j, distance))
+    return sorted(found, key=lambda contact: contact.distance)
+
+
+@dataclass(frozen=True)
+class WorseMateContact:
+    """A contact with a copy that a model did not have, or not so near.
+
+    Attributes
+    ----------
+    atoms : str
+        As in ``A MET 1 CE - A MET 1 CE``, the second in the copy.
+    distance_initial : float or None
+        Å; None where there was no contact.
+    distance_final : float
+        Å.
+    """
+
+    atoms: str
+    distance_initial: float | None
+    distance_final: float
+
+
+def worse_mate_contacts(
+    model: Model, before: list[MateContact], after: list[MateContact]
+) -> list[WorseMateContact]:
+    """Return the contacts after that were none before, or are nearer by more than `WORSE`, the nearest first."""
+    known = {(contact.first, contact.second): contact.distance for contact in before}
+    worse = []
+    for contact in after:
+        distance = known.get((contact.first, contact.second))
+        if distance is None or distance - contact.distance > WORSE:
+            names = (model.records[k].describe() for k in (contact.first, contact.second))
+            worse.append(WorseMateContact(" - ".join(names), distance, contact.distance))
+    return worse
+
+
+def _near_copies(
+    model: Model, chosen: list[int], positions: np.ndarray, reach: float
+) -> dict[tuple[int, int], float]:
+    """Return the pairs of some atoms (the lower number first) that come near by a copy, and the least distance of each."""
+    crystal = gemmi.Structure()
+    crystal.cell, crystal.spacegroup_hm = gemmi.UnitCell(*model.cell), model.space_group
+    residue = gemmi.Residue()
+    for index in chosen:
+        atom = gemmi.Atom()
+        atom.pos, atom.serial = gemmi.Position(*positions[index]), index
+        residue.add_atom(atom)
+    chain = gemmi.Chain("A")
+    chain.add_residue(residue)
+    copied = gemmi.Model(1)
+    copied.add_chain(chain)
+    crystal.add_model(copied)
+    crystal.setup_cell_images()
+    search = gemmi.ContactSearch(reach)
+    search.ignore, search.special_pos_cutoff_sq = gemmi.ContactSearch.Ignore.Nothing, 0.0
+    near: dict[tuple[int, int], float] = {}
+    cells = gemmi.NeighborSearch(crystal[0], crystal.cell, max(reach, 1.0)).populate()
+    for contact in search.find_contacts(cells):
+        pair = tuple(sorted((contact.partner1.atom.serial, contact.partner2.atom.serial)))
+        within = float(np.linalg.norm(positions[pair[0]] - positions[pair[1]]))
+        if contact.image_idx or abs(within - contact.dist) > _DIFFERENT:
+            near[pair] = min(contact.dist, near.get(pair, np.inf))
+    return near
