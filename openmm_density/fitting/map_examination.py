@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+from openmm import app
 
 from ..maps.corrections import MapCorrections
 from ..maps.density_map import DensityMap
 from ..models.structures import Model
 from ..validation.correlation import MapCorrelation
-from ..validation.map_checks import MapChecks, check_map_with_model
+from ..validation.map_checks import MapChecks, check_map_with_model, check_stretching
 from .placement import Placement, placed, placed_near
 
 # A model that correlates by less with a map whose mirror image was asked for has yet to be placed in it.
@@ -64,6 +65,40 @@ def placed_and_checked(
     if placement is None:
         return checks, None
     return _checked_there(placement, model, density_map, resolution), placement
+
+
+def checked_after(
+    model: Model,
+    density_map: DensityMap,
+    resolution: float,
+    topology: app.Topology,
+    relaxed: np.ndarray,
+    final: np.ndarray,
+    in_input: np.ndarray,
+    cc: float,
+) -> MapChecks:
+    """Look at the map once more, with the model where it was fitted, and at what the map did to the model.
+
+    Parameters
+    ----------
+    model : Model
+        As it was read.
+    density_map : DensityMap
+    resolution : float
+        In Å.
+    topology : openmm.app.Topology
+        Of the simulated model, without solvent.
+    relaxed, final : np.ndarray, shape (M, 3)
+        Its positions minimised without the map, and after the fit, in Å.
+    in_input : np.ndarray, shape (N, 3)
+        Those of the atoms that were read, after the fit, in Å.
+    cc : float
+        Their correlation with the map.
+    """
+    checks = check_map_with_model(density_map, model.topology, in_input, resolution, cc=cc)
+    scale = (checks.figures.get("voxel_size") or {}).get("scale", 1.0)
+    n = topology.getNumAtoms()
+    return checks + check_stretching(density_map, topology, relaxed[:n], final[:n], scale)
 
 
 def _checked_there(

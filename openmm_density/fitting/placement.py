@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from openmm import app
-from scipy import fft, optimize
+from scipy import optimize
 from scipy.spatial.transform import Rotation
 
 from ..energies.density_fit import DensityFit
@@ -19,16 +19,13 @@ from ..models.structures import Model
 from ..units import ANGSTROM_PER_NANOMETER, in_angstrom
 from ..validation.map_checks.coverage import IN_DENSITY, coverage
 from ..validation.map_checks.rigid_scan import left_jacobian
+from ..validation.map_checks.rigid_search import best_of_all, distinct, search_grid
 
 PLACE = ("auto", "on", "off")
 
-# The search is done at this resolution (Å) or coarser, on voxels of a third of it, of which no side has more.
+# The search is done at this resolution (Å) or coarser.
 SEARCH_RESOLUTION = 8.0
-MOST_VOXELS = 96
-# Between rotations the atoms at the rim move by this part of the search resolution.
-ROTATION_STEP = 0.75
-MOST_ROTATIONS = 4000
-CANDIDATES, FINALISTS = 8, 3
+FINALISTS = 3
 # Rotation vectors are taken from where the last refinement ended; one that moved no atom so far (Å) was the last.
 REFINEMENTS, SETTLED = 3, 0.02
 # A gain of similarity for which a model that is nearly in its place is moved.
@@ -149,20 +146,18 @@ def find_placement(model: Model, density_map: DensityMap, resolution: Any) -> Pl
         raise InputError(f"{model.path}: the model has no heavy atom that could be placed.")
     centre = model.positions[heavy].mean(axis=0)
     centred = model.positions - centre
-    coarse = max(SEARCH_RESOLUTION, resolution)
-    grid = _search_grid(density_map, centred[heavy], coarse)
-    coarse = max(coarse, 3 * grid.voxel)
+    grid, coarse = search_grid(density_map, centred[heavy], max(SEARCH_RESOLUTION, resolution))
     blurred = density_map
     if coarse > resolution:
         sigma = SIGMA_PER_RESOLUTION * np.sqrt(coarse**2 - resolution**2)
         blurred = density_map.gaussian_filter(sigma)
-    candidates = _best_of_all(grid.filled(blurred), grid, centred[heavy], coarse)
+    candidates = best_of_all(grid.filled(blurred), grid, centred[heavy], coarse)
 
     rigid = [
         _Rigid(target, model, centred, d) for target, d in ((blurred, coarse), (density_map, resolution))
     ]
     rough = sorted((rigid[0].refined(*candidate) for candidate in candidates), key=lambda found: -found[0])
-    fine = [rigid[1].refined(rotation, shift) for _, rotation, shift in _distinct(rough)[:FINALISTS]]
+    fine = [rigid[1].refined(rotation, shift) for _, rotation, shift in distinct(rough)[:FINALISTS]]
     similarity, rotation, shift = max(fine, key=lambda found: found[0])
     here = rigid[1].similarity(Rotation.identity(), centre)[0]
     return _placement(model, density_map, here, similarity, rotation, shift)
@@ -190,105 +185,6 @@ def _placement(
         coverage_before=coverage(model.positions[heavy], density_map),
         coverage_after=coverage(positions[heavy], density_map),
     )
-
-
-def rotations(count: int) -> Rotation:
-    """Give so many rotations that cover all of them evenly: super-Fibonacci spirals (Alexa, CVPR 2022)."""
-    # Solutions of the equations given there: ψ⁴ = ψ + 4, and √2.
-    psi, phi = 1.533751168755204288118041, np.sqrt(2.0)
-    s = np.arange(count) + 0.5
-    r, big = np.sqrt(s / count), np.sqrt(1 - s / count)
-    alpha, beta = 2 * np.pi * s / phi, 2 * np.pi * s / psi
-    return Rotation.from_quat(
-        np.stack([r * np.sin(alpha), r * np.cos(alpha), big * np.sin(beta), big * np.cos(beta)], axis=1)
-    )
-
-
-@dataclass(frozen=True)
-class _Grid:
-    """An orthogonal grid over the map, with room around it for the model."""
-
-    origin: np.ndarray
-    voxel: float
-    shape: tuple[int, int, int]
-
-    def filled(self, density_map: DensityMap) -> np.ndarray:
-        """Sample a map, above its mean; 0 where it has no values."""
-        nz, ny, nx = self.shape
-        mean = float(density_map.data.mean(dtype=np.float64))
-        j, i = np.meshgrid(np.arange(ny), np.arange(nx), indexing="ij")
-        values = np.empty(self.shape)
-        for k in range(nz):
-            points = np.stack([i.ravel(), j.ravel(), np.full(i.size, k)], axis=1) * self.voxel + self.origin
-            values[k] = np.nan_to_num(density_map.value_at(points) - mean, nan=0.0).reshape(ny, nx)
-        return values
-
-    def deposited(self, points: np.ndarray) -> np.ndarray:
-        """Count points, given relative to the origin, in voxels, each shared out trilinearly."""
-        base = np.floor(points / self.voxel).astype(np.int64)
-        part = points / self.voxel - base
-        nz, ny, nx = self.shape
-        total = np.zeros(nz * ny * nx)
-        for corner in np.ndindex(2, 2, 2):
-            weight = np.prod(np.where(corner, part, 1 - part), axis=1)
-            i, j, k = ((base + corner) % (nx, ny, nz)).T
-            total += np.bincount((k * ny + j) * nx + i, weight, minlength=total.size)
-        return total.reshape(self.shape)
-
-
-def _search_grid(density_map: DensityMap, centred: np.ndarray, coarse: float) -> _Grid:
-    corners = np.array(list(np.ndindex(2, 2, 2))) * (density_map.size - 1)
-    corners = corners @ density_map.matrix.T + density_map.origin
-    low, high = corners.min(axis=0), corners.max(axis=0)
-    reach = float(np.linalg.norm(centred, axis=1).max()) + coarse
-    extent = high - low + 2 * reach
-    voxel = max(coarse / 3, float(extent.max()) / MOST_VOXELS)
-    nx, ny, nz = (fft.next_fast_len(int(n), real=True) for n in np.ceil(extent / voxel))
-    return _Grid(low - reach, voxel, (nz, ny, nx))
-
-
-def _best_of_all(
-    target: np.ndarray, grid: _Grid, centred: np.ndarray, coarse: float
-) -> list[tuple[Rotation, np.ndarray]]:
-    """Give the best rotations, and for each where the model's centre then belongs."""
-    reach = max(float(np.sqrt((centred**2).sum(axis=1).mean())), coarse)
-    # Each of n rotations has a share of 8π²/n of the group's volume, a cube of as many steps as move the atoms so far.
-    count = int(min(8 * np.pi**2 * (reach / (ROTATION_STEP * coarse)) ** 3, MOST_ROTATIONS))
-    frequency = [fft.fftfreq(n, grid.voxel) for n in grid.shape[:2]] + [
-        fft.rfftfreq(grid.shape[2], grid.voxel)
-    ]
-    square = sum(axis**2 for axis in np.ix_(*frequency))
-    transform = fft.rfftn(target) * np.exp(-2 * np.pi**2 * (SIGMA_PER_RESOLUTION * coarse) ** 2 * square)
-    every = rotations(max(count, 60))
-    found = []
-    for number, rotation in enumerate(every):
-        model = fft.rfftn(grid.deposited(rotation.apply(centred)))
-        # Σ ρ(x) t(x + u) over x, for every shift u.
-        scores = fft.irfftn(np.conj(model) * transform, s=grid.shape)
-        peak = int(np.argmax(scores))
-        found.append((float(scores.flat[peak]), number, peak))
-    found.sort(reverse=True)
-    best = []
-    for _, number, peak in found[: 4 * CANDIDATES]:
-        k, j, i = np.unravel_index(peak, grid.shape)
-        best.append((0.0, every[number], grid.origin + grid.voxel * np.array([i, j, k])))
-    return [(rotation, shift) for _, rotation, shift in _distinct(best)[:CANDIDATES]]
-
-
-def _distinct(
-    found: list[tuple[float, Rotation, np.ndarray]],
-) -> list[tuple[float, Rotation, np.ndarray]]:
-    """Leave out what is nearly the same as a better one."""
-    kept: list[tuple[float, Rotation, np.ndarray]] = []
-    for one in found:
-        near = any(
-            (one[1] * other[1].inv()).magnitude() < np.radians(8.0)
-            and np.linalg.norm(one[2] - other[2]) < 4.0
-            for other in kept
-        )
-        if not near:
-            kept.append(one)
-    return kept
 
 
 class _Rigid:

@@ -42,7 +42,8 @@ def test_fit_refuses_an_inverted_map_and_fits_it_when_told(inverted, tmp_path, c
     assert quick_fit(inverted, tmp_path / "run", "--invert") == 0
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["map_corrections"] == {"voxel_size": None, "mirror": False, "invert": True}
-    assert summary["map_checks"]["contrast"]["coverage"] > 0.25
+    assert summary["map_checks"]["initial"]["contrast"]["coverage"] > 0.25
+    assert summary["map_checks"]["final"]["findings"] == []
     assert any("sign was changed" in note for note in summary["notes"])
     assert summary["cc_final"] > 0.5
 
@@ -75,7 +76,7 @@ def test_corrections_survive_an_interruption(folder, tmp_path, without_pictures,
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["map_corrections"] == {"voxel_size": 1.2, "mirror": True, "invert": True}
     assert np.allclose(summary["map_voxel_size"], 1.2, atol=1e-5)
-    assert summary["cc_final"] > 0.5 and summary["map_checks"]["contrast"]["coverage"] > 0.25
+    assert summary["cc_final"] > 0.5 and summary["map_checks"]["initial"]["contrast"]["coverage"] > 0.25
 
 
 def test_options_that_are_no_voxel_size_are_refused(folder, capsys):

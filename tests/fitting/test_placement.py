@@ -13,9 +13,9 @@ from openmm_density.fitting.placement import (
     _Rigid,
     find_placement,
     placed,
-    rotations,
 )
 from openmm_density.validation.map_checks.coverage import IN_DENSITY, coverage
+from openmm_density.validation.map_checks.rigid_search import rotations
 
 from ..fragments import RESOLUTION, fragment, map_of, rotated
 

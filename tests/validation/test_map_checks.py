@@ -7,7 +7,12 @@ import pytest
 
 from openmm_density import DensityMap, InputError
 from openmm_density.models import read_model
-from openmm_density.validation.map_checks import MapChecks, check_map_units, check_map_with_model
+from openmm_density.validation.map_checks import (
+    MapChecks,
+    check_map_units,
+    check_map_with_model,
+    check_stretching,
+)
 from openmm_density.validation.map_checks.detail import spectrum_end
 
 from ..conftest import PROJECT
@@ -98,7 +103,7 @@ def test_voxels_in_nm_are_named(a_map, model):
     check_map_units(a_map, model.topology, model.positions)
 
 
-@pytest.mark.parametrize("resolution", [40.0, 10.0])
+@pytest.mark.parametrize("resolution", [20.0, 10.0])
 def test_a_resolution_far_coarser_than_what_map_and_model_agree_to_is_doubted(a_map, model, resolution):
     checks = checked(a_map, model, resolution=resolution)
     assert only(checks, "resolution").sentence.startswith(f"a resolution of {resolution:g} Å was given")
@@ -150,3 +155,44 @@ def test_checks_come_back_from_plain_values(a_map, model):
     assert MapChecks.from_dict(checks.as_dict()) == checks
     merged = checks + checked(a_map, model)
     assert merged.findings == [] and merged.figures["contrast"]["skewness"] > 0
+
+
+def test_a_mirrored_map_is_named_wherever_the_model_is_in_it(a_map, model):
+    checks = checked(a_map.mirrored(), model)
+    finding = only(checks, "handedness")
+    assert not finding.is_error and "pass --mirror" in finding.sentence
+    assert checks.figures["handedness"]["cc_mirrored"] > 0.9 > 0.5 > checks.figures["handedness"]["cc"]
+
+
+def test_a_real_map_that_is_mirrored_is_named():
+    density_map = DensityMap.from_file(DATA / "emd5925_frag/emd5925.mrc.gz").mirrored()
+    model = read_model(DATA / "emd5925_frag/5925_native.pdb")
+    assert only(checked(density_map, model, resolution=3.64), "handedness")
+
+
+def test_a_model_that_fits_neither_hand_is_no_sign_of_a_mirror(a_map, model):
+    """Coordinates of another fold: the fragment from its end to its beginning, so to speak."""
+    other = model.positions.mean(axis=0) + (model.positions - model.positions.mean(axis=0))[:, [1, 2, 0]] * (
+        0.8,
+        1.1,
+        1.2,
+    )
+    assert all(finding.check != "handedness" for finding in checked(a_map, model, other).findings)
+
+
+@pytest.mark.parametrize("stretched", [0.977, 1.0, 1.023])
+def test_a_backbone_that_was_stretched_as_a_whole_names_the_voxel_size(a_map, model, stretched):
+    noise = np.random.default_rng(0).normal(scale=0.02, size=model.positions.shape)
+    checks = check_stretching(a_map, model.topology, model.positions, model.positions * stretched + noise)
+    assert checks.figures["stretching"]["change"] == pytest.approx(np.log(stretched), abs=2e-3)
+    if stretched == 1.0:
+        assert checks.findings == []
+    else:
+        likely = {0.977: "likelier to measure 1.02", 1.023: "likelier to measure 0.978"}
+        assert likely[stretched] in only(checks, "stretching").sentence
+
+
+def test_what_was_found_before_a_fit_stays_unless_it_is_found_again(a_map, model):
+    mirrored, right = checked(a_map.inverted(), model), checked(a_map, model)
+    assert mirrored.with_later(right) == mirrored.findings
+    assert mirrored.with_later(mirrored) == mirrored.findings

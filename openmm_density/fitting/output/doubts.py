@@ -13,6 +13,7 @@ from ...models.elements import covalent_radius, is_metal
 from ...models.structures import residue_label
 from ...restraints import Violation
 from ...validation.correlation import LARGEST_PART_OUTSIDE, LOW_CORRELATION
+from ...validation.map_checks import Finding
 from ...validation.stretches import Stretch
 from ...wording import listing
 from ..fit_result import FitResult
@@ -93,6 +94,7 @@ def doubts_about(
     violations: Mapping[str, Sequence[Violation]],
     stretches: Sequence[Stretch],
     scan: StrengthScan | None = None,
+    findings: Sequence[Finding] = (),
 ) -> list[str]:
     """Give a sentence for each sign that the fit, or a part of it, is not to be believed.
 
@@ -108,10 +110,12 @@ def doubts_about(
         Where the model fits the map badly, the worst first.
     scan : StrengthScan, optional
         What half maps said about the strength.
+    findings : sequence of Finding
+        What is wrong with the map.
     """
     return [
         *interruption(fit.protocol, result),
-        *fit.map_checks.doubts,
+        *(finding.sentence for finding in findings),
         *_overall_doubts(fit, result),
         *_noise_doubt(result, summary, scan),
         *_geometry_doubt(fit, result, summary, scan),

@@ -23,6 +23,7 @@ from ...whole_files import write_text
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan
+from ..map_examination import checked_after
 from .agreement import MapAgreement, poorest
 from .contacts import contact_report
 from .doubts import doubts_about, notes_on
@@ -82,6 +83,16 @@ def summarize(
         for positions in (result.initial, result.relaxed, result.final)
     )
     change = compare_geometry(before, after)
+    checks = checked_after(
+        result.prepared.model,
+        fit.density_map,
+        fit.density.resolution,
+        topology,
+        result.relaxed,
+        result.final,
+        result.prepared.input_positions(result.final),
+        result.cc_final,
+    )
     violated = _violations(fit, result)
     prepared = result.prepared
     flat = [
@@ -118,7 +129,10 @@ def summarize(
         "voxel_size": [float(size) for size in density.target.voxel_size],
         "map_voxel_size": [float(size) for size in fit.density_map.voxel_size],
         "map_corrections": fit.corrections.as_dict(),
-        "map_checks": fit.map_checks.as_dict(),
+        "map_checks": {
+            "initial": fit.map_checks.as_dict(),
+            "final": checks.as_dict(),
+        },
         "resampled": density.resampled,
         "cropped": density.cropped,
         "sigma": density.sigma,
@@ -177,7 +191,8 @@ def summarize(
         "half_maps": None if scan is None else scan.as_dict(),
     }
     summary["notes"] = notes_on(fit, result, summary, agreement.residues, scan, pdb_limit)
-    summary["doubts"] = doubts_about(fit, result, summary, violated, agreement.stretches, scan)
+    findings = fit.map_checks.with_later(checks)
+    summary["doubts"] = doubts_about(fit, result, summary, violated, agreement.stretches, scan, findings)
     # What is long comes last.
     summary["worst_residues"] = [
         {"residue": row["residue"], "correlation": row["correlation_final"]}

@@ -59,6 +59,11 @@ class MapChecks:
         findings = sorted(kept + other.findings, key=lambda finding: not finding.is_error)
         return MapChecks({**self.figures, **other.figures}, findings)
 
+    def with_later(self, later: MapChecks) -> list[Finding]:
+        """Return the findings of both, of one check those that came later where there are any."""
+        found = {finding.check: finding for finding in [*self.findings, *later.findings]}
+        return list(found.values())
+
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON, from which `from_dict` makes this again."""
         return {**self.figures, "findings": [asdict(finding) for finding in self.findings]}

@@ -11,21 +11,22 @@ from scipy.spatial.transform import Rotation
 
 from openmm_density.maps.density_map import DensityMap
 
+from .rigid_search import SIGMA
+
 SCALES = (0.93, 1.07)
 """How much smaller or larger the model may become."""
 
-# Of the narrower Gaussian, per Å of resolution: that of the atoms' density.
-_SIGMA = 0.225
 # The scale at which a refinement begins: the nearest maximum of a scan in these steps.
 _SCAN = np.arange(0.94, 1.0601, 0.01)
 _STARTS = 3
-_REFINEMENTS, _ITERATIONS = 2, 40
+ITERATIONS = 40
+_REFINEMENTS = 2
 # Å: a refinement that moved no atom so far was the last.
 _SETTLED = 0.02
 # Å around the atoms that a refinement may reach.
 _MARGIN = 10.0
 # With more atoms, so many of them stand for all.
-_MOST_ATOMS = 5000
+MOST_ATOMS = 5000
 
 
 class Pose(NamedTuple):
@@ -54,6 +55,10 @@ class RigidScan:
         Atomic numbers.
     resolution : float
         In Å.
+    most_atoms : int
+        Of more, so many evenly taken stand for all.
+    whole_map : bool
+        Whether poses anywhere in the map are to be refined, and not only near the positions.
 
     Raises
     ------
@@ -62,15 +67,22 @@ class RigidScan:
     """
 
     def __init__(
-        self, density_map: DensityMap, positions: np.ndarray, weights: np.ndarray, resolution: float
+        self,
+        density_map: DensityMap,
+        positions: np.ndarray,
+        weights: np.ndarray,
+        resolution: float,
+        *,
+        most_atoms: int = MOST_ATOMS,
+        whole_map: bool = False,
     ) -> None:
         self.centre = positions.mean(axis=0)
-        some = slice(None, None, -(-len(positions) // _MOST_ATOMS))
+        some = slice(None, None, -(-len(positions) // most_atoms))
         self._atoms, self._weights = (positions - self.centre)[some], weights[some] / weights[some].sum()
         self._radius = max(float(np.sqrt((self._atoms**2).sum(axis=1).mean())), 1.0)
-        sigma = _SIGMA * resolution
+        sigma = SIGMA * resolution
         reach = _MARGIN + (SCALES[1] - 1) * float(np.abs(self._atoms).max())
-        piece = density_map.crop(positions, reach)
+        piece = density_map if whole_map else density_map.crop(positions, reach)
         band = piece.gaussian_filter(sigma).data.astype(np.float64) - piece.gaussian_filter(2 * sigma).data
         self._band = band / (band.std() or 1.0)
         self._inverse, self._origin = np.linalg.inv(piece.matrix), piece.origin
@@ -96,17 +108,21 @@ class RigidScan:
         norms = [own + float((weights * overlap(square * scale**2)).sum()) for scale in scales]
         return np.polynomial.Polynomial.fit(scales, np.log(norms), 3)
 
+    def start(self) -> Pose:
+        """Return the pose of the model as it was given."""
+        return Pose(0.0, Rotation.identity(), self.centre, 1.0)
+
     def best(self) -> tuple[Pose, Pose]:
         """Return the nearest maximum as the model is, and the best where it may also change its scale."""
-        one = self.refined(Pose(0.0, Rotation.identity(), self.centre, 1.0), fixed_scale=True)
+        one = self.refined(self.start(), fixed_scale=True)
         scanned = sorted(_SCAN, key=lambda scale: -self._value(one.rotation, one.place, scale)[0])
         found = [self.refined(one._replace(scale=float(scale))) for scale in (*scanned[:_STARTS], 1.0)]
         return one, max([one, *found], key=lambda pose: pose.similarity)
 
-    def refined(self, pose: Pose, *, fixed_scale: bool = False) -> Pose:
-        """Return the nearest maximum, uphill from a pose."""
+    def refined(self, pose: Pose, *, fixed_scale: bool = False, iterations: int = ITERATIONS) -> Pose:
+        """Return the nearest maximum, uphill from a pose; with fewer iterations, what is near it."""
         _, rotation, place, scale = pose
-        for _ in range(_REFINEMENTS):
+        for _ in range(_REFINEMENTS if iterations >= ITERATIONS else 1):
 
             def downhill(
                 v: np.ndarray,
@@ -123,7 +139,7 @@ class RigidScan:
                 return -value, -gradient
 
             bounds = [(None, None)] * 6 + [tuple((limit - scale) * self._radius for limit in SCALES)]
-            options = {"maxiter": _ITERATIONS}
+            options = {"maxiter": iterations}
             found = optimize.minimize(
                 downhill, np.zeros(7), jac=True, method="L-BFGS-B", bounds=bounds, options=options
             )

@@ -1,0 +1,92 @@
+"""Were the model's bonds stretched, or compressed, all together? A map that is too large or too small does that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .findings import Finding, MapChecks
+
+if TYPE_CHECKING:
+    from openmm.app import Topology
+
+    from openmm_density.maps.density_map import DensityMap
+
+CHECK = "stretching"
+
+# Mean change of the distances along the backbone, and how many times its standard error that is. A right map at 4 Å changes them
+# by 0.15%, at 200 kJ/mol per atom.
+LEAST_CHANGE, LEAST_Z = 0.004, 6.0
+# A distance that changed by more is that of a peptide that flipped, or of a gap.
+OUTLIER = 0.1
+LEAST_COUNT = 20
+
+
+def check_stretching(
+    density_map: DensityMap,
+    topology: Topology,
+    relaxed: np.ndarray,
+    fitted: np.ndarray,
+    scale: float = 1.0,
+) -> MapChecks:
+    """Compare the distances along the backbone of a fitted model with those without the map.
+
+    Parameters
+    ----------
+    density_map : DensityMap
+    topology : openmm.app.Topology
+        Of N atoms or more; the first N are those of the positions.
+    relaxed, fitted : np.ndarray, shape (N, 3)
+        Minimised without the map, and fitted into it, in Å.
+    scale : float
+        How much larger than the fitted model the map still is, see `check_scale`.
+
+    Returns
+    -------
+    MapChecks
+        ``change`` (mean of the logarithms of the ratios of Cα-Cα distances, of nucleotides of P-P, between neighbours of a
+        chain), ``z`` (in its standard errors) and ``count``; None where there are too few.
+    """
+    pairs = _neighbours(topology)
+    if len(pairs) < LEAST_COUNT:
+        return MapChecks({CHECK: None})
+    lengths = [
+        np.linalg.norm(positions[pairs[:, 0]] - positions[pairs[:, 1]], axis=1)
+        for positions in (relaxed, fitted)
+    ]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        changes = np.log(lengths[1] / lengths[0])
+    changes = changes[np.abs(changes) < OUTLIER]
+    if len(changes) < LEAST_COUNT:
+        return MapChecks({CHECK: None})
+    change, error = float(changes.mean()), float(changes.std() / np.sqrt(len(changes)))
+    figures = {"change": change, "z": change / error if error > 0 else 0.0, "count": len(changes)}
+    if abs(change) < LEAST_CHANGE or abs(figures["z"]) < LEAST_Z:
+        return MapChecks({CHECK: figures})
+    likely = float(density_map.voxel_size.mean() / (np.exp(change) * scale))
+    sentence = (
+        f"the fit {'stretched' if change > 0 else 'compressed'} the backbone everywhere alike, by {100 * abs(change):.1f}% "
+        f"(distances between neighbours, {abs(figures['z']):.0f} standard errors), as a map of a wrong voxel size does: check "
+        f"the map's header, whose voxels are likelier to measure {likely:.3g} Å than {density_map.voxel_size.mean():.3g}, and "
+        "pass --voxel-size if so."
+    )
+    return MapChecks({CHECK: figures}, [Finding(CHECK, sentence)])
+
+
+def _neighbours(topology: Topology) -> np.ndarray:
+    """Return the pairs of Cα, or of P, of neighbours in a chain that are bound to each other, shape (M, 2)."""
+    bound = {
+        frozenset((a.residue.index, b.residue.index))
+        for a, b in topology.bonds()
+        if a.residue is not b.residue
+    }
+    pairs = []
+    for chain in topology.chains():
+        residues = list(chain.residues())
+        traces = [{atom.name: atom.index for atom in residue.atoms()} for residue in residues]
+        for one, other, here, there in zip(residues, residues[1:], traces, traces[1:]):
+            if frozenset((one.index, other.index)) not in bound:
+                continue
+            pairs += [(here[name], there[name]) for name in ("CA", "P") if name in here and name in there]
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
