@@ -1,12 +1,20 @@
-# Three targets: `make demo`, `make test` and, on a machine with a GPU, `make test-gpu`. All make the environment when it is not there, and are quick the second time.
+# Four targets: `make demo`, `make test`, and on a machine that has one, `make test-gpu` and `make test-opencl`. All make the
+# environment when it is not there, and are quick the second time.
 
 PYTHON ?= python3.11
 ENVIRONMENT ?= .venv
 BIN := $(ENVIRONMENT)/bin
 INSTALLED := $(ENVIRONMENT)/installed
+COMPILED := $(ENVIRONMENT)/compiled
+LOG := $(ENVIRONMENT)/install.log
 DATA := examples/data
+KERNELS := $(patsubst kernels/%/cpu.cpp,%,$(wildcard kernels/*/cpu.cpp))
 
-.PHONY: demo test test-gpu
+# A recipe fails where any part of a pipe does.
+SHELL := bash
+.SHELLFLAGS := -o pipefail -c
+
+.PHONY: demo test test-gpu test-opencl
 .DELETE_ON_ERROR:
 
 demo: demo/summary.json
@@ -15,12 +23,12 @@ demo: demo/summary.json
 demo/summary.json: demo/adk_closed.mrc $(DATA)/adk_open.pdb
 	$(BIN)/openmm-density fit $(DATA)/adk_open.pdb demo/adk_closed.mrc --resolution 5 --reference $(DATA)/adk_closed.pdb --output demo --overwrite
 
-demo/adk_closed.mrc: $(DATA)/adk_closed.pdb | $(INSTALLED)
+demo/adk_closed.mrc: $(DATA)/adk_closed.pdb | $(COMPILED)
 	mkdir -p demo
 	$(BIN)/openmm-density simulate $(DATA)/adk_closed.pdb --resolution 5 --voxel-size 1 --noise 0.1 --seed 1 --output $@ --overwrite
 
 # A file's tests stay together, for they share what they prepare.
-test: $(INSTALLED)
+test: $(COMPILED)
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -29,8 +37,28 @@ test-gpu: $(INSTALLED)
 	$(BIN)/python -c 'import torch, sys; sys.exit(not torch.cuda.is_available() and "no GPU that torch can use")'
 	$(BIN)/python -m pytest $(wildcard tests/*/test_*_gpu.py)
 
+# Tests skip a platform that does not work: that none does is found before them.
+test-opencl: $(COMPILED)
+	$(BIN)/openmm-density doctor --json | $(BIN)/python -c 'import json, sys; sys.exit(not any(probe["works"] and probe["platform"] == "OpenCL" for probe in json.load(sys.stdin)["probes"]) and "no OpenCL platform on which a force runs")'
+	$(BIN)/python -m pytest -m opencl
+
+# What pip says goes to the log, but for downloads that take a while.
 $(INSTALLED): pyproject.toml
-	$(PYTHON) -m venv $(ENVIRONMENT)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable ".[torchforce,test]"
-	touch $@
+	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON): install it with its venv, or name a Python from 3.10 on, as in make PYTHON=python3.12." >&2; exit 1; }
+	@echo "Installing into $(ENVIRONMENT): about 3 GB of downloads (most of it torch and its CUDA libraries), 7 GB of disk, 2 to 10 minutes."
+	@mkdir -p $(ENVIRONMENT)
+	@$(PYTHON) -m venv $(ENVIRONMENT) >$(LOG) 2>&1 || { cat $(LOG) >&2; echo "$(PYTHON) makes no environment: install its venv, or name another Python, as in make PYTHON=python3.12." >&2; exit 1; }
+	@started=$$SECONDS; $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --editable ".[torchforce,test]" 2>&1 \
+		| tee --append $(LOG) \
+		| sed --unbuffered --quiet --regexp-extended \
+			-e 's/^ *(Downloading|Using cached) ([^-]+)-([^-]+)-.* \(([0-9]{3,}(\.[0-9]+)? MB|[0-9.]+ GB)\).*/  \1 \2 \3, \4/p' \
+			-e 's/^Installing collected packages.*/  Unpacking/p' \
+		|| { tail --lines 20 $(LOG) >&2; echo "pip failed: the end of what it said is above, all of it in $(LOG)." >&2; exit 1; }; \
+	echo "Installed in $$((SECONDS - started)) s; what pip said is in $(LOG)."
+	@touch $@
+
+# Side by side, which is several times as fast as one after the other when they are first used.
+$(COMPILED): $(INSTALLED) $(wildcard kernels/*/*.cpp kernels/*/*.h kernels/*.h)
+	@echo "Compiling the kernels for this processor, once: half a minute to two."
+	@printf '%s\n' $(KERNELS) | xargs -P "$$(nproc)" -I {} $(BIN)/python -c 'from openmm_density.kernels import build; build.load("{}")'
+	@touch $@

@@ -101,6 +101,7 @@ def test_torch_force_runs_on_reference_and_cpu_here(here):
     assert here.ok
 
 
+@pytest.mark.opencl
 def test_every_platform_is_probed_for_what_can_be_made(here):
     platforms = {openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())}
     assert {probe.platform for probe in here.probes if probe.backend == "TorchForce"} == platforms
@@ -255,6 +256,7 @@ def test_plugins_and_gpu_have_remedies_of_their_own():
     assert "openmm-density[gpu]" in triton
 
 
+@pytest.mark.opencl
 def test_a_platform_that_the_machine_does_not_have_is_no_fault(here):
     diagnosis = replace(healthy(), absent_platforms={"OpenCL": "libOpenCL.so.1"})
     assert "OpenCL" in as_text(diagnosis) and "which has no libOpenCL.so.1" in as_text(diagnosis)

@@ -54,7 +54,7 @@ def test_is_a_force_of_its_parameter():
     assert not CudaGraphForce.isinstance(openmm.HarmonicBondForce())
 
 
-@pytest.mark.parametrize("platform", ["Reference", "CPU", "OpenCL"])
+@pytest.mark.parametrize("platform", ["Reference", "CPU", pytest.param("OpenCL", marks=pytest.mark.opencl)])
 @pytest.mark.parametrize("particles", [None, np.array([0, 2])])
 def test_other_platforms_evaluate_it_through_python(platform, particles):
     if platform not in PLATFORMS:

@@ -86,7 +86,9 @@ def energy_and_forces(context, **arguments):
 
 
 @needs_torch_force
-@pytest.mark.parametrize("platform", ["Reference", "CPU", "OpenCL", "CUDA"])
+@pytest.mark.parametrize(
+    "platform", ["Reference", "CPU", pytest.param("OpenCL", marks=pytest.mark.opencl), "CUDA"]
+)
 @pytest.mark.parametrize("derivative", [None, True, False])
 def test_energy_and_forces_on_every_platform(platform, derivative):
     if platform not in PLATFORMS:
@@ -295,6 +297,7 @@ def test_only_torch_force_has_parameter_derivatives(fake_python_force):
         spring(backend="PythonForce", parameter_derivative=True)
 
 
+@pytest.mark.opencl
 def test_all_torch_plugins_of_platforms_that_are_here_are_loaded():
     plugins.load_torch_plugins()
     assert plugins.unloaded_plugins() == {}
@@ -340,6 +343,7 @@ print("unloaded", plugins.unloaded_plugins())
 TORCH_FIRST = OPENMM_FIRST.replace("import openmm\n", "import torch\nimport openmm\n", 1)
 
 
+@pytest.mark.opencl
 @needs_torch_force
 def test_either_order_of_imports():
     running = [

@@ -112,7 +112,9 @@ def positions_of(context):
 
 
 @needs_derivatives
-@pytest.mark.parametrize("platform", ["Reference", "CPU", "OpenCL", "CUDA"])
+@pytest.mark.parametrize(
+    "platform", ["Reference", "CPU", pytest.param("OpenCL", marks=pytest.mark.opencl), "CUDA"]
+)
 def test_energy_and_forces_on_every_platform_with_and_without_the_derivative(peptide, platform):
     if platform not in PLATFORMS:
         pytest.skip(f"OpenMM has no {platform} platform here")
