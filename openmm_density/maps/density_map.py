@@ -524,9 +524,19 @@ class DensityMap:
 
 def _fourier_resampled(data: np.ndarray, axis: int, n: int, periodic: bool) -> np.ndarray:
     """Resample one axis to n points over the same extent; a finite axis is continued by its mirror image."""
-    from scipy import signal  # imports most of scipy, which only resampling needs
-
     if periodic:
-        return signal.resample(data, n, axis=axis)
+        return _resampled_period(data, axis, n)
     mirrored = np.concatenate([data, np.flip(data, axis)], axis=axis)
-    return np.take(signal.resample(mirrored, 2 * n, axis=axis), np.arange(n), axis=axis)
+    return np.take(_resampled_period(mirrored, axis, 2 * n), np.arange(n), axis=axis)
+
+
+def _resampled_period(data: np.ndarray, axis: int, n: int) -> np.ndarray:
+    """Resample one period of real data to n points, as `scipy.signal.resample` does, whose import takes a second."""
+    data = np.moveaxis(data, axis, -1)
+    size = data.shape[-1]
+    kept = min(n, size)
+    spectrum = fft.rfft(data)[..., : kept // 2 + 1] * (n / size)
+    if kept % 2 == 0 and n != size:
+        # The frequency that is its own opposite on the coarser grid is a pair on the finer one.
+        spectrum[..., -1] *= 2.0 if n < size else 0.5
+    return np.moveaxis(fft.irfft(spectrum, n, overwrite_x=True), -1, axis)
