@@ -1,0 +1,127 @@
+"""Damaged models and blow-ups on the CUDA platform, which does not notice that atoms are lost, with `CudaGraphForce`."""
+
+import warnings
+
+import numpy as np
+import openmm
+import pytest
+from openmm import unit
+
+from openmm_density.energies.forces import backend_problem
+from openmm_density.errors import DeveloperWarning
+from openmm_density.fitting.dynamics import Dynamics
+from openmm_density.fitting.fit_systems import DENSITY_GROUP
+from openmm_density.fitting.platforms import in_double_precision, platform_named
+
+from .damaged_models import DAMAGES, assert_sane, damaged, fit_of, native
+from .test_stability import blow_up_in, nan_after
+
+pytestmark = pytest.mark.skipif(
+    backend_problem("CudaGraphForce") is not None,
+    reason=f"CudaGraphForce: {backend_problem('CudaGraphForce')}",
+)
+
+
+def in_nanometers(context):
+    found = context.getState(positions=True).getPositions(asNumpy=True)
+    return np.array(found.value_in_unit(unit.nanometer))
+
+
+def forces_of(context, groups=-1):
+    found = context.getState(forces=True, groups=groups).getForces(asNumpy=True)
+    return found.value_in_unit(unit.kilojoule_per_mole / unit.nanometer)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_model_comes_through_a_fit(damage, tmp_path):
+    fit = fit_of(damaged(tmp_path, damage), tmp_path, "CUDA")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeveloperWarning)
+        result = fit.run()
+    assert result.force_backend == "CudaGraphForce"
+    assert_sane(fit, result)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_the_relaxation_is_that_of_other_platforms(damage, tmp_path):
+    model = damaged(tmp_path, damage)
+    relaxed = []
+    for platform in ("CUDA", "Reference"):
+        fit = fit_of(model, tmp_path, platform)
+        relaxed.append(fit._minimizer._relaxation.relaxed(fit.prepared.positions / 10))
+    alpha = [a.index for a in fit.prepared.topology.atoms() if a.name in ("N", "CA", "C")]
+    # Rounding tells, in flat valleys, where a minimiser stops.
+    assert np.sqrt(((relaxed[0] - relaxed[1])[alpha] ** 2).sum(axis=1).mean()) < 0.05
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_blow_up_while_warming_up_is_not_blamed_on_the_map(times, monkeypatch, tmp_path):
+    fit = fit_of(native(tmp_path), tmp_path, "CUDA")
+    sizes = blow_up_in(monkeypatch, times)
+    result = fit.run()
+    assert sizes[: times + 1] == pytest.approx([4.0, 1.0, 0.25][: times + 1])
+    assert np.isfinite(result.final).all() and 5.0 <= result.strength <= 200.0
+
+
+def test_atoms_that_explode_are_rolled_back(monkeypatch, tmp_path):
+    """Not injected: two atoms are given speeds at which the constraints fail, and the platform makes of them what it does."""
+    fit = fit_of(native(tmp_path), tmp_path, "CUDA")
+    steps, calls = Dynamics.step, []
+
+    def explode(self, context, length, stop=None):
+        calls.append(context.getIntegrator().getStepSize().value_in_unit(unit.femtosecond))
+        if len(calls) == 1:
+            velocities = np.zeros((context.getSystem().getNumParticles(), 3))
+            velocities[[20, 40]] = [[3e5, 0, 0], [0, -3e5, 0]]
+            context.setVelocities(velocities)
+        return steps(self, context, length, stop)
+
+    monkeypatch.setattr(Dynamics, "step", explode)
+    result = fit.run()
+    assert len(calls) > 2 and calls[1] < calls[0]
+    assert_sane(fit, result)
+
+
+def test_forces_that_overflow_are_minimised(tmp_path):
+    """Two atoms at 0.02 Å, and no relaxation before: the minimiser alone."""
+    fit = fit_of(native(tmp_path), tmp_path, "CUDA")
+    context = openmm.Context(fit.system, openmm.VerletIntegrator(0.001), *fit._platform)
+    positions = fit.prepared.positions / 10
+    carbons = [a.index for a in fit.prepared.topology.atoms() if a.name == "CB"]
+    positions[carbons[1]] = positions[carbons[5]] + [0.002, 0, 0]
+    context.setPositions(positions)
+    fit._minimizer.minimize(context, 300)
+    found = in_nanometers(context)
+    assert np.isfinite(found).all() and np.isfinite(forces_of(context)).all()
+    assert np.linalg.norm(found[carbons[1]] - found[carbons[5]]) > 0.2
+
+
+def test_a_minimisation_that_blows_up_ends_in_double_precision(monkeypatch, tmp_path):
+    fit = fit_of(native(tmp_path), tmp_path, "CUDA")
+    context = openmm.Context(fit.system, openmm.VerletIntegrator(0.001), *fit._platform)
+    context.setPositions(fit.prepared.positions / 10)
+    precisions = []
+
+    def precision(context):
+        precisions.append(context.getPlatform().getPropertyValue(context, "Precision"))
+        return True
+
+    nan_after(monkeypatch, 2, of=precision)
+    fit._minimizer.minimize(context, 50)
+    assert precisions == ["mixed", "mixed", "double"]
+    assert np.isfinite(in_nanometers(context)).all()
+
+
+def test_double_precision_has_the_same_density(tmp_path):
+    fit = fit_of(native(tmp_path), tmp_path, "CUDA")
+    contexts = [
+        openmm.Context(fit.system, openmm.VerletIntegrator(0.001), *platform)
+        for platform in (fit._platform, in_double_precision(*platform_named("CUDA")))
+    ]
+    found = []
+    for context in contexts:
+        context.setPositions(fit.prepared.positions / 10)
+        context.setParameter(fit.density.parameter_name, 10.0 * fit.density.n_fitted_atoms)
+        found.append(forces_of(context, {DENSITY_GROUP}))
+    assert np.abs(found[0]).max() > 1.0
+    assert np.abs(found[0] - found[1]).max() < 1e-3 * np.abs(found[1]).max()
