@@ -356,10 +356,7 @@ class FlexibleFit:
                     with self.stopwatch.part("minimization"):
                         state = self._begun(stop)
                 except Unstable as error:
-                    raise SimulationError(
-                        f"{self.prepared.model.path}: the simulation blows up from the start ({error}): look for clashes in the "
-                        "model there."
-                    ) from None
+                    raise self._blown_up(f"from the start ({error})") from None
                 self._save(folder, state)
             gently = False
             while state.stage < len(self.protocol.stages) and not stop.requested:
@@ -371,12 +368,20 @@ class FlexibleFit:
                 if not stop.requested:
                     self._save(folder, state)
             say(state.step, self.protocol.steps, "minimize", None)
-            with self.stopwatch.part("minimization"):
-                result = self._ended(state, stop)
+            try:
+                with self.stopwatch.part("minimization"):
+                    result = self._ended(state, stop)
+            except Unstable as error:
+                raise self._blown_up(f"at the end ({error})") from None
             if result.interrupted and folder is not None:
                 # The time since the last saved state was spent as well.
                 folder.save_times(self.stopwatch)
             return result
+
+    def _blown_up(self, when: str) -> SimulationError:
+        return SimulationError(
+            f"{self.prepared.model.path}: the simulation blows up {when}: look for clashes in the model there."
+        )
 
     def _begun(self, stop: StopRequest) -> RunState:
         """Minimise without density and without constraints; give all a first velocity."""

@@ -20,7 +20,7 @@ SUMMARY_KEYS = {
     "cc_reference", "similarity_initial", "similarity_final", "ca_rmsd_initial", "ca_rmsd_final", "voxel_size", "resampled",
     "steps", "seed", "wall_seconds", "ms_per_step", "density_ms_per_step", "platform", "force_backend", "versions",
     "protocol", "stages", "placement", "half_maps", "interrupted", "blow_ups", "density_interval", "forcefield", "solvent",
-    "restraints_violated",
+    "restraints_violated", "start_strain", "pierced_rings_final",
 }  # fmt: skip
 
 

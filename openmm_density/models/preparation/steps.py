@@ -17,7 +17,7 @@ from openmm_density.models.force_field_xml import load_force_field
 from openmm_density.models.force_fields import force_field_files
 from openmm_density.models.ligands import LigandParameters, dictionary_smiles
 from openmm_density.models.residue_names import standard_residue_names
-from openmm_density.models.structures import Model, is_backbone_bond, residue_label
+from openmm_density.models.structures import Model, is_backbone_bond, named_atoms, residue_label
 from openmm_density.wording import counted, listing, one_line
 
 from .heavy_atoms import add_missing_heavy_atoms
@@ -110,6 +110,7 @@ def prepare(
 
     topology, coordination = topology_of(residues, links)
     positions = np.array([atom.position for residue in residues for atom in residue.atoms])
+    _check_built(model, topology, positions)
     input_index = np.array([atom.source for residue in residues for atom in residue.atoms], dtype=np.int64)
     prepared_index = np.full(len(model.positions), -1, dtype=np.int64)
     prepared_index[input_index[input_index >= 0]] = np.flatnonzero(input_index >= 0)
@@ -233,6 +234,15 @@ def _building(model: Model) -> Iterator[None]:
             f"{model.path}: missing atoms cannot be built ({one_line(error)}): look for residues or atoms that are in it twice, "
             "and for residues that lack their backbone."
         ) from None
+
+
+def _check_built(model: Model, topology: app.Topology, positions: np.ndarray) -> None:
+    lost = np.flatnonzero(~np.isfinite(positions).all(axis=1))
+    if len(lost):
+        raise InputError(
+            f"{model.path}: no place is found for {named_atoms(topology, lost)}, which the model lacks: look for atoms in one "
+            "place there."
+        )
 
 
 @contextmanager

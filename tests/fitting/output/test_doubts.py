@@ -20,6 +20,8 @@ from openmm_density.fitting.output.summary import summarize
 from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.restraints import find_violations
 
+from .. import damaged_models
+
 
 def summarized(fit, result, scan=None):
     return summarize(fit, result, map_agreement(fit, result), "model", "map", scan)
@@ -71,6 +73,18 @@ def test_turned_centres_and_peptides_are_doubted(fitted):
 
     # Where it is held, it is its hold that counts.
     assert doubts._turned_doubts(find_violations(fit.restraints, result.final), found) == []
+
+
+def test_what_was_bad_in_the_start_is_told_and_rings_that_stay_pierced_are_doubted(tmp_path):
+    pierced = damaged_models.damaged(tmp_path, "a pierced ring")
+    fit = damaged_models.fit_of(pierced, tmp_path, "CPU")
+    (note,) = doubts._strain_note(fit)
+    ring = "A PHE 19 (by B LYS 13 CD - B LYS 13 CE)"
+    assert "relaxed in stages" in note and f"rings pierced by bonds: {ring}" in note
+    assert doubts._strain_note(damaged_models.fit_of(damaged_models.native(tmp_path), tmp_path, "CPU")) == []
+    (doubt,) = doubts._pierced_doubt({"pierced_rings_final": [ring]})
+    assert doubt == f"bonds pass through rings, as in no molecule: {ring}: rebuild the model there."
+    assert doubts._pierced_doubt({"pierced_rings_final": []}) == []
 
 
 def test_a_metal_that_lost_its_ligand_is_doubted():
