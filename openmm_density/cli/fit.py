@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from ..fitting.flexible_fit import FlexibleFit
     from ..fitting.half_maps import StrengthScan
+    from ..fitting.interrupts import Stop
     from ..fitting.output import OutputFolder
     from ..fitting.protocols import Protocol
     from .arguments import Commands
@@ -231,6 +232,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace, display: Display, stopwatch: Stopwatch) -> int:
     with loading():
+        from ..fitting.interrupts import PromptExit, StopRequest
         from ..fitting.output import OutputFolder
 
     if options.resume is None:
@@ -239,45 +241,103 @@ def _run(options: argparse.Namespace, display: Display, stopwatch: Stopwatch) ->
     else:
         folder = OutputFolder(options.resume, resume=True)
     try:
-        if options.resume is not None:
-            options, protocol = _as_begun(options, folder)
-        scan = _strength_scan(options, protocol, folder, display, stopwatch)
-        if scan is not None:
-            # What half maps allow is what the fit is to end with.
-            protocol = replace(protocol, strength=scan.chosen / (protocol.stages[-1].strength[1] or 1.0))
-        fit = _flexible_fit(options, protocol, stopwatch)
-        if options.resume is None:
-            _remember(options, protocol, fit, scan, folder)
-        display.expect(
-            [(stage.name, fit.rebuilds_before(number)) for number, stage in enumerate(fit.protocol.stages)]
-        )
-        display.print(f"fitting {options.model} into {options.map} at {options.resolution:g} Å")
-        if fit.unsearched:
-            display.print(
-                f"few steps: searches are left out before {', '.join(fit.unsearched)}; --search full makes them"
+        with PromptExit(lambda: _left(folder, display)):
+            if options.resume is not None:
+                options, protocol = _as_begun(options, folder)
+            scan = _strength_scan(options, protocol, folder, display, stopwatch)
+            if scan is not None:
+                # What half maps allow is what the fit is to end with.
+                protocol = replace(protocol, strength=scan.chosen / (protocol.stages[-1].strength[1] or 1.0))
+            fit = _flexible_fit(options, protocol, stopwatch)
+            if options.resume is None:
+                _remember(options, protocol, fit, scan, folder)
+            display.expect(
+                [
+                    (stage.name, fit.rebuilds_before(number))
+                    for number, stage in enumerate(fit.protocol.stages)
+                ]
             )
-        result = fit.run(
-            folder.run, display.update, display.interrupted, lambda: display.ended(_stopped(folder))
-        )
-        display.expect()
-        summary = folder.write(fit, result, options.model, options.map, scan)
+            display.print(f"fitting {options.model} into {options.map} at {options.resolution:g} Å")
+            if fit.unsearched:
+                display.print(
+                    f"few steps: searches are left out before {', '.join(fit.unsearched)}; --search full makes them"
+                )
+
+        def stopped() -> None:
+            display.ended(_stopped(folder))
+
+        # While the fit runs it hears signals itself; from then on this does, with no gap in between.
+        with StopRequest(lambda: display.interrupted("writing results without pictures"), stopped) as stop:
+            hurry = _Hurry(stop)
+            result = fit.run(
+                folder.run, display.update, lambda: (hurry.begin(), display.interrupted()), stopped
+            )
+            display.expect()
+            summary = folder.write(fit, result, options.model, options.map, scan, hurry)
+            display.stop()
+            print_outcome(summary, folder.path)
     except KeyboardInterrupt:
         if not folder.run.holds_a_state:
             raise
-        print(f"{PROGRAM} fit: interrupted; {PROGRAM} fit --resume {folder.path} goes on", file=sys.stderr)
+        _say(f"{PROGRAM} fit: interrupted; {PROGRAM} fit --resume {folder.path} goes on")
         return 130
     finally:
         folder.discard()
-    display.stop()
-    print_outcome(summary, folder.path)
     if result.interrupted:
-        print(
-            f"{PROGRAM} fit: interrupted at step {result.steps} of {fit.protocol.steps}; results so far are in {folder.path}, "
-            f"and {PROGRAM} fit --resume {folder.path} goes on",
-            file=sys.stderr,
+        where = f"{folder.path}{'' if folder.has_pictures else ', without pictures'}"
+        _say(
+            f"{PROGRAM} fit: interrupted at step {result.steps} of {fit.protocol.steps}; results so far are in {where}, "
+            f"and {PROGRAM} fit --resume {folder.path} goes on"
+        )
+        return 130
+    if not folder.has_pictures:
+        _say(
+            f"{PROGRAM} fit: interrupted at its end; results are in {folder.path}, without pictures, and {PROGRAM} fit --resume "
+            f"{folder.path} draws them"
         )
         return 130
     return 0
+
+
+class _Hurry:
+    """What leaves out pictures: a signal after the fit, or one that ended it so long ago that a batch system soon ends all.
+
+    Parameters
+    ----------
+    stop : StopRequest
+        Of signals that come after the fit.
+    """
+
+    def __init__(self, stop: Stop) -> None:
+        self._stops = [stop]
+
+    def begin(self) -> None:
+        """Take note of a signal that ends the fit."""
+        from ..fitting.interrupts import Deadline
+
+        self._stops.append(Deadline(_ANSWER_SECONDS))
+
+    @property
+    def requested(self) -> bool:
+        """Whether no picture is to be begun any more."""
+        return any(stop.requested for stop in self._stops)
+
+
+# After a signal.
+_ANSWER_SECONDS = 8.0
+
+
+def _say(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def _left(folder: OutputFolder, display: Display) -> None:
+    """Leave a fit that is not prepared yet as it was."""
+    goes_on = (
+        f"{PROGRAM} fit --resume {folder.path} goes on" if folder.run.holds_a_state else "nothing was written"
+    )
+    display.ended(f"{PROGRAM} fit: interrupted; {goes_on}")
+    folder.discard()
 
 
 def _stopped(folder: OutputFolder) -> str:

@@ -6,6 +6,8 @@ import numpy as np
 import openmm
 from openmm import unit
 
+from .interrupts import Stop
+
 LONGEST_MOVE = 0.01
 """nm that an atom moves in one step: a tenth of a bond."""
 # As in the minimiser "steep" of GROMACS (reference manual, Energy Minimization).
@@ -14,7 +16,9 @@ _SHORTEST_MOVE = 1.0e-6
 _CONSTRAINT_TOLERANCE = 1.0e-5
 
 
-def descend(context: openmm.Context, steps: int, longest_move: float = LONGEST_MOVE) -> None:
+def descend(
+    context: openmm.Context, steps: int, longest_move: float = LONGEST_MOVE, stop: Stop | None = None
+) -> None:
     """Move a Context's atoms down their forces, in steps in which the atom with the largest force moves by at most so many nm.
 
     A step that does not lower the energy is taken back and shortened, others lengthen the next; atoms without mass stay. The
@@ -27,6 +31,8 @@ def descend(context: openmm.Context, steps: int, longest_move: float = LONGEST_M
         The most that are tried.
     longest_move : float
         In nm.
+    stop : StopRequest or Deadline, optional
+        Looked at before each step.
     """
     system = context.getSystem()
     moves = np.array([system.getParticleMass(i)._value > 0 for i in range(system.getNumParticles())])
@@ -36,7 +42,7 @@ def descend(context: openmm.Context, steps: int, longest_move: float = LONGEST_M
     for _ in range(steps):
         forces = np.where(moves[:, None] & np.isfinite(forces), forces, 0.0)
         largest = np.linalg.norm(forces, axis=1).max(initial=0.0)
-        if largest == 0.0 or length < _SHORTEST_MOVE:
+        if largest == 0.0 or length < _SHORTEST_MOVE or (stop is not None and stop.requested):
             break
         context.setPositions(positions + forces * (length / largest))
         context.computeVirtualSites()

@@ -89,6 +89,7 @@ class Dynamics:
         relax: Sequence[Callable[[], object]],
         steps: int = SMALL_STEPS,
         part: float = SMALL_STEP,
+        stop: StopRequest | None = None,
     ) -> None:
         """Draw velocities of a temperature (K), and begin with small steps; where these blow up, smaller ones after relaxing.
 
@@ -103,6 +104,8 @@ class Dynamics:
         steps : int
         part : float
             Of the usual step.
+        stop : StopRequest, optional
+            Ends it early.
 
         Raises
         ------
@@ -119,7 +122,7 @@ class Dynamics:
             context.setVelocitiesToTemperature(kelvin, seed)
             integrator.setStepSize(part * SMALL_STEP**number * usual)
             try:
-                self.step(context, steps)
+                self.step(context, steps, stop)
             finally:
                 integrator.setStepSize(usual)
 

@@ -37,7 +37,7 @@ from .convergence import Plateau
 from .dynamics import Dynamics, set_temperature
 from .fit_result import FitResult, Progress, Row
 from .fit_systems import BLURRED_SIMILARITIES, FitSystems
-from .interrupts import StopRequest
+from .interrupts import Deadline, StopRequest
 from .locks import FolderLock
 from .map_examination import placed_and_checked
 from .measurements import Measurements, density_milliseconds
@@ -62,8 +62,8 @@ REBUILDING_MINIMIZATION = 100
 MOST_BLOW_UPS = 3
 # Of a model that blew up, before it is warmed again.
 WARM_UP_MINIMIZATION = 100
-# After Ctrl-C, which is waited for.
-HASTY_MINIMIZATION = 100
+# After Ctrl-C, which is waited for, and a batch system's signal, which is not waited for long: iterations and seconds.
+HASTY_MINIMIZATION, HASTY_SECONDS = 100, 2.0
 
 _CONSTRAINT_TOLERANCE = 1e-6
 
@@ -415,10 +415,10 @@ class FlexibleFit:
         context, density = self._context(state, stage)
         adaptive, plateau = AdaptiveStrength(**state.adaptive), Plateau(**state.plateau)
         if state.strength is None and stage.strength[1] > 0:
-            state.strength = self._full_strength(state, stage)
+            state.strength = self._full_strength(state, stage, stop)
         if gently:
-            self._settle(context, density, state, stage)
-        if state.stage_step == 0:
+            self._settle(context, density, state, stage, stop)
+        if state.stage_step == 0 and not stop.requested:
             share = self._searches.before(state.stage, state.rebuilding)
             if share is not None:
                 with self.stopwatch.part("searches"):
@@ -487,11 +487,13 @@ class FlexibleFit:
         self._systems.hold_flat(context, stage)
         iterations = HASTY_MINIMIZATION if interrupted else self.protocol.minimize_last
         try:
-            self._minimizer.minimize(context, iterations)
-            if not interrupted:
-                self._minimizer.part_contacts(context, density, iterations)
+            self._minimizer.minimize(context, iterations, Deadline(HASTY_SECONDS) if interrupted else stop)
+            if not stop.requested:
+                self._minimizer.part_contacts(context, density, iterations, stop)
         except SimulationError as error:  # the dynamics were sound
             state.blow_ups.append(f"The last minimisation was undone: {error}")
+        # Resumed, a minimisation that was cut short is made again.
+        interrupted = stop.requested
         last = self._row(context, state, "minimize")
         final = self._positions(context)
         rows = [*(Row(**row) for row in state.rows), last]
@@ -569,20 +571,20 @@ class FlexibleFit:
         )
         undone = False
         try:
-            self._minimizer.minimize(context, REBUILDING_MINIMIZATION)
+            self._minimizer.minimize(context, REBUILDING_MINIMIZATION, stop)
             if share.register:
                 shifted = rebuilding.with_shifted_stretches(self._positions(context), stop, share.register)
-                self._minimizer.place(context, shifted, REBUILDING_MINIMIZATION)
-            if stop.requested:
-                return
-            turned = rebuilding.with_turned_side_chains(self._positions(context))
-            self._minimizer.place(context, turned, REBUILDING_MINIMIZATION)
-            self._warm(context, stage.temperature[0], state)
+                self._minimizer.place(context, shifted, REBUILDING_MINIMIZATION, stop)
+            turned = rebuilding.with_turned_side_chains(self._positions(context), stop)
+            self._minimizer.place(context, turned, REBUILDING_MINIMIZATION, stop)
+            self._warm(context, stage.temperature[0], state, stop=stop)
+            undone = stop.requested  # before all of it was minimised
         except (Unstable, SimulationError):  # it was better as it was
             undone = True
-            context.setPositions(state.positions)
-            context.setVelocities(state.velocities)
         finally:
+            if undone:
+                context.setPositions(state.positions)
+                context.setVelocities(state.velocities)
             note(rebuilding.changes, undone, rebuilding.work)
 
     def _rolled_back(self, state: RunState, folder: RunFolder | None, what: str) -> RunState:
@@ -605,16 +607,18 @@ class FlexibleFit:
         )
         return state
 
-    def _settle(self, context: openmm.Context, density: DensityFit, state: RunState, stage: Stage) -> None:
+    def _settle(
+        self, context: openmm.Context, density: DensityFit, state: RunState, stage: Stage, stop: StopRequest
+    ) -> None:
         """Bring a Context to rest from which the last segment blew up, and begin anew with small steps."""
         part = (state.stage_step + 0.5) / max(stage.steps, 1)
         self._set_strength(context, density, state, stage.strength_at(min(part, 1.0)))
-        self._minimizer.relax(context, WARM_UP_MINIMIZATION)
-        self._warm(context, stage.temperature_at(min(part, 1.0)), state)
+        self._minimizer.relax(context, WARM_UP_MINIMIZATION, stop)
+        self._warm(context, stage.temperature_at(min(part, 1.0)), state, stop=stop)
 
     def _warm(self, context: openmm.Context, kelvin: float, state: RunState, **how: Any) -> None:
         """Warm a Context up, see `Dynamics.warm`; what blows up is brought to rest before it is warmed in smaller steps."""
-        relax = [lambda: self._minimizer.relax(context, WARM_UP_MINIMIZATION)] * 2
+        relax = [lambda: self._minimizer.relax(context, WARM_UP_MINIMIZATION, how.get("stop"))] * 2
         self._dynamics.warm(context, kelvin, self._dynamics.seed(state), relax, **how)
 
     def _context(self, state: RunState, stage: Stage) -> tuple[openmm.Context, DensityFit]:
@@ -631,14 +635,17 @@ class FlexibleFit:
         self._systems.hold_flat(context, stage, self._dynamics.timestep(state))
         return context, density
 
-    def _full_strength(self, state: RunState, stage: Stage) -> float:
+    def _full_strength(self, state: RunState, stage: Stage, stop: StopRequest) -> float | None:
+        """Return k in kJ/mol per fitted atom; None where it is to be calibrated and a request to stop comes before."""
         if self.protocol.strength != "auto":
             return float(self.protocol.strength)
         # The density at its full resolution is weighed against the force field alone, with planarity or without.
         held = tuple(name for name in stage.restraints if name != "planarity")
         context, _ = self._context(state, replace(stage, resolution=None, restraints=held))
         # At a minimum, or in a cold model, there are hardly any forces to weigh against.
-        self._warm(context, WARM, state, steps=WARM_STEPS, part=1.0)
+        self._warm(context, WARM, state, steps=WARM_STEPS, part=1.0, stop=stop)
+        if stop.requested:  # it is not warm
+            return None
         calibrated = self.density.calibrate(context, FORCE_RATIO, STRENGTH_BOUNDS)
         return calibrated / self.density.n_fitted_atoms
 

@@ -5,13 +5,41 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
+from typing import Protocol
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # As a shell has it for a process that a signal ended.
 _ENDED_BY_SIGNAL = 128
+
+
+class Stop(Protocol):
+    """What a long computation looks at now and then, whether to end early."""
+
+    @property
+    def requested(self) -> bool:
+        """Whether it should."""
+
+
+class Deadline:
+    """A request to stop that comes by itself.
+
+    Parameters
+    ----------
+    seconds : float
+        From now.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    @property
+    def requested(self) -> bool:
+        """Whether the time is over."""
+        return time.monotonic() >= self._end
 
 
 class StopRequest:
@@ -86,3 +114,51 @@ class StopRequest:
                 if self._heard is not None:
                     with suppress(Exception):  # as where its terminal is gone
                         self._heard()
+
+
+class PromptExit:
+    """See to it that SIGINT and SIGTERM end the process soon where there is nothing to save, as a context manager.
+
+    They raise KeyboardInterrupt, as Python and the command line have it. Where native code holds that back, or takes it in a
+    callback, the process is ended after `GRACE` seconds.
+
+    Parameters
+    ----------
+    ended : callable
+        Called before that, in a thread of its own.
+    """
+
+    def __init__(self, ended: Callable[[], None]) -> None:
+        self._ended = ended
+        self._left = threading.Event()
+        self._outlet = self._previous_outlet = -1
+
+    def __enter__(self) -> PromptExit:
+        if threading.current_thread() is threading.main_thread():
+            inlet, self._outlet = os.pipe()
+            os.set_blocking(self._outlet, False)
+            self._previous_outlet = signal.set_wakeup_fd(self._outlet, warn_on_full_buffer=False)
+            threading.Thread(target=self._listen, args=(inlet,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._left.set()
+        if self._outlet >= 0:
+            signal.set_wakeup_fd(self._previous_outlet)
+            os.close(self._outlet)
+
+    def _listen(self, inlet: int) -> None:
+        with os.fdopen(inlet, "rb", buffering=0) as numbers:
+            while number := numbers.read(1):
+                if number[0] not in _SIGNALS:
+                    if self._previous_outlet >= 0:
+                        os.write(self._previous_outlet, number)
+                    continue
+                if not self._left.wait(GRACE):
+                    with suppress(Exception):
+                        self._ended()
+                    os._exit(_ENDED_BY_SIGNAL + number[0])
+
+
+GRACE = 2.0
+"""Seconds that Python code has to end by itself."""

@@ -13,7 +13,7 @@ from ..restraints.contacts import ContactRestraint
 from ..units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
 from .descent import descend
 from .fit_systems import RESTRAINT_GROUP, FitSystems
-from .interrupts import StopRequest
+from .interrupts import Stop
 from .platforms import in_double_precision
 from .relaxation import Relaxation, Strain
 from .stability import Safeguard, Unstable
@@ -49,7 +49,7 @@ class Minimizer:
         on_cpu = platform.getName() in ("CPU", "Reference")
         self._in_stretches = systems.force_backend == "PythonForce" and not on_cpu
 
-    def minimize(self, context: openmm.Context, iterations: int, stop: StopRequest | None = None) -> None:
+    def minimize(self, context: openmm.Context, iterations: int, stop: Stop | None = None) -> None:
         """Minimise in so many iterations, or fewer after a request to stop.
 
         What blows up is tried again after a descent in small steps, and then in double precision, see `relax`.
@@ -63,7 +63,7 @@ class Minimizer:
             return
 
         def carefully() -> None:
-            descend(context, CAREFUL_STEPS)
+            descend(context, CAREFUL_STEPS, stop=stop)
             self._minimized(context, iterations, stop)
 
         attempts = (
@@ -76,18 +76,18 @@ class Minimizer:
         except Unstable as error:
             raise self._failed(error) from None
 
-    def relax(self, context: openmm.Context, iterations: int, stop: StopRequest | None = None) -> None:
+    def relax(self, context: openmm.Context, iterations: int, stop: Stop | None = None) -> None:
         """Minimise a Context in double precision: in steps that no atom exceeds, and then as usual."""
         precise = openmm.Context(
             context.getSystem(), openmm.VerletIntegrator(0.001), *in_double_precision(*self._platform)
         )
         state = context.getState(positions=True, parameters=True)
         precise.setState(state)
-        descend(precise, CAREFUL_STEPS)
+        descend(precise, CAREFUL_STEPS, stop=stop)
         self._minimized(precise, iterations, stop)
         context.setPositions(precise.getState(positions=True).getPositions())
 
-    def _minimized(self, context: openmm.Context, iterations: int, stop: StopRequest | None) -> None:
+    def _minimized(self, context: openmm.Context, iterations: int, stop: Stop | None) -> None:
         stretch = MINIMIZED_AT_ONCE if self._in_stretches else iterations
         reporter = None if stop is None or self._in_stretches else _Stoppable(stop)
         for done in range(0, iterations, stretch):
@@ -101,17 +101,17 @@ class Minimizer:
         context: openmm.Context,
         positions: np.ndarray,
         iterations: int,
-        stop: StopRequest | None = None,
+        stop: Stop | None = None,
     ) -> None:
         """Put atoms where they were read or built (Å), and minimise; what is bad there is relaxed in stages before."""
         given = positions / ANGSTROM_PER_NANOMETER
         try:
-            relaxed = self._relaxation.relaxed(given)
+            relaxed = self._relaxation.relaxed(given, stop)
         except Unstable as error:
             raise self._failed(error) from None
         context.setPositions(relaxed)
         if relaxed is not given and iterations:
-            descend(context, CAREFUL_STEPS)
+            descend(context, CAREFUL_STEPS, stop=stop)
             iterations = max(iterations, BAD_START_MINIMIZATION)
         self.minimize(context, iterations, stop)
 
@@ -131,7 +131,9 @@ class Minimizer:
             f"({error}): look for clashes in the model there, or lower the strength."
         )
 
-    def part_contacts(self, context: openmm.Context, density: DensityFit, iterations: int) -> None:
+    def part_contacts(
+        self, context: openmm.Context, density: DensityFit, iterations: int, stop: Stop | None = None
+    ) -> None:
         """Minimise on with the repulsion that the force field lacks for atoms that a density presses together."""
         positions = _positions(context)
         topology = self._systems.prepared.topology
@@ -146,8 +148,8 @@ class Minimizer:
             apart.setParameter(name, value)
         for times in CONTACT_STRENGTHS:
             apart.setParameter(contacts.parameter_name, times * contacts.default_strength)
-            self.minimize(apart, iterations)
-            if not contacts.violations(_positions(apart)):
+            self.minimize(apart, iterations, stop)
+            if (stop is not None and stop.requested) or not contacts.violations(_positions(apart)):
                 break
         context.setPositions(apart.getState(positions=True).getPositions())
 
@@ -155,7 +157,7 @@ class Minimizer:
 class _Stoppable(openmm.MinimizationReporter):
     """End a minimisation after the iteration in which the request to stop came."""
 
-    def __init__(self, stop: StopRequest) -> None:
+    def __init__(self, stop: Stop) -> None:
         super().__init__()
         self._stop = stop
 

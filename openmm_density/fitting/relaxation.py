@@ -19,6 +19,7 @@ from ..restraints import make_restraints
 from ..units import ANGSTROM_PER_NANOMETER
 from ..wording import counted, listing
 from .descent import descend
+from .interrupts import Stop
 from .stability import Safeguard
 
 STRETCHED = 0.05
@@ -158,8 +159,10 @@ class Relaxation:
             pierced_rings(self._topology, positions * ANGSTROM_PER_NANOMETER),
         )
 
-    def relaxed(self, given: np.ndarray) -> np.ndarray:
+    def relaxed(self, given: np.ndarray, stop: Stop | None = None) -> np.ndarray:
         """Return positions (nm) of moderate forces; where `strain` finds nothing bad, the array that was given.
+
+        A request to stop is looked for before each stage; what is returned then is of no use.
 
         Raises
         ------
@@ -176,6 +179,8 @@ class Relaxation:
         for number in range(_ROUNDS):
             context = self._soft_context(given, positions, pierced, number)
             for stage in _STAGES:
+                if stop is not None and stop.requested:
+                    return positions
                 for name, value in zip(_PARAMETERS, stage):
                     context.setParameter(name, value)
                 self._safeguard.run(

@@ -27,7 +27,7 @@ def test_a_fit_that_dies_while_its_results_are_written_is_resumed(folder, tmp_pa
 
     output = tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr("openmm_density.fitting.output.folder.plot_progress", die)
+        patch.setattr("openmm_density.fitting.output.folder.summarize", die)
         with pytest.raises(Killed):
             fit(folder, output, "--steps", 100, "--restrain-to", folder / "target.pdb")
     assert (output / "trajectory.dcd").exists() and not (output / "summary.json").exists()

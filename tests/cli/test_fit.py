@@ -10,6 +10,7 @@ import mdtraj
 import numpy as np
 import pytest
 
+from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.output import FILES
 
 from ..fragments import write_fragment
@@ -195,6 +196,48 @@ def test_an_interrupted_fit_writes_what_there_is_with_status_130_and_says_so_fir
     assert summary["doubts"][0] not in report.split("\n", 1)[1]
     assert report.splitlines()[1].split() == ["before", "relaxed", "so", "far"]
     assert mdtraj.load(str(tmp_path / "out" / "fitted.cif")).n_atoms == summary["n_atoms"]
+
+
+def test_a_signal_while_pictures_are_drawn_leaves_them_out(
+    folder, tmp_path, capsys, monkeypatch, without_pictures
+):
+    out = tmp_path / "out"
+
+    def interrupted(path, *_):
+        os.kill(os.getpid(), signal.SIGTERM)
+        path.write_bytes(b"")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("openmm_density.fitting.output.folder.plot_overview", interrupted)
+        assert fit(folder, out, "--steps", 40, "--report-interval", 40, "--protocol", "quick") == 130
+    (told,) = capsys.readouterr().err.splitlines()
+    assert "interrupted at its end" in told and "without pictures" in told and f"--resume {out}" in told
+    assert json.loads((out / "summary.json").read_text())["interrupted"] is False
+    assert (out / "fitted.pdb").exists() and [path.name for path in out.glob("*.png")] == ["overview.png"]
+    assert run("fit", "--resume", out) == 0
+    assert sorted(path.name for path in out.iterdir()) == sorted(FILES)
+
+
+@pytest.mark.parametrize(("seconds", "pictures"), [(600.0, 3), (0.0, 0)])
+def test_an_interrupted_fit_draws_pictures_where_there_is_time(
+    folder, tmp_path, capsys, monkeypatch, without_pictures, seconds, pictures
+):
+    out = tmp_path / "out"
+    monkeypatch.setattr("openmm_density.cli.fit._ANSWER_SECONDS", seconds)
+
+    step, came = Dynamics.step, []
+
+    def interrupted(*arguments, **named):
+        if not came:
+            came.append(os.kill(os.getpid(), signal.SIGTERM))
+        return step(*arguments, **named)
+
+    monkeypatch.setattr(Dynamics, "step", interrupted)
+    assert fit(folder, out, "--protocol", "quick") == 130
+    (told,) = capsys.readouterr().err.splitlines()
+    assert "interrupted at step 0 of 600" in told and ("without pictures" in told) is (pictures == 0)
+    assert len(list(out.glob("*.png"))) == pictures and (out / "unfinished").exists()
+    assert json.loads((out / "summary.json").read_text())["interrupted"] is True
 
 
 def test_an_interrupted_preparation_leaves_nothing(folder, tmp_path, monkeypatch, capsys):

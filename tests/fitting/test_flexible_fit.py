@@ -14,7 +14,9 @@ from openmm_density.errors import InputError, SimulationError
 from openmm_density.fitting.checkpoints import STATE, TIMES, RunFolder
 from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.flexible_fit import FlexibleFit
+from openmm_density.fitting.minimization import Minimizer
 from openmm_density.fitting.protocols import Protocol, Stage, find_protocol
+from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
 from openmm_density.fitting.stability import Unstable
 from openmm_density.models import prepare
 from openmm_density.stopwatch import Stopwatch
@@ -124,6 +126,58 @@ def test_an_interrupted_fit_gives_what_there_is_and_goes_on_to_the_same_end(part
         (tmp_path / TIMES).write_text(damaged)
         assert RunFolder(tmp_path).load_times(Stopwatch()) == {}
     assert_same(rest, uninterrupted[0])
+
+
+def test_so_it_is_after_a_signal_in_the_last_minimisation(parts, uninterrupted, tmp_path, monkeypatch):
+    whole, _ = uninterrupted
+    fit = flexible_fit(parts)
+    full = whole.strength * fit.density.n_fitted_atoms
+    minimize, asked = Minimizer.minimize, []
+
+    def interrupted(self, context, iterations, stop=None):
+        if dict(context.getParameters().items()).get("density_strength") == pytest.approx(full):
+            signal.raise_signal(signal.SIGTERM)
+            asked.append(stop.requested)
+        minimize(self, context, iterations, stop)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Minimizer, "minimize", interrupted)
+        result = fit.run(RunFolder(tmp_path))
+    assert asked == [True] and result.interrupted and result.steps == whole.steps
+    assert_same(flexible_fit(parts).run(RunFolder(tmp_path)), whole)
+
+
+@pytest.mark.parametrize("moment", ["calibration", "search"])
+def test_so_it_is_after_a_signal_while_the_strength_is_found_or_a_search_runs(
+    parts, tmp_path, monkeypatch, moment
+):
+    stage = Stage("draw", 40, rotamers=moment == "search")
+    strength = 30.0 if moment == "search" else "auto"
+    protocol = Protocol((stage,), strength=strength, minimize_first=20, minimize_last=0)
+    done = []
+
+    def stopping(inner):
+        def call(self, *arguments, **named):
+            if not done:
+                signal.raise_signal(signal.SIGTERM)
+            done.append(inner(self, *arguments, **named))
+            return done[-1]
+
+        return call
+
+    with monkeypatch.context() as patch:
+        if moment == "search":
+            patch.setattr(RotamerSearch, "improved", stopping(RotamerSearch.improved))
+        else:
+            patch.setattr(Dynamics, "step", stopping(Dynamics.step))
+        result = flexible_fit(parts, protocol, search="full").run(RunFolder(tmp_path))
+    assert result.interrupted and result.steps == 0
+    if moment == "search":
+        assert done[0][1] == [], "no side chain was looked at"
+    else:
+        assert done == [0, 0] and result.strength == 0
+    rest = flexible_fit(parts, protocol, search="full").run(RunFolder(tmp_path))
+    assert not rest.interrupted and rest.steps == 40 and rest.strength > 0
 
 
 def test_so_it_is_on_reference_with_the_density_every_second_step(parts, tmp_path):

@@ -5,8 +5,11 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
-from openmm_density.fitting.interrupts import StopRequest
+import pytest
+
+from openmm_density.fitting.interrupts import GRACE, Deadline, PromptExit, StopRequest
 
 # One step of native code that takes longer than anybody waits.
 STUCK = """
@@ -73,6 +76,61 @@ def test_it_is_heard_while_native_code_runs_and_a_second_signal_ends_that():
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "heard\n"
         assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "ended\n"
+        assert process.wait(60) == 128 + signal.SIGINT
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_deadline_comes_by_itself():
+    deadline = Deadline(0.05)
+    assert not deadline.requested
+    time.sleep(0.06)
+    assert deadline.requested and Deadline(0).requested
+
+
+@pytest.fixture
+def interruptible():
+    """Have Ctrl-C raise KeyboardInterrupt, also where whoever runs tests in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_python_that_has_nothing_to_save_leaves_at_once(interruptible):
+    ended = threading.Event()
+    with pytest.raises(KeyboardInterrupt), PromptExit(ended.set):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+    assert signal.set_wakeup_fd(-1) == -1
+    assert not ended.wait(GRACE + 0.1), "it has left by itself"
+
+
+def test_requests_of_another_kind_within_are_heard_there_alone(interruptible):
+    ended = threading.Event()
+    with PromptExit(ended.set):
+        with StopRequest() as stop:
+            os.kill(os.getpid(), signal.SIGINT)
+        assert stop.requested
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(60)
+
+
+def test_native_code_that_has_nothing_to_save_is_ended():
+    stuck = STUCK.replace('StopRequest(lambda: print("heard", flush=True), ', "PromptExit(").replace(
+        "StopRequest", "PromptExit"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", stuck],
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    try:
+        assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "ended\n"
         assert process.wait(60) == 128 + signal.SIGINT

@@ -8,6 +8,8 @@ import pytest
 from openmm import app
 
 from openmm_density.errors import SimulationError
+from openmm_density.fitting.descent import descend
+from openmm_density.fitting.interrupts import Deadline
 from openmm_density.fitting.minimization import Minimizer
 from openmm_density.fitting.platforms import platform_named
 from openmm_density.fitting.protocols import Stage
@@ -64,6 +66,14 @@ def guarded(context):
     return Minimizer(systems, Safeguard(topology, context.getSystem()), context.getPlatform(), {})
 
 
+def test_a_descent_ends_before_the_step_at_which_it_is_asked_to():
+    contexts = [context_of() for _ in range(2)]
+    before = energy_of(contexts[0])
+    descend(contexts[0], 10**6, stop=Stop)
+    descend(contexts[1], 10, stop=Going)
+    assert energy_of(contexts[0]) == before > energy_of(contexts[1])
+
+
 def test_it_ends_after_the_iteration_in_which_it_is_asked_to():
     contexts = [context_of() for _ in range(3)]
     before = energy_of(contexts[0])
@@ -73,6 +83,10 @@ def test_it_ends_after_the_iteration_in_which_it_is_asked_to():
     minimizer_of().minimize(contexts[1], 100, Going)
     minimizer_of().minimize(contexts[2], 100)
     assert energy_of(contexts[2]) == energy_of(contexts[1]) < energy_of(contexts[0]) < before
+    late, in_time = context_of(), context_of()
+    minimizer_of().minimize(late, 100, Deadline(0.0))
+    minimizer_of().minimize(in_time, 100, Deadline(600.0))
+    assert [energy_of(each) for each in (late, in_time)] == [energy_of(each) for each in contexts[:2]]
     assert energy_of(contexts[2]) < 1.0
 
 

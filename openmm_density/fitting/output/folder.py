@@ -18,6 +18,7 @@ from ..checkpoints import RunFolder, remove_leftovers
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan
+from ..interrupts import Stop
 from ..locks import FolderLock
 from ..log_table import log_table
 from .agreement import TOLD, MapAgreement, map_agreement, poorest
@@ -58,6 +59,8 @@ class OutputFolder:
     path : Path
     run : RunFolder
         Where the fit keeps its states while it runs.
+    has_pictures : bool
+        Whether `write` has drawn them all.
 
     Raises
     ------
@@ -67,6 +70,7 @@ class OutputFolder:
 
     def __init__(self, path: str | Path, overwrite: bool = False, resume: bool = False) -> None:
         self.path = Path(path)
+        self.has_pictures = False
         unfinished = self.path / UNFINISHED
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"{self.path} is a file: give a folder for the results.")
@@ -133,8 +137,11 @@ class OutputFolder:
         model_path: str,
         map_path: str,
         scan: StrengthScan | None = None,
+        stop: Stop | None = None,
     ) -> dict[str, Any]:
-        """Write everything; give the summary. What served to go on is removed where the fit has come to its end.
+        """Write everything, the models first and pictures last; give the summary.
+
+        What served to go on is removed where the fit has come to its end and everything is written.
 
         Parameters
         ----------
@@ -144,6 +151,8 @@ class OutputFolder:
             As the user gave them, for the summary.
         scan : StrengthScan, optional
             What half maps said about the strength.
+        stop : StopRequest or Deadline, optional
+            Where it comes, pictures are left out, those of an earlier fit too.
         """
         fit.stopwatch.begin("writing")
         prepared = result.prepared
@@ -171,40 +180,50 @@ class OutputFolder:
         write_text(self.path / "log.csv", log_table([asdict(row) for row in result.rows]))
         with fit.stopwatch.part("scoring"):
             agreement = map_agreement(fit, result)
-        with fit.stopwatch.part("pictures"):
-            self._draw(fit, result, agreement)
-        with fit.stopwatch.part("scoring"):
             summary = summarize(fit, result, agreement, model_path, map_path, scan, limit)
-        # The last file that is written tells all the time but its own.
+        write_summary(self.path / "summary.json", summary | times_of(fit.stopwatch, scan))
+        with fit.stopwatch.part("pictures"):
+            self.has_pictures = self._draw(fit, result, agreement, stop)
+        # Once more: it tells all the time but its own.
         summary |= times_of(fit.stopwatch, scan)
         write_summary(self.path / "summary.json", summary)
-        if result.interrupted:
+        if result.interrupted or not self.has_pictures:
             self.run.save_times(fit.stopwatch)
         else:
             self.run.remove()
         fit.stopwatch.end()
         return summary
 
-    def _draw(self, fit: FlexibleFit, result: FitResult, agreement: MapAgreement) -> None:
-        plot_residues(self.path / "residues.png", agreement.residues, agreement.stretches)
-        plot_overview(
-            self.path / "overview.png",
-            fit.density_map,
-            _view(result, "initial", agreement),
-            _view(result, "final", agreement),
-            [] if fit.reference is None else _traces(fit.reference.topology, fit.reference.positions),
-        )
-        # A blow-up halves the time step.
-        timestep = None if result.blow_ups else fit.protocol.timestep
-        plot_progress(
-            self.path / "progress.png",
-            result.rows,
-            result.stages,
-            timestep,
-            result.cc_initial,
-            result.cc_reference,
-            "RMSD" if agreement.matched is None else agreement.matched.rmsd,
-        )
+    def _draw(self, fit: FlexibleFit, result: FitResult, agreement: MapAgreement, stop: Stop | None) -> bool:
+        """Draw the pictures, until a request to stop comes; tell whether all are there."""
+        reference = [] if fit.reference is None else _traces(fit.reference.topology, fit.reference.positions)
+        pictures = {
+            "overview.png": lambda path: plot_overview(
+                path,
+                fit.density_map,
+                _view(result, "initial", agreement),
+                _view(result, "final", agreement),
+                reference,
+            ),
+            "residues.png": lambda path: plot_residues(path, agreement.residues, agreement.stretches),
+            "progress.png": lambda path: plot_progress(
+                path,
+                result.rows,
+                result.stages,
+                # A blow-up halves the time step.
+                None if result.blow_ups else fit.protocol.timestep,
+                result.cc_initial,
+                result.cc_reference,
+                "RMSD" if agreement.matched is None else agreement.matched.rmsd,
+            ),
+        }
+        for number, (name, draw) in enumerate(pictures.items()):
+            if stop is not None and stop.requested:
+                for left_out in list(pictures)[number:]:
+                    (self.path / left_out).unlink(missing_ok=True)
+                return False
+            draw(self.path / name)
+        return True
 
 
 def _view(result: FitResult, stage: str, agreement: MapAgreement) -> View:

@@ -92,10 +92,10 @@ class Rebuilding:
         self._matches = SequenceMatch(self._rotamers, self._registers)
         self._correlation = MapCorrelation(density_map, prepared.topology, density.resolution)
 
-    def with_turned_side_chains(self, positions: np.ndarray) -> np.ndarray:
+    def with_turned_side_chains(self, positions: np.ndarray, stop: StopRequest | None = None) -> np.ndarray:
         """Return the positions (N, 3) in Å with side chains in the rotamers that the map shows; the same array if none is."""
         self._say("side chains")
-        turned, residues = self._rotamers.improved(positions, only_seen=True)
+        turned, residues = self._rotamers.improved(positions, only_seen=True, stop=stop)
         self.changes.side_chains += [
             TurnedSideChain(
                 residue_label(self._residues[residue]),

@@ -16,6 +16,7 @@ from ...models.elements import is_hydrogen, is_metal
 from ...restraints.contacts import HYDROGEN_BOND_ALLOWANCE, contact_radii
 from ...restraints.rotamers import LARGEST_DEVIATION, SIDE_CHAINS
 from ...restraints.torsions import torsion_angles
+from ..interrupts import Stop
 
 LEAST_GAIN = 10.0
 """kJ/mol by which another rotamer has to be better: four times the thermal energy."""
@@ -180,6 +181,7 @@ class RotamerSearch:
         residues: np.ndarray | None = None,
         passes: int = _PASSES,
         only_seen: bool = False,
+        stop: Stop | None = None,
     ) -> tuple[np.ndarray, list[int]]:
         """Turn what is better turned.
 
@@ -194,6 +196,8 @@ class RotamerSearch:
         only_seen : bool
             Whether side chains stay where the map agrees with them about as well as with any other rotamer, see `SEEN_PART`; by
             default another one has to be better by `LEAST_GAIN` only, as for side chains that were just built.
+        stop : StopRequest or Deadline, optional
+            Looked at before each side chain.
 
         Returns
         -------
@@ -210,6 +214,8 @@ class RotamerSearch:
         for _ in range(passes):
             none = True
             for chain in chosen:
+                if stop is not None and stop.requested:
+                    return positions, sorted(turned)
                 gain, places, change = self._best(chain, positions, totals)
                 if gain > max(LEAST_GAIN, worth * self._seen_atoms(chain, positions, places)):
                     positions[chain.atoms] = places
