@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import subprocess
+import sys
 import time
 from types import SimpleNamespace
 
@@ -12,6 +15,7 @@ import pytest
 from openmm_density.cli import console, fit
 from openmm_density.cli.console import Clock, Display
 
+from ..test_imports import SLOW
 from .commands import FIT
 
 STAGES = [("draw", False), ("heat", True), ("hold", True), ("anneal", False)]
@@ -112,6 +116,29 @@ def test_after_a_second_ctrl_c_it_is_told_how_to_go_on(capsys):
             display.ended(fit._stopped(folder))
         line = f"openmm-density fit: stopped; openmm-density fit --resume run {goes_on}\n"
         assert capsys.readouterr().err == line
+
+
+AT_ONCE = """
+import sys
+from openmm_density.cli import fit, main
+def run(options, display, stopwatch):
+    print(*({slow} & sys.modules.keys()), end="")
+    with stopwatch.part("reading"):
+        display._progress.refresh()
+    return 0
+fit._run = run
+main(["fit", "model.pdb", "map.mrc", "--resolution", "5", "--output", "run"])
+"""
+
+
+def test_a_terminal_shows_what_is_done_before_anything_slow_is_imported():
+    terminal, end = pty.openpty()
+    script = AT_ONCE.format(slow=set(SLOW) - {"rich"})
+    done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=end, check=True)
+    os.close(end)
+    shown = os.read(terminal, 100_000).decode()
+    os.close(terminal)
+    assert done.stdout == b"" and 0 < shown.index("start-up") < shown.index("reading")
 
 
 @pytest.fixture(scope="module")
