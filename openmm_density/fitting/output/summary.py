@@ -32,6 +32,7 @@ UNITS = {
     **dict.fromkeys(("resolution", "fsc_resolution", "ca_rmsd", "moved_by"), "Å"),
     **dict.fromkeys(("planarity_rms", "planarity_worst", "rms", "worst", "bond_rmsd", "worst_bond"), "Å"),
     **dict.fromkeys(("voxel_size", "map_voxel_size", "sigma", "cutoff"), "Å"),
+    **dict.fromkeys(("given", "spectrum_ends", "agrees_to"), "Å"),
     **dict.fromkeys(("angle_rmsd", "worst_angle", "largest_omega_change"), "°"),
     **dict.fromkeys(("chi_before", "chi_after"), "°"),
     "distance": "Å",
