@@ -105,6 +105,26 @@ def links_of_file(
     return tuple(found.values())
 
 
+def connections_of_alternates(model: Model, structure: gemmi.Structure) -> list[gemmi.Connection]:
+    """Return the bonds that the file names of the conformers that were not chosen, which are written again with them."""
+    known = {
+        (record.chain, record.residue_number, record.insertion_code, record.name, record.altloc)
+        for record in model.alternates.records
+    }
+
+    def is_alternate(end: gemmi.AtomAddress) -> bool:
+        number = end.res_id.seqid
+        altloc = end.altloc.strip("\0 ")
+        return (end.chain_name.strip(), number.num, number.icode.strip(), end.atom_name, altloc) in known
+
+    return [
+        connection
+        for connection in structure.connections
+        if connection.type in _NAMED_BONDS
+        and (is_alternate(connection.partner1) or is_alternate(connection.partner2))
+    ]
+
+
 def add_bonds(
     model: Model, structure: gemmi.Structure, connections: list[tuple[gemmi.Connection, tuple[int, int]]]
 ) -> None:

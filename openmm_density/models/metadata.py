@@ -9,13 +9,33 @@ from dataclasses import dataclass, field, replace
 
 import gemmi
 
-from .structure_text import read_pdb_header
+from .structure_text import read_cif, read_pdb_header
 
 TITLE_RECORDS = (
     *("SPLIT", "CAVEAT", "COMPND", "SOURCE", "AUTHOR", "REVDAT", "SPRSDE", "JRNL"),
     *("SEQADV", "HETNAM", "HETSYN", "FORMUL"),
 )
 """Records of a PDB file that gemmi does not hold: they are kept line by line, and written to PDB files again."""
+
+CATEGORIES = (
+    *("_citation.", "_citation_author.", "_database_2.", "_pdbx_database_related.", "_em_3d_reconstruction."),
+    *(
+        "_em_buffer.",
+        "_em_ctf_correction.",
+        "_em_experiment.",
+        "_em_image_processing.",
+        "_em_image_recording.",
+    ),
+    *(
+        "_em_imaging.",
+        "_em_imaging_optics.",
+        "_em_particle_selection.",
+        "_em_sample_support.",
+        "_em_specimen.",
+    ),
+    "_em_vitrification.",
+)
+"""Categories of an mmCIF file on what was measured and published, which gemmi does not hold: mmCIF files have them again."""
 
 STALE_REMARKS = frozenset((3, 375, 500, 525, 610, 615, 620, 800))
 """Numbers of REMARK records that a fit makes untrue: the refinement's statistics (3), atoms on special positions (375), geometry
@@ -76,18 +96,21 @@ class Metadata:
 
     Kept is what a fit has no reason to change: title, keywords, authors, method, resolution, remarks, sequences (SEQRES) with
     their references (DBREF), modified residues (MODRES), helices and sheets as the file has them, assemblies and operators of
-    non-crystallographic symmetry; of a PDB file also `TITLE_RECORDS`. Left out are the statistics of a refinement, which are
-    those of the model before, and `STALE_REMARKS`. Cis peptides, links and the crystal are found anew whenever a model is
-    written.
+    non-crystallographic symmetry; of a PDB file also `TITLE_RECORDS` and CONECT, of an mmCIF file `CATEGORIES`. Left out are the
+    statistics of a refinement, which are those of the model before, `STALE_REMARKS`, and anisotropic B factors, whose axes are
+    those of the place where an atom was. Cis peptides, links and the crystal are found anew whenever a model is written. What is
+    said of chains that are not in the file is not written.
 
     Attributes
     ----------
     structure : gemmi.Structure
-        Without atoms, sequences and crystal.
+        Without atoms, sequences and crystal; of links it has those of conformers that are not fitted.
     sequences : dict of str to gemmi.Entity
         The polymer of each chain id.
     records : tuple of str
         Lines of a PDB file that gemmi does not hold.
+    categories : str
+        `CATEGORIES` of an mmCIF file, as a file of their own.
     connections : dict of int to list of int
         The bonds of CONECT, by the serial numbers of a PDB file, each as often as the file has it.
     """
@@ -95,6 +118,7 @@ class Metadata:
     structure: gemmi.Structure = field(default_factory=gemmi.Structure)
     sequences: Mapping[str, gemmi.Entity] = field(default_factory=dict)
     records: tuple[str, ...] = ()
+    categories: str = ""
     connections: Mapping[int, list[int]] = field(default_factory=dict)
 
     def elsewhere(self) -> Metadata:
@@ -146,6 +170,14 @@ class Metadata:
         for end in ends:
             # A residue may be simulated, and written, under another name.
             end.res_id.name = names.get((end.chain_name, str(end.res_id.seqid).strip()), end.res_id.name)
+        for number, connection in enumerate(own.connections, start=1):
+            ends = (connection.partner1, connection.partner2)
+            atoms = [structure[0].find_cra(end, ignore_segment=True).atom for end in ends]
+            # gemmi finds an atom without a label under any.
+            same = [atom is not None and atom.altloc == end.altloc != "\0" for atom, end in zip(atoms, ends)]
+            if None not in atoms and any(same):
+                structure.connections.append(connection)
+                structure.connections[-1].name = f"alternate{number}"
         structure.entities = _entities(structure, self.sequences, aligned)
         if structure.resolution > 0:
             # gemmi writes it to mmCIF files as a part of these.
@@ -158,6 +190,16 @@ class Metadata:
         """Return the lines of a header that gemmi wrote with those that gemmi does not hold, in the PDB format's order."""
         order = {name: place for place, name in enumerate(_RECORD_ORDER)}
         return sorted([*lines, *self.records], key=lambda line: order.get(line[:6].strip(), len(order)))
+
+    def add_categories(self, block: gemmi.cif.Block) -> None:
+        """Add `CATEGORIES` to what gemmi makes of a structure, where that has none."""
+        if not self.categories:
+            return
+        known = set(block.get_mmcif_category_names())
+        kept = gemmi.cif.read_string(self.categories).sole_block()
+        for item in kept:
+            if _category(item) not in known:
+                block.add_item(item)
 
     def connect_lines(self, serials: Mapping[int, int]) -> list[str]:
         """Return the lines of CONECT for atoms that got new serial numbers; without what PDB cannot number."""
@@ -195,10 +237,28 @@ def read_metadata(structure: gemmi.Structure, path: str | os.PathLike[str]) -> M
             f"REMARK   2 RESOLUTION. {structure.resolution:7.2f} ANGSTROMS.",
             *bare.raw_remarks,
         ]
-    records = ()
+    records, categories = (), ""
     if structure.input_format == gemmi.CoorFormat.Pdb:
         records = tuple(line for line in read_pdb_header(path) if line[:6].strip() in TITLE_RECORDS)
-    return Metadata(bare, _sequences(structure), records, dict(structure.conect_map.items()))
+    else:
+        categories = _kept_categories(path)
+    return Metadata(bare, _sequences(structure), records, categories, dict(structure.conect_map.items()))
+
+
+def _kept_categories(path: str | os.PathLike[str]) -> str:
+    document = gemmi.cif.Document()
+    kept = document.add_new_block("kept")
+    block = next(block for block in read_cif(path) if block.find_loop("_atom_site.Cartn_x"))
+    for item in block:
+        if _category(item) in CATEGORIES:
+            kept.add_item(item)
+    return document.as_string() if len(list(kept)) else ""
+
+
+def _category(item: gemmi.cif.Item) -> str:
+    """Return the category of an item, as in ``_citation.``; empty for one that has none."""
+    tag = item.pair[0] if item.pair is not None else item.loop.tags[0] if item.loop is not None else ""
+    return tag.partition(".")[0] + "." if "." in tag else ""
 
 
 def _sequences(structure: gemmi.Structure) -> dict[str, gemmi.Entity]:

@@ -95,7 +95,7 @@ def write_cif(
             replace(record, altloc=altloc) for record, altloc in zip(records, header.altlocs, strict=True)
         ]
     atoms = atoms_of(topology, records, positions, b_factors, occupancies)
-    _write_document(path, structure_of(topology, atoms, header))
+    _write_document(path, structure_of(topology, atoms, header), header)
 
 
 def write_model_cif(
@@ -126,15 +126,18 @@ def write_model_cif(
     atoms = atoms_of_model(model, positions, b_factors)
     records = _without_blank_chains([atom.record for atom in atoms])
     atoms = [replace(atom, record=record) for atom, record in zip(atoms, records)]
-    _write_document(path, structure_of(model.topology, atoms, header_of(model)))
+    header = header_of(model)
+    _write_document(path, structure_of(model.topology, atoms, header), header)
 
 
-def _write_document(path: str | os.PathLike[str], structure: gemmi.Structure) -> None:
+def _write_document(path: str | os.PathLike[str], structure: gemmi.Structure, header: Header) -> None:
     structure.ensure_entities()
     groups = gemmi.MmcifOutputGroups(True)
     groups.tls = groups.origx = False
     groups.cell = groups.symmetry = groups.scale = structure.cell.is_crystal()
-    write_text(path, structure.make_mmcif_document(groups).as_string())
+    document = structure.make_mmcif_document(groups)
+    header.metadata.add_categories(document.sole_block())
+    write_text(path, document.as_string())
 
 
 def _with_bonds(links: tuple[Link, ...], topology: app.Topology) -> tuple[Link, ...]:

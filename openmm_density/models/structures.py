@@ -16,7 +16,14 @@ from openmm_density.errors import InputError
 from openmm_density.wording import listing
 
 from .alternates import Alternates
-from .bonds import BACKBONE_BONDS, Link, add_bonds, links_of_file, named_connections
+from .bonds import (
+    BACKBONE_BONDS,
+    Link,
+    add_bonds,
+    connections_of_alternates,
+    links_of_file,
+    named_connections,
+)
 from .conformers import ReadResidue, kept_residues
 from .elements import openmm_element
 from .metadata import Metadata, read_metadata
@@ -167,6 +174,7 @@ def read_model(path: str | os.PathLike[str]) -> Model:
     )
     connections = list(named_connections(model, structure))
     model.links = links_of_file(model, structure, connections)
+    model.metadata.structure.connections = connections_of_alternates(model, structure)
     add_bonds(model, structure, connections)
     return model
 

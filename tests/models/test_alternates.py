@@ -6,6 +6,7 @@ from pathlib import Path
 
 import gemmi
 import numpy as np
+import openmm
 import pytest
 from scipy.spatial.transform import Rotation
 
@@ -157,6 +158,52 @@ def test_waters_ligands_and_mutants_are_carried_too(tmp_path: Path) -> None:
     assert sorted(kept) == sorted(line[11:60] for line in lines)
     write_model_cif(tmp_path / "out.cif", model, model.positions)
     assert len(read_model(tmp_path / "out.cif").alternates) == len(model.alternates)
+
+
+def test_conformers_that_are_there_in_turn_do_not_act_on_one_another(tmp_path: Path) -> None:
+    lines = _atom_lines(write_fragment(tmp_path / "fragment.pdb", residues=6))
+    places = {300: ("A", 0.0), 301: ("B", 1.0), 302: ("B", 4.0), 303: (" ", 7.0)}
+    lines += [
+        hetatm(900 + number, " O", "HOH", number, np.array([40.0 + shift, 0, 0]), "O").replace(
+            " O   HOH", f" O  {altloc}HOH"
+        )
+        for number, (altloc, shift) in places.items()
+    ]
+    model = read_model(written(tmp_path / "waters.pdb", lines))
+    assert len(model.alternates) == 0 and [record.altloc for record in model.records[-4:]] == [
+        "A",
+        "B",
+        "B",
+        "",
+    ]
+    prepared = prepare(model)
+    system = prepared.system()
+    nonbonded = next(force for force in system.getForces() if isinstance(force, openmm.NonbondedForce))
+    excluded = {
+        frozenset(parameters[:2])
+        for parameters in map(nonbonded.getExceptionParameters, range(nonbonded.getNumExceptions()))
+        if parameters[2]._value == parameters[4]._value == 0
+    }
+    waters = {
+        residue.id: [atom.index for atom in residue.atoms()]
+        for residue in prepared.topology.residues()
+        if residue.name == "HOH"
+    }
+    for first, second, apart in (
+        ("300", "301", True),
+        ("300", "302", True),
+        ("301", "302", False),
+        ("302", "303", False),
+    ):
+        pairs = {frozenset((i, j)) for i in waters[first] for j in waters[second]}
+        assert (pairs <= excluded) == apart and (apart or not pairs & excluded)
+    # Half waters of which one is there at a time are no clash to be relieved.
+    context = openmm.Context(
+        system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
+    )
+    context.setPositions(prepared.positions / 10)
+    forces = context.getState(forces=True).getForces(asNumpy=True)._value
+    assert np.abs(forces[waters["300"]]).max() < 1e4
 
 
 def test_the_simulated_atoms_keep_label_and_occupancy(tmp_path: Path) -> None:

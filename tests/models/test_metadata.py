@@ -12,7 +12,7 @@ from scipy.spatial.transform import Rotation
 
 from openmm_density.fitting.placement import Placement
 from openmm_density.models import prepare, read_model
-from openmm_density.models.metadata import STALE_REMARKS
+from openmm_density.models.metadata import CATEGORIES, STALE_REMARKS
 from openmm_density.models.structure_files import (
     header_of,
     prepared_header,
@@ -90,19 +90,10 @@ def test_mmcif_and_pdb_carry_what_the_other_told(small_data: Path, tmp_path: Pat
     for name in (OPSIN, HAEMOGLOBIN):
         model = read_model(small_data / name)
         oracle = gemmi.read_structure(str(small_data / name))
-        prepared = prepare(model) if name == OPSIN else None
-        write_pdb(tmp_path / "fitted.pdb", model, model.positions)
-        write_model_cif(tmp_path / "fitted_input.cif", model, model.positions)
-        paths = [tmp_path / "fitted.pdb", tmp_path / "fitted_input.cif"]
-        if prepared is not None:
-            paths.append(tmp_path / "fitted.cif")
-            write_cif(
-                paths[-1],
-                prepared.topology,
-                prepared.positions,
-                prepared.b_factors,
-                prepared_header(prepared),
-            )
+        paths = [tmp_path / name for name in ("fitted.pdb", "fitted_input.cif", "fitted.cif")]
+        write_pdb(paths[0], model, model.positions)
+        write_model_cif(paths[1], model, model.positions)
+        write_cif(paths[2], model.topology, model.positions, model.b_factors, header_of(model))
         for path in paths:
             found = gemmi.read_structure(str(path))
             assert found.resolution == pytest.approx(oracle.resolution), path
@@ -145,6 +136,63 @@ def test_characters_that_pdb_has_not_are_kept_in_mmcif(small_data: Path, tmp_pat
     ).read_text()
     write_model_cif(tmp_path / "out.cif", model, model.positions)
     assert gemmi.read_structure(str(tmp_path / "out.cif")).info["_struct.title"] == title
+
+
+def test_how_the_data_were_measured_and_published_is_kept(small_data: Path, tmp_path: Path) -> None:
+    told = """
+_citation.id primary
+_citation.title 'Cryo-EM structure of haemoglobin at 3.2 angstrom'
+_em_imaging.id 1
+_em_imaging.accelerating_voltage 300
+loop_
+_citation_author.citation_id
+_citation_author.name
+primary 'Khoshouei, M.'
+primary 'Danev, R.'
+"""
+    (tmp_path / "in.cif").write_text((small_data / HAEMOGLOBIN).read_text() + told)
+    model = read_model(tmp_path / "in.cif")
+    write_model_cif(tmp_path / "out.cif", model, model.positions)
+    before, after = (gemmi.cif.read(str(tmp_path / name)).sole_block() for name in ("in.cif", "out.cif"))
+    kept = [name for name in CATEGORIES if name in before.get_mmcif_category_names()]
+    assert {"_citation.", "_citation_author.", "_em_imaging.", "_em_3d_reconstruction."} <= set(kept)
+    for name in kept:
+        assert after.get_mmcif_category(name) == before.get_mmcif_category(name)
+
+
+def test_links_of_a_conformer_that_is_not_fitted_are_kept_with_it(small_data: Path, tmp_path: Path) -> None:
+    lines = (small_data / OPSIN).read_text().splitlines()
+    # As if lysine 296 had two places, and retinal with it.
+    lines = [line for line in lines if not line.startswith("CONECT")]
+    moved = []
+    for line in lines:
+        if line.startswith("ATOM") and line[12:16] == " NZ " and line[17:26] == "LYS A 296":
+            moved.append(f"{line[:16]}A{line[17:54]}  0.60{line[60:]}")
+            moved.append(
+                f"{line[:16]}B{line[17:30]}{float(line[30:38]) + 0.3:8.3f}{line[38:54]}  0.40{line[60:]}"
+            )
+        elif line.startswith("LINK") and "LYS A 296" in line and "RET" in line:
+            assert line[12:16] == " NZ "
+            moved += [f"{line[:16]}{altloc}{line[17:]}" for altloc in "AB"]
+        else:
+            moved.append(line)
+    model = read_model(written(tmp_path / "two.pdb", moved))
+    assert len(model.alternates) == 24
+    write_pdb(tmp_path / "out.pdb", model, model.positions)
+    write_model_cif(tmp_path / "out.cif", model, model.positions)
+    for path in (tmp_path / "out.pdb", tmp_path / "out.cif"):
+        found = [
+            end.altloc
+            for link in gemmi.read_structure(str(path)).connections
+            for end in (link.partner1, link.partner2)
+            if end.atom_name == "NZ"
+        ]
+        assert sorted(found) == ["A", "B"]
+    # The simulated atoms are of one conformer.
+    header = header_of(model)
+    write_cif(tmp_path / "all.cif", model.topology, model.positions, header=header)
+    links = gemmi.read_structure(str(tmp_path / "all.cif")).connections
+    assert sum("NZ" in (link.partner1.atom_name, link.partner2.atom_name) for link in links) == 1
 
 
 def test_refinement_statistics_stay_with_the_model_that_was_refined(small_data: Path, tmp_path: Path) -> None:

@@ -33,6 +33,10 @@ LINK_FORCE_CONSTANT = 1.0e5
 """kJ/mol/nm², of a bond between a rigid residue and its surroundings; a fifth for pairs one bond further."""
 
 
+IN_TURN_REACH = 8.0
+"""Å up to which atoms of different conformers are kept from acting on one another."""
+
+
 @dataclass
 class PreparationReport:
     """What :func:`prepare` changed.
@@ -182,6 +186,9 @@ class Prepared:
     ) -> openmm.System:
         """Build the System: the force field, and springs for what it does not know.
 
+        Residues of different conformers, as their labels say, such as a water of B beside a side chain of A, are never there
+        together, and do not act on one another.
+
         Centre-of-mass motion is not removed: it would hold the model back from its density. OpenMM's
         minimiser often stalls where there are constraints: minimise a new model in a System with
         ``constraints=None, rigidWater=False`` first, and start the run from there.
@@ -224,7 +231,25 @@ class Prepared:
         # A fit asks for several, and the force field takes tens of seconds for a large model.
         system = copy.deepcopy(self._systems[made_with])
         self._add_springs(system, rigid_force_group)
+        _exclude(system, self._in_turn())
         return system
+
+    def _in_turn(self) -> list[tuple[int, int]]:
+        """Return the pairs of atoms that are never there together: nearby ones of residues in different conformers."""
+        if not any(record.altloc for record in self.model.records):
+            return []
+        labels = ["" if index < 0 else self.model.records[index].altloc for index in self.nearest_input()]
+        residues = [atom.residue.index for atom in self.topology.atoms()]
+        joined = {frozenset((a.residue.index, b.residue.index)) for a, b in self.topology.bonds()}
+        labelled = np.flatnonzero(np.array([bool(label) for label in labels]))
+        pairs = labelled[cKDTree(self.positions[labelled]).query_pairs(IN_TURN_REACH, output_type="ndarray")]
+        return [
+            (int(i), int(j))
+            for i, j in np.sort(pairs, axis=1)
+            if labels[i] != labels[j]
+            and residues[i] != residues[j]
+            and frozenset((residues[i], residues[j])) not in joined
+        ]
 
     def _described(self, arguments: dict[str, Any]) -> openmm.System:
         """Make the System of the force field alone."""
