@@ -23,7 +23,9 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
     table = Table(box=None, pad_edge=False)
     table.add_column("")
     after = "so far" if summary["interrupted"] else "after"
-    columns = ("before", "relaxed", after, *(["reference"] if summary["reference"] else []))
+    simulated = summary.get("simulated")
+    before = "before" if simulated is None else "before (kept)"
+    columns = (before, "relaxed", after, *(["reference"] if summary["reference"] else []))
     for heading in columns:
         table.add_column(heading, justify="right")
 
@@ -34,34 +36,42 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
     def count(name: str, form: str, *values: float | None) -> None:
         row(name, "", *("–" if value is None else format(value, form) for value in values))
 
+    def afterwards(key: str) -> Any:
+        return summary[f"{key}_final"] if simulated is None else simulated[key]
+
     def compare(name: str, form: str, key: str) -> None:
         row(
             name,
             form,
             summary[f"{key}_initial"],
             None,
-            summary[f"{key}_final"],
+            afterwards(key),
             summary.get(f"{key}_reference"),
         )
 
     compare("correlation (CC mask)", ".3f", "cc")
     compare("Q-score", ".3f", "q_score")
-    crossings = [_crossing(summary, stage) for stage in ("initial", "final", "reference")]
+    crossings = [
+        _crossing(*(of(f"fsc_{part}") for part in ("resolution", "falls")))
+        for of in (lambda key: summary[f"{key}_initial"], afterwards, lambda key: summary[f"{key}_reference"])
+    ]
     row("FSC with the model 0.5 at (Å)", "", crossings[0], None, *crossings[1:])
     compare(f"{summary['similarity']} in the energy", ".3f", "similarity")
     if summary["ca_rmsd_final"] is not None:
         compare(_distance(Matched(**summary["ca_rmsd_of"])), ".2f", "ca_rmsd")
     compare("deviation from planarity (Å)", ".3f", "planarity_rms")
     compare("  of the worst atom (Å)", ".3f", "planarity_worst")
-    ligands = {
-        stage: max((each["rms"] for each in summary[f"flat_ligands_{stage}"] or ()), default=None)
-        for stage in ("initial", "final", "reference")
-    }
-    if ligands["initial"] is not None:
-        bent = (ligands["initial"], None, ligands["final"], ligands["reference"])
+    flat = (
+        summary["flat_ligands_initial"],
+        None,
+        afterwards("flat_ligands"),
+        summary["flat_ligands_reference"],
+    )
+    bent = [max((each["rms"] for each in ligands or ()), default=None) for ligands in flat]
+    if bent[0] is not None:
         row("  of the most bent ligand, RMS (Å)", ".3f", *bent)
-    stages = ("initial", "relaxed", "final", "reference")
-    geometry = [summary[f"geometry_{stage}"] or {} for stage in stages]
+    geometry = [summary["geometry_initial"], summary["geometry_relaxed"], afterwards("geometry")]
+    geometry.append(summary["geometry_reference"] or {})
     for label, key, form in (
         ("bond RMSD (Å)", "bond_rmsd", ".3f"),
         ("angle RMSD (°)", "angle_rmsd", ".2f"),
@@ -73,20 +83,24 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
     ):
         count(label, form, *(figures.get(key) for figures in geometry))
     if summary["mate_contacts_final"] is not None:
-        mates = (summary.get(f"mate_contacts_{stage}") for stage in stages)
+        mates = [
+            summary.get(f"mate_contacts_{stage}") for stage in ("initial", "relaxed", "final", "reference")
+        ]
+        mates[2] = afterwards("mate_contacts")
         count("clashes with crystal mates", "d", *mates)
     console = console_for_results()
     if summary["interrupted"]:  # whoever reads no further knows
         console.print(Text.assemble(("Interrupted:", "bold"), f" {summary['doubts'][0]}"))
     console.print(table)
-    turned = len(summary["peptide_flips"]), len(summary["inverted_centres"])
+    made = simulated or summary
+    turned = len(made["peptide_flips"]), len(made["inverted_centres"])
     console.print(f"{turned[0]} peptides flipped, {turned[1]} chiral centres inverted")
     worst = (f"{each['residue']} ({each['correlation']:.2f})" for each in summary["worst_residues"][:TOLD])
     console.print(f"lowest correlations: {', '.join(worst)}")
     rebuilt = rebuilt_in_words(summary["rebuilding"])
     if rebuilt is not None:
         console.print(f"rebuilt: {rebuilt}")
-    violated = {name: len(each) for name, each in summary["restraints_violated"].items() if each}
+    violated = {name: len(each) for name, each in made["restraints_violated"].items() if each}
     if violated:
         console.print(f"restraints violated: {', '.join(f'{name} {n}' for name, n in violated.items())}")
     console.print(
@@ -111,9 +125,8 @@ def _distance(matched: Matched) -> str:
     return said
 
 
-def _crossing(summary: dict[str, Any], stage: str) -> str | None:
+def _crossing(resolution: float | None, falls: bool | None) -> str | None:
     """Say where a curve falls, or that it does not; None without one."""
-    resolution, falls = (summary[f"fsc_{part}_{stage}"] for part in ("resolution", "falls"))
     if falls is None:
         return None
     if resolution is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,16 +32,39 @@ Progress = Callable[[int, int, str, Row | None], None]
 """Called with step, number of steps, stage or what is being done before it, and the newest row; see `FlexibleFit.run`."""
 
 
+@dataclass(frozen=True)
+class Simulated:
+    """What the simulation made of a model that was better before.
+
+    Attributes
+    ----------
+    final : np.ndarray, shape (N, 3)
+        Positions in Å.
+    cc, similarity : float
+    ca_rmsd : float, optional
+        With a reference.
+    because : str
+        A few words on why the model was better before.
+    """
+
+    final: np.ndarray
+    cc: float
+    similarity: float
+    ca_rmsd: float | None
+    because: str
+
+
 @dataclass
 class FitResult:
-    """What a fit ends with.
+    """What a fit ends with: the better of the model before and after it.
 
     Attributes
     ----------
     prepared : Prepared
         The model as it was simulated.
     initial, relaxed, final : np.ndarray, shape (N, 3)
-        Its positions before, at the force field's own minimum nearby, and after, in Å.
+        Its positions before, at the force field's own minimum nearby, and after, in Å. Where the model was better before,
+        ``final`` is ``initial``, as are all figures of that name.
     rows : list of Row
         The log.
     stages : list of dict
@@ -67,6 +90,8 @@ class FitResult:
         From the construction of the fit, or the start of the program around it, to the end of the run; of all parts of a fit that
         was interrupted, and of one that was killed, up to its last saved state.
     force_backend : str
+    simulated : Simulated, optional
+        What the simulation made of the model, where that was better before.
     """
 
     prepared: Prepared
@@ -91,3 +116,34 @@ class FitResult:
     density_ms_per_step: float
     wall_seconds: float
     force_backend: str
+    simulated: Simulated | None = None
+
+    @property
+    def kept(self) -> str:
+        """Which model ``final`` is: "before" or "after"."""
+        return "after" if self.simulated is None else "before"
+
+    def keeping_before(self, because: str) -> FitResult:
+        """Return the result with the model as it was before, and what the simulation made of it beside it."""
+        simulated = Simulated(self.final, self.cc_final, self.similarity_final, self.ca_rmsd_final, because)
+        return replace(
+            self,
+            final=self.initial,
+            cc_final=self.cc_initial,
+            similarity_final=self.similarity_initial,
+            ca_rmsd_final=self.ca_rmsd_initial,
+            simulated=simulated,
+        )
+
+    def as_simulated(self) -> FitResult:
+        """Return the result with what the simulation made of the model, better or not."""
+        if self.simulated is None:
+            return self
+        return replace(
+            self,
+            final=self.simulated.final,
+            cc_final=self.simulated.cc,
+            similarity_final=self.simulated.similarity,
+            ca_rmsd_final=self.simulated.ca_rmsd,
+            simulated=None,
+        )

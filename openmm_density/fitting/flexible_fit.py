@@ -30,6 +30,7 @@ from ..restraints.rotamers import SIDE_CHAINS
 from ..stopwatch import Stopwatch
 from ..units import ANGSTROM_PER_NANOMETER, in_angstrom, positions_in_angstrom
 from ..validation.correlation import MapCorrelation
+from ..validation.geometry import geometry_report
 from ..validation.map_checks import MapChecks, check_map_units
 from .checkpoints import RunFolder, RunState, Trajectory, cut_trajectory
 from .checks import check_pressures, check_resolutions, check_seed, check_start, checked_interval
@@ -37,6 +38,7 @@ from .convergence import Plateau
 from .dynamics import Dynamics, set_temperature
 from .fit_result import FitResult, Progress, Row
 from .fit_systems import BLURRED_SIMILARITIES, FitSystems
+from .improvement import why_not_better
 from .interrupts import Deadline, StopRequest
 from .locks import FolderLock
 from .map_examination import placed_and_checked
@@ -505,7 +507,7 @@ class FlexibleFit:
                     self.density_map, self.reference.topology, self.density.resolution
                 )
                 cc_reference = correlation.cc_mask(self.reference.positions)
-        return FitResult(
+        result = FitResult(
             prepared=self.prepared,
             initial=initial,
             relaxed=state.relaxed * ANGSTROM_PER_NANOMETER,
@@ -529,6 +531,20 @@ class FlexibleFit:
             wall_seconds=self.stopwatch.seconds,
             force_backend=self.force_backend,
         )
+        return self._better(result)
+
+    def _better(self, result: FitResult) -> FitResult:
+        """Keep the model as it was where the fit came to its end and did not make it better."""
+        if result.interrupted or not result.strength:
+            return result
+        topology = self.solute.topology
+        with self.stopwatch.part("scoring"):
+            geometry = [
+                geometry_report(topology, positions[: topology.getNumAtoms()])
+                for positions in (result.initial, result.final)
+            ]
+        because = why_not_better(result.cc_initial, result.cc_final, *geometry)
+        return result if because is None else result.keeping_before(because)
 
     def _rebuild(
         self,

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from openmm_density.fitting.dynamics import Dynamics
-from openmm_density.fitting.output import FILES
+from openmm_density.fitting.output import AFTER_FILES, FILES
+from openmm_density.models import read_model
 
 from ..fragments import write_fragment
 from .commands import fit, run, started, wait_for
@@ -126,6 +127,48 @@ def test_searches_take_no_longer_than_few_steps_unless_asked_for(
         )
         assert len(told) == 1 and "side chains before stage 1" in told[0] and "--search full" in told[0]
         assert told[0] in said and "rebuilt:" not in said
+
+
+def test_a_model_that_a_fit_did_not_improve_is_kept_as_it_was(folder, tmp_path, without_pictures, capsys):
+    """The target in its own map has nothing to gain, and heat takes something from it."""
+    output = tmp_path / "out"
+    arguments = ("fit", folder / "target.pdb", folder / "target.mrc", "--resolution", 5, "--output", output)
+    worse = (*arguments, "--strength", 1, "--steps", 40, "--threads", 1)
+    assert run(*worse) == 0
+    summary = json.loads((output / "summary.json").read_text())
+    assert summary["kept"] == "before" and f"CC {summary['cc_initial']:.3f} before" in summary["kept_because"]
+    simulated = summary["simulated"]
+    assert simulated["cc"] < summary["cc_final"] - 0.002 and summary["cc_final"] == summary["cc_initial"]
+    for name in ("similarity", "q_score", "planarity_rms"):
+        assert summary[f"{name}_final"] == summary[f"{name}_initial"] != simulated[name]
+    for name in summary["geometry_final"].keys() - {"notes"}:
+        assert summary["geometry_final"][name] == summary["geometry_initial"][name]
+    assert simulated["geometry"]["bond_rmsd"] != summary["geometry_final"]["bond_rmsd"]
+    assert all(row["correlation_final"] == row["correlation_initial"] for row in summary["residues"])
+    # fitted.* are the model as it was, and after.* what became of it.
+    given, fitted, after = (
+        read_model(path) for path in (folder / "target.pdb", output / "fitted.pdb", output / "after.pdb")
+    )
+    assert np.array_equal(fitted.positions, given.positions)
+    assert np.abs(after.positions - given.positions).max() > 0.1
+    whole, whole_after = (mdtraj.load(str(output / name)) for name in ("fitted.cif", "after.cif"))
+    assert whole.n_atoms == whole_after.n_atoms > len(given.positions)
+    rows = list(csv.DictReader((output / "log.csv").read_text().splitlines()))
+    assert float(rows[-1]["cc"]) == pytest.approx(simulated["cc"], abs=1e-5)
+    said = capsys.readouterr().out
+    (doubt,) = [each for each in summary["doubts"] if "did not improve" in each]
+    assert (
+        f"Doubt: {doubt}" in said and "before (kept)" in said and "after.* what the simulation made" in doubt
+    )
+    # What a later fit does not leave is not left over from this one.
+    assert run(*worse) == 2
+    assert fit(folder, output, "--overwrite") == 0
+    assert json.loads((output / "summary.json").read_text())["kept"] == "after"
+    assert not [name for name in AFTER_FILES if (output / name).exists()]
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "after.pdb").write_text("")
+    assert run(*arguments[:-1], tmp_path / "other") == 2
+    assert "already holds after.pdb" in capsys.readouterr().err
 
 
 def test_the_same_seed_gives_the_same_fit(folder, tmp_path, without_pictures):

@@ -1,5 +1,5 @@
 """What a fit leaves behind: models, log, summary with notes and doubts, and pictures."""
 
-from .folder import FILES, UNFINISHED, OutputFolder
+from .folder import AFTER_FILES, FILES, UNFINISHED, OutputFolder
 
-__all__ = ["FILES", "UNFINISHED", "OutputFolder"]
+__all__ = ["AFTER_FILES", "FILES", "UNFINISHED", "OutputFolder"]

@@ -84,7 +84,8 @@ def map_agreement(fit: FlexibleFit, result: FitResult) -> MapAgreement:
     reports = _map_reports(fit, result)
     pairs = None if fit.reference is None else _pairs(fit, result)
     residues = _residues(fit, result, reports, pairs)
-    mark_rebuilt(residues, result.rebuilding)
+    # What was rebuilt and is not kept is in none of them.
+    mark_rebuilt(residues, [] if result.simulated else result.rebuilding)
     matched = None if pairs is None else _matched(result, pairs[0])
     return MapAgreement(_overall(reports), residues, doubtful_stretches(residues), matched)
 

@@ -233,7 +233,12 @@ def _overall_doubts(fit: FlexibleFit, result: FitResult) -> list[str]:
         doubts.append(
             f"{outside:.0%} of the fitted atoms are outside the map: is the model where its density is?"
         )
-    if result.cc_final <= result.cc_initial:
+    if result.simulated is not None:
+        doubts.append(
+            f"the fit did not improve the model ({result.simulated.because}): fitted.* hold it as it was, after.* what the "
+            "simulation made of it."
+        )
+    elif result.cc_final <= result.cc_initial:
         doubts.append(
             f"the correlation did not rise ({result.cc_initial:.3f} to {result.cc_final:.3f}): run more steps, or keep the model "
             "as it was."
@@ -265,6 +270,8 @@ def _geometry_doubt(
     fit: FlexibleFit, result: FitResult, summary: Mapping[str, Any], scan: StrengthScan | None
 ) -> list[str]:
     """Say so where the geometry is clearly worse than where force field and restraints alone bring it."""
+    if result.simulated is not None:  # it is the start's own
+        return []
     relaxed, after = (summary[f"geometry_{stage}"] for stage in ("relaxed", "final"))
     worse = []
     for name, key, form, unit in (

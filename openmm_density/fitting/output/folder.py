@@ -23,7 +23,7 @@ from ..locks import FolderLock
 from ..log_table import log_table
 from .agreement import TOLD, MapAgreement, map_agreement, poorest
 from .plots import View, plot_overview, plot_progress, plot_residues
-from .summary import summarize, times_of, write_summary
+from .summary import kept_and_simulated, summarize, times_of, write_summary
 
 UNFINISHED = "unfinished"
 """The folder, in that of the results, of what a fit in progress needs to go on."""
@@ -40,6 +40,8 @@ FILES = (
 )
 FITTED_INPUT = "fitted_input.cif"
 """In place of fitted.pdb, where PDB cannot hold the model."""
+AFTER_FILES = ("after.cif", "after.pdb", "after_input.cif")
+"""The same of what the simulation made of a model that was better before, which is then what the files above hold."""
 
 
 class OutputFolder:
@@ -109,7 +111,7 @@ class OutputFolder:
                 f"{self.path} holds an unfinished fit: go on with it by --resume {self.path}, choose another folder, or pass "
                 "--overwrite."
             )
-        present = [name for name in (*FILES, FITTED_INPUT) if (self.path / name).exists()]
+        present = [name for name in (*FILES, FITTED_INPUT, *AFTER_FILES) if (self.path / name).exists()]
         if present:
             raise InputError(
                 f"{self.path} already holds {present[0]} of an earlier fit: choose another folder, or pass --overwrite."
@@ -155,23 +157,13 @@ class OutputFolder:
             Where it comes, pictures are left out, those of an earlier fit too.
         """
         fit.stopwatch.begin("writing")
-        prepared = result.prepared
-        write_cif(
-            self.path / "fitted.cif",
-            prepared.topology,
-            result.final,
-            prepared.b_factors,
-            prepared_header(prepared),
-        )
-        in_input = prepared.input_positions(result.final)
-        limit = pdb_limit(prepared.model, in_input)
-        if limit is None:
-            write_pdb(self.path / "fitted.pdb", prepared.model, in_input)
-            (self.path / FITTED_INPUT).unlink(missing_ok=True)
+        simulated = result.as_simulated()
+        limit = self._write_model("fitted", result)
+        if result.simulated is None:
+            for name in AFTER_FILES:
+                (self.path / name).unlink(missing_ok=True)
         else:
-            write_model_cif(self.path / FITTED_INPUT, prepared.model, in_input)
-            (self.path / "fitted.pdb").unlink(missing_ok=True)
-            limit += f"; {FITTED_INPUT} holds the input's atoms instead"
+            self._write_model("after", simulated)
         fit.protocol.write(self.path / "protocol.toml")
         if self.run.trajectory.exists():
             with written_whole(self.path / "trajectory.dcd") as temporary:
@@ -179,11 +171,14 @@ class OutputFolder:
                 shutil.copyfile(self.run.trajectory, temporary)
         write_text(self.path / "log.csv", log_table([asdict(row) for row in result.rows]))
         with fit.stopwatch.part("scoring"):
-            agreement = map_agreement(fit, result)
+            agreement = simulated_agreement = map_agreement(fit, result)
+            if result.simulated is not None:
+                simulated_agreement = map_agreement(fit, simulated)
             summary = summarize(fit, result, agreement, model_path, map_path, scan, limit)
+            summary = kept_and_simulated(fit, result, simulated_agreement) | summary
         write_summary(self.path / "summary.json", summary | times_of(fit.stopwatch, scan))
         with fit.stopwatch.part("pictures"):
-            self.has_pictures = self._draw(fit, result, agreement, stop)
+            self.has_pictures = self._draw(fit, simulated, simulated_agreement, stop)
         # Once more: it tells all the time but its own.
         summary |= times_of(fit.stopwatch, scan)
         write_summary(self.path / "summary.json", summary)
@@ -193,6 +188,22 @@ class OutputFolder:
             self.run.remove()
         fit.stopwatch.end()
         return summary
+
+    def _write_model(self, name: str, result: FitResult) -> str | None:
+        """Write the final model of a result in its formats; return what PDB cannot hold, if anything."""
+        prepared = result.prepared
+        header = prepared_header(prepared)
+        write_cif(self.path / f"{name}.cif", prepared.topology, result.final, prepared.b_factors, header)
+        in_input = prepared.input_positions(result.final)
+        limit = pdb_limit(prepared.model, in_input)
+        pdb, cif = self.path / f"{name}.pdb", self.path / f"{name}_input.cif"
+        if limit is None:
+            write_pdb(pdb, prepared.model, in_input)
+            cif.unlink(missing_ok=True)
+            return None
+        write_model_cif(cif, prepared.model, in_input)
+        pdb.unlink(missing_ok=True)
+        return f"{limit}; {cif.name} holds the input's atoms instead"
 
     def _draw(self, fit: FlexibleFit, result: FitResult, agreement: MapAgreement, stop: Stop | None) -> bool:
         """Draw the pictures, until a request to stop comes; tell whether all are there."""

@@ -204,6 +204,33 @@ def summarize(
     return summary
 
 
+def kept_and_simulated(
+    fit: FlexibleFit, result: FitResult, simulated_agreement: MapAgreement
+) -> dict[str, Any]:
+    """Return what ``summary.json`` says of which model was kept.
+
+    Parameters
+    ----------
+    fit : FlexibleFit
+    result : FitResult
+    simulated_agreement : MapAgreement
+        Of what the simulation made of the model.
+
+    Returns
+    -------
+    dict
+        ``kept`` ("before" or "after"); and where that is "before", ``kept_because``, and as ``simulated`` the figures that
+        otherwise end in ``_final``, without this ending, else None.
+    """
+    kept = {"kept": result.kept, "kept_because": None, "simulated": None}
+    if result.simulated is None:
+        return kept
+    told = summarize(fit, result.as_simulated(), simulated_agreement, "", "")
+    figures = {name.removesuffix("_final"): told[name] for name in told if name.endswith("_final")}
+    figures |= {name: told[name] for name in ("peptide_flips", "inverted_centres", "restraints_violated")}
+    return kept | {"kept_because": result.simulated.because, "simulated": figures}
+
+
 def times_of(stopwatch: Stopwatch, scan: StrengthScan | None = None) -> dict[str, Any]:
     """Return what ``summary.json`` says of the time until now: ``wall_seconds`` and ``seconds_by_part``."""
     parts = stopwatch.seconds_by_part

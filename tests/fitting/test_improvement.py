@@ -1,0 +1,90 @@
+"""Whether a fit made a model better."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from openmm_density.fitting.improvement import clearly_better, why_not_better
+from openmm_density.validation.geometry import GeometryReport, geometry_report
+
+from ..fragments import fragment
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> GeometryReport:
+    model = fragment(tmp_path_factory.mktemp("model") / "model.pdb", residues=40)
+    return geometry_report(model.topology, model.positions)
+
+
+def test_a_lower_correlation_is_no_improvement(good: GeometryReport) -> None:
+    assert why_not_better(0.860, 0.847, good, good) == (
+        "CC 0.860 before and 0.847 after, with a geometry that is not clearly better"
+    )
+    # Another force field has other ideal values, and fewer deviations from its own.
+    usual = replace(good, bond_rmsd=0.024, angle_rmsd=3.1)
+    assert why_not_better(0.860, 0.847, usual, replace(usual, bond_rmsd=0.012, angle_rmsd=2.2)) is not None
+    assert why_not_better(0.860, float("nan"), good, good) is not None
+
+
+def test_a_correlation_that_differs_by_noise_is_none_either(good: GeometryReport) -> None:
+    assert why_not_better(0.860, 0.859, good, good) is None
+    assert why_not_better(0.860, 0.862, good, good) is None
+    assert why_not_better(0.5, 0.9, good, good) is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [
+        ({"bond_rmsd": 0.034}, "strain of bonds"),
+        ({"angle_rmsd": 4.4}, "strain of angles"),
+        ({"clash_count": 20}, "clashes"),
+        ({"ramachandran_outlier_count": 9}, "Ramachandran outliers"),
+        ({"rotamer_outlier_count": 12}, "rotamer outliers"),
+        ({"twisted_count": 7}, "twisted peptides"),
+        ({"wrong_alpha_count": 1}, "centres of the wrong hand"),
+    ],
+)
+def test_a_geometry_that_was_bad_outweighs_a_little_correlation(
+    good: GeometryReport, wrong: dict[str, float], name: str
+) -> None:
+    good = replace(
+        good, bond_rmsd=0.014, angle_rmsd=2.3, rotamer_outlier_count=1, ramachandran_outlier_count=0
+    )
+    bad = replace(good, **wrong)
+    assert clearly_better(good, bad) == [name] and clearly_better(bad, good) == []
+    assert why_not_better(0.600, 0.590, bad, good) is None
+    # And one that became bad is not made up for by nothing.
+    assert (
+        why_not_better(0.600, 0.601, good, bad)
+        == f"CC 0.600 before and 0.601 after, with clearly more {name}"
+    )
+    assert why_not_better(0.600, 0.650, good, bad) is None
+
+
+def test_what_was_not_counted_tells_nothing(good: GeometryReport) -> None:
+    unknown = replace(good, ramachandran_outlier_count=None, ramachandran_count=None)
+    assert clearly_better(unknown, unknown) == []
+
+
+def test_a_result_keeps_both_models(tmp_path: Path) -> None:
+    from openmm_density import DensityMap
+    from openmm_density.fitting.flexible_fit import FlexibleFit
+    from openmm_density.fitting.protocols import Protocol, Stage
+
+    model = fragment(tmp_path / "model.pdb", residues=12)
+    target = DensityMap.simulate(model.topology, model.positions, 4.0, 1.2)
+    hot = Protocol((Stage("hot", 40, temperature=(300.0, 300.0)),), strength=1.0, minimize_last=0)
+    fit = FlexibleFit(model, target, 4.0, hot, threads=1, place="off")
+    result = fit.run()
+    assert result.kept == "before" and (result.final == result.initial).all()
+    assert result.cc_final == result.cc_initial and result.similarity_final == result.similarity_initial
+    made = result.as_simulated()
+    assert made.kept == "after" and made.as_simulated() is made
+    assert made.cc_final == result.simulated.cc == result.rows[-1].cc < result.cc_initial - 0.002
+    assert (made.final != result.initial).any()
+    free = FlexibleFit(model, target, 4.0, replace(hot, strength=0.0), threads=1, place="off").run()
+    # Nobody asked the map.
+    assert free.kept == "after"
