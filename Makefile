@@ -1,5 +1,5 @@
-# Four targets: `make demo`, `make test`, and on a machine that has one, `make test-gpu` and `make test-opencl`. All make the
-# environment when it is not there, and are quick the second time.
+# Five targets: `make demo`, `make test`, on a machine that has one, `make test-gpu` and `make test-opencl`, and `make fuzz`. All make
+# the environment when it is not there, and are quick the second time.
 
 PYTHON ?= python3.11
 ENVIRONMENT ?= .venv
@@ -14,7 +14,7 @@ KERNELS := $(patsubst kernels/%/cpu.cpp,%,$(wildcard kernels/*/cpu.cpp))
 SHELL := bash
 .SHELLFLAGS := -o pipefail -c
 
-.PHONY: demo test test-gpu test-opencl
+.PHONY: demo test test-gpu test-opencl fuzz
 .DELETE_ON_ERROR:
 
 demo: demo/summary.json
@@ -41,6 +41,10 @@ test-gpu: $(INSTALLED)
 test-opencl: $(COMPILED)
 	$(BIN)/openmm-density doctor --json | $(BIN)/python -c 'import json, sys; sys.exit(not any(probe["works"] and probe["platform"] == "OpenCL" for probe in json.load(sys.stdin)["probes"]) and "no OpenCL platform on which a force runs")'
 	$(BIN)/python -m pytest -m opencl
+
+# The tests read 500 damaged files of each format.
+fuzz: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --mutations 10000 --keep fuzz
 
 # What pip says goes to the log, but for downloads that take a while.
 $(INSTALLED): pyproject.toml

@@ -115,7 +115,7 @@ def _dictionary_sigma(esd: str, source: str, component: str, plane: str, atom: s
     value = gemmi.cif.as_number(esd)
     if not (math.isfinite(value) and value > 0):
         raise InputError(
-            f"{source}: plane {plane} of {component} gives atom {atom} the dist_esd {esd}; "
+            f"{source}: plane {plane} of {component} gives atom {atom} the dist_esd {esd:.60}; "
             "it must be a positive number of Å"
         )
     return value

@@ -33,7 +33,10 @@ def read_protocol(path: str | os.PathLike[str]) -> Protocol:
         fields = tomllib.loads(read_file(path).decode("utf-8"))
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}: give a protocol file (TOML).") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # not only TOMLDecodeError: also numbers too long to be one, and deep nesting
         raise InputError(f"{path}: it is not a TOML file ({one_line(error)}).") from None
     try:
         return _protocol({"name": Path(path).stem, **fields})

@@ -40,6 +40,8 @@ STAGE = "[[stage]]\nsteps = 10\n"
     ("text", "named"),
     [
         ("steps = ", "not a TOML file"),
+        pytest.param("steps = " + "9" * 5000, "not a TOML file", id="a number of 5000 digits"),
+        pytest.param("steps = " + "[" * 5000, "not a TOML file", id="5000 lists in each other"),
         ("", "it has no stage: add one or more tables [[stage]]"),
         ("stage = []", "it has no stage"),
         ("stage = 3", "stage must be one or more tables [[stage]], found 3"),
