@@ -477,7 +477,7 @@ def test_every_instruction_set_and_kind_of_thread_gives_the_same_bits(compiled, 
         flags: Child(
             digests_and_new_runtimes, cache=kernels_of_other_flags, OPENMM_DENSITY_CXXFLAGS=" ".join(flags)
         )
-        for flags in (("-march=x86-64", "-fno-openmp"), ("-march=x86-64-v3",))
+        for flags in (("-march=x86-64", "-fno-openmp", "-O0"), ("-march=x86-64-v3", "-O0"))
     }
     native, new_runtimes, _ = Child(
         digests_and_new_runtimes, cache=compiled["cache"], CXX=compiled["compiler"]

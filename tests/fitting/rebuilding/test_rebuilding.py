@@ -62,7 +62,10 @@ def with_a_turned_side_chain(model: Model) -> tuple[Model, list[int]]:
     return replace(model, positions=turned), moved
 
 
-def test_a_stretch_comes_back_into_register(native: Model, density_map: DensityMap) -> None:
+def test_a_stretch_comes_back_into_register(
+    native: Model, density_map: DensityMap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("openmm_density.fitting.rebuilding.rebuilding.ANNEALING_STEPS", 50)
     search = RegisterSearch(native.topology)
     wrong = search.shifted(native.positions, [Stretch(search.chains[0], FIRST, LAST)], 1)
     start = replace(native, positions=wrong)
