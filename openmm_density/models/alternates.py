@@ -68,9 +68,9 @@ class Alternates:
         """Say what becomes of them."""
         conformers, atoms = len(self.conformers()), len(self)
         if conformers == 1:
-            what = "1 alternate conformer of lower occupancy is not fitted: it moves"
+            what = "1 alternate conformer is not fitted: it moves"
         else:
-            what = f"{conformers} alternate conformers of lower occupancy are not fitted: they move"
+            what = f"{conformers} alternate conformers are not fitted: they move"
         return (
             f"{what} rigidly with the residue around and {'keeps' if conformers == 1 else 'keep'} label and occupancy in the "
             f"written model ({counted(atoms, 'atom')})."

@@ -32,8 +32,8 @@ def header_of(model: Model) -> Header:
 def prepared_header(prepared: Prepared) -> Header:
     """Return the header of a model for the atoms that were made of it; a box of water is not its crystal.
 
-    Occupancies and labels of conformers are those of the input, of an atom that was built those of the nearest atom of its
-    residue that was not.
+    Occupancies, labels of conformers and formal charges are those of the input; an atom that was built has the occupancy and
+    label of the nearest atom of its residue that was not, and no charge.
     """
     model = prepared.model
     header = header_of(model)
@@ -42,6 +42,7 @@ def prepared_header(prepared: Prepared) -> Header:
         header,
         occupancies=np.append(model.occupancies, 1.0)[nearest],
         altlocs=tuple("" if k < 0 else model.records[k].altloc for k in nearest),
+        charges=tuple(0 if k < 0 else model.records[k].charge for k in prepared.input_index),
     )
     index = [int(atom) for atom in prepared.prepared_index]
     links = tuple(
@@ -93,6 +94,10 @@ def write_cif(
     if header.altlocs is not None:
         records = [
             replace(record, altloc=altloc) for record, altloc in zip(records, header.altlocs, strict=True)
+        ]
+    if header.charges is not None:
+        records = [
+            replace(record, charge=charge) for record, charge in zip(records, header.charges, strict=True)
         ]
     atoms = atoms_of(topology, records, positions, b_factors, occupancies)
     _write_document(path, structure_of(topology, atoms, header), header)

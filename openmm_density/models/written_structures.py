@@ -38,6 +38,8 @@ class Header:
         Of the atoms, 1 where not given.
     altlocs : tuple of str, optional
         The labels of the conformers that the atoms are of, empty for atoms with no alternates.
+    charges : tuple of int, optional
+        Formal charges, 0 where not given.
     metadata : Metadata
         Title, sequences, secondary structure and the like.
     """
@@ -47,6 +49,7 @@ class Header:
     space_group: str = ""
     occupancies: np.ndarray | None = None
     altlocs: tuple[str, ...] | None = None
+    charges: tuple[int, ...] | None = None
     metadata: Metadata = field(default_factory=Metadata)
 
 

@@ -235,12 +235,13 @@ def test_cis_peptides_are_those_that_are_cis_now(tmp_path: Path) -> None:
     assert abs(peptide.reported_angle) < 30
 
 
-def test_no_occupancy_changes(tmp_path: Path) -> None:
+def test_no_occupancy_or_charge_changes(tmp_path: Path) -> None:
     path = write_fragment(tmp_path / "model.pdb", residues=6)
     lines = [line for line in path.read_text().splitlines() if line.startswith("ATOM")]
     # A water on a threefold axis, as a file has it.
     water = hetatm(900, " O", "HOH", 300, np.array([40.0, 0.0, 0.0]), "O").replace("  1.00 20", "  0.33 20")
-    prepared = prepare(read_model(written(tmp_path / "water.pdb", [*lines, water])))
+    zinc = hetatm(901, "ZN", " ZN", 301, np.array([46.0, 0.0, 0.0]), "ZN") + "2+"
+    prepared = prepare(read_model(written(tmp_path / "water.pdb", [*lines, water, zinc])))
     write_cif(
         tmp_path / "fitted.cif", prepared.topology, prepared.positions, header=prepared_header(prepared)
     )
@@ -251,6 +252,7 @@ def test_no_occupancy_changes(tmp_path: Path) -> None:
         if cra.residue.name == "HOH" or cra.atom.occ != 1
     }
     assert occupancies == {("HOH", name): 0.33 for name in ("O", "H1", "H2")}
+    assert {cra.residue.name: cra.atom.charge for cra in found.all() if cra.atom.charge} == {"ZN": 2}
 
 
 def test_a_model_that_was_laid_elsewhere_has_no_operators(small_data: Path, tmp_path: Path) -> None:

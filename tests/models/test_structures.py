@@ -154,7 +154,7 @@ def test_best_conformer_is_kept_whole(small_data: Path, tmp_path: Path) -> None:
     assert model.alternates.positions[0, 0] == 1.0
     assert model.alternates.occupancies == pytest.approx([0.3])
     (note,) = model.notes
-    assert note.startswith("1 alternate conformer of lower occupancy is not fitted")
+    assert note.startswith("1 alternate conformer is not fitted: it moves rigidly")
 
 
 def test_insertion_codes_first_model_and_hexadecimal_serials(small_data: Path, tmp_path: Path) -> None:
