@@ -263,7 +263,7 @@ def test_a_blow_up_in_the_dynamics_begins_anew_with_small_steps(parts, monkeypat
 def test_a_blow_up_after_parts_were_rebuilt_is_tried_more_gently(parts, monkeypatch):
     protocol = replace(FIXED, stages=(Stage("draw", 40, rotamers=True),))
     sizes = blow_up_in(monkeypatch, 1)
-    result = fit_of(parts, protocol).run()
+    result = fit_of(parts, protocol, search="full").run()
     assert sizes == pytest.approx([1.0, 0.25, 4.0])
     assert not result.rebuilding[0]["undone"] and result.blow_ups == []
 
