@@ -96,7 +96,8 @@ def checked_after(
         Their correlation with the map.
     """
     checks = check_map_with_model(density_map, model.topology, in_input, resolution, cc=cc)
-    scale = (checks.figures.get("voxel_size") or {}).get("scale", 1.0)
+    rescaled = any(finding.check == "voxel_size" for finding in checks.findings)
+    scale = checks.figures["voxel_size"]["scale"] if rescaled else 1.0
     n = topology.getNumAtoms()
     return checks + check_stretching(density_map, topology, relaxed[:n], final[:n], scale)
 

@@ -18,9 +18,10 @@ SCALES = (0.93, 1.07)
 
 # The scale at which a refinement begins: the nearest maximum of a scan in these steps.
 _SCAN = np.arange(0.94, 1.0601, 0.01)
-_STARTS = 3
+_STARTS = 2
 ITERATIONS = 40
 _REFINEMENTS = 2
+_RELATIVE_GAIN = 1e-6
 # Å: a refinement that moved no atom so far was the last.
 _SETTLED = 0.02
 # Å around the atoms that a refinement may reach.
@@ -116,7 +117,7 @@ class RigidScan:
         """Return the nearest maximum as the model is, and the best where it may also change its scale."""
         one = self.refined(self.start(), fixed_scale=True)
         scanned = sorted(_SCAN, key=lambda scale: -self._value(one.rotation, one.place, scale)[0])
-        found = [self.refined(one._replace(scale=float(scale))) for scale in (*scanned[:_STARTS], 1.0)]
+        found = [self.refined(one._replace(scale=float(scale))) for scale in scanned[:_STARTS]]
         return one, max([one, *found], key=lambda pose: pose.similarity)
 
     def refined(self, pose: Pose, *, fixed_scale: bool = False, iterations: int = ITERATIONS) -> Pose:
@@ -139,7 +140,7 @@ class RigidScan:
                 return -value, -gradient
 
             bounds = [(None, None)] * 6 + [tuple((limit - scale) * self._radius for limit in SCALES)]
-            options = {"maxiter": iterations}
+            options = {"maxiter": iterations, "ftol": _RELATIVE_GAIN}
             found = optimize.minimize(
                 downhill, np.zeros(7), jac=True, method="L-BFGS-B", bounds=bounds, options=options
             )

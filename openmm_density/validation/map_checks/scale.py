@@ -28,7 +28,7 @@ HOPELESS = 0.25
 # by 1% at 5 Å and 2.3% at 8 Å: the correlation decides, this far around what the scan finds.
 BLURRED = 4.5
 REACH = {False: 0.02, True: 0.05}
-_TOLERANCE = 0.002
+_TOLERANCE, _ITERATIONS = 0.003, 15
 # Fewer atoms say little: a helix may be stretched.
 LEAST_ATOMS = 100
 
@@ -90,7 +90,7 @@ def _best_scale(
     """Return the scale, within reach of one, at which the correlation (CC mask) is highest, and that."""
 
     def lack(scale: float) -> float:
-        pose = scan.refined(one._replace(scale=float(scale)), fixed_scale=True)
+        pose = scan.refined(one._replace(scale=float(scale)), fixed_scale=True, iterations=_ITERATIONS)
         return 1 - subject.correlation.cc_mask(scan.moved(subject.positions, pose))
 
     bounds = (max(near - reach, SCALES[0]), min(near + reach, SCALES[1]))

@@ -20,7 +20,7 @@ CHECK = "stretching"
 LEAST_CHANGE, LEAST_Z = 0.004, 6.0
 # A distance that changed by more is that of a peptide that flipped, or of a gap.
 OUTLIER = 0.1
-LEAST_COUNT = 20
+LEAST_COUNT, LEAST_ERROR = 20, 1e-4
 
 
 def check_stretching(
@@ -60,8 +60,10 @@ def check_stretching(
     changes = changes[np.abs(changes) < OUTLIER]
     if len(changes) < LEAST_COUNT:
         return MapChecks({CHECK: None})
-    change, error = float(changes.mean()), float(changes.std() / np.sqrt(len(changes)))
-    figures = {"change": change, "z": change / error if error > 0 else 0.0, "count": len(changes)}
+    change = float(changes.mean())
+    # Distances that all changed by the same are known no better than coordinates are written.
+    error = max(float(changes.std() / np.sqrt(len(changes))), LEAST_ERROR)
+    figures = {"change": change, "z": change / error, "count": len(changes)}
     if abs(change) < LEAST_CHANGE or abs(figures["z"]) < LEAST_Z:
         return MapChecks({CHECK: figures})
     likely = float(density_map.voxel_size.mean() / (np.exp(change) * scale))

@@ -1,0 +1,81 @@
+"""What a fit makes of its map before it begins, and where it puts the model in a map that was corrected."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from openmm_density import DensityMap, InputError
+from openmm_density.fitting.map_examination import checked_after, placed_and_checked
+from openmm_density.maps.corrections import MapCorrections
+
+from ..fragments import fragment
+
+RESOLUTION = 5.0
+NOTHING = MapCorrections()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return fragment(tmp_path_factory.mktemp("fragment") / "model.pdb", residues=40)
+
+
+@pytest.fixture(scope="module")
+def a_map(model):
+    return DensityMap.simulate(model.topology, model.positions, RESOLUTION, 1.25, noise=0.1)
+
+
+def examined(model, read, corrections=NOTHING, place="auto"):
+    return placed_and_checked(model, read, corrections.apply(read), RESOLUTION, place, corrections)
+
+
+def rmsd(a, b):
+    return np.sqrt(((a - b) ** 2).sum(axis=1).mean())
+
+
+def test_a_model_in_a_right_map_stays(a_map, model):
+    checks, placement = examined(model, a_map)
+    assert placement is None and checks.findings == []
+    assert checks.figures.keys() == {"contrast", "box", "resolution", "voxel_size", "handedness"}
+
+
+def test_a_model_that_lay_in_a_map_of_a_wrong_voxel_size_is_moved_along(a_map, model):
+    # 3 Å at the distance of this box.
+    away = np.array([100.0, 0.0, 0.0])
+    right = DensityMap(a_map.data, a_map.matrix, a_map.origin + away)
+    wrong = right.with_voxel_size(1.25 * 1.03)
+    centre = model.positions.mean(axis=0)
+    lay = replace(model, positions=model.positions + 1.03 * (centre + away) - centre)
+    checks, placement = examined(lay, wrong, MapCorrections(voxel_size=1.25))
+    assert 2.5 < placement.moved_by < 5.0
+    assert rmsd(placement.moved(lay.positions), model.positions + away) < 0.3
+    assert checks.findings == []
+    _, stays = examined(lay, wrong, MapCorrections(voxel_size=1.25), place="off")
+    assert stays is None
+
+
+def test_a_model_is_placed_anew_in_a_map_that_is_mirrored(a_map, model):
+    mirrored = a_map.mirrored()
+    checks, placement = examined(model, mirrored)
+    assert [finding.check for finding in checks.findings] == ["handedness"] and placement is None
+    aside = replace(model, positions=model.positions + np.array([6.0, -5.0, 4.0]))
+    checks, placement = examined(aside, mirrored, MapCorrections(mirror=True))
+    assert checks.findings == []
+    assert rmsd(placement.moved(aside.positions), model.positions) < 0.5
+
+
+def test_no_model_is_placed_in_a_map_of_inverted_contrast(a_map, model):
+    away = replace(model, positions=model.positions + 80.0)
+    with pytest.raises(InputError, match="contrast is inverted"):
+        examined(away, a_map.inverted(), place="on")
+
+
+def test_a_fitted_model_that_was_stretched_with_its_map_is_told(a_map, model):
+    centre = model.positions.mean(axis=0)
+    stretched = centre + (model.positions - centre) * 1.025
+    wrong = replace(a_map, matrix=a_map.matrix * 1.025, origin=centre + (a_map.origin - centre) * 1.025)
+    checks = checked_after(
+        model, wrong, RESOLUTION, model.topology, model.positions, stretched, stretched, cc=0.98
+    )
+    assert [finding.check for finding in checks.findings] == ["stretching"]
+    assert "likelier to measure 1.25 Å than 1.28" in checks.doubts[0]
