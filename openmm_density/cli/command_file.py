@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..whole_files import write_text
+from ..whole_files import read_file, write_text
 
 COMMAND = "command.json"
 
@@ -62,7 +62,7 @@ def read_command(
         if not (isinstance(options, dict) and isinstance(digests, dict)):
             raise TypeError
         paths = _paths(options, files)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise InputError(
             f"{folder / COMMAND} cannot be read, so that the fit cannot be resumed: start it anew."
         ) from None
@@ -90,6 +90,6 @@ def _paths(options: Mapping[str, Any], files: Sequence[str]) -> list[str]:
 
 def _digest(path: str) -> str:
     try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}: the fit needs it.") from None
+        return hashlib.sha256(read_file(path)).hexdigest()
+    except (OSError, ValueError) as error:  # a ValueError where the path holds a zero
+        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}: the fit needs it.") from None

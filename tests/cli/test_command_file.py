@@ -155,3 +155,19 @@ def test_a_damaged_command_is_told_of(tmp_path, text):
     (tmp_path / "command.json").write_text(text)
     with pytest.raises(InputError, match=r"command\.json cannot be read, so that the fit cannot be resumed"):
         read_command(tmp_path, ["model"], fit_command._force_field_files)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("[" * 100_000, "cannot be read, so that the fit cannot be resumed"),
+        (json.dumps({"options": {}, "sha256": {"/dev/zero": ""}}), "/dev/zero: it is a pipe or a device"),
+        (json.dumps({"options": {}, "sha256": {"a\0b": ""}}), r"a\x00b: embedded null byte"),
+    ],
+    ids=["deep", "device", "zero"],
+)
+def test_a_hostile_command_file_is_refused(tmp_path, text, part):
+    (tmp_path / "command.json").write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_command(tmp_path, [], lambda _: [])
+    assert part in str(caught.value)
