@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import os
+import pickle
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import gemmi
 import mdtraj
@@ -195,7 +197,7 @@ def _load_topology(path: Path) -> mdtraj.Topology:
     if not path.is_file():
         raise InputError(f"{path}: there is no such file; check the path of the topology.")
     try:
-        with _quiet():
+        with _quiet(), _without_pickles():
             return mdtraj.load_topology(str(path))
     except Exception as error:
         raise InputError(f"{path}: cannot be read as a topology ({_first_line(error)}).") from error
@@ -206,7 +208,7 @@ def _load(
 ) -> mdtraj.Trajectory:
     given = {} if topology is None or _suffix(path) in SUFFIXES_WITH_TOPOLOGY else {"top": topology}
     try:
-        with _quiet():
+        with _quiet(), _without_pickles():
             return mdtraj.load(str(path), **given)
     except ImportError as error:
         # mdtraj tells in a paragraph which optional package a format needs.
@@ -225,7 +227,7 @@ def _load(
 
 def _atom_count(path: Path) -> int | None:
     try:
-        with _quiet(), mdtraj.open(str(path)) as file:
+        with _quiet(), _without_pickles(), mdtraj.open(str(path)) as file:
             frames = file.read(1)
         return int(np.shape(frames[0] if isinstance(frames, tuple) else frames)[-2])
     except Exception:
@@ -267,3 +269,36 @@ def _quiet() -> Iterator[None]:
             os.dup2(stream, number)
             os.close(stream)
         os.close(sink)
+
+
+@contextmanager
+def _without_pickles() -> Iterator[None]:
+    """Keep PyTables from unpickling what it finds in HDF5 files, as that may run any code; mdtraj's files hold nothing pickled.
+
+    It takes what cannot be unpickled for the text that it is.
+    """
+    try:
+        from tables import atom, attributeset
+    except ImportError:
+        yield
+        return
+    this_thread = threading.get_ident()
+
+    class Pickle:
+        """The module pickle, but for this thread."""
+
+        @staticmethod
+        def loads(*arguments: Any, **options: Any) -> Any:
+            if threading.get_ident() == this_thread:
+                raise pickle.UnpicklingError("pickled Python objects are not read")
+            return pickle.loads(*arguments, **options)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(pickle, name)
+
+    given = atom.pickle, attributeset.pickle
+    atom.pickle = attributeset.pickle = Pickle()
+    try:
+        yield
+    finally:
+        atom.pickle, attributeset.pickle = given

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import os
+import pickle
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
 
 import gemmi
 import mdtraj
@@ -158,6 +162,57 @@ def test_missing_files(kinesin_path, tmp_path, suffix):
     for topology in ("none.pdb", "none.prmtop"):
         with pytest.raises(InputError, match=rf"{topology}: there is no such file"):
             load_trajectory(existing, tmp_path / topology)
+
+
+class Evil:
+    """What runs code where it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def test_what_is_pickled_in_a_file_is_not_unpickled(tmp_path, monkeypatch):
+    """As PyTables does it, which the formats .h5 and .lh5 need."""
+    ran, path = tmp_path / "ran", tmp_path / "evil.h5"
+    path.touch()
+    modules = {name: ModuleType(f"tables.{name}") for name in ("atom", "attributeset")}
+    tables = ModuleType("tables")
+    for name, module in {"": tables, **modules}.items():
+        module.pickle = pickle
+        monkeypatch.setitem(sys.modules, f"tables.{name}".rstrip("."), module)
+        if name:
+            setattr(tables, name, module)
+    found = []
+
+    def load(*_):
+        for module in modules.values():
+            with pytest.raises(pickle.UnpicklingError):
+                module.pickle.loads(pickle.dumps(Evil(ran)))
+            assert module.pickle.dumps(1) == pickle.dumps(1)
+        # Other threads read files of their own.
+        with ThreadPoolExecutor(1) as pool:
+            found.append(pool.submit(modules["atom"].pickle.loads, pickle.dumps("text")).result())
+        raise ValueError("no trajectory")
+
+    monkeypatch.setattr(mdtraj, "load", load)
+    with pytest.raises(InputError, match="no trajectory"):
+        load_trajectory(path)
+    assert found == ["text"] and not ran.exists()
+    assert all(module.pickle is pickle for module in modules.values())
+
+
+def test_a_pickle_in_an_hdf5_file_is_not_unpickled(tmp_path):
+    tables = pytest.importorskip("tables", reason="PyTables is not installed")
+    trajectory = mdtraj.load(str(ADK_OPEN)).atom_slice(range(20))
+    trajectory.save_hdf5(str(tmp_path / "evil.h5"))
+    ran = tmp_path / "ran"
+    with tables.open_file(str(tmp_path / "evil.h5"), "a") as file:
+        file.root._v_attrs.application = Evil(ran)
+    assert load_trajectory(tmp_path / "evil.h5").n_atoms == 20
+    assert not ran.exists()
 
 
 def test_unknown_formats(kinesin_path, tmp_path):
