@@ -19,6 +19,7 @@ from ...restraints import Violation, find_violations
 from ...stopwatch import PARTS, Stopwatch
 from ...validation.flatness import flat_ligands
 from ...validation.geometry import compare_geometry, geometry_report
+from ...validation.map_checks import MapChecks
 from ...whole_files import write_text
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
@@ -84,16 +85,8 @@ def summarize(
         for positions in (result.initial, result.relaxed, result.final)
     )
     change = compare_geometry(before, after)
-    checks = checked_after(
-        result.prepared.model,
-        fit.density_map,
-        fit.density.resolution,
-        topology,
-        result.relaxed,
-        result.final,
-        result.prepared.input_positions(result.final),
-        result.cc_final,
-    )
+    # A search for the model's mirror image would take longer than a batch system waits, and say nothing of a model on its way.
+    checks = MapChecks() if result.interrupted else _checks_after(fit, result)
     violated = _violations(fit, result)
     prepared = result.prepared
     flat = [
@@ -132,7 +125,7 @@ def summarize(
         "map_corrections": fit.corrections.as_dict(),
         "map_checks": {
             "initial": fit.map_checks.as_dict(),
-            "final": checks.as_dict(),
+            "final": None if result.interrupted else checks.as_dict(),
         },
         "resampled": density.resampled,
         "cropped": density.cropped,
@@ -254,6 +247,19 @@ def versions() -> dict[str, str | None]:
         except importlib.metadata.PackageNotFoundError:
             found[package] = None
     return found
+
+
+def _checks_after(fit: FlexibleFit, result: FitResult) -> MapChecks:
+    return checked_after(
+        result.prepared.model,
+        fit.density_map,
+        fit.density.resolution,
+        fit.solute.topology,
+        result.relaxed,
+        result.final,
+        result.prepared.input_positions(result.final),
+        result.cc_final,
+    )
 
 
 def _violations(fit: FlexibleFit, result: FitResult) -> dict[str, list[Violation]]:
