@@ -204,7 +204,8 @@ PULLED = SimpleNamespace(protocol=SimpleNamespace(stages=[SimpleNamespace(streng
 
 
 def fit_of(**changes):
-    ended = {"strength": 180.0, "steps": 300, "interrupted": False, "cc_final": 0.8, "cc_reference": None}
+    ended = {"strength": 180.0, "steps": 300, "interrupted": False, "simulated": None}
+    ended |= {"cc_final": 0.8, "cc_reference": None}
     return SimpleNamespace(**(ended | changes))
 
 
