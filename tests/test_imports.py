@@ -39,6 +39,9 @@ print("status", status, "loaded", *({slow} & sys.modules.keys()))
         (["fit", "model.pdb"], 2),
         (["score", "model.pdb", "map.mrc"], 2),
         (["planes", ""], 2),
+        (["planes", "none.pdb"], 2),
+        (["fit", "none.pdb", "none.mrc", "--resolution", "5", "--output", "none"], 2),
+        (["score", "model.dcd", "none.mrc", "--resolution", "5"], 2),
         (["mend"], 2),
     ],
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from ..errors import InputError
@@ -113,6 +115,14 @@ def _columns(text: str) -> list[str]:
             f'found "{text}"; give the labels of amplitude and phase, as in FWT,PHWT'
         )
     return labels
+
+
+def check_files(models: Iterable[str | None], maps: Iterable[str | None] = ()) -> None:
+    """Refuse files that are not there, as those that read them would, but before what reads them is imported, for seconds."""
+    for paths, what in ((models, "check the path of the model"), (maps, "give the path of a density map")):
+        for path in paths:
+            if path is not None and not os.path.lexists(path):
+                raise InputError(f"{path}: there is no such file; {what}.")
 
 
 def check_halves(options: argparse.Namespace) -> None:

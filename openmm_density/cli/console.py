@@ -103,14 +103,14 @@ class Display:
         self._progress = Progress(
             TextColumn("{task.description:<9}"),
             BarColumn(),
-            TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("{task.fields[steps]}"),
             # It tells the time anew whenever it is drawn.
             TextColumn("{task.fields[clock]}"),
             TextColumn("{task.fields[figures]}"),
             console=Console(stderr=True, highlight=False, markup=False, emoji=False),
             disable=not sys.stderr.isatty(),
         )
-        self._task = self._progress.add_task("start-up", total=1, figures="", clock=self._clock)
+        self._task = self._progress.add_task("start-up", total=1, steps="", figures="", clock=self._clock)
         self._progress.start()
         return self
 
@@ -139,7 +139,7 @@ class Display:
     def update(self, step: int, total: int, stage: str, row: Row | None) -> None:
         """Show the step and what is being done, and the figures of a row where there is one."""
         self._clock.update(step, total, stage)
-        found = {}
+        found = {"steps": f"step {step}/{total}"}
         if row is not None:
             rmsd = "" if row.ca_rmsd is None else f"  RMSD {row.ca_rmsd:.2f} Å"
             found["figures"] = f"CC {row.cc:.3f}{rmsd}"

@@ -15,6 +15,7 @@ from .arguments import (
     add_columns,
     add_corrections,
     add_dictionary,
+    check_files,
     check_halves,
     corrections,
     number,
@@ -232,6 +233,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace, display: Display, stopwatch: Stopwatch) -> int:
     with loading():
+        from rich import table, text  # noqa: F401  (what is imported at the end would take time that is not told)
+
         from ..fitting.interrupts import PromptExit, StopRequest
         from ..fitting.output import OutputFolder
 
@@ -354,6 +357,7 @@ def _check_new(options: argparse.Namespace) -> None:
             f"{spelled(missing[0])} was not given."
         )
     check_halves(options)
+    check_files((options.model, options.reference, options.restrain_to), (options.map, *options.half_map))
     if options.half_map and options.strength is not None:
         raise InputError("--strength is what the half maps are to find: leave out --strength or --half-map.")
 

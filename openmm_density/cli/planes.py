@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from ..plugins import defer_torch
-from .arguments import add_dictionary
+from .arguments import add_dictionary, check_files
 from .console import console_for_results
 from .startup import loading
 
@@ -29,6 +29,7 @@ def add_parser(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the planes; give the exit status."""
+    check_files([options.model])
     defer_torch()
     with loading():
         from ..energies.planes import find_planes, planarity_report

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..plugins import defer_torch
-from .arguments import PROGRAM, add_map, check_halves, corrections, number
+from .arguments import PROGRAM, add_map, check_files, check_halves, corrections, number
 from .console import console_for_results
 from .startup import loading
 
@@ -68,6 +68,7 @@ def add_parser(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print correlations and what else is asked for; give the exit status."""
+    check_files((), (options.map, *options.half_map))
     defer_torch()
     with loading():
         import numpy as np

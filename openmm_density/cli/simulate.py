@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import InputError
 from ..plugins import defer_torch
-from .arguments import number, whole_number
+from .arguments import check_files, number, whole_number
 from .startup import loading
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def add_parser(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the map; give the exit status."""
+    check_files([options.model])
     defer_torch()
     with loading():
         from ..maps.density_map import DensityMap

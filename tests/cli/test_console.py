@@ -127,7 +127,7 @@ def run(options, display, stopwatch):
         display._progress.refresh()
     return 0
 fit._run = run
-main(["fit", "model.pdb", "map.mrc", "--resolution", "5", "--output", "run"])
+main(["fit", sys.executable, sys.executable, "--resolution", "5", "--output", "run"])
 """
 
 
