@@ -9,12 +9,11 @@ from openmm import unit
 
 from openmm_density.energies.forces import backend_problem
 from openmm_density.errors import DeveloperWarning
-from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.fit_systems import DENSITY_GROUP
 from openmm_density.fitting.platforms import in_double_precision, platform_named
 
 from .damaged_models import DAMAGES, assert_sane, damaged, fit_of, native
-from .test_stability import blow_up_in, nan_after
+from .test_stability import blow_up_in, explode_once, nan_after
 
 pytestmark = pytest.mark.skipif(
     backend_problem("CudaGraphForce") is not None,
@@ -64,21 +63,10 @@ def test_a_blow_up_while_warming_up_is_not_blamed_on_the_map(times, monkeypatch,
 
 
 def test_atoms_that_explode_are_rolled_back(monkeypatch, tmp_path):
-    """Not injected: two atoms are given speeds at which the constraints fail, and the platform makes of them what it does."""
     fit = fit_of(native(tmp_path), tmp_path, "CUDA")
-    steps, calls = Dynamics.step, []
-
-    def explode(self, context, length, stop=None):
-        calls.append(context.getIntegrator().getStepSize().value_in_unit(unit.femtosecond))
-        if len(calls) == 1:
-            velocities = np.zeros((context.getSystem().getNumParticles(), 3))
-            velocities[[20, 40]] = [[3e5, 0, 0], [0, -3e5, 0]]
-            context.setVelocities(velocities)
-        return steps(self, context, length, stop)
-
-    monkeypatch.setattr(Dynamics, "step", explode)
+    sizes = explode_once(monkeypatch)
     result = fit.run()
-    assert len(calls) > 2 and calls[1] < calls[0]
+    assert len(sizes) > 2 and sizes[1] < sizes[0]
     assert_sane(fit, result)
 
 

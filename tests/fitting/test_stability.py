@@ -1,5 +1,6 @@
 """Blow-ups: what is found, named, rolled back and tried again."""
 
+import re
 import warnings
 from dataclasses import replace
 
@@ -190,6 +191,22 @@ def test_a_blow_up_while_warming_up_is_not_blamed_on_the_map(parts, monkeypatch,
     assert result.blow_ups == []
 
 
+def explode_once(monkeypatch, atoms=(20, 40)):
+    """Give two atoms, once, speeds at which nothing holds, and leave it to the platform what becomes of them."""
+    steps, sizes = Dynamics.step, []
+
+    def explode(self, context, length, stop=None):
+        sizes.append(context.getIntegrator().getStepSize().value_in_unit(unit.femtosecond))
+        if len(sizes) == 1:
+            velocities = np.zeros((context.getSystem().getNumParticles(), 3))
+            velocities[list(atoms)] = [[3e5, 0, 0], [0, -3e5, 0]]
+            context.setVelocities(velocities)
+        return steps(self, context, length, stop)
+
+    monkeypatch.setattr(Dynamics, "step", explode)
+    return sizes
+
+
 def nan_after(monkeypatch, times, atoms=(5, 6), of=lambda context: True):
     """Make the first minimisations leave atoms at NaN."""
     minimize = openmm.LocalEnergyMinimizer.minimize
@@ -258,6 +275,19 @@ def test_a_blow_up_in_the_dynamics_begins_anew_with_small_steps(parts, monkeypat
     (said,) = result.blow_ups
     assert "A MET 1" in said and "taken back to step 0" in said
     assert np.isfinite(result.final).all()
+
+
+@pytest.mark.parametrize("platform", ["CPU", "Reference"])
+def test_atoms_that_explode_are_rolled_back(parts, monkeypatch, platform):
+    fit = fit_of(parts, FIXED, platform=platform)
+    sizes = explode_once(monkeypatch)
+    result = fit.run()
+    assert sizes == pytest.approx([4.0, 0.5, 2.0]) and np.isfinite(result.final).all()
+    (said,) = result.blow_ups
+    # Theirs, or those of what they tear along or run into.
+    assert re.search(
+        r"unstable \(.*A [A-Z]{3} \d+ \w+.* (are not numbers|flew|far too fast|were largest)", said
+    )
 
 
 def test_a_blow_up_after_parts_were_rebuilt_is_tried_more_gently(parts, monkeypatch):
