@@ -285,9 +285,7 @@ def test_atoms_that_explode_are_rolled_back(parts, monkeypatch, platform):
     assert sizes == pytest.approx([4.0, 0.5, 2.0]) and np.isfinite(result.final).all()
     (said,) = result.blow_ups
     # Theirs, or those of what they tear along or run into.
-    assert re.search(
-        r"unstable \(.*A [A-Z]{3} \d+ \w+.* (are not numbers|flew|far too fast|were largest)", said
-    )
+    assert re.search(r"A [A-Z]{3} \d+ \w+", said) and re.search(r"not numbers|flew|too fast", said)
 
 
 def test_a_blow_up_after_parts_were_rebuilt_is_tried_more_gently(parts, monkeypatch):
