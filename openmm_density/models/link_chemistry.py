@@ -46,10 +46,10 @@ class LinkChemistry:
 
     Without a record in the file a bond is made only where chemistry is known to make it: of a sugar's anomeric carbon with O, N
     or S; of an acyl group's carbon that lacks its third neighbour with O, N or S, at the end of a peptide also with a methyl or
-    methylene; of phosphorus or boron that lacks a neighbour with O, N or S; of two sulphurs; and of a reactive atom of a protein,
-    such as cysteine's SG or lysine's NZ, with a ligand's carbon that has a valence left, is not flat among three neighbours, and
-    belongs to no additive of the crystallisation (gemmi's table of residues). In each case both ends need a free valence,
-    hydrogens of the file counted, and angles to their other bonds as bonds have them.
+    methylene; of phosphorus, boron or a sulphonyl that lacks a neighbour with O, N or S; of two sulphurs; and of a reactive atom
+    of a protein, such as cysteine's SG or lysine's NZ, with a ligand's carbon that has a valence left, is not flat among three
+    neighbours, and belongs to no additive of the crystallisation (gemmi's table of residues). In each case both ends need a free
+    valence, hydrogens of the file counted, and angles to their other bonds as bonds have them.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class LinkChemistry:
             return self._atoms[j].name == "C" and len(self._heavy(i)) <= 1 and self._is_acyl(j, i)
         if not self._gives(i):
             return False
-        if symbol in ("P", "B"):
+        if symbol in ("P", "B") or self._is_sulphonyl(j):
             return len(self._heavy(j)) <= 3 and self._symbol(i) in ("O", "N", "S")
         if symbol != "C":
             return False
@@ -156,6 +156,9 @@ class LinkChemistry:
             for k in (i, j)
         )
         return sulphurs and names
+
+    def _is_sulphonyl(self, k: int) -> bool:
+        return self._symbol(k) == "S" and sum(self._symbol(n) == "O" for n in self._heavy(k)) >= 2
 
     def _is_carbonyl_oxygen(self, k: int) -> bool:
         neighbours = self._heavy(k)

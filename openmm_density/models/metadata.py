@@ -149,7 +149,7 @@ class Metadata:
             info = {key: value.encode("ascii", "replace").decode() for key, value in info.items()}
         structure.info = info
         structure.raw_remarks = own.raw_remarks
-        if not structure.cell.is_crystal():
+        if not structure.cell.is_crystal() or structure.spacegroup_hm != own.spacegroup_hm:
             structure.raw_remarks = _without(own.raw_remarks, {290})
         structure.ncs, structure.assemblies = own.ncs, own.assemblies
         chains = {chain.name for chain in structure[0]}
@@ -226,6 +226,8 @@ def read_metadata(structure: gemmi.Structure, path: str | os.PathLike[str]) -> M
         structure.meta,
         structure.resolution,
     )
+    # It tells whether the symmetry operators of the remarks are those of the crystal that is written.
+    bare.spacegroup_hm = structure.spacegroup_hm
     bare.helices, bare.sheets, bare.mod_residues = structure.helices, structure.sheets, structure.mod_residues
     bare.ncs = structure.ncs
     bare.assemblies = _by_chains(structure)

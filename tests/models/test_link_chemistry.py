@@ -125,6 +125,37 @@ def test_additives_and_flat_carbons_are_not_bound(tmp_path: Path) -> None:
     assert ("A CYS 1 SG", "A LIG 300 C1") in _described(aromatic)
 
 
+@pytest.mark.parametrize(
+    ("centre", "around", "length", "bound"),
+    [
+        ("S", "OOC", 1.62, True),  # a serine that PMSF blocks
+        ("P", "OOC", 1.60, True),  # a phosphonate
+        ("S", "CCC", 1.62, False),
+        ("C", "CCC", 1.43, True),  # an ether of a tetrahedral carbon
+    ],
+)
+def test_serine_is_bound_to_what_lacks_a_neighbour(
+    tmp_path: Path, centre: str, around: str, length: float, bound: bool
+) -> None:
+    serine = [
+        line.replace("CYS", "SER").replace(" SG ", " OG ").replace("           S", "           O")
+        for line in CYSTEINE
+    ]
+    along, across, other = _axes()
+    start = SULPHUR + length * along
+    turns = 2 * np.pi * np.arange(3) / 3
+    arms = [along / 3 + np.sqrt(8) / 3 * (np.cos(t) * across + np.sin(t) * other) for t in turns]
+    places = [start, *(start + (1.45 if element == "O" else 1.6) * arm for element, arm in zip(around, arms))]
+    ligand = [
+        hetatm(20 + k, f" {element}{k + 1}", "LIG", 300, place, element)
+        for k, (element, place) in enumerate(zip(centre + around, places))
+    ]
+    model = read_model(written(tmp_path / "serine.pdb", [*serine, *ligand]))
+    expected = {frozenset(("1.OG", f"300.{centre}1"))} if bound else set()
+    assert bonds_between_residues(model.topology) == expected
+    assert len(model.short_contacts) == (0 if bound else 1)
+
+
 def test_a_contact_at_an_impossible_angle_is_no_bond(tmp_path: Path) -> None:
     # Its neighbour lies beside the sulphur: a clash of two molecules, not the end of one.
     along, across, _ = _axes()
