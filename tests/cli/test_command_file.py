@@ -106,7 +106,7 @@ def test_code_in_a_folder_from_somebody_else_runs_only_where_it_is_allowed_now(
     assert not ran.exists()
     # Allowed is what is given now.
     given = []
-    monkeypatch.setattr("openmm_density.cli.fit._flexible_fit", lambda options, _: given.append(options))
+    monkeypatch.setattr("openmm_density.cli.fit._flexible_fit", lambda options, *_: given.append(options))
     with pytest.raises(AttributeError):
         run("fit", "--resume", output, "--allow-scripts")
     assert given[0].allow_scripts is True and given[0].forcefield == ["amber14", str(xml)]
