@@ -12,6 +12,8 @@ import numpy as np
 from openmm import app
 from scipy.spatial import cKDTree
 
+from openmm_density.errors import InputError
+
 from .elements import covalent_radius, is_hydrogen, is_metal
 from .link_chemistry import LinkChemistry
 from .residue_names import standard_residue_names
@@ -27,6 +29,11 @@ METAL_BOND_SLACK = 0.60
 
 BACKBONE_BONDS = (("C", "N"), ("O3'", "P"))
 """Names of the atoms that join a residue to the one behind it in its polymer."""
+
+NEAR = 3.2
+"""Å: no bond is longer."""
+# Twenty copies of a structure on one another have 300.
+MOST_NEIGHBOURS = 500
 
 COORDINATING = frozenset({"N", "O", "S", "Se"})
 
@@ -128,8 +135,15 @@ def connections_of_alternates(model: Model, structure: gemmi.Structure) -> list[
 def add_bonds(
     model: Model, structure: gemmi.Structure, connections: list[tuple[gemmi.Connection, tuple[int, int]]]
 ) -> None:
-    """Add to the topology of a model the bonds that names, its file and distances tell."""
+    """Add to the topology of a model the bonds that names, its file and distances tell.
+
+    Raises
+    ------
+    InputError
+        If there are more atoms in one place than there is room for: their pairs would take hours.
+    """
     topology, positions = model.topology, model.positions
+    _check_room(model)
     topology.createStandardBonds()
     bonded = {frozenset((a.index, b.index)) for a, b in topology.bonds()}
     atoms = list(topology.atoms())
@@ -241,6 +255,17 @@ def _disulphides(topology: app.Topology, positions: np.ndarray) -> Iterable[tupl
             yield i, j
 
 
+def _check_room(model: Model) -> None:
+    neighbours = cKDTree(model.positions).query_ball_point(model.positions, NEAR, return_length=True) - 1
+    crowded = int(neighbours.argmax())
+    if neighbours[crowded] > MOST_NEIGHBOURS:
+        atom = model.records[crowded].describe()
+        raise InputError(
+            f"{model.path}: atom {atom} has {neighbours[crowded]} others within {NEAR:g} Å, more than there is room for; correct "
+            "the coordinates, which are in Å, or leave one of the models that lie on one another."
+        )
+
+
 def _near_as_bonds(topology: app.Topology, positions: np.ndarray) -> Iterable[tuple[int, int]]:
     """Return the pairs in and around the residues that are not standard that are as near as bonds.
 
@@ -253,7 +278,7 @@ def _near_as_bonds(topology: app.Topology, positions: np.ndarray) -> Iterable[tu
         return
     own = np.flatnonzero(nonstandard)
     tree = cKDTree(positions)
-    for i, near in zip(own, tree.query_ball_point(positions[own], 3.2)):
+    for i, near in zip(own, tree.query_ball_point(positions[own], NEAR)):
         for j in near:
             if j == i or (nonstandard[j] and j < i):
                 continue

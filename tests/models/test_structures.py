@@ -15,7 +15,7 @@ from openmm_density.models.elements import is_hydrogen
 from openmm_density.models.structure_files import write_cif
 from openmm_density.models.structures import Model, read_model, residue_label
 
-from ..small_models import ADK_OPEN, FRAGMENT, bonds_between_residues, fragment_lines, written
+from ..small_models import ADK_OPEN, FRAGMENT, bonds_between_residues, fragment_lines, hetatm, written
 
 MODELS = (
     "emd3488_5ni1/5me2.pdb",
@@ -224,6 +224,18 @@ def test_reading_errors_are_one_sentence(tmp_path: Path, name: str, content: str
         read_model(path)
     assert name in str(caught.value) and says in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_more_atoms_in_one_place_than_there_is_room_for_are_refused_at_once(tmp_path: Path) -> None:
+    lines = [
+        hetatm(k + 1, f"C{k % 100}", "LIG", k // 100 + 1, np.array([1.0 + k % 7 * 0.001, 1.0, 1.0]), "C")
+        for k in range(4000)
+    ]
+    with pytest.raises(
+        InputError, match=r"atom A LIG 1 C0 has 3999 others within 3\.2 Å, more than there is room for"
+    ):
+        read_model(written(tmp_path / "heap.pdb", lines))
+    assert len(read_model(written(tmp_path / "heap.pdb", lines[:60])).records) == 60
 
 
 def test_nan_in_mmcif_is_an_error(small_data: Path, tmp_path: Path) -> None:
