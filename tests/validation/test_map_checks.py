@@ -192,6 +192,17 @@ def test_a_backbone_that_was_stretched_as_a_whole_names_the_voxel_size(a_map, mo
         assert likely[stretched] in only(checks, "stretching").sentence
 
 
+def test_a_model_that_crumples_unevenly_is_no_sign_of_a_voxel_size(a_map, model):
+    crumpled = model.positions.copy()
+    alpha = [atom.index for atom in model.topology.atoms() if atom.name == "CA"]
+    # Every third atom off the line of its neighbours, as where a chain does not find its density.
+    moved = 0.35 * (model.positions[alpha[2::3]] - model.positions[alpha[1::3]][: len(alpha[2::3])]) / 3.8
+    crumpled[alpha[2::3]] -= moved
+    checks = check_stretching(a_map, model.topology, model.positions, crumpled)
+    assert checks.figures["stretching"]["change"] < -0.01
+    assert checks.findings == []
+
+
 def test_what_was_found_before_a_fit_stays_unless_it_is_found_again(a_map, model):
     mirrored, right = checked(a_map.inverted(), model), checked(a_map, model)
     assert mirrored.with_later(right) == mirrored.findings
