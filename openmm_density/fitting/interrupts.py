@@ -16,6 +16,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _ENDED_BY_SIGNAL = 128
 
 
+TOGETHER = 0.5
+"""Seconds in which several signals are one."""
+
+
 class Stop(Protocol):
     """What a long computation looks at now and then, whether to end early."""
 
@@ -46,7 +50,8 @@ class StopRequest:
     """Note SIGINT and SIGTERM in place of raising an exception, as a context manager.
 
     Python's own KeyboardInterrupt surfaces wherever Python code runs next, which may be a callback deep inside a simulation
-    step, from where it cannot get out. The first signal is noted only; a second ends the process, as nothing answers it.
+    step, from where it cannot get out. The first signal is noted only; a second ends the process, as nothing answers it. What
+    comes within `TOGETHER` seconds is one: ``timeout`` and batch systems signal the process and its group.
     Signal handlers belong to the main thread: in another thread nothing is noted.
 
     Parameters
@@ -66,6 +71,7 @@ class StopRequest:
         self, heard: Callable[[], None] | None = None, ended: Callable[[], None] | None = None
     ) -> None:
         self.requested = False
+        self._noted = 0.0
         self._heard, self._ended = heard, ended
         self._previous: dict[int, object] = {}
         self._outlet = self._previous_outlet = -1
@@ -91,7 +97,10 @@ class StopRequest:
             os.close(self._outlet)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:  # should nobody listen any more, a third one ends the process
+        if not self.requested:
+            self._noted = time.monotonic()
+        elif time.monotonic() - self._noted > TOGETHER:
+            # Should nobody listen any more, a third one ends the process.
             for each in self._previous:
                 signal.signal(each, signal.SIG_DFL)
         self.requested = True
@@ -99,19 +108,21 @@ class StopRequest:
     def _listen(self, inlet: int) -> None:
         """Read the numbers of signals until the other end is closed."""
         with os.fdopen(inlet, "rb", buffering=0) as numbers:
-            come = 0
+            come, first = 0, 0.0
             while number := numbers.read(1):
                 if number[0] not in self._previous:
                     if self._previous_outlet >= 0:  # of an event loop, which waits for signals of its own
                         os.write(self._previous_outlet, number)
                     continue
                 come += 1
-                if come > 1:
+                if come == 1:
+                    first = time.monotonic()
+                elif time.monotonic() - first > TOGETHER:
                     if self._ended is not None:
                         with suppress(Exception):  # whatever it cannot tell, the process ends
                             self._ended()
                     os._exit(_ENDED_BY_SIGNAL + number[0])
-                if self._heard is not None:
+                if come == 1 and self._heard is not None:
                     with suppress(Exception):  # as where its terminal is gone
                         self._heard()
 

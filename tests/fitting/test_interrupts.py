@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from openmm_density.fitting.interrupts import GRACE, Deadline, PromptExit, StopRequest
+from openmm_density.fitting.interrupts import GRACE, TOGETHER, Deadline, PromptExit, StopRequest
 
 # One step of native code that takes longer than anybody waits.
 STUCK = """
@@ -75,6 +75,9 @@ def test_it_is_heard_while_native_code_runs_and_a_second_signal_ends_that():
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "heard\n"
+        # To the process and to its group, as `timeout` does it: that is one.
+        process.send_signal(signal.SIGINT)
+        time.sleep(TOGETHER + 0.2)
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "ended\n"
