@@ -103,7 +103,7 @@ def test_units_are_of_keys_that_are_there(summary):
     ends = ("", "_initial", "_relaxed", "_final", "_reference")
     missing = {name for name in summary["units"] if not any(name + end in names for end in ends)}
     # Of a placement, and of what was rebuilt.
-    assert missing == {"moved_by", "gain", "chi_before", "chi_after"}
+    assert missing == {"moved_by", "gain", "chi_before", "chi_after", "work"}
 
 
 @pytest.fixture
