@@ -14,8 +14,8 @@ ALIKE_UP_TO = 2000
 up to ten times as long as 20000, those of the built-in protocols, which leaves nothing out of any fit that was seen."""
 
 # Times of one thread of a Xeon at 2.5 GHz, in those of one atom in a step of the whole model: 2.8 µs, of 4564 atoms in all.
-# Two minimisations and the first steps of what was rebuilt, by atom of the whole model.
-_SETTLING = 320.0
+# Two minimisations of the whole model, each of 450 steps, and the first steps of what was rebuilt, by atom.
+_SETTLING = 1000.0
 # A side chain in all of its rotamers until none is turned any more; a residue matched with the places next to it.
 _SIDE_CHAIN, _MATCH = 8000.0, 1850.0
 # An excerpt has so many atoms, by its moving ones, and each of its atoms takes so long to be put into it, minimised and annealed.

@@ -58,7 +58,7 @@ def test_searches_of_short_fits_take_no_longer_than_their_steps(steps: int) -> N
 
 
 def test_side_chains_of_the_last_stage_come_first() -> None:
-    protocol = standard(1000)
+    protocol = standard(1500)
     plan = plan_of(protocol)
     shares = {stage.name: plan.before(n) for n, stage in enumerate(protocol.stages)}
     searched = [name for name, share in shares.items() if share is not None and not share.is_nothing]
