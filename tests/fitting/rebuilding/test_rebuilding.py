@@ -118,7 +118,7 @@ def rebuilding_of(model: Model, density_map: DensityMap, threads: int = 1) -> Re
 def test_what_is_in_register_stays_and_threads_do_not_matter(
     native: Model, density_map: DensityMap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("openmm_density.fitting.rebuilding.rebuilding.ANNEALING_STEPS", 50)
+    monkeypatch.setattr("openmm_density.fitting.rebuilding.rebuilding.ANNEALING_STEPS", 20)
     monkeypatch.setattr("openmm_density.fitting.rebuilding.rebuilding._ROUNDS", 1)
     search = RegisterSearch(native.topology)
     off, right = (Stretch(search.chains[0], *ends) for ends in ((FIRST, LAST), (3, 6)))
