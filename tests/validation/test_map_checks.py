@@ -60,6 +60,23 @@ def test_nothing_is_said_of_real_maps(path, resolution, of):
     assert checked(density_map, model, resolution=resolution).findings == []
 
 
+@pytest.mark.parametrize(
+    ("path", "resolution", "of"),
+    [
+        ("pair_adk/4ake_t_s2.mrc", 4.0, "pair_adk/4ake_t.pdb"),
+        ("pair_adk/4ake_t_s2.mrc", 4.0, "pair_adk/1ake_s.pdb"),
+        ("emd3488_5ni1/emd_3488.mrc", 3.2, "emd3488_5ni1/5me2.pdb"),
+        ("emd5925_frag/emd5925.mrc.gz", 3.64, "emd5925_frag/5925_original_4.pdb"),
+        ("emd6374_frag/emd6374.mrc.gz", 2.9, "emd6374_frag/6374_original_1.pdb"),
+        ("xraymap_P41212_bigendian/map.ccp4", 2.0, "xraymap_P41212_bigendian/ref.pdb"),
+    ],
+)
+def test_nothing_is_said_of_whole_maps_and_starts(data_dir, path, resolution, of):
+    density_map, model = DensityMap.from_file(data_dir / path), read_model(data_dir / of)
+    check_map_units(density_map, model.topology, model.positions)
+    assert checked(density_map, model, resolution=resolution).findings == []
+
+
 def test_nothing_is_said_of_a_model_that_has_yet_to_move(a_map, model):
     assert checked(a_map, model).findings == []
     assert checked(a_map, model, model.positions + np.array([1.5, -1.0, 0.8])).findings == []
