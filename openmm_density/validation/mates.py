@@ -89,15 +89,15 @@ class WorseMateContact:
     ----------
     atoms : str
         As in ``A MET 1 CE - A MET 1 CE``, the second in the copy.
-    distance_initial : float or None
+    separation_initial : float or None
         Å; None where there was no contact.
-    distance_final : float
+    separation_final : float
         Å.
     """
 
     atoms: str
-    distance_initial: float | None
-    distance_final: float
+    separation_initial: float | None
+    separation_final: float
 
 
 def worse_mate_contacts(

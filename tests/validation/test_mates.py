@@ -55,7 +55,7 @@ def test_an_atom_driven_into_its_own_copy_is_found(small_data: Path, name: str) 
     worse = worse_mate_contacts(model, before, mate_contacts(model, positions))
     names = {model.records[moving].describe(), model.records[other].describe()}
     (found,) = [each for each in worse if set(each.atoms.split(" - ")) == names]
-    assert found.distance_initial is None and found.distance_final == pytest.approx(0.99, abs=1e-6)
+    assert found.separation_initial is None and found.separation_final == pytest.approx(0.99, abs=1e-6)
 
 
 def test_special_positions_translations_and_turns_are_told_apart(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_only_what_is_new_or_nearer_is_worse(tmp_path: Path) -> None:
     before = [MateContact(0, 1, 2.1), MateContact(1, 2, 2.2)]
     after = [MateContact(0, 2, 1.5), MateContact(1, 2, 1.8), MateContact(0, 1, 2.0)]
     assert [
-        (each.atoms, each.distance_initial, each.distance_final)
+        (each.atoms, each.separation_initial, each.separation_final)
         for each in worse_mate_contacts(model, before, after)
     ] == [
         ("A HOH 1 O - A HOH 3 O", None, 1.5),

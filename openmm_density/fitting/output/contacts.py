@@ -53,8 +53,8 @@ def contact_report(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
     report["short_contacts"] = [
         {
             "atoms": f"{records[i].describe()} - {records[j].describe()}",
-            "distance_initial": float(np.linalg.norm(stages["initial"][i] - stages["initial"][j])),
-            "distance_final": float(np.linalg.norm(stages["final"][i] - stages["final"][j])),
+            "separation_initial": float(np.linalg.norm(stages["initial"][i] - stages["initial"][j])),
+            "separation_final": float(np.linalg.norm(stages["final"][i] - stages["final"][j])),
         }
         for i, j in prepared.model.short_contacts
     ]
@@ -66,11 +66,11 @@ def contact_doubts(summary: dict[str, Any]) -> list[str]:
     doubts = []
     if summary["worse_mate_contacts"]:
         named = [
-            f"{each['atoms']} ({each['distance_final']:.2f} Å, "
+            f"{each['atoms']} ({each['separation_final']:.2f} Å, "
             + (
                 "no clash before)"
-                if each["distance_initial"] is None
-                else f"{each['distance_initial']:.2f} before)"
+                if each["separation_initial"] is None
+                else f"{each['separation_initial']:.2f} before)"
             )
             for each in summary["worse_mate_contacts"]
         ]
@@ -80,7 +80,7 @@ def contact_doubts(summary: dict[str, Any]) -> list[str]:
         )
     if summary["short_contacts"]:
         named = [
-            f"{each['atoms']} ({each['distance_initial']:.2f} Å, {each['distance_final']:.2f} after)"
+            f"{each['atoms']} ({each['separation_initial']:.2f} Å, {each['separation_final']:.2f} after)"
             for each in summary["short_contacts"]
         ]
         doubts.append(

@@ -36,7 +36,7 @@ UNITS = {
     **dict.fromkeys(("given", "spectrum_ends", "agrees_to"), "Å"),
     **dict.fromkeys(("angle_rmsd", "worst_angle", "largest_omega_change"), "°"),
     **dict.fromkeys(("chi_before", "chi_after"), "°"),
-    "distance": "Å",
+    "separation": "Å",
     "frequency": "1/Å",
     "strength": "kJ/mol per fitted atom",
     "clashscore": "clashes per 1000 non-hydrogen atoms",
