@@ -133,7 +133,9 @@ def test_a_model_that_a_fit_did_not_improve_is_kept_as_it_was(folder, tmp_path, 
     """The target in its own map has nothing to gain, and heat takes something from it."""
     output = tmp_path / "out"
     arguments = ("fit", folder / "target.pdb", folder / "target.mrc", "--resolution", 5, "--output", output)
-    worse = (*arguments, "--strength", 1, "--steps", 40, "--threads", 1)
+    hot = tmp_path / "hot.toml"
+    hot.write_text("strength = 1.0\nminimize_last = 0\n[[stage]]\nsteps = 60\ntemperature = 600.0\n")
+    worse = (*arguments, "--protocol", hot, "--threads", 1)
     assert run(*worse) == 0
     summary = json.loads((output / "summary.json").read_text())
     assert summary["kept"] == "before" and f"CC {summary['cc_initial']:.3f} before" in summary["kept_because"]
