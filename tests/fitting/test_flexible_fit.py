@@ -291,10 +291,11 @@ def test_a_blow_up_is_taken_back_to_the_last_state(parts, tmp_path, monkeypatch)
     assert result.stages[-1]["strength"] == pytest.approx(15.0)
 
 
-def test_what_blows_up_again_and_again_says_what_to_do(parts):
-    protocol = Protocol((Stage("hold", 200),), strength=1e9)
-    with pytest.raises(SimulationError, match=r"unstable 4 times.*lower the strength"):
-        flexible_fit(parts, protocol).run()
+def test_what_blows_up_again_and_again_says_what_to_do_and_names_atoms(parts, tmp_path):
+    few = fragment(tmp_path / "few.pdb", SHIFT, 6), parts[1]
+    protocol = Protocol((Stage("hold", 40),), strength=1e9, minimize_first=20)
+    with pytest.raises(SimulationError, match=r"unstable 4 times.*A [A-Z]{3} \d \w+.*lower the strength"):
+        flexible_fit(few, protocol).run()
 
 
 @pytest.mark.parametrize(
