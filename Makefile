@@ -46,13 +46,15 @@ test-opencl: $(COMPILED)
 fuzz: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --mutations 10000 --keep fuzz
 
-# What pip says goes to the log, but for downloads that take a while.
+# The extra's pins are constraints as well: otherwise pip fetches the newest torch first, and finds out afterwards. What pip says goes
+# to the log, but for downloads that take a while.
 $(INSTALLED): pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON): install it with its venv, or name a Python from 3.10 on, as in make PYTHON=python3.12." >&2; exit 1; }
 	@echo "Installing into $(ENVIRONMENT): about 3 GB of downloads (most of it torch and its CUDA libraries), 7 GB of disk, 2 to 10 minutes."
 	@mkdir -p $(ENVIRONMENT)
 	@$(PYTHON) -m venv $(ENVIRONMENT) >$(LOG) 2>&1 || { cat $(LOG) >&2; echo "$(PYTHON) makes no environment: install its venv, or name another Python, as in make PYTHON=python3.12." >&2; exit 1; }
-	@started=$$SECONDS; $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --editable ".[torchforce,test]" 2>&1 \
+	@sed --quiet 's/^torchforce = \[\(.*\)\]$$/\1/p' pyproject.toml | tr --delete '" ' | tr , '\n' >$(ENVIRONMENT)/constraints.txt
+	@started=$$SECONDS; $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --constraint $(ENVIRONMENT)/constraints.txt --editable ".[torchforce,test]" 2>&1 \
 		| tee --append $(LOG) \
 		| sed --unbuffered --quiet --regexp-extended \
 			-e 's/^ *(Downloading|Using cached) ([^-]+)-([^-]+)-.* \(([0-9]{3,}(\.[0-9]+)? MB|[0-9.]+ GB)\).*/  \1 \2 \3, \4/p' \

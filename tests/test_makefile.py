@@ -55,6 +55,8 @@ def test_a_first_run_shows_what_is_downloaded_and_keeps_the_rest_in_a_log(tmp_pa
     assert done.stderr == ""
     kept = log.read_text()
     assert all(words in kept for words in ("venv speaks", "WARNING", "DEPRECATION", "rich-15.0.0"))
+    constraints = (tmp_path / "env" / "constraints.txt").read_text().split()
+    assert [each.partition("==")[0] for each in constraints] == ["torch", "openmm", "openmmtorch"]
     again = make(tmp_path, "installed")
     assert "up to date" in again.stdout
 
