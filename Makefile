@@ -50,7 +50,7 @@ fuzz: $(INSTALLED)
 # to the log, but for downloads that take a while.
 $(INSTALLED): pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON): install it with its venv, or name a Python from 3.10 on, as in make PYTHON=python3.12." >&2; exit 1; }
-	@echo "Installing into $(ENVIRONMENT): about 3 GB of downloads (most of it torch and its CUDA libraries), 7 GB of disk, 2 to 10 minutes."
+	@echo "Installing into $(ENVIRONMENT): about 4 GB of downloads (most of it torch and its CUDA libraries), 7 GB of disk, 2 to 10 minutes."
 	@mkdir -p $(ENVIRONMENT)
 	@$(PYTHON) -m venv $(ENVIRONMENT) >$(LOG) 2>&1 || { cat $(LOG) >&2; echo "$(PYTHON) makes no environment: install its venv, or name another Python, as in make PYTHON=python3.12." >&2; exit 1; }
 	@sed --quiet 's/^torchforce = \[\(.*\)\]$$/\1/p' pyproject.toml | tr --delete '" ' | tr , '\n' >$(ENVIRONMENT)/constraints.txt

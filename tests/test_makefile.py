@@ -49,7 +49,7 @@ def test_a_first_run_shows_what_is_downloaded_and_keeps_the_rest_in_a_log(tmp_pa
     assert done.returncode == 0, done.stderr
     log = tmp_path / "env" / "install.log"
     first, *downloads, unpacking, last = done.stdout.splitlines()
-    assert "3 GB of downloads" in first and "minutes" in first
+    assert "4 GB of downloads" in first and "minutes" in first
     assert downloads == ["  Downloading torch 2.9.1, 899.7 MB"] and unpacking == "  Unpacking"
     assert last.startswith("Installed in ") and last.endswith(f"what pip said is in {log}.")
     assert done.stderr == ""
