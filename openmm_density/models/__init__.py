@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 from ..lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .model import Model
     from .preparation import Prepared, prepare
-    from .structures import Model, read_model
+    from .structures import read_model
 
 __all__ = ["Model", "Prepared", "prepare", "read_model"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
-    {"Model": "structures", "Prepared": "preparation", "prepare": "preparation", "read_model": "structures"},
+    {"Model": "model", "Prepared": "preparation", "prepare": "preparation", "read_model": "structures"},
 )

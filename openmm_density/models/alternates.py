@@ -4,77 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openmm_density.wording import counted
-
 from .elements import is_hydrogen
+from .model import AtomRecord, Model
 from .superposition import superposition
-
-if TYPE_CHECKING:
-    from .structures import AtomRecord, Model
 
 # Bonds from what alternates to the farthest atom that tells where it belongs: these keep bond lengths, angles and torsions there.
 REACH = 3
 
 _FRAMES = (("N", "CA", "C"), ("C3'", "C4'", "C5'"))
 """Backbone atoms of amino acids and nucleotides that tell where a residue is, whatever its side chain does."""
-
-
-@dataclass(frozen=True)
-class Alternates:
-    """The atoms of conformers that are not fitted, in the order of the file.
-
-    Attributes
-    ----------
-    records : tuple of AtomRecord
-        Their names in the file; of residues that are another one in that conformer, with that name.
-    positions : ndarray of shape (K, 3)
-        Å.
-    b_factors, occupancies : ndarray of shape (K,)
-        Å² and fractions.
-    residues : ndarray of shape (K,)
-        The index of the residue in the topology in whose place each is.
-    after : ndarray of shape (K,)
-        The atom of the model that the file has before each; -1 for none.
-    """
-
-    records: tuple[AtomRecord, ...] = ()
-    positions: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))
-    b_factors: np.ndarray = field(default_factory=lambda: np.empty(0))
-    occupancies: np.ndarray = field(default_factory=lambda: np.empty(0))
-    residues: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    after: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-
-    def __len__(self) -> int:
-        """Return the number of atoms."""
-        return len(self.records)
-
-    def conformers(self) -> list[np.ndarray]:
-        """Return the atoms of each conformer: those of one residue under one label."""
-        members: dict[tuple[int, str, str], list[int]] = defaultdict(list)
-        for index, record in enumerate(self.records):
-            members[int(self.residues[index]), record.residue_name, record.altloc].append(index)
-        return [np.array(each) for each in members.values()]
-
-    def moved(self, positions: np.ndarray) -> Alternates:
-        """Return the same atoms at other positions (K, 3), in Å."""
-        return replace(self, positions=positions)
-
-    def sentence(self) -> str:
-        """Say what becomes of them."""
-        conformers, atoms = len(self.conformers()), len(self)
-        if conformers == 1:
-            what = "1 alternate conformer is not fitted: it moves"
-        else:
-            what = f"{conformers} alternate conformers are not fitted: they move"
-        return (
-            f"{what} rigidly with the residue around and {'keeps' if conformers == 1 else 'keep'} label and occupancy in the "
-            f"written model ({counted(atoms, 'atom')})."
-        )
 
 
 def carried_along(model: Model, positions: np.ndarray) -> np.ndarray:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import gemmi
 import numpy as np
@@ -16,10 +14,8 @@ from openmm_density.errors import InputError
 
 from .elements import covalent_radius, is_hydrogen, is_metal
 from .link_chemistry import LinkChemistry
+from .model import Link, Model
 from .residue_names import standard_residue_names
-
-if TYPE_CHECKING:
-    from .structures import Model
 
 # A covalent bond is at most this much longer than the sum of the covalent radii (Å): inside a ligand, whose
 # atoms are known to belong together; between residues, where a clash must not become a bond; to a metal.
@@ -38,23 +34,6 @@ MOST_NEIGHBOURS = 500
 COORDINATING = frozenset({"N", "O", "S", "Se"})
 
 _NAMED_BONDS = (gemmi.ConnectionType.Covale, gemmi.ConnectionType.Disulf, gemmi.ConnectionType.MetalC)
-
-
-@dataclass(frozen=True)
-class Link:
-    """A bond that a file names: LINK, SSBOND or _struct_conn.
-
-    Attributes
-    ----------
-    first, second : int
-        The atoms.
-    symmetry : bool
-        Whether it leads to a copy of the second atom that the symmetry of the crystal makes.
-    """
-
-    first: int
-    second: int
-    symmetry: bool = False
 
 
 def named_connections(

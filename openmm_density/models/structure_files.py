@@ -12,7 +12,7 @@ import numpy as np
 from openmm import app
 
 from openmm_density.errors import InputError
-from openmm_density.models.bonds import Link
+from openmm_density.models.model import Link
 from openmm_density.models.residue_names import is_standard_polymer
 from openmm_density.models.structures import BACKBONE_BONDS, AtomRecord, Model
 from openmm_density.models.written_structures import Header, atoms_of, atoms_of_model, structure_of

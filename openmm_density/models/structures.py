@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,10 +14,8 @@ from openmm import app
 from openmm_density.errors import InputError
 from openmm_density.wording import listing
 
-from .alternates import Alternates
 from .bonds import (
     BACKBONE_BONDS,
-    Link,
     add_bonds,
     connections_of_alternates,
     links_of_file,
@@ -26,7 +23,8 @@ from .bonds import (
 )
 from .conformers import ReadResidue, kept_residues
 from .elements import openmm_element
-from .metadata import Metadata, read_metadata
+from .metadata import read_metadata
+from .model import Alternates, AtomRecord, Model
 from .residue_names import name_tables, standard_residue_names
 from .structure_text import read_structure
 
@@ -35,82 +33,6 @@ _SIMULATED_WATERS = frozenset(("SOL", "SPC", "T3P", "T4P", "TIP", "TIP3", "TIP4"
 # strained, others must look like a bond.
 NEIGHBOUR_BACKBONE_BOND = 3.0
 OTHER_BACKBONE_BOND = 2.0
-
-
-@dataclass(frozen=True)
-class AtomRecord:
-    """How the file names one atom: what is needed to write the same atom back."""
-
-    name: str
-    altloc: str
-    element: str
-    residue_name: str
-    chain: str
-    residue_number: int
-    insertion_code: str
-    segment: str
-    hetero: bool
-    charge: int
-    serial: int
-
-    def describe(self) -> str:
-        """Name the atom as in ``A HIS 87 NE2``."""
-        residue = f"{self.chain} {self.residue_name} {self.residue_number}{self.insertion_code}"
-        return " ".join(f"{residue} {self.name}".split())
-
-
-@dataclass
-class Model:
-    """An atomic model as it was read.
-
-    Attributes
-    ----------
-    path : Path
-        The file.
-    topology : openmm.app.Topology
-        The atoms in the file's order, with residue and atom names brought to the PDB's (``HSD`` is ``HIS``,
-        isoleucine's ``CD`` is ``CD1``). A chain of the topology is one unbroken polymer, or one run of
-        ligands, or of waters, so that several chains may carry the same id, as with mmCIF's label_asym_id.
-        Bonds: standard ones, disulphides, those of the file, and those that distances show in and around
-        residues that are not standard, metal coordination included; between residues only where chemistry makes
-        such bonds.
-    positions : ndarray of shape (N, 3)
-        Å, float64.
-    b_factors, occupancies : ndarray of shape (N,)
-        Å² and fractions.
-    records : tuple of AtomRecord
-        The names in the file, one for each atom.
-    cell : tuple of float or None
-        a, b, c (Å), α, β, γ (degrees); None where the file has none, or a dummy of 1 Å.
-    space_group : str
-        Of the crystal, as the file writes it (``P 1 21 1``); empty where there is none, or one that is not known, or where the
-        axes of the coordinates are not those that the PDB and mmCIF take for granted.
-    links : tuple of Link
-        The covalent, disulphide and metal bonds that the file names among these atoms, however long.
-    short_contacts : tuple of (int, int)
-        Pairs of atoms of different residues that are as near as bonds, but that no record of the file names and chemistry does
-        not explain (`openmm_density.models.link_chemistry`): they are not bonded.
-    alternates : Alternates
-        The atoms of the conformers that were not chosen, which are written again beside those that were.
-    metadata : Metadata
-        What the file says beside all this: title, sequences, secondary structure and the like.
-    notes : list of str
-        What the reader left out or decided, one sentence each.
-    """
-
-    path: Path
-    topology: app.Topology
-    positions: np.ndarray
-    b_factors: np.ndarray
-    occupancies: np.ndarray
-    records: tuple[AtomRecord, ...]
-    cell: tuple[float, ...] | None = None
-    space_group: str = ""
-    links: tuple[Link, ...] = ()
-    short_contacts: tuple[tuple[int, int], ...] = ()
-    alternates: Alternates = field(default_factory=Alternates)
-    metadata: Metadata = field(default_factory=Metadata)
-    notes: list[str] = field(default_factory=list)
 
 
 def read_model(path: str | os.PathLike[str]) -> Model:

@@ -11,9 +11,9 @@ import numpy as np
 from openmm import app
 
 from .alternates import carried_along
-from .bonds import Link
 from .elements import is_metal
 from .metadata import Metadata
+from .model import Link
 from .residue_names import is_standard_polymer
 from .structures import AtomRecord, Model, is_backbone_bond
 

@@ -14,7 +14,7 @@ from openmm import app, unit
 from openmm_density.errors import InputError
 from openmm_density.fitting.placement import Placement
 from openmm_density.models import prepare, read_model
-from openmm_density.models.bonds import Link
+from openmm_density.models.model import Link
 from openmm_density.models.structure_files import (
     header_of,
     pdb_limit,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from openmm_density.models import Model, read_model
-from openmm_density.models.structures import Link
+from openmm_density.models.model import Link
 from openmm_density.validation.mates import MateContact, mate_contacts, worse_mate_contacts
 
 from ..small_models import hetatm, written

@@ -1,0 +1,160 @@
+"""An atomic model as it was read: its atoms, how the file names them, and what the file says beside them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from openmm import app
+
+from openmm_density.wording import counted
+
+from .metadata import Metadata
+
+
+@dataclass(frozen=True)
+class AtomRecord:
+    """How the file names one atom: what is needed to write the same atom back."""
+
+    name: str
+    altloc: str
+    element: str
+    residue_name: str
+    chain: str
+    residue_number: int
+    insertion_code: str
+    segment: str
+    hetero: bool
+    charge: int
+    serial: int
+
+    def describe(self) -> str:
+        """Name the atom as in ``A HIS 87 NE2``."""
+        residue = f"{self.chain} {self.residue_name} {self.residue_number}{self.insertion_code}"
+        return " ".join(f"{residue} {self.name}".split())
+
+
+@dataclass(frozen=True)
+class Link:
+    """A bond that a file names: LINK, SSBOND or _struct_conn.
+
+    Attributes
+    ----------
+    first, second : int
+        The atoms.
+    symmetry : bool
+        Whether it leads to a copy of the second atom that the symmetry of the crystal makes.
+    """
+
+    first: int
+    second: int
+    symmetry: bool = False
+
+
+@dataclass(frozen=True)
+class Alternates:
+    """The atoms of conformers that are not fitted, in the order of the file.
+
+    Attributes
+    ----------
+    records : tuple of AtomRecord
+        Their names in the file; of residues that are another one in that conformer, with that name.
+    positions : ndarray of shape (K, 3)
+        Å.
+    b_factors, occupancies : ndarray of shape (K,)
+        Å² and fractions.
+    residues : ndarray of shape (K,)
+        The index of the residue in the topology in whose place each is.
+    after : ndarray of shape (K,)
+        The atom of the model that the file has before each; -1 for none.
+    """
+
+    records: tuple[AtomRecord, ...] = ()
+    positions: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))
+    b_factors: np.ndarray = field(default_factory=lambda: np.empty(0))
+    occupancies: np.ndarray = field(default_factory=lambda: np.empty(0))
+    residues: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    after: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    def __len__(self) -> int:
+        """Return the number of atoms."""
+        return len(self.records)
+
+    def conformers(self) -> list[np.ndarray]:
+        """Return the atoms of each conformer: those of one residue under one label."""
+        members: dict[tuple[int, str, str], list[int]] = defaultdict(list)
+        for index, record in enumerate(self.records):
+            members[int(self.residues[index]), record.residue_name, record.altloc].append(index)
+        return [np.array(each) for each in members.values()]
+
+    def moved(self, positions: np.ndarray) -> Alternates:
+        """Return the same atoms at other positions (K, 3), in Å."""
+        return replace(self, positions=positions)
+
+    def sentence(self) -> str:
+        """Say what becomes of them."""
+        conformers, atoms = len(self.conformers()), len(self)
+        if conformers == 1:
+            what = "1 alternate conformer is not fitted: it moves"
+        else:
+            what = f"{conformers} alternate conformers are not fitted: they move"
+        return (
+            f"{what} rigidly with the residue around and {'keeps' if conformers == 1 else 'keep'} label and occupancy in the "
+            f"written model ({counted(atoms, 'atom')})."
+        )
+
+
+@dataclass
+class Model:
+    """An atomic model as it was read.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    topology : openmm.app.Topology
+        The atoms in the file's order, with residue and atom names brought to the PDB's (``HSD`` is ``HIS``,
+        isoleucine's ``CD`` is ``CD1``). A chain of the topology is one unbroken polymer, or one run of
+        ligands, or of waters, so that several chains may carry the same id, as with mmCIF's label_asym_id.
+        Bonds: standard ones, disulphides, those of the file, and those that distances show in and around
+        residues that are not standard, metal coordination included; between residues only where chemistry makes
+        such bonds.
+    positions : ndarray of shape (N, 3)
+        Å, float64.
+    b_factors, occupancies : ndarray of shape (N,)
+        Å² and fractions.
+    records : tuple of AtomRecord
+        The names in the file, one for each atom.
+    cell : tuple of float or None
+        a, b, c (Å), α, β, γ (degrees); None where the file has none, or a dummy of 1 Å.
+    space_group : str
+        Of the crystal, as the file writes it (``P 1 21 1``); empty where there is none, or one that is not known, or where the
+        axes of the coordinates are not those that the PDB and mmCIF take for granted.
+    links : tuple of Link
+        The covalent, disulphide and metal bonds that the file names among these atoms, however long.
+    short_contacts : tuple of (int, int)
+        Pairs of atoms of different residues that are as near as bonds, but that no record of the file names and chemistry does
+        not explain (`openmm_density.models.link_chemistry`): they are not bonded.
+    alternates : Alternates
+        The atoms of the conformers that were not chosen, which are written again beside those that were.
+    metadata : Metadata
+        What the file says beside all this: title, sequences, secondary structure and the like.
+    notes : list of str
+        What the reader left out or decided, one sentence each.
+    """
+
+    path: Path
+    topology: app.Topology
+    positions: np.ndarray
+    b_factors: np.ndarray
+    occupancies: np.ndarray
+    records: tuple[AtomRecord, ...]
+    cell: tuple[float, ...] | None = None
+    space_group: str = ""
+    links: tuple[Link, ...] = ()
+    short_contacts: tuple[tuple[int, int], ...] = ()
+    alternates: Alternates = field(default_factory=Alternates)
+    metadata: Metadata = field(default_factory=Metadata)
+    notes: list[str] = field(default_factory=list)
