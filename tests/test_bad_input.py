@@ -131,6 +131,7 @@ def folder(tmp_path_factory):
     (folder / "done" / "summary.json").write_text("{}")
     (folder / "stray").mkdir()
     (folder / "stray" / "unfinished").mkdir()
+    (folder / "stray" / "unfinished" / "state.npz").write_bytes(b"half of a state")
     return folder
 
 
