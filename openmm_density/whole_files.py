@@ -51,15 +51,25 @@ def temporary_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
     if path.parent not in _looked_through:
         _looked_through.add(path.parent)
         remove_abandoned(path.parent)
-    temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
-    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    temporary, descriptor = _locked_temporary(path)
     try:
-        with suppress(OSError):  # file systems without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield temporary
     finally:
         os.close(descriptor)
         temporary.unlink(missing_ok=True)
+
+
+def _locked_temporary(path: Path) -> tuple[Path, int]:
+    """Make an empty temporary file beside a file, and return it with its locked descriptor."""
+    while True:
+        temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        with suppress(OSError):  # file systems without locks
+            # Nobody holds it but who looks for abandoned files at this moment.
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:
+            return temporary, descriptor
+        os.close(descriptor)  # it was removed before it was locked
 
 
 _looked_through: set[Path] = set()
@@ -80,15 +90,16 @@ def remove_abandoned(folder: str | os.PathLike[str]) -> None:
 def _remove_if_abandoned(path: str) -> None:
     descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:  # whoever writes it lives
-        return
-    except OSError:
-        if time.time() - os.fstat(descriptor).st_mtime < _ABANDONED_SECONDS:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # whoever writes it lives
             return
+        except OSError:
+            if time.time() - os.fstat(descriptor).st_mtime < _ABANDONED_SECONDS:
+                return
+        os.unlink(path)  # while it is locked: whoever has just made it then sees that it is gone
     finally:
         os.close(descriptor)
-    os.unlink(path)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
