@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -37,6 +38,8 @@ _COMPILE_SECONDS = 900.0
 _LOCK_SECONDS = 900.0
 # Where locks tell nothing, as on file systems without: no build takes that long.
 _ABANDONED_SECONDS = 24 * 3600.0
+# What a library is called, see `_stem`, and what `tempfile` adds.
+_WORKSPACE = re.compile(r"[\w-]+-[0-9a-f]+-[0-9a-f]+\.build-\w+")
 
 
 @dataclass(frozen=True)
@@ -587,13 +590,14 @@ def _record_lock(path: Path) -> Iterator[bool]:
 
 
 def _sweep(cache: Path, own_stem: str | None = None) -> None:
-    """Remove what killed processes have left: folders of builds, files half written, and the lock file of torch's own builder."""
+    """Remove what killed processes have left: folders of builds, and files half written; what has other names is the user's."""
     with suppress(OSError):
-        (cache / "lock").unlink(missing_ok=True)
         for part in cache.glob("tuned-*.part"):
             if _is_abandoned(part):
                 part.unlink(missing_ok=True)
     for workspace in cache.glob("*.build-*"):
+        if not _WORKSPACE.fullmatch(workspace.name):
+            continue
         stem = workspace.name.partition(".build-")[0]
         if stem == own_stem:  # its lock is held here
             shutil.rmtree(workspace, ignore_errors=True)

@@ -182,7 +182,6 @@ fi
     orphan = int((tmp_path / "started").read_text())
     waiting = Child(loaded_here, "scatter", cache=cache, CXX=compiler)
     assert len(leftovers(cache)) == 1
-    (cache / "lock").touch()
     foreign = cache / "density-0123-4567.build-abcd"
     foreign.mkdir()
     (foreign / "density.so").write_bytes(b"part of a library")
@@ -433,17 +432,19 @@ def test_what_killed_processes_left_goes_at_the_next_start(compiled, tmp_path):
     left, old = cache / "density-0123-4567.build-abcd", time.time() - 2 * 24 * 3600
     left.mkdir()
     (left / "density.so").write_bytes(b"part of a library")
-    for name in ("tuned-a gpu.old.part", "tuned-a gpu.new.part", "of the user's"):
+    own = ["lock", "of the user's", "thesis.build-2024"]
+    for name in ("tuned-a gpu.old.part", "tuned-a gpu.new.part", *own[:2]):
         (cache / name).touch()
+    (cache / own[2]).mkdir()
     os.utime(cache / "tuned-a gpu.old.part", (old, old))
     with (cache / "planarity-0123-4567.lock").open("a") as handle:
         # Another process is at it.
         fcntl.lockf(handle, fcntl.LOCK_EX)
         (cache / "planarity-0123-4567.build-abcd").mkdir()
         load("scatter", cache=cache, CXX=compiler)
-        assert leftovers(cache) == ["of the user's", "planarity-0123-4567.build-abcd", "tuned-a gpu.new.part"]
+        assert leftovers(cache) == sorted([*own, "planarity-0123-4567.build-abcd", "tuned-a gpu.new.part"])
     load("scatter", cache=cache, CXX=compiler)
-    assert leftovers(cache) == ["of the user's", "tuned-a gpu.new.part"]
+    assert leftovers(cache) == sorted([*own, "tuned-a gpu.new.part"])
     assert len(calls(compiler)) == 1
 
 
