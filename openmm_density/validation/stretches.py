@@ -86,20 +86,13 @@ def doubtful_stretches(residues: Sequence[dict[str, Any]]) -> list[Stretch]:
     """
     found: list[Stretch] = []
     told: set[int] = set()
+    polymers = _polymers(residues)
     for fell in (True, False):
         for measure in _NAMES:
             after = _values(residues, f"{measure}_final")
             before = _values(residues, f"{measure}_initial")
             reference = _values(residues, f"{measure}_reference")
-            for chain in dict.fromkeys(row["chain"] for row in residues):
-                members = np.array(
-                    [
-                        i
-                        for i, row in enumerate(residues)
-                        if row["chain"] == chain and row["kind"] == "polymer"
-                    ],
-                    dtype=np.int64,
-                )
+            for chain, members in polymers.items():
                 known = after[members][np.isfinite(after[members])]
                 if len(known) < WINDOW:
                     continue
@@ -138,6 +131,15 @@ def _stretches(
             if bad[start]:
                 own = start + np.flatnonzero(loss[run[start:stop]] > limit)
                 yield tuple(run[own[0] : own[-1] + 1].tolist())
+
+
+def _polymers(residues: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
+    """Return the places of each chain's residues of the polymer, by the chain."""
+    members: dict[str, list[int]] = {}
+    for i, row in enumerate(residues):
+        if row["kind"] == "polymer":
+            members.setdefault(row["chain"], []).append(i)
+    return {chain: np.array(places) for chain, places in members.items()}
 
 
 def _values(residues: Sequence[dict[str, Any]], name: str) -> np.ndarray:
