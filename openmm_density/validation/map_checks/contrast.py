@@ -47,7 +47,10 @@ def check_contrast(subject: Subject) -> MapChecks:
         if lies_in_it
         else f"its voxels reach farther below their mean than above (skewness {skewness:.1f})"
     )
-    sentence = f"the map's contrast is inverted, molecules are negative in it: {seen}; pass --invert."
+    sentence = (
+        f"the map's contrast is inverted, molecules are negative in it: {seen}; pass --invert, or leave that out if it was "
+        "given."
+    )
     return MapChecks({CHECK: figures}, [Finding(CHECK, sentence, is_error=True)])
 
 

@@ -72,7 +72,7 @@ def check_handedness(subject: Subject) -> MapChecks:
         return MapChecks({CHECK: figures})
     sentence = (
         f"the map looks mirrored: the model, rigid, fits its mirror image better (CC {cc_mirrored:.2f}, in the map {cc:.2f} at "
-        "best): check its hand, and pass --mirror if it is wrong."
+        "best): check its hand, and pass --mirror if it is wrong, or leave that out if it was given."
     )
     return MapChecks({CHECK: figures}, [Finding(CHECK, sentence)])
 
