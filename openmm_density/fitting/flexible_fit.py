@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -408,7 +408,7 @@ class FlexibleFit:
     ) -> RunState:
         """Run to the next state to be saved, or the end of the stage, whichever comes first; leave the state before as it was.
 
-        Gently, it begins with a minimisation in double precision and with small steps.
+        Gently, it begins with a careful minimisation and with small steps.
         """
         state = copy.deepcopy(before)
         state.segment += 1
@@ -599,6 +599,8 @@ class FlexibleFit:
             undone = True
         finally:
             if undone:
+                if state.box is not None:
+                    context.setPeriodicBoxVectors(*state.box)
                 context.setPositions(state.positions)
                 context.setVelocities(state.velocities)
             note(rebuilding.changes, undone, rebuilding.work)
@@ -629,12 +631,13 @@ class FlexibleFit:
         """Bring a Context to rest from which the last segment blew up, and begin anew with small steps."""
         part = (state.stage_step + 0.5) / max(stage.steps, 1)
         self._set_strength(context, density, state, stage.strength_at(min(part, 1.0)))
-        self._minimizer.relax(context, WARM_UP_MINIMIZATION, stop)
+        self._minimizer.settle(context, WARM_UP_MINIMIZATION, stop)
         self._warm(context, stage.temperature_at(min(part, 1.0)), state, stop=stop)
 
     def _warm(self, context: openmm.Context, kelvin: float, state: RunState, **how: Any) -> None:
         """Warm a Context up, see `Dynamics.warm`; what blows up is brought to rest before it is warmed in smaller steps."""
-        relax = [lambda: self._minimizer.relax(context, WARM_UP_MINIMIZATION, how.get("stop"))] * 2
+        ways = (self._minimizer.settle, self._minimizer.relax)
+        relax = [partial(way, context, WARM_UP_MINIMIZATION, how.get("stop")) for way in ways]
         self._dynamics.warm(context, kelvin, self._dynamics.seed(state), relax, **how)
 
     def _context(self, state: RunState, stage: Stage) -> tuple[openmm.Context, DensityFit]:

@@ -64,19 +64,31 @@ class Minimizer:
         if iterations == 0:  # to the minimiser, no limit
             return
 
-        def carefully() -> None:
-            descend(context, CAREFUL_STEPS, stop=stop)
-            self._minimized(context, iterations, stop)
-
         attempts = (
             lambda: self._minimized(context, iterations, stop),
-            carefully,
+            lambda: self._carefully(context, iterations, stop),
             lambda: self.relax(context, iterations, stop),
         )
         try:
             self._safeguard.run(context, attempts)
         except Unstable as error:
             raise self._failed(error) from None
+
+    def settle(self, context: openmm.Context, iterations: int, stop: Stop | None = None) -> None:
+        """Minimise a Context from which something blew up: after a descent in small steps, or else in double precision.
+
+        That comes last, as it takes many times as long on a platform that has none, in whose place Reference computes.
+
+        Raises
+        ------
+        Unstable
+            If it blows up in both; then the Context is where it was.
+        """
+        attempts = (
+            lambda: self._carefully(context, iterations, stop),
+            lambda: self.relax(context, iterations, stop),
+        )
+        self._safeguard.run(context, attempts)
 
     def relax(self, context: openmm.Context, iterations: int, stop: Stop | None = None) -> None:
         """Minimise a Context in double precision: in steps that no atom exceeds, and then as usual."""
@@ -85,9 +97,12 @@ class Minimizer:
         )
         state = context.getState(positions=True, parameters=True)
         precise.setState(state)
-        descend(precise, CAREFUL_STEPS, stop=stop)
-        self._minimized(precise, iterations, stop)
+        self._carefully(precise, iterations, stop)
         context.setPositions(precise.getState(positions=True).getPositions())
+
+    def _carefully(self, context: openmm.Context, iterations: int, stop: Stop | None) -> None:
+        descend(context, CAREFUL_STEPS, stop=stop)
+        self._minimized(context, iterations, stop)
 
     def _minimized(self, context: openmm.Context, iterations: int, stop: Stop | None) -> None:
         stretch = MINIMIZED_AT_ONCE if self._in_stretches else iterations

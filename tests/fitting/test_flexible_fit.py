@@ -11,6 +11,8 @@ from openmm import unit
 
 from openmm_density import DensityMap
 from openmm_density.errors import InputError, SimulationError
+from openmm_density.fitting import flexible_fit as flexible_fit_module
+from openmm_density.fitting import minimization
 from openmm_density.fitting.checkpoints import STATE, TIMES, RunFolder
 from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.flexible_fit import FlexibleFit
@@ -323,7 +325,22 @@ def test_bad_arguments(parts, options, named):
         flexible_fit(parts, **options)
 
 
-def test_a_fit_in_water_settles_its_box_and_keeps_it(tmp_path):
+def test_a_fit_in_water_settles_its_box_and_keeps_it_also_where_it_blew_up(tmp_path, monkeypatch):
+    check, blown = Dynamics.checked, []
+
+    def once(self, context, step, stage):
+        if step == 75 and not blown:
+            state = context.getState(positions=True)
+            positions = np.array(state.getPositions(asNumpy=True)._value)
+            positions[7] = np.nan
+            blown.append(state.getPeriodicBoxVolume().value_in_unit(unit.nanometer**3))
+            context.setPeriodicBoxVectors(*(2 * np.array(state.getPeriodicBoxVectors()._value)))
+            context.setPositions(positions)
+        return check(self, context, step, stage)
+
+    monkeypatch.setattr(Dynamics, "checked", once)
+    monkeypatch.setattr(flexible_fit_module, "WARM_UP_MINIMIZATION", 10)
+    monkeypatch.setattr(minimization, "CAREFUL_STEPS", 10)
     model = fragment(tmp_path / "model.pdb", SHIFT, 4)
     density_map = DensityMap.simulate(model.topology, model.positions - np.array(SHIFT), RESOLUTION, 1.5)
     held = Stage("equilibrate", 100, 0.0, 300.0, restraints=("position",), pressure=1.0)
@@ -333,12 +350,14 @@ def test_a_fit_in_water_settles_its_box_and_keeps_it(tmp_path):
     options = {"solvent": "water", "report_interval": 25, "save_interval": 50, "place": "off"}
     fit = flexible_fit((model, density_map), protocol, **options)
     result = fit.run(RunFolder(tmp_path / "run"))
+    assert len(result.blow_ups) == 1 and "taken back to step 50" in result.blow_ups[0]
     solvent = result.prepared.topology.getNumAtoms() - prepare(model).topology.getNumAtoms()
     assert solvent > 3000 and np.isfinite(result.final).all()
     topology = mdtraj.Topology.from_openmm(result.prepared.topology)
     trajectory = mdtraj.load(str(tmp_path / "run" / "trajectory.dcd"), top=topology)
     boxes = trajectory.unitcell_volumes
     assert len(boxes) == 5 and np.isfinite(trajectory.xyz).all()
+    assert boxes == pytest.approx(blown * 5, rel=0.1)
     # A barostat moves what is in the box against the map: only while the model is held, and no density acts.
     assert len(set(boxes[:4])) > 1 and boxes[3] == boxes[4]
     rows = {row.step: row for row in result.rows}

@@ -11,7 +11,7 @@ from openmm import app, unit
 
 from openmm_density.energies.cuda_graph_force import force as force_module
 from openmm_density.errors import InputError, SimulationError
-from openmm_density.fitting import FlexibleFit, find_protocol
+from openmm_density.fitting import FlexibleFit, find_protocol, minimization
 from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.half_maps import scan_strengths
@@ -270,11 +270,27 @@ def test_a_last_minimisation_that_blows_up_leaves_the_model_as_it_was(parts, mon
 def test_a_blow_up_in_the_dynamics_begins_anew_with_small_steps(parts, monkeypatch):
     sizes = blow_up_in(monkeypatch, 1)
     result = fit_of(parts, FIXED).run()
-    # As usual; then, after a minimisation in double precision, the first at a quarter of half the step.
+    # As usual; then, after a careful minimisation, the first at a quarter of half the step.
     assert sizes == pytest.approx([4.0, 0.5, 2.0])
     (said,) = result.blow_ups
     assert "A MET 1" in said and "taken back to step 0" in said
     assert np.isfinite(result.final).all()
+
+
+def test_what_openmm_says_while_a_model_is_brought_to_rest_is_a_blow_up_too(parts, monkeypatch):
+    blow_up_in(monkeypatch, 1)
+    descended, platforms = minimization.descend, []
+
+    def once(context, *arguments, **options):
+        platforms.append(context.getPlatform().getName())
+        if len(platforms) == 1:
+            raise openmm.OpenMMException("Particle coordinate is NaN")
+        descended(context, *arguments, **options)
+
+    monkeypatch.setattr(minimization, "descend", once)
+    result = fit_of(parts, FIXED).run()
+    assert platforms == ["CPU", "Reference"]  # the last in double precision
+    assert len(result.blow_ups) == 1 and np.isfinite(result.final).all()
 
 
 @pytest.mark.parametrize("platform", ["CPU", "Reference"])
