@@ -65,7 +65,8 @@ def with_a_turned_side_chain(model: Model) -> tuple[Model, list[int]]:
 def test_a_stretch_comes_back_into_register(
     native: Model, density_map: DensityMap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("openmm_density.fitting.rebuilding.rebuilding.ANNEALING_STEPS", 50)
+    monkeypatch.setattr("openmm_density.fitting.rebuilding.rebuilding.ANNEALING_STEPS", 20)
+    monkeypatch.setattr("openmm_density.fitting.rebuilding.rebuilding._ROUNDS", 1)
     search = RegisterSearch(native.topology)
     wrong = search.shifted(native.positions, [Stretch(search.chains[0], FIRST, LAST)], 1)
     start = replace(native, positions=wrong)
