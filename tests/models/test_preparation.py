@@ -10,6 +10,7 @@ from openmm import app, unit
 from openmm_density.errors import InputError
 from openmm_density.models import Prepared, prepare
 from openmm_density.models.elements import is_hydrogen
+from openmm_density.models.preparation import steps
 from openmm_density.models.structure_files import write_pdb
 from openmm_density.models.structures import Model, read_model
 from openmm_density.validation.geometry import geometry_report
@@ -321,6 +322,29 @@ def test_preparation_errors(small_data: Path, tmp_path: Path) -> None:
         prepared.system(nonbonded_method=app.PME)
     with pytest.raises(InputError, match="expected"):
         prepared.input_positions(prepared.positions[1:])
+
+
+def test_a_residue_whose_atoms_are_in_one_place_is_refused(small_data: Path, tmp_path: Path) -> None:
+    model = read_model(written(tmp_path / "m.pdb", fragment_lines(small_data)))
+    fourth = [atom.index for atom in list(model.topology.residues())[4].atoms()]
+    model.positions[fourth] = model.positions[fourth[0]]
+    with pytest.raises(InputError, match=r"m\.pdb: missing atoms cannot be built .* in one place"):
+        prepare(model)
+
+
+def test_atoms_for_which_no_place_is_found_are_named(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = read_model(written(tmp_path / "m.pdb", fragment_lines(small_data)))
+    build = steps.add_hydrogens
+
+    def astray(residues, *arguments):  # as platforms do that do not look for what is no number
+        build(residues, *arguments)
+        residues[1].find("HA").position[:] = np.nan
+
+    monkeypatch.setattr(steps, "add_hydrogens", astray)
+    with pytest.raises(InputError, match=r"m\.pdb: no place is found for A [A-Z]{3} 2 HA, which the model"):
+        prepare(model)
 
 
 def test_side_chains_are_built_with_the_right_hand(small_data: Path, tmp_path: Path) -> None:

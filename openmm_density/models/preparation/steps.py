@@ -229,10 +229,10 @@ def _building(model: Model) -> Iterator[None]:
     """Say of which model pdbfixer or Modeller could make nothing."""
     try:
         yield
-    except (openmm.OpenMMException, LookupError, ValueError) as error:
+    except (openmm.OpenMMException, LookupError, ValueError, ArithmeticError) as error:
         raise InputError(
-            f"{model.path}: missing atoms cannot be built ({one_line(error)}): look for residues or atoms that are in it twice, "
-            "and for residues that lack their backbone."
+            f"{model.path}: missing atoms cannot be built ({one_line(error)}): look for residues or atoms that are in it twice "
+            "or in one place, and for residues that lack their backbone."
         ) from None
 
 
