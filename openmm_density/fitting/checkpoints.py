@@ -69,6 +69,8 @@ class RunState:
         What the searches before stages did.
     caution : int
         How often step and strength were halved.
+    rolled_back : bool
+        Whether what came after it blew up, so that the next segment begins with a careful minimisation and small steps.
     seconds : float
         Spent stepping.
     rows : list of dict
@@ -91,6 +93,7 @@ class RunState:
     blow_ups: list[str] = field(default_factory=list)
     rebuilding: list[dict[str, Any]] = field(default_factory=list)
     caution: int = 0
+    rolled_back: bool = False
     seconds: float = 0.0
     rows: list[dict[str, Any]] = field(default_factory=list)
 

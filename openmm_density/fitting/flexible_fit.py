@@ -360,13 +360,11 @@ class FlexibleFit:
                 except Unstable as error:
                     raise self._blown_up(f"from the start ({error})") from None
                 self._save(folder, state)
-            gently = False
             while state.stage < len(self.protocol.stages) and not stop.requested:
                 try:
-                    state = self._segment(state, folder, say, stop, gently)
-                    gently = False
+                    state = self._segment(state, folder, say, stop)
                 except Unstable as error:
-                    state, gently = self._rolled_back(state, folder, str(error)), True
+                    state = self._rolled_back(state, folder, str(error))
                 if not stop.requested:
                     self._save(folder, state)
             say(state.step, self.protocol.steps, "minimize", None)
@@ -404,12 +402,9 @@ class FlexibleFit:
         return state
 
     def _segment(
-        self, before: RunState, folder: RunFolder | None, say: Progress, stop: StopRequest, gently: bool
+        self, before: RunState, folder: RunFolder | None, say: Progress, stop: StopRequest
     ) -> RunState:
-        """Run to the next state to be saved, or the end of the stage, whichever comes first; leave the state before as it was.
-
-        Gently, it begins with a careful minimisation and with small steps.
-        """
+        """Run to the next state to be saved, or the end of the stage, whichever comes first; leave the state before as it was."""
         state = copy.deepcopy(before)
         state.segment += 1
         stage = self.protocol.stages[state.stage]
@@ -418,8 +413,9 @@ class FlexibleFit:
         adaptive, plateau = AdaptiveStrength(**state.adaptive), Plateau(**state.plateau)
         if state.strength is None and stage.strength[1] > 0:
             state.strength = self._full_strength(state, stage, stop)
-        if gently:
+        if state.rolled_back:
             self._settle(context, density, state, stage, stop)
+            state.rolled_back = False
         if state.stage_step == 0 and not stop.requested:
             share = self._searches.before(state.stage, state.rebuilding)
             if share is not None:
@@ -617,7 +613,7 @@ class FlexibleFit:
         if folder is not None:
             cut_trajectory(folder.trajectory, state.frames)
         state = copy.deepcopy(state)
-        state.caution = caution
+        state.caution, state.rolled_back = caution, True
         state.segment += 1
         state.blow_ups.append(
             f"The simulation became unstable ({what}); it was taken back to step {state.step}, and went on with "

@@ -293,6 +293,30 @@ def test_a_blow_up_is_taken_back_to_the_last_state(parts, tmp_path, monkeypatch)
     assert result.stages[-1]["strength"] == pytest.approx(15.0)
 
 
+def test_a_fit_killed_after_a_blow_up_goes_on_as_it_would_have(parts, tmp_path, monkeypatch):
+    check, save = Dynamics.checked, FlexibleFit._save
+
+    def once(self, context, step, stage):
+        if step == 120 and context.getIntegrator().getStepSize().value_in_unit(unit.femtosecond) > 3:
+            raise Unstable("it was made to")
+        return check(self, context, step, stage)
+
+    def killed(self, folder, state):
+        save(self, folder, state)
+        if state.caution:
+            raise Killed
+
+    monkeypatch.setattr(Dynamics, "checked", once)
+    whole = flexible_fit(parts).run()
+    monkeypatch.setattr(FlexibleFit, "_save", killed)
+    with pytest.raises(Killed):
+        flexible_fit(parts).run(RunFolder(tmp_path))
+    monkeypatch.setattr(FlexibleFit, "_save", save)
+    resumed = flexible_fit(parts).run(RunFolder(tmp_path))
+    assert len(resumed.blow_ups) == len(whole.blow_ups) == 1
+    assert np.array_equal(resumed.final, whole.final)
+
+
 def test_what_blows_up_again_and_again_says_what_to_do_and_names_atoms(parts, tmp_path):
     few = fragment(tmp_path / "few.pdb", SHIFT, 6), parts[1]
     protocol = Protocol((Stage("hold", 40),), strength=1e9, minimize_first=20)
