@@ -164,7 +164,7 @@ def test_a_model_that_a_fit_did_not_improve_is_kept_as_it_was(folder, tmp_path, 
     )
     # What a later fit does not leave is not left over from this one.
     assert run(*worse) == 2
-    assert fit(folder, output, "--overwrite") == 0
+    assert fit(folder, output, "--overwrite", "--steps", 200) == 0
     assert json.loads((output / "summary.json").read_text())["kept"] == "after"
     assert not [name for name in AFTER_FILES if (output / name).exists()]
     (tmp_path / "other").mkdir()
