@@ -96,10 +96,10 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
     turned = len(made["peptide_flips"]), len(made["inverted_centres"])
     console.print(f"{turned[0]} peptides flipped, {turned[1]} chiral centres inverted")
     worst = (f"{each['residue']} ({each['correlation']:.2f})" for each in summary["worst_residues"][:TOLD])
-    console.print(f"lowest correlations: {', '.join(worst)}")
+    console.print(f"lowest correlations{'' if simulated is None else ' before'}: {', '.join(worst)}")
     rebuilt = rebuilt_in_words(summary["rebuilding"])
     if rebuilt is not None:
-        console.print(f"rebuilt: {rebuilt}")
+        console.print(f"rebuilt{'' if simulated is None else ' in after.*'}: {rebuilt}")
     violated = {name: len(each) for name, each in made["restraints_violated"].items() if each}
     if violated:
         console.print(f"restraints violated: {', '.join(f'{name} {n}' for name, n in violated.items())}")

@@ -38,3 +38,25 @@ def test_a_part_of_the_model_and_what_there_is_none_of_are_told(fitted, capsys):
     )
     (twisted,) = (line for line in lines if line.startswith("twisted peptides"))
     assert twisted.split()[2:] == ["–"] * 4
+
+
+def test_what_is_told_of_a_model_that_was_kept_says_of_which_it_is(fitted, capsys):
+    summary = json.loads((fitted / "summary.json").read_text())
+    search = {
+        "stage": "draw",
+        "stretches": [],
+        "side_chains": [{"row": 3}],
+        "undone": False,
+        "wall_seconds": 2.0,
+    }
+    simulated = {name.removesuffix("_final"): summary[name] for name in summary if name.endswith("_final")}
+    simulated |= {
+        name: summary[name] for name in ("peptide_flips", "inverted_centres", "restraints_violated")
+    }
+    for kept, rebuilt, lowest in (
+        ({}, "rebuilt: 1 side chain turned", "lowest correlations: "),
+        ({"simulated": simulated}, "rebuilt in after.*: 1 side chain turned", "lowest correlations before: "),
+    ):
+        print_outcome(summary | {"rebuilding": [search]} | kept, fitted)
+        said = capsys.readouterr().out
+        assert f"\n{rebuilt}" in said and f"\n{lowest}" in said
