@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..errors import InputError
 from ..maps.checks import check_resolution, widest_side
 from ..maps.density_map import DensityMap
+from ..maps.grids import check_finite_positions
 from ..models.structures import Model, residue_kind
 from .protocols import Protocol
 
@@ -16,7 +17,8 @@ def check_seed(seed: int) -> None:
 
 
 def check_start(model: Model, density_map: DensityMap, resolution: float) -> None:
-    """Refuse models without a molecule, and resolutions (Å) that the map's voxels or its size do not allow."""
+    """Refuse models without a molecule or with positions that are no numbers, and resolutions (Å) that the map does not allow."""
+    check_finite_positions(model.positions, model.topology)
     kinds = ((residue_kind(residue), len(residue)) for residue in model.topology.residues())
     if all(kind == "water" or (kind == "other" and size == 1) for kind, size in kinds):
         raise InputError(f"{model.path}: it holds no atoms but those of water and ions: give a molecule.")

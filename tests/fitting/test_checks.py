@@ -49,6 +49,10 @@ def test_a_start_is_a_molecule_in_a_map_that_can_hold_its_resolution():
     check_start(molecule, density_map, 5.0)
     with pytest.raises(InputError, match=r"some\.pdb: it holds no atoms but those of water and ions"):
         check_start(model_of(WATER, ION), density_map, 5.0)
+    nowhere = model_of(GLYCINE)
+    nowhere.positions[1, 2] = np.nan
+    with pytest.raises(InputError, match=r"positions contain NaN.*GLY \d+ C\)"):
+        check_start(nowhere, density_map, 5.0)
     with pytest.raises(
         InputError, match=r"resolution=1 is finer than the map's voxels of 1.50 Å.*3.0 Å at best"
     ):

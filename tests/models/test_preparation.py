@@ -332,6 +332,15 @@ def test_a_residue_whose_atoms_are_in_one_place_is_refused(small_data: Path, tmp
         prepare(model)
 
 
+def test_positions_that_are_no_numbers_are_named_and_nothing_is_built(
+    small_data: Path, tmp_path: Path
+) -> None:
+    model = read_model(written(tmp_path / "m.pdb", fragment_lines(small_data)))
+    model.positions[3, 1] = np.nan
+    with pytest.raises(InputError, match=r"m\.pdb: positions of A [A-Z]{3} 1 \w+ are not numbers: correct"):
+        prepare(model)
+
+
 def test_atoms_for_which_no_place_is_found_are_named(
     small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from openmm_density.models.structures import (
     BACKBONE_BONDS,
     NEIGHBOUR_BACKBONE_BOND,
     Model,
+    named_atoms,
     polymer_element,
     residue_label,
 )
@@ -120,7 +121,12 @@ def _is_remade(residues: list[WorkResidue], a: tuple[int, str], b: tuple[int, st
 
 
 def refuse_strays(model: Model) -> None:
-    """Refuse a model of which an atom is nowhere near what it is bonded to."""
+    """Refuse a model of which an atom is nowhere, or nowhere near what it is bonded to."""
+    nowhere = np.flatnonzero(~np.isfinite(model.positions).all(axis=1))
+    if len(nowhere):
+        raise InputError(
+            f"{model.path}: positions of {named_atoms(model.topology, nowhere)} are not numbers: correct them."
+        )
     bonds = [(a, b) for a, b in model.topology.bonds() if a.residue is b.residue]
     if not bonds:
         return
