@@ -72,6 +72,7 @@ def checked_after(
     density_map: DensityMap,
     resolution: float,
     topology: app.Topology,
+    start: np.ndarray,
     relaxed: np.ndarray,
     final: np.ndarray,
     in_input: np.ndarray,
@@ -88,8 +89,8 @@ def checked_after(
         In Å.
     topology : openmm.app.Topology
         Of the simulated model, without solvent.
-    relaxed, final : np.ndarray, shape (M, 3)
-        Its positions minimised without the map, and after the fit, in Å.
+    start, relaxed, final : np.ndarray, shape (M, 3)
+        Its positions before the fit, minimised without the map, and after the fit, in Å.
     in_input : np.ndarray, shape (N, 3)
         Those of the atoms that were read, after the fit, in Å.
     cc : float
@@ -99,7 +100,7 @@ def checked_after(
     rescaled = any(finding.check == "voxel_size" for finding in checks.findings)
     scale = checks.figures["voxel_size"]["scale"] if rescaled else 1.0
     n = topology.getNumAtoms()
-    return checks + check_stretching(density_map, topology, relaxed[:n], final[:n], scale)
+    return checks + check_stretching(density_map, topology, start[:n], relaxed[:n], final[:n], scale)
 
 
 def _checked_there(

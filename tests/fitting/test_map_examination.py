@@ -75,7 +75,7 @@ def test_a_fitted_model_that_was_stretched_with_its_map_is_told(a_map, model):
     stretched = centre + (model.positions - centre) * 1.025
     wrong = replace(a_map, matrix=a_map.matrix * 1.025, origin=centre + (a_map.origin - centre) * 1.025)
     checks = checked_after(
-        model, wrong, RESOLUTION, model.topology, model.positions, stretched, stretched, cc=0.98
+        model, wrong, RESOLUTION, model.topology, *[model.positions] * 2, stretched, stretched, cc=0.98
     )
     assert [finding.check for finding in checks.findings] == ["stretching"]
     assert "likelier to measure 1.25 Å than 1.28" in checks.doubts[0]

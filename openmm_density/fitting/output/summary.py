@@ -255,6 +255,7 @@ def _checks_after(fit: FlexibleFit, result: FitResult) -> MapChecks:
         fit.density_map,
         fit.density.resolution,
         fit.solute.topology,
+        result.initial,
         result.relaxed,
         result.final,
         result.prepared.input_positions(result.final),
