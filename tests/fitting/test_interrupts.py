@@ -134,6 +134,7 @@ def test_native_code_that_has_nothing_to_save_is_ended():
     )
     try:
         assert process.stdout.readline() == "ready\n"
+        time.sleep(0.5)  # until it is in native code: in Python it leaves at once
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "ended\n"
         assert process.wait(60) == 128 + signal.SIGINT
