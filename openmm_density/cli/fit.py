@@ -79,7 +79,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--place",
         choices=("auto", "on", "off"),
         default="auto",
-        help="place the model in the map as a rigid body first (auto: if it lies outside the density)",
+        help="place the model in the map as a rigid body first (auto: if it lies outside the density or beside its own)",
     )
     parser.add_argument(
         "--forcefield",

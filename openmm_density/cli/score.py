@@ -148,7 +148,7 @@ def run(options: argparse.Namespace) -> int:
         for residue, value in worst_residues(rows, "CC")[:MOST_WORST]
     ]
     found["warnings"] = checks.doubts + warnings_about(
-        trajectory, density_map, float(scores.cc_mask[-1]), rows
+        trajectory, density_map, float(scores.cc_mask[-1]), rows, checks
     )
     if options.json:
         print(json.dumps(found, indent=2, allow_nan=False))

@@ -11,6 +11,7 @@ from ..models.structures import residue_kind
 from ..models.trajectory_files import as_openmm_topology
 from ..units import ANGSTROM_PER_NANOMETER
 from ..validation.correlation import LARGEST_PART_OUTSIDE, LOW_CORRELATION
+from ..validation.map_checks import MapChecks
 from ..validation.stretches import doubtful_stretches
 from ..wording import counted, listing
 
@@ -23,6 +24,9 @@ TOLD = 5
 """Of the worst residues and of stretches, in words."""
 MOST_WORST = 10
 """Of the worst residues in JSON, as in a fit's summary."""
+
+_EXPLAINING = {"contrast", "box", "resolution", "place", "voxel_size", "handedness"}
+"""Checks of the map whose findings say why a correlation is low."""
 
 _MEASURES = {"CC": "correlation", "Q": "q_score"}
 
@@ -89,7 +93,11 @@ def residue_sentences(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, n
 
 
 def warnings_about(
-    trajectory: mdtraj.Trajectory, density_map: DensityMap, cc: float, rows: Sequence[Mapping[str, Any]]
+    trajectory: mdtraj.Trajectory,
+    density_map: DensityMap,
+    cc: float,
+    rows: Sequence[Mapping[str, Any]],
+    checks: MapChecks,
 ) -> list[str]:
     """Return a sentence for each sign that model and map do not belong together as they are, or that a part is wrong.
 
@@ -102,15 +110,19 @@ def warnings_about(
         Its correlation.
     rows : sequence of mapping
         From `residue_rows`, for that frame.
+    checks : MapChecks
+        Of the map with that frame; where a finding explains a low correlation it is not told of once more.
     """
     return [
-        *_overall_warnings(trajectory, density_map, cc),
+        *_overall_warnings(trajectory, density_map, cc, checks),
         *_unknown_warning(rows),
         *(str(stretch) for stretch in doubtful_stretches(rows)[:TOLD]),
     ]
 
 
-def _overall_warnings(trajectory: mdtraj.Trajectory, density_map: DensityMap, cc: float) -> list[str]:
+def _overall_warnings(
+    trajectory: mdtraj.Trajectory, density_map: DensityMap, cc: float, checks: MapChecks
+) -> list[str]:
     sentences = []
     values = density_map.value_at(trajectory.xyz[-1] * ANGSTROM_PER_NANOMETER)
     outside = float(np.isnan(values).mean())
@@ -118,7 +130,8 @@ def _overall_warnings(trajectory: mdtraj.Trajectory, density_map: DensityMap, cc
         sentences.append(
             f"{outside:.0%} of the atoms are outside the map: is the model where its density is?"
         )
-    if cc < LOW_CORRELATION:
+    explained = any(finding.check in _EXPLAINING for finding in checks.findings)
+    if cc < LOW_CORRELATION and not explained:
         sentences.append(
             f"the correlation is low ({cc:.2f}): check that model and map belong together, the resolution, and the model's place "
             "(fit --place on finds it)."

@@ -96,7 +96,7 @@ class FlexibleFit:
         Steps between saved states, at each of which a new Context is made.
     place : {"auto", "on", "off"} or Placement
         Whether the model is first placed in the map as a rigid body, see `fitting.placement`; ``auto``: if it lies outside
-        the density. Or where it was placed before.
+        the density, or beside its own. Or where it was placed before.
     forcefield : str or sequence of str
         "amber14", "charmm36", or OpenMM force field files.
     solvent : {"none", "obc", "gbn2", "water"}

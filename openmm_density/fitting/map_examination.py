@@ -10,7 +10,7 @@ from ..maps.density_map import DensityMap
 from ..models.structures import Model
 from ..validation.correlation import MapCorrelation
 from ..validation.map_checks import MapChecks, check_map_with_model, check_stretching
-from .placement import Placement, placed, placed_near
+from .placement import Placement, placed, placed_at, placed_near
 
 # A model that correlates by less with a map whose mirror image was asked for has yet to be placed in it.
 MIRRORED_FIT = 0.4
@@ -34,7 +34,8 @@ def placed_and_checked(
     resolution : float
         In Å.
     place : {"auto", "on", "off"}
-        As for `FlexibleFit`. With ``auto`` a model is also placed that a correction of the map has left outside its density.
+        As for `FlexibleFit`. With ``auto`` a model is also placed that a correction of the map has left outside its density, or
+        that lies beside it.
     corrections : MapCorrections
         What the map was corrected for.
 
@@ -57,6 +58,12 @@ def placed_and_checked(
         nearby = placed_near(model, density_map, resolution, moved)
         if nearby is not None:
             return _checked_there(nearby, model, density_map, resolution), nearby
+    if place == "auto" and any(finding.check == "place" for finding in checks.findings):
+        pose = checks.figures["place"]
+        beside = placed_at(
+            model, density_map, resolution, np.array(pose["rotation"]), np.array(pose["shift"])
+        )
+        return _checked_there(beside, model, density_map, resolution), beside
     if place == "auto" and corrections.mirror:
         correlation = MapCorrelation(density_map, model.topology, resolution)
         if correlation.cc_mask(model.positions) < MIRRORED_FIT:

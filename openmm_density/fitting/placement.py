@@ -121,6 +121,29 @@ def placed_near(
     return _placement(model, density_map, before, *found)
 
 
+def placed_at(
+    model: Model, density_map: DensityMap, resolution: Any, rotation: np.ndarray, shift: np.ndarray
+) -> Placement:
+    """Return where the model fits best near a place that is known: x → rotation · x + shift.
+
+    Parameters
+    ----------
+    model : Model
+    density_map : DensityMap
+    resolution : float or Quantity
+        Of the map, in Å.
+    rotation : np.ndarray, shape (3, 3)
+    shift : np.ndarray, shape (3,)
+        In Å.
+    """
+    resolution = in_angstrom(resolution, "resolution")
+    centre = model.positions[_heavy(model)].mean(axis=0)
+    rigid = _Rigid(density_map, model, model.positions - centre, resolution)
+    before = rigid.similarity(Rotation.identity(), centre)[0]
+    found = rigid.refined(Rotation.from_matrix(rotation), rotation @ centre + shift)
+    return _placement(model, density_map, before, *found)
+
+
 def find_placement(model: Model, density_map: DensityMap, resolution: Any) -> Placement:
     """Find the place of a rigid model in a map.
 

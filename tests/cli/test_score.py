@@ -5,6 +5,11 @@ import json
 import gemmi
 import pytest
 
+from openmm_density import DensityMap
+from openmm_density.analysis import load_trajectory
+from openmm_density.cli.score_summary import warnings_about
+from openmm_density.validation.map_checks import MapChecks
+
 from .commands import run
 
 
@@ -83,7 +88,12 @@ def test_score_warns_of_a_model_that_is_elsewhere_and_of_a_stretch_that_is_wrong
     away = warnings_of("away.pdb")
     for said in (
         "of the atoms are outside the map",
-        "the correlation is low (",
+        "the model is off by half the map's box",
         "no correlation where the map is flat",
     ):
         assert sum(said in warning for warning in away) == 1
+    assert not any("the correlation is low" in warning for warning in away)
+    trajectory = load_trajectory(tmp_path / "away.pdb")
+    density_map = DensityMap.from_file(folder / "target.mrc")
+    unexplained = warnings_about(trajectory, density_map, 0.01, [], MapChecks())
+    assert sum("the correlation is low (0.01)" in warning for warning in unexplained) == 1

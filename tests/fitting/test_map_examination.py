@@ -8,9 +8,13 @@ import pytest
 from openmm_density import DensityMap, InputError
 from openmm_density.fitting.map_examination import checked_after, placed_and_checked
 from openmm_density.maps.corrections import MapCorrections
+from openmm_density.models import read_model
+from openmm_density.validation.map_checks.coverage import IN_DENSITY
 
+from ..conftest import PROJECT
 from ..fragments import fragment
 
+DATA = PROJECT / "tests" / "data" / "emd6374_frag"
 RESOLUTION = 5.0
 NOTHING = MapCorrections()
 
@@ -36,7 +40,7 @@ def rmsd(a, b):
 def test_a_model_in_a_right_map_stays(a_map, model):
     checks, placement = examined(model, a_map)
     assert placement is None and checks.findings == []
-    assert checks.figures.keys() == {"contrast", "box", "resolution", "voxel_size", "handedness"}
+    assert checks.figures.keys() == {"contrast", "box", "resolution", "place", "voxel_size", "handedness"}
 
 
 def test_a_model_that_lay_in_a_map_of_a_wrong_voxel_size_is_moved_along(a_map, model):
@@ -52,6 +56,26 @@ def test_a_model_that_lay_in_a_map_of_a_wrong_voxel_size_is_moved_along(a_map, m
     assert checks.findings == []
     _, stays = examined(lay, wrong, MapCorrections(voxel_size=1.25), place="off")
     assert stays is None
+
+
+def test_a_model_beside_its_density_is_put_there(a_map, model):
+    beside = replace(model, positions=model.positions + np.array([4.0, -4.0, 3.0]))
+    checks, placement = examined(beside, a_map)
+    assert placement.coverage_before > IN_DENSITY
+    assert rmsd(placement.moved(beside.positions), model.positions) < 0.5
+    assert checks.findings == []
+    doubted, stays = examined(beside, a_map, place="off")
+    assert stays is None
+    assert [finding.check for finding in doubted.findings] == ["place"]
+
+
+def test_a_model_that_a_wrong_voxel_size_put_beside_its_density_is_placed_and_the_size_doubted():
+    read = DensityMap.from_file(DATA / "emd6374.mrc.gz")
+    wrong = replace(read, matrix=read.matrix * 1.03)
+    native = read_model(DATA / "6374_native.pdb")
+    checks, placement = placed_and_checked(native, wrong, wrong, 2.9, "auto", NOTHING)
+    assert placement.moved_by > 1.0 and placement.coverage_before > IN_DENSITY
+    assert [finding.check for finding in checks.findings] == ["voxel_size"]
 
 
 def test_a_model_is_placed_anew_in_a_map_that_is_mirrored(a_map, model):

@@ -106,6 +106,35 @@ def test_a_voxel_size_that_is_off_is_found_in_a_real_map():
     assert checks.figures["voxel_size"]["voxel_size"][0] == pytest.approx(right, rel=0.01)
 
 
+@pytest.mark.parametrize("origin_scales", [False, True])
+def test_a_model_that_a_wrong_voxel_size_put_beside_its_density_is_told_of(origin_scales):
+    density_map = DensityMap.from_file(DATA / "emd6374_frag/emd6374.mrc.gz")
+    model = read_model(DATA / "emd6374_frag/6374_native.pdb")
+    origin = density_map.origin * (1.03 if origin_scales else 1.0)
+    wrong = replace(density_map, matrix=density_map.matrix * 1.03, origin=origin)
+    checks = checked(wrong, model, resolution=2.9)
+    assert [finding.check for finding in checks.findings] == ["place", "voxel_size"]
+    place = checks.figures["place"]
+    assert place["cc"] < 0.4 and place["cc_placed"] > 0.7 and place["moved_by"] > 1.0
+    assert f"moved by {place['moved_by']:.1f} Å" in checks.doubts[0] and "--place on" in checks.doubts[0]
+    there = model.positions @ np.array(place["rotation"]).T + place["shift"]
+    found = checked(wrong, model, there, resolution=2.9)
+    assert only(found, "voxel_size")
+    right = density_map.voxel_size[0]
+    assert checks.figures["voxel_size"]["voxel_size"][0] == pytest.approx(right, rel=0.01)
+
+
+def test_a_model_of_another_form_is_not_said_to_lie_beside_its_density(a_map, model):
+    """The fragment with its second half turned about its middle: no place of all fits well."""
+    middle = model.positions[len(model.positions) // 2]
+    turned = model.positions.copy()
+    half = slice(len(turned) // 2, None)
+    turned[half] = middle + (turned[half] - middle) * (1, -1, -1)
+    checks = checked(a_map, model, turned + np.array([3.0, 3.0, -3.0]))
+    assert checks.figures["place"]["cc"] < 0.45
+    assert all(finding.check != "place" for finding in checks.findings)
+
+
 def test_inverted_contrast_is_an_error_wherever_the_model_is(a_map, model):
     for away in (0.0, 100.0):
         checks = checked(a_map.inverted(), model, model.positions + away)

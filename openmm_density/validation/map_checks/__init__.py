@@ -14,6 +14,7 @@ from .contrast import check_contrast
 from .detail import check_detail
 from .findings import Finding, MapChecks
 from .handedness import check_handedness
+from .place import check_place
 from .scale import check_scale
 from .stretching import check_stretching
 from .subject import Subject
@@ -47,8 +48,9 @@ def check_map_with_model(
 ) -> MapChecks:
     """Look at a map, with a model where it is said to be in it.
 
-    The cost follows the model: about 0.1 s for 40 residues, and 3 s for 9000 atoms; where a model fits badly its place in the
-    mirror image is searched for, which takes as long again for small ones, and some seconds for large ones.
+    The cost follows the model: about 0.1 s for 40 residues, and 3 s for 9000 atoms; where a model fits badly its place is
+    searched for in the map and in its mirror image, each of which takes as long again for small ones, and some seconds for
+    large ones. A model that has a far better place in the map is looked at there for the voxel size.
 
     Parameters
     ----------
@@ -66,7 +68,8 @@ def check_map_with_model(
     Returns
     -------
     MapChecks
-        Of the checks ``contrast``, ``box``, ``resolution``, ``voxel_size`` and ``handedness``, each explained in its module.
+        Of the checks ``contrast``, ``box``, ``resolution``, ``place``, ``voxel_size`` and ``handedness``, each explained in its
+        module.
     """
     subject = Subject(density_map, topology, positions_in_angstrom(positions), in_angstrom(resolution), cc)
     if not subject.is_heavy.any() or not np.isfinite(subject.positions).all():
@@ -77,5 +80,11 @@ def check_map_with_model(
     if not checks.findings:
         checks += check_detail(subject)
     if not checks.findings:
-        checks = checks + check_scale(subject) + check_handedness(subject)
+        place, placed = check_place(subject)
+        best = None if place.figures["place"] is None else place.figures["place"]["cc_placed"]
+        handedness = check_handedness(subject, best)
+        if handedness.findings:
+            # The place is that in the wrong image.
+            place, placed = MapChecks(place.figures), subject
+        checks = checks + place + check_scale(placed) + handedness
     return checks

@@ -1,0 +1,141 @@
+"""Does the model lie in its density? A rigid model that does not may fit the map as it is far better elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from openmm_density.maps.density_map import DensityMap
+
+from .coverage import IN_DENSITY, coverage
+from .findings import Finding, MapChecks
+from .rigid_scan import ITERATIONS, Pose, RigidScan
+from .rigid_search import SIGMA, best_of_all, distinct, search_grid
+from .subject import Subject
+
+CHECK = "place"
+
+# In coarser maps other places fit nearly as well.
+COARSEST = 8.0
+# A model that has more is where it belongs; one that has yet to change its form has less wherever it lies, or gains little.
+CERTAIN = 0.45
+LEAST_GAIN = 0.2
+# Fewer atoms fit in many places.
+LEAST_ATOMS = 200
+# The search, in Å, and the refinements that follow it.
+SEARCH_RESOLUTION, MIDDLE_RESOLUTION = 12.0, 7.0
+FINALISTS = 3
+# A larger map is cropped around the model, with this margin in Å, and where that is still larger it is left out.
+MOST_VOXELS, MARGIN = 200**3, 20.0
+# Of the model, in the search.
+_SEARCH_ATOMS = 1500
+_ROUGH_ITERATIONS = 15
+
+
+def check_place(subject: Subject) -> tuple[MapChecks, Subject]:
+    """Look for the best place of the rigid model in the map as it is.
+
+    Looked for only where the model fits badly, see `searched_map`.
+
+    Parameters
+    ----------
+    subject : Subject
+
+    Returns
+    -------
+    checks : MapChecks
+        ``cc`` and ``cc_placed``: the model's correlation where it is and in its best place; ``moved_by``: how far that is, as
+        root mean square over the non-hydrogen atoms, in Å; ``rotation`` (3×3) and ``shift`` (Å): x → rotation · x + shift leads
+        there. None for the check where it was not made.
+    placed : Subject
+        The model in its best place; the same as `subject` where that is hardly better, or was not looked for.
+    """
+    density_map = searched_map(subject)
+    if density_map is None:
+        return MapChecks({CHECK: None}), subject
+    rotation, shift, cc = best_place(subject, density_map)
+    there = subject.positions @ rotation.T + shift
+    placed = replace(subject, positions=there, known_cc=cc)
+    moved_by = float(np.sqrt(((placed.heavy - subject.heavy) ** 2).sum(axis=1).mean()))
+    figures = {
+        "cc": subject.cc,
+        "cc_placed": cc,
+        "moved_by": moved_by,
+        "rotation": rotation.tolist(),
+        "shift": shift.tolist(),
+    }
+    if cc < max(CERTAIN, subject.cc + LEAST_GAIN):
+        return MapChecks({CHECK: figures}), subject
+    sentence = (
+        f"the model lies beside its density (CC {subject.cc:.2f}): moved by {moved_by:.1f} Å as a rigid body it fits with CC "
+        f"{cc:.2f} (fit --place on puts it there)."
+    )
+    return MapChecks({CHECK: figures}, [Finding(CHECK, sentence)]), placed
+
+
+def searched_map(subject: Subject) -> DensityMap | None:
+    """Return the part of the map in which the model's place is to be searched for.
+
+    None where the model fits or is too small, where the map is a crystal's, whose hand and origin are known, coarser than 8 Å,
+    or too large.
+    """
+    density_map = subject.density_map
+    if (
+        density_map.periodic
+        or subject.resolution > COARSEST
+        or subject.cc >= CERTAIN
+        or subject.is_heavy.sum() < LEAST_ATOMS
+    ):
+        return None
+    if density_map.data.size > MOST_VOXELS:
+        if coverage(subject.heavy, density_map) < IN_DENSITY:
+            return None
+        density_map = density_map.crop(subject.heavy, MARGIN)
+        if density_map.data.size > MOST_VOXELS:
+            return None
+    return density_map
+
+
+def best_place(subject: Subject, density_map: DensityMap) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return where the model fits a map best as a rigid body.
+
+    Returns
+    -------
+    rotation : np.ndarray, shape (3, 3)
+    shift : np.ndarray, shape (3,)
+        In Å: x → rotation · x + shift.
+    cc : float
+        The model's correlation there (CC mask).
+    """
+    heavy = subject.heavy - subject.heavy.mean(axis=0)
+    some = heavy[:: -(-len(heavy) // _SEARCH_ATOMS)]
+    grid, coarse = search_grid(density_map, heavy, SEARCH_RESOLUTION)
+    blurred = density_map.gaussian_filter(SIGMA * np.sqrt(coarse**2 - subject.resolution**2))
+    found = [
+        Pose(0.0, rotation, place, 1.0)
+        for rotation, place in best_of_all(grid.filled(blurred), grid, some, coarse)
+    ]
+    # Rough ones first: what is not among the best then is no more.
+    stages = (
+        (coarse, _ROUGH_ITERATIONS, FINALISTS),
+        (max(MIDDLE_RESOLUTION, subject.resolution), _ROUGH_ITERATIONS, 2),
+        (subject.resolution, ITERATIONS, 1),
+    )
+    for resolution, iterations, most in stages:
+        scan = RigidScan(
+            density_map,
+            subject.heavy,
+            subject.weights,
+            resolution,
+            most_atoms=_SEARCH_ATOMS,
+            whole_map=True,
+        )
+        refined = [scan.refined(pose, fixed_scale=True, iterations=iterations) for pose in found]
+        refined.sort(key=lambda pose: -pose.similarity)
+        kept = distinct([(pose.similarity, pose.rotation, pose.place) for pose in refined])[:most]
+        found = [Pose(*each, 1.0) for each in kept]
+    _, rotation, place, _ = found[0]
+    there = scan.moved(subject.positions, found[0])
+    cc = replace(subject, density_map=density_map, positions=there, known_cc=None).cc
+    return rotation.as_matrix(), place - rotation.apply(scan.centre), cc
