@@ -13,6 +13,7 @@ from openmm_density.validation.map_checks.coverage import IN_DENSITY
 
 from ..conftest import PROJECT
 from ..fragments import fragment
+from ..small_models import ADK_CLOSED, ADK_OPEN
 
 DATA = PROJECT / "tests" / "data" / "emd6374_frag"
 RESOLUTION = 5.0
@@ -103,3 +104,12 @@ def test_a_fitted_model_that_was_stretched_with_its_map_is_told(a_map, model):
     )
     assert [finding.check for finding in checks.findings] == ["stretching"]
     assert "likelier to measure 1.25 Å than 1.28" in checks.doubts[0]
+
+
+def test_a_model_of_another_form_stays_in_its_frame():
+    """Open adenylate kinase fits the map of the closed form a little better elsewhere, from where it would close less well."""
+    opened, closed = read_model(ADK_OPEN), read_model(ADK_CLOSED)
+    target = DensityMap.simulate(closed.topology, closed.positions, 5.0, 1.0, noise=0.1, seed=1)
+    checks, placement = placed_and_checked(opened, target, target, 5.0, "auto", NOTHING)
+    assert placement is None and checks.findings == []
+    assert checks.figures["place"]["cc_placed"] > checks.figures["place"]["cc"] + 0.2
