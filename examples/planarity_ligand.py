@@ -89,7 +89,7 @@ def ligand_system(topology: app.Topology, ideal: np.ndarray) -> openmm.System:
 
 
 def minimised(system: openmm.System, positions: np.ndarray) -> np.ndarray:
-    """Give the positions in Å at the nearest minimum of the energy."""
+    """Return the positions in Å at the nearest minimum of the energy."""
     platform = openmm.Platform.getPlatformByName("CPU")
     context = openmm.Context(system, openmm.VerletIntegrator(0.001), platform)
     context.setPositions(positions / 10)

@@ -233,7 +233,7 @@ def status() -> dict[str, Status]:
 
 
 def error_text(folder: str) -> str:
-    """Give the commands that failed and what the compiler or loader printed; empty if the C++ serves.
+    """Return the commands that failed and what the compiler or loader printed; empty if the C++ serves.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ def error_text(folder: str) -> str:
 
 
 def library(source: Source, check: Callable[[Path], object]) -> Path:
-    """Give the library of a C++ file: from the cache folder, or compiled now.
+    """Return the library of a C++ file: from the cache folder, or compiled now.
 
     Parameters
     ----------
@@ -390,7 +390,7 @@ def _attempts(source: Source, compiler: _Compiler) -> list[tuple[str, ...]]:
 
 @functools.cache
 def _torch_flags() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Give the flags for torch's headers and for its libraries."""
+    """Return the flags for torch's headers and for its libraries."""
     root = Path(torch.__file__).resolve().parent
     include = root / "include"
     try:

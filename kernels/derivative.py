@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def with_derivative(value: Tensor, gradient: Tensor, positions: Tensor) -> Tensor:
-    """Give a value that autograd differentiates to the gradient that came with it; callable from TorchScript.
+    """Return a value that autograd differentiates to the gradient that came with it; callable from TorchScript.
 
     An autograd formula registered with the operator would serve as well, but it is Python, and runs at every call: within a
     simulation it would wait for the interpreter's lock in every step, and bring Ctrl-C into the middle of one.
@@ -33,5 +33,5 @@ def with_derivative(value: Tensor, gradient: Tensor, positions: Tensor) -> Tenso
 
 
 def scaled(gradient: Tensor, scale: Tensor | None) -> Tensor:
-    """Give the gradient times the factor that an operator was given, in place; without one, as it is."""
+    """Return the gradient times the factor that an operator was given, in place; without one, as it is."""
     return gradient if scale is None else gradient.mul_(scale.reshape(()))

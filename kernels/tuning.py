@@ -34,7 +34,7 @@ def choose(
     candidates: Sequence[Configuration],
     run: Callable[[Configuration], object],
 ) -> Configuration:
-    """Give the configuration for a class of problems on the current GPU.
+    """Return the configuration for a class of problems on the current GPU.
 
     On GPUs that the kernels were tuned on it is the default. On others the candidates are timed at the first call, and the choice
     is kept in the cache folder of compiled kernels, one file for each GPU. With ``OPENMM_DENSITY_AUTOTUNE=1`` every GPU is

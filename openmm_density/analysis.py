@@ -74,7 +74,7 @@ class Scores:
     residue_labels: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Give plain lists and numbers for JSON; an undefined correlation is None, and unknown times are left out."""
+        """Return plain lists and numbers for JSON; an undefined correlation is None, and unknown times are left out."""
         residues = self.residue_correlations.astype(object)
         residues[np.isnan(self.residue_correlations)] = None
         return {
@@ -162,7 +162,7 @@ def correlation(
     stride: int = 1,
     progress: Progress | None = None,
 ) -> np.ndarray:
-    """Give the correlation of every frame with a map, as every table of this package reports it.
+    """Return the correlation of every frame with a map, as every table of this package reports it.
 
     Parameters, errors and warnings are those of `score`.
 
@@ -182,7 +182,7 @@ def residue_correlation(
     stride: int = 1,
     progress: Progress | None = None,
 ) -> np.ndarray:
-    """Give the correlation of every residue with a map in every frame.
+    """Return the correlation of every residue with a map in every frame.
 
     Parameters, errors and warnings are those of `score`.
 
@@ -204,7 +204,7 @@ def q_score(
     stride: int = 1,
     progress: Progress | None = None,
 ) -> QScores:
-    """Give the Q-scores of every frame (Pintilie et al. 2020), see `openmm_density.validation.q_score.q_scores`.
+    """Return the Q-scores of every frame (Pintilie et al. 2020), see `openmm_density.validation.q_score.q_scores`.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ def fsc(
     stride: int = 1,
     progress: Progress | None = None,
 ) -> list[ShellCorrelation]:
-    """Give the Fourier shell correlation of a map with every frame, see `openmm_density.validation.fsc.model_fsc`.
+    """Return the Fourier shell correlation of a map with every frame, see `openmm_density.validation.fsc.model_fsc`.
 
     Parameters and errors are those of `score`; every frame must be in the map.
 
@@ -292,7 +292,7 @@ def _correlated(
 
 
 def _frames(trajectory: mdtraj.Trajectory, density_map: DensityMap, stride: int = 1) -> np.ndarray:
-    """Give the frames to look at, of what is a trajectory, in what is a map."""
+    """Return the frames to look at, of what is a trajectory, in what is a map."""
     if not isinstance(trajectory, mdtraj.Trajectory):
         raise InputError(
             f"trajectory must be an mdtraj.Trajectory, found {type(trajectory).__name__}: read one with load_trajectory(path)."

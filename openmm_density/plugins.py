@@ -53,7 +53,7 @@ class _Attendant(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Give torch with the operators; for all else, None."""
+        """Return torch with the operators; for all else, None."""
         if name == "openmm" and self.brings_torch:
             import torch  # noqa: F401  (the plugins need torch's libraries in the process)
         if name != "torch":

@@ -134,7 +134,7 @@ class DensityReporter:
         self._write([f"{value:.7g}" if isinstance(value, float) else value for value in row])
 
     def _energy_per_strength(self, context: openmm.Context, force: _DensityForce, total: float) -> float:
-        """Give the density's energy at k = 1, which is its derivative with respect to k."""
+        """Return the density's energy at k = 1, which is its derivative with respect to k."""
         name, groups = self._fit.parameter_name, {force.group}
         if force.has_derivative:
             state = context.getState(parameterDerivatives=True, groups=groups)

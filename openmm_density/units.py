@@ -13,19 +13,19 @@ ANGSTROM_PER_NANOMETER = 10.0
 
 
 def value_in(quantity: Any, default_unit: unit.Unit) -> Any:
-    """Give a quantity's value in a unit; a plain number or array already is in that unit."""
+    """Return a quantity's value in a unit; a plain number or array already is in that unit."""
     if unit.is_quantity(quantity):
         return quantity.value_in_unit(default_unit)
     return quantity
 
 
 def in_angstrom(length: Any, name: str = "a length") -> float:
-    """Give a length in Å; a plain float already is. ``name`` is what an error calls it."""
+    """Return a length in Å; a plain float already is. ``name`` is what an error calls it."""
     return number_in(length, unit.angstrom, name)
 
 
 def number_in(quantity: Any, default_unit: unit.Unit, name: str) -> float:
-    """Give a quantity's value in a unit as a float; a plain number already is in that unit.
+    """Return a quantity's value in a unit as a float; a plain number already is in that unit.
 
     ``name`` is what the error calls it.
 
@@ -43,7 +43,7 @@ def number_in(quantity: Any, default_unit: unit.Unit, name: str) -> float:
 
 
 def positions_in_angstrom(positions: Any) -> np.ndarray:
-    """Give positions as a float64 array of shape (N, 3) in Å.
+    """Return positions as a float64 array of shape (N, 3) in Å.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from .errors import InputError
 
 @contextmanager
 def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary name beside a file; what was written there takes the file's place at the end.
+    """Return a temporary name beside a file; what was written there takes the file's place at the end.
 
     If anything fails, the temporary file goes and what was there before stays.
 
@@ -122,7 +122,7 @@ def check_is_file(path: str | os.PathLike[str]) -> None:
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes:
-    """Give what a file holds.
+    """Return what a file holds.
 
     Raises
     ------

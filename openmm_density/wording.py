@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 
 def one_line(error: Exception) -> str:
-    """Give the message of another library's error on one line, to stand inside a sentence of ours; its kind if it has none."""
+    """Return the message of another library's error on one line, to stand inside a sentence of ours; its kind if it has none."""
     return " ".join(str(error).split()).rstrip(".") or type(error).__name__
 
 

@@ -40,7 +40,7 @@ def data_dir() -> Path:
 
 @pytest.fixture(autouse=True)
 def _same_start() -> Iterator[None]:
-    """Give each test random numbers of its own, and one thread, whatever ran before it."""
+    """Start each test with random numbers of its own and one thread, whatever ran before it."""
     torch.manual_seed(0)
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -78,7 +78,7 @@ def fragment(path: Path, shift: tuple[float, float, float] = (0, 0, 0), residues
 
 @lru_cache
 def map_of(residues: int, noise: float, seed: int, folder: Path, margin: float = 10.0) -> DensityMap:
-    """Give the map of the fragment where it was read; `folder` is for its file."""
+    """Return the map of the fragment where it was read; `folder` is for its file."""
     model = fragment(folder / f"target_{residues}.pdb", residues=residues)
     return DensityMap.simulate(
         model.topology, model.positions, RESOLUTION, 1.2, noise=noise, seed=seed, margin=margin

@@ -439,7 +439,7 @@ def negative_numbers(structure):
 
 
 def alternatives(structure):
-    """Give one residue a second conformer."""
+    """Return one residue a second conformer."""
     residue = structure[0][0][3]
     others = [atom.clone() for atom in residue]
     for atom in residue:

@@ -33,7 +33,7 @@ def peptide(small_data, tmp_path_factory):
 
 
 def simulation_of(fit, peptide, *, derivative=None, bonds_in_group=1, strength=None):
-    """Give a simulation of the peptide with springs for bonds and the density."""
+    """Return a simulation of the peptide with springs for bonds and the density."""
     system = openmm.System()
     for _ in peptide.positions:
         system.addParticle(12.0)

@@ -12,7 +12,7 @@ from openmm_density.stopwatch import PARTS, Stopwatch, in_words, process_start
 
 @pytest.fixture
 def now(monkeypatch):
-    """Give a clock's time in s, which stands until it is set."""
+    """Return a clock's time in s, which stands until it is set."""
     now = [100.0]
     monkeypatch.setattr(stopwatch.time, "monotonic", lambda: now[0])
     return now

@@ -96,7 +96,7 @@ def random_case(atoms: RandomAtoms, title: str, settings: Settings, one_thread: 
 def atoms_case(
     n_atoms: int, n_gaussians: int, size: int, *, triclinic: bool = False, one_thread: bool = False
 ) -> Callable[[Settings], Case]:
-    """Give the case of so many atoms in a cell of so many voxels of 0.8 Å along each edge."""
+    """Return the case of so many atoms in a cell of so many voxels of 0.8 Å along each edge."""
 
     def case(settings: Settings) -> Case:
         n, edge, angles = n_atoms, size, (75.0, 100.0, 110.0) if triclinic else (90.0, 90.0, 90.0)
@@ -281,7 +281,7 @@ def idle_force(n_particles: int, group: int) -> TorchForce:
 
 
 def stepping(integrator: openmm.Integrator, groups: set[int], threads: int) -> float:
-    """Give the seconds of a step with these force groups, after some that change over to them and wake the threads."""
+    """Return the seconds of a step with these force groups, after some that change over to them and wake the threads."""
     torch.set_num_threads(threads)
     integrator.setIntegrationForceGroups(groups)
     integrator.step(STEPS_BEFORE)
@@ -291,20 +291,20 @@ def stepping(integrator: openmm.Integrator, groups: set[int], threads: int) -> f
 
 
 def gradient_of(fit: DensityFit, positions: unit.Quantity) -> np.ndarray:
-    """Give what the module of a fit says of its forces over k, in nm⁻¹."""
+    """Return what the module of a fit says of its forces over k, in nm⁻¹."""
     x = torch.from_numpy(np.asarray(positions.value_in_unit(unit.nanometer)))
     return fit.create_module()(x, torch.tensor(1.0, dtype=torch.float64))[1].numpy()
 
 
 def density_forces(context: openmm.Context) -> np.ndarray:
-    """Give the density's forces over k, in nm⁻¹."""
+    """Return the density's forces over k, in nm⁻¹."""
     forces = context.getState(forces=True, groups={1}).getForces(asNumpy=True)
     strength = context.getParameter("density_strength")
     return np.asarray(forces.value_in_unit(unit.kilojoule_per_mole / unit.nanometer)) / strength
 
 
 def memory_figures(settings: Settings) -> dict[str, Any]:
-    """Give the memory of the operator, and how often the map is held, each from a fresh process."""
+    """Return the memory of the operator, and how often the map is held, each from a fresh process."""
     atoms, size = (5000, 96) if settings.quick else (100_000, 256)
     script = str(Path(__file__).with_name("density_memory.py"))
     figures: dict[str, Any] = {"atoms": atoms, "size": size}

@@ -200,7 +200,7 @@ class Problem:
         return sum(int((part.value != 0).sum()) for part in self._parts(torch.float32))
 
     def torchref(self) -> Engine | None:
-        """Give TorchRef's splat with PyTorch's correlation around it, differentiated by autograd."""
+        """Return TorchRef's splat with PyTorch's correlation around it, differentiated by autograd."""
         try:
             kernels = importlib.import_module("torchref.base.electron_density.kernels.cuda.variable_radius")
         except ImportError:
@@ -244,7 +244,7 @@ def replayed(engine: Engine) -> tuple[Callable[[], None], tuple[torch.Tensor, to
 
 
 def microseconds(call: Callable[[], Any], seconds: float) -> float:
-    """Give the median time of a call by CUDA events, after warm-up."""
+    """Return the median time of a call by CUDA events, after warm-up."""
     call()
     torch.cuda.synchronize()
 
@@ -261,7 +261,7 @@ def microseconds(call: Callable[[], Any], seconds: float) -> float:
 
 
 def largest_error(found: torch.Tensor, exact: torch.Tensor) -> float:
-    """Give the largest deviation over the largest exact value."""
+    """Return the largest deviation over the largest exact value."""
     return float((found.double() - exact.double()).abs().max() / exact.double().abs().max())
 
 

@@ -24,7 +24,7 @@ RADIUS = 4.5
 
 
 def resident(peak: bool = False) -> int:
-    """Give the bytes that this process holds, or has held at most since `forget_peak`."""
+    """Return the bytes that this process holds, or has held at most since `forget_peak`."""
     wanted = "VmHWM:" if peak else "VmRSS:"
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(wanted):
@@ -33,7 +33,7 @@ def resident(peak: bool = False) -> int:
 
 
 def tidy() -> None:
-    """Give back to the system what is no longer in use."""
+    """Hand back to the system what is no longer in use."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
 
@@ -45,7 +45,7 @@ def forget_peak() -> None:
 
 
 def scratch(n_atoms: int, size: int, threads: int) -> dict[str, int]:
-    """Give the bytes of the map, and the peak of the operator's scratch with five Gaussians for each atom."""
+    """Return the bytes of the map, and the peak of the operator's scratch with five Gaussians for each atom."""
     from openmm_density.kernels.density import CROSS_CORRELATION, density_similarity, target_moments
 
     torch.set_num_threads(threads)
@@ -78,12 +78,12 @@ class Bare(torch.nn.Module):
         self.register_buffer("target", target)
 
     def forward(self, positions: torch.Tensor, strength: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Give an energy that needs the map, and no forces."""
+        """Return an energy that needs the map, and no forces."""
         return strength * self.target[0, 0, 0], torch.zeros_like(positions)
 
 
 def times_held(n_atoms: int, size: int) -> dict[str, dict[str, float]]:
-    """Give how many maps' worth of memory is held beyond the caller's map, stage by stage; of a bare TorchForce too."""
+    """Return how many maps' worth of memory is held beyond the caller's map, stage by stage; of a bare TorchForce too."""
     import openmm
 
     from openmm_density import DensityFit, DensityMap

@@ -73,12 +73,12 @@ class RandomAtoms:
         self.atoms = torch.arange(n_atoms)
 
     def splat(self, positions: Tensor | None = None) -> Tensor:
-        """Give the density."""
+        """Return the density."""
         x = self.positions if positions is None else positions
         return density_splat(x, self.amplitudes, self.exponents, RADIUS, *self.place, self.shape, True)
 
     def splat_and_gather(self) -> tuple[Tensor, Tensor]:
-        """Give density and the gradient of the weights' sum with respect to the positions alone."""
+        """Return density and the gradient of the weights' sum with respect to the positions alone."""
         density = self.splat()
         gradient = density_gather(
             self.weights, self.positions, self.amplitudes, self.exponents, RADIUS, *self.place, True, False
@@ -86,7 +86,7 @@ class RandomAtoms:
         return density, gradient[0]
 
     def similarity(self) -> tuple[Tensor, Tensor]:
-        """Give similarity and gradient."""
+        """Return similarity and gradient."""
         return density_similarity(
             self.positions, self.atoms, self.amplitudes, self.exponents, RADIUS, self.target, self.moments,
             *self.place, True, CROSS_CORRELATION, 1.0,
@@ -129,7 +129,7 @@ class RandomAtoms:
 
 
 def adenylate_kinase() -> tuple[app.Topology, np.ndarray, np.ndarray]:
-    """Give the open model's topology, and the positions of open and closed model within a box from 0 to 90 Å."""
+    """Return the open model's topology, and the positions of open and closed model within a box from 0 to 90 Å."""
     open_model, closed = (
         app.PDBFile(str(EXAMPLES / "data" / f"adk_{name}.pdb")) for name in ("open", "closed")
     )
@@ -143,7 +143,7 @@ def adenylate_kinase() -> tuple[app.Topology, np.ndarray, np.ndarray]:
 
 
 def simulated(positions: np.ndarray, size: int, voxel_size: float) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """Give the density at 5 Å of atoms of weight 1 on a grid from the origin on, and where the grid is."""
+    """Return the density at 5 Å of atoms of weight 1 on a grid from the origin on, and where the grid is."""
     place = (torch.eye(3, dtype=torch.float64) * voxel_size, torch.zeros(3, dtype=torch.float64))
     amplitudes, exponents = unit_gaussians(len(positions))
     shape = [size, size, size]
@@ -153,7 +153,7 @@ def simulated(positions: np.ndarray, size: int, voxel_size: float) -> tuple[Tens
 
 
 def unit_gaussians(n_atoms: int) -> tuple[Tensor, Tensor]:
-    """Give Gaussians of weight 1 at 5 Å."""
+    """Return Gaussians of weight 1 at 5 Å."""
     amplitudes, exponents = resolution_gaussians(torch.ones(n_atoms, dtype=torch.float64), RESOLUTION)
     return amplitudes.to(torch.float32), exponents.to(torch.float32)
 
@@ -167,7 +167,7 @@ def in_two_passes(
     periodic: bool = False,
     about_mean: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Give the correlation and its gradient by splat, sums in double precision, and gather: a check of the fused operator."""
+    """Return the correlation and its gradient by splat, sums in double precision, and gather: a check of the fused operator."""
     model = (positions, *gaussians, RADIUS, *place)
     density, t = density_splat(*model, list(target.shape), periodic).double(), target.double()
     if about_mean:
@@ -180,7 +180,7 @@ def in_two_passes(
 
 
 def forces_in_two_passes(fit: DensityFit, positions: np.ndarray, target: Tensor) -> np.ndarray:
-    """Give ∂S/∂x in nm⁻¹ for positions in Å, with Gaussians of weight 1 at 5 Å."""
+    """Return ∂S/∂x in nm⁻¹ for positions in Å, with Gaussians of weight 1 at 5 Å."""
     fitted = torch.from_numpy(np.asarray(positions)[fit.atoms])
     place = (torch.eye(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64))
     _, gradient = in_two_passes(fitted, unit_gaussians(len(fitted)), target, place, about_mean=True)

@@ -75,7 +75,7 @@ class TorchRef:
             return arrays["density"].transpose(2, 1, 0), arrays["gradient"]
 
     def engine(self, operation: str, threads: int) -> Engine:
-        """Give the engine that times it."""
+        """Return the engine that times it."""
         return Engine(
             self.name,
             operation,
@@ -134,7 +134,7 @@ def torchref_engines(
     folder: Path,
     threads: int,
 ) -> list[Engine]:
-    """Give the engine of each version of TorchRef, after comparing its density and gradient with ours."""
+    """Return the engine of each version of TorchRef, after comparing its density and gradient with ours."""
     inputs = folder / "inputs.npz"
     if peers:
         write_inputs(atoms, inputs)
@@ -148,7 +148,7 @@ def torchref_engines(
 
 
 def gemmi_calculator(atoms: RandomAtoms) -> tuple[gemmi.DensityCalculatorE, gemmi.Model]:
-    """Give gemmi's calculator on the same grid, and the atoms as its model."""
+    """Return gemmi's calculator on the same grid, and the atoms as its model."""
     chain, residue = gemmi.Chain("A"), gemmi.Residue()
     for element, position, b_factor in zip(
         atoms.elements, atoms.positions.tolist(), atoms.b_factors.tolist()
@@ -168,7 +168,7 @@ def gemmi_calculator(atoms: RandomAtoms) -> tuple[gemmi.DensityCalculatorE, gemm
 
 
 def gemmi_engine(atoms: RandomAtoms, density: np.ndarray) -> Engine:
-    """Give gemmi's engine, which has no gradient and takes one thread, after comparing its density with ours."""
+    """Return gemmi's engine, which has no gradient and takes one thread, after comparing its density with ours."""
     calculator, model = gemmi_calculator(atoms)
 
     def put() -> float:
@@ -191,7 +191,7 @@ def gromacs_engines(
     folder: Path,
     most_threads: int,
 ) -> dict[tuple[str, int], Engine]:
-    """Give GROMACS's steps with and without density, with all threads and with one, after comparing its forces with ours."""
+    """Return GROMACS's steps with and without density, with all threads and with one, after comparing its forces with ours."""
     model = mdtraj.load(str(EXAMPLES / "data" / "adk_open.pdb"))
     model.xyz = (start / 10)[None].astype(np.float32)
     model.save_pdb(str(folder / "open.pdb"))

@@ -199,7 +199,7 @@ def table(rows: list[dict[str, Any]]) -> Table:
 
 
 def chosen_cases(words: list[str]) -> list[str]:
-    """Give the cases that are asked for; an entry's number stands for all of its starts.
+    """Return the cases that are asked for; an entry's number stands for all of its starts.
 
     Raises
     ------

@@ -53,7 +53,7 @@ density-guided-simulation-adaptive-force-scaling = no
 
 
 def find() -> str | None:
-    """Give the version of GROMACS, or None where there is no `gmx`."""
+    """Return the version of GROMACS, or None where there is no `gmx`."""
     if shutil.which("gmx") is None:
         return None
     said = subprocess.run(["gmx", "--version"], capture_output=True, text=True, timeout=60).stdout

@@ -119,12 +119,12 @@ def solvated(n_atoms: int) -> Model:
 
 
 def in_angstrom(positions: Any) -> np.ndarray:
-    """Give positions with a unit as an array."""
+    """Return positions with a unit as an array."""
     return np.array(positions.value_in_unit(unit.angstrom))
 
 
 def integrator(every: int) -> tuple[openmm.Integrator, float]:
-    """Give an integrator that evaluates the density at every so many steps, and the ns of one of its steps."""
+    """Return an integrator that evaluates the density at every so many steps, and the ns of one of its steps."""
     if every == 1:
         return openmm.LangevinMiddleIntegrator(300, 1, TIMESTEP), TIMESTEP / 1000
     whole = every * TIMESTEP
@@ -152,14 +152,14 @@ class Bench:
         return openmm.Context(self.model.system, integrator, self.platform, self.properties)
 
     def started(self, every: int) -> tuple[openmm.Context, float]:
-        """Give a Context with the starting state, and the ns of one of its steps."""
+        """Return a Context with the starting state, and the ns of one of its steps."""
         stepper, nanoseconds = integrator(every)
         context = self.context(stepper)
         context.setState(self.state)
         return context, nanoseconds
 
     def step(self, context: openmm.Context, nanoseconds: float) -> float:
-        """Give the seconds of one step of the integrator: the median of five runs."""
+        """Return the seconds of one step of the integrator: the median of five runs."""
 
         def run(n_steps: int) -> float:
             start = time.perf_counter()
@@ -178,7 +178,7 @@ class Bench:
         return seconds
 
     def evaluation(self, context: openmm.Context) -> float:
-        """Give the seconds that the density force alone takes in a Context, energy and forces."""
+        """Return the seconds that the density force alone takes in a Context, energy and forces."""
 
         def run() -> float:
             start = time.perf_counter()
@@ -195,7 +195,7 @@ class Bench:
 
 
 def kernel_seconds(module: torch.nn.Module, n_particles: int, model: Model) -> float | None:
-    """Give the seconds of a module's kernels on the GPU, replayed from a CUDA graph; None without a GPU."""
+    """Return the seconds of a module's kernels on the GPU, replayed from a CUDA graph; None without a GPU."""
     if not torch.cuda.is_available():
         return None
     module = module.cuda()
@@ -226,7 +226,7 @@ def kernel_seconds(module: torch.nn.Module, n_particles: int, model: Model) -> f
 
 
 def ways() -> list[tuple[str, bool]]:
-    """Give the ways of adding a force that work here: backend, and whether with CUDA graphs."""
+    """Return the ways of adding a force that work here: backend, and whether with CUDA graphs."""
     found = []
     for backend in BACKENDS:
         problem = backend_problem(backend)

@@ -17,5 +17,5 @@ class Nothing(torch.nn.Module):
         box: torch.Tensor | None = None,
         strength: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Give them."""
+        """Return them."""
         return self.energy, self.forces.to(positions.dtype)

@@ -32,7 +32,7 @@ TOLERANCE = 1e-3
 
 
 def random_planes(n_planes: int) -> tuple[np.ndarray, list[Group]]:
-    """Give nearly flat groups, turned at random in a box of 200 Å, and for each size their indices and sigmas."""
+    """Return nearly flat groups, turned at random in a box of 200 Å, and for each size their indices and sigmas."""
     random = np.random.default_rng(0)
     positions, groups, n_atoms = [], [], 0
     for size, share in zip(SIZES, np.array_split(np.arange(n_planes), len(SIZES))):
@@ -48,7 +48,7 @@ def random_planes(n_planes: int) -> tuple[np.ndarray, list[Group]]:
 def eager(
     positions: torch.Tensor, groups: list[tuple[torch.Tensor, torch.Tensor]], through_eigh: bool
 ) -> Evaluation:
-    """Give energy and gradient by plain PyTorch and autograd."""
+    """Return energy and gradient by plain PyTorch and autograd."""
 
     def evaluate() -> tuple[torch.Tensor, torch.Tensor]:
         x = positions.detach().requires_grad_()

@@ -25,7 +25,7 @@ Splat = Callable[..., torch.Tensor]
 
 
 def find_splat() -> tuple[str, Splat]:
-    """Give the name and the function of the engine that this version of TorchRef takes on a CPU, or say why it has none."""
+    """Return the name and the function of the engine that this version of TorchRef takes on a CPU, or say why it has none."""
     version = tuple(int(part) for part in torchref.__version__.split(".")[:2])
     if version < (0, 6):
         from torchref.base.electron_density import main

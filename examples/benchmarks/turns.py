@@ -46,7 +46,7 @@ class Engine:
         return float(self.times.min())
 
     def figures(self) -> dict[str, Any]:
-        """Give what goes into the file."""
+        """Return what goes into the file."""
         low, high = np.percentile(self.times, (25, 75))
         return {
             "engine": self.name,
@@ -120,7 +120,7 @@ class Case:
     agreement: dict[str, float] = field(default_factory=dict)
 
     def find(self, name: str, operation: str, threads: int) -> Engine | None:
-        """Give the engine whose name begins so, if it took part."""
+        """Return the engine whose name begins so, if it took part."""
         for engine in self.engines:
             if (
                 engine.name.startswith(name)
@@ -144,7 +144,7 @@ class Disagreement(Exception):
 
 
 def compare(what: str, found: Any, expected: Any, tolerance: float) -> float:
-    """Give the largest difference over the largest value, unless it is too large."""
+    """Return the largest difference over the largest value, unless it is too large."""
     found, expected = (np.asarray(values, dtype=np.float64) for values in (found, expected))
     if found.shape != expected.shape:
         raise Disagreement(f"{what} has the shape {found.shape}, expected {expected.shape}")

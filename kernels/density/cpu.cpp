@@ -27,7 +27,7 @@ constexpr int64_t ATOMS_TO_ALERT_FOR = 500;
 
 enum Measure { CROSS_CORRELATION, CROSS_CORRELATION_ABOUT_MEAN, INNER_PRODUCT, RELATIVE_ENTROPY, LEAST_SQUARES };
 
-// Give every tile to a thread: f(tile, view, scratch). The scratch has so many channels.
+// Hand every tile to a thread: f(tile, view, scratch). The scratch has so many channels.
 template <typename F>
 void each_tile(Workspace& work, const Plan& plan, int channels, const F& f) {
     const int64_t n_tiles = static_cast<int64_t>(work.tiles.size());

@@ -58,7 +58,7 @@ _CANDIDATES = tuple(
 
 
 def _default_configuration(n_atoms: int, gaussians: int) -> Configuration:
-    """Give what was fastest on an H200. Ampere's multiprocessors have as many registers and run as many of these programs."""
+    """Return what was fastest on an H200. Ampere's multiprocessors have as many registers and run as many of these programs."""
     if gaussians > 1:
         return Configuration(128, 128, 4)
     return Configuration(96, 80, 4 if n_atoms > _FEW_ATOMS else 1)
@@ -173,7 +173,7 @@ class _Model:
         )
 
     def where(self) -> tuple[Any, ...]:
-        """Give the arguments that say where atoms are, and in what."""
+        """Return the arguments that say where atoms are, and in what."""
         atoms = self.geometry if self.atoms is None else self.atoms
         n = self.n_atoms, self.positions.shape[0]
         return (self.positions, atoms, *n, self.inverse, self.geometry, self.origin, *self.size)
@@ -293,7 +293,7 @@ def density_splat(
     shape: list[int],
     periodic: bool = False,
 ) -> Tensor:
-    """Give what `openmm_density.kernels.density.density_splat` gives, with the same arguments."""
+    """Return what `openmm_density.kernels.density.density_splat` gives, with the same arguments."""
     model = _Model(positions, None, amplitudes, exponents, cutoff, matrix, origin, shape, periodic)
     with _on(positions):
         density = torch.zeros(model.shape, dtype=torch.float32, device=positions.device)
@@ -312,7 +312,7 @@ def density_gather(
     periodic: bool = False,
     parameters: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Give what `openmm_density.kernels.density.density_gather` gives, with the same arguments."""
+    """Return what `openmm_density.kernels.density.density_gather` gives, with the same arguments."""
     model = _Model(
         positions, None, amplitudes, exponents, cutoff, matrix, origin, list(gradient.shape), periodic
     )
@@ -368,7 +368,7 @@ def density_similarity(
     total_weight: float,
     scale: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Give what `openmm_density.kernels.density.density_similarity` gives, with the same arguments.
+    """Return what `openmm_density.kernels.density.density_similarity` gives, with the same arguments.
 
     Indices in `atoms` that are not among the positions count as atoms out of reach: to raise an error would be to wait for the
     GPU.

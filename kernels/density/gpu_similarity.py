@@ -24,7 +24,7 @@ def compare(
     SCALED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Give S, and c of dS/d(density) = c0 + c1 density + c2 target; for the entropy c2 target / (density + c0), over t > 0.
+    """Return S, and c of dS/d(density) = c0 + c1 density + c2 target; for the entropy c2 target / (density + c0), over t > 0.
 
     With a scale, of the derivative times it.
     """

@@ -287,7 +287,7 @@ def place(
     PERIODIC: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Give every atom its tile (-1: out of reach), and count them."""
+    """Return every atom its tile (-1: out of reach), and count them."""
     atom = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     there, _particle, vx, vy, vz, _fx, _fy, _fz = located(
         positions,

@@ -59,7 +59,7 @@ def density_splat(
 
 
 def truncated_gaussians(s: Tensor, amplitudes: Tensor, exponents: Tensor, cutoff: float) -> Tensor:
-    """Give ρ(s) = f(s) − f(s_c) − f′(s_c)(s − s_c) below s_c = cutoff², and 0 beyond, for s of shape (atoms, points)."""
+    """Return ρ(s) = f(s) − f(s_c) − f′(s_c)(s − s_c) below s_c = cutoff², and 0 beyond, for s of shape (atoms, points)."""
     s_c = cutoff**2
     at_cutoff = amplitudes * torch.exp(-exponents * s_c)
     value = torch.zeros_like(s)
@@ -118,7 +118,7 @@ def density_similarity(
 
 
 def similarity(density: Tensor, target: Tensor, measure: int, total_weight: float) -> Tensor:
-    """Give the similarity S of two densities over the same voxels, both flat and float64."""
+    """Return the similarity S of two densities over the same voxels, both flat and float64."""
     if measure == INNER_PRODUCT:
         return (density / total_weight * target / target.std(correction=0)).sum()
     if measure == RELATIVE_ENTROPY:

@@ -28,7 +28,7 @@ def map_potential(
     periodic: bool,
     scale: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Give what `openmm_density.kernels.interpolation.map_potential` gives, with the same arguments.
+    """Return what `openmm_density.kernels.interpolation.map_potential` gives, with the same arguments.
 
     ``atoms`` and ``matrix`` are checked when they are first seen, and not again; that alone reads from the device.
 

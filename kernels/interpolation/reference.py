@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def cubic_convolution(distance: Tensor) -> Tensor:
-    """Give Keys' kernel with a = −1/2 at a distance in voxels: it interpolates and is continuously differentiable."""
+    """Return Keys' kernel with a = −1/2 at a distance in voxels: it interpolates and is continuously differentiable."""
     t = distance.abs()
     inner = (1.5 * t - 2.5) * t * t + 1
     outer = ((-0.5 * t + 2.5) * t - 4) * t + 2

@@ -16,7 +16,7 @@ _FEW_MOLECULES = 500
 def whole_molecules(
     positions: Tensor, particles: Tensor, order: Tensor, offsets: Tensor, references: Tensor, box: Tensor
 ) -> Tensor:
-    """Give what `openmm_density.kernels.molecules.whole_molecules` gives, with the same arguments.
+    """Return what `openmm_density.kernels.molecules.whole_molecules` gives, with the same arguments.
 
     Tables are checked when they are first seen, and not again; that alone reads from the device.
 
@@ -56,7 +56,7 @@ def whole_molecules(
 
 
 def among_all(values: Tensor, particles: Tensor, count: int) -> Tensor:
-    """Give what `openmm_density.kernels.molecules.among_all` gives, with the same arguments.
+    """Return what `openmm_density.kernels.molecules.among_all` gives, with the same arguments.
 
     Raises
     ------

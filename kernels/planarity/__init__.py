@@ -190,7 +190,7 @@ def pack_planes(planes: Sequence[tuple[Any, Any]], n_atoms: int | None = None) -
 
 
 def _checked(indices: Any, sigmas: Any, n_atoms: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Give the indices (P, n) and sigmas (P, n) of planes of one size, or say what is wrong with them."""
+    """Return the indices (P, n) and sigmas (P, n) of planes of one size, or say what is wrong with them."""
     atoms = np.asarray(indices)
     sigma = np.asarray(sigmas, dtype=np.float64)
     if atoms.ndim != 2 or not (np.issubdtype(atoms.dtype, np.integer) or atoms.size == 0):

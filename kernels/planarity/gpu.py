@@ -40,7 +40,7 @@ def planarity(
     constants: bool = False,
     scale: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Give what `openmm_density.kernels.planarity.planarity` gives, with the same arguments.
+    """Return what `openmm_density.kernels.planarity.planarity` gives, with the same arguments.
 
     The tables' entries are checked when they are first seen, and not again; that alone reads from the device.
 

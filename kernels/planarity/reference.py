@@ -21,7 +21,7 @@ def planarity(
     atom_members: Tensor,
     constants: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Give what `openmm_density.kernels.planarity.planarity` gives, with the same arguments.
+    """Return what `openmm_density.kernels.planarity.planarity` gives, with the same arguments.
 
     ``atom_offsets`` and ``atom_members`` are checked and not used: PyTorch adds to the atoms by index.
 

@@ -19,7 +19,7 @@ _MOST_PROGRAMS = 65535
 
 
 def structured_scatter_add(density_cube: Tensor, wa: Tensor, wbwc: Tensor, map_size: int) -> Tensor:
-    """Give what `openmm_density.kernels.scatter.structured_scatter_add` gives, with the same arguments.
+    """Return what `openmm_density.kernels.scatter.structured_scatter_add` gives, with the same arguments.
 
     Tables are checked when they are first seen, which reads from the device. While a CUDA graph is captured they cannot be: in a
     sum of which a voxel lies outside the map, all that is touched then becomes NaN.
@@ -48,7 +48,7 @@ def structured_scatter_add(density_cube: Tensor, wa: Tensor, wbwc: Tensor, map_s
 
 
 def structured_gather(density_map: Tensor, wa: Tensor, wbwc: Tensor) -> Tensor:
-    """Give what `openmm_density.kernels.scatter.structured_gather` gives, with the same arguments.
+    """Return what `openmm_density.kernels.scatter.structured_gather` gives, with the same arguments.
 
     Tables are checked when they are first seen, which reads from the device. While a CUDA graph is captured they cannot be: a
     voxel outside the map is then NaN.

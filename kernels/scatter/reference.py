@@ -6,7 +6,7 @@ import torch
 
 
 def flat_indices(wa: torch.Tensor, wbwc: torch.Tensor) -> torch.Tensor:
-    """Give the flat map index of every voxel.
+    """Return the flat map index of every voxel.
 
     Parameters
     ----------

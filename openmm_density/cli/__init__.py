@@ -73,7 +73,7 @@ def _sentence(error: Exception, options: argparse.Namespace) -> str:
 
 
 def _once_each() -> Callable[..., None]:
-    """Give what prints a warning the first time: a fit makes its forces anew for each of its segments."""
+    """Return what prints a warning the first time: a fit makes its forces anew for each of its segments."""
     said: set[str] = set()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -137,12 +137,12 @@ _SAME = {"density_map": "map", "dictionaries": "dictionary", "restraints": "rest
 
 
 def spelled(name: str) -> str:
-    """Give an argument as users type it."""
+    """Return an argument as users type it."""
     return name.upper() if name in ("model", "map") else f"--{name.replace('_', '-')}"
 
 
 def spellings(options: argparse.Namespace) -> dict[str, str]:
-    """Give what users of a command type for the Python arguments that its errors name."""
+    """Return what users of a command type for the Python arguments that its errors name."""
     names = {name: name for name in vars(options) if name != "command"}
     same = {**_SAME, "sigma": "planarity"}  # of planes, in a fit
     names |= {name: other for name, other in same.items() if name not in names and other in names}

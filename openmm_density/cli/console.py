@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def console_for_results() -> Console:
-    """Give a console for results: a terminal's width, and in a pipe lines as long as they are."""
+    """Return a console for results: a terminal's width, and in a pipe lines as long as they are."""
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else _LONGEST_LINE
@@ -66,7 +66,7 @@ class Clock:
         self._doing, self._step, self._total, self._last = doing, step, total, now
 
     def __str__(self) -> str:
-        """Give it as in ``0:02:40 + 3 searches``, which are not steps and whose time nobody knows."""
+        """Return the time as in ``0:02:40 + 3 searches``, which are not steps and whose time nobody knows."""
         if not self._is_stepping:
             return _clock(time.monotonic() - self._advanced)
         steps, seconds = (sum(values) for values in zip((0, 0.0), *self._recent))

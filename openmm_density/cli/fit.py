@@ -374,14 +374,14 @@ def _check_resumed(options: argparse.Namespace) -> None:
 
 
 def _alone(options: argparse.Namespace) -> argparse.Namespace:
-    """Give the options of ``fit --resume DIR``: all others have their defaults."""
+    """Return the options of ``fit --resume DIR``: all others have their defaults."""
     parser = argparse.ArgumentParser()
     _add_arguments(parser)
     return parser.parse_args([], argparse.Namespace(command=options.command, resume=options.resume))
 
 
 def _as_begun(options: argparse.Namespace, folder: OutputFolder) -> tuple[argparse.Namespace, Protocol]:
-    """Give the options and the protocol with which a fit began."""
+    """Return the options and the protocol with which a fit began."""
     from ..fitting.protocols import read_protocol
     from .command_file import read_command
 
@@ -481,7 +481,7 @@ def _flexible_fit(options: argparse.Namespace, protocol: Protocol, stopwatch: St
 
 
 def _fit_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Give what a fit and a scan of strengths have in common."""
+    """Return what a fit and a scan of strengths have in common."""
     from ..energies.planarity import SIGMA
     from ..fitting.placement import Placement
     from ..models.structures import read_model

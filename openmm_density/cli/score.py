@@ -186,7 +186,7 @@ def _table(labels: Sequence[str], columns: Mapping[str, np.ndarray], ending: str
 
 
 def _plain(values: Any) -> list[Any]:
-    """Give an array as lists for JSON; None for what is not finite."""
+    """Return an array as lists for JSON; None for what is not finite."""
     import numpy as np
 
     array = np.asarray(values, dtype=np.float64)

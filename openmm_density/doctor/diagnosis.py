@@ -147,5 +147,5 @@ class Diagnosis:
         return any(probe.works for probe in self.probes)
 
     def as_dict(self) -> dict[str, Any]:
-        """Give everything as plain lists, dictionaries, numbers and words, ``ok`` included."""
+        """Return everything as plain lists, dictionaries, numbers and words, ``ok`` included."""
         return {"ok": self.ok, **asdict(self)}

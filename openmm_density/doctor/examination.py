@@ -123,7 +123,7 @@ def _gpu() -> tuple[str | None, str | None]:
 
 
 def _in_order(probes: Sequence[tuple[bool, Probe]]) -> list[Probe]:
-    """Give probes by backend, Reference before other platforms; a backend that cannot be made only there."""
+    """Return probes by backend, Reference before other platforms; a backend that cannot be made only there."""
     kept = [probe for made, probe in probes if made or probe.platform == "Reference"]
     return sorted(
         kept, key=lambda probe: (BACKENDS.index(probe.backend), probe.platform != "Reference", probe.platform)

@@ -39,7 +39,7 @@ def probe_gpu() -> Iterator[GpuKernel]:
 
 
 def gpu_calls() -> dict[str, Callable[[torch.device], tuple[torch.Tensor, ...]]]:
-    """Give a small evaluation of every operator.
+    """Return a small evaluation of every operator.
 
     Returns
     -------

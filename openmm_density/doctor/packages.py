@@ -17,7 +17,7 @@ OPTIONAL_PACKAGES = {
 
 
 def installed_versions() -> dict[str, str | None]:
-    """Give the version of each package, the optional ones included; None where it is not installed."""
+    """Return the version of each package, the optional ones included; None where it is not installed."""
     return {package: _version(package) for package in (*PACKAGES, *OPTIONAL_PACKAGES)}
 
 

@@ -18,7 +18,7 @@ _HALIDES = frozenset(("F", "Cl", "Br", "I"))
 
 
 def select_atoms(topology: Topology, atoms: Any) -> np.ndarray:
-    """Give the indices of the atoms that a selection names, in its order.
+    """Return the indices of the atoms that a selection names, in its order.
 
     Parameters
     ----------

@@ -322,7 +322,7 @@ class DensityFit:
         )
 
     def similarity(self, positions: Any) -> float:
-        """Give the similarity S that the energy uses.
+        """Return the similarity S that the energy uses.
 
         Parameters
         ----------
@@ -398,7 +398,7 @@ class DensityFit:
             )
 
     def _of_all(self, positions: Any) -> np.ndarray:
-        """Give positions of all particles in Å."""
+        """Return positions of all particles in Å."""
         positions, n_particles = positions_in_angstrom(positions), self.topology.getNumAtoms()
         if len(positions) != n_particles:
             raise InputError(
@@ -533,7 +533,7 @@ class DensityFit:
         return target, counted
 
     def _wanted_voxel_size(self, target: DensityMap, voxel_size: Any) -> float | None:
-        """Give the step to resample to, in Å, or None where the target's own will do."""
+        """Return the step to resample to, in Å, or None where the target's own will do."""
         coarsest = COARSEST_VOXEL_IN_SIGMA * self.sigma
         if voxel_size != "auto":
             if self.similarity_measure == "map-potential":

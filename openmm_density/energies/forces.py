@@ -48,7 +48,7 @@ class _Computation:
         return state.getParameters()[self.parameter_name]
 
     def box(self, state: openmm.State) -> np.ndarray | None:
-        """Give the box vectors in rows, in nm, if the module takes them."""
+        """Return the box vectors in rows, in nm, if the module takes them."""
         if not self.periodic:
             return None
         vectors = state.getPeriodicBoxVectors().value_in_unit(unit.nanometer)
@@ -247,7 +247,7 @@ def create_force(
 
 
 def best_backend() -> str:
-    """Give the first backend that works here; warn, saying why, when that is not TorchForce."""
+    """Return the first backend that works here; warn, saying why, when that is not TorchForce."""
     problems = []
     for backend in ON_ALL_PLATFORMS:
         problem = backend_problem(backend)

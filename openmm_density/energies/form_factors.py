@@ -20,7 +20,7 @@ SIGMA_PER_RESOLUTION = 0.225
 
 
 def blurring_b_factor(resolution: float, sigma_factor: float = SIGMA_PER_RESOLUTION) -> float:
-    """Give the B factor B_d = 8π²(0.225 d)² in Å² that widens a point to the Gaussian of a map at resolution d in Å."""
+    """Return the B factor B_d = 8π²(0.225 d)² in Å² that widens a point to the Gaussian of a map at resolution d in Å."""
     return 8 * math.pi**2 * (sigma_factor * resolution) ** 2
 
 

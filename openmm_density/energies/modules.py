@@ -50,11 +50,11 @@ class SimilarityEnergy(nn.Module):
         self.ceiling = ceiling
 
     def similarity(self, positions: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Give S and ∂S/∂positions (in nm⁻¹), times a factor if there is one."""
+        """Return S and ∂S/∂positions (in nm⁻¹), times a factor if there is one."""
         raise NotImplementedError
 
     def forward(self, positions: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
-        """Give energy (kJ/mol) and forces (kJ/mol/nm) for positions (N, 3) in nm and k in kJ/mol."""
+        """Return energy (kJ/mol) and forces (kJ/mol/nm) for positions (N, 3) in nm and k in kJ/mol."""
         check_particles(positions, self.n_particles, "DensityFit")
         # Outside of no_grad, although used inside: freezing merges equal expressions, and would keep the one without gradient.
         k = strength.reshape(()).to(torch.float64)
@@ -123,7 +123,7 @@ class DensityEnergy(SimilarityEnergy):
 
     @torch.jit.export
     def similarity(self, positions: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Give S and ∂S/∂positions (in nm⁻¹), times a factor if there is one."""
+        """Return S and ∂S/∂positions (in nm⁻¹), times a factor if there is one."""
         return torch.ops.openmm_density.density_similarity(
             positions,
             self.atoms,
@@ -177,7 +177,7 @@ class MapPotentialEnergy(SimilarityEnergy):
 
     @torch.jit.export
     def similarity(self, positions: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Give S and ∂S/∂positions (in nm⁻¹), times a factor if there is one."""
+        """Return S and ∂S/∂positions (in nm⁻¹), times a factor if there is one."""
         return torch.ops.openmm_density.map_potential(
             positions,
             self.atoms,
@@ -231,13 +231,13 @@ class WholeMolecules(nn.Module):
 
     @torch.jit.export
     def whole(self, positions: Tensor, box: Tensor) -> Tensor:
-        """Give the positions of the particles, whole molecules beside their reference points."""
+        """Return the positions of the particles, whole molecules beside their reference points."""
         return torch.ops.openmm_density.whole_molecules(
             positions, self.particles, self.order, self.offsets, self.references, box
         )
 
     def forward(self, positions: Tensor, box: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
-        """Give energy and forces for positions (N, 3) and box vectors (3, 3, in rows) in nm."""
+        """Return energy and forces for positions (N, 3) and box vectors (3, 3, in rows) in nm."""
         check_particles(positions, self.n_particles, "DensityFit")
         with torch.no_grad():
             device = self.particles.device
@@ -281,7 +281,7 @@ class PlanarityEnergy(nn.Module):
         self.constants = constants
 
     def forward(self, positions: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
-        """Give energy (kJ/mol) and forces (kJ/mol/nm) for positions (N, 3) in nm and the factor k."""
+        """Return energy (kJ/mol) and forces (kJ/mol/nm) for positions (N, 3) in nm and the factor k."""
         check_particles(positions, self.n_particles, "PlanarityRestraint")
         # Outside of no_grad for the reason given in SimilarityEnergy.
         k = strength.reshape(()).to(torch.float64)
@@ -336,7 +336,7 @@ class WholePlanes(nn.Module):
         self.register_buffer("places", places)
 
     def forward(self, positions: Tensor, box: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
-        """Give energy and forces for positions (N, 3) and box vectors (3, 3, in rows) in nm."""
+        """Return energy and forces for positions (N, 3) and box vectors (3, 3, in rows) in nm."""
         check_particles(positions, self.n_particles, "PlanarityRestraint")
         with torch.no_grad():
             own = positions.detach().to(self.members.device)

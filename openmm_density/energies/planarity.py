@@ -214,7 +214,7 @@ class PlanarityRestraint:
         return WholePlanes(energy, len(particles), torch.from_numpy(members), torch.from_numpy(anchors))
 
     def stable_timestep(self, system: openmm.System) -> float:
-        """Give the time step in ps up to which these oscillations are stable, at the default strength.
+        """Return the time step in ps up to which these oscillations are stable, at the default strength.
 
         It is 2/ω of a leapfrog integrator, with ω² at most the largest k · kT Σ 1/σ² / m: k the strength, the sum over the planes
         of one atom, m its mass. Other forces add to ω, so stay below it.

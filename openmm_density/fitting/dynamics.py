@@ -44,11 +44,11 @@ class Dynamics:
         self._freedom = 3 * int((safeguard.masses > 0).sum()) - system.getNumConstraints()
 
     def timestep(self, state: RunState) -> float:
-        """Give the time step in ps, which is halved each time that the simulation is taken back."""
+        """Return the time step in ps, which is halved each time that the simulation is taken back."""
         return self._protocol.timestep / 1000 / 2**state.caution
 
     def seed(self, state: RunState) -> int:
-        """Give other noise to every segment; to OpenMM, 0 means any."""
+        """Return other noise to every segment; to OpenMM, 0 means any."""
         drawn = np.random.SeedSequence([self._seed, state.segment]).generate_state(1)[0]
         return 1 + int(drawn) % (2**31 - 2)
 
@@ -130,7 +130,7 @@ class Dynamics:
         self._safeguard.run(context, attempts, hottest_bearable(kelvin))
 
     def temperature(self, velocities: np.ndarray) -> float:
-        """Give the temperature in K of velocities in nm/ps."""
+        """Return the temperature in K of velocities in nm/ps."""
         twice_kinetic = float((self._safeguard.masses[:, None] * velocities**2).sum())
         return twice_kinetic / (max(self._freedom, 1) * _GAS_CONSTANT)
 

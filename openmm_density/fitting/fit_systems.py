@@ -144,7 +144,7 @@ class FitSystems:
         return self.prepared.system(constraints=None, rigidWater=False)
 
     def with_density(self, density: DensityFit) -> openmm.System:
-        """Give force field and restraints, and a density force."""
+        """Return force field and restraints, and a density force."""
         system = self._restrained(hydrogen_mass=self._protocol.hydrogen_mass)
         force = density.create_force(**self._force_options())
         self.force_backend = type(force).__name__
@@ -154,7 +154,7 @@ class FitSystems:
     def at(
         self, resolution: float | None = None, pressure: float | None = None, blur: float = 1.0
     ) -> tuple[DensityFit, openmm.System]:
-        """Give the density force at a resolution, which is that of the map or coarser, and the System with it.
+        """Return the density force at a resolution, which is that of the map or coarser, and the System with it.
 
         Each is built once.
 
@@ -183,7 +183,7 @@ class FitSystems:
         return self._systems[resolution, pressure, blur]
 
     def of_stage(self, stage: Stage, positions: np.ndarray) -> tuple[DensityFit, openmm.System]:
-        """Give the density force and the System of a stage, with Gaussians as wide as the map shows the model there (Å)."""
+        """Return the density force and the System of a stage, with Gaussians as wide as the map shows the model there (Å)."""
         blur = 1.0
         fixed = stage.resolution is not None or stage.strength[1] == 0
         if (
@@ -230,7 +230,7 @@ class FitSystems:
         return self._blurred[blur]
 
     def _restrained(self, **options: Any) -> openmm.System:
-        """Give force field and restraints, without the density."""
+        """Return force field and restraints, without the density."""
         system = self.prepared.system(**options)
         for restraint in (*self.restraints, *self._anchors):
             system.addForce(restraint.create_force())
@@ -273,7 +273,7 @@ class FitSystems:
 def _restraint_options(
     held: Iterable[str], solvent: str, restrain_to: Model | None
 ) -> dict[str, dict[str, Any]]:
-    """Give what restraints are told beside the start."""
+    """Return what restraints are told beside the start."""
     options: dict[str, dict[str, Any]] = {}
     if solvent == "water" and "position" in held:
         options["position"] = {"periodic": True}

@@ -56,7 +56,7 @@ class StrengthScan:
         return len(self.strengths) > 1 and self.chosen == self.strengths[-1]
 
     def as_dict(self) -> dict[str, Any]:
-        """Give plain lists and numbers; `StrengthScan` takes them back."""
+        """Return plain lists and numbers; `StrengthScan` takes them back."""
         return asdict(self)
 
 
@@ -122,7 +122,7 @@ _COOL = "cool at "
 
 
 def _staircase(protocol: Protocol, strengths: Sequence[float]) -> Protocol:
-    """Give the stages of the search, with what the last stage of the protocol holds for near and for far starts."""
+    """Return the stages of the search, with what the last stage of the protocol holds for near and for far starts."""
     full = strengths[-1]
     ends = {
         side: stages[-1]

@@ -64,7 +64,7 @@ def _check_links(folder: Path) -> None:
 
 
 def _locked(folder: Path) -> int:
-    """Give the descriptor of the folder's lock file, which holds the lock as long as it is open."""
+    """Return the descriptor of the folder's lock file, which holds the lock as long as it is open."""
     path = folder / LOCK
     while True:
         # Whom the folder is from may have made that name a link to any file of this user's.

@@ -12,7 +12,7 @@ _OPTIONAL = ("ca_rmsd", "cc_free")
 
 
 def log_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Give rows of a log as CSV, without the columns of what the fit does not have.
+    """Return rows of a log as CSV, without the columns of what the fit does not have.
 
     Parameters
     ----------

@@ -73,7 +73,7 @@ class Measurements:
                 raise InputError(f"{reference.path}: {error}") from None
 
     def row(self, context: openmm.Context, step: int, stage: str, temperature: float) -> Row:
-        """Give the row of the log for a Context at a step, at its temperature in K."""
+        """Return the row of the log for a Context at a step, at its temperature in K."""
         state = context.getState(energy=True, positions=True)
         positions = positions_in_angstrom(state.getPositions(asNumpy=True))
         density = context.getState(energy=True, groups={DENSITY_GROUP})
@@ -94,14 +94,14 @@ class Measurements:
         )
 
     def ca_rmsd(self, positions: np.ndarray) -> float | None:
-        """Give the RMSD of Cα in Å to the reference, if there is one, of positions in Å."""
+        """Return the RMSD of Cα in Å to the reference, if there is one, of positions in Å."""
         if self._reference is None:
             return None
         return ca_rmsd(positions, self._reference.positions, self._pairs)
 
 
 def density_milliseconds(context: openmm.Context) -> float:
-    """Give the median milliseconds of evaluating the density force alone."""
+    """Return the median milliseconds of evaluating the density force alone."""
     context.getState(forces=True, groups={DENSITY_GROUP})
     ticks = []
     for _ in range(TIMINGS + 1):

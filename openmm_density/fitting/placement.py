@@ -59,7 +59,7 @@ class Placement:
     coverage_after: float
 
     def apply(self, model: Model) -> Model:
-        """Give the model in its new place, which is none of its crystal's."""
+        """Return the model in its new place, which is none of its crystal's."""
         alternates = model.alternates.moved(self.moved(model.alternates.positions))
         return replace(
             model,
@@ -71,16 +71,16 @@ class Placement:
         )
 
     def moved(self, positions: np.ndarray) -> np.ndarray:
-        """Give positions (N, 3) in their new place, in Å."""
+        """Return positions (N, 3) in their new place, in Å."""
         return positions @ np.array(self.rotation).T + np.array(self.shift)
 
     def as_dict(self) -> dict[str, Any]:
-        """Give plain lists and numbers; `Placement` takes them back."""
+        """Return plain lists and numbers; `Placement` takes them back."""
         return asdict(self)
 
 
 def placed(model: Model, density_map: DensityMap, resolution: Any, place: str = "auto") -> Placement | None:
-    """Give where the model belongs, or None where it may stay.
+    """Return where the model belongs, or None where it may stay.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ class _Rigid:
         self._radius = float(np.sqrt((centred**2).sum(axis=1).mean()))
 
     def similarity(self, rotation: Rotation, shift: np.ndarray) -> tuple[float, np.ndarray]:
-        """Give S, and its gradient with respect to a further rotation vector and the shift, in rad⁻¹ and Å⁻¹."""
+        """Return S, and its gradient with respect to a further rotation vector and the shift, in rad⁻¹ and Å⁻¹."""
         turned = rotation.apply(self._centred)
         positions = torch.from_numpy((turned + shift) / ANGSTROM_PER_NANOMETER)
         energy, forces = self._energy(positions, torch.ones((), dtype=torch.float64))

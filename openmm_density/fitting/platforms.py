@@ -13,7 +13,7 @@ MOST_THREADS = 1024
 
 
 def platform_properties(platform: openmm.Platform, threads: int | None = None) -> dict[str, str]:
-    """Give what a Context asks of a platform: the same forces each time and sums in double precision, where it can choose.
+    """Return what a Context asks of a platform: the same forces each time and sums in double precision, where it can choose.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def platform_properties(platform: openmm.Platform, threads: int | None = None) -
 
 
 def platform_named(name: str, threads: int | None = None) -> tuple[openmm.Platform, dict[str, str]]:
-    """Give a platform and its properties, the last two arguments of a Context."""
+    """Return a platform and its properties, the last two arguments of a Context."""
     platform = openmm.Platform.getPlatformByName(name)
     return platform, platform_properties(platform, threads)
 

@@ -17,7 +17,7 @@ def check_map(density_map: Any) -> None:
 
 
 def widest_side(density_map: DensityMap) -> float:
-    """Give the length in Å of the longest side of a map, the coarsest resolution that it can have."""
+    """Return the length in Å of the longest side of a map, the coarsest resolution that it can have."""
     return float((density_map.size * density_map.voxel_size).max())
 
 

@@ -117,7 +117,7 @@ class DensityMap:
         return cell_parameters(self.matrix * self.size)
 
     def to_index(self, points: Any) -> np.ndarray:
-        """Give the fractional grid indices (i, j, k) of points, shape (N, 3).
+        """Return the fractional grid indices (i, j, k) of points, shape (N, 3).
 
         Parameters
         ----------
@@ -208,7 +208,7 @@ class DensityMap:
         write_map(path, PlacedVoxels(self.data, self.matrix, self.origin, self.periodic))
 
     def crop(self, around: Any, margin: Any) -> DensityMap:
-        """Give the part of the map around some positions, as a finite map on the same grid points.
+        """Return the part of the map around some positions, as a finite map on the same grid points.
 
         A finite map is cut at its own edges; a periodic one is continued across the borders of its cell.
 
@@ -237,7 +237,7 @@ class DensityMap:
         return DensityMap(self.data[on_map].copy(), self.matrix, self.origin + self.matrix @ start)
 
     def resample(self, voxel_size: Any) -> DensityMap:
-        """Give the same density, over the same physical extent, on a grid of other voxels, by Fourier interpolation.
+        """Return the same density, over the same physical extent, on a grid of other voxels, by Fourier interpolation.
 
         Along each axis the number of voxels is the least that is FFT-friendly and makes them no larger than
         asked; an axis that already has the size asked for keeps its grid points. Grid point (0, 0, 0) stays
@@ -273,7 +273,7 @@ class DensityMap:
         return replace(self, data=data, matrix=self.matrix * (size / resampled_size))
 
     def gaussian_filter(self, sigma: Any) -> DensityMap:
-        """Give the map convolved with an isotropic Gaussian.
+        """Return the map convolved with an isotropic Gaussian.
 
         Done in Fourier space, where exp(−2π²σ²|s|²) is the filter on any grid. A periodic map is filtered as
         the crystal that it is; a finite one is continued by its mirror image, so that its mean is kept.
@@ -304,7 +304,7 @@ class DensityMap:
         return replace(self, data=smooth[inside])
 
     def normalized(self) -> DensityMap:
-        """Give the map with mean 0 and standard deviation 1 over all its voxels."""
+        """Return the map with mean 0 and standard deviation 1 over all its voxels."""
         mean, deviation = self.data.mean(dtype=np.float64), self.data.std(dtype=np.float64)
         if deviation == 0:
             raise InputError("a map whose voxels all have one value cannot be normalized")
@@ -389,7 +389,7 @@ class DensityMap:
         return mask
 
     def value_at(self, points: Any) -> np.ndarray:
-        """Give the density at points, interpolated trilinearly between grid points.
+        """Return the density at points, interpolated trilinearly between grid points.
 
         Parameters
         ----------

@@ -89,7 +89,7 @@ def is_flat(matrix: np.ndarray) -> bool:
 
 
 def cell_parameters(vectors: np.ndarray) -> tuple[float, float, float, float, float, float]:
-    """Give lengths in Å and angles in degrees of the cell whose vectors are the columns, shape (3, 3)."""
+    """Return lengths in Å and angles in degrees of the cell whose vectors are the columns, shape (3, 3)."""
     a, b, c = np.linalg.norm(vectors, axis=0)
     cosines = (vectors.T @ vectors) / np.outer((a, b, c), (a, b, c))
     # Without rounding here a right angle comes back as 89.99999999999999.

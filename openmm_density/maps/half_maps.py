@@ -52,7 +52,7 @@ def check_half_maps(first: DensityMap, second: DensityMap) -> None:
 
 
 def _correlation(first: np.ndarray, second: np.ndarray) -> float:
-    """Give the Pearson correlation of all voxels, section by section to save memory."""
+    """Return the Pearson correlation of all voxels, section by section to save memory."""
     means = [data.mean(dtype=np.float64) for data in (first, second)]
     products = np.zeros((2, 2))
     for sections in zip(first, second):

@@ -115,7 +115,7 @@ def write_map(path: str | os.PathLike[str], voxels: PlacedVoxels) -> None:
 
 
 def _map_suffix(path: Path) -> str:
-    """Give the suffix that tells the format, without .gz."""
+    """Return the suffix that tells the format, without .gz."""
     name = path.name.lower().removesuffix(".gz")
     for suffix in (*MRC_SUFFIXES, *SITUS_SUFFIXES, MTZ_SUFFIX):
         if name.endswith(suffix):
@@ -211,7 +211,7 @@ def _read_mrc(path: Path, periodic: bool | None) -> PlacedVoxels:
 
 
 def _space_group(number: int, symmetry: str, cell: gemmi.UnitCell) -> gemmi.SpaceGroup | None:
-    """Give the space group in the setting that the operators or the cell show; a number names several settings."""
+    """Return the space group in the setting that the operators or the cell show; a number names several settings."""
     try:
         operators = gemmi.GroupOps([gemmi.Op(operator) for operator in symmetry.splitlines()])
         group = gemmi.find_spacegroup_by_ops(operators) if symmetry else None
@@ -346,5 +346,5 @@ def _write_situs(voxels: PlacedVoxels, temporary: Path, compressed: bool, path: 
 
 
 def _situs_line(n: int) -> str:
-    """Give the format of a line of n values; nine significant digits tell every float32 apart."""
+    """Return the format of a line of n values; nine significant digits tell every float32 apart."""
     return " ".join(["%.9g"] * n) + "\n" if n else ""

@@ -185,7 +185,7 @@ class ModelDensity:
 
 
 def _gemmi_model(elements: Sequence[Any], b_factors: np.ndarray) -> tuple[gemmi.Model, list[gemmi.Atom]]:
-    """Give a gemmi model of atoms without positions, and its atoms in order."""
+    """Return a gemmi model of atoms without positions, and its atoms in order."""
     residue = gemmi.Residue()
     for element, b in zip(elements, b_factors):
         atom = gemmi.Atom()

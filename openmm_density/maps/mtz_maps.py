@@ -90,7 +90,7 @@ def _read(path: Path) -> gemmi.Mtz:
 
 @contextmanager
 def _unpacked(path: Path, contents: bytearray) -> Iterator[str]:
-    """Give the name of a file with these contents, which gemmi reads by name."""
+    """Return the name of a file with these contents, which gemmi reads by name."""
     if path.stat().st_size == len(contents):
         yield str(path)
         return

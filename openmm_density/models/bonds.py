@@ -39,7 +39,7 @@ _NAMED_BONDS = (gemmi.ConnectionType.Covale, gemmi.ConnectionType.Disulf, gemmi.
 def named_connections(
     model: Model, structure: gemmi.Structure
 ) -> Iterable[tuple[gemmi.Connection, tuple[int, int]]]:
-    """Give what LINK, SSBOND and _struct_conn name among the atoms that were read."""
+    """Return what LINK, SSBOND and _struct_conn name among the atoms that were read."""
     by_name: dict[tuple[str, int, str, str, str], int] = {}
     for index, record in enumerate(model.records):
         name = (
@@ -181,7 +181,7 @@ def _continues(a: app.topology.Atom, b: app.topology.Atom) -> bool:
 def _bonds_of_file(
     model: Model, structure: gemmi.Structure, connections: list[tuple[gemmi.Connection, tuple[int, int]]]
 ) -> Iterable[tuple[int, int]]:
-    """Give the pairs of CONECT, LINK, SSBOND and _struct_conn that are near enough to be bonds."""
+    """Return the pairs of CONECT, LINK, SSBOND and _struct_conn that are near enough to be bonds."""
     by_serial = {record.serial: index for index, record in enumerate(model.records)}
     pairs: list[tuple[int, int]] = []
     if len(by_serial) == len(model.records):

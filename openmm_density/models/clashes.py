@@ -11,7 +11,7 @@ TOO_CLOSE = 0.08
 
 
 def clashing_pairs(system: openmm.System, positions: np.ndarray) -> np.ndarray:
-    """Give the pairs of atoms nearer than `TOO_CLOSE` that no bonded term joins, shape (n, 2).
+    """Return the pairs of atoms nearer than `TOO_CLOSE` that no bonded term joins, shape (n, 2).
 
     Parameters
     ----------

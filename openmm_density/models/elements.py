@@ -15,7 +15,7 @@ class HasElement(Protocol):
 
 
 def covalent_radius(atom: HasElement) -> float:
-    """Give an atom's covalent radius (Å; gemmi's table), 0.77 where its element is not known."""
+    """Return an atom's covalent radius (Å; gemmi's table), 0.77 where its element is not known."""
     return gemmi.Element(atom.element.symbol).covalent_r if atom.element is not None else 0.77
 
 
@@ -30,7 +30,7 @@ def is_hydrogen(atom: HasElement) -> bool:
 
 
 def openmm_element(symbol: str) -> app.element.Element | None:
-    """Give OpenMM's element of a symbol; None where OpenMM has none."""
+    """Return OpenMM's element of a symbol; None where OpenMM has none."""
     if symbol == "D":
         return app.element.deuterium
     try:

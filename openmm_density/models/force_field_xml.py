@@ -103,7 +103,7 @@ def find_file(name: str) -> Path:
 
 
 def shipped_file(name: str) -> Path:
-    """Give the path of a file of OpenMM's own, whatever the present folder holds.
+    """Return the path of a file of OpenMM's own, whatever the present folder holds.
 
     Raises
     ------

@@ -192,7 +192,7 @@ class LigandParameters:
 
 
 def dictionary_smiles(paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str]) -> dict[str, str]:
-    """Give the SMILES that restraint dictionaries (AceDRG) and wwPDB component files hold, by component.
+    """Return the SMILES that restraint dictionaries (AceDRG) and wwPDB component files hold, by component.
 
     Parameters
     ----------

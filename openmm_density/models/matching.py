@@ -117,7 +117,7 @@ def match_ligands(
 
 
 def _ligand_centroids(topology: app.Topology, positions: np.ndarray) -> dict[str, dict[int, np.ndarray]]:
-    """Give the centroids of ligands and ions, by name and place of the residue."""
+    """Return the centroids of ligands and ions, by name and place of the residue."""
     found: dict[str, dict[int, np.ndarray]] = {}
     for residue in topology.residues():
         if residue_kind(residue) == "other":
@@ -127,7 +127,7 @@ def _ligand_centroids(topology: app.Topology, positions: np.ndarray) -> dict[str
 
 
 def ca_rmsd(positions: Any, reference_positions: Any, pairs: tuple[Sequence[int] | np.ndarray, ...]) -> float:
-    """Give the root mean square distance of paired atoms in Å, without superposition.
+    """Return the root mean square distance of paired atoms in Å, without superposition.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def _rmsd(pairs: list[tuple[Residue, Residue]], places: tuple[np.ndarray, np.nda
 
 
 def _atoms(pairs: list[tuple[Residue, Residue]]) -> tuple[np.ndarray, np.ndarray]:
-    """Give the atoms that stand for paired residues, without pairs that have no such atom in common."""
+    """Return the atoms that stand for paired residues, without pairs that have no such atom in common."""
     atoms = np.array(
         [(a.traces[name], b.traces[name]) for a, b in pairs for name in [_common_trace(a, b)] if name],
         dtype=np.int64,
@@ -208,7 +208,7 @@ class Residue(NamedTuple):
 
 
 def residues_of(topology: app.Topology | mdtraj.Topology) -> list[Residue]:
-    """Give the residues of a topology, in its order, with what identifies each and the atoms of its trace."""
+    """Return the residues of a topology, in its order, with what identifies each and the atoms of its trace."""
     of_mdtraj = isinstance(topology, mdtraj.Topology)
     residues: list[Residue] = []
     # read_model starts a new chain at every gap, so chains that share an id are one chain until a place comes
@@ -247,7 +247,7 @@ def residues_of(topology: app.Topology | mdtraj.Topology) -> list[Residue]:
 
 @functools.cache
 def _letter(name: str) -> str:
-    """Give the kind of polymer and the letter of a residue, as in ``protein H``; empty for other residues."""
+    """Return the kind of polymer and the letter of a residue, as in ``protein H``; empty for other residues."""
     aliases, _ = name_tables()
     tabulated = gemmi.find_tabulated_residue(aliases.get(name, name))
     if tabulated.is_amino_acid():
@@ -281,7 +281,7 @@ def _paired_by(
 
 
 def _identity(pairs: list[tuple[Residue, Residue]]) -> float:
-    """Give the share of pairs with the same name, unknown residues counting as the same."""
+    """Return the share of pairs with the same name, unknown residues counting as the same."""
     same = [
         a.letter == b.letter or not a.letter or not b.letter or "X" in (a.letter[-1], b.letter[-1])
         for a, b in pairs
@@ -346,7 +346,7 @@ def _kind(chain: list[Residue]) -> str:
 
 
 def _sequence(chain: list[Residue]) -> list[str]:
-    """Give letters of nucleotides, and of amino acids the standard names, by which BLOSUM62 goes."""
+    """Return letters of nucleotides, and of amino acids the standard names, by which BLOSUM62 goes."""
     letters = [residue.letter[-1:] or "X" for residue in chain]
     if _kind(chain) == "nucleic":
         return letters

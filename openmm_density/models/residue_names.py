@@ -14,7 +14,7 @@ WATER_ALIASES = {"TIP4": "HOH", "TP4": "HOH", "SPC": "HOH", "DOD": "HOH"}
 
 @lru_cache(maxsize=1)
 def name_tables() -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """Give OpenMM's tables of other names: residues', and for each residue its atoms'."""
+    """Return OpenMM's tables of other names: residues', and for each residue its atoms'."""
     tree = ElementTree.parse(Path(app.__file__).parent / "data" / "pdbNames.xml")
     shared: dict[str, dict[str, str]] = {}
     residues: dict[str, str] = {}
@@ -39,7 +39,7 @@ def name_tables() -> tuple[dict[str, str], dict[str, dict[str, str]]]:
 
 @lru_cache(maxsize=1)
 def standard_residue_names() -> frozenset[str]:
-    """Give the names of the residues whose bonds OpenMM knows: amino acids, nucleotides, caps, water."""
+    """Return the names of the residues whose bonds OpenMM knows: amino acids, nucleotides, caps, water."""
     app.Topology().createStandardBonds()
     return frozenset(app.Topology._standardBonds)
 

@@ -146,7 +146,7 @@ def _write_document(path: str | os.PathLike[str], structure: gemmi.Structure, he
 
 
 def _with_bonds(links: tuple[Link, ...], topology: app.Topology) -> tuple[Link, ...]:
-    """Give links, and behind them the other bonds between residues that do not follow from the sequence."""
+    """Return links, and behind them the other bonds between residues that do not follow from the sequence."""
     known = {frozenset((link.first, link.second)) for link in links if not link.symmetry}
     return links + tuple(
         Link(a.index, b.index)
@@ -187,7 +187,7 @@ def _records_of(topology: app.Topology) -> list[AtomRecord]:
 
 
 def _without_blank_chains(records: Sequence[AtomRecord]) -> Sequence[AtomRecord]:
-    """Give the first free letter to the chain that has none, as mmCIF demands."""
+    """Return the first free letter to the chain that has none, as mmCIF demands."""
     used = {record.chain for record in records}
     if "" not in used:
         return records
@@ -297,7 +297,7 @@ def _checked_for(
     positions: Any,
     b_factors: Sequence[float] | np.ndarray | None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Give positions and B factors for each atom of a model, the model's own B factors where none are given."""
+    """Return positions and B factors for each atom of a model, the model's own B factors where none are given."""
     count = len(model.records)
     return (
         _checked_positions(path, positions, count),

@@ -177,13 +177,13 @@ def _name_atoms(residues: list[ReadResidue]) -> None:
 
 
 def polymer_element(name: str) -> str:
-    """Give the element symbol that an atom's name tells in a standard residue."""
+    """Return the element symbol that an atom's name tells in a standard residue."""
     letters = name.lstrip("0123456789'*\"")
     return letters[:1].upper() if letters[:1].upper() in "HCNOSPD" else "C"
 
 
 def _ligand_element(atom: gemmi.Atom, misplaced: bool, size: int) -> str:
-    """Give an element symbol; where the file's columns are off, from the name's letters."""
+    """Return an element symbol; where the file's columns are off, from the name's letters."""
     element = atom.element
     if element.name != "X" and not misplaced:
         return element.name

@@ -148,7 +148,7 @@ def _frames_of_model(model: Model) -> mdtraj.Trajectory:
 
 
 def _further_models(model: Model) -> Iterator[np.ndarray]:
-    """Give the positions of the models after the first, for the atoms that were read of the first."""
+    """Return the positions of the models after the first, for the atoms that were read of the first."""
     structure = read_structure(model.path, first_model=False)
     if len(structure) < 2:
         return

@@ -16,12 +16,12 @@ class NamedAtoms(dict[str, int]):
     index: int
 
     def first_of(self, *names: str) -> int | None:
-        """Give the first of these atoms that the residue has."""
+        """Return the first of these atoms that the residue has."""
         return next((self[name] for name in names if name in self), None)
 
 
 def atoms_by_name(topology: app.Topology) -> list[NamedAtoms]:
-    """Give every residue's atoms by name, in the order of the residues."""
+    """Return every residue's atoms by name, in the order of the residues."""
     result = []
     for index, residue in enumerate(topology.residues()):
         names = NamedAtoms()
@@ -35,7 +35,7 @@ def atoms_by_name(topology: app.Topology) -> list[NamedAtoms]:
 def peptide_bonds(
     topology: app.Topology, residues: list[NamedAtoms]
 ) -> Iterator[tuple[NamedAtoms, NamedAtoms]]:
-    """Give the residues before and behind each bond between an atom C and an atom N of another residue.
+    """Return the residues before and behind each bond between an atom C and an atom N of another residue.
 
     Bonds, not the order of the residues, say what is joined: no pair spans a gap.
     """
@@ -47,7 +47,7 @@ def peptide_bonds(
 
 
 def trace_atom(names: NamedAtoms) -> int | None:
-    """Give the atom that stands for a residue of a polymer: Cα, or C1' of a nucleotide; None for others."""
+    """Return the atom that stands for a residue of a polymer: Cα, or C1' of a nucleotide; None for others."""
     if "CA" in names and (len(names) > 1 or gemmi.find_tabulated_residue(names.residue.name).is_amino_acid()):
         return names["CA"]  # and not a calcium ion
     return names.first_of("C1'", "C1*") if is_nucleotide(names) else None
@@ -59,7 +59,7 @@ def is_nucleotide(names: NamedAtoms) -> bool:
 
 
 def chains(residues: list[NamedAtoms]) -> list[np.ndarray]:
-    """Give the residues of each polymer chain; unbroken pieces of one id are one chain while no number comes twice.
+    """Return the residues of each polymer chain; unbroken pieces of one id are one chain while no number comes twice.
 
     Returns
     -------

@@ -89,7 +89,7 @@ class ChiralityRestraint(TorsionRestraint):
 
 
 def chiral_centres(topology: app.Topology) -> np.ndarray:
-    """Give the chiral centres of amino acids and nucleotides, as the atoms of an improper torsion.
+    """Return the chiral centres of amino acids and nucleotides, as the atoms of an improper torsion.
 
     Cα of amino acids, Cβ of threonine and isoleucine, and C1', C2' (RNA), C3' and C4' of nucleotides.
 

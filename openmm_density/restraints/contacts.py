@@ -112,7 +112,7 @@ def near_contacts(
 
 
 def contact_radii(topology: app.Topology) -> tuple[np.ndarray, np.ndarray]:
-    """Give van der Waals radii in Å, 0 for what is no atom, and which atoms may share a hydrogen, each of shape (N,)."""
+    """Return van der Waals radii in Å, 0 for what is no atom, and which atoms may share a hydrogen, each of shape (N,)."""
     symbols = [None if atom.element is None else atom.element.symbol for atom in topology.atoms()]
     radii = {symbol: gemmi.Element(symbol).vdw_r for symbol in set(symbols) if symbol is not None}
     return (

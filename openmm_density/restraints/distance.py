@@ -112,7 +112,7 @@ class DistanceRestraint(PairRestraint):
         self.lengths = np.maximum(distances(places, other[near]), 1.0)
 
     def _matched(self, reference: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Give the atoms, those of the model to take the lengths from, and its positions."""
+        """Return the atoms, those of the model to take the lengths from, and its positions."""
         residues = [names for names in atoms_by_name(self.topology) if trace_atom(names) is not None]
         if reference is None:
             own = np.array([atom for names in residues for atom in _chosen(names)], dtype=np.int64)

@@ -60,7 +60,7 @@ def find_domains(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
 
 
 def given_domains(topology: app.Topology, positions: np.ndarray, domains: Any) -> np.ndarray:
-    """Give each residue the number of its domain, as a user wants them.
+    """Return each residue the number of its domain, as a user wants them.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def _parts(touching: sparse.csr_array, members: np.ndarray) -> list[np.ndarray]:
 
 
 def _best_cut(touching: sparse.csr_array) -> tuple[float, np.ndarray]:
-    """Give the least conductance of the cuts along the Fiedler vector, and which residues are on one side."""
+    """Return the least conductance of the cuts along the Fiedler vector, and which residues are on one side."""
     degree = np.asarray(touching.sum(axis=1)).ravel()
     scale = sparse.diags_array(degree**-0.5)
     laplacian = sparse.eye_array(len(degree)) - scale @ touching @ scale

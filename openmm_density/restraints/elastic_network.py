@@ -99,7 +99,7 @@ class ElasticNetworkRestraint(PairRestraint):
 
 
 def near_pairs(places: np.ndarray, cutoff: float) -> np.ndarray:
-    """Give the pairs of places within a cutoff, in an order that does not change.
+    """Return the pairs of places within a cutoff, in an order that does not change.
 
     Returns
     -------

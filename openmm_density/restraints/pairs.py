@@ -31,15 +31,15 @@ class PairRestraint(Restraint):
         return len(self.pairs)
 
     def _energy(self) -> str:
-        """Give the energy of a pair as an expression of r and the names of `_parameters`."""
+        """Return the energy of a pair as an expression of r and the names of `_parameters`."""
         raise NotImplementedError
 
     def _parameters(self) -> dict[str, np.ndarray]:
-        """Give what the expression needs of each pair, lengths in nm."""
+        """Return what the expression needs of each pair, lengths in nm."""
         return {"target": self.lengths / 10.0}
 
     def _limits(self) -> np.ndarray | float:
-        """Give the deviations in Å above which pairs count as violated."""
+        """Return the deviations in Å above which pairs count as violated."""
         raise NotImplementedError
 
     def create_force(self) -> openmm.CustomBondForce:
@@ -66,7 +66,7 @@ class PairRestraint(Restraint):
 
 
 def distances(positions: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """Give the distances between pairs of atoms.
+    """Return the distances between pairs of atoms.
 
     Parameters
     ----------

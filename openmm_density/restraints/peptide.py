@@ -68,7 +68,7 @@ class PeptideRestraint(TorsionRestraint):
 
 
 def peptide_torsions(topology: app.Topology) -> np.ndarray:
-    """Give the atoms Cα, C, N, Cα of every peptide bond (CH3 in place of a cap's Cα).
+    """Return the atoms Cα, C, N, Cα of every peptide bond (CH3 in place of a cap's Cα).
 
     Parameters
     ----------

@@ -104,7 +104,7 @@ class RamachandranRestraint(Restraint):
         return self._finish(force)
 
     def angles(self, positions: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Give φ and ψ in radians, of D-amino acids with the opposite sign.
+        """Return φ and ψ in radians, of D-amino acids with the opposite sign.
 
         Parameters
         ----------
@@ -145,7 +145,7 @@ class RamachandranRestraint(Restraint):
 
 @lru_cache(maxsize=len(ALLOWED))
 def _distances(plot: str) -> np.ndarray:
-    """Give the distance in degrees from the centre of each cell to that of the nearest favoured one."""
+    """Return the distance in degrees from the centre of each cell to that of the nearest favoured one."""
     favoured = ramachandran_tables()[plot] >= FAVOURED
     n = len(favoured)
     around = ndimage.distance_transform_edt(~np.tile(favoured, (3, 3)), sampling=CELL)
@@ -154,7 +154,7 @@ def _distances(plot: str) -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def _side_by_side() -> tuple[np.ndarray, dict[str, float]]:
-    """Give d² in rad² of all plots in one table, by φ and ψ, and what to add to φ to find each plot in it."""
+    """Return d² in rad² of all plots in one table, by φ and ψ, and what to add to φ to find each plot in it."""
     n = round(360.0 / _STEP)
     degrees = np.arange(-_BORDER, n + _BORDER + 1) * _STEP - 180.0
     places = (np.stack(np.meshgrid(degrees, degrees, indexing="ij")) + 180.0) / CELL - 0.5

@@ -79,7 +79,7 @@ def _plot(kind: str, next_kind: str) -> str:
 
 
 def ramachandran_tables() -> dict[str, np.ndarray] | None:
-    """Give the part of well-ordered residues in less usual places, by plot, each by φ and ψ at `CENTRES`.
+    """Return the part of well-ordered residues in less usual places, by plot, each by φ and ψ at `CENTRES`.
 
     They are those of Lovell et al., Proteins 50, 437 (2003). None where the package pyrama does not provide them.
     """

@@ -41,7 +41,7 @@ DEFAULT_RESTRAINTS = ("ss", "chirality", "cis")
 
 
 def restraint_names(names: str | Iterable[str]) -> tuple[str, ...]:
-    """Give the names of restraints that a user asks for, each once.
+    """Return the names of restraints that a user asks for, each once.
 
     Parameters
     ----------

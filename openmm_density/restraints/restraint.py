@@ -61,7 +61,7 @@ class Violation:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Give all fields as plain lists and numbers."""
+        """Return all fields as plain lists and numbers."""
         return {**asdict(self), "residues": list(self.residues), "atoms": list(self.atoms)}
 
 
@@ -155,7 +155,7 @@ class Restraint(ABC):
         """
 
     def _finish(self, force: openmm.Force) -> openmm.Force:
-        """Give a force what all have: its name, group, strength and boundary conditions."""
+        """Return a force what all have: its name, group, strength and boundary conditions."""
         force.setName(type(self).__name__)
         force.setForceGroup(self.force_group)
         force.addGlobalParameter(self.parameter_name, self.default_strength)

@@ -133,5 +133,5 @@ def side_chain_torsions(topology: app.Topology) -> tuple[np.ndarray, np.ndarray]
 
 
 def from_staggered(angles: np.ndarray) -> np.ndarray:
-    """Give how far angles are from the nearest staggered one, in radians, -π/3 … π/3."""
+    """Return how far angles are from the nearest staggered one, in radians, -π/3 … π/3."""
     return np.mod(angles, 2 * np.pi / 3) - np.pi / 3

@@ -121,7 +121,7 @@ class HydrogenBondRestraint(PairRestraint):
 
 
 def secondary_structure_torsions(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
-    """Give the atoms of φ and ψ of every residue in a helix or strand (DSSP).
+    """Return the atoms of φ and ψ of every residue in a helix or strand (DSSP).
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def secondary_structure_torsions(topology: app.Topology, positions: np.ndarray) 
 
 
 def backbone_hydrogen_bonds(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
-    """Give N and O of every hydrogen bond between the backbones of helices and strands (DSSP).
+    """Return N and O of every hydrogen bond between the backbones of helices and strands (DSSP).
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ LONGEST_CARBONYL = 1.32
 
 
 def other_centres(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
-    """Give the tetrahedral atoms with four different neighbours in the residues that are not standard.
+    """Return the tetrahedral atoms with four different neighbours in the residues that are not standard.
 
     A carbon has three heavy neighbours and a hydrogen, or four heavy ones; an atom of N, P, S or Si four. Neighbours are
     different where elements and bonds tell them apart, as far as the molecule reaches; centres that differ only through other
@@ -92,12 +92,12 @@ class _Ligands:
         self._classes = self._symmetry_classes()
 
     def symbol(self, index: int) -> str:
-        """Give an atom's element."""
+        """Return an atom's element."""
         element = self.atoms[index].element
         return "" if element is None else element.symbol
 
     def heavy_neighbours(self, index: int) -> list[int]:
-        """Give the neighbours that are not hydrogen."""
+        """Return the neighbours that are not hydrogen."""
         return sorted(k for k in self.neighbours[index] if k not in self._hydrogens)
 
     def has_hydrogens(self, index: int) -> bool:

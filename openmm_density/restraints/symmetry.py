@@ -154,7 +154,7 @@ class SymmetryRestraint(Restraint):
         return self._violated(atoms, found, np.repeat(means, sizes), SYMMETRY_LIMIT, quantities, "Å")
 
     def _sites_of(self, residues: list[NamedAtoms], copies: list[np.ndarray]) -> list[np.ndarray]:
-        """Give the distances to keep alike, each with its copies: at least two have all atoms of it."""
+        """Return the distances to keep alike, each with its copies: at least two have all atoms of it."""
         pattern = max(copies, key=lambda copy: int((copy >= 0).sum()))
         places = np.flatnonzero(pattern >= 0)
         traces = self.start[[trace_atom(residues[r]) for r in pattern[places]]]
@@ -201,7 +201,7 @@ def find_copies(residues: list[NamedAtoms]) -> list[list[np.ndarray]]:
 
 
 def _same_places(residues: list[NamedAtoms], first: np.ndarray, chain: np.ndarray) -> np.ndarray | None:
-    """Give the chain's residue at each place of the first, by numbers, else by sequence; None where it is no copy."""
+    """Return the chain's residue at each place of the first, by numbers, else by sequence; None where it is no copy."""
     numbers = {_number(residues[r]): r for r in chain}
     by_number = np.array([numbers.get(_number(residues[r]), -1) for r in first])
     if _is_copy(residues, first, by_number, len(chain)):
@@ -243,7 +243,7 @@ def _aligned(residues: list[NamedAtoms], first: np.ndarray, chain: np.ndarray) -
 
 
 def _near_residues(traces: np.ndarray) -> list[tuple[int, int]]:
-    """Give the pairs of residues two and four apart in the chain, and of each with its nearest others."""
+    """Return the pairs of residues two and four apart in the chain, and of each with its nearest others."""
     pairs = near_pairs(traces, REACH)
     apart = pairs[:, 1] - pairs[:, 0]
     chosen = {tuple(pair) for pair in pairs[(apart == 2) | (apart == 4)].tolist()}
@@ -258,7 +258,7 @@ def _near_residues(traces: np.ndarray) -> list[tuple[int, int]]:
 
 
 def _marks(names: NamedAtoms) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Give the atoms that tell a residue's conformation, and those they are compared with."""
+    """Return the atoms that tell a residue's conformation, and those they are compared with."""
     if is_nucleotide(names):
         return _BASE_MARKS, _NUCLEOTIDE_ANCHORS
     return _SIDE_CHAINS.get(names.residue.name, ()), ("N", "CA", "C")
@@ -281,7 +281,7 @@ def _find_pair(
 
 @cache
 def _compared(n_copies: int) -> tuple[list[tuple[int, int]], float]:
-    """Give the pairs of copies that are compared, and the weight that gives each the stiffness k against the mean."""
+    """Return the pairs of copies that are compared, and the weight that gives each the stiffness k against the mean."""
     if n_copies <= ALL_PAIRS:
         return [(a, b) for b in range(n_copies) for a in range(b)], 1.0 / n_copies
     jumps = (1, round(n_copies**0.5))

@@ -41,7 +41,7 @@ class TorsionRestraint(Restraint):
         self.torsions, self.targets = self._find()
 
     def _find(self) -> tuple[np.ndarray, np.ndarray]:
-        """Give the torsions and their targets."""
+        """Return the torsions and their targets."""
         raise NotImplementedError
 
     def _quantity(self, torsion: np.ndarray) -> str:
@@ -77,7 +77,7 @@ class TorsionRestraint(Restraint):
 
 
 def torsion_angles(positions: np.ndarray, torsions: np.ndarray) -> np.ndarray:
-    """Give torsion angles with OpenMM's (IUPAC's) sign.
+    """Return torsion angles with OpenMM's (IUPAC's) sign.
 
     Parameters
     ----------

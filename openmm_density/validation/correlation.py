@@ -72,7 +72,7 @@ class MapCorrelation:
             raise InputError("the model has no non-hydrogen atom, and correlations are taken around those")
 
     def cc_mask(self, positions: Any) -> float:
-        """Give the Pearson correlation over the voxels within 3 Å of a non-hydrogen atom.
+        """Return the Pearson correlation over the voxels within 3 Å of a non-hydrogen atom.
 
         Parameters
         ----------
@@ -89,7 +89,7 @@ class MapCorrelation:
         return self._overall(positions, self._densities(positions))
 
     def residue_correlations(self, positions: Any) -> np.ndarray:
-        """Give the same correlation for every residue, over the voxels around that residue's atoms alone.
+        """Return the same correlation for every residue, over the voxels around that residue's atoms alone.
 
         Parameters
         ----------
@@ -105,7 +105,7 @@ class MapCorrelation:
         return self._by_residue(positions, self._densities(positions))
 
     def evaluate(self, positions: Any) -> Correlations:
-        """Give both correlations from one model density.
+        """Return both correlations from one model density.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ class MapCorrelation:
         return Correlations(self._overall(positions, densities), self._by_residue(positions, densities))
 
     def _densities(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Give a box's start and, for its voxels, the model's density, the map's, and which of them are on the map."""
+        """Return a box's start and, for its voxels, the model's density, the map's, and which of them are on the map."""
         start, model = self._model.on_grid(positions, self._map.matrix, self._map.origin)
         observed, known = np.zeros_like(model), np.zeros(model.shape, dtype=bool)
         on_map, of_box = self._map.overlap(start, np.array(model.shape[::-1]))
@@ -155,7 +155,7 @@ class MapCorrelation:
 
 
 def cc_mask(density_map: DensityMap, topology: Topology, positions: Any, resolution: Any) -> float:
-    """Give the correlation of a model with a map, as every table and summary reports it.
+    """Return the correlation of a model with a map, as every table and summary reports it.
 
     The Pearson correlation, over the voxels within 3 Å of a non-hydrogen atom of the model, between the map
     as it was read and gemmi's electron density of the model with uniform B = 8 d, cut at resolution d in
@@ -188,7 +188,7 @@ def cc_mask(density_map: DensityMap, topology: Topology, positions: Any, resolut
 def residue_correlations(
     density_map: DensityMap, topology: Topology, positions: Any, resolution: Any
 ) -> np.ndarray:
-    """Give the correlation of every residue with a map, from the density of the whole model.
+    """Return the correlation of every residue with a map, from the density of the whole model.
 
     As `cc_mask`, but for each residue over the voxels within 3 Å of its own non-hydrogen atoms.
 

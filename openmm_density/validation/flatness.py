@@ -42,7 +42,7 @@ class FlatLigand:
     worst_atom: str
 
     def as_dict(self) -> dict[str, Any]:
-        """Give all fields as plain strings and numbers."""
+        """Return all fields as plain strings and numbers."""
         return asdict(self)
 
 
@@ -117,7 +117,7 @@ def _joined(planes: list[set[int]]) -> Iterator[list[int]]:
 
 
 def _heights(positions: np.ndarray) -> np.ndarray:
-    """Give the distances from the best plane."""
+    """Return the distances from the best plane."""
     centred = positions - positions.mean(axis=0)
     if not np.isfinite(centred).all():
         return np.full(len(centred), np.nan)

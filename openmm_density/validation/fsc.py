@@ -109,11 +109,11 @@ class ShellCorrelation:
         return Crossing(threshold, float(1 / frequency), True)
 
     def resolution(self, threshold: float = MODEL_THRESHOLD, *, dips: bool = True) -> float:
-        """Give the resolution in Å of the `crossing`, which says whether the curve falls there or ends."""
+        """Return the resolution in Å of the `crossing`, which says whether the curve falls there or ends."""
         return self.crossing(threshold, dips=dips).resolution
 
     def as_dict(self) -> dict[str, Any]:
-        """Give plain lists for JSON; an undefined correlation is None."""
+        """Return plain lists for JSON; an undefined correlation is None."""
         return {
             "frequency": self.frequency.tolist(),
             "correlation": [None if np.isnan(c) else c for c in self.correlation.tolist()],
@@ -248,7 +248,7 @@ def model_fsc(
 
 
 def _masked(density_map: DensityMap, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Give a box around the positions: its start, a soft mask on it, and the map's values, 0 beyond the map."""
+    """Return a box around the positions: its start, a soft mask on it, and the map's values, 0 beyond the map."""
     matrix, origin = density_map.matrix, density_map.origin
     edge = MASK_RADIUS + SOFT_EDGE
     if not density_map.periodic:

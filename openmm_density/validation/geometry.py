@@ -115,7 +115,7 @@ class GeometryReport:
     improper: np.ndarray = field(repr=False)
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the numbers and names, without the lists of all peptides and centres.
+        """Return the numbers and names, without the lists of all peptides and centres.
 
         What there is none of, as peptides in DNA, has None in place of how many are wrong.
         """
@@ -154,7 +154,7 @@ class GeometryChange:
     largest_omega_change: float
 
     def as_dict(self) -> dict[str, Any]:
-        """Give all fields as plain lists and numbers."""
+        """Return all fields as plain lists and numbers."""
         return dict(self.__dict__)
 
 
@@ -323,7 +323,7 @@ def _ideals() -> _Ideals:
 
 
 def _amber_types(topology: app.Topology, bonds: np.ndarray) -> list[str]:
-    """Give each atom its Amber type; empty for what the tables do not hold."""
+    """Return each atom its Amber type; empty for what the tables do not hold."""
     atoms = list(topology.atoms())
     joined = {int(i) for pair in bonds if atoms[pair[0]].residue is not atoms[pair[1]].residue for i in pair}
     known = _ideals().types

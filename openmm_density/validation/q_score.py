@@ -51,7 +51,7 @@ class QScores(NamedTuple):
 
 
 def q_scores(density_map: DensityMap, topology: Topology, positions: Any, *, sigma: Any = SIGMA) -> QScores:
-    """Give the Q-score of every non-hydrogen atom, and its means over residues and model.
+    """Return the Q-score of every non-hydrogen atom, and its means over residues and model.
 
     The map is interpolated (trilinearly) at the atom and on shells of 0.1, 0.2 … 2.0 Å, at 8 or more points on each that are
     nearer to the atom than to any other, and correlated about the mean with exp(−½ (r/σ)²). (The publication's A exp(…) + B,
@@ -131,7 +131,7 @@ def _correlations(density_map: DensityMap, positions: np.ndarray, sigma: float) 
 
 
 def _own_points(positions: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Give the points of all shells that belong to their atom: the atoms, the shells and the points, shape (P,), (P,), (P, 3)."""
+    """Return the points of all shells that belong to their atom: atoms, shells and points, shape (P,), (P,), (P, 3)."""
     away = _neighbours(positions)
     for first in range(0, len(positions), _ATOMS_AT_ONCE):
         pending = np.arange(first, min(first + _ATOMS_AT_ONCE, len(positions)))
@@ -156,7 +156,7 @@ def _own_points(positions: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray,
 
 
 def _neighbours(positions: np.ndarray) -> np.ndarray:
-    """Give the vectors from each position to those that can own points around it, shape (N, K, 3), NaN where there are fewer."""
+    """Return the vectors from each position to those that may own points around it, shape (N, K, 3), NaN if fewer."""
     pairs = cKDTree(positions).query_pairs((1 + _MARGIN) * RADII[-1], output_type="ndarray")
     pairs = np.concatenate([pairs, pairs[:, ::-1]])
     pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]

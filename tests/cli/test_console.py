@@ -23,7 +23,7 @@ STAGES = [("draw", False), ("heat", True), ("hold", True), ("anneal", False)]
 
 @pytest.fixture
 def now(monkeypatch):
-    """Give a clock's time in s, which stands until it is set."""
+    """Return a clock's time in s, which stands until it is set."""
     now = [100.0]
     monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
     return now
@@ -143,7 +143,7 @@ def test_a_terminal_shows_what_is_done_before_anything_slow_is_imported():
 
 @pytest.fixture(scope="module")
 def piped(folder, tmp_path_factory):
-    """Give a fit as a user runs it: what it said, its folder and its seconds by our clock."""
+    """Return a fit as a user runs it: what it said, its folder and its seconds by our clock."""
     name = "a folder whose name is longer than the eighty columns that a pipe is said to have"
     output = tmp_path_factory.mktemp("piped") / name
     begun = time.monotonic()

@@ -110,7 +110,7 @@ def molecule(text, orders=None, name="LIG"):
 
 
 def named(planes, topology, kind=None):
-    """Give planes as sorted atom names, each as a frozenset."""
+    """Return planes as sorted atom names, each as a frozenset."""
     names = [atom.name for atom in topology.atoms()]
     return {frozenset(names[a] for a in plane.atoms) for plane in planes if kind in (None, plane.kind)}
 
@@ -120,7 +120,7 @@ def sets(*texts):
 
 
 def heavy(planes, topology):
-    """Give the planes without their hydrogens."""
+    """Return the planes without their hydrogens."""
     symbols = [atom.element.symbol for atom in topology.atoms()]
     kept = [(plane, tuple(a for a in plane.atoms if symbols[a] != "H")) for plane in planes.planes]
     return PlaneSet(tuple(replace(plane, atoms=atoms) for plane, atoms in kept if len(atoms) >= 4))

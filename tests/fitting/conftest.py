@@ -15,7 +15,7 @@ RESIDUES = 24
 
 @pytest.fixture(scope="session")
 def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[FlexibleFit, FitResult]:
-    """Give a short fit of a fragment of adenylate kinase, and its result."""
+    """Return a short fit of a fragment of adenylate kinase, and its result."""
     folder = tmp_path_factory.mktemp("fitted")
     reference = fragment(folder / "reference.pdb", residues=RESIDUES)
     model = fragment(folder / "model.pdb", (1.0, -0.8, 0.6), RESIDUES)

@@ -192,7 +192,7 @@ def test_a_blow_up_while_warming_up_is_not_blamed_on_the_map(parts, monkeypatch,
 
 
 def explode_once(monkeypatch, atoms=(20, 40)):
-    """Give two atoms, once, speeds at which nothing holds, and leave it to the platform what becomes of them."""
+    """Set two atoms, once, to speeds at which nothing holds, and leave it to the platform what becomes of them."""
     steps, sizes = Dynamics.step, []
 
     def explode(self, context, length, stop=None):

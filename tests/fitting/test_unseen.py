@@ -29,7 +29,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 @pytest.fixture(scope="module")
 def density_map(model: Model) -> DensityMap:
-    """Give a map of the first residues alone."""
+    """Return a map of the first residues alone."""
     part = app.Modeller(model.topology, model.positions)
     shown = [atom for atom in model.topology.atoms() if atom.residue.index < SEEN]
     places = model.positions[[atom.index for atom in shown]]

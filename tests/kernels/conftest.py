@@ -21,6 +21,6 @@ def poisoned() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def kernels_of_other_flags(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a cache folder that outlives the session, so that kernels are compiled with unusual flags once per source."""
+    """Return a cache folder that outlives the session, so that kernels are compiled with unusual flags once per source."""
     cache = getattr(pytestconfig, "cache", None)  # None where its plugin is turned off
     return cache.mkdir("openmm-density-kernels") if cache else tmp_path_factory.mktemp("kernels")

@@ -35,7 +35,7 @@ shapes = pytest.mark.parametrize(
 
 
 def groups(n_planes, size, shape=(1.5, 1.5, 0.05), centre=100.0, seed=0):
-    """Give n_planes randomly turned groups of atoms, of the given standard deviations along their axes."""
+    """Return n_planes randomly turned groups of atoms, of the given standard deviations along their axes."""
     random = np.random.default_rng(seed)
     atoms = random.normal(size=(n_planes, size, 3)) * shape
     turns = np.linalg.qr(random.normal(size=(n_planes, 3, 3)))[0]
@@ -47,7 +47,7 @@ def packed(n_planes, size, sigmas=SIGMA):
 
 
 def mixed(n_planes=40, centre=30.0, per_atom=False, seed=0, dtype=torch.float64):
-    """Give the positions and planes of all sizes, some of whose atoms belong to two planes."""
+    """Return the positions and planes of all sizes, some of whose atoms belong to two planes."""
     random = np.random.default_rng(seed)
     positions, planes, start = [], [], 0
     for size in SIZES:

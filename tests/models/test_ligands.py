@@ -103,7 +103,7 @@ def installed(monkeypatch):
 
 @pytest.fixture(scope="module")
 def with_ligands(tmp_path_factory):
-    """Give a peptide with two acetamides, of which the second has its hydrogens."""
+    """Return a peptide with two acetamides, of which the second has its hydrogens."""
     path = tmp_path_factory.mktemp("ligands") / "model.pdb"
     lines = [line for line in write_fragment(path, residues=5).read_text().splitlines() if line[:4] == "ATOM"]
     serial = 900

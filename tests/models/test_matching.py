@@ -304,7 +304,7 @@ def test_rmsd_takes_units_and_does_not_superpose():
 
 
 def ligands(places):
-    """Give a model of a glycine, and ligands of two atoms with these names in these places."""
+    """Return a model of a glycine, and ligands of two atoms with these names in these places."""
     topology, positions = app.Topology(), []
     chain = topology.addChain("A")
     glycine = topology.addResidue("GLY", chain, "1")

@@ -21,7 +21,7 @@ def context_with(force: openmm.Force, count: int) -> openmm.Context:
 
 
 def energy_at(context: openmm.Context, positions: np.ndarray) -> float:
-    """Give the energy in kJ/mol at positions in Å."""
+    """Return the energy in kJ/mol at positions in Å."""
     context.setPositions(positions / 10)
     return context.getState(energy=True).getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole)
 
@@ -65,7 +65,7 @@ def turned_peptide(positions: np.ndarray, torsion: np.ndarray, angle: float) -> 
 
 
 def copies_of(model: Model, count: int) -> tuple[app.Topology, np.ndarray]:
-    """Give copies of a model as chains A, B, C …, each turned and moved as a whole."""
+    """Return copies of a model as chains A, B, C …, each turned and moved as a whole."""
     topology = app.Topology()
     places = []
     for number in range(count):

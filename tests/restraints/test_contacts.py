@@ -24,7 +24,7 @@ def native(small_data: Path) -> Model:
 
 @pytest.fixture(scope="module")
 def pressed(native: Model) -> np.ndarray:
-    """Give the positions of a model that is a tenth too small."""
+    """Return the positions of a model that is a tenth too small."""
     centre = native.positions.mean(axis=0)
     return centre + 0.9 * (native.positions - centre)
 

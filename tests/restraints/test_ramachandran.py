@@ -41,7 +41,7 @@ def favoured_places(plot: str) -> cKDTree:
 
 
 def only(force: openmm.CustomCompoundBondForce, which: list[int]) -> openmm.CustomCompoundBondForce:
-    """Give a force of a few of its terms."""
+    """Return a force of a few of its terms."""
     kept = openmm.CustomCompoundBondForce(5, force.getEnergyFunction())
     for name in ("start", "hand"):
         kept.addPerBondParameter(name)

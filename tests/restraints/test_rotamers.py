@@ -23,7 +23,7 @@ def native(small_data: Path) -> Model:
 
 
 def valine(native: Model) -> tuple[app.Topology, np.ndarray, dict[str, int]]:
-    """Give one residue alone, with χ1 at 180°."""
+    """Return one residue alone, with χ1 at 180°."""
     residue = next(r for r in native.topology.residues() if r.name == "VAL")
     topology = app.Topology()
     own = topology.addResidue("VAL", topology.addChain("A"), "7")

@@ -61,7 +61,7 @@ def radial_density(element, d):
 
 
 def exact_densities(density_map, topology, positions, d):
-    """Give places, map and model over the voxels near the model, from integrals and all pairs of voxel and atom."""
+    """Return places, map and model over the voxels near the model, from integrals and all pairs of voxel and atom."""
     elements = [atom.element for atom in topology.atoms()]
     heavy = np.array([element.atomic_number > 1 for element in elements])
     first = np.floor(density_map.to_index(positions).min(axis=0)).astype(int) - 8
@@ -82,7 +82,7 @@ def exact_densities(density_map, topology, positions, d):
 
 
 def part_of(topology, positions, n_residues):
-    """Give the first residues of a model as a model."""
+    """Return the first residues of a model as a model."""
     model = app.Modeller(topology, positions / 10 * unit.nanometer)
     model.delete([residue for residue in topology.residues() if residue.index >= n_residues])
     return model.topology, positions_in_angstrom(model.positions)

@@ -25,7 +25,7 @@ def haemoglobin(small_data):
 
 
 def core(model, planes, residue):
-    """Give the atoms of a haem's porphyrin, and their positions along and across its plane."""
+    """Return the atoms of a haem's porphyrin, and their positions along and across its plane."""
     atoms = list(model.topology.atoms())
     members = sorted(
         {i for plane in planes.planes if plane.residue == residue for i in plane.atoms}

@@ -179,7 +179,7 @@ def assert_only_the_plot_is_missing(model: Model, with_tables: GeometryReport) -
 
 
 def tripeptide(kind: str, following: str, phi: float, psi: float) -> tuple[app.Topology, np.ndarray]:
-    """Give C of one residue, N, CA and C of the next, and N of a third, with the torsions in degrees."""
+    """Return C of one residue, N, CA and C of the next, and N of a third, with the torsions in degrees."""
     topology = app.Topology()
     chain = topology.addChain("A")
     atoms = []

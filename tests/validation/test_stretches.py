@@ -35,7 +35,7 @@ def good(density_map, native):
 
 @pytest.fixture(scope="module")
 def spoilt(density_map, native):
-    """Give the report of the native model with residues 40 to 46 out of their density."""
+    """Return the report of the native model with residues 40 to 46 out of their density."""
     positions = native.positions.copy()
     for residue in native.topology.residues():
         if 40 <= int(residue.id) <= 46:
@@ -121,7 +121,7 @@ def test_every_bad_window_is_told_of_and_nothing_else(good, start, fell):
 
 
 def renamed(report, like):
-    """Give the residues of one report under the names of another of the same sequence numbers."""
+    """Return the residues of one report under the names of another of the same sequence numbers."""
     return [
         {**theirs, "correlation": row["correlation"], "q_score": row["q_score"]}
         for row, theirs in zip(report["residues"], like["residues"])

@@ -20,7 +20,7 @@ _HEADER = "openmm/cuda/CudaContext.h"
 
 
 def compiled_force() -> ctypes.CDLL:
-    """Give the library of the force, compiled now if this machine has not done so yet.
+    """Return the library of the force, compiled now if this machine has not done so yet.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def opened(path: Path) -> ctypes.CDLL:
 
 
 def _cuda_platform() -> str:
-    """Give the library of OpenMM's CUDA platform: the one in the process, wherever that came from."""
+    """Return the library of OpenMM's CUDA platform: the one in the process, wherever that came from."""
     with suppress(OSError):
         for line in Path("/proc/self/maps").read_text().splitlines():
             if line.endswith("/libOpenMMCUDA.so"):

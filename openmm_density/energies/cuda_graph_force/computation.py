@@ -34,7 +34,7 @@ class Computation(NamedTuple):
     periodic: bool
 
     def inputs(self, positions: torch.Tensor, parameters: torch.Tensor) -> list[torch.Tensor]:
-        """Give what the module is called with: positions, box and strength, the latter two in the memory of the parameters."""
+        """Return what the module is called with: positions, box and strength, the latter two in the memory of the parameters."""
         box = [parameters[:9].view(3, 3)] if self.periodic else []
         return [positions, *box, parameters[9]]
 

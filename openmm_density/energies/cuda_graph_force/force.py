@@ -109,16 +109,16 @@ class CudaGraphForce(openmm.Force):
 
     @staticmethod
     def cast(force: openmm.Force) -> CudaGraphForce:
-        """Give a force that a System hands out the methods of its own class."""
+        """Return a force that a System hands out the methods of its own class."""
         force.__class__ = CudaGraphForce
         return force  # type: ignore[return-value]
 
     def getNumGlobalParameters(self) -> int:
-        """Give 1: the strength."""
+        """Return 1: the strength."""
         return 1
 
     def getGlobalParameterName(self, index: int) -> str:
-        """Give the name of the parameter that is the strength."""
+        """Return the name of the parameter that is the strength."""
         return _parameter_of(self).decode()
 
 

@@ -31,7 +31,7 @@ class Component:
     is_restraint: bool = False
 
     def element(self, atom: str) -> str:
-        """Give an atom's element, from its name where the file lists bonds only, as a model file does."""
+        """Return an atom's element, from its name where the file lists bonds only, as a model file does."""
         return self.elements.get(atom) or (
             "H" if canonical_name(atom)[0] == "H" else gemmi.Element(atom[0]).name
         )

@@ -217,7 +217,7 @@ class Molecule:
         return list(dict.fromkeys(frozenset(way) for way in ways if len(way) >= 5))
 
     def _way_round(self, bond: tuple[int, int], longest: int, allowed: Container[int]) -> list[int]:
-        """Give the smallest ring of allowed atoms through a bond, empty where it has more than ``longest``."""
+        """Return the smallest ring of allowed atoms through a bond, empty where it has more than ``longest``."""
         start, end = bond
         previous = {start: start}
         queue = deque([(start, 1)])
@@ -324,12 +324,12 @@ class Molecule:
         return dict(zip(bonds, lengths.tolist(), strict=True))
 
     def _shortening(self, first: int, second: int) -> float:
-        """Give by how many Å a bond is shorter than a single bond between sp3 atoms."""
+        """Return by how many Å a bond is shorter than a single bond between sp3 atoms."""
         reference = sum(_SINGLE_BOND_RADIUS[self.elements[atom]] for atom in (first, second))
         return reference - self._length[ordered_pair(first, second)]
 
     def _height(self, atom: int) -> float:
-        """Give the distance of an atom from the plane of its three neighbours."""
+        """Return the distance of an atom from the plane of its three neighbours."""
         a, b, c = np.moveaxis(self.coordinates[:, self.neighbours[atom]], 1, 0)
         normal = np.cross(b - a, c - a)
         area = np.linalg.norm(normal, axis=1)

@@ -55,7 +55,7 @@ class Pattern:
 
 
 def places_of_names(atoms: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
-    """Give for each name the atoms that bear it: the alternate locations of one atom."""
+    """Return for each name the atoms that bear it: the alternate locations of one atom."""
     occurrences: dict[str, list[int]] = {}
     for name, atom in atoms:
         occurrences.setdefault(name, []).append(atom)
@@ -121,7 +121,7 @@ def find_pattern(name: str, atom_names: tuple[str, ...], component: Component | 
 
 
 def _strangers(component: Component, atom_names: tuple[str, ...]) -> list[str]:
-    """Give the heavy atoms of a residue that its component does not have, where they are most of them."""
+    """Return the heavy atoms of a residue that its component does not have, where they are most of them."""
     known = component.elements.keys() | {atom for bond in component.bonds for atom in bond}
     heavy = [atom for atom in atom_names if canonical_name(atom)[:1] != "H"]
     strangers = [atom for atom in heavy if atom not in known]

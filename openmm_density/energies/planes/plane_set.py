@@ -80,7 +80,7 @@ class PlaneSet:
     undetermined: tuple[str, ...] = ()
 
     def grouped(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Give the planes by size, smallest first, for the kernel.
+        """Return the planes by size, smallest first, for the kernel.
 
         Returns
         -------
@@ -130,12 +130,12 @@ class PlaneSet:
         return Deviations(rms, worst, worst_atom)
 
     def rms(self, positions: Any) -> float:
-        """Give the root mean square distance in Å over all members of all planes (0 for no planes)."""
+        """Return the root mean square distance in Å over all members of all planes (0 for no planes)."""
         distances = [distance.ravel() for distance, _, _ in self._distances(positions)]
         return float(np.sqrt(np.mean(np.concatenate(distances) ** 2))) if distances else 0.0
 
     def worst(self, positions: Any) -> float:
-        """Give the largest distance in Å of an atom from the plane it belongs to (0 for no planes)."""
+        """Return the largest distance in Å of an atom from the plane it belongs to (0 for no planes)."""
         return float(np.max(self.deviations(positions).worst, initial=0.0))
 
     def by_residue(self) -> dict[str, dict[str, int]]:

@@ -66,7 +66,7 @@ class PlanarityReport:
     undetermined: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Give all fields as plain lists, dicts and numbers."""
+        """Return all fields as plain lists, dicts and numbers."""
         return asdict(self)
 
 

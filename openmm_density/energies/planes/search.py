@@ -195,7 +195,7 @@ class _Search:
         return float(np.linalg.norm(self.coordinates[a] - self.coordinates[b]))
 
     def _bond_by_distance(self, unknown: list[int]) -> None:
-        """Give residues that the bond list leaves in pieces the bonds that their positions show."""
+        """Return residues that the bond list leaves in pieces the bonds that their positions show."""
         inside: dict[int, list[tuple[int, int]]] = {r: [] for r in unknown}
         if inside:
             for a, b in self.order:
@@ -249,7 +249,7 @@ class _Search:
         return distance < gemmi.Element(first).covalent_r + gemmi.Element(second).covalent_r + _BOND_TOLERANCE
 
     def _crossing_bonds(self) -> list[tuple[int, int]]:
-        """Give the bonds between residues that are neither gaps nor between alternates."""
+        """Return the bonds between residues that are neither gaps nor between alternates."""
         bonds = np.array(list(self.order), dtype=np.int64).reshape(-1, 2)
         place = np.array(self.place, dtype=np.int64)[self.residue_of[bonds]]
         bonds = bonds[place[:, 0] != place[:, 1]]
@@ -259,7 +259,7 @@ class _Search:
         return [(a, b) for a, b in bonds.tolist()]
 
     def _peptide_bonds(self) -> dict[int, list[int]]:
-        """Give the nitrogens that each residue's carbonyl is bonded to."""
+        """Return the nitrogens that each residue's carbonyl is bonded to."""
         nitrogens: dict[int, list[int]] = {}
         for a, b in self.crossing:
             for carbon, nitrogen in ((a, b), (b, a)):
@@ -395,7 +395,7 @@ class _Search:
         return perceived, sorted(undetermined)
 
     def _surroundings(self, r: int) -> tuple[list[int], Any]:
-        """Give a residue's atoms, then those up to two bonds away, and what its copies share with it."""
+        """Return a residue's atoms, then those up to two bonds away, and what its copies share with it."""
         own = self.chosen[r]
         atoms = dict.fromkeys(own)
         for _ in range(2):
@@ -422,7 +422,7 @@ class _Search:
 
 
 def _bond_order(bond: Any) -> float:
-    """Give the order of a topology's bond, 0 where it has none."""
+    """Return the order of a topology's bond, 0 where it has none."""
     if bond.type is not None:
         return _ORDER_OF_TYPE.get(bond.type, UNKNOWN_ORDER)
     return float(bond.order) if bond.order is not None else UNKNOWN_ORDER

@@ -91,7 +91,7 @@ def map_agreement(fit: FlexibleFit, result: FitResult) -> MapAgreement:
 
 
 def poorest(residues: Sequence[dict[str, Any]], stage: str) -> list[tuple[int, dict[str, Any]]]:
-    """Give residues but water with their places among all, those of lowest correlation at a stage first.
+    """Return residues but water with their places among all, those of lowest correlation at a stage first.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def _map_reports(fit: FlexibleFit, result: FitResult) -> dict[str, dict[str, Any
 
 
 def _overall(reports: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Give the overall measures, under a name for each stage."""
+    """Return the overall measures, under a name for each stage."""
     return {
         f"{measure}_{stage}": reports[stage][measure] if stage in reports else None
         for measure in ("q_score", "fsc_resolution", "fsc_falls", "fsc")

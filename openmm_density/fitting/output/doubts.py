@@ -96,7 +96,7 @@ def doubts_about(
     scan: StrengthScan | None = None,
     findings: Sequence[Finding] = (),
 ) -> list[str]:
-    """Give a sentence for each sign that the fit, or a part of it, is not to be believed.
+    """Return a sentence for each sign that the fit, or a part of it, is not to be believed.
 
     Parameters
     ----------

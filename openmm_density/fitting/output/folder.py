@@ -238,7 +238,7 @@ class OutputFolder:
 
 
 def _view(result: FitResult, stage: str, agreement: MapAgreement) -> View:
-    """Give the model of a stage as the overview shows it, with its poorest residues."""
+    """Return the model of a stage as the overview shows it, with its poorest residues."""
     positions = result.initial if stage == "initial" else result.final
     cc, rmsd = (getattr(result, f"{name}_{stage}") for name in ("cc", "ca_rmsd"))
     after = f"interrupted at step {result.steps}" if result.interrupted else "after"
@@ -261,7 +261,7 @@ def _view(result: FitResult, stage: str, agreement: MapAgreement) -> View:
 
 
 def _traces(topology: app.Topology, positions: np.ndarray) -> list[np.ndarray]:
-    """Give the Cα (or P) atoms of each chain, in Å."""
+    """Return the Cα (or P) atoms of each chain, in Å."""
     traces = []
     for chain in topology.chains():
         trace = [atom.index for atom in chain.atoms() if atom.name in ("CA", "P")]
@@ -271,6 +271,6 @@ def _traces(topology: app.Topology, positions: np.ndarray) -> list[np.ndarray]:
 
 
 def _standing_for(residue: app.topology.Residue) -> list[int]:
-    """Give the atom of the trace, or all atoms of what has none."""
+    """Return the atom of the trace, or all atoms of what has none."""
     trace = [atom.index for atom in residue.atoms() if atom.name in ("CA", "P")]
     return trace[:1] or [atom.index for atom in residue.atoms()]

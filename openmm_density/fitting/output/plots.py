@@ -350,7 +350,7 @@ def _clustered(
 
 
 def _joined(labels: Sequence[str]) -> str:
-    """Give names such as ``A 17`` in order, neighbours as one and the chain once: as in ``A 17–19, 22, B 4``."""
+    """Return names such as ``A 17`` in order, neighbours as one and the chain once: as in ``A 17–19, 22, B 4``."""
     named = []
     for label in labels:
         chain, _, text = label.rpartition(" ")
@@ -371,7 +371,7 @@ def _joined(labels: Sequence[str]) -> str:
 
 
 def _sorted_out(residues: Sequence[dict[str, Any]]) -> tuple[dict[str, list[int]], list[int]]:
-    """Give the polymers by chain, and what else there is but water."""
+    """Return the polymers by chain, and what else there is but water."""
     chains: dict[str, list[int]] = {}
     others = []
     for place, row in enumerate(residues):
@@ -613,7 +613,7 @@ def _curves_of(
 
 
 def _places(numbers: Sequence[int]) -> np.ndarray:
-    """Give where residues of these numbers are drawn: in their order, gaps as wide as they are unless too wide."""
+    """Return where residues of these numbers are drawn: in their order, gaps as wide as they are unless too wide."""
     steps = np.diff(np.asarray(numbers))
     # Insertions share a number, and in some files numbers fall.
     steps = np.where(steps < 0, WIDEST_GAP, np.clip(steps, 1, WIDEST_GAP))
@@ -621,7 +621,7 @@ def _places(numbers: Sequence[int]) -> np.ndarray:
 
 
 def _tick_step(span: int) -> int:
-    """Give the numbers of which multiples are written out, for 10 to 30 of them."""
+    """Return the numbers of which multiples are written out, for 10 to 30 of them."""
     return next((step for step in (5, 10, 20, 50, 100, 200, 500) if span / step <= 26), 1000)
 
 

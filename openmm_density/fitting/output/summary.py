@@ -64,7 +64,7 @@ def summarize(
     scan: StrengthScan | None = None,
     pdb_limit: str | None = None,
 ) -> dict[str, Any]:
-    """Give all that ``summary.json`` holds.
+    """Return all that ``summary.json`` holds.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def write_summary(path: Path, summary: dict[str, Any]) -> None:
 
 
 def versions() -> dict[str, str | None]:
-    """Give the versions of what takes part; None for what is not installed."""
+    """Return the versions of what takes part; None for what is not installed."""
     found: dict[str, str | None] = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:

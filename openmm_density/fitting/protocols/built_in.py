@@ -28,7 +28,7 @@ _FULL = (1.0, 1.0)
 
 
 def find_protocol(name: str, resolution: float) -> Protocol:
-    """Give a built-in protocol by its name, or read the TOML file of that path.
+    """Return a built-in protocol by its name, or read the TOML file of that path.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def _shared(steps: float, parts: Sequence[float]) -> list[int]:
 
 
 def _sided(stage: Stage, resolution: float) -> tuple[Stage, ...]:
-    """Give a stage with what a map of this resolution leaves to restraints, for near and far starts where these differ."""
+    """Return a stage with what a map of this resolution leaves to restraints, for near and far starts where these differ."""
     if resolution < COARSE:
         return (stage,)
     # Where a domain moved, the hinge has other torsions than at the start.

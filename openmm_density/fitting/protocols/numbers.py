@@ -26,7 +26,7 @@ def check_number(name: str, value: Any, example: str) -> None:
 
 
 def number_pair(name: str, value: Any, least: float) -> tuple[float, float]:
-    """Give begin and end; one number stands for both."""
+    """Return begin and end; one number stands for both."""
     pair = (value, value) if is_number(value) else value
     if not isinstance(pair, (list, tuple)) or len(pair) != 2 or not all(map(is_number, pair)):
         raise InputError(f"{name} must be a number, or two for its begin and end, found {value!r}.")

@@ -118,7 +118,7 @@ class Protocol:
         return max(self._timeline()[-1])
 
     def _timeline(self) -> list[tuple[int, int]]:
-        """Give the steps that are done on either side, near and far, after each stage."""
+        """Return the steps that are done on either side, near and far, after each stage."""
         near = far = 0
         done = []
         for stage in self.stages:
@@ -132,7 +132,7 @@ class Protocol:
         return done
 
     def in_water(self, steps: int = 2500) -> Protocol:
-        """Give the protocol with an equilibration of the water before it, at 1 bar and with the model held in place."""
+        """Return the protocol with an equilibration of the water before it, at 1 bar and with the model held in place."""
         if any(stage.pressure is not None for stage in self.stages):
             return self
         equilibrate = Stage(
@@ -146,7 +146,7 @@ class Protocol:
         return replace(self, stages=(equilibrate, *self.stages))
 
     def with_steps(self, steps: int) -> Protocol:
-        """Give the protocol with its stages lengthened or shortened alike to so many steps in all."""
+        """Return the protocol with its stages lengthened or shortened alike to so many steps in all."""
         check_count("steps", steps, least=1)
         stages = []
         for stage, done in zip(self.stages, self._timeline()):
@@ -157,7 +157,7 @@ class Protocol:
         return replace(self, stages=tuple(stages))
 
     def from_start(self, cc: float) -> Protocol:
-        """Give the protocol for a model that starts with this correlation (CC mask), in as many steps.
+        """Return the protocol for a model that starts with this correlation (CC mask), in as many steps.
 
         Stages for starts on the other side of `NEAR_CC` are left out, and what remains is lengthened.
 
@@ -179,7 +179,7 @@ class Protocol:
         return replace(self, stages=tuple(stages)).with_steps(self.steps)
 
     def with_temperature(self, temperature: float) -> Protocol:
-        """Give the protocol with its highest temperature at so many K, and where it cools, cooling from there."""
+        """Return the protocol with its highest temperature at so many K, and where it cools, cooling from there."""
         check_number("temperature", temperature, "K, such as 300")
         if temperature > HIGHEST_TEMPERATURE:
             raise InputError(f"temperature must be at most {HIGHEST_TEMPERATURE:g} K, found {temperature:g}.")
@@ -195,7 +195,7 @@ class Protocol:
         return replace(self, stages=tuple(stages))
 
     def with_restraints(self, restraints: Sequence[str]) -> Protocol:
-        """Give the protocol holding only these: each where the protocol holds it, or throughout where it does not."""
+        """Return the protocol holding only these: each where the protocol holds it, or throughout where it does not."""
         wanted = checked_restraints(restraints, "restraints")
         known = {name for stage in self.stages for name in stage.restraints}
         stages = [
@@ -208,7 +208,7 @@ class Protocol:
         return replace(self, stages=tuple(stages))
 
     def as_dict(self) -> dict[str, Any]:
-        """Give plain lists, dicts, numbers and strings, as a TOML file holds them; what is None is left out."""
+        """Return plain lists, dicts, numbers and strings, as a TOML file holds them; what is None is left out."""
         plain = dataclasses.asdict(self)
         stages = plain.pop("stages")
         plain["stage"] = [

@@ -106,12 +106,12 @@ class Stage:
                 raise InputError(f"{where}: {name} must be true or false, found {getattr(self, name)!r}.")
 
     def strength_at(self, part: float) -> float:
-        """Give k, as a part of the full strength, when that part (0…1) of the stage is done."""
+        """Return k, as a part of the full strength, when that part (0…1) of the stage is done."""
         begin, end = self.strength
         return 0.0 if begin == 0 else begin * (end / begin) ** part
 
     def temperature_at(self, part: float) -> float:
-        """Give the temperature in K when that part (0…1) of the stage is done."""
+        """Return the temperature in K when that part (0…1) of the stage is done."""
         begin, end = self.temperature
         return begin + part * (end - begin)
 
@@ -123,7 +123,7 @@ def check_name(name: Any) -> None:
 
 
 def checked_restraints(names: Any, where: str) -> tuple[str, ...]:
-    """Give restraint names in the order of `HELD`; refuse one that is not known."""
+    """Return restraint names in the order of `HELD`; refuse one that is not known."""
     is_list = isinstance(names, Collection) and not isinstance(names, (str, Mapping))
     if not is_list or not all(isinstance(name, str) for name in names):
         raise InputError(f"{where} must be a list of names, found {names!r}.")

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def toml_text(fields: Mapping[str, Any]) -> str:
-    """Give numbers, strings and lists of them as a line each; then lists of tables, as in ``[[stage]]``."""
+    """Return numbers, strings and lists of them as a line each; then lists of tables, as in ``[[stage]]``."""
     tables = {name: value for name, value in fields.items() if _holds_tables(value)}
     lines = [_line(name, value) for name, value in fields.items() if name not in tables]
     for name, rows in tables.items():

@@ -78,7 +78,7 @@ class Changes:
     places_left: int = 0
 
     def as_dict(self) -> dict[str, Any]:
-        """Give plain numbers, strings and lists."""
+        """Return plain numbers, strings and lists."""
         return asdict(self)
 
 

@@ -106,7 +106,7 @@ class Excerpt:
         self._follow = _Hydrogens(density, self.moving)
 
     def minimized(self, positions: np.ndarray, soft: bool = False) -> np.ndarray:
-        """Give the positions (N, 3) in Å with the residues near a minimum of the energy; soft, atoms may pass each other.
+        """Return the positions (N, 3) in Å with the residues near a minimum of the energy; soft, atoms may pass each other.
 
         Raises
         ------
@@ -118,7 +118,7 @@ class Excerpt:
         return self._found(positions)
 
     def annealed(self, positions: np.ndarray, temperatures: Sequence[float], steps: int) -> np.ndarray:
-        """Give the positions in Å after so many steps at each temperature in K, and a minimisation.
+        """Return the positions in Å after so many steps at each temperature in K, and a minimisation.
 
         The same calls of the same excerpts, in the same order, give the same, bit for bit.
 
@@ -147,7 +147,7 @@ class Excerpt:
         return self._found(positions)
 
     def energy(self, positions: np.ndarray) -> float:
-        """Give the energy in kJ/mol.
+        """Return the energy in kJ/mol.
 
         Raises
         ------
@@ -161,7 +161,7 @@ class Excerpt:
         return energy
 
     def whole(self, before: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """Give positions with the hydrogens of the residues carried along by the atoms that they are bound to."""
+        """Return positions with the hydrogens of the residues carried along by the atoms that they are bound to."""
         return self._follow.carried(before, positions)
 
     def _put(self, positions: np.ndarray, hardness: float) -> None:
@@ -201,7 +201,7 @@ class _Hydrogens:
         self._frames = np.array(frames, dtype=np.int64).reshape(-1, 4)
 
     def carried(self, before: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """Give positions with the hydrogens where they were before, seen from the atoms that they are bound to."""
+        """Return positions with the hydrogens where they were before, seen from the atoms that they are bound to."""
         hydrogens, *frame = self._frames.T
         local = np.einsum("nij,nj->ni", axes_of_planes(before, *frame), before[hydrogens] - before[frame[0]])
         result = positions.copy()
@@ -214,7 +214,7 @@ class _Hydrogens:
 def _part(
     model: RotamerSearch, members: np.ndarray, place: np.ndarray
 ) -> tuple[app.Topology, list[tuple[int, int]]]:
-    """Give the topology of some atoms, and its bonds, by their places among them."""
+    """Return the topology of some atoms, and its bonds, by their places among them."""
     part = app.Topology()
     made = []
     chosen = (model.atoms[index] for index in members)
@@ -242,7 +242,7 @@ _TERMS = {
 
 
 def _bonded(force: openmm.Force, place: np.ndarray, moves: np.ndarray) -> openmm.Force | None:
-    """Give a force field's terms among the members, of which one moves; None for forces that are not about bonds."""
+    """Return a force field's terms among the members, of which one moves; None for forces that are not about bonds."""
     if type(force) not in _TERMS:
         return None
     term, size = _TERMS[type(force)]
@@ -278,7 +278,7 @@ def _pairs(
     radii: np.ndarray,
     per_pair: float,
 ) -> openmm.CustomNonbondedForce:
-    """Give the repulsion of atoms that are not bonded, and the overlaps of their densities."""
+    """Return the repulsion of atoms that are not bonded, and the overlaps of their densities."""
     width = density.sigma / ANGSTROM_PER_NANOMETER
     force = openmm.CustomNonbondedForce(
         "hardness*half*max(0, radius1 + radius2 - overlap - allowance*polar1*polar2 - r)^2"
@@ -307,7 +307,7 @@ def _in_map(
     positions: np.ndarray,
     per_map: float,
 ) -> openmm.CustomExternalForce:
-    """Give the integral of the map with each atom's Gaussian."""
+    """Return the integral of the map with each atom's Gaussian."""
     places = positions[members[moving]]
     low, high = places.min(axis=0) - _MARGIN, places.max(axis=0) + _MARGIN
     counts = np.ceil((high - low) / (_VOXEL * np.sqrt(2) * density.sigma)).astype(int) + 1

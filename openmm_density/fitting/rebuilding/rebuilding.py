@@ -113,7 +113,7 @@ class Rebuilding:
     def with_shifted_stretches(
         self, positions: np.ndarray, stop: StopRequest, room: float = math.inf
     ) -> np.ndarray:
-        """Give the positions in Å with stretches that are off by a residue shifted; the same array where none is.
+        """Return the positions in Å with stretches that are off by a residue shifted; the same array where none is.
 
         Each of the stretches that may be off (see `RegisterSearch.doubtful` and `SequenceMatch.stretches`) is shifted, and has to
         be better in the energy of an `Excerpt`, by `LEAST_GAIN`, than the same atoms after the same search and annealing where
@@ -162,7 +162,7 @@ class Rebuilding:
         changed: np.ndarray | None,
         stop: StopRequest,
     ) -> list[tuple[list[Stretch], np.ndarray]]:
-        """Give stretches of which one may be shifted, with the residues that move then, where these changed if that is told."""
+        """Return stretches of which one may be shifted, with the residues that move then, where these changed if that is told."""
         searches = []
         doubtful = self._registers.doubtful(correlations)
         for stretches in doubtful + self._matches.stretches(positions, stop, changed):
@@ -223,7 +223,7 @@ class Rebuilding:
     def _shifted(
         self, positions: np.ndarray, stretches: Sequence[Stretch], region: np.ndarray, stop: StopRequest
     ) -> tuple[float, np.ndarray, np.ndarray]:
-        """Give what the best shift gains, and the atoms that it moves, and where to."""
+        """Return what the best shift gains, and the atoms that it moves, and where to."""
         atoms = self._registers.atoms_of(region)
         unchanged = 0.0, atoms, positions[atoms]
         if stop.requested:
@@ -276,13 +276,13 @@ class Rebuilding:
 
 
 def _around(stretches: Sequence[Stretch]) -> Stretch:
-    """Give the stretch that holds all of some in a chain."""
+    """Return the stretch that holds all of some in a chain."""
     first, last = min(each.first for each in stretches), max(each.last for each in stretches)
     return Stretch(stretches[0].chain, first, last)
 
 
 def _as_given(prepared: Prepared) -> list[app.topology.Residue]:
-    """Give for each residue that of the model that was given, which has its name and place; what that lacks as it is."""
+    """Return for each residue that of the model that was given, which has its name and place; what that lacks as it is."""
     given = list(prepared.model.topology.atoms())
     residues = list(prepared.topology.residues())
     for atom, index in zip(prepared.topology.atoms(), prepared.input_index.tolist()):

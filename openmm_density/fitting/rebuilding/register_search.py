@@ -94,7 +94,7 @@ class RegisterSearch:
         return residue in self._in_chains
 
     def doubtful(self, correlations: np.ndarray) -> list[list[Stretch]]:
-        """Give stretches that may be off: for each place that fits badly, and each two that are near, those between them.
+        """Return stretches that may be off: for each place that fits badly, and each two that are near, those between them.
 
         Parameters
         ----------
@@ -159,7 +159,7 @@ class RegisterSearch:
         return result
 
     def moved_onto(self, positions: np.ndarray, atoms: np.ndarray, residue: int, other: int) -> np.ndarray:
-        """Give the positions (n, 3) of some atoms of a residue after N, CA and C came to lie on those of another."""
+        """Return the positions (n, 3) of some atoms of a residue after N, CA and C came to lie on those of another."""
         own, onto = self._frames[residue], self._frames[other]
         nitrogen, alpha, carbon = np.stack([own, onto], axis=1)
         before, after = axes_of_planes(positions, alpha, carbon, nitrogen)
@@ -200,14 +200,14 @@ class RegisterSearch:
         return int(own[0]), int(own[-1]), 0
 
     def atoms_of(self, residues: np.ndarray) -> np.ndarray:
-        """Give the indices of all atoms of some residues."""
+        """Return the indices of all atoms of some residues."""
         return np.concatenate([self._atoms[residue] for residue in residues])
 
 
 def axes_of_planes(
     positions: np.ndarray, at: np.ndarray, first: np.ndarray, second: np.ndarray
 ) -> np.ndarray:
-    """Give the axes, as rows of (P, 3, 3), of planes of three atoms each: the first runs from `at` to `first`."""
+    """Return the axes, as rows of (P, 3, 3), of planes of three atoms each: the first runs from `at` to `first`."""
     x = positions[first] - positions[at]
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     z = np.cross(x, positions[second] - positions[at])
@@ -227,20 +227,20 @@ def window_means(values: np.ndarray) -> np.ndarray:
 
 
 def _ends(run: tuple[int, int], most: int) -> list[int]:
-    """Give the places in a run where a stretch may end."""
+    """Return the places in a run where a stretch may end."""
     first, last = run
     count = min(2 + (last - first - 1) // _STEP, most)
     return np.unique(np.linspace(first, last, count).round().astype(int)).tolist()
 
 
 def _short(run: tuple[int, int]) -> set[tuple[int, int]]:
-    """Give the ends of single residues and of neighbours in a run: where a loop took a wrong turn, one of them is in its way."""
+    """Return the ends of single residues and of neighbours in a run: where a loop took a wrong turn one is in its way."""
     count = min(run[1] - run[0] + 1, _MOST_SHORT)
     places = np.linspace(*run, count).round().astype(int).tolist()
     return {(place, min(place + more, run[1])) for place in places for more in (0, 1)}
 
 
 def runs_of(low: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Give the first and last place of each run."""
+    """Return the first and last place of each run."""
     edges = np.flatnonzero(np.diff(low.astype(np.int8), prepend=0, append=0))
     yield from zip(edges[::2].tolist(), (edges[1::2] - 1).tolist())

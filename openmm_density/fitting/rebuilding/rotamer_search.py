@@ -84,7 +84,7 @@ class _SideChain:
     grid: np.ndarray
 
     def conformations(self, places: np.ndarray) -> np.ndarray:
-        """Give the positions (K, n, 3) of ``atoms`` in each rotamer, by those (n, 3) in one."""
+        """Return the positions (K, n, 3) of ``atoms`` in each rotamer, by those (n, 3) in one."""
         result = np.repeat(places[None], len(self.grid), axis=0)
         for (quadruple, moved), angles in zip(self.torsions, self.grid.T):
             _turn(result, quadruple, moved, angles)
@@ -227,7 +227,7 @@ class RotamerSearch:
         return positions, sorted(turned)
 
     def torsions(self, positions: np.ndarray, residue: int) -> np.ndarray:
-        """Give the torsions of a side chain that turns, χ1 first, in degrees.
+        """Return the torsions of a side chain that turns, χ1 first, in degrees.
 
         Parameters
         ----------
@@ -256,7 +256,7 @@ class RotamerSearch:
         return bool((apart > np.degrees(LARGEST_DEVIATION)).any())
 
     def similarity(self, positions: np.ndarray) -> float:
-        """Give the cross-correlation S that the search takes for the density.
+        """Return the cross-correlation S that the search takes for the density.
 
         Parameters
         ----------
@@ -266,7 +266,7 @@ class RotamerSearch:
         return float(self._similarity(self._totals(np.asarray(positions, dtype=np.float64))))
 
     def slopes(self, positions: np.ndarray) -> tuple[float, float]:
-        """Give what k S grows by with ∫ t ρ, and falls by with exp(-r²/4σ²) of each pair of atoms and their weights, in kJ/mol.
+        """Return what k S grows by with ∫ t ρ, and falls by with exp(-r²/4σ²) of each pair of atoms and their weights, in kJ/mol.
 
         Parameters
         ----------
@@ -279,7 +279,7 @@ class RotamerSearch:
         return float(self._strength / root), float(per_pair * self._overlap(np.zeros(1))[0])
 
     def carried_atoms(self, residue: int) -> np.ndarray:
-        """Give the indices of the atoms that `lowest_energy` needs the places of: for a side chain that turns, N and CA too."""
+        """Return the indices of the atoms that `lowest_energy` needs the places of: for a side chain that turns, N and CA too."""
         return self._carried[residue].atoms
 
     def lowest_energy(
@@ -291,7 +291,7 @@ class RotamerSearch:
         meets: np.ndarray,
         slopes: tuple[float, float],
     ) -> float:
-        """Give the lowest energy in kJ/mol of the density and contacts of a side chain in its rotamers.
+        """Return the lowest energy in kJ/mol of the density and contacts of a side chain in its rotamers.
 
         Parameters
         ----------
@@ -347,7 +347,7 @@ class RotamerSearch:
         )
 
     def _with_beta(self, residue: app.topology.Residue, turning: _SideChain | None) -> _SideChain:
-        """Give all of a side chain, of which Cβ stays where it is, as does all of one that does not turn."""
+        """Return all of a side chain, of which Cβ stays where it is, as does all of one that does not turn."""
         if turning is not None:
             return replace(turning, heavy=np.concatenate([[2], turning.heavy]))
         backbone = (*BACKBONE, "OXT")
@@ -356,7 +356,7 @@ class RotamerSearch:
         return _SideChain(residue.index, own, np.arange(len(own)), [], np.zeros((1, 0)))
 
     def _behind(self, near: int, far: int) -> set[int]:
-        """Give the atoms that turn about a bond."""
+        """Return the atoms that turn about a bond."""
         found, front = {far}, [far]
         while front:
             for other in self.bonded[front.pop()]:
@@ -368,7 +368,7 @@ class RotamerSearch:
     def _best(
         self, chain: _SideChain, positions: np.ndarray, totals: np.ndarray
     ) -> tuple[float, np.ndarray, np.ndarray]:
-        """Give what the best rotamer gains in kJ/mol, where it puts the atoms, and how it changes the totals."""
+        """Return what the best rotamer gains in kJ/mol, where it puts the atoms, and how it changes the totals."""
         now = positions[chain.atoms][None]
         if len(self._metals):
             apart = positions[self._metals][:, None] - now[0][chain.heavy]
@@ -426,13 +426,13 @@ class RotamerSearch:
         return min(SEEN_PART * float(self.weights[heavy][moved].sum()) / _ONE_ATOM, SEEN_ATOMS)
 
     def _similarity(self, totals: np.ndarray) -> np.ndarray:
-        """Give S from ∫ t ρ and ∫ ρ², shape (…, 2)."""
+        """Return S from ∫ t ρ and ∫ ρ², shape (…, 2)."""
         with np.errstate(invalid="ignore", divide="ignore"):
             found = totals[..., 0] / np.sqrt(totals[..., 1] * self._square)
         return np.nan_to_num(found, nan=0.0)
 
     def _totals(self, positions: np.ndarray) -> np.ndarray:
-        """Give ∫ t ρ and ∫ ρ²."""
+        """Return ∫ t ρ and ∫ ρ²."""
         fitted = np.flatnonzero(self.weights)
         places, weight = positions[fitted], self.weights[fitted]
         i, j = cKDTree(places).query_pairs(_OVERLAP_IN_SIGMA * self.sigma, output_type="ndarray").T
@@ -446,7 +446,7 @@ class RotamerSearch:
         return np.exp(-squares / width) * (np.pi * width) ** -1.5
 
     def in_map(self, points: np.ndarray) -> np.ndarray:
-        """Give the integral of the map with the Gaussian of an atom of weight 1 at points (…, 3) in Å."""
+        """Return the integral of the map with the Gaussian of an atom of weight 1 at points (…, 3) in Å."""
         index = self._target.to_index(points.reshape(-1, 3))[:, ::-1].T
         values = ndimage.map_coordinates(self._spline, index, prefilter=False, mode=self._mode)
         return values.reshape(points.shape[:-1])
@@ -493,7 +493,7 @@ class _Surroundings:
 
 
 def _rotamers(name: str) -> tuple[tuple[str, ...], tuple[tuple[float, ...], ...]]:
-    """Give the atoms along a side chain, and the values in degrees of its χ1, χ2 …; empty for other residues."""
+    """Return the atoms along a side chain, and the values in degrees of its χ1, χ2 …; empty for other residues."""
     path = SIDE_CHAINS.get(name, ())
     values = (_STAGGERED,) * (len(path) - 3)
     if name in _PLANAR_ENDS:

@@ -54,7 +54,7 @@ class SequenceMatch:
     def stretches(
         self, positions: np.ndarray, stop: StopRequest, changed: np.ndarray | None = None
     ) -> list[list[Stretch]]:
-        """Give the stretches that fit better a residue on or back, as `RegisterSearch.doubtful` does: each with ends nearby.
+        """Return the stretches that fit better a residue on or back, as `RegisterSearch.doubtful` does: each with ends nearby.
 
         Parameters
         ----------
@@ -81,7 +81,7 @@ class SequenceMatch:
         return found
 
     def energies(self, positions: np.ndarray, chain: np.ndarray) -> np.ndarray:
-        """Give the lowest energies of side chains in their own place, and in those one back and one on.
+        """Return the lowest energies of side chains in their own place, and in those one back and one on.
 
         Parameters
         ----------

@@ -103,12 +103,12 @@ def _turn_built_centre(work: WorkResidue, template: Any) -> None:
 
 
 def _volume(places: Sequence[np.ndarray]) -> float:
-    """Give the signed volume of three neighbours about the first place."""
+    """Return the signed volume of three neighbours about the first place."""
     return float(np.linalg.det(np.array(places[1:]) - places[0]))
 
 
 def _add_beta_carbons(residues: list[WorkResidue], fixer: PDBFixer, report: PreparationReport) -> bool:
-    """Give Cβ to amino acids that end at Cα; pdbfixer, which builds the rest, gives some of them to the wrong side."""
+    """Add Cβ to amino acids that end at Cα; pdbfixer, which builds the rest, gives some of them to the wrong side."""
     added = False
     for residue, atoms in fixer.missingAtoms.items():
         work = residues[residue.index]

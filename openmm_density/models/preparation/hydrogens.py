@@ -67,7 +67,7 @@ def add_hydrogens(
     ph: float,
     platform: openmm.Platform,
 ) -> None:
-    """Give the residues the hydrogens of their variants."""
+    """Return the residues the hydrogens of their variants."""
     # Modeller refuses a histidine without its ring; pdbfixer could not complete it, so leave it alone.
     hidden = {}
     for k, residue in enumerate(residues):

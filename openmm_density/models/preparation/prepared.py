@@ -77,7 +77,7 @@ class PreparationReport:
     chain_breaks: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        """Give all fields as plain lists, dicts and numbers."""
+        """Return all fields as plain lists, dicts and numbers."""
         return asdict(self)
 
 
@@ -125,7 +125,7 @@ class Prepared:
     _systems: dict[str, openmm.System] = field(default_factory=dict, init=False, repr=False)
 
     def input_positions(self, positions: Any) -> np.ndarray:
-        """Give the positions of the input's atoms, in the input's order.
+        """Return the positions of the input's atoms, in the input's order.
 
         An input hydrogen without a counterpart is carried along by the rigid motion that best superposes the
         other atoms of its residue, as the input has them, on where they are now.
@@ -311,7 +311,7 @@ class Prepared:
 
 
 def bonded_atoms(topology: app.Topology) -> dict[int, list[app.topology.Atom]]:
-    """Give the atoms that each atom is bonded to."""
+    """Return the atoms that each atom is bonded to."""
     bonded: dict[int, list[app.topology.Atom]] = defaultdict(list)
     for a, b in topology.bonds():
         bonded[a.index].append(b)
@@ -322,7 +322,7 @@ def bonded_atoms(topology: app.Topology) -> dict[int, list[app.topology.Atom]]:
 def _link_pairs(
     i: int, j: int, bonded: dict[int, list[app.topology.Atom]]
 ) -> Iterator[tuple[int, int, float]]:
-    """Give the pairs one and two bonds apart across a link; hydrogens are excluded but not held."""
+    """Return the pairs one and two bonds apart across a link; hydrogens are excluded but not held."""
     yield i, j, LINK_FORCE_CONSTANT
     for near, far in ((i, j), (j, i)):
         for neighbour in bonded[near]:

@@ -150,7 +150,7 @@ def _ligands(
     dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
     report: PreparationReport,
 ) -> tuple[LigandParameters | None, frozenset[int]]:
-    """Give what parametrises ligands, and which residues."""
+    """Return what parametrises ligands, and which residues."""
     if name is None:
         if smiles:
             raise InputError(
@@ -206,7 +206,7 @@ def _complete_ligands(
     residues: list[WorkResidue],
     links: list[Link],
 ) -> None:
-    """Give ligands, which have heavy atoms only, the hydrogens of their SMILES."""
+    """Add to ligands, which have heavy atoms only, the hydrogens of their SMILES."""
     for k in sorted(parametrised):
         atoms = list(residues[k].atoms)
         place = {atom.name: index for index, atom in enumerate(atoms)}
@@ -271,7 +271,7 @@ def repeatable(platform: openmm.Platform) -> Iterator[None]:
 def _held_links(
     topology: app.Topology, rigid: list[np.ndarray], coordination: list[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """Give the bonds between residues that the force field may not know."""
+    """Return the bonds between residues that the force field may not know."""
     unknown = {int(index) for atoms in rigid for index in atoms}
     held = list(coordination)
     for a, b in topology.bonds():

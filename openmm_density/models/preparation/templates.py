@@ -28,7 +28,7 @@ def add_templates(
     residues: list[WorkResidue],
     report: PreparationReport,
 ) -> tuple[dict[int, str], list[np.ndarray]]:
-    """Give a template to every residue that the force field does not match; tell which are rigid."""
+    """Return a template to every residue that the force field does not match; tell which are rigid."""
     known = forcefield._templates
     templates: dict[int, str] = {}
     bonded = bonded_atoms(topology)
@@ -147,7 +147,7 @@ def _unmatched(
     templates: dict[int, str],
     skipped: set[app.topology.Residue],
 ) -> list[app.topology.Residue]:
-    """Give the residues that neither a template nor a patched one (CHARMM's termini) describes; note the latter's templates."""
+    """Return the residues that neither a template nor a patched one (CHARMM's termini) describes; note the latter's templates."""
     data = app.ForceField._SystemData(topology)
     unmatched = []
     # OpenMM looks its templates up by a residue's place, since 8.5 by the residue itself.

@@ -58,7 +58,7 @@ class WorkResidue:
         return " ".join(f"{self.chain_id} {self.name} {self.id}{self.insertion_code}".split())
 
     def find(self, name: str) -> WorkAtom | None:
-        """Give the atom of a name, if there is one."""
+        """Return the atom of a name, if there is one."""
         return next((atom for atom in self.atoms if atom.name == name), None)
 
 
@@ -69,7 +69,7 @@ Link = tuple[tuple[int, str], tuple[int, str]]
 def work_residues_of(
     model: Model, parametrised: frozenset[int], report: PreparationReport
 ) -> tuple[list[WorkResidue], list[Link]]:
-    """Give residues without the hydrogens that will be built anew, and the bonds between residues."""
+    """Return residues without the hydrogens that will be built anew, and the bonds between residues."""
     standard = standard_residue_names()
     residues: list[WorkResidue] = []
     place: dict[int, tuple[int, str]] = {}
@@ -191,14 +191,14 @@ def topology_of(residues: list[WorkResidue], links: list[Link]) -> tuple[app.Top
 
 
 def positions_of(residues: list[WorkResidue]) -> unit.Quantity:
-    """Give the atoms' positions with their unit."""
+    """Return the atoms' positions with their unit."""
     return [
         openmm.Vec3(*(atom.position / 10.0)) for residue in residues for atom in residue.atoms
     ] * unit.nanometer
 
 
 def b_factors_of(model: Model, residues: list[WorkResidue]) -> np.ndarray:
-    """Give the atoms' B factors in Å², of built ones those of the nearest atom of their residue."""
+    """Return the atoms' B factors in Å², of built ones those of the nearest atom of their residue."""
     result = []
     for residue in residues:
         sources = [atom for atom in residue.atoms if atom.source >= 0 and not is_hydrogen(atom)]

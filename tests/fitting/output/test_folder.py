@@ -43,7 +43,7 @@ def summary(fitted, folder):
 
 @pytest.fixture(scope="module")
 def models(fitted, folder, summary):
-    """Give topology and positions by stage; what is after is read from the file."""
+    """Return topology and positions by stage; what is after is read from the file."""
     fit, _ = fitted
     after = read_model(folder.path / "fitted.pdb")
     given = fit.prepared.model

@@ -35,7 +35,7 @@ def residues(kinesin):
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """Give the figures that are drawn, which are not written then."""
+    """Return the figures that are drawn, which are not written then."""
     figures = []
     monkeypatch.setattr(plots, "_save", lambda figure, path: figures.append(figure))
     return figures
