@@ -1,10 +1,7 @@
 """Sentences for users of the command line."""
 
-import pickle
-
 import pytest
 
-from openmm_density.errors import InputError
 from openmm_density.wording import counted, in_options
 
 SPELLINGS = {
@@ -43,16 +40,3 @@ def test_options_take_the_place_of_python_arguments(sentence, expected):
 
 def test_one_is_no_plural():
     assert [counted(n, "heavy atom") for n in (0, 1, 2)] == ["0 heavy atoms", "1 heavy atom", "2 heavy atoms"]
-
-
-def test_an_error_is_one_line_whatever_was_found():
-    found = "A\x1b[2J\nH\u2028é\x00Å"
-    assert str(InputError(f"a.cif: {found!s}; correct it.")) == r"a.cif: A\x1b[2J\nH\u2028é\x00Å; correct it."
-    message = str(InputError(f"a.cif: {'9' * 5000} is no number; correct it."))
-    assert len(message) < 1600
-    assert (
-        message.startswith("a.cif: 999")
-        and message.endswith("999 is no number; correct it.")
-        and " … " in message
-    )
-    assert pickle.loads(pickle.dumps(InputError("a"))).args == ("a",)

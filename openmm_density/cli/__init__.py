@@ -64,7 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _sentence(error: Exception, options: argparse.Namespace) -> str:
     if isinstance(error, InputError):
-        return in_options(str(error), spellings(options))
+        names = spellings(options)
+        return in_options(str(error), names) if error.remedy is None else error.spelled(names)
     if isinstance(error, OSError):
         return f"{error.filename or 'a file'}: {error.strerror or one_line(error)}"
     if isinstance(error, MemoryError):
