@@ -10,4 +10,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DensityFit", "PlanarityRestraint"]
 
-__getattr__, __dir__ = lazy_names(__name__, {"DensityFit": "density_fit", "PlanarityRestraint": "planarity"})
+__getattr__, __dir__ = lazy_names(
+    __name__, {"DensityFit": "density_fit", "PlanarityRestraint": "planarity"}, ("cuda_graph_force",)
+)

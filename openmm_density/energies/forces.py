@@ -204,7 +204,7 @@ def create_force(
         The force's name.
     backend : {"auto", "TorchForce", "PythonTorchForce", "PythonForce", "CudaGraphForce"}
         ``auto`` takes the first of those that run on every platform, and warns when it is not ``TorchForce``.
-        ``CudaGraphForce`` is our own, for the CUDA platform: see `openmm_density.energies.cuda_graph_force`.
+        ``CudaGraphForce`` is our own, for the CUDA platform: see `openmm_density.cuda_graph_force`.
     force_group : int
         The force group.
     parameter_derivative : bool, optional
@@ -356,7 +356,7 @@ def _cuda_graph_force(
     periodic: bool,
     of_particles: tuple[np.ndarray, Callable[[], torch.nn.Module]] | None,
 ) -> openmm.Force:
-    from . import cuda_graph_force
+    from .. import cuda_graph_force
 
     particles = None
     if of_particles is not None:

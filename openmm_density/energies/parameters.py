@@ -9,8 +9,8 @@ from typing import Any
 
 import openmm
 
+from ..cuda_graph_force import CudaGraphForce
 from ..plugins import openmmtorch
-from .cuda_graph_force import CudaGraphForce
 
 
 def as_made(force: openmm.Force) -> openmm.Force:

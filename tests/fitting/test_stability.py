@@ -9,7 +9,7 @@ import openmm
 import pytest
 from openmm import app, unit
 
-from openmm_density.energies.cuda_graph_force import force as force_module
+from openmm_density.cuda_graph_force import force as force_module
 from openmm_density.errors import InputError, SimulationError
 from openmm_density.fitting import FlexibleFit, find_protocol, minimization
 from openmm_density.fitting.checkpoints import RunFolder

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import openmm
 
-from ...errors import DeveloperWarning
+from ..errors import DeveloperWarning
 from .compiled import compiled_force
 from .computation import N_PARAMETERS, Computation, evaluate, packed, unpacked
 from .recording import OpenMMArrays, Recording, record

@@ -15,21 +15,29 @@ import torch
 
 pytest.importorskip("triton")
 
-from openmm_density.energies import forces
-from openmm_density.energies.cuda_graph_force import (
+from openmm_density.cuda_graph_force import (
     BuildError,
     Computation,
     CudaGraphForce,
     compiled,
     make_force,
 )
-from openmm_density.energies.cuda_graph_force import force as force_module
-from openmm_density.energies.cuda_graph_force.computation import packed, unpacked
+from openmm_density.cuda_graph_force import force as force_module
+from openmm_density.cuda_graph_force.computation import packed, unpacked
+from openmm_density.energies import forces
 from openmm_density.energies.forces import BackendUnavailable, backend_problem, create_force
 from openmm_density.errors import DeveloperWarning, InputError
 
-from .contexts import system_of
-from .test_forces import BOX, PLATFORMS, POSITIONS, PeriodicSpring, Spring, context_with, energy_and_forces
+from ..energies.contexts import system_of
+from ..energies.test_forces import (
+    BOX,
+    PLATFORMS,
+    POSITIONS,
+    PeriodicSpring,
+    Spring,
+    context_with,
+    energy_and_forces,
+)
 
 HAS_CUDA = backend_problem("CudaGraphForce") is None
 
@@ -129,7 +137,7 @@ def test_a_sentence_that_is_no_unicode_is_said():
 INTERRUPTED = """
 import signal, time
 import openmm, torch
-from openmm_density.energies.cuda_graph_force import Computation, make_force
+from openmm_density.cuda_graph_force import Computation, make_force
 
 class Interrupted(torch.nn.Module):
     def forward(self, positions, strength):
@@ -198,7 +206,7 @@ def test_a_fresh_process_reads_a_system_once_the_force_is_loaded(tmp_path):
     path.write_text(openmm.XmlSerializer.serialize(system_of(3, made())))
     script = (
         "import openmm\n"
-        "from openmm_density.energies import cuda_graph_force\n"
+        "from openmm_density import cuda_graph_force\n"
         "cuda_graph_force.load()\n"
         f"system = openmm.XmlSerializer.deserialize(open({str(path)!r}).read())\n"
         "print(cuda_graph_force.CudaGraphForce.cast(system.getForce(0)).getGlobalParameterName(0))\n"
@@ -207,10 +215,26 @@ def test_a_fresh_process_reads_a_system_once_the_force_is_loaded(tmp_path):
     assert (run.returncode, run.stdout.strip()) == (0, "k"), run.stderr
 
 
+def test_the_old_name_of_the_package_warns_of_the_new_one():
+    script = (
+        "import openmm_density, sys\n"
+        "assert openmm_density.energies.cuda_graph_force is openmm_density.cuda_graph_force\n"
+        "del sys.modules['openmm_density.energies.cuda_graph_force']\n"
+        "from openmm_density.energies.cuda_graph_force import load\n"
+        "assert load is openmm_density.cuda_graph_force.load\n"
+    )
+    command = [sys.executable, "-W", "always::DeprecationWarning", "-c", script]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    warned = run.stderr.count(
+        "openmm_density.energies.cuda_graph_force is now openmm_density.cuda_graph_force"
+    )
+    assert (run.returncode, warned) == (0, 2), run.stderr
+
+
 def test_threads_of_a_process_that_compile_at_once_all_get_the_force(tmp_path):
     script = (
         "from concurrent.futures import ThreadPoolExecutor\n"
-        "from openmm_density.energies.cuda_graph_force import compiled\n"
+        "from openmm_density.cuda_graph_force import compiled\n"
         "from openmm_density.kernels import build\n"
         "source = compiled.force_source()\n"
         "with ThreadPoolExecutor(3) as pool:\n"

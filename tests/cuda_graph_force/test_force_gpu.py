@@ -11,15 +11,15 @@ from openmm import unit
 pytest.importorskip("triton")
 
 from openmm_density import DensityFit, DensityMap
-from openmm_density.energies.cuda_graph_force import Computation, exchange, make_force
-from openmm_density.energies.cuda_graph_force import force as force_module
+from openmm_density.cuda_graph_force import Computation, exchange, make_force
+from openmm_density.cuda_graph_force import force as force_module
 from openmm_density.energies.forces import backend_problem
 from openmm_density.energies.planarity import PlanarityRestraint
 from openmm_density.models import read_model
 
+from ..energies.contexts import energy_of, forces_of, system_of
+from ..energies.test_forces import PeriodicSpring, Spring
 from ..fragments import fragment, write_fragment
-from .contexts import energy_of, forces_of, system_of
-from .test_forces import PeriodicSpring, Spring
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 PRECISIONS = ("single", "mixed", "double")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import openmm
 
-from ...kernels import build
-from ...plugins import platform_names
+from ..kernels import build
+from ..plugins import platform_names
 
 SOURCE = Path(__file__).parent / "force.cpp"
 _GRAPH = SOURCE.with_name("rebuilt_graph.h")
