@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from openmm_density.errors import InputError
-from openmm_density.maps.density_map import DensityMap
+from ..errors import InputError
+from .density_map import DensityMap
 
 
 def check_map(density_map: Any) -> None:

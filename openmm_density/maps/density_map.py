@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,21 +11,22 @@ import numpy as np
 from openmm import unit
 from scipy import fft, ndimage
 
-from openmm_density.errors import InputError
-from openmm_density.maps.grids import (
+from ..errors import InputError
+from ..units import in_angstrom, positions_in_angstrom, value_in
+from .fourier import fourier_filtered, fourier_resampled
+from .grids import (
     MOST_VOXELS,
     cell_parameters,
     check_finite,
     checked_positions,
-    fourier_filtered,
     index_box,
     index_reach,
     is_flat,
     voxels_around,
 )
-from openmm_density.maps.map_files import PlacedVoxels, read_map, write_map
-from openmm_density.maps.model_density import MASK_RADIUS, ModelDensity
-from openmm_density.units import in_angstrom, positions_in_angstrom, value_in
+from .map_files import PlacedVoxels, read_map, write_map
+from .model_density import ModelDensity
+from .simulated_map import add_density, band_limited_noise, check_grid_like, check_noise, empty_grid
 
 if TYPE_CHECKING:
     from openmm.app import Topology
@@ -269,7 +269,7 @@ class DensityMap:
             if least[axis] == size[axis]:
                 continue
             resampled_size[axis] = fft.next_fast_len(int(least[axis]), real=True)
-            data = _fourier_resampled(data, 2 - axis, resampled_size[axis], self.periodic)
+            data = fourier_resampled(data, 2 - axis, resampled_size[axis], self.periodic)
         return replace(self, data=data, matrix=self.matrix * (size / resampled_size))
 
     def gaussian_filter(self, sigma: Any) -> DensityMap:
@@ -431,31 +431,25 @@ class DensityMap:
         noise: float = 0.0,
         seed: int = 0,
     ) -> DensityMap:
-        """Make the map of a model at a resolution, as `ModelDensity` defines it.
+        """Return the map of a model at a resolution, as `ModelDensity` defines it.
 
         Parameters
         ----------
         topology : openmm.app.Topology
-            Names the element of every atom; atoms without one (virtual sites) do not scatter.
         positions : Quantity or array_like, shape (N, 3)
             Cartesian positions in Å.
-        resolution : float or Quantity
-            Resolution d in Å.
+        resolution, b_factors, scattering
+            As of `ModelDensity`.
         voxel_size : float or Quantity, optional
-            Side in Å of the cubic voxels; a quarter of the resolution when not given. Above half of it, which the map then cannot
-            hold, there is a warning; above the resolution itself nothing would be left of it.
+            Side in Å of the cubic voxels, a quarter of the resolution when not given. Above half of it, which the map then
+            cannot hold, there is a warning.
         margin : float or Quantity
             The map reaches at least this far, in Å, beyond every atom.
         like : DensityMap, optional
             Use this map's grid in place of `voxel_size` and `margin`.
-        b_factors : float or array_like of shape (N,), optional
-            B factors in Å² in place of the uniform 8 d.
-        scattering : {"electron", "xray"}
-            Form factors.
         noise : float
-            Standard deviation of the Gaussian noise that is added to the whole map, as a fraction of the
-            standard deviation of the density within 3 Å of the non-hydrogen atoms. Like the density it has no
-            frequencies beyond the resolution.
+            Standard deviation of Gaussian noise without frequencies beyond the resolution, added to the whole map; as a
+            fraction of the standard deviation of the density within 3 Å of the non-hydrogen atoms.
         seed : int
             Seed of the noise.
 
@@ -465,78 +459,18 @@ class DensityMap:
             If positions and topology disagree, an argument makes no sense, the voxels are larger than the resolution, or there
             are more of them than memory should hold.
         """
-        if noise < 0 or not np.isfinite(noise):
-            raise InputError(
-                f"noise={noise} is not a fraction of the density's standard deviation; give 0 or more"
-            )
-        if seed < 0:
-            raise InputError(f"seed={seed} is not possible; give 0 or more")
+        check_noise(noise, seed)
         positions = checked_positions(positions, topology=topology)
         model = ModelDensity(topology, resolution, b_factors=b_factors, scattering=scattering)
         if like is None:
-            step = model.resolution / 4 if voxel_size is None else in_angstrom(voxel_size, "voxel_size")
-            if not (np.isfinite(step) and step > 0):
-                raise InputError(f"voxel_size={voxel_size} is not a length; give a positive number of Å")
-            finest = model.resolution / 2
-            if step > model.resolution * (1 + 1e-6):
-                raise InputError(
-                    f"voxel_size={step:g} is larger than the resolution of {model.resolution:g} Å, of which nothing would be "
-                    f"left in the map; give at most {finest:g}"
-                )
-            if step > finest * (1 + 1e-6):
-                warnings.warn(
-                    f"voxels of {step:g} Å hold no detail finer than {2 * step:g} Å: for a resolution of {model.resolution:g} Å "
-                    f"they must be no larger than {finest:g} Å",
-                    stacklevel=2,
-                )
-            matrix = np.diag([step] * 3)
-            start, stop = index_box(positions, matrix, np.zeros(3), in_angstrom(margin, "margin"))
-            size = [fft.next_fast_len(int(n), real=True) for n in stop - start]
-            model.check_grid(positions, matrix, matrix @ start)
-            grid = cls(np.zeros(size[::-1], np.float32), matrix, matrix @ start)
+            simulated = cls(*empty_grid(model, positions, voxel_size, margin))
         elif voxel_size is not None:
             raise InputError("voxel_size and like both set the grid of the simulated map; give one of them")
         else:
-            # The coarsest step of an anisotropic map need not be that of what is seen.
-            if like.voxel_size.min() > model.resolution * (1 + 1e-6):
-                raise InputError(
-                    f"like has voxels of {like.voxel_size.min():.2f} Å, larger than the resolution of {model.resolution:g} Å, of "
-                    "which nothing would be left in the map; give a map of smaller voxels"
-                )
-            model.check_grid(positions, like.matrix, like.origin)
-            grid = replace(like, data=np.zeros_like(like.data))
-
-        start, density = model.on_grid(positions, grid.matrix, grid.origin)
-        on_map, of_box = grid.overlap(start, np.array(density.shape[::-1]))
-        np.add.at(grid.data, on_map, density[of_box])
+            check_grid_like(model, positions, like)
+            simulated = replace(like, data=np.zeros_like(like.data))
+        add_density(simulated, model, positions)
         if noise == 0:
-            return grid
-        inside = grid.data[grid.mask_around(positions[model.is_heavy], MASK_RADIUS)]
-        if not inside.any():
-            raise InputError(
-                "noise is a fraction of the model's density, but no non-hydrogen atom is on the grid"
-            )
-        white = np.random.default_rng(seed).standard_normal(grid.shape, dtype=np.float32)
-        band_limited = fourier_filtered(white, grid.matrix, lambda s2: s2 <= 1 / model.resolution**2)
-        scale = noise * inside.std(dtype=np.float64) / band_limited.std(dtype=np.float64)
-        return replace(grid, data=grid.data + np.float32(scale) * band_limited)
-
-
-def _fourier_resampled(data: np.ndarray, axis: int, n: int, periodic: bool) -> np.ndarray:
-    """Resample one axis to n points over the same extent; a finite axis is continued by its mirror image."""
-    if periodic:
-        return _resampled_period(data, axis, n)
-    mirrored = np.concatenate([data, np.flip(data, axis)], axis=axis)
-    return np.take(_resampled_period(mirrored, axis, 2 * n), np.arange(n), axis=axis)
-
-
-def _resampled_period(data: np.ndarray, axis: int, n: int) -> np.ndarray:
-    """Resample one period of real data to n points, as `scipy.signal.resample` does, whose import takes a second."""
-    data = np.moveaxis(data, axis, -1)
-    size = data.shape[-1]
-    kept = min(n, size)
-    spectrum = fft.rfft(data)[..., : kept // 2 + 1] * (n / size)
-    if kept % 2 == 0 and n != size:
-        # The frequency that is its own opposite on the coarser grid is a pair on the finer one.
-        spectrum[..., -1] *= 2.0 if n < size else 0.5
-    return np.moveaxis(fft.irfft(spectrum, n, overwrite_x=True), -1, axis)
+            return simulated
+        added = band_limited_noise(simulated, model, positions, noise, seed)
+        return replace(simulated, data=simulated.data + added)

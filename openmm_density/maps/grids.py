@@ -1,4 +1,4 @@
-"""Grids in space: the voxels around positions, the shape of a cell, and filters in Fourier space.
+"""Grids in space: the voxels around positions, and the shape of a cell.
 
 A grid is placed as in `openmm_density.maps.DensityMap`: point (i, j, k) lies at ``origin + matrix @ (i, j, k)``.
 """
@@ -6,16 +6,15 @@ A grid is placed as in `openmm_density.maps.DensityMap`: point (i, j, k) lies at
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import fft
 
-from openmm_density.errors import InputError
-from openmm_density.models.structures import named_atoms
-from openmm_density.units import positions_in_angstrom
-from openmm_density.wording import counted, listing
+from ..errors import InputError
+from ..models.structures import named_atoms
+from ..units import positions_in_angstrom
+from ..wording import counted, listing
 
 if TYPE_CHECKING:
     from openmm.app import Topology
@@ -203,104 +202,3 @@ def voxels_around(
         # A grid point at exactly the radius must count, whatever the rounding of its distance.
         points, which = np.nonzero(distance2 <= radius**2 + 1e-9)
         yield points + first, (nearest.astype(np.int64) @ strides)[points] + offsets[which]
-
-
-def fourier_filtered(
-    data: np.ndarray, matrix: np.ndarray, transfer: Callable[[np.ndarray], np.ndarray]
-) -> np.ndarray:
-    """Multiply the Fourier transform of a periodic array by a function of |s|².
-
-    Parameters
-    ----------
-    data : np.ndarray, shape (nz, ny, nx)
-        One period of the array.
-    matrix : np.ndarray, shape (3, 3)
-        Its columns are the Cartesian steps in Å of the grid.
-    transfer : callable
-        Takes |s|² in Å⁻² at every frequency and gives the factor there.
-
-    Returns
-    -------
-    np.ndarray of float32, shape (nz, ny, nx)
-    """
-    nz, ny, nx = data.shape
-    s2 = _square_frequencies(fft.rfftfreq(nx), fft.fftfreq(ny), fft.fftfreq(nz), matrix)
-    spectrum = fft.rfftn(data)
-    spectrum *= transfer(s2)
-    return fft.irfftn(spectrum, s=data.shape).astype(np.float32, copy=False)
-
-
-def low_passed(
-    data: np.ndarray,
-    matrix: np.ndarray,
-    resolution: float,
-    transfer: Callable[[np.ndarray], np.ndarray],
-    every: Sequence[int] = (1, 1, 1),
-) -> np.ndarray:
-    """Filter a periodic array as `fourier_filtered` does, cut it at a resolution, and return every so many of its points.
-
-    Only frequencies that are kept are transformed along the second and third axis, and back to no more points than
-    are asked for and hold them.
-
-    Parameters
-    ----------
-    data : np.ndarray, shape (nz, ny, nx)
-        One period of the array.
-    matrix : np.ndarray, shape (3, 3)
-        Its columns are the Cartesian steps in Å of the grid.
-    resolution : float
-        In Å: frequencies with |s| above its inverse are set to 0.
-    transfer : callable
-        Takes |s|² in Å⁻² at each frequency and returns the factor there.
-    every : sequence of int, shape (3,)
-        Every so many points along x, y and z are returned, the first among them; divisors of nx, ny and nz.
-
-    Returns
-    -------
-    np.ndarray of float32, shape (nz / every z, ny / every y, nx / every x)
-    """
-    size = np.array(data.shape[::-1])
-    # |h| = |a · s| is at most |a| / resolution; one more for rounding.
-    highest = np.floor(np.linalg.norm(matrix, axis=0) * size / resolution) + 1
-    highest = np.minimum(highest, size // 2).astype(int)
-    spectrum = fft.rfft(data, axis=2)[..., : highest[0] + 1]
-    for axis, along in ((1, 1), (0, 2)):
-        spectrum = np.take(
-            fft.fft(spectrum, axis=axis), _kept_frequencies(size[along], highest[along]), axis=axis
-        )
-    hy, hz = (_kept_frequencies(size[along], highest[along]) / size[along] for along in (1, 2))
-    s2 = _square_frequencies(np.arange(highest[0] + 1) / size[0], hy, hz, matrix)
-    # To all points of an axis where fewer do not hold its frequencies.
-    points = [
-        n // step if 2 * most < n // step else n
-        for n, step, most in zip(size.tolist(), every, highest.tolist())
-    ]
-    # The transforms back divide by their own number of points.
-    spectrum *= np.where(s2 <= 1 / resolution**2, transfer(s2) * (math.prod(points) / data.size), 0)
-    for axis, along in ((0, 2), (1, 1)):
-        shape = list(spectrum.shape)
-        shape[axis] = points[along]
-        padded = np.zeros(shape, dtype=spectrum.dtype)
-        frequencies = _kept_frequencies(size[along], highest[along])
-        np.moveaxis(padded, axis, 0)[frequencies] = np.moveaxis(spectrum, axis, 0)
-        step = every[along] * points[along] // size[along]
-        spectrum = np.moveaxis(
-            np.moveaxis(fft.ifft(padded, axis=axis, overwrite_x=True), axis, 0)[::step], 0, axis
-        )
-    filtered = fft.irfft(spectrum, n=points[0], axis=2)[..., :: every[0] * points[0] // size[0]]
-    return np.ascontiguousarray(filtered, dtype=np.float32)
-
-
-def _kept_frequencies(n: int, highest: int) -> np.ndarray:
-    """Return the frequencies of n points up to the highest, each once, in the order of a transform."""
-    return np.concatenate([np.arange(min(highest, (n - 1) // 2) + 1), np.arange(-highest, 0)])
-
-
-def _square_frequencies(hx: np.ndarray, hy: np.ndarray, hz: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """Return |s|² in Å⁻², shape (Nz, Ny, Nx), where the frequencies are these along each axis, in cycles per step."""
-    x, y, z = np.linalg.inv(matrix)
-    plane = hz[:, None, None] * z + hy[:, None] * y
-    s2 = 2 * (plane @ x)[..., None] * hx
-    s2 += (plane**2).sum(axis=-1)[..., None]
-    s2 += (x @ x) * hx**2
-    return s2

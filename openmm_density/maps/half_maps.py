@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openmm_density.errors import InputError
+from ..errors import InputError
 
 if TYPE_CHECKING:
-    from openmm_density.maps.density_map import DensityMap
+    from .density_map import DensityMap
 
 SAME = 0.99999
 """Correlation from which two maps are one map, scaled or rounded: noise of their own keeps halves well below it."""

@@ -13,13 +13,13 @@ import gemmi
 import mrcfile
 import numpy as np
 
-from openmm_density.errors import InputError
-from openmm_density.maps.grids import cell_parameters, check_finite, is_flat
-from openmm_density.maps.mrc_contents import read_mrc_contents
-from openmm_density.maps.mtz_maps import read_mtz_map
-from openmm_density.unpacking import MAP_LIMIT, read_unpacked
-from openmm_density.whole_files import written_whole
-from openmm_density.wording import one_line
+from ..errors import InputError
+from ..unpacking import MAP_LIMIT, read_unpacked
+from ..whole_files import written_whole
+from ..wording import one_line
+from .grids import cell_parameters, check_finite, is_flat
+from .mrc_contents import read_mrc_contents
+from .mtz_maps import read_mtz_map
 
 MRC_SUFFIXES = (".mrc", ".map", ".ccp4")
 SITUS_SUFFIXES = (".situs", ".sit")

@@ -10,15 +10,10 @@ import numpy as np
 from openmm import unit
 from scipy import fft
 
-from openmm_density.errors import InputError
-from openmm_density.maps.grids import (
-    cell_parameters,
-    check_span,
-    checked_positions,
-    index_box,
-    low_passed,
-)
-from openmm_density.units import in_angstrom, value_in
+from ..errors import InputError
+from ..units import in_angstrom, value_in
+from .fourier import low_passed
+from .grids import cell_parameters, check_span, checked_positions, index_box
 
 if TYPE_CHECKING:
     from openmm.app import Topology

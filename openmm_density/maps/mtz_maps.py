@@ -13,10 +13,10 @@ from pathlib import Path
 import gemmi
 import numpy as np
 
-from openmm_density.errors import InputError
-from openmm_density.maps.grids import MOST_VOXELS, is_flat
-from openmm_density.unpacking import read_unpacked
-from openmm_density.wording import one_line
+from ..errors import InputError
+from ..unpacking import read_unpacked
+from ..wording import one_line
+from .grids import MOST_VOXELS, is_flat
 
 # Amplitudes and phases of a map that is to be fitted, by the programs that write them: BUSTER and Phenix, REFMAC,
 # Phenix, DM, Parrot.

@@ -10,8 +10,7 @@ import numpy as np
 from openmm import app
 from scipy.spatial import cKDTree
 
-from openmm_density.errors import InputError
-
+from ..errors import InputError
 from .elements import covalent_radius, is_hydrogen, is_metal
 from .link_chemistry import LinkChemistry
 from .model import Link, Model

@@ -14,10 +14,10 @@ import gemmi
 import numpy as np
 from openmm import app
 
-from openmm_density.errors import InputError
-from openmm_density.models.structure_text import read_cif
-from openmm_density.models.superposition import rotation_onto
-from openmm_density.wording import one_line
+from ..errors import InputError
+from ..wording import one_line
+from .structure_text import read_cif
+from .superposition import rotation_onto
 
 if TYPE_CHECKING:
     import networkx

@@ -13,10 +13,10 @@ import mdtraj
 import numpy as np
 from openmm import app
 
-from openmm_density.errors import InputError
-from openmm_density.models.residue_names import name_tables
-from openmm_density.models.structures import residue_kind
-from openmm_density.units import positions_in_angstrom
+from ..errors import InputError
+from ..units import positions_in_angstrom
+from .residue_names import name_tables
+from .structures import residue_kind
 
 FEWEST_PAIRS = 3
 # Share of identical residues from which two chains count as related. Aligned in this way, unrelated proteins

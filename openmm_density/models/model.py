@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 from openmm import app
 
-from openmm_density.wording import counted
-
+from ..wording import counted
 from .metadata import Metadata
 
 

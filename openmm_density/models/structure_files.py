@@ -11,16 +11,16 @@ import gemmi
 import numpy as np
 from openmm import app
 
-from openmm_density.errors import InputError
-from openmm_density.models.model import Link
-from openmm_density.models.residue_names import is_standard_polymer
-from openmm_density.models.structures import BACKBONE_BONDS, AtomRecord, Model
-from openmm_density.models.written_structures import Header, atoms_of, atoms_of_model, structure_of
-from openmm_density.units import positions_in_angstrom
-from openmm_density.whole_files import write_text
+from ..errors import InputError
+from ..units import positions_in_angstrom
+from ..whole_files import write_text
+from .model import Link
+from .residue_names import is_standard_polymer
+from .structures import BACKBONE_BONDS, AtomRecord, Model
+from .written_structures import Header, atoms_of, atoms_of_model, structure_of
 
 if TYPE_CHECKING:
-    from openmm_density.models.preparation import Prepared
+    from .preparation import Prepared
 
 
 def header_of(model: Model) -> Header:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import gemmi
 
-from openmm_density.errors import InputError
-from openmm_density.unpacking import read_unpacked
-from openmm_density.wording import one_line
+from ..errors import InputError
+from ..unpacking import read_unpacked
+from ..wording import one_line
 
 PDB_SUFFIXES = (".pdb", ".ent")
 CIF_SUFFIXES = (".cif", ".mmcif")

@@ -11,9 +11,8 @@ import gemmi
 import numpy as np
 from openmm import app
 
-from openmm_density.errors import InputError
-from openmm_density.wording import listing
-
+from ..errors import InputError
+from ..wording import listing
 from .bonds import (
     BACKBONE_BONDS,
     add_bonds,

@@ -18,13 +18,13 @@ import mdtraj
 import numpy as np
 from openmm import app
 
-from openmm_density.errors import InputError
-from openmm_density.models.structure_text import CIF_SUFFIXES, PDB_SUFFIXES, read_structure
-from openmm_density.models.structures import read_model
-from openmm_density.unpacking import MAP_LIMIT, check_unpacked
+from ..errors import InputError
+from ..unpacking import MAP_LIMIT, check_unpacked
+from .structure_text import CIF_SUFFIXES, PDB_SUFFIXES, read_structure
+from .structures import read_model
 
 if TYPE_CHECKING:
-    from openmm_density.models.structures import Model
+    from .structures import Model
 
 TRAJECTORY_SUFFIXES = (
     *(".dcd", ".xtc", ".trr", ".nc", ".ncdf", ".netcdf", ".h5", ".hdf5", ".lh5", ".gsd", ".gro"),

@@ -7,7 +7,6 @@ from openmm import unit
 
 from openmm_density import DensityMap
 from openmm_density.errors import InputError
-from openmm_density.maps.density_map import _resampled_period
 
 TRICLINIC = (20.0, 24.0, 18.0, 80.0, 95.0, 110.0)
 
@@ -309,14 +308,3 @@ class TestValueAt:
         density_map = DensityMap(random_data((4, 5, 6)), np.eye(3), np.zeros(3), periodic=True)
         assert density_map.value_at([[-1, -2, -3]])[0] == density_map.data[1, 3, 5]
         assert np.isnan(density_map.value_at([[np.inf, 0, 0]])[0])
-
-
-@pytest.mark.parametrize("n", [12, 13, 20, 23, 24, 25, 30, 48, 49])
-@pytest.mark.parametrize("size", [24, 25])
-def test_resampling_is_that_of_scipy(size, n):
-    from scipy import signal
-
-    data = np.random.default_rng(0).normal(size=(3, size, 4)).astype(np.float32)
-    resampled = _resampled_period(data, 1, n)
-    assert resampled.dtype == np.float32 and resampled.shape == (3, n, 4)
-    np.testing.assert_allclose(resampled, signal.resample(data, n, axis=1), atol=1e-6)

@@ -11,9 +11,8 @@ import openmm
 from openmm import app, unit
 from pdbfixer import PDBFixer
 
-from openmm_density.models.elements import is_hydrogen
-from openmm_density.models.structures import residue_label
-
+from ..elements import is_hydrogen
+from ..structures import residue_label
 from .prepared import PreparationReport
 from .work_residues import Link, WorkAtom, WorkResidue, positions_of, topology_of
 

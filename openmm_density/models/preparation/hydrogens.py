@@ -9,10 +9,9 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
-from openmm_density.models.elements import is_hydrogen, is_metal
-from openmm_density.models.residue_names import standard_residue_names
-from openmm_density.models.structures import Model
-
+from ..elements import is_hydrogen, is_metal
+from ..residue_names import standard_residue_names
+from ..structures import Model
 from .prepared import PreparationReport
 from .work_residues import Link, WorkAtom, WorkResidue, positions_of, topology_of
 

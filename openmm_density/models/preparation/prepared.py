@@ -13,13 +13,13 @@ import openmm
 from openmm import app, unit
 from scipy.spatial import cKDTree
 
-from openmm_density.errors import InputError
-from openmm_density.models.elements import covalent_radius, is_hydrogen, is_metal
-from openmm_density.models.force_fields import with_native_born
-from openmm_density.models.structures import Model
-from openmm_density.models.superposition import superposition
-from openmm_density.units import positions_in_angstrom, value_in
-from openmm_density.wording import one_line
+from ...errors import InputError
+from ...units import positions_in_angstrom, value_in
+from ...wording import one_line
+from ..elements import covalent_radius, is_hydrogen, is_metal
+from ..force_fields import with_native_born
+from ..structures import Model
+from ..superposition import superposition
 
 RIGID_FREQUENCY = 150.0
 """Angular frequency (1/ps) at which an atom of a rigid residue vibrates about its place."""

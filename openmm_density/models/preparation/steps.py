@@ -11,15 +11,14 @@ import numpy as np
 import openmm
 from openmm import app
 
-from openmm_density.errors import InputError
-from openmm_density.models.elements import is_hydrogen, is_metal
-from openmm_density.models.force_field_xml import load_force_field
-from openmm_density.models.force_fields import force_field_files
-from openmm_density.models.ligands import LigandParameters, dictionary_smiles
-from openmm_density.models.residue_names import standard_residue_names
-from openmm_density.models.structures import Model, is_backbone_bond, named_atoms, residue_label
-from openmm_density.wording import counted, listing, one_line
-
+from ...errors import InputError
+from ...wording import counted, listing, one_line
+from ..elements import is_hydrogen, is_metal
+from ..force_field_xml import load_force_field
+from ..force_fields import force_field_files
+from ..ligands import LigandParameters, dictionary_smiles
+from ..residue_names import standard_residue_names
+from ..structures import Model, is_backbone_bond, named_atoms, residue_label
 from .heavy_atoms import add_missing_heavy_atoms
 from .hydrogens import add_hydrogens, find_variants, free_valences, take_input_hydrogens
 from .prepared import PreparationReport, Prepared

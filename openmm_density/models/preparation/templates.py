@@ -10,11 +10,10 @@ import gemmi
 import numpy as np
 from openmm import app
 
-from openmm_density.errors import InputError
-from openmm_density.models.elements import is_hydrogen
-from openmm_density.models.structures import residue_label
-from openmm_density.wording import one_line
-
+from ...errors import InputError
+from ...wording import one_line
+from ..elements import is_hydrogen
+from ..structures import residue_label
 from .prepared import PreparationReport, bonded_atoms
 from .work_residues import WorkResidue
 

@@ -9,10 +9,10 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
-from openmm_density.errors import InputError
-from openmm_density.models.elements import is_hydrogen, is_metal, openmm_element
-from openmm_density.models.residue_names import is_standard_polymer, standard_residue_names
-from openmm_density.models.structures import (
+from ...errors import InputError
+from ..elements import is_hydrogen, is_metal, openmm_element
+from ..residue_names import is_standard_polymer, standard_residue_names
+from ..structures import (
     BACKBONE_BONDS,
     NEIGHBOUR_BACKBONE_BOND,
     Model,
@@ -20,7 +20,6 @@ from openmm_density.models.structures import (
     polymer_element,
     residue_label,
 )
-
 from .prepared import PreparationReport
 
 # Chemically the nearest residue that the force fields know; only where shape and protonation are the same.

@@ -1,11 +1,11 @@
-"""Filters in Fourier space."""
+"""Filters and resampling in Fourier space."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from openmm_density.maps.grids import fourier_filtered, low_passed
+from openmm_density.maps.fourier import _resampled_period, fourier_filtered, low_passed
 
 ORTHOGONAL = np.diag([0.5, 0.6, 0.7])
 SKEW = np.array([[0.5, 0.1, 0.05], [0.0, 0.6, -0.1], [0.0, 0.0, 0.7]])
@@ -29,3 +29,14 @@ def test_what_is_cut_before_it_is_transformed_is_what_is_cut_after_it(resolution
     expected = whole[::z, ::y, ::x]
     assert found.dtype == np.float32 and found.flags.c_contiguous
     np.testing.assert_allclose(found, expected, rtol=0, atol=3e-6 * np.abs(whole).max())
+
+
+@pytest.mark.parametrize("n", [12, 13, 20, 23, 24, 25, 30, 48, 49])
+@pytest.mark.parametrize("size", [24, 25])
+def test_resampling_is_that_of_scipy(size, n):
+    from scipy import signal
+
+    data = np.random.default_rng(0).normal(size=(3, size, 4)).astype(np.float32)
+    resampled = _resampled_period(data, 1, n)
+    assert resampled.dtype == np.float32 and resampled.shape == (3, n, 4)
+    np.testing.assert_allclose(resampled, signal.resample(data, n, axis=1), atol=1e-6)
