@@ -9,9 +9,11 @@ from typing import Any
 
 
 def lazy_names(
-    package: str, where: Mapping[str, str], modules: tuple[str, ...] = ()
+    package: str, where: Mapping[str, str], modules: tuple[str, ...] = (), deprecated: tuple[str, ...] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the functions ``__getattr__`` and ``__dir__`` of a package whose names are imported at their first use.
+
+    ``dir`` and the completion of an interactive session show these names and modules, and nothing else.
 
     Parameters
     ----------
@@ -20,13 +22,15 @@ def lazy_names(
     where : mapping of str to str
         The module, below the package, that defines each name.
     modules : tuple of str
-        Modules below the package that are to be found without being imported by name.
+        Modules below the package that users import from: found as its attributes also before they are imported.
+    deprecated : tuple of str
+        Modules that only stand for new names, with a warning: found, but not shown.
     """
 
     def find(name: str) -> Any:
         if name in where:
             found = getattr(import_module(f".{where[name]}", package), name)
-        elif name in modules:
+        elif name in (*modules, *deprecated):
             found = import_module(f".{name}", package)
         else:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
@@ -34,6 +38,6 @@ def lazy_names(
         return found
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *where, *modules})
+        return [*where, *modules]
 
     return find, names

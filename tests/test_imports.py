@@ -1,5 +1,6 @@
 """What is imported when: the command line answers at once, and what is read back finds its operators in any order."""
 
+import json
 import subprocess
 import sys
 
@@ -147,6 +148,58 @@ def test_what_is_read_back_finds_its_operators_in_any_order_of_imports(tmp_path)
         out, err = process.communicate(timeout=200)
         assert process.returncode == 0, f"{name}: {err}"
         assert float(out.splitlines()[-1]) == pytest.approx(expected, rel=1e-6), name
+
+
+def test_the_package_shows_its_public_names_and_nothing_else():
+    script = "import openmm_density; print(*dir(openmm_density))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    modules = {
+        "analysis",
+        "cuda_graph_force",
+        "energies",
+        "errors",
+        "fitting",
+        "kernels",
+        "maps",
+        "models",
+        "reporters",
+    }
+    modules |= {"restraints", "units", "validation"}
+    assert set(done.stdout.split()) == {*openmm_density.__all__, *modules}, done.stderr
+    for name in dir(openmm_density):
+        assert getattr(openmm_density, name).__name__.endswith(name)
+
+
+# The modules of packages that the README and the examples import from.
+DOCUMENTED = {
+    "maps": {"corrections"},
+    "models": {"structure_files"},
+    "validation": {"correlation", "map_checks"},
+}
+
+SHOW = """
+import importlib, json, pkgutil, openmm_density
+from openmm_density import kernels  # its folder is not below the others'
+roots = (openmm_density, "openmm_density."), (kernels, "openmm_density.kernels.")
+packages = [p.name for root, name in roots for p in pkgutil.walk_packages(root.__path__, name) if p.ispkg]
+shown = {}
+for name in packages:
+    package = importlib.import_module(name)
+    public = set(getattr(package, "__all__", ()))
+    missing = [each for each in dir(package) if not hasattr(package, each)]
+    shown[name.removeprefix("openmm_density.")] = missing, [each for each in dir(package) if each not in public]
+print(json.dumps(shown))
+"""
+
+
+def test_every_subpackage_shows_its_public_names_and_nothing_else():
+    done = subprocess.run([sys.executable, "-c", SHOW], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout.splitlines()[-1])
+    assert len(shown) > 18
+    for name, (missing, others) in shown.items():
+        assert not missing, name
+        assert set(others) == DOCUMENTED.get(name, set()), name
 
 
 def test_the_package_gives_its_names_and_folders():

@@ -44,6 +44,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def density_splat(
     positions: Tensor,
     amplitudes: Tensor,

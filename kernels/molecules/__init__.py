@@ -15,6 +15,11 @@ from . import reference
 
 __all__ = ["among_all", "whole_molecules"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 whole_molecules_operator = define(
     "whole_molecules(Tensor positions, Tensor particles, Tensor order, Tensor offsets, Tensor references, Tensor box) -> Tensor",
     "molecules",

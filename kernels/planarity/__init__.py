@@ -41,6 +41,13 @@ from ..derivative import scaled, with_derivative
 from ..library import define
 from . import reference
 
+__all__ = ["SMALLEST_PLANE", "Planes", "deviations", "pack_planes", "planarity"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 SMALLEST_PLANE = reference.SMALLEST_PLANE
 deviations = reference.deviations
 

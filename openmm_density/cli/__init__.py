@@ -18,6 +18,12 @@ from . import doctor, fit, planes, score, simulate
 from .arguments import PROGRAM, Parser, spelled, spellings
 from .startup import note_start
 
+__all__ = ["main"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; give the exit status: 0, 1 for a simulation that failed, 2 for input that cannot be used."""

@@ -10,3 +10,7 @@ from .computation import Computation
 from .force import CudaGraphForce, load, make_force
 
 __all__ = ["BuildError", "Computation", "CudaGraphForce", "load", "make_force"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -11,5 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["DensityFit", "PlanarityRestraint"]
 
 __getattr__, __dir__ = lazy_names(
-    __name__, {"DensityFit": "density_fit", "PlanarityRestraint": "planarity"}, ("cuda_graph_force",)
+    __name__,
+    {"DensityFit": "density_fit", "PlanarityRestraint": "planarity"},
+    deprecated=("cuda_graph_force",),
 )

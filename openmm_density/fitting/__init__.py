@@ -6,3 +6,7 @@ from .flexible_fit import FlexibleFit
 from .protocols import Protocol, Stage, find_protocol, read_protocol
 
 __all__ = ["FitResult", "FlexibleFit", "Protocol", "RunFolder", "Stage", "find_protocol", "read_protocol"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -14,4 +14,5 @@ __all__ = ["Model", "Prepared", "prepare", "read_model"]
 __getattr__, __dir__ = lazy_names(
     __name__,
     {"Model": "model", "Prepared": "preparation", "prepare": "preparation", "read_model": "structures"},
+    ("structure_files",),
 )

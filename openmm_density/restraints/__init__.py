@@ -81,3 +81,7 @@ __all__ = [
     "secondary_structure_torsions",
     "torsion_angles",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -26,3 +26,7 @@ __all__ = [
     "find_planes",
     "planarity_report",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

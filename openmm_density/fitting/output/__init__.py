@@ -3,3 +3,7 @@
 from .folder import AFTER_FILES, FILES, UNFINISHED, OutputFolder
 
 __all__ = ["AFTER_FILES", "FILES", "UNFINISHED", "OutputFolder"]
+
+
+def __dir__() -> list[str]:
+    return __all__

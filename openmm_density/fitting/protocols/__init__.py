@@ -15,3 +15,7 @@ __all__ = [
     "find_protocol",
     "read_protocol",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -5,3 +5,7 @@ from .rebuilding import Rebuilding
 from .search_plan import SearchPlan, Share
 
 __all__ = ["Changes", "Rebuilding", "SearchPlan", "Share"]
+
+
+def __dir__() -> list[str]:
+    return __all__
