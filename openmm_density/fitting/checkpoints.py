@@ -8,9 +8,7 @@ import shutil
 import struct
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from openmm import app
@@ -20,82 +18,16 @@ from ..models.structure_files import Header, write_cif
 from ..stopwatch import PARTS, Stopwatch
 from ..units import ANGSTROM_PER_NANOMETER
 from ..whole_files import remove_abandoned, temporary_beside, write_text
-from .convergence import Plateau
-from .fit_result import Row
 from .locks import LOCK
 from .log_table import log_table
-from .state_files import DamagedState, check_entries, read_archive
-from .strength import AdaptiveStrength
+from .run_state import RunState
+from .state_files import DamagedState, read_state, write_state
 
 STATE, PREVIOUS, TRAJECTORY, LAST_GOOD = "state.npz", "state.previous.npz", "trajectory.dcd", "last_good.cif"
 LOG, TIMES = "log.csv", "times.json"
 
-_ARRAYS = ("positions", "velocities", "relaxed", "box")
-_FORMAT = 2
 # In s; no fit takes so long.
 _AGES = 1e10
-
-
-@dataclass
-class RunState:
-    """Where a fit is, between two steps.
-
-    On platforms that repeat themselves the rest of the fit follows from it: at every saved state a new Context is made, and the
-    noise drawn anew, whether the fit goes on or is resumed.
-
-    Attributes
-    ----------
-    positions, velocities : np.ndarray, shape (N, 3)
-        In nm and nm/ps.
-    relaxed : np.ndarray, shape (N, 3)
-        The start, minimised without density, in nm.
-    box : np.ndarray, shape (3, 3), or None
-        Periodic box vectors in nm.
-    step, stage, stage_step : int
-        Steps done in all, the stage, and steps done in it.
-    segment : int
-        How many states were saved before.
-    frames : int
-        In the trajectory.
-    strength : float, optional
-        Full k in kJ/mol per fitted atom, once it is known.
-    adaptive, plateau : dict
-        Of `AdaptiveStrength` and `Plateau`.
-    ended : list of dict
-        What became of the stages that are over.
-    blow_ups : list of str
-        A sentence on each.
-    rebuilding : list of dict
-        What the searches before stages did.
-    caution : int
-        How often step and strength were halved.
-    rolled_back : bool
-        Whether what came after it blew up, so that the next segment begins with a careful minimisation and small steps.
-    seconds : float
-        Spent stepping.
-    rows : list of dict
-        The log.
-    """
-
-    positions: np.ndarray
-    velocities: np.ndarray
-    relaxed: np.ndarray
-    box: np.ndarray | None = None
-    step: int = 0
-    stage: int = 0
-    stage_step: int = 0
-    segment: int = 0
-    frames: int = 0
-    strength: float | None = None
-    adaptive: dict[str, Any] = field(default_factory=dict)
-    plateau: dict[str, Any] = field(default_factory=dict)
-    ended: list[dict[str, Any]] = field(default_factory=list)
-    blow_ups: list[str] = field(default_factory=list)
-    rebuilding: list[dict[str, Any]] = field(default_factory=list)
-    caution: int = 0
-    rolled_back: bool = False
-    seconds: float = 0.0
-    rows: list[dict[str, Any]] = field(default_factory=list)
 
 
 class RunFolder:
@@ -144,9 +76,6 @@ class RunFolder:
         self, state: RunState, topology: app.Topology, b_factors: np.ndarray, header: Header | None = None
     ) -> None:
         """Write a state, its model and its log, for those who watch; the state before becomes the previous one."""
-        plain = {name: value for name, value in vars(state).items() if name not in _ARRAYS}
-        plain["format"] = _FORMAT
-        arrays = {name: getattr(state, name) for name in _ARRAYS if getattr(state, name) is not None}
         try:
             # A state counts frames: they must be on the disk before it is.
             if self.trajectory.exists():
@@ -154,7 +83,7 @@ class RunFolder:
                     os.fsync(file.fileno())
             with temporary_beside(self.path / STATE) as temporary:
                 with open(temporary, "wb") as file:
-                    np.savez(file, plain=np.frombuffer(json.dumps(plain).encode(), dtype=np.uint8), **arrays)
+                    write_state(file, state)
                     file.flush()
                     os.fsync(file.fileno())
                 if (self.path / STATE).exists():
@@ -194,7 +123,7 @@ class RunFolder:
         problems = []
         for name in (STATE, PREVIOUS):
             try:
-                state = _read_state(self.path / name)
+                state = read_state(self.path / name)
             except FileNotFoundError:
                 continue
             except DamagedState as error:
@@ -302,37 +231,3 @@ def cut_trajectory(path: Path, frames: int, atoms: int | None = None) -> bool:
 
 # Bytes before the first frame: a block of 84, one of two titles, one of the number of atoms.
 _HEADER = 276
-
-
-def _read_state(path: Path) -> RunState:
-    """Read a state, and refuse one that no fit can have saved.
-
-    Raises
-    ------
-    DamagedState
-        Saying what is amiss.
-    """
-    arrays, plain = read_archive(path)
-    names = {*arrays}
-    if (
-        plain.pop("format", None) != _FORMAT
-        or not {*_ARRAYS[:3]} <= names <= {*_ARRAYS}
-        or names & plain.keys()
-    ):
-        raise DamagedState("it was written by another version")
-    check_entries(RunState, plain)
-    atoms = len(arrays["positions"])
-    for name, array in arrays.items():
-        shape = (3, 3) if name == "box" else (atoms, 3)
-        if array.shape != shape or not atoms:
-            raise DamagedState(f"{name} has the shape {array.shape}, not {shape}")
-        if not np.isfinite(array).all():
-            raise DamagedState(f"{name} has values that are not numbers")
-    state = RunState(**arrays, **plain)
-    check_entries(AdaptiveStrength, state.adaptive)
-    check_entries(Plateau, state.plateau)
-    if not Plateau(**state.plateau).is_sound():
-        raise DamagedState("its mean models have no shape")
-    for row in state.rows:
-        check_entries(Row, row, finite=False)
-    return state

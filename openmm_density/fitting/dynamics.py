@@ -10,10 +10,10 @@ import openmm
 from openmm import unit
 from openmm.mtsintegrator import MTSLangevinIntegrator
 
-from .checkpoints import RunState
 from .fit_systems import DENSITY_GROUP, FORCE_FIELD_GROUP, RESTRAINT_GROUP
 from .interrupts import StopRequest
 from .protocols import Protocol, Stage
+from .run_state import RunState
 from .stability import Motion, Safeguard, Unstable, hottest_bearable, is_blow_up
 
 # Between these a request to stop is looked for: a tenth of a second for small models, a second for large ones.

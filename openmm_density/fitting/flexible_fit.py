@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -32,7 +31,7 @@ from ..units import ANGSTROM_PER_NANOMETER, in_angstrom, positions_in_angstrom
 from ..validation.correlation import MapCorrelation
 from ..validation.geometry import geometry_report
 from ..validation.map_checks import MapChecks, check_map_units
-from .checkpoints import RunFolder, RunState, Trajectory, cut_trajectory
+from .checkpoints import RunFolder, Trajectory, cut_trajectory
 from .checks import check_pressures, check_resolutions, check_seed, check_start, checked_interval
 from .convergence import Plateau
 from .dynamics import Dynamics, set_temperature
@@ -49,9 +48,9 @@ from .platforms import check_platform, platform_named
 from .protocols import UPDATE_INTERVAL, Protocol, Stage, find_protocol
 from .rebuilding import Changes, Rebuilding, SearchPlan, Share
 from .relaxation import Strain
+from .run_state import RunState
 from .solvation import solvated
 from .stability import Safeguard, Unstable
-from .strength import AdaptiveStrength
 
 REPORT_INTERVAL = 200
 SAVE_INTERVAL = 2000
@@ -396,7 +395,7 @@ class FlexibleFit:
         state = RunState(positions=relaxed, velocities=np.zeros_like(relaxed), relaxed=relaxed)
         context, _ = self._context(state, self.protocol.stages[0])
         context.applyConstraints(_CONSTRAINT_TOLERANCE)
-        state.rows.append(asdict(self._row(context, state, "minimize")))
+        state.rows.append(self._row(context, state, "minimize"))
         context.setVelocitiesToTemperature(self.protocol.stages[0].temperature[0], self._dynamics.seed(state))
         self._take(context, state)
         return state
@@ -405,12 +404,11 @@ class FlexibleFit:
         self, before: RunState, folder: RunFolder | None, say: Progress, stop: StopRequest
     ) -> RunState:
         """Run to the next state to be saved, or the end of the stage, whichever comes first; leave the state before as it was."""
-        state = copy.deepcopy(before)
-        state.segment += 1
+        state = before.next_segment()
         stage = self.protocol.stages[state.stage]
         self._safeguard.begin(state.positions)
         context, density = self._context(state, stage)
-        adaptive, plateau = AdaptiveStrength(**state.adaptive), Plateau(**state.plateau)
+        adaptive, plateau = state.adaptive, state.plateau
         if state.strength is None and stage.strength[1] > 0:
             state.strength = self._full_strength(state, stage, stop)
         if state.rolled_back:
@@ -442,7 +440,7 @@ class FlexibleFit:
                     break
                 if state.step % self.report_interval == 0:
                     row = self._row(context, state, stage.name)
-                    state.rows.append(asdict(row))
+                    state.rows.append(row)
                     if trajectory is not None:
                         self._take(context, state)
                         trajectory.add(state.positions, state.box)
@@ -458,7 +456,6 @@ class FlexibleFit:
                     if stage.until_converged:
                         converged = plateau.update(similarity, positions[self._traced], UPDATE_INTERVAL)
         self._take(context, state)
-        state.adaptive, state.plateau = asdict(adaptive), asdict(plateau)
         if state.stage_step >= stage.steps or converged or stop.requested:
             state.ended.append(
                 {
@@ -470,7 +467,7 @@ class FlexibleFit:
                     "converged": converged,
                 }
             )
-            state.stage, state.stage_step, state.plateau = state.stage + 1, 0, {}
+            state.stage, state.stage_step, state.plateau = state.stage + 1, 0, Plateau()
         return state
 
     def _ended(self, state: RunState, stop: StopRequest) -> FitResult:
@@ -494,7 +491,7 @@ class FlexibleFit:
         interrupted = stop.requested
         last = self._row(context, state, "minimize")
         final = self._positions(context)
-        rows = [*(Row(**row) for row in state.rows), last]
+        rows = [*state.rows, last]
         initial = self.prepared.positions
         cc_reference = None
         if self.reference is not None:
@@ -612,9 +609,8 @@ class FlexibleFit:
             )
         if folder is not None:
             cut_trajectory(folder.trajectory, state.frames)
-        state = copy.deepcopy(state)
+        state = state.next_segment()
         state.caution, state.rolled_back = caution, True
-        state.segment += 1
         state.blow_ups.append(
             f"The simulation became unstable ({what}); it was taken back to step {state.step}, and went on with "
             f"{self.protocol.timestep / 2**caution:g} fs and strength / {2**caution}."

@@ -1,4 +1,4 @@
-"""Numbers out of a file of a saved state, each of them checked: a damaged state must not be taken for a whole one."""
+"""The file of a saved state: each number that is read is checked, as a damaged state must not be taken for a whole one."""
 
 from __future__ import annotations
 
@@ -14,19 +14,117 @@ import typing
 import zipfile
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from ..whole_files import read_file
+from .convergence import Plateau
+from .fit_result import Row
+from .run_state import RunState
+from .strength import AdaptiveStrength
 
 PLAIN = "plain"
+
+_ARRAYS = ("positions", "velocities", "relaxed", "box")
+_FORMAT = 2
 # What numpy writes before an array of two dimensions is 128 bytes.
 _LONGEST_HEADER = 256
 
 
 class DamagedState(ValueError):
     """A file that holds no state; the message says what is amiss, to stand in brackets."""
+
+
+def write_state(file: BinaryIO, state: RunState) -> None:
+    """Write a state: its arrays as such, all else as JSON."""
+    arrays = {name: getattr(state, name) for name in _ARRAYS if getattr(state, name) is not None}
+    others = {name: value for name, value in vars(state).items() if name not in _ARRAYS}
+    plain = json.dumps({**others, "format": _FORMAT}, default=_as_plain)
+    np.savez(file, **{PLAIN: np.frombuffer(plain.encode(), dtype=np.uint8)}, **arrays)
+
+
+def _as_plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else vars(value)
+
+
+def read_state(path: str | os.PathLike[str]) -> RunState:
+    """Read a state, and refuse one that no fit can have saved.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    DamagedState
+        Saying what is amiss.
+    """
+    arrays, plain = read_archive(path)
+    names = {*arrays}
+    if (
+        plain.pop("format", None) != _FORMAT
+        or not {*_ARRAYS[:3]} <= names <= {*_ARRAYS}
+        or names & plain.keys()
+    ):
+        raise DamagedState("it was written by another version")
+    atoms = len(arrays["positions"])
+    for name, array in arrays.items():
+        shape = (3, 3) if name == "box" else (atoms, 3)
+        if array.shape != shape or not atoms:
+            raise DamagedState(f"{name} has the shape {array.shape}, not {shape}")
+        if not np.isfinite(array).all():
+            raise DamagedState(f"{name} has values that are not numbers")
+    if "adaptive" in plain:
+        plain["adaptive"] = _restored(AdaptiveStrength, plain["adaptive"])
+    if "plateau" in plain:
+        plain["plateau"] = _restored_plateau(plain["plateau"])
+    if isinstance(plain.get("rows"), list):
+        plain["rows"] = [_restored(Row, row, finite=False) for row in plain["rows"]]
+    check_entries(RunState, plain)
+    return RunState(**arrays, **plain)
+
+
+def _restored(kind: type, entries: Any, finite: bool = True) -> Any:
+    """Return the object of a dataclass with these entries, checked."""
+    if not isinstance(entries, dict):
+        raise DamagedState(f"{kind.__name__} is {entries!r:.60}")
+    check_entries(kind, entries, finite)
+    return kind(**entries)
+
+
+def _restored_plateau(entries: Any) -> Plateau:
+    if not isinstance(entries, dict):
+        raise DamagedState(f"{Plateau.__name__} is {entries!r:.60}")
+    entries = dict(entries)
+    models = []
+    if entries.get("total") is not None:
+        models.append(entries["total"])
+    previous = entries.get("previous")
+    if previous is not None:
+        if not isinstance(previous, list) or len(previous) != 2:
+            raise DamagedState(_NO_MODELS)
+        models.append(previous[1])
+    arrays = [_model(each) for each in models]
+    if any(array.shape != arrays[0].shape for array in arrays):
+        raise DamagedState(_NO_MODELS)
+    if previous is not None:
+        entries["previous"] = (previous[0], arrays.pop())
+    if arrays:
+        entries["total"] = arrays.pop()
+    return _restored(Plateau, entries)
+
+
+_NO_MODELS = "its mean models have no shape"
+
+
+def _model(values: Any) -> np.ndarray:
+    """Return the sum or mean of models as an array, shape (n, 3)."""
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise DamagedState(_NO_MODELS) from None
+    if array.dtype.kind not in "if" or array.ndim != 2 or array.shape[1] != 3 or not np.isfinite(array).all():
+        raise DamagedState(_NO_MODELS)
+    return array.astype(np.float64)
 
 
 def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -129,7 +227,7 @@ def _is_of(value: Any, hint: Any, finite: bool) -> bool:
         return isinstance(value, list) and all(_is_of(each, parts[0], finite) for each in value)
     if origin is tuple:
         return (
-            isinstance(value, list)
+            isinstance(value, (list, tuple))
             and len(value) == len(parts)
             and all(_is_of(each, part, finite) for each, part in zip(value, parts))
         )

@@ -4,7 +4,7 @@ import io
 import json
 import math
 import zipfile
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import mdtraj
 import numpy as np
@@ -17,11 +17,13 @@ from openmm_density.fitting.checkpoints import (
     PREVIOUS,
     STATE,
     RunFolder,
-    RunState,
     Trajectory,
     cut_trajectory,
 )
+from openmm_density.fitting.convergence import Plateau
 from openmm_density.fitting.fit_result import Row
+from openmm_density.fitting.run_state import RunState
+from openmm_density.fitting.strength import AdaptiveStrength
 
 ATOMS = 5
 
@@ -39,23 +41,26 @@ def topology():
 def state(step, **changes):
     rng = np.random.default_rng(step)
     arrays = {name: rng.normal(size=(ATOMS, 3)) for name in ("positions", "velocities", "relaxed")}
-    rows = [asdict(Row(step, "a", -1.0, 2.0, 3.0, 0.4, 0.1 + 0.2, 300.0, math.nan))]
+    rows = [Row(step, "a", -1.0, 2.0, 3.0, 0.4, 0.1 + 0.2, 300.0, math.nan)]
     return RunState(**arrays, step=step, rows=rows, **changes)
 
 
 def same(a, b):
-    # As text, for a number that is none does not equal itself.
-    return all(
-        np.array_equal(value, vars(b)[name])
-        if isinstance(value, np.ndarray)
-        else repr(value) == repr(vars(b)[name])
-        for name, value in vars(a).items()
+    # As text, which has every bit, and in which a number that is none equals itself.
+    return plain(a) == plain(b)
+
+
+def plain(value):
+    return json.dumps(
+        value, default=lambda part: part.tolist() if isinstance(part, np.ndarray) else vars(part)
     )
 
 
 def test_a_state_comes_back_bit_for_bit(tmp_path, topology):
     folder = RunFolder(tmp_path / "run")
-    written = state(7, box=np.eye(3) * 4.2, strength=1 / 3, plateau={"previous": [0.1, [[0.7, 0.8, 0.9]]]})
+    plateau = Plateau(previous=(0.1, np.array([[0.7, 0.8, 0.9]])), total=np.full((1, 3), 1 / 3), at_rest=1)
+    adaptive = AdaptiveStrength(factor=1.5, average=0.1 + 0.2)
+    written = state(7, box=np.eye(3) * 4.2, strength=1 / 3, plateau=plateau, adaptive=adaptive)
     assert not folder.holds_a_state
     folder.save(written, topology, np.zeros(ATOMS))
     assert folder.holds_a_state and same(folder.load(), written)
@@ -65,10 +70,13 @@ def test_a_state_comes_back_bit_for_bit(tmp_path, topology):
 
 def test_a_state_comes_with_its_log(tmp_path, topology):
     folder = RunFolder(tmp_path / "run")
-    rows = [{"step": step, "cc": 0.1 + step, "ca_rmsd": None} for step in (0, 40)]
+    rows = [Row(step, "a", -1.0, 2.0, 3.0, 0.4, 0.1 + step, 300.0, 0.0, cc_free=0.5) for step in (0, 40)]
     folder.save(state(0), topology, np.zeros(ATOMS))
     folder.save(replace(state(40), rows=rows), topology, np.zeros(ATOMS))
-    assert (folder.path / LOG).read_text() == "step,cc\n0,0.1\n40,40.1\n"
+    assert (folder.path / LOG).read_text() == (
+        "step,stage,potential_energy,density_energy,strength,similarity,cc,temperature,planarity_rms,cc_free\n"
+        "0,a,-1,2,3,0.4,0.1,300,0,0.5\n40,a,-1,2,3,0.4,40.1,300,0,0.5\n"
+    )
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "gone", "rubbish"])
@@ -128,6 +136,11 @@ def write_state(path, **changes):
         ({"adaptive": {"factor": "1"}}, "factor is '1'"),
         ({"adaptive": {"bounds": [1.0]}}, "bounds is"),
         ({"adaptive": {"speed": 1.0}}, "another version"),
+        ({"adaptive": [1.0]}, r"AdaptiveStrength is \[1.0\]"),
+        ({"plateau": 3}, "Plateau is 3"),
+        ({"plateau": {"previous": ["0.1", [[0, 1, 2]]]}}, "previous is"),
+        ({"rows": {"step": 1}}, "rows is"),
+        ({"rows": [3]}, "Row is 3"),
         ({"plateau": {"total": [[0.0, 1.0]]}}, "no shape"),
         ({"plateau": {"previous": [0.1, [[0, 1, "2"]]]}}, "no shape"),
         ({"plateau": {"previous": [0.1, [[0, 1, 2]]], "total": [[0.0, 1.0, 2.0]] * 2}}, "no shape"),

@@ -8,10 +8,10 @@ from openmm.mtsintegrator import MTSIntegrator
 
 from openmm_density import DensityFit
 from openmm_density.fitting import FlexibleFit
-from openmm_density.fitting.checkpoints import RunState
 from openmm_density.fitting.dynamics import Dynamics, set_temperature
 from openmm_density.fitting.fit_systems import DENSITY_GROUP
 from openmm_density.fitting.protocols import Protocol, Stage
+from openmm_density.fitting.run_state import RunState
 from openmm_density.fitting.stability import Safeguard, Unstable
 
 from ..fragments import RESOLUTION

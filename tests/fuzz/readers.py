@@ -8,7 +8,7 @@ import random
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,13 @@ from openmm import app
 
 from openmm_density.energies.planes.dictionaries import read_dictionary
 from openmm_density.errors import InputError
-from openmm_density.fitting.checkpoints import PREVIOUS, STATE, RunFolder, RunState
+from openmm_density.fitting.checkpoints import PREVIOUS, STATE, RunFolder
+from openmm_density.fitting.convergence import Plateau
 from openmm_density.fitting.fit_result import Row
 from openmm_density.fitting.protocols import Protocol, Stage, find_protocol
 from openmm_density.fitting.protocols.protocol_file import read_protocol
+from openmm_density.fitting.run_state import RunState
+from openmm_density.fitting.strength import AdaptiveStrength
 from openmm_density.maps.density_map import DensityMap
 from openmm_density.maps.map_files import POSSIBLE_VOXELS
 from openmm_density.models.structures import read_model
@@ -163,8 +166,7 @@ def _check_state(state: RunState) -> None:
     for name in ("step", "stage", "stage_step", "segment", "frames", "caution"):
         assert type(getattr(state, name)) is int and getattr(state, name) >= 0
     assert math.isfinite(state.seconds)
-    for row in state.rows:
-        Row(**row)
+    assert all(isinstance(row, Row) for row in state.rows)
     assert {field.name for field in fields(state)} == vars(state).keys()
 
 
@@ -328,18 +330,18 @@ def _state_samples(folder: Path) -> list[bytes]:
     samples = []
     for step, box in ((40, None), (80, np.eye(3) * 4.0)):
         arrays = {name: rng.normal(size=(atoms, 3)) for name in ("positions", "velocities", "relaxed")}
-        model = arrays["positions"].tolist()
+        model = arrays["positions"]
         state = RunState(
             **arrays,
             box=box,
             step=step,
             strength=12.5,
-            adaptive={"factor": 1.2, "average": 0.5},
-            plateau={"previous": [0.5, model], "total": model, "similarities": [0.4, 0.5], "steps": 80},
+            adaptive=AdaptiveStrength(factor=1.2, average=0.5),
+            plateau=Plateau(previous=(0.5, model), total=model, similarities=[0.4, 0.5], steps=80),
             ended=[{"name": "a", "steps": 40, "resolution": 4.0, "converged": False}],
             blow_ups=["The simulation became unstable."],
             rebuilding=[{"stage": "a", "undone": False}],
-            rows=[asdict(Row(step, "a", -1.0, 2.0, 3.0, 0.4, 0.3, 300.0, math.nan))],
+            rows=[Row(step, "a", -1.0, 2.0, 3.0, 0.4, 0.3, 300.0, math.nan)],
         )
         run = RunFolder(folder / "run")
         run.save(state, topology, np.zeros(atoms))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +168,7 @@ class OutputFolder:
             with written_whole(self.path / "trajectory.dcd") as temporary:
                 # Until all is written the fit may yet have to go on, with a trajectory of its own.
                 shutil.copyfile(self.run.trajectory, temporary)
-        write_text(self.path / "log.csv", log_table([asdict(row) for row in result.rows]))
+        write_text(self.path / "log.csv", log_table(result.rows))
         with fit.stopwatch.part("scoring"):
             agreement = simulated_agreement = map_agreement(fit, result)
             if result.simulated is not None:
