@@ -584,7 +584,7 @@ class FlexibleFit:
             if share.register:
                 shifted = rebuilding.with_shifted_stretches(self._positions(context), stop, share.register)
                 self._minimizer.place(context, shifted, REBUILDING_MINIMIZATION, stop)
-            turned = rebuilding.with_turned_side_chains(self._positions(context), stop)
+            turned = rebuilding.with_fitted_rotamers(self._positions(context), stop)
             self._minimizer.place(context, turned, REBUILDING_MINIMIZATION, stop)
             self._warm(context, stage.temperature[0], state, stop=stop)
             undone = stop.requested  # before all of it was minimised

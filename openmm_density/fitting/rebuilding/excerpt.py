@@ -22,8 +22,9 @@ from ...restraints.contacts import (
 from ...units import ANGSTROM_PER_NANOMETER
 from ..descent import descend
 from ..stability import Safeguard, Unstable, hottest_bearable
+from .density_model import DensityModel
+from .molecule import Molecule
 from .register_search import axes_of_planes
-from .rotamer_search import RotamerSearch
 
 HELD = ("cis", "chirality", "ramachandran")
 """Restraints that hold in an excerpt."""
@@ -53,8 +54,10 @@ class Excerpt:
     ----------
     system : openmm.System
         The force field of the whole model, without constraints.
-    density : RotamerSearch
-        Which knows the whole model, map and weights.
+    molecule : Molecule
+        The whole model.
+    density : DensityModel
+        Of the same atoms.
     positions : np.ndarray, shape (N, 3)
         Å.
     residues : np.ndarray of int
@@ -66,12 +69,13 @@ class Excerpt:
     def __init__(
         self,
         system: openmm.System,
-        density: RotamerSearch,
+        molecule: Molecule,
+        density: DensityModel,
         positions: np.ndarray,
         residues: np.ndarray,
         threads: int = 1,
     ) -> None:
-        heavy, of_residues = density.is_heavy, np.isin(density.residue_of, residues)
+        heavy, of_residues = molecule.is_heavy, np.isin(molecule.residue_of, residues)
         self.moving = np.flatnonzero(heavy & of_residues)
         near = cKDTree(positions[self.moving]).query(positions, distance_upper_bound=SURROUNDINGS)[0]
         members = np.flatnonzero(heavy & (np.isfinite(near) | of_residues))
@@ -81,7 +85,7 @@ class Excerpt:
         place[members] = np.arange(len(members))
         moves = np.zeros(len(members), dtype=bool)
         moves[self._of_members] = True
-        part, bonds = _part(density, members, place)
+        part, bonds = _part(molecule, members, place)
         small = openmm.System()
         for index, moving in zip(members, moves):
             small.addParticle(system.getParticleMass(int(index)) if moving else 0.0)
@@ -91,11 +95,11 @@ class Excerpt:
         self.restraints: list[Restraint] = make_restraints(HELD, part, positions[members])
         for restraint in self.restraints:
             small.addForce(restraint.create_force())
-        per_map, per_pair = density.slopes(positions)
+        slopes = density.slopes(positions)
         # Metals are let alone, as in other contacts: what they bind is nearer, and the topology lacks those bonds.
-        radii = np.where(density.is_metal[members], _NO_RADIUS, density.radii[members])
-        small.addForce(_pairs(bonds, density, members, radii, per_pair))
-        small.addForce(_in_map(density, members, self._of_members, positions, per_map))
+        radii = np.where(molecule.is_metal[members], _NO_RADIUS, molecule.radii[members])
+        small.addForce(_pairs(bonds, molecule.polar[members], density, members, radii, slopes.per_pair))
+        small.addForce(_in_map(density, members, self._of_members, positions, slopes.per_map))
         self._integrator = openmm.LangevinMiddleIntegrator(300.0, _FRICTION, _TIMESTEP)
         self._integrator.setRandomNumberSeed(_SEED)
         platform = openmm.Platform.getPlatformByName("CPU")
@@ -103,7 +107,7 @@ class Excerpt:
             small, self._integrator, platform, {"Threads": str(threads), "DeterministicForces": "true"}
         )
         self._safeguard = Safeguard(part, small)
-        self._follow = _Hydrogens(density, self.moving)
+        self._follow = _Hydrogens(molecule, self.moving)
 
     def minimized(self, positions: np.ndarray, soft: bool = False) -> np.ndarray:
         """Return the positions (N, 3) in Å with the residues near a minimum of the energy; soft, atoms may pass each other.
@@ -186,9 +190,9 @@ class Excerpt:
 class _Hydrogens:
     """Where hydrogens are, by the atoms that they are bound to and the neighbours of these."""
 
-    def __init__(self, model: RotamerSearch, moving: np.ndarray) -> None:
+    def __init__(self, molecule: Molecule, moving: np.ndarray) -> None:
         def neighbours(atom: int, hydrogens: bool) -> list[int]:
-            return [k for k in model.bonded.get(atom, ()) if is_hydrogen(model.atoms[k]) == hydrogens]
+            return [k for k in molecule.bonded.get(atom, ()) if is_hydrogen(molecule.atoms[k]) == hydrogens]
 
         frames = []
         for parent in moving.tolist():
@@ -212,18 +216,18 @@ class _Hydrogens:
 
 
 def _part(
-    model: RotamerSearch, members: np.ndarray, place: np.ndarray
+    molecule: Molecule, members: np.ndarray, place: np.ndarray
 ) -> tuple[app.Topology, list[tuple[int, int]]]:
     """Return the topology of some atoms, and its bonds, by their places among them."""
     part = app.Topology()
     made = []
-    chosen = (model.atoms[index] for index in members)
+    chosen = (molecule.atoms[index] for index in members)
     for chain, of_chain in groupby(chosen, lambda atom: atom.residue.chain):
         own_chain = part.addChain(chain.id)
         for residue, atoms in groupby(of_chain, lambda atom: atom.residue):
             own = part.addResidue(residue.name, own_chain, residue.id, residue.insertionCode)
             made += [part.addAtom(atom.name, atom.element, own) for atom in atoms]
-    bonds = place[model.bonds]
+    bonds = place[molecule.bonds]
     within = list(map(tuple, bonds[(bonds >= 0).all(axis=1)].tolist()))
     for a, b in within:
         part.addBond(made[a], made[b])
@@ -273,7 +277,8 @@ def _without_terms(force: openmm.CustomTorsionForce) -> openmm.CustomTorsionForc
 
 def _pairs(
     bonds: list[tuple[int, int]],
-    density: RotamerSearch,
+    polar: np.ndarray,
+    density: DensityModel,
     members: np.ndarray,
     radii: np.ndarray,
     per_pair: float,
@@ -292,8 +297,8 @@ def _pairs(
     force.addGlobalParameter("overlapping", per_pair)
     for name in ("radius", "polar", "weight"):
         force.addPerParticleParameter(name)
-    for index, radius in zip(members, (radii / ANGSTROM_PER_NANOMETER).tolist()):
-        force.addParticle([radius, float(density.polar[index]), density.weights[index]])
+    for index, is_polar, radius in zip(members, polar, (radii / ANGSTROM_PER_NANOMETER).tolist()):
+        force.addParticle([radius, float(is_polar), density.weights[index]])
     force.createExclusionsFromBonds(bonds, BONDS_APART)
     force.setNonbondedMethod(openmm.CustomNonbondedForce.CutoffNonPeriodic)
     force.setCutoffDistance(max(5.5 * width, 0.4))
@@ -301,7 +306,7 @@ def _pairs(
 
 
 def _in_map(
-    density: RotamerSearch,
+    density: DensityModel,
     members: np.ndarray,
     moving: np.ndarray,
     positions: np.ndarray,
@@ -312,7 +317,7 @@ def _in_map(
     low, high = places.min(axis=0) - _MARGIN, places.max(axis=0) + _MARGIN
     counts = np.ceil((high - low) / (_VOXEL * np.sqrt(2) * density.sigma)).astype(int) + 1
     axes = [np.linspace(a, b, n) for a, b, n in zip(low, high, counts)]
-    values = density.in_map(np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1))
+    values = density.map_integral(np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1))
     bounds = np.stack([low, high], axis=1).ravel() / ANGSTROM_PER_NANOMETER
     function = openmm.Continuous3DFunction(*counts.tolist(), values.ravel(order="F"), *bounds.tolist())
     # Beyond the table the function is 0, and so is its force.

@@ -20,7 +20,9 @@ from ...validation.correlation import MapCorrelation
 from ..interrupts import StopRequest
 from ..stability import Unstable
 from .changes import Changes, RebuiltStretch, TurnedSideChain, span
+from .density_model import DensityModel
 from .excerpt import Excerpt
+from .molecule import Molecule
 from .register_search import RegisterSearch, Stretch
 from .rotamer_search import RotamerSearch
 from .search_plan import place_work
@@ -85,14 +87,14 @@ class Rebuilding:
         self._threads = min(threads or os.cpu_count() or 1, _MOST_AT_ONCE)
         self._system = system
         self._residues = _as_given(prepared)
-        self._rotamers = RotamerSearch(
-            prepared.topology, density.target, density.sigma, strength, density.atoms
-        )
+        self._molecule = Molecule(prepared.topology)
+        self._density = DensityModel.of_fit(density, self._molecule, strength)
+        self._rotamers = RotamerSearch(self._molecule, self._density)
         self._registers = RegisterSearch(prepared.topology)
-        self._matches = SequenceMatch(self._rotamers, self._registers)
+        self._matches = SequenceMatch(prepared.topology, self._density, self._rotamers, self._registers)
         self._correlation = MapCorrelation(density_map, prepared.topology, density.resolution)
 
-    def with_turned_side_chains(self, positions: np.ndarray, stop: StopRequest | None = None) -> np.ndarray:
+    def with_fitted_rotamers(self, positions: np.ndarray, stop: StopRequest | None = None) -> np.ndarray:
         """Return the positions (N, 3) in Å with side chains in the rotamers that the map shows; the same array if none is."""
         self._say("side chains")
         turned, residues = self._rotamers.improved(positions, only_seen=True, stop=stop)
@@ -101,12 +103,12 @@ class Rebuilding:
                 residue_label(self._residues[residue]),
                 self._residues[residue].index,
                 *(
-                    self._rotamers.torsions(each, residue).round().astype(int).tolist()
+                    self._rotamers.side_chain(residue).torsion_angles(each).round().astype(int).tolist()
                     for each in (positions, turned)
                 ),
             )
             for residue in residues
-            if self._rotamers.is_other_rotamer(positions, turned, residue)
+            if self._rotamers.side_chain(residue).is_other_rotamer(positions, turned)
         ]
         return turned if residues else positions
 
@@ -167,7 +169,7 @@ class Rebuilding:
         doubtful = self._registers.doubtful(correlations)
         for stretches in doubtful + self._matches.stretches(positions, stop, changed):
             region = np.unique(np.concatenate([stretch.region for stretch in stretches]))
-            if not self._rotamers.weights[self._registers.atoms_of(region)].any():  # none of it is fitted
+            if not self._density.weights[self._registers.atoms_of(region)].any():  # none of it is fitted
                 continue
             if changed is None or np.isin(region, changed).any():
                 searches.append((stretches, region))
@@ -181,7 +183,7 @@ class Rebuilding:
         chosen = []
         for number in sorted(range(len(searches)), key=lambda n: float(known[searches[n][1]].mean())):
             stretches, region = searches[number]
-            moving = self._rotamers.is_heavy[self._registers.atoms_of(region)].sum()
+            moving = self._molecule.is_heavy[self._registers.atoms_of(region)].sum()
             shifts = sum(len(stretch.ways) for stretch in stretches)
             work = place_work(int(moving), len(region), shifts)
             if work <= room:
@@ -228,7 +230,7 @@ class Rebuilding:
         unchanged = 0.0, atoms, positions[atoms]
         if stop.requested:
             return unchanged
-        excerpt = Excerpt(self._system, self._rotamers, positions, region)
+        excerpt = Excerpt(self._system, self._molecule, self._density, positions, region)
 
         def built(start: np.ndarray) -> tuple[float, np.ndarray]:
             placed = excerpt.minimized(start, soft=True)

@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
+from openmm import app
 from scipy.spatial import cKDTree
 
 from ...restraints.backbone import atoms_by_name
 from ..interrupts import StopRequest
+from .density_model import DensityEnergySlopes, DensityModel
 from .register_search import LONGEST, RegisterSearch, Stretch
-from .rotamer_search import BACKBONE, RotamerSearch
+from .rotamer_search import RotamerSearch
+from .side_chains import BACKBONE
 
 SHIFTS = np.array([0, -1, 1])
 """Each residue where it is, where the one before is, and where the one behind is; the first of equals is taken."""
@@ -38,15 +41,24 @@ class SequenceMatch:
 
     Parameters
     ----------
+    topology : openmm.app.Topology
+    density : DensityModel
+        Of its atoms.
     rotamers : RotamerSearch
-        Which knows the density.
+        In that density.
     registers : RegisterSearch
         Which knows the chains.
     """
 
-    def __init__(self, rotamers: RotamerSearch, registers: RegisterSearch) -> None:
-        self._rotamers, self._registers = rotamers, registers
-        named = [names for names in atoms_by_name(rotamers.topology) if registers.is_in_chain(names.index)]
+    def __init__(
+        self,
+        topology: app.Topology,
+        density: DensityModel,
+        rotamers: RotamerSearch,
+        registers: RegisterSearch,
+    ) -> None:
+        self._density, self._rotamers, self._registers = density, rotamers, registers
+        named = [names for names in atoms_by_name(topology) if registers.is_in_chain(names.index)]
         pairs = [(names[n], names.index) for names in named for n in BACKBONE if n in names]
         self._backbone, self._backbone_residues = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
         self._alpha = {names.index: names["CA"] for names in named}
@@ -97,22 +109,22 @@ class SequenceMatch:
         """
         return self._energies(positions, chain, self._around(positions))
 
-    def _around(self, positions: np.ndarray) -> tuple[tuple[float, float], np.ndarray, cKDTree]:
+    def _around(self, positions: np.ndarray) -> tuple[DensityEnergySlopes, np.ndarray, cKDTree]:
         backbone = positions[self._backbone]
-        return self._rotamers.slopes(positions), backbone, cKDTree(backbone)
+        return self._density.slopes(positions), backbone, cKDTree(backbone)
 
     def _energies(
         self,
         positions: np.ndarray,
         chain: np.ndarray,
-        around: tuple[tuple[float, float], np.ndarray, cKDTree],
+        around: tuple[DensityEnergySlopes, np.ndarray, cKDTree],
     ) -> np.ndarray:
         slopes, backbone, tree = around
         alphas = positions[[self._alpha[residue] for residue in chain.tolist()]]
         reached = tree.query_ball_point(alphas, _REACH, return_sorted=True)
         result = np.empty((len(chain), len(SHIFTS)))
         for place, residue in enumerate(chain.tolist()):
-            atoms = self._rotamers.carried_atoms(residue)
+            atoms = self._rotamers.side_chain(residue).atoms
             for column, by in enumerate(SHIFTS.tolist()):
                 onto = place + by if 0 <= place + by < len(chain) else place
                 near = reached[onto]
@@ -129,7 +141,7 @@ class SequenceMatch:
         return result
 
     def _runs(self, energies: np.ndarray) -> Iterator[tuple[int, int, int]]:
-        change = _CHANGE * min(self._rotamers.strength_per_atom / _STRONG, 1.0)
+        change = _CHANGE * min(self._density.strength_per_atom / _STRONG, 1.0)
         change = max(change, _LEAST_CHANGE)
         shifts = SHIFTS[lowest_path(energies, SHIFTS, change)]
         edges = np.flatnonzero(np.diff(shifts, prepend=0, append=0))

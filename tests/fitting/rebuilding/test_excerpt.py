@@ -7,8 +7,9 @@ import openmm
 import pytest
 
 from openmm_density import DensityFit, DensityMap
+from openmm_density.fitting.rebuilding.density_model import DensityModel
 from openmm_density.fitting.rebuilding.excerpt import Excerpt
-from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
+from openmm_density.fitting.rebuilding.molecule import Molecule
 from openmm_density.fitting.stability import Unstable
 from openmm_density.models.elements import is_hydrogen
 from openmm_density.models.preparation import Prepared, prepare
@@ -25,18 +26,23 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 
 
 @pytest.fixture(scope="module")
-def search(prepared: Prepared) -> RotamerSearch:
+def molecule(prepared: Prepared) -> Molecule:
+    return Molecule(prepared.topology)
+
+
+@pytest.fixture(scope="module")
+def density(prepared: Prepared, molecule: Molecule) -> DensityModel:
     density_map = DensityMap.simulate(
         prepared.topology, prepared.positions, RESOLUTION, 0.9, noise=0.05, seed=3
     )
     fit = DensityFit(density_map, prepared.topology, RESOLUTION, positions=prepared.positions)
-    return RotamerSearch(prepared.topology, fit.target, fit.sigma, STRENGTH * fit.n_fitted_atoms, fit.atoms)
+    return DensityModel.of_fit(fit, molecule, STRENGTH * fit.n_fitted_atoms)
 
 
 @pytest.fixture(scope="module")
-def excerpt(prepared: Prepared, search: RotamerSearch) -> Excerpt:
+def excerpt(prepared: Prepared, molecule: Molecule, density: DensityModel) -> Excerpt:
     system = prepared.system(constraints=None, rigidWater=False)
-    return Excerpt(system, search, prepared.positions, REGION)
+    return Excerpt(system, molecule, density, prepared.positions, REGION)
 
 
 def test_heavy_atoms_of_the_residues_move_and_no_others(prepared: Prepared, excerpt: Excerpt) -> None:
@@ -47,23 +53,24 @@ def test_heavy_atoms_of_the_residues_move_and_no_others(prepared: Prepared, exce
     assert set(changed.tolist()) == set(wanted)
 
 
-def test_the_same_calls_give_the_same(prepared: Prepared, search: RotamerSearch) -> None:
+def test_the_same_calls_give_the_same(prepared: Prepared, molecule: Molecule, density: DensityModel) -> None:
     system = prepared.system(constraints=None, rigidWater=False)
     first, second = (
-        Excerpt(system, search, prepared.positions, REGION).annealed(prepared.positions, (300.0, 100.0), 20)
+        Excerpt(system, molecule, density, prepared.positions, REGION).annealed(
+            prepared.positions, (300.0, 100.0), 20
+        )
         for _ in range(2)
     )
     np.testing.assert_array_equal(first, second)
 
 
 def test_density_is_that_of_the_search_to_first_order(
-    prepared: Prepared, search: RotamerSearch, excerpt: Excerpt
+    prepared: Prepared, molecule: Molecule, density: DensityModel, excerpt: Excerpt
 ) -> None:
     """The forces of map and overlaps are those of k S: bonded terms and contacts are the same with another strength."""
-    weaker = RotamerSearch.__new__(RotamerSearch)
-    weaker.__dict__.update(search.__dict__, _strength=0.0)
+    weaker = DensityModel(density.target, density.weights, density.sigma, 0.0)
     system = prepared.system(constraints=None, rigidWater=False)
-    without = Excerpt(system, weaker, prepared.positions, REGION)
+    without = Excerpt(system, molecule, weaker, prepared.positions, REGION)
     rng = np.random.default_rng(5)
     moved = prepared.positions.copy()
     # A side chain's end, far from excluded neighbours' overlaps.
@@ -74,8 +81,8 @@ def test_density_is_that_of_the_search_to_first_order(
         ours = (excerpt.energy(trial) - without.energy(trial)) - (
             excerpt.energy(moved) - without.energy(moved)
         )
-        fitted = len(np.flatnonzero(search.weights))
-        wanted = -STRENGTH * fitted * (search.similarity(trial) - search.similarity(moved))
+        fitted = len(np.flatnonzero(density.weights))
+        wanted = -STRENGTH * fitted * (density.similarity(trial) - density.similarity(moved))
         assert ours == pytest.approx(wanted, abs=0.1 * abs(wanted) + 0.5)
 
 
@@ -104,18 +111,24 @@ def test_hydrogens_follow_what_they_are_bound_to(prepared: Prepared, excerpt: Ex
     np.testing.assert_array_equal(whole[excerpt.moving], moved[excerpt.moving])
 
 
-def test_another_force_field_has_the_bonds_of_an_excerpt(prepared: Prepared, search: RotamerSearch) -> None:
+def test_another_force_field_has_the_bonds_of_an_excerpt(
+    prepared: Prepared, molecule: Molecule, density: DensityModel
+) -> None:
     other = prepare(prepared.model, "charmm36")
     assert other.topology.getNumAtoms() == prepared.topology.getNumAtoms()
     system = other.system(constraints=None, rigidWater=False)
-    excerpt = Excerpt(system, search, prepared.positions, REGION)
+    excerpt = Excerpt(system, molecule, density, prepared.positions, REGION)
     relaxed = excerpt.minimized(prepared.positions)
     assert np.linalg.norm((relaxed - prepared.positions)[excerpt.moving], axis=1).max() < 1.0
 
 
 @pytest.mark.parametrize("method", ["minimized", "annealed"])
 def test_what_blows_up_is_tried_more_gently(
-    prepared: Prepared, search: RotamerSearch, monkeypatch: pytest.MonkeyPatch, method: str
+    prepared: Prepared,
+    molecule: Molecule,
+    density: DensityModel,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
 ) -> None:
     minimize = openmm.LocalEnergyMinimizer.minimize
     calls = []
@@ -128,7 +141,9 @@ def test_what_blows_up_is_tried_more_gently(
             positions[3] = np.nan
             context.setPositions(positions)
 
-    excerpt = Excerpt(prepared.system(constraints=None, rigidWater=False), search, prepared.positions, REGION)
+    excerpt = Excerpt(
+        prepared.system(constraints=None, rigidWater=False), molecule, density, prepared.positions, REGION
+    )
     atom = list(prepared.topology.atoms())[excerpt._members[3]]
     arguments = (prepared.positions,) if method == "minimized" else (prepared.positions, (300.0,), 20)
     monkeypatch.setattr(openmm.LocalEnergyMinimizer, "minimize", spoilt)

@@ -9,6 +9,8 @@ import pytest
 from openmm import app
 
 from openmm_density import DensityFit, DensityMap
+from openmm_density.fitting.rebuilding.density_model import DensityModel
+from openmm_density.fitting.rebuilding.molecule import Molecule
 from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
 from openmm_density.models import Model, read_model
 from openmm_density.models.elements import is_hydrogen
@@ -38,14 +40,13 @@ def search(native: Model, density: DensityFit) -> RotamerSearch:
     return search_in(native, density)
 
 
-def search_in(model: Model, density: DensityFit, atoms: np.ndarray | None = None) -> RotamerSearch:
-    return RotamerSearch(
-        model.topology,
-        density.target,
-        density.sigma,
-        STRENGTH * density.n_fitted_atoms,
-        density.atoms if atoms is None else atoms,
-    )
+def search_in(model: Model, density: DensityFit) -> RotamerSearch:
+    molecule = Molecule(model.topology)
+    return RotamerSearch(molecule, DensityModel.of_fit(density, molecule, STRENGTH * density.n_fitted_atoms))
+
+
+def is_other_rotamer(search: RotamerSearch, before: np.ndarray, after: np.ndarray, residue: int) -> bool:
+    return search.side_chain(residue).is_other_rotamer(before, after)
 
 
 def misplaced(model: Model, numbers: list[int]) -> tuple[np.ndarray, dict[int, list[int]]]:
@@ -58,15 +59,6 @@ def misplaced(model: Model, numbers: list[int]) -> tuple[np.ndarray, dict[int, l
             positions = turned_about(positions, index["CA"], index["CB"], np.array(atoms), 2 * np.pi / 3)
             turned[residue.index] = atoms
     return positions, turned
-
-
-def test_its_similarity_is_that_of_the_density(
-    native: Model, density: DensityFit, search: RotamerSearch
-) -> None:
-    shaken = native.positions + np.random.default_rng(0).normal(scale=0.7, size=native.positions.shape)
-    for positions in (native.positions, shaken):
-        # The kernel's Gaussians end at 4 σ.
-        assert search.similarity(positions) == pytest.approx(density.similarity(positions), abs=4e-3)
 
 
 def test_turned_side_chains_are_turned_back(
@@ -119,11 +111,13 @@ def test_what_the_map_shows_elsewhere_is_turned_back(
     chosen = [number for residue, number in named.items() if residue not in unseen]
     positions, wrong = misplaced(model, chosen)
     improved, turned = search.improved(positions, only_seen=True)
-    mended = [residue for residue in wrong if not search.is_other_rotamer(model.positions, improved, residue)]
+    mended = [
+        residue for residue in wrong if not is_other_rotamer(search, model.positions, improved, residue)
+    ]
     assert len(wrong) >= 10 and len(mended) >= 0.8 * len(wrong)
     # Those whose own density is missing may go where the others had left theirs free.
     others = set(turned) - set(wrong) - unseen
-    assert not [r for r in others if search.is_other_rotamer(model.positions, improved, r)]
+    assert not [r for r in others if is_other_rotamer(search, model.positions, improved, r)]
 
 
 def test_deposited_side_chains_stay(small_data: Path) -> None:
@@ -169,7 +163,8 @@ def test_chosen_residues_alone_are_turned(native: Model, search: RotamerSearch) 
 def test_the_density_of_a_side_chain_is_that_of_all_its_atoms_in_its_best_rotamer(
     native: Model, search: RotamerSearch
 ) -> None:
-    per_map, per_pair = slopes = search.slopes(native.positions)
+    density = search._density
+    per_map, per_pair = slopes = density.slopes(native.positions)
     empty = np.zeros(0, dtype=np.int64), np.zeros((0, 3)), np.zeros(0, dtype=bool)
     for name, turns in (("VAL", 3), ("ALA", 1), ("THR", 3)):
         residue = next(r for r in native.topology.residues() if r.name == name)
@@ -182,46 +177,24 @@ def test_the_density_of_a_side_chain_is_that_of_all_its_atoms_in_its_best_rotame
         for wanted in np.radians((-60.0, 60.0, 180.0))[:turns]:
             by = wanted - now[0] if turns > 1 else 0.0
             places = turned_about(native.positions, index["CA"], index["CB"], behind, by)[atoms]
-            weights = search.weights[atoms]
+            weights = density.weights[atoms]
             squares = ((places[:, None] - places) ** 2).sum(axis=-1)
-            pairs = weights @ np.exp(-squares / (4 * search.sigma**2)) @ weights
-            energies.append(0.5 * per_pair * pairs - per_map * (search.in_map(places) @ weights))
-        places = native.positions[search.carried_atoms(residue.index)]
+            pairs = weights @ np.exp(-squares / (4 * density.sigma**2)) @ weights
+            energies.append(0.5 * per_pair * pairs - per_map * (density.map_integral(places) @ weights))
+        places = native.positions[search.side_chain(residue.index).atoms]
         assert "CB" in index and min(energies) < 0
         found = search.lowest_energy(residue.index, places, *empty, slopes)
         assert found == pytest.approx(min(energies), rel=1e-6)
-
-
-def test_torsions_are_those_along_the_side_chain(native: Model, search: RotamerSearch) -> None:
-    positions, wrong = misplaced(native, [9])
-    (tyrosine,) = wrong
-    before, after = (search.torsions(x, tyrosine) for x in (native.positions, positions))
-    np.testing.assert_allclose((after - before) % 360, (120.0, 0.0), atol=1e-6)
-    assert search.is_other_rotamer(native.positions, positions, tyrosine)
-    assert not search.is_other_rotamer(positions, positions, tyrosine)
-    glycine = next(r.index for r in native.topology.residues() if r.name == "GLY")
-    assert len(search.torsions(positions, glycine)) == 0
-    assert not search.is_other_rotamer(native.positions, positions, glycine)
-
-
-def test_a_ring_that_is_turned_over_is_in_the_same_rotamer(native: Model, search: RotamerSearch) -> None:
-    ring = ("CD1", "CD2", "CE1", "CE2", "CZ", "OH")
-    tyrosine = next(r for r in native.topology.residues() if r.name == "TYR")
-    index = {atom.name: atom.index for atom in tyrosine.atoms()}
-    atoms = np.array([index[name] for name in ring])
-
-    def turned(degrees: float) -> np.ndarray:
-        return turned_about(native.positions, index["CB"], index["CG"], atoms, np.radians(degrees))
-
-    for degrees, other in ((180.0, False), (150.0, False), (90.0, True), (30.0, False), (-60.0, True)):
-        assert search.is_other_rotamer(native.positions, turned(degrees), tyrosine.index) == other
 
 
 def test_what_is_not_fitted_stays(native: Model, density: DensityFit) -> None:
     positions, wrong = misplaced(native, [9, 56])
     first, second = wrong
     others = np.setdiff1d(density.atoms, wrong[first][:1])
-    _, turned = search_in(native, density, others).improved(positions, np.array([first, second]))
+    partial = DensityFit(
+        density.target, native.topology, RESOLUTION, atoms=others, weights="number", positions=positions
+    )
+    _, turned = search_in(native, partial).improved(positions, np.array([first, second]))
     assert second in turned and first not in turned
 
 
@@ -230,8 +203,8 @@ def test_ligands_of_metals_stay(small_data: Path) -> None:
     inverse = DensityMap.simulate(model.topology, model.positions, 4.0, 2.0)
     # In the negative of their density all side chains want to be somewhere else.
     away = DensityMap(inverse.data.max() - inverse.data, inverse.matrix, inverse.origin)
-    heavy = [atom.index for atom in model.topology.atoms() if not is_hydrogen(atom)]
-    search = RotamerSearch(model.topology, away, 0.9, 1e7, np.array(heavy))
+    numbers = [0.0 if is_hydrogen(atom) else atom.element.atomic_number for atom in model.topology.atoms()]
+    search = RotamerSearch(Molecule(model.topology), DensityModel(away, np.array(numbers), 0.9, 1e7))
     irons = [atom.index for atom in model.topology.atoms() if atom.element.symbol.upper() == "FE"]
     assert irons
     bound, free = [], []

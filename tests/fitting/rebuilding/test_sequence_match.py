@@ -11,6 +11,8 @@ from openmm import app
 from scipy.spatial import cKDTree
 
 from openmm_density import DensityMap
+from openmm_density.fitting.rebuilding.density_model import DensityModel
+from openmm_density.fitting.rebuilding.molecule import Molecule
 from openmm_density.fitting.rebuilding.register_search import RegisterSearch, Stretch
 from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
 from openmm_density.fitting.rebuilding.sequence_match import SHIFTS, SequenceMatch, lowest_path
@@ -28,10 +30,12 @@ class Going:
 def match_of(
     topology: app.Topology, density_map: DensityMap, strength: float = STRENGTH_PER_ATOM
 ) -> tuple[SequenceMatch, RegisterSearch]:
-    heavy = [atom.index for atom in topology.atoms() if not is_hydrogen(atom)]
-    registers = RegisterSearch(topology)
-    rotamers = RotamerSearch(topology, density_map, 0.225 * RESOLUTION, strength * len(heavy), heavy)
-    return SequenceMatch(rotamers, registers), registers
+    molecule, registers = Molecule(topology), RegisterSearch(topology)
+    numbers = [0.0 if is_hydrogen(atom) else atom.element.atomic_number for atom in topology.atoms()]
+    weights = np.array(numbers)
+    k = strength * np.count_nonzero(weights)
+    density = DensityModel(density_map, weights, 0.225 * RESOLUTION, k)
+    return SequenceMatch(topology, density, RotamerSearch(molecule, density), registers), registers
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +92,7 @@ def test_energies_are_those_of_side_chains_in_places_along_the_chain(
     # Shifted as a whole, the table shifts with it.
     shifted = registers.shifted(native.positions, [Stretch(chain, 100, 130)], 1)
     again = search.energies(shifted, chain)
-    alike = [p for p in range(105, 126) if len(search._rotamers.carried_atoms(chain[p]))]
+    alike = [p for p in range(105, 126) if len(search._rotamers.side_chain(chain[p]).atoms)]
     assert np.corrcoef(again[alike, back], energies[alike, stays])[0, 1] > 0.9
 
 
@@ -154,8 +158,9 @@ def test_side_chains_meet_what_they_reach_of_the_backbone_and_no_more(
     tried = []
 
     def note(residue: int, places: np.ndarray, around: np.ndarray, met: np.ndarray, *_: object) -> float:
-        if len(rotamers.torsions(native.positions, residue)):
-            tried.append((rotamers._carried[residue].conformations(places), met))
+        side_chain = rotamers.side_chain(residue)
+        if side_chain.torsions:
+            tried.append((side_chain.conformations(places), met))
         return 0.0
 
     monkeypatch.setattr(rotamers, "lowest_energy", note)
@@ -186,11 +191,11 @@ def test_only_chains_that_changed_are_searched_and_a_stop_ends_it(
 def test_a_side_chain_must_not_overlap_what_it_meets(
     native: Model, match: tuple[SequenceMatch, RegisterSearch]
 ) -> None:
-    rotamers = match[0]._rotamers
+    rotamers, density = match[0]._rotamers, match[0]._density
     leucine = next(r for r in native.topology.residues() if r.name == "LEU" and r.index > 20)
     index = {atom.name: atom.index for atom in leucine.atoms()}
-    places = native.positions[rotamers.carried_atoms(leucine.index)]
-    slopes = rotamers.slopes(native.positions)
+    places = native.positions[rotamers.side_chain(leucine.index).atoms]
+    slopes = density.slopes(native.positions)
 
     def energy(at: np.ndarray, meets: bool) -> float:
         other = np.array([0])

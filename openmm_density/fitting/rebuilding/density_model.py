@@ -1,0 +1,118 @@
+"""The density of a model as the searches use it: a Gaussian for each atom, and its cross-correlation with the map."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import ndimage
+from scipy.spatial import cKDTree
+
+from ...energies.density_fit import DensityFit
+from ...maps.density_map import DensityMap
+from .molecule import Molecule
+
+# Two Gaussians of width σ overlap in one of width σ √2; at a distance of 7 σ less than 1e-5 of the overlap is left.
+_OVERLAP_CUTOFF_IN_SIGMA = 7.0
+
+
+class DensityEnergySlopes(NamedTuple):
+    """Derivatives of the density energy k (1 − S) about a model, in kJ/mol.
+
+    Attributes
+    ----------
+    per_map : float
+        −∂E/∂(∫ t ρ): the energy falls by this for each unit of the integral of the map with the model's density.
+    per_pair : float
+        By how much each pair of atoms of weight 1 at a distance r raises the energy, over exp(−r²/4σ²).
+    """
+
+    per_map: float
+    per_pair: float
+
+
+class DensityModel:
+    """What of a density fit the searches need: the map, the weights of the atoms, and the width of their Gaussians.
+
+    The density of the model is ρ(**r**) = Σ_a w_a g(**r** − **x**_a), with g a normalised Gaussian of width σ, and the energy is
+    k (1 − S) with S = ∫ t ρ / √(∫ ρ² ∫ t²), the cross-correlation about zero. The integrals of ρ are sums over atoms and over
+    pairs of atoms: what a side chain adds to them is found from its own atoms and their neighbours, without a grid.
+
+    Parameters
+    ----------
+    target : DensityMap
+        The map t.
+    weights : np.ndarray, shape (N,)
+        The integral of each atom's density; 0 for atoms that are not fitted.
+    sigma : float
+        σ in Å.
+    strength : float
+        k in kJ/mol, of all atoms together.
+
+    Attributes
+    ----------
+    target, weights, sigma, strength
+        As given.
+    """
+
+    def __init__(self, target: DensityMap, weights: np.ndarray, sigma: float, strength: float) -> None:
+        self.target, self.weights, self.sigma, self.strength = target, weights, sigma, strength
+        self._mode = "grid-wrap" if target.periodic else "constant"
+        blurred = target.gaussian_filter(sigma).data.astype(np.float64)
+        # The map blurred by an atom's Gaussian, at any point, is what an atom there adds to ∫ t ρ.
+        self._spline = ndimage.spline_filter(blurred, mode="grid-wrap" if target.periodic else "mirror")
+        self._target_square = float((target.data.astype(np.float64) ** 2).sum()) * target.voxel_volume
+
+    @classmethod
+    def of_fit(cls, fit: DensityFit, molecule: Molecule, strength: float) -> DensityModel:
+        """Return the model of a density fit, with k in kJ/mol of all its atoms together. Hydrogens are left out."""
+        weights = np.zeros(len(molecule.atoms))
+        fitted = [index for index in fit.atoms if molecule.is_heavy[index]]
+        weights[fitted] = [molecule.atoms[index].element.atomic_number for index in fitted]
+        return cls(fit.target, weights, fit.sigma, strength)
+
+    @property
+    def strength_per_atom(self) -> float:
+        """The strength k in kJ/mol per fitted heavy atom."""
+        return self.strength / max(np.count_nonzero(self.weights), 1)
+
+    def map_integral(self, points: np.ndarray) -> np.ndarray:
+        """Return ∫ t g for the Gaussian of an atom of weight 1 at each of the points (…, 3) in Å."""
+        index = self.target.to_index(points.reshape(-1, 3))[:, ::-1].T
+        values = ndimage.map_coordinates(self._spline, index, prefilter=False, mode=self._mode)
+        return values.reshape(points.shape[:-1])
+
+    def pair_integral(self, squared_distances: np.ndarray) -> np.ndarray:
+        """Return ∫ g g' of two atoms of weight 1, by their squared distance in Å²."""
+        width = 4 * self.sigma**2
+        return np.exp(-squared_distances / width) * (np.pi * width) ** -1.5
+
+    def integrals(self, positions: np.ndarray) -> np.ndarray:
+        """Return ∫ t ρ and ∫ ρ², shape (2,), at positions (N, 3) in Å."""
+        fitted = np.flatnonzero(self.weights)
+        positions, weights = positions[fitted], self.weights[fitted]
+        cutoff = _OVERLAP_CUTOFF_IN_SIGMA * self.sigma
+        i, j = cKDTree(positions).query_pairs(cutoff, output_type="ndarray").T
+        overlaps = self.pair_integral(((positions[i] - positions[j]) ** 2).sum(axis=1))
+        pairs = 2 * (weights[i] * weights[j] * overlaps).sum()
+        own = (weights**2).sum() * self.pair_integral(np.zeros(1))[0]
+        return np.array([(weights * self.map_integral(positions)).sum(), pairs + own])
+
+    def similarity_of(self, integrals: np.ndarray) -> np.ndarray:
+        """Return S from ∫ t ρ and ∫ ρ², shape (…, 2); 0 where the model has no density."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            similarity = integrals[..., 0] / np.sqrt(integrals[..., 1] * self._target_square)
+        return np.nan_to_num(similarity, nan=0.0)
+
+    def similarity(self, positions: np.ndarray) -> float:
+        """Return S at positions (N, 3) in Å."""
+        return float(self.similarity_of(self.integrals(np.asarray(positions, dtype=np.float64))))
+
+    def slopes(self, positions: np.ndarray) -> DensityEnergySlopes:
+        """Return the derivatives of the energy at positions (N, 3) in Å, for an energy that is linear in both integrals."""
+        with_map, square = self.integrals(np.asarray(positions, dtype=np.float64))
+        root = np.sqrt(square * self._target_square)
+        per_pair = self.strength * with_map / (root * square)
+        return DensityEnergySlopes(
+            float(self.strength / root), float(per_pair * self.pair_integral(np.zeros(1))[0])
+        )

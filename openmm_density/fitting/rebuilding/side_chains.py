@@ -1,0 +1,197 @@
+"""Side chains that turn about their bonds, and the torsions that a search tries for each."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+
+import numpy as np
+from openmm import app
+
+from ...restraints.rotamers import LARGEST_DEVIATION, SIDE_CHAINS
+from ...restraints.torsions import torsion_angles
+from .molecule import Molecule
+
+BACKBONE = ("N", "CA", "C", "O")
+
+# Degrees. About bonds between tetrahedral atoms torsions are staggered; about a bond to a planar group they take any value, and
+# a group that looks the same from both sides has the same conformation after half a turn.
+_STAGGERED = (-60.0, 60.0, 180.0)
+_FULL_TURN = tuple(float(angle) for angle in range(-180, 180, 30))
+_HALF_TURN = _FULL_TURN[3:9]
+# Of side chains that end in a planar group: the atom behind those of `SIDE_CHAINS` (IUPAC), and the values of the torsion that
+# turns the group.
+_PLANAR_ENDS = {
+    "ARG": ("CZ", (-90.0, 90.0, 180.0)),
+    "ASN": ("OD1", _FULL_TURN),
+    "ASP": ("OD1", _HALF_TURN),
+    "GLN": ("OE1", _FULL_TURN),
+    "GLU": ("OE1", _HALF_TURN),
+    "HIS": ("ND1", _FULL_TURN),
+    "PHE": ("CD1", _HALF_TURN),
+    "TRP": ("CD1", _FULL_TURN),
+    "TYR": ("CD1", _HALF_TURN),
+}
+
+
+@dataclass(frozen=True)
+class SideChain:
+    """The atoms of a side chain, and the torsions about which they turn.
+
+    Attributes
+    ----------
+    residue : int
+        Index of its residue.
+    name : str
+        Of the residue.
+    atoms : np.ndarray of int, shape (n,)
+        N, CA and CB, followed by all atoms that χ1 turns; of a side chain that does not turn its heavy atoms.
+    scored : np.ndarray of int
+        Indices into ``atoms`` of those that count in an energy: heavy atoms that turn, and Cβ where the side chain is moved as a
+        whole.
+    torsions : list of tuple
+        For each χ its four atoms, and those that it turns, as indices into ``atoms``.
+    grid : np.ndarray, shape (K, number of torsions)
+        The combinations of torsions that are tried, in degrees.
+    """
+
+    residue: int
+    name: str
+    atoms: np.ndarray
+    scored: np.ndarray
+    torsions: list[tuple[tuple[int, ...], np.ndarray]]
+    grid: np.ndarray
+
+    @property
+    def scored_atoms(self) -> np.ndarray:
+        """Indices, in the whole model, of the atoms that count in an energy."""
+        return self.atoms[self.scored]
+
+    def conformations(self, positions: np.ndarray) -> np.ndarray:
+        """Return the positions (K, n, 3) of ``atoms`` with the torsions of each row of ``grid``, by those (n, 3) in one."""
+        conformations = np.repeat(positions[None], len(self.grid), axis=0)
+        for (quadruple, moved), angles in zip(self.torsions, self.grid.T):
+            set_torsion(conformations, quadruple, moved, angles)
+        return conformations
+
+    def torsion_angles(self, positions: np.ndarray) -> np.ndarray:
+        """Return χ1, χ2 … in degrees, by the positions (N, 3) of the whole model."""
+        quadruples = np.array([self.atoms[list(quadruple)] for quadruple, _ in self.torsions], dtype=np.int64)
+        return np.degrees(torsion_angles(positions, quadruples.reshape(-1, 4)))
+
+    def is_other_rotamer(self, before: np.ndarray, after: np.ndarray) -> bool:
+        """Tell whether a torsion differs by more than torsions of one rotamer do, by positions (N, 3) of the whole model."""
+        apart = self.torsion_angles(after) - self.torsion_angles(before)
+        period = np.full(len(apart), 360.0)
+        if _PLANAR_ENDS.get(self.name, ("", ()))[1] is _HALF_TURN:
+            period[-1:] = 180.0
+        apart = np.abs((apart + period / 2) % period - period / 2)
+        return bool((apart > np.degrees(LARGEST_DEVIATION)).any())
+
+
+def turning_side_chain(
+    molecule: Molecule, residue: app.topology.Residue, is_fitted: np.ndarray
+) -> SideChain | None:
+    """Return the side chain of a residue as it turns about its bonds.
+
+    Parameters
+    ----------
+    molecule : Molecule
+    residue : openmm.app.topology.Residue
+    is_fitted : np.ndarray of bool, shape (N,)
+
+    Returns
+    -------
+    SideChain or None
+        None for residues without torsions, with atoms missing or not fitted, or bonded to another residue.
+    """
+    index = {atom.name: atom.index for atom in residue.atoms()}
+    path, values = _path_and_torsions(residue.name)
+    if not path or any(name not in index for name in path):
+        return None
+    own = set(index.values())
+    torsions = []
+    for first in range(len(values)):
+        quadruple = tuple(index[name] for name in path[first : first + 4])
+        moved = molecule.beyond_bond(quadruple[1], quadruple[2])
+        if not moved <= own:
+            return None
+        torsions.append((quadruple, sorted(moved)))
+    atoms = [index[name] for name in path[:3]] + torsions[0][1]
+    scored = [local for local in range(3, len(atoms)) if molecule.is_heavy[atoms[local]]]
+    if not all(is_fitted[atoms[local]] for local in scored):
+        return None
+    local_of = {atom: local for local, atom in enumerate(atoms)}
+    return SideChain(
+        residue.index,
+        residue.name,
+        np.array(atoms, dtype=np.int64),
+        np.array(scored, dtype=np.int64),
+        [
+            (tuple(local_of[atom] for atom in quadruple), np.array([local_of[atom] for atom in moved]))
+            for quadruple, moved in torsions
+        ],
+        np.array(list(itertools.product(*values))),
+    )
+
+
+def whole_side_chain(
+    residue: app.topology.Residue, turning: SideChain | None, is_fitted: np.ndarray
+) -> SideChain:
+    """Return a side chain with Cβ among the atoms that count, for a search that moves it as a whole.
+
+    Parameters
+    ----------
+    residue : openmm.app.topology.Residue
+    turning : SideChain, optional
+        The same as it turns; without, it stays as it is.
+    is_fitted : np.ndarray of bool, shape (N,)
+    """
+    if turning is not None:
+        return replace(turning, scored=np.concatenate([[2], turning.scored]))
+    backbone = (*BACKBONE, "OXT")
+    atoms = np.array(
+        [a.index for a in residue.atoms() if a.name not in backbone and is_fitted[a.index]], dtype=np.int64
+    )
+    return SideChain(residue.index, residue.name, atoms, np.arange(len(atoms)), [], np.zeros((1, 0)))
+
+
+def set_torsion(
+    conformations: np.ndarray, quadruple: tuple[int, ...], moved: np.ndarray, degrees: np.ndarray
+) -> None:
+    """Set a torsion of each of K conformations (K, n, 3) to an angle each, in place.
+
+    Parameters
+    ----------
+    conformations : np.ndarray, shape (K, n, 3)
+    quadruple : tuple of int
+        The four atoms of the torsion.
+    moved : np.ndarray of int
+        The atoms that it turns.
+    degrees : np.ndarray, shape (K,)
+    """
+    a, b, c, d = (conformations[:, atom] for atom in quadruple)
+    axis = c - b
+    axis = axis / np.linalg.norm(axis, axis=1, keepdims=True)
+    first, second = np.cross(b - a, axis), np.cross(axis, d - c)
+    current = np.arctan2((np.cross(first, second) * axis).sum(axis=1), (first * second).sum(axis=1))
+    angle = (np.radians(degrees) - current)[:, None, None]
+    along = axis[:, None]
+    relative = conformations[:, moved] - c[:, None]
+    # Rodrigues' rotation formula.
+    conformations[:, moved] = (
+        c[:, None]
+        + relative * np.cos(angle)
+        + np.cross(along, relative) * np.sin(angle)
+        + along * (relative * along).sum(axis=-1, keepdims=True) * (1 - np.cos(angle))
+    )
+
+
+def _path_and_torsions(name: str) -> tuple[tuple[str, ...], tuple[tuple[float, ...], ...]]:
+    """Return the atoms along a side chain, and the values in degrees of its χ1, χ2 …; empty for other residues."""
+    path = SIDE_CHAINS.get(name, ())
+    values = (_STAGGERED,) * (len(path) - 3)
+    if name in _PLANAR_ENDS:
+        end, turns = _PLANAR_ENDS[name]
+        path, values = (*path, end), (*values, turns)
+    return path, values
