@@ -1,7 +1,13 @@
 """Operators for density and geometry, in one unit of length and free of files, topologies and OpenMM.
 
-Each folder holds one operator: ``reference.py`` (plain PyTorch, float64, the oracle), ``cpu.cpp`` (C++),
-``gpu.py`` (Triton, with larger kernels in files of their own) and ``__init__.py`` (schema, dispatch and documentation).
+A folder that holds a ``cpu.cpp`` is a family of operators, and nothing else lists it:
+
+- ``__init__.py``: schema, dispatch and documentation of its operators
+- ``reference.py``: the oracle, in plain PyTorch and float64
+- ``cpu.cpp``: C++, with larger parts in headers
+- ``gpu.py``: Triton, with larger kernels in files of their own
+- ``example.py``: a small evaluation, by which ``openmm-density doctor`` tries a GPU
+
 They live in the torch namespace ``openmm_density::`` and can be called from Python and TorchScript.
 """
 

@@ -15,6 +15,20 @@ from . import build
 
 LIBRARY = torch.library.Library("openmm_density", "FRAGMENT")
 
+Example = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A small evaluation of an operator: its Python function, and arguments on the CPU."""
+
+
+def operator_folders() -> tuple[str, ...]:
+    """Return the folders below ``kernels/`` that hold operators, in alphabetical order: those with a ``cpu.cpp``."""
+    return build.folders()
+
+
+def register_operators() -> None:
+    """Define every operator in torch's namespace ``openmm_density``, by importing the folders that hold them."""
+    for folder in operator_folders():
+        importlib.import_module(f"{__package__}.{folder}")
+
 
 def define(schema: str, folder: str, reference: Callable[..., Any]) -> Any:
     """Define an operator whose C++ or Triton is loaded at its first call.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import logging
 import re
@@ -13,7 +12,6 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 _FAILURE = re.compile(r"Error loading library (?P<path>.*?\.(?:so|dylib|dll)): (?P<reason>.*)", re.DOTALL)
-_OPERATORS = ("density", "interpolation", "molecules", "planarity", "scatter")
 
 # What a platform itself needs from the machine: a machine without it lacks the platform, and nothing is wrong.
 _PLATFORM_LIBRARIES = {"libOpenCL": "OpenCL", "libcuda": "CUDA", "libamdhip64": "HIP"}
@@ -77,8 +75,9 @@ _attendant = _Attendant()
 
 
 def _register_operators() -> None:
-    for name in _OPERATORS:
-        importlib.import_module(f".kernels.{name}", __package__)
+    from openmm_density.kernels.library import register_operators
+
+    register_operators()
 
 
 def load_torch_plugins() -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import openmm
 import pytest
-from openmm_density.kernels import build as kernel_builds
 from rich.console import Console
 
 from openmm_density.doctor import Diagnosis, GpuKernel, Kernel, Probe, examine, report
@@ -21,6 +20,7 @@ from openmm_density.doctor.processes import probe_gpu_kernels, probe_platform
 from openmm_density.doctor.progress import Doing
 from openmm_density.doctor.remedies import remedies
 from openmm_density.energies.forces import BACKENDS, ON_ALL_PLATFORMS
+from openmm_density.kernels import build as kernel_builds
 
 
 def healthy() -> Diagnosis:

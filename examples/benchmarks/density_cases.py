@@ -33,17 +33,17 @@ from density_models import (
 from density_peers import TorchRef, gemmi_engine, gromacs_engines, torchref_engines
 from nothing import Nothing
 from openmm import app, unit
+from openmmtorch import TorchForce
+from torch import Tensor
+from turns import Case, Difference, Engine, compare, independently, measure, timed
+
+from openmm_density import DensityFit, DensityMap
 from openmm_density.kernels.density import (
     CROSS_CORRELATION,
     CROSS_CORRELATION_ABOUT_MEAN,
     density_similarity,
     target_moments,
 )
-from openmmtorch import TorchForce
-from torch import Tensor
-from turns import Case, Difference, Engine, compare, independently, measure, timed
-
-from openmm_density import DensityFit, DensityMap
 
 TERM = "density term of {} atoms"
 ALONE = "each thread alone"

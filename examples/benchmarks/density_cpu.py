@@ -39,11 +39,11 @@ import torch
 from density_cases import ALONE, CASES, MEMORY, Settings, memory_figures
 from density_models import DENSITY, GRADIENT, SIMILARITY
 from density_peers import start_torchref
-from openmm_density.kernels import build
 from rich.console import Console
 from rich.table import Table
 from turns import Case, Disagreement, Engine, processor, show
 
+from openmm_density.kernels import build
 from openmm_density.whole_files import write_text
 
 

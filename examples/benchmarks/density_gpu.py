@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from openmm_density.kernels.density import CROSS_CORRELATION, target_moments
-from openmm_density.kernels.planarity import Planes, pack_planes
 from planarity_cpu import eager, random_planes
 
+from openmm_density.kernels.density import CROSS_CORRELATION, target_moments
+from openmm_density.kernels.planarity import Planes, pack_planes
 from openmm_density.whole_files import write_text
 
 Engine = Callable[[], tuple[torch.Tensor, torch.Tensor]]

@@ -8,6 +8,11 @@ import gemmi
 import numpy as np
 import torch
 from openmm import app, unit
+from torch import Tensor
+from turns import compare
+
+from openmm_density import DensityFit
+from openmm_density.energies.form_factors import form_factor_gaussians, resolution_gaussians
 from openmm_density.kernels.density import (
     CROSS_CORRELATION,
     density_gather,
@@ -16,11 +21,6 @@ from openmm_density.kernels.density import (
     reference,
     target_moments,
 )
-from torch import Tensor
-from turns import compare
-
-from openmm_density import DensityFit
-from openmm_density.energies.form_factors import form_factor_gaussians, resolution_gaussians
 
 EXAMPLES = Path(__file__).resolve().parents[1]
 RADIUS = 4.5

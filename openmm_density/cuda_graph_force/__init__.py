@@ -5,7 +5,8 @@
 Python sees and what the C++ calls.
 """
 
-from ..kernels.build import BuildError
+from openmm_density.kernels.build import BuildError
+
 from .computation import Computation
 from .force import CudaGraphForce, load, make_force
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import openmm
 
-from ..kernels import build
+from openmm_density.kernels import build
+
 from ..plugins import platform_names
 
 SOURCE = Path(__file__).parent / "force.cpp"

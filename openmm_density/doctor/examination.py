@@ -11,8 +11,9 @@ from pathlib import Path
 import torch
 from openmm import Platform
 
+from openmm_density.kernels import build as kernel_builds
+
 from ..energies.forces import BACKENDS, ON_ALL_PLATFORMS
-from ..kernels import build as kernel_builds
 from ..plugins import absent_platforms, unloaded_plugins
 from .diagnosis import Diagnosis, Kernel, Probe
 from .packages import installed_versions

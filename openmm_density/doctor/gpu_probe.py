@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
 
-import numpy as np
 import torch
 
-from ..kernels import density, interpolation, molecules, planarity, scatter
+from openmm_density.kernels.library import Example, operator_folders
+
 from .diagnosis import GpuKernel
 
 
@@ -39,67 +41,23 @@ def probe_gpu() -> Iterator[GpuKernel]:
 
 
 def gpu_calls() -> dict[str, Callable[[torch.device], tuple[torch.Tensor, ...]]]:
-    """Return a small evaluation of every operator.
+    """Return a small evaluation of every operator: the ``example.py`` of each folder of `openmm_density.kernels`.
 
     Returns
     -------
     dict of str to callable
-        By the operator's name; each takes the device, and gives the operator's results there.
+        By the operator's name; each takes the device, and returns the operator's results there.
     """
-    random = np.random.default_rng(0)
-    positions = torch.from_numpy(random.random((200, 3)) * 1.5).float()
-    amplitudes, exponents = torch.ones(200, 1), torch.full((200, 1), 50.0)
-    atoms = torch.arange(200)
-    voxels = torch.from_numpy(random.random((16, 17, 18))).float()
-    matrix, origin = torch.eye(3, dtype=torch.float64) / 10, torch.zeros(3, dtype=torch.float64)
-    planes = planarity.pack_planes([(np.arange(200).reshape(40, 5), 0.02)])
-    steps = torch.arange(8, dtype=torch.int32).repeat(20, 1)
-    rows = torch.arange(48, dtype=torch.int32).reshape(1, 6, 8).repeat(20, 1, 1)
-    operators = {
-        "density_splat": (
-            density.density_splat,
-            (positions, amplitudes, exponents, 0.5, matrix, origin, list(voxels.shape), False),
-        ),
-        "density_gather": (
-            density.density_gather,
-            (voxels, positions, amplitudes, exponents, 0.5, matrix, origin, False),
-        ),
-        "density_similarity": (
-            density.density_similarity,
-            (
-                *(
-                    positions,
-                    atoms,
-                    amplitudes,
-                    exponents,
-                    0.5,
-                    voxels,
-                    density.target_moments(voxels),
-                ),
-                *(matrix, origin, False, density.CROSS_CORRELATION, 1.0),
-            ),
-        ),
-        "planarity": (planarity.planarity, (positions, *planes)),
-        "map_potential": (
-            interpolation.map_potential,
-            (positions, atoms, torch.ones(200), voxels, matrix, origin, False),
-        ),
-        "whole_molecules": (
-            molecules.whole_molecules,
-            (positions, atoms, atoms, 10 * torch.arange(21), torch.zeros(20, 3).double(), torch.eye(3)),
-        ),
-        "structured_scatter_add": (
-            scatter.structured_scatter_add,
-            (torch.ones(20, 8, 6, 8), 48 * steps, rows, 8 * 48),
-        ),
-        "structured_gather": (scatter.structured_gather, (torch.arange(384.0), 48 * steps, rows)),
-    }
+    found: dict[str, Example] = {}
+    for folder in operator_folders():
+        found |= import_module(f"openmm_density.kernels.{folder}.example").examples()
+    return {name: functools.partial(_call, *example) for name, example in found.items()}
 
-    def call(name: str, device: torch.device) -> tuple[torch.Tensor, ...]:
-        operator, arguments = operators[name]
-        moved = [value.to(device) if isinstance(value, torch.Tensor) else value for value in arguments]
-        with torch.no_grad():
-            found = operator(*moved)
-        return found if isinstance(found, tuple) else (found,)
 
-    return {name: functools.partial(call, name) for name in operators}
+def _call(
+    operator: Callable[..., Any], arguments: tuple[Any, ...], device: torch.device
+) -> tuple[torch.Tensor, ...]:
+    moved = [value.to(device) if isinstance(value, torch.Tensor) else value for value in arguments]
+    with torch.no_grad():
+        found = operator(*moved)
+    return found if isinstance(found, tuple) else (found,)

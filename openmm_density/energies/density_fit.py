@@ -13,8 +13,9 @@ import torch
 from openmm import unit
 from openmm.app import Topology
 
+from openmm_density.kernels import density as density_kernel
+
 from ..errors import InputError, SimulationError
-from ..kernels import density as density_kernel
 from ..maps.checks import check_map, check_resolution
 from ..maps.density_map import DensityMap
 from ..models.structures import named_atoms

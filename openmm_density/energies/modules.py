@@ -8,10 +8,10 @@ with respect to the strength.
 import torch
 from torch import Tensor, nn
 
-from ..kernels import interpolation as _interpolation  # noqa: F401  (defines an operator, as does the next)
-from ..kernels import molecules as _molecules  # noqa: F401
-from ..kernels.density import target_moments
-from ..kernels.planarity import Planes
+from openmm_density.kernels import interpolation as _interpolation  # noqa: F401  (defines an operator, as does the next)
+from openmm_density.kernels import molecules as _molecules  # noqa: F401
+from openmm_density.kernels.density import target_moments
+from openmm_density.kernels.planarity import Planes
 
 
 def inverse_of_box(lattice: Tensor) -> Tensor:

@@ -15,8 +15,9 @@ import torch
 from openmm import unit
 from openmm.app import Topology
 
+from openmm_density.kernels.planarity import pack_planes
+
 from ..errors import InputError
-from ..kernels.planarity import pack_planes
 from ..units import ANGSTROM_PER_NANOMETER, value_in
 from ..wording import listing
 from . import forces

@@ -14,7 +14,6 @@ import openmm
 import pytest
 import torch
 from openmm import app, unit
-from openmm_density.kernels.density import density_splat
 from pdbfixer import PDBFixer
 
 import openmm_density
@@ -24,6 +23,7 @@ from openmm_density.energies.density_fit import SIMILARITIES
 from openmm_density.energies.fitted_atoms import WEIGHTS
 from openmm_density.energies.forces import BACKENDS, backend_problem
 from openmm_density.energies.form_factors import form_factor_gaussians
+from openmm_density.kernels.density import density_splat
 from openmm_density.models import prepare, read_model
 
 from ..fragments import fragment as fragment_of_adk

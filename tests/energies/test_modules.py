@@ -7,10 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from openmm_density.kernels import density as density_kernel
-from openmm_density.kernels.density import reference
-from openmm_density.kernels.interpolation import reference as interpolation_reference
-from openmm_density.kernels.planarity import pack_planes
 
 from openmm_density.energies.modules import (
     DensityEnergy,
@@ -18,6 +14,10 @@ from openmm_density.energies.modules import (
     SimilarityEnergy,
     WholeMolecules,
 )
+from openmm_density.kernels import density as density_kernel
+from openmm_density.kernels.density import reference
+from openmm_density.kernels.interpolation import reference as interpolation_reference
+from openmm_density.kernels.planarity import pack_planes
 
 MEASURES = {
     "correlation": (density_kernel.CROSS_CORRELATION, 1.0),

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from openmm_density.kernels import build
 from openmm_density.kernels.scatter import structured_gather, structured_scatter_add
 

@@ -7,6 +7,7 @@ import stat
 from types import SimpleNamespace
 
 import pytest
+
 from openmm_density.kernels import cache
 
 SOMEBODY = 54321

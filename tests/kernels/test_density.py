@@ -9,6 +9,9 @@ import gemmi
 import numpy as np
 import pytest
 import torch
+from scipy.special import erf
+
+from openmm_density.energies.form_factors import blurring_b_factor, form_factor_gaussians
 from openmm_density.kernels import build, density
 from openmm_density.kernels.density import (
     CROSS_CORRELATION,
@@ -22,9 +25,6 @@ from openmm_density.kernels.density import (
     reference,
     target_moments,
 )
-from scipy.special import erf
-
-from openmm_density.energies.form_factors import blurring_b_factor, form_factor_gaussians
 
 from .children import Child
 from .grids import CELLS, cell_steps, finite_or_periodic

@@ -12,6 +12,9 @@ import torch
 
 pytest.importorskip("triton")
 
+from triton import OutOfResources, language
+from triton.runtime import interpreter
+
 from openmm_density.kernels import tuning
 from openmm_density.kernels.density import (
     CROSS_CORRELATION,
@@ -21,8 +24,6 @@ from openmm_density.kernels.density import (
     reference,
     target_moments,
 )
-from triton import OutOfResources, language
-from triton.runtime import interpreter
 
 from .test_density import (
     GRADIENT,

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+
 from openmm_density.kernels import build
 from openmm_density.kernels.interpolation import map_potential, reference
 

@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+
 from openmm_density.kernels import build
 from openmm_density.kernels.molecules import among_all, reference, whole_molecules
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+
 from openmm_density.kernels import build
 from openmm_density.kernels.planarity import Planes, deviations, pack_planes, planarity, reference
 

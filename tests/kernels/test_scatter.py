@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+
 from openmm_density.kernels import build
 from openmm_density.kernels.scatter import reference, structured_gather, structured_scatter_add
 
