@@ -134,7 +134,7 @@ def score(
         overall[row], by_residue[row] = values
     times = np.asarray(trajectory.time, dtype=np.float64)[frames]
     return Scores(
-        resolution=in_angstrom(resolution),
+        resolution=in_angstrom(resolution, "resolution"),
         frames=frames,
         times=times if np.isfinite(times).all() else None,
         cc_mask=overall,
@@ -144,7 +144,7 @@ def score(
 
 
 def frames_in_map(trajectory: mdtraj.Trajectory, density_map: DensityMap) -> np.ndarray:
-    """Tell which frames have an atom within 3 Å of the map, and so something to correlate.
+    """Return which frames have an atom within 3 Å of the map, and so something to correlate.
 
     Returns
     -------
@@ -282,7 +282,7 @@ def _correlated(
     stride: int,
     progress: Progress | None,
 ) -> np.ndarray:
-    """Take a measure of every frame, by one `MapCorrelation`."""
+    """Return a measure of every frame, by one `MapCorrelation`."""
     frames = _frames(trajectory, density_map, stride)
     _check_frames_in_map(trajectory, density_map, frames, stacklevel=4)
     evaluate = partial(
@@ -295,11 +295,19 @@ def _frames(trajectory: mdtraj.Trajectory, density_map: DensityMap, stride: int 
     """Return the frames to look at, of what is a trajectory, in what is a map."""
     if not isinstance(trajectory, mdtraj.Trajectory):
         raise InputError(
-            f"trajectory must be an mdtraj.Trajectory, found {type(trajectory).__name__}: read one with load_trajectory(path)."
+            "must be an mdtraj.Trajectory",
+            argument="trajectory",
+            found=type(trajectory).__name__,
+            remedy="read one with load_trajectory(path)",
         )
     check_map(density_map)
     if stride < 1:
-        raise InputError(f"stride={stride} is not possible; give 1 for every frame, 2 for every other, ...")
+        raise InputError(
+            "must be 1 or more",
+            argument="stride",
+            found=stride,
+            remedy="give 1 for every frame, 2 for every other",
+        )
     return np.arange(0, trajectory.n_frames, stride)
 
 
@@ -319,11 +327,12 @@ def _check_frames_in_map(
 ) -> None:
     """Refuse a trajectory beside the map; warn, as from so many calls up, of frames that are."""
     outside = frames[~_in_map(trajectory, density_map, frames)]
-    # Frames that are nowhere, as they are not numbers, are refused when their turn comes.
+    # Frames with positions that are not numbers are refused when they are evaluated.
     outside = outside[np.isfinite(trajectory.xyz[outside]).all(axis=(1, 2))]
     if len(frames) and len(outside) == len(frames):
         raise InputError(
-            "no frame of trajectory lies in the map: check the map's origin, or put the model into the map first."
+            "no frame of the trajectory lies in the map",
+            remedy="check the map's origin, or place the model in the map first",
         )
     if len(outside):
         names = listing([str(frame) for frame in outside], _MOST_NAMED)
@@ -346,7 +355,7 @@ def _over_frames(
         try:
             value = evaluate(positions)
         except InputError as error:
-            raise InputError(f"frame {frame}: {error}") from error
+            raise error.within(f"frame {frame}") from error
         if progress is not None:
             progress(row + 1, len(frames))
         yield value

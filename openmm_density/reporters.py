@@ -13,10 +13,11 @@ from openmm import app, unit
 
 from .energies.density_fit import DensityFit
 from .energies.parameters import as_made, parameter_names, warn_of_shared
-from .errors import InputError
+from .errors import InputError, as_argument
 from .maps.density_map import DensityMap
 from .models.structures import residue_label
 from .validation.correlation import MapCorrelation
+from .wording import one_line
 
 # Measures S with the energy −k S; all others have k (1 − S).
 _UNBOUNDED = frozenset({"inner-product", "relative-entropy"})
@@ -26,7 +27,7 @@ class DensityReporter:
     """Write the similarity of model and map, the density energy and its strength, in the manner of OpenMM's StateDataReporter.
 
     Append it to the reporters of any ``openmm.app.Simulation`` whose System has the force of a `DensityFit`. The similarity is
-    worked out from the force's own energy, or from its derivative with respect to k: one evaluation of that force a row.
+    calculated from the force's own energy, or from its derivative with respect to k: one evaluation of that force per row.
 
     Columns are ``step``, ``time`` (ps), ``similarity`` (the measure of the `DensityFit`), ``density_energy`` (kJ/mol) and
     ``strength`` (kJ/mol per fitted atom); with ``density_map`` also ``cc_mask`` and one for each residue.
@@ -38,20 +39,20 @@ class DensityReporter:
     interval : int
         Steps between rows.
     density_fit : DensityFit
-        What made the force.
+        The fit whose force is in the System.
     step, time, similarity, density_energy, strength : bool
         Which columns are written.
     density_map : DensityMap, optional
         The map as it was read. With it the reported correlation (`validation.correlation`) and that of every residue are
-        written; these take the model's density anew, some tens of milliseconds a row.
+        written; these compute the model's density again, some tens of milliseconds per row.
     append : bool
-        Continue a table of the same columns; one that is not there is begun.
+        Continue a table of the same columns; where there is none, begin it.
 
     Raises
     ------
     InputError
-        If the interval is no positive number of steps, there is nothing to write, the file cannot be written, or a table that
-        is to be continued has other columns. At the first row: if the System has no force of the `DensityFit`, or one without a
+        If the interval is no positive number of steps, no column is on, the file cannot be written, or a table to continue
+        has other columns. At the first row: if the System has no force of the `DensityFit`, or one without a
         parameter derivative that shares its force group with other forces.
     """
 
@@ -70,7 +71,12 @@ class DensityReporter:
         append: bool = False,
     ) -> None:
         if int(interval) != interval or interval < 1:
-            raise InputError(f"interval={interval} is not possible; give 1 or more steps between rows")
+            raise InputError(
+                "must be a whole number of steps, 1 or more",
+                argument="interval",
+                found=interval,
+                remedy="give the steps between rows",
+            )
         self._interval = int(interval)
         self._fit = density_fit
         wanted = {
@@ -87,7 +93,10 @@ class DensityReporter:
             self._correlation = MapCorrelation(density_map, density_fit.topology, density_fit.resolution)
             header += ["cc_mask", *(residue_label(residue) for residue in density_fit.topology.residues())]
         if not header:
-            raise InputError("no column is wanted; leave one of them on")
+            raise InputError(
+                "the table would have no column",
+                remedy=f"leave {as_argument('similarity')} or another one on",
+            )
         self._force: _DensityForce | None = None
         self._opened = isinstance(file, (str, os.PathLike))
         begun = self._opened and append and _has_header(Path(file), header)
@@ -97,7 +106,7 @@ class DensityReporter:
             )
         except OSError as error:
             raise InputError(
-                f"{file}: it cannot be written ({error.strerror or error}); check the folder."
+                f"cannot be written ({error.strerror or error})", source=file, remedy="check the folder"
             ) from error
         self._writer = csv.writer(self._file, lineterminator="\n")
         if not begun and (self._opened or not append):
@@ -141,7 +150,7 @@ class DensityReporter:
             return float(state.getEnergyParameterDerivatives()[name])
         if total != 0:
             return _potential_energy(context.getState(energy=True, groups=groups)) / total
-        # Without a derivative an energy of 0 tells nothing, and that at k = 1 is asked for.
+        # Without a derivative the energy at k = 0 says nothing of the slope: evaluate it at k = 1.
         context.setParameter(name, 1.0)
         try:
             return _potential_energy(context.getState(energy=True, groups=groups))
@@ -158,20 +167,34 @@ class DensityReporter:
 
 
 def _has_header(path: Path, header: list[str]) -> bool:
-    """Tell whether a table is there to be continued; raise InputError where it has other columns."""
+    """Return whether there is a table to continue.
+
+    Raises
+    ------
+    InputError
+        If it has other columns, or cannot be read.
+    """
     try:
         with path.open(encoding="utf-8", newline="") as file:
             found = next(csv.reader(file), None)
     except FileNotFoundError:
         return False
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: it cannot be read as a table ({error}); give another file.") from error
+        raise InputError(
+            f"cannot be read as a table ({one_line(error)})", source=path, remedy="give another file"
+        ) from error
     if found is not None and found != header:
         raise InputError(
-            f"{path}: its columns ({', '.join(found[:6])} …) are not those of this report ({', '.join(header[:6])} …); "
-            "give another file, or append=False to replace it."
+            f"the columns to continue must be {_first(header)}",
+            source=path,
+            found=_first(found),
+            remedy=f"give another file, or {as_argument('append', False)} to replace this one",
         )
     return found is not None
+
+
+def _first(columns: list[str]) -> str:
+    return ", ".join(columns) if len(columns) <= 6 else f"{', '.join(columns[:6])}, …"
 
 
 def _potential_energy(state: openmm.State) -> float:
@@ -179,14 +202,20 @@ def _potential_energy(state: openmm.State) -> float:
 
 
 class _DensityForce(NamedTuple):
-    """What the reporter needs to know of the force."""
+    """How the energy of the density's force is evaluated alone."""
 
     group: int
     has_derivative: bool
 
 
 def _density_force(system: openmm.System, fit: DensityFit) -> _DensityForce:
-    """Find the force that holds the parameter of the strength."""
+    """Return the group of the force that has the parameter of the strength, and whether it has that derivative.
+
+    Raises
+    ------
+    InputError
+        If there is none, or its energy cannot be told from that of other forces.
+    """
     forces = [as_made(force) for force in system.getForces()]
     for force in sorted(forces, key=lambda force: force.getName() != "DensityFit"):
         if fit.parameter_name not in parameter_names(force):
@@ -197,13 +226,14 @@ def _density_force(system: openmm.System, fit: DensityFit) -> _DensityForce:
         names = [other.getName() for other in forces if other.getForceGroup() == group]
         if not has_derivative and len(names) > 1:
             raise InputError(
-                f"force group {group} holds {', '.join(names)}, so that the density's energy is not known alone: give it a "
-                "group of its own, as with DensityFit(..., force_group=1), or a parameter derivative."
+                f"force group {group} must hold the density's force alone, or its energy is not known",
+                found=", ".join(names),
+                remedy="give it a group of its own, as with DensityFit(..., force_group=1), or a parameter derivative",
             )
         return _DensityForce(group, has_derivative)
     raise InputError(
-        f'the System has no force of the DensityFit with the parameter "{fit.parameter_name}": add fit.create_force() to it '
-        "before the Simulation is made."
+        f'the System has no force of the DensityFit with the parameter "{fit.parameter_name}"',
+        remedy="add fit.create_force() to it before the Simulation is made",
     )
 
 

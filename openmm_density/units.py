@@ -19,15 +19,15 @@ def value_in(quantity: Any, default_unit: unit.Unit) -> Any:
     return quantity
 
 
-def in_angstrom(length: Any, name: str = "a length") -> float:
-    """Return a length in Å; a plain float already is. ``name`` is what an error calls it."""
+def in_angstrom(length: Any, name: str = "length") -> float:
+    """Return a length in Å; a plain float already is. ``name`` is the argument that an error names."""
     return number_in(length, unit.angstrom, name)
 
 
 def number_in(quantity: Any, default_unit: unit.Unit, name: str) -> float:
     """Return a quantity's value in a unit as a float; a plain number already is in that unit.
 
-    ``name`` is what the error calls it.
+    ``name`` is the argument that the error names.
 
     Raises
     ------
@@ -38,7 +38,10 @@ def number_in(quantity: Any, default_unit: unit.Unit, name: str) -> float:
         return float(value_in(quantity, default_unit))
     except (TypeError, ValueError):
         raise InputError(
-            f"{name} must be a number of {default_unit.get_name()} or a Quantity, found {quantity!r}."
+            f"must be a number of {default_unit.get_name()} or a Quantity",
+            argument=name,
+            found=repr(quantity),
+            remedy="give one number",
         ) from None
 
 
@@ -47,8 +50,13 @@ def positions_in_angstrom(positions: Any) -> np.ndarray:
 
     Parameters
     ----------
-    positions : Quantity, sequence of Quantity or Vec3, or array_like of shape (N, 3)
+    positions : Quantity, sequence of Quantity or Vec3, or array_like, shape (N, 3)
         A plain array is taken to be in Å; anything with an OpenMM unit is converted.
+
+    Raises
+    ------
+    InputError
+        If they are no numbers, or of another shape.
     """
     if unit.is_quantity(positions):
         positions = positions.value_in_unit(unit.angstrom)
@@ -59,6 +67,10 @@ def positions_in_angstrom(positions: Any) -> np.ndarray:
     except (TypeError, ValueError):
         array = None
     if array is None or array.ndim != 2 or array.shape[1] != 3:
-        found = "something else" if array is None else f"shape {array.shape}"
-        raise InputError(f"positions must be numbers of shape (N, 3), found {found}.")
+        raise InputError(
+            "must be numbers of shape (N, 3)",
+            argument="positions",
+            found="something else" if array is None else f"shape {array.shape}",
+            remedy="give x, y and z of each atom",
+        )
     return array

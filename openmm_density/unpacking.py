@@ -45,15 +45,20 @@ def unpack_limit(default: float) -> int:
     except ValueError:
         limit = math.nan
     if not 0 < limit < math.inf:
-        raise InputError(f"{LIMIT_VARIABLE}={given} is not a positive number of GB: correct it, or unset it.")
+        raise InputError(
+            f"{LIMIT_VARIABLE} in the environment must be a positive number of GB",
+            found=given,
+            remedy="correct it, or unset it",
+        )
     return int(limit * 1e9)
 
 
 def refuse_unpacked(path: str | os.PathLike[str], limit: int) -> InputError:
     """Return the error for a compressed file that holds more than so many bytes."""
     return InputError(
-        f"{path}: it unpacks to more than {limit / 1e9:g} GB; if that is no mistake, unpack it yourself, or set "
-        f"{LIMIT_VARIABLE} to as many GB as it may have."
+        f"it unpacks to more than {limit / 1e9:g} GB",
+        source=path,
+        remedy=f"if that is no mistake, unpack it yourself, or set {LIMIT_VARIABLE} to as many GB as it may have",
     )
 
 
@@ -86,7 +91,7 @@ def opened(path: str | os.PathLike[str], limit: float = TEXT_LIMIT) -> Iterator[
                 yield io.BufferedReader(_Limited(packed, path, unpack_limit(limit)), _AT_ONCE)
             except (gzip.BadGzipFile, EOFError, zlib.error) as error:
                 raise InputError(
-                    f"{path}: it is not a whole gzip file ({one_line(error)}); copy it again."
+                    f"it is not a whole gzip file ({one_line(error)})", source=path, remedy="copy it again"
                 ) from error
 
 

@@ -70,7 +70,7 @@ class TestScores:
         assert other.frames.tolist() == [0, 2, 4]
         assert other.times.tolist() == [0, 4, 8]
         assert np.array_equal(other.cc_mask, every.cc_mask[::2])
-        with pytest.raises(InputError, match="stride=0"):
+        with pytest.raises(InputError, match="stride must be 1 or more, found 0"):
             score(trajectory, kinesin_map, 5.0, stride=0)
 
     def test_times_are_told_where_the_file_has_them(self, kinesin, kinesin_map, kinesin_path, tmp_path):
@@ -150,7 +150,7 @@ class TestMeasures:
         with pytest.warns(UserWarning, match=r"frames 2, 4 are outside the map.*from 0") as caught:
             measure(leaving, kinesin_map, *arguments, stride=2)
         assert [warning.filename for warning in caught] == [__file__]
-        with pytest.raises(InputError, match="no frame of trajectory lies in the map"):
+        with pytest.raises(InputError, match="no frame of the trajectory lies in the map"):
             measure(leaving[1:], kinesin_map, *arguments)
         crystal = DensityMap(kinesin_map.data, kinesin_map.matrix, kinesin_map.origin, periodic=True)
         assert frames_in_map(leaving, crystal).all()

@@ -208,7 +208,7 @@ def test_files_are_begun_continued_and_replaced(density_map, peptide, tmp_path):
 
     assert [row["step"] for row in run(append=True)] == ["1", "2"]
     assert [row["step"] for row in run(append=True)] == ["1", "2", "3", "4"]
-    with pytest.raises(InputError, match="its columns"):
+    with pytest.raises(InputError, match="the columns to continue"):
         run(append=True, time=False)
     assert [row["step"] for row in run()] == ["5", "6"]
 
