@@ -27,7 +27,7 @@ __getattr__, __dir__ = lazy_names(
         "PlanarityRestraint": "energies",
     },
     (
-        *("analysis", "cuda_graph_force", "energies", "errors", "fitting", "kernels", "maps", "models"),
-        *("reporters", "restraints", "units", "validation"),
+        *("analysis", "chemistry", "cuda_graph_force", "energies", "errors", "fitting", "kernels", "maps"),
+        *("models", "reporters", "restraints", "units", "validation"),
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -41,3 +42,29 @@ def lazy_names(
         return [*where, *modules]
 
     return find, names
+
+
+def moved_names(module: str, where: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the function ``__getattr__`` of a module some of whose names are now defined in others.
+
+    Each is still found at its former place, with a `DeprecationWarning` that says where it is.
+
+    Parameters
+    ----------
+    module : str
+        The former module's ``__name__``.
+    where : mapping of str to str
+        The full name of the module that now defines each name.
+    """
+
+    def find(name: str) -> Any:
+        if name not in where:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        warnings.warn(
+            f"{module}.{name} is deprecated: import {name} from {where[name]}",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return getattr(import_module(where[name]), name)
+
+    return find

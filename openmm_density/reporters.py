@@ -11,11 +11,11 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
+from .chemistry.residues import residue_label
 from .energies.density_fit import DensityFit
 from .energies.parameters import as_made, parameter_names, warn_of_shared
 from .errors import InputError, as_argument
 from .maps.density_map import DensityMap
-from .models.structures import residue_label
 from .validation.correlation import MapCorrelation
 from .wording import one_line
 

@@ -164,7 +164,7 @@ def test_the_package_shows_its_public_names_and_nothing_else():
         "models",
         "reporters",
     }
-    modules |= {"restraints", "units", "validation"}
+    modules |= {"chemistry", "restraints", "units", "validation"}
     assert set(done.stdout.split()) == {*openmm_density.__all__, *modules}, done.stderr
     for name in dir(openmm_density):
         assert getattr(openmm_density, name).__name__.endswith(name)
@@ -172,6 +172,7 @@ def test_the_package_shows_its_public_names_and_nothing_else():
 
 # The modules of packages that the README and the examples import from.
 DOCUMENTED = {
+    "chemistry": {"planes"},
     "maps": {"corrections"},
     "models": {"structure_files"},
     "validation": {"correlation", "map_checks"},

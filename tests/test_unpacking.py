@@ -9,7 +9,7 @@ import zlib
 import pytest
 
 from openmm_density import DensityMap, InputError
-from openmm_density.energies.planes.dictionaries import read_dictionary
+from openmm_density.chemistry.planes.dictionaries import read_dictionary
 from openmm_density.models import read_model
 from openmm_density.models.trajectory_files import load_trajectory
 from openmm_density.unpacking import LIMIT_VARIABLE, opened, read_unpacked

@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     check_files([options.model])
     defer_torch()
     with loading():
-        from ..energies.planes import find_planes, planarity_report
+        from ..chemistry.planes import find_planes, planarity_report
         from ..models.structures import read_model
         from ..validation.flatness import flat_ligands
 

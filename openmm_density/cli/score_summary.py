@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..models.structures import residue_kind
+from ..chemistry.residues import residue_kind
 from ..models.trajectory_files import as_openmm_topology
 from ..units import ANGSTROM_PER_NANOMETER
 from ..validation.correlation import LARGEST_PART_OUTSIDE, LOW_CORRELATION

@@ -13,5 +13,5 @@ __all__ = ["DensityFit", "PlanarityRestraint"]
 __getattr__, __dir__ = lazy_names(
     __name__,
     {"DensityFit": "density_fit", "PlanarityRestraint": "planarity"},
-    deprecated=("cuda_graph_force",),
+    deprecated=("cuda_graph_force", "planes"),
 )

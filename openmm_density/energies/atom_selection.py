@@ -11,8 +11,8 @@ import mdtraj
 import numpy as np
 from openmm.app import Topology
 
+from ..chemistry.residues import is_water
 from ..errors import InputError
-from ..models.structures import is_water
 
 _HALIDES = frozenset(("F", "Cl", "Br", "I"))
 

@@ -15,10 +15,10 @@ from openmm.app import Topology
 
 from openmm_density.kernels import density as density_kernel
 
+from ..chemistry.residues import named_atoms
 from ..errors import InputError, SimulationError
 from ..maps.checks import check_map, check_resolution
 from ..maps.density_map import DensityMap
-from ..models.structures import named_atoms
 from ..units import ANGSTROM_PER_NANOMETER, in_angstrom, number_in, positions_in_angstrom, value_in
 from . import forces
 from .atom_selection import select_atoms

@@ -17,14 +17,14 @@ from openmm.app import Topology
 
 from openmm_density.kernels.planarity import pack_planes
 
+from ..chemistry.planes import PlaneSet, find_planes
+from ..chemistry.planes.report import group_label
 from ..errors import InputError
 from ..units import ANGSTROM_PER_NANOMETER, value_in
 from ..wording import listing
 from . import forces
 from .modules import PlanarityEnergy, WholePlanes
 from .molecules import molecule_numbers
-from .planes import PlaneSet, find_planes
-from .planes.report import group_label
 from .topologies import check_system
 
 SIGMA = 0.02
@@ -59,7 +59,7 @@ class PlanarityRestraint:
     sigma : float or Quantity
         σ in Å of every plane to which no dictionary gives one.
     positions : Quantity or array_like (N, 3), optional
-        In Å without a unit. They serve to find the planes, see `energies.planes.find_planes`, and are not needed where the
+        In Å without a unit. They serve to find the planes, see `chemistry.planes.find_planes`, and are not needed where the
         topology has all bonds and a dictionary tells of each ligand.
     dictionaries : path or sequence of paths
         CCP4/REFMAC or AceDRG restraint dictionaries or wwPDB component files, for ligands.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from ..chemistry.residues import residue_kind
 from ..errors import InputError
 from ..maps.checks import check_resolution, widest_side
 from ..maps.density_map import DensityMap
 from ..maps.grids import check_finite_positions
-from ..models.structures import Model, residue_kind
+from ..models.structures import Model
 from .protocols import Protocol
 
 

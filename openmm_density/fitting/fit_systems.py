@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import openmm
 
+from ..chemistry.residues import residue_label
 from ..energies.density_fit import DensityFit
 from ..energies.forces import backend_problem, best_backend
 from ..energies.form_factors import SIGMA_PER_RESOLUTION
@@ -19,7 +20,7 @@ from ..errors import InputError
 from ..maps.checks import widest_side
 from ..maps.density_map import DensityMap
 from ..models.preparation import Prepared
-from ..models.structures import Model, residue_label
+from ..models.structures import Model
 from ..restraints import PositionalRestraint, Restraint, make_restraints
 from ..validation.correlation import MapCorrelation
 from ..wording import listing

@@ -9,8 +9,8 @@ import numpy as np
 import openmm
 from openmm import unit
 
+from ..chemistry.planes import PlaneSet
 from ..energies.density_fit import DensityFit
-from ..energies.planes import PlaneSet
 from ..errors import InputError
 from ..maps.density_map import DensityMap
 from ..models.matching import ca_rmsd, match_alpha_carbons

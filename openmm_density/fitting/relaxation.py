@@ -12,8 +12,8 @@ import openmm
 from openmm import app, unit
 from scipy.spatial import cKDTree
 
+from ..chemistry.elements import is_hydrogen
 from ..models.clashes import clashing_pairs, nonbonded_exceptions
-from ..models.elements import is_hydrogen
 from ..models.pierced_rings import PiercedRing, pierced_rings
 from ..restraints import make_restraints
 from ..units import ANGSTROM_PER_NANOMETER

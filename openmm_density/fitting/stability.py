@@ -9,7 +9,7 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
-from ..models.structures import named_atoms
+from ..chemistry.residues import named_atoms
 from ..units import ANGSTROM_PER_NANOMETER
 
 MOST_NAMED = 5

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..chemistry.residues import named_atoms
 from ..errors import InputError
-from ..models.structures import named_atoms
 from ..units import positions_in_angstrom
 from ..wording import counted, listing
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from .elements import is_hydrogen
+from ..chemistry.elements import is_hydrogen
 from .model import AtomRecord, Model
 from .superposition import superposition
 

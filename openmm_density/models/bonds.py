@@ -10,11 +10,11 @@ import numpy as np
 from openmm import app
 from scipy.spatial import cKDTree
 
+from ..chemistry.elements import covalent_radius, is_hydrogen, is_metal
+from ..chemistry.residue_names import standard_residue_names
 from ..errors import InputError
-from .elements import covalent_radius, is_hydrogen, is_metal
 from .link_chemistry import LinkChemistry
 from .model import Link, Model
-from .residue_names import standard_residue_names
 
 # A covalent bond is at most this much longer than the sum of the covalent radii (Å): inside a ligand, whose
 # atoms are known to belong together; between residues, where a clash must not become a bond; to a metal.

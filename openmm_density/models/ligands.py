@@ -14,9 +14,9 @@ import gemmi
 import numpy as np
 from openmm import app
 
+from ..cif_files import read_cif
 from ..errors import InputError
 from ..wording import one_line
-from .structure_text import read_cif
 from .superposition import rotation_onto
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def dictionary_smiles(paths: Sequence[str | os.PathLike[str]] | str | os.PathLik
     Parameters
     ----------
     paths : path or sequence of paths
-        What cannot be read is left to `openmm_density.energies.planes.find_planes` to refuse.
+        What cannot be read is left to `openmm_density.chemistry.planes.find_planes` to refuse.
     """
     found: dict[str, str] = {}
     for path in [paths] if isinstance(paths, str | os.PathLike) else paths:

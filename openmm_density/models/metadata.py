@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 
 import gemmi
 
-from .structure_text import read_cif, read_pdb_header
+from ..cif_files import read_cif
+from .structure_text import read_pdb_header
 
 TITLE_RECORDS = (
     *("SPLIT", "CAVEAT", "COMPND", "SOURCE", "AUTHOR", "REVDAT", "SPRSDE", "JRNL"),

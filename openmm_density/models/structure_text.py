@@ -9,6 +9,7 @@ from pathlib import Path
 
 import gemmi
 
+from ..cif_files import parse_cif
 from ..errors import InputError
 from ..unpacking import read_unpacked
 from ..wording import one_line
@@ -152,34 +153,8 @@ def _wrong_number(path: Path, place: str, what: str, found: str, is_number: bool
     return InputError(f"{path}: {place}, has {wrong} ({found}); correct or remove it.")
 
 
-def read_cif(path: str | os.PathLike[str]) -> gemmi.cif.Document:
-    """Read a CIF file with gemmi.
-
-    Parameters
-    ----------
-    path : path-like
-        Compressed or not.
-
-    Raises
-    ------
-    InputError
-        If it is no CIF file.
-    OSError
-        If it cannot be read.
-    """
-    return _document(path, read_unpacked(path))
-
-
-def _document(path: str | os.PathLike[str], contents: bytearray) -> gemmi.cif.Document:
-    try:
-        return gemmi.cif.read_string(contents.decode("utf-8", errors="replace"))
-    except (RuntimeError, ValueError) as error:
-        said = one_line(error).removeprefix("string:")
-        raise InputError(f"{path}: cannot be read as mmCIF (line {said}); check the file.") from None
-
-
 def _cif_structure(path: Path, contents: bytearray, first_model: bool) -> gemmi.Structure:
-    document = _document(path, contents)
+    document = parse_cif(path, contents)
     block = next((block for block in document if block.find_loop("_atom_site.Cartn_x")), None)
     if block is None:
         raise InputError(f"{path}: there is no _atom_site loop; give a model in mmCIF format.")

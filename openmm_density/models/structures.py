@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from functools import lru_cache
 from pathlib import Path
 
 import gemmi
 import numpy as np
 from openmm import app
 
+from ..chemistry.elements import openmm_element
+from ..chemistry.residue_names import name_tables, standard_residue_names
 from ..errors import InputError
-from ..wording import listing
 from .bonds import (
     BACKBONE_BONDS,
     add_bonds,
@@ -21,13 +20,10 @@ from .bonds import (
     named_connections,
 )
 from .conformers import ReadResidue, kept_residues
-from .elements import openmm_element
 from .metadata import read_metadata
 from .model import Alternates, AtomRecord, Model
-from .residue_names import name_tables, standard_residue_names
 from .structure_text import read_structure
 
-_SIMULATED_WATERS = frozenset(("SOL", "SPC", "T3P", "T4P", "TIP", "TIP3", "TIP4", "TP3"))
 # Backbone bond lengths (Å) up to which two residues count as joined: neighbours in number may be badly
 # strained, others must look like a bond.
 NEIGHBOUR_BACKBONE_BOND = 3.0
@@ -257,40 +253,3 @@ def _build_topology(residues: list[ReadResidue]) -> app.Topology:
             topology.addAtom(name, openmm_element(element), new, id=str(atom.serial))
         previous, previous_kind = residue, kind
     return topology
-
-
-def is_water(name: str) -> bool:
-    """Tell whether a residue of this name is water, also as simulations call it."""
-    return name in _SIMULATED_WATERS or gemmi.find_tabulated_residue(name).is_water()
-
-
-def residue_kind(residue: app.topology.Residue) -> str:
-    """Say what a residue belongs to: "polymer", "water", or "other", which is a ligand, an ion or a sugar."""
-    if is_water(residue.name):
-        return "water"
-    known = gemmi.find_tabulated_residue(residue.name)
-    # Amino acids that gemmi does not know have their backbone.
-    has_backbone = {"N", "CA", "C"} <= {atom.name for atom in residue.atoms()}
-    return "polymer" if known.is_amino_acid() or known.is_nucleic_acid() or has_backbone else "other"
-
-
-def residue_label(residue: app.topology.Residue) -> str:
-    """Name a residue as in ``A HIS 57B``."""
-    return " ".join(f"{residue.chain.id} {residue.name} {residue.id}{residue.insertionCode}".split())
-
-
-def atom_label(atom: app.topology.Atom) -> str:
-    """Name an atom as in ``A HIS 57B CA``."""
-    return f"{residue_label(atom.residue)} {atom.name}"
-
-
-def named_atoms(topology: app.Topology, indices: Iterable[int], longest: int = 5) -> str:
-    """Name atoms as in ``A HIS 57B CA, A HIS 57B CB and 3 more``."""
-    atoms = list(topology.atoms())
-    return listing([atom_label(atoms[int(index)]) for index in indices], longest)
-
-
-@lru_cache(maxsize=128)
-def is_d_amino_acid(name: str) -> bool:
-    """Tell whether a residue of this name is an amino acid of the D form."""
-    return gemmi.find_tabulated_residue(name).kind == gemmi.ResidueKind.AAD

@@ -10,11 +10,11 @@ import gemmi
 import numpy as np
 from openmm import app
 
+from ..chemistry.elements import is_metal
+from ..chemistry.residue_names import is_standard_polymer
 from .alternates import carried_along
-from .elements import is_metal
 from .metadata import Metadata
 from .model import Link
-from .residue_names import is_standard_polymer
 from .structures import AtomRecord, Model, is_backbone_bond
 
 CIS = 30.0

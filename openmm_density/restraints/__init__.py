@@ -18,16 +18,12 @@ All are ordinary OpenMM custom forces with exact gradients on every platform, an
 
 from __future__ import annotations
 
-from .chirality import (
-    CHIRALITY_STRENGTH,
-    IDEAL_IMPROPER,
-    ChiralityRestraint,
-    chiral_centres,
-)
+from ..lazy_names import moved_names
+from .chirality import CHIRALITY_STRENGTH, ChiralityRestraint
 from .distance import DistanceRestraint
 from .domains import find_domains
 from .elastic_network import ElasticNetworkRestraint
-from .peptide import PEPTIDE_STRENGTH, PeptideRestraint, peptide_torsions
+from .peptide import PEPTIDE_STRENGTH, PeptideRestraint
 from .positional import PositionalRestraint
 from .ramachandran import RAMACHANDRAN_STRENGTH, RamachandranRestraint
 from .registry import DEFAULT_RESTRAINTS, RESTRAINTS, find_violations, make_restraints, restraint_names
@@ -38,19 +34,14 @@ from .secondary_structure import (
     SECONDARY_STRUCTURE_STRENGTH,
     HydrogenBondRestraint,
     SecondaryStructureRestraint,
-    backbone_hydrogen_bonds,
-    secondary_structure_torsions,
 )
-from .stereocentres import other_centres
 from .symmetry import SymmetryRestraint
-from .torsions import torsion_angles
 from .water import WATER_STRENGTH, WaterRestraint
 
 __all__ = [
     "CHIRALITY_STRENGTH",
     "DEFAULT_RESTRAINTS",
     "HYDROGEN_BOND_STRENGTH",
-    "IDEAL_IMPROPER",
     "PEPTIDE_STRENGTH",
     "RAMACHANDRAN_STRENGTH",
     "RESTRAINTS",
@@ -70,18 +61,26 @@ __all__ = [
     "SymmetryRestraint",
     "Violation",
     "WaterRestraint",
-    "backbone_hydrogen_bonds",
-    "chiral_centres",
     "find_domains",
     "find_violations",
     "make_restraints",
-    "other_centres",
-    "peptide_torsions",
     "restraint_names",
-    "secondary_structure_torsions",
-    "torsion_angles",
 ]
 
 
 def __dir__() -> list[str]:
     return __all__
+
+
+__getattr__ = moved_names(
+    __name__,
+    {
+        "IDEAL_IMPROPER": "openmm_density.chemistry.stereocentres",
+        "backbone_hydrogen_bonds": "openmm_density.chemistry.secondary_structure",
+        "chiral_centres": "openmm_density.chemistry.stereocentres",
+        "other_centres": "openmm_density.chemistry.stereocentres",
+        "peptide_torsions": "openmm_density.chemistry.torsions",
+        "secondary_structure_torsions": "openmm_density.chemistry.secondary_structure",
+        "torsion_angles": "openmm_density.chemistry.torsions",
+    },
+)

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from openmm import app, unit
 
-from openmm_density.errors import InputError
-from openmm_density.models.matching import match_alpha_carbons
-from openmm_density.units import in_angstrom, number_in, positions_in_angstrom
-
-from .backbone import NamedAtoms, atoms_by_name, trace_atom
+from ..chemistry.backbone import NamedAtoms, atoms_by_name, trace_atom
+from ..errors import InputError
+from ..models.matching import match_alpha_carbons
+from ..units import in_angstrom, number_in, positions_in_angstrom
 from .elastic_network import near_pairs
 from .pairs import PairRestraint, distances
 

@@ -12,9 +12,8 @@ from scipy import sparse
 from scipy.sparse.linalg import eigsh
 from scipy.spatial import cKDTree
 
-from openmm_density.errors import InputError
-
-from .backbone import atoms_by_name, chains, trace_atom
+from ..chemistry.backbone import atoms_by_name, chains, trace_atom
+from ..errors import InputError
 
 CONTACT = 10.0
 """Å between the Cα (or C1') of residues that touch."""

@@ -8,10 +8,9 @@ import numpy as np
 from openmm import app
 from scipy.spatial import cKDTree
 
-from openmm_density.errors import InputError
-from openmm_density.units import in_angstrom
-
-from .backbone import atoms_by_name, is_nucleotide, trace_atom
+from ..chemistry.backbone import atoms_by_name, is_nucleotide, trace_atom
+from ..errors import InputError
+from ..units import in_angstrom
 from .domains import given_domains
 from .pairs import PairRestraint, distances
 

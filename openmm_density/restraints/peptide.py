@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from openmm import app
 
-from openmm_density.wording import listing
-
-from .backbone import atoms_by_name, peptide_bonds
-from .torsions import TorsionRestraint, torsion_angles
+from ..chemistry.backbone import atoms_by_name
+from ..chemistry.torsions import peptide_torsions, torsion_angles
+from ..wording import listing
+from .torsions import TorsionRestraint
 
 PEPTIDE_STRENGTH = 400.0
 """kJ/mol/rad²: an ω that is turned by 90° costs 340 kJ/mol, one by 15° nothing."""
@@ -65,26 +64,3 @@ class PeptideRestraint(TorsionRestraint):
 
     def _quantity(self, torsion: np.ndarray) -> str:
         return "ω"
-
-
-def peptide_torsions(topology: app.Topology) -> np.ndarray:
-    """Return the atoms Cα, C, N, Cα of every peptide bond (CH3 in place of a cap's Cα).
-
-    Parameters
-    ----------
-    topology : openmm.app.Topology
-        Peptide bonds are found by its bonds between an atom C and an atom N of another residue.
-
-    Returns
-    -------
-    ndarray of shape (P, 4), int64
-    """
-    residues = atoms_by_name(topology)
-    torsions = []
-    for before, behind in peptide_bonds(topology, residues):
-        first, last = before.first_of("CA", "CH3"), behind.first_of("CA", "CH3")
-        if behind.residue.name == "NME":
-            last = behind.first_of("CH3", "C")
-        if first is not None and last is not None:
-            torsions.append((first, before["C"], behind["N"], last))
-    return np.array(sorted(torsions), dtype=np.int64).reshape(-1, 4)

@@ -8,10 +8,9 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
-from openmm_density.energies.atom_selection import select_atoms
-from openmm_density.errors import InputError
-from openmm_density.units import in_angstrom
-
+from ..energies.atom_selection import select_atoms
+from ..errors import InputError
+from ..units import in_angstrom
 from .restraint import Restraint, Violation
 
 POSITIONAL_STRENGTH = 1000.0

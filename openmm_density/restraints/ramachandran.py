@@ -10,7 +10,7 @@ import openmm
 from openmm import app, unit
 from scipy import ndimage
 
-from .ramachandran_plots import (
+from ..chemistry.ramachandran_tables import (
     ALLOWED,
     CELL,
     FAVOURED,
@@ -18,8 +18,8 @@ from .ramachandran_plots import (
     backbone_torsions,
     ramachandran_tables,
 )
+from ..chemistry.torsions import torsion_angles
 from .restraint import Restraint, Violation
-from .torsions import torsion_angles
 
 RAMACHANDRAN_STRENGTH = 200.0
 """kJ/mol/rad²: a residue 10° outside of what is favoured costs 3 kJ/mol, one 40° outside 49 kJ/mol."""

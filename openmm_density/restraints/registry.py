@@ -8,8 +8,7 @@ from typing import Any
 import mdtraj
 from openmm import app
 
-from openmm_density.errors import InputError
-
+from ..errors import InputError
 from .chirality import ChiralityRestraint
 from .distance import DistanceRestraint
 from .elastic_network import ElasticNetworkRestraint

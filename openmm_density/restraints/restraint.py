@@ -12,9 +12,9 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
-from openmm_density.errors import InputError
-from openmm_density.models.structures import residue_label
-from openmm_density.units import number_in, positions_in_angstrom
+from ..chemistry.residues import residue_label
+from ..errors import InputError
+from ..units import number_in, positions_in_angstrom
 
 
 @dataclass(frozen=True)

@@ -8,40 +8,15 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
+from ..chemistry.side_chains import LARGEST_DEVIATION, from_staggered, side_chain_torsions
+from ..chemistry.torsions import torsion_angles
 from .restraint import Restraint, Violation
-from .torsions import torsion_angles
 
 ROTAMER_STRENGTH = 20.0
 """kJ/mol: what a torsion 40° from staggered costs. An eclipsed one costs 45 kJ/mol."""
-STAGGERED = np.radians((-60.0, 60.0, 180.0))
-"""Torsions about bonds of two tetrahedral atoms in rotamers (Lovell et al., Proteins 40, 389 (2000))."""
-LARGEST_DEVIATION = np.radians(40.0)
-"""From these: beyond it a torsion is eclipsed. Of the side chains in models at about 1 Å resolution less than 1% are."""
 ROTAMERS_HELD = (
     "Side chains are held staggered at the end, so that few rotamer outliers are no sign of a good fit."
 )
-
-SIDE_CHAINS = {
-    "ARG": ("N", "CA", "CB", "CG", "CD", "NE"),
-    "ASN": ("N", "CA", "CB", "CG"),
-    "ASP": ("N", "CA", "CB", "CG"),
-    "CYS": ("N", "CA", "CB", "SG"),
-    "GLN": ("N", "CA", "CB", "CG", "CD"),
-    "GLU": ("N", "CA", "CB", "CG", "CD"),
-    "HIS": ("N", "CA", "CB", "CG"),
-    "ILE": ("N", "CA", "CB", "CG1", "CD1"),
-    "LEU": ("N", "CA", "CB", "CG", "CD1"),
-    "LYS": ("N", "CA", "CB", "CG", "CD", "CE", "NZ"),
-    "MET": ("N", "CA", "CB", "CG", "SD", "CE"),
-    "PHE": ("N", "CA", "CB", "CG"),
-    "SER": ("N", "CA", "CB", "OG"),
-    "THR": ("N", "CA", "CB", "OG1"),
-    "TRP": ("N", "CA", "CB", "CG"),
-    "TYR": ("N", "CA", "CB", "CG"),
-    "VAL": ("N", "CA", "CB", "CG1"),
-}
-"""The atoms along each side chain (IUPAC), as far as its torsions are about bonds of tetrahedral atoms: those of aromatic rings,
-amides and carboxylates vary too broadly for a limit."""
 
 
 class RotamerRestraint(Restraint):
@@ -102,36 +77,3 @@ class RotamerRestraint(Restraint):
             ["side-chain torsion"] * len(angles),
             "°",
         )
-
-
-def side_chain_torsions(topology: app.Topology) -> tuple[np.ndarray, np.ndarray]:
-    """Find the torsions about bonds of two tetrahedral atoms in side chains.
-
-    Parameters
-    ----------
-    topology : openmm.app.Topology
-        Standard amino acids are looked at; atoms that are missing end a side chain.
-
-    Returns
-    -------
-    torsions : np.ndarray of int, shape (T, 4)
-        Outwards from the backbone (IUPAC's χ1, χ2 …).
-    residues : np.ndarray of int, shape (T,)
-    """
-    torsions: list[tuple[int, ...]] = []
-    owners: list[int] = []
-    for residue in topology.residues():
-        indices = {atom.name: atom.index for atom in residue.atoms()}
-        names = SIDE_CHAINS.get(residue.name, ())
-        for first in range(len(names) - 3):
-            quadruple = names[first : first + 4]
-            if not all(name in indices for name in quadruple):
-                break
-            torsions.append(tuple(indices[name] for name in quadruple))
-            owners.append(residue.index)
-    return np.array(torsions, dtype=np.int64).reshape(-1, 4), np.array(owners, dtype=np.int64)
-
-
-def from_staggered(angles: np.ndarray) -> np.ndarray:
-    """Return how far angles are from the nearest staggered one, in radians, -π/3 … π/3."""
-    return np.mod(angles, 2 * np.pi / 3) - np.pi / 3

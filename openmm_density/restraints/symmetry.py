@@ -12,10 +12,9 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
-from openmm_density.errors import InputError
-from openmm_density.units import in_angstrom
-
-from .backbone import NamedAtoms, atoms_by_name, chains, is_nucleotide, trace_atom
+from ..chemistry.backbone import NamedAtoms, atoms_by_name, chains, is_nucleotide, trace_atom
+from ..errors import InputError
+from ..units import in_angstrom
 from .elastic_network import near_pairs
 from .pairs import distances
 from .restraint import Restraint, Violation

@@ -8,6 +8,7 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
+from ..chemistry.torsions import torsion_angles
 from .restraint import Restraint, Violation
 
 # Both theta and target lie in [-π, π], so that their distance on the circle needs no rounding: on the CPU
@@ -74,26 +75,3 @@ class TorsionRestraint(Restraint):
             [self._quantity(torsion) for torsion in self.torsions],
             "°",
         )
-
-
-def torsion_angles(positions: np.ndarray, torsions: np.ndarray) -> np.ndarray:
-    """Return torsion angles with OpenMM's (IUPAC's) sign.
-
-    Parameters
-    ----------
-    positions : ndarray of shape (N, 3)
-    torsions : ndarray of shape (T, 4), int
-
-    Returns
-    -------
-    ndarray of shape (T,)
-        Radians in (-π, π].
-    """
-    a, b, c, d = (positions[torsions[:, k]] for k in range(4))
-    axis = c - b
-    first = np.cross(b - a, axis)
-    second = np.cross(axis, d - c)
-    sine = np.einsum("ij,ij->i", np.cross(first, second), axis) / np.maximum(
-        np.linalg.norm(axis, axis=1), 1e-12
-    )
-    return np.arctan2(sine, np.einsum("ij,ij->i", first, second))

@@ -8,10 +8,9 @@ import numpy as np
 from openmm import app
 from scipy.spatial import cKDTree
 
-from openmm_density.models.elements import is_hydrogen
-from openmm_density.models.structures import residue_kind
-from openmm_density.wording import counted
-
+from ..chemistry.elements import is_hydrogen
+from ..chemistry.residues import residue_kind
+from ..wording import counted
 from .pairs import PairRestraint, distances
 from .restraint import Violation
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from openmm import app
 
-from ..energies.planes import PlaneSet
+from ..chemistry.elements import is_hydrogen
+from ..chemistry.planes import PlaneSet
+from ..chemistry.residues import residue_kind, residue_label
 from ..errors import InputError
-from ..models.elements import is_hydrogen
-from ..models.structures import residue_kind, residue_label
 from ..units import positions_in_angstrom
 
 FEWEST_SHARED = 3
@@ -56,7 +56,7 @@ def flat_ligands(topology: app.Topology, planes: PlaneSet, positions: Any) -> li
     topology : openmm.app.Topology
         In which the planes were found.
     planes : PlaneSet
-        From `openmm_density.energies.planes.find_planes`. Take those of the start for a model that was fitted: what is flat in a
+        From `openmm_density.chemistry.planes.find_planes`. Take those of the start for a model that was fitted: what is flat in a
         ligand without a dictionary is told by its bond lengths.
     positions : Quantity or array_like, shape (N, 3)
         In Å without a unit.

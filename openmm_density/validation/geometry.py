@@ -12,15 +12,16 @@ from xml.etree import ElementTree
 import numpy as np
 from openmm import app
 
-from openmm_density.errors import InputError
-from openmm_density.maps.grids import check_finite_positions
-from openmm_density.models.elements import is_hydrogen
-from openmm_density.models.structures import is_d_amino_acid, residue_label
-from openmm_density.restraints import chiral_centres, peptide_torsions, torsion_angles
-from openmm_density.restraints.contacts import near_contacts
-from openmm_density.units import positions_in_angstrom
-from openmm_density.validation.ramachandran import TABLES_MISSING, ramachandran
-from openmm_density.validation.rotamers import side_chains
+from ..chemistry.contacts import near_contacts
+from ..chemistry.elements import is_hydrogen
+from ..chemistry.residues import is_d_amino_acid, residue_label
+from ..chemistry.stereocentres import chiral_centres
+from ..chemistry.torsions import peptide_torsions, torsion_angles
+from ..errors import InputError
+from ..maps.grids import check_finite_positions
+from ..units import positions_in_angstrom
+from .ramachandran import TABLES_MISSING, ramachandran
+from .rotamers import side_chains
 
 IDEAL_VALUE_FILES = ("protein.ff14SB.xml", "DNA.OL15.xml", "RNA.OL3.xml")
 """OpenMM's Amber force field files, whose bond and angle terms give the ideal values."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import gemmi
 import numpy as np
 
-from openmm_density.models.elements import is_hydrogen, is_metal
-from openmm_density.models.structures import Model
-from openmm_density.restraints.contacts import CLASH_OVERLAP, HYDROGEN_BOND_ALLOWANCE, contact_radii
+from ..chemistry.contacts import CLASH_OVERLAP, HYDROGEN_BOND_ALLOWANCE, contact_radii
+from ..chemistry.elements import is_hydrogen, is_metal
+from ..models.structures import Model
 
 SPECIAL_POSITION = 0.8
 """Å: an atom that the input has nearer than this to a copy of its own lies on an element of symmetry, and the two are one."""

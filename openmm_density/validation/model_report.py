@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from openmm import app
 
-from ..energies.planes import PlaneSet, find_planes
+from ..chemistry.planes import PlaneSet, find_planes
+from ..chemistry.residues import residue_kind, residue_label
 from ..errors import InputError
 from ..maps.density_map import DensityMap
-from ..models.structures import residue_kind, residue_label
 from ..units import in_angstrom, positions_in_angstrom
 from .correlation import MapCorrelation
 from .flatness import flat_ligands
@@ -44,7 +44,7 @@ def report(
     resolution : float or Quantity
         Resolution in Å.
     planes : PlaneSet, optional
-        What is flat in it, such as in the model before a fit; by default what `energies.planes.find_planes` finds.
+        What is flat in it, such as in the model before a fit; by default what `chemistry.planes.find_planes` finds.
 
     Returns
     -------

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from openmm import app
 
-from openmm_density.restraints import torsion_angles
-from openmm_density.restraints.ramachandran_plots import (
+from ..chemistry.ramachandran_tables import (
     ALLOWED,
     CELL,
     CENTRES,
@@ -16,6 +15,7 @@ from openmm_density.restraints.ramachandran_plots import (
     backbone_torsions,
     ramachandran_tables,
 )
+from ..chemistry.torsions import torsion_angles
 
 TABLES_MISSING = (
     "The Ramachandran plot was left out, because the tables of pyrama were not found or not readable; to have them: "

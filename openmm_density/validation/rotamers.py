@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from openmm import app
 
-from openmm_density.restraints import torsion_angles
-from openmm_density.restraints.rotamers import LARGEST_DEVIATION, from_staggered, side_chain_torsions
+from ..chemistry.side_chains import LARGEST_DEVIATION, from_staggered, side_chain_torsions
+from ..chemistry.torsions import torsion_angles
 
 
 @dataclass(frozen=True)

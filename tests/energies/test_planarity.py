@@ -18,9 +18,9 @@ import pytest
 import torch
 from openmm import app, unit
 
+from openmm_density.chemistry.planes import find_planes, planarity_report
 from openmm_density.energies.forces import BACKENDS, backend_problem, best_backend
 from openmm_density.energies.planarity import PlanarityRestraint
-from openmm_density.energies.planes import find_planes, planarity_report
 from openmm_density.errors import InputError
 from openmm_density.models import prepare, read_model
 

@@ -7,6 +7,7 @@ import openmm
 import pytest
 from openmm import app
 
+from openmm_density.chemistry.contacts import near_contacts
 from openmm_density.errors import SimulationError
 from openmm_density.fitting.descent import descend
 from openmm_density.fitting.interrupts import Deadline
@@ -14,7 +15,6 @@ from openmm_density.fitting.minimization import Minimizer
 from openmm_density.fitting.platforms import platform_named
 from openmm_density.fitting.protocols import Stage
 from openmm_density.fitting.stability import Safeguard
-from openmm_density.restraints.contacts import near_contacts
 
 PREPARED = SimpleNamespace(model=SimpleNamespace(path="some.pdb"))
 

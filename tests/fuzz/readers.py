@@ -17,7 +17,7 @@ import gemmi
 import numpy as np
 from openmm import app
 
-from openmm_density.energies.planes.dictionaries import read_dictionary
+from openmm_density.chemistry.planes.dictionaries import read_dictionary
 from openmm_density.errors import InputError
 from openmm_density.fitting.checkpoints import PREVIOUS, STATE, RunFolder
 from openmm_density.fitting.convergence import Plateau

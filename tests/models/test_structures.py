@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from openmm import app
 
+from openmm_density.chemistry.elements import is_hydrogen
+from openmm_density.chemistry.residues import residue_label
 from openmm_density.errors import InputError
 from openmm_density.models import prepare
-from openmm_density.models.elements import is_hydrogen
 from openmm_density.models.structure_files import write_cif
-from openmm_density.models.structures import Model, read_model, residue_label
+from openmm_density.models.structures import Model, read_model
 
 from ..small_models import ADK_OPEN, FRAGMENT, bonds_between_residues, fragment_lines, hetatm, written
 

@@ -8,6 +8,8 @@ import openmm
 import pytest
 from openmm import app, unit
 
+from openmm_density import restraints
+from openmm_density.chemistry import planes, torsions
 from openmm_density.errors import InputError
 from openmm_density.models import Model, read_model
 from openmm_density.restraints import (
@@ -125,3 +127,15 @@ def test_violations_are_listed_by_name(fragment: Model) -> None:
     named = {violation.residues[0] for violation in found["chirality"]}
     assert named == {f"A {residue.name} {residue.id}" for residue in residues}
     assert found["ss"] and found["position"] and not found["cis"]
+
+
+def test_facts_about_molecules_are_found_where_they_were_with_a_warning() -> None:
+    with pytest.warns(
+        DeprecationWarning, match="import torsion_angles from openmm_density.chemistry.torsions"
+    ):
+        assert restraints.torsion_angles is torsions.torsion_angles
+    with pytest.warns(DeprecationWarning, match="from openmm_density.chemistry.planes"):
+        from openmm_density.energies.planes import find_planes
+    assert find_planes is planes.find_planes
+    with pytest.raises(AttributeError, match="has no attribute 'centres'"):
+        restraints.centres  # noqa: B018

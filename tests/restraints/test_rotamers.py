@@ -9,9 +9,10 @@ import openmm
 import pytest
 from openmm import app
 
+from openmm_density.chemistry.torsions import torsion_angles
 from openmm_density.errors import InputError
 from openmm_density.models import Model, read_model
-from openmm_density.restraints import ROTAMER_STRENGTH, RotamerRestraint, torsion_angles
+from openmm_density.restraints import ROTAMER_STRENGTH, RotamerRestraint
 from openmm_density.validation.rotamers import side_chains
 
 from .single_forces import assert_forces_are_the_gradient, context_with, energy_at, turned_about

@@ -8,6 +8,8 @@ import openmm
 import pytest
 from openmm import app, unit
 
+from openmm_density.chemistry.stereocentres import chiral_centres, other_centres
+from openmm_density.chemistry.torsions import peptide_torsions, torsion_angles
 from openmm_density.errors import InputError
 from openmm_density.models import Model, prepare, read_model
 from openmm_density.restraints import (
@@ -15,11 +17,7 @@ from openmm_density.restraints import (
     HydrogenBondRestraint,
     PeptideRestraint,
     SecondaryStructureRestraint,
-    chiral_centres,
     find_violations,
-    other_centres,
-    peptide_torsions,
-    torsion_angles,
 )
 
 from ..small_models import ADK_OPEN

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ...chemistry.elements import covalent_radius, is_metal
+from ...chemistry.residues import residue_label
 from ...energies.density_fit import STRENGTH_BOUNDS
 from ...models.bonds import METAL_BOND_SLACK
-from ...models.elements import covalent_radius, is_metal
-from ...models.structures import residue_label
 from ...restraints import Violation
 from ...validation.correlation import LARGEST_PART_OUTSIDE, LOW_CORRELATION
 from ...validation.map_checks import Finding

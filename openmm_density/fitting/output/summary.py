@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from openmm import app
 
-from ...energies.planes import PlaneSet, find_planes, planarity_report
+from ...chemistry.planes import PlaneSet, find_planes, planarity_report
 from ...models.pierced_rings import pierced_rings
 from ...restraints import Violation, find_violations
 from ...stopwatch import PARTS, Stopwatch

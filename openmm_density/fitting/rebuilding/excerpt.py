@@ -10,15 +10,10 @@ import openmm
 from openmm import app
 from scipy.spatial import cKDTree
 
-from ...models.elements import is_hydrogen
+from ...chemistry.contacts import BONDS_APART, CLASH_OVERLAP, HYDROGEN_BOND_ALLOWANCE
+from ...chemistry.elements import is_hydrogen
 from ...restraints import Restraint, make_restraints
-from ...restraints.contacts import (
-    BONDS_APART,
-    CLASH_OVERLAP,
-    CONTACT_MARGIN,
-    CONTACT_STRENGTH,
-    HYDROGEN_BOND_ALLOWANCE,
-)
+from ...restraints.contacts import CONTACT_MARGIN, CONTACT_STRENGTH
 from ...units import ANGSTROM_PER_NANOMETER
 from ..descent import descend
 from ..stability import Safeguard, Unstable, hottest_bearable

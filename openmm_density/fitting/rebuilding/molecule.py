@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from openmm import app
 
-from ...models.elements import is_hydrogen, is_metal
-from ...restraints.contacts import contact_radii
+from ...chemistry.contacts import contact_radii
+from ...chemistry.elements import is_hydrogen, is_metal
 
 
 class Molecule:

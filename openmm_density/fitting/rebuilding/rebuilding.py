@@ -12,10 +12,10 @@ import numpy as np
 import openmm
 from openmm import app
 
+from ...chemistry.residues import residue_label
 from ...energies.density_fit import DensityFit
 from ...maps.density_map import DensityMap
 from ...models.preparation import Prepared
-from ...models.structures import residue_label
 from ...validation.correlation import MapCorrelation
 from ..interrupts import StopRequest
 from ..stability import Unstable

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from openmm import app
 
-from ...restraints.backbone import atoms_by_name, peptide_bonds
+from ...chemistry.backbone import atoms_by_name, peptide_bonds
 
 FLANK = 4
 """Residues at either end of a shifted stretch that take up what is left over there and make up what is missing."""

@@ -9,7 +9,7 @@ import numpy as np
 from openmm import app
 from scipy.spatial import cKDTree
 
-from ...restraints.backbone import atoms_by_name
+from ...chemistry.backbone import atoms_by_name
 from ..interrupts import StopRequest
 from .density_model import DensityEnergySlopes, DensityModel
 from .register_search import LONGEST, RegisterSearch, Stretch

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from openmm import app
 
-from ...restraints.rotamers import LARGEST_DEVIATION, SIDE_CHAINS
-from ...restraints.torsions import torsion_angles
+from ...chemistry.side_chains import LARGEST_DEVIATION, SIDE_CHAINS
+from ...chemistry.torsions import torsion_angles
 from .molecule import Molecule
 
 BACKBONE = ("N", "CA", "C", "O")

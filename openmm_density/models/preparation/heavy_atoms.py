@@ -11,8 +11,8 @@ import openmm
 from openmm import app, unit
 from pdbfixer import PDBFixer
 
-from ..elements import is_hydrogen
-from ..structures import residue_label
+from ...chemistry.elements import is_hydrogen
+from ...chemistry.residues import residue_label
 from .prepared import PreparationReport
 from .work_residues import Link, WorkAtom, WorkResidue, positions_of, topology_of
 

@@ -13,10 +13,10 @@ import openmm
 from openmm import app, unit
 from scipy.spatial import cKDTree
 
+from ...chemistry.elements import covalent_radius, is_hydrogen, is_metal
 from ...errors import InputError
 from ...units import positions_in_angstrom, value_in
 from ...wording import one_line
-from ..elements import covalent_radius, is_hydrogen, is_metal
 from ..force_fields import with_native_born
 from ..structures import Model
 from ..superposition import superposition

@@ -11,14 +11,15 @@ import numpy as np
 import openmm
 from openmm import app
 
+from ...chemistry.elements import is_hydrogen, is_metal
+from ...chemistry.residue_names import standard_residue_names
+from ...chemistry.residues import named_atoms, residue_label
 from ...errors import InputError
 from ...wording import counted, listing, one_line
-from ..elements import is_hydrogen, is_metal
 from ..force_field_xml import load_force_field
 from ..force_fields import force_field_files
 from ..ligands import LigandParameters, dictionary_smiles
-from ..residue_names import standard_residue_names
-from ..structures import Model, is_backbone_bond, named_atoms, residue_label
+from ..structures import Model, is_backbone_bond
 from .heavy_atoms import add_missing_heavy_atoms
 from .hydrogens import add_hydrogens, find_variants, free_valences, take_input_hydrogens
 from .prepared import PreparationReport, Prepared

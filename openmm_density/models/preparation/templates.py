@@ -10,10 +10,10 @@ import gemmi
 import numpy as np
 from openmm import app
 
+from ...chemistry.elements import is_hydrogen
+from ...chemistry.residues import residue_label
 from ...errors import InputError
 from ...wording import one_line
-from ..elements import is_hydrogen
-from ..structures import residue_label
 from .prepared import PreparationReport, bonded_atoms
 from .work_residues import WorkResidue
 

@@ -7,11 +7,11 @@ import openmm
 import pytest
 
 from openmm_density import DensityFit, DensityMap
+from openmm_density.chemistry.elements import is_hydrogen
 from openmm_density.fitting.rebuilding.density_model import DensityModel
 from openmm_density.fitting.rebuilding.excerpt import Excerpt
 from openmm_density.fitting.rebuilding.molecule import Molecule
 from openmm_density.fitting.stability import Unstable
-from openmm_density.models.elements import is_hydrogen
 from openmm_density.models.preparation import Prepared, prepare
 
 from ...fragments import fragment

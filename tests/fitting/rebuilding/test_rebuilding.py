@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap
+from openmm_density.chemistry.contacts import near_contacts
 from openmm_density.errors import InputError, SimulationError
 from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.dynamics import Dynamics
@@ -23,7 +24,6 @@ from openmm_density.fitting.rebuilding.register_search import RegisterSearch, St
 from openmm_density.fitting.rebuilding.sequence_match import SequenceMatch
 from openmm_density.models import Model, read_model
 from openmm_density.models.preparation import prepare
-from openmm_density.restraints.contacts import near_contacts
 
 from ...fragments import fragment
 from ...restraints.single_forces import turned_about

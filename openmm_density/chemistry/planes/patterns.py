@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from openmm_density.errors import InputError
-
+from ...errors import InputError
 from .dictionaries import HAEMS, Component
 from .flat_groups import Molecule, ordered_pair
 from .plane_set import SMALLEST_PLANE

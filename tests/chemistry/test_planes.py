@@ -11,7 +11,7 @@ from openmm import unit
 from openmm.app import Element, ForceField, PDBFile, Topology
 from openmm.app import topology as bond_types
 
-from openmm_density.energies.planes import PlaneSet, find_planes
+from openmm_density.chemistry.planes import PlaneSet, find_planes
 from openmm_density.errors import InputError
 from openmm_density.models import read_model
 

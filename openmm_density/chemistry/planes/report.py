@@ -9,10 +9,9 @@ import numpy as np
 from openmm import app
 from openmm.app import Topology
 
-from openmm_density.errors import InputError
-from openmm_density.models.structures import residue_label
-from openmm_density.units import positions_in_angstrom
-
+from ...errors import InputError
+from ...units import positions_in_angstrom
+from ..residues import residue_label
 from .plane_set import Plane, PlaneSet
 
 
@@ -23,7 +22,7 @@ class PlanarityRow:
     Attributes
     ----------
     residue_name, kind : str
-        As in `openmm_density.energies.planes.Plane`.
+        As in `openmm_density.chemistry.planes.Plane`.
     n_planes : int
     rms : float
         Root mean square distance of their atoms from them.
@@ -78,7 +77,7 @@ def planarity_report(topology: Topology, planes: PlaneSet, positions: Any) -> Pl
     topology : openmm.app.Topology
         In which the planes were found.
     planes : PlaneSet
-        From `openmm_density.energies.planes.find_planes`, or a restraint's ``planes``.
+        From `openmm_density.chemistry.planes.find_planes`, or a restraint's ``planes``.
     positions : Quantity or array_like (N, 3)
         In Å without a unit.
 

@@ -10,10 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from openmm import app
 
-from openmm_density.models.structures import is_d_amino_acid
-
 from .backbone import atoms_by_name
-from .peptide import peptide_torsions
+from .residues import is_d_amino_acid
+from .torsions import peptide_torsions
 
 FAVOURED = 0.02
 """Part of well-ordered residues that lie in less usual places than a favoured one: favoured regions hold 98% of them."""

@@ -14,10 +14,9 @@ from openmm.app import Topology
 from openmm.app import topology as bond_types
 from scipy.spatial import cKDTree
 
-from openmm_density.errors import InputError
-from openmm_density.models.structures import residue_label
-from openmm_density.units import in_angstrom, positions_in_angstrom
-
+from ...errors import InputError
+from ...units import in_angstrom, positions_in_angstrom
+from ..residues import residue_label
 from .dictionaries import Component, read_dictionary
 from .flat_groups import AROMATIC, NON_METALS, UNKNOWN_ORDER, Molecule, ordered_pair
 from .patterns import Pattern, alternate_atoms, find_pattern, places_of_names

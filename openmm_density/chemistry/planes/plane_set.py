@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from openmm_density.errors import InputError
-from openmm_density.units import positions_in_angstrom
+from ...errors import InputError
+from ...units import positions_in_angstrom
 
 SMALLEST_PLANE = 4
 """Three atoms are always flat."""

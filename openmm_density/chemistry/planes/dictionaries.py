@@ -10,9 +10,8 @@ from pathlib import Path
 
 import gemmi
 
-from openmm_density.errors import InputError
-from openmm_density.models.structure_text import read_cif
-
+from ...cif_files import read_cif
+from ...errors import InputError
 from .flat_groups import AROMATIC, UNKNOWN_ORDER
 from .residue_tables import canonical_name
 

@@ -1,21 +1,64 @@
-"""Stereocentres of ligands, sugars and modified residues, from bonds and geometry."""
+"""Stereocentres: of amino acids and nucleotides by their names, of all other residues by bonds and geometry."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from openmm import app
 
-from openmm_density.models.elements import is_hydrogen, is_metal
-from openmm_density.models.residue_names import standard_residue_names
-
+from .backbone import NamedAtoms, atoms_by_name
+from .elements import is_hydrogen, is_metal
+from .residue_names import standard_residue_names
 from .torsions import torsion_angles
 
+IDEAL_IMPROPER = np.arcsin(1.0 / np.sqrt(3.0))
+"""Angle (35.3°) between two planes of a tetrahedral centre's improper torsion of its three neighbours."""
 PYRAMIDAL = np.radians(20.0)
 """The least improper torsion of an sp3 centre, where only the geometry can tell it from an sp2 one."""
 LONGEST_CARBONYL = 1.32
 """Å; the bond of an alcohol or ether is longer by 0.1 Å."""
+
+# Neighbours of each centre, in the order in which the improper torsion (centre, a, b, c) is positive for
+# the natural handedness.
+_PROTEIN_CENTRES = {"THR": ("CB", "CA", "OG1", "CG2"), "ILE": ("CB", "CA", "CG1", "CG2")}
+_ALPHA_CENTRE = ("CA", "N", "C", "CB")
+_SUGAR_CENTRES = (
+    ("C1'", "O4'", "C2'", ("N9", "N1")),
+    ("C3'", "O3'", "C4'", ("C2'",)),
+    ("C4'", "O4'", "C5'", ("C3'",)),
+    ("C2'", "O2'", "C3'", ("C1'",)),
+)
+
+
+def chiral_centres(topology: app.Topology) -> np.ndarray:
+    """Return the chiral centres of amino acids and nucleotides, as the atoms of an improper torsion.
+
+    Cα of amino acids, Cβ of threonine and isoleucine, and C1', C2' (RNA), C3' and C4' of nucleotides.
+
+    Returns
+    -------
+    ndarray of shape (C, 4), int64
+        Centre and neighbours, in the order in which :func:`torsion_angles` is positive for L-amino acids and
+        D-ribose.
+    """
+    centres = [found for names in atoms_by_name(topology) for found in _centres_of(names)]
+    return np.array(centres, dtype=np.int64).reshape(-1, 4)
+
+
+def _centres_of(names: NamedAtoms) -> Iterator[tuple[int, ...]]:
+    candidates = []
+    if "C1'" in names:
+        for centre, a, b, choices in _SUGAR_CENTRES:
+            candidates += [(centre, a, b, c) for c in choices if c in names][:1]
+    else:
+        candidates.append(_ALPHA_CENTRE)
+        if names.residue.name in _PROTEIN_CENTRES:
+            candidates.append(_PROTEIN_CENTRES[names.residue.name])
+    for candidate in candidates:
+        if all(name in names for name in candidate):
+            yield tuple(names[name] for name in candidate)
 
 
 def other_centres(topology: app.Topology, positions: np.ndarray) -> np.ndarray:

@@ -1,0 +1,81 @@
+"""How near atoms come that are not bonded: van der Waals radii, contacts and clashes."""
+
+from __future__ import annotations
+
+import gemmi
+import numpy as np
+from openmm import app
+from scipy.sparse import csr_array
+from scipy.spatial import cKDTree
+
+from .elements import is_hydrogen, is_metal
+
+CLASH_OVERLAP = 0.4
+"""Å by which the van der Waals spheres of a clashing pair overlap (as MolProbity)."""
+HYDROGEN_BOND_ALLOWANCE = 0.4
+"""Å by which a pair of N, O, F or S may come nearer than that: a hydrogen may sit between them."""
+BONDS_APART = 4
+"""Over so many bonds backbones and rings hold atoms close by themselves (O to the next C in a helix: 2.8 Å)."""
+
+_POLAR = frozenset({"N", "O", "F", "S"})
+
+
+def near_contacts(
+    topology: app.Topology, positions: np.ndarray, reach: float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find the pairs of heavy atoms that clash, or are at most so much farther apart.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology
+        With bonds.
+    positions : np.ndarray, shape (N, 3)
+        Å.
+    reach : float
+        Å beyond the distance at which a pair clashes.
+
+    Returns
+    -------
+    pairs : np.ndarray of int, shape (P, 2)
+    clash : np.ndarray, shape (P,)
+        The distance in Å below which each pair clashes.
+    """
+    radii, polar = contact_radii(topology)
+    counted = [a.element is not None and not is_hydrogen(a) and not is_metal(a) for a in topology.atoms()]
+    chosen = np.flatnonzero(counted)
+    if len(chosen) < 2:
+        return np.zeros((0, 2), dtype=np.int64), np.zeros(0)
+    farthest = 2 * radii[chosen].max() - CLASH_OVERLAP + reach
+    pairs = chosen[cKDTree(positions[chosen]).query_pairs(farthest, output_type="ndarray")]
+    i, j = pairs[:, 0], pairs[:, 1]
+    clash = radii[i] + radii[j] - CLASH_OVERLAP - HYDROGEN_BOND_ALLOWANCE * (polar[i] & polar[j])
+    near = np.linalg.norm(positions[i] - positions[j], axis=1) < clash + reach
+    pairs, clash = pairs[near], clash[near]
+    apart = ~_joined(topology, pairs)
+    order = np.lexsort((pairs[apart, 1], pairs[apart, 0]))
+    return pairs[apart][order], clash[apart][order]
+
+
+def contact_radii(topology: app.Topology) -> tuple[np.ndarray, np.ndarray]:
+    """Return van der Waals radii in Å, 0 for what is no atom, and which atoms may share a hydrogen, each of shape (N,)."""
+    symbols = [None if atom.element is None else atom.element.symbol for atom in topology.atoms()]
+    radii = {symbol: gemmi.Element(symbol).vdw_r for symbol in set(symbols) if symbol is not None}
+    return (
+        np.array([radii.get(symbol, 0.0) for symbol in symbols], dtype=np.float64),
+        np.array([symbol in _POLAR for symbol in symbols], dtype=bool),
+    )
+
+
+def _joined(topology: app.Topology, pairs: np.ndarray) -> np.ndarray:
+    """Tell which pairs are at most `BONDS_APART` bonds apart."""
+    bonds = np.array([(a.index, b.index) for a, b in topology.bonds()], dtype=np.int64).reshape(-1, 2)
+    both = np.concatenate([bonds, bonds[:, ::-1]])
+    size = (topology.getNumAtoms(),) * 2
+    step = csr_array((np.ones(len(both), dtype=np.int32), (both[:, 0], both[:, 1])), shape=size)
+    walks, near = step, step
+    for _ in range(BONDS_APART - 1):
+        walks = walks @ step
+        near = near + walks
+    if not len(pairs):
+        return np.zeros(0, dtype=bool)
+    return np.asarray(near[pairs[:, 0], pairs[:, 1]]).ravel() > 0
