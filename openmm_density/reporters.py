@@ -19,9 +19,6 @@ from .maps.density_map import DensityMap
 from .validation.correlation import MapCorrelation
 from .wording import one_line
 
-# Measures S with the energy −k S; all others have k (1 − S).
-_UNBOUNDED = frozenset({"inner-product", "relative-entropy"})
-
 
 class DensityReporter:
     """Write the similarity of model and map, the density energy and its strength, in the manner of OpenMM's StateDataReporter.
@@ -133,8 +130,7 @@ class DensityReporter:
         if {"similarity", "density_energy"} & set(self._columns):
             slope = self._energy_per_strength(context, self._force, total)
             values["density_energy"] = total * slope
-            bound = 0.0 if self._fit.similarity_measure in _UNBOUNDED else 1.0
-            values["similarity"] = bound - slope
+            values["similarity"] = self._fit.similarity_from_energy(slope, 1.0)
         row = [values[name] for name in self._columns]
         if self._correlation is not None:
             positions = state.getPositions(asNumpy=True).value_in_unit(unit.angstrom)

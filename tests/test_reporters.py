@@ -9,8 +9,8 @@ import pytest
 from openmm import app, unit
 
 from openmm_density import DensityFit, DensityMap, InputError
-from openmm_density.energies.density_fit import SIMILARITIES
 from openmm_density.energies.forces import backend_problem
+from openmm_density.energies.measures import SIMILARITIES
 from openmm_density.models import read_model
 from openmm_density.reporters import DensityReporter
 from openmm_density.validation.correlation import MapCorrelation

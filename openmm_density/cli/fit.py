@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ..energies.measures import SIMILARITIES
 from ..errors import InputError
 from ..stopwatch import Stopwatch
 from .arguments import (
@@ -140,9 +141,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--similarity",
-        default="cross-correlation",
+        default=SIMILARITIES[0],
         metavar="NAME",
-        help="cross-correlation (default), inner-product, relative-entropy, least-squares or map-potential",
+        help=f"{SIMILARITIES[0]} (default), {', '.join(SIMILARITIES[1:-1])} or {SIMILARITIES[-1]}",
     )
     parser.add_argument("--about-mean", action="store_true", help="correlate about the mean")
     parser.add_argument(

@@ -1,7 +1,10 @@
-"""What the density of the fitted atoms is made of."""
+"""The atoms that are fitted: which they are, what each weighs, and the Gaussians that are its density."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,76 +15,137 @@ from openmm.app import Topology
 
 from ..errors import InputError
 from ..units import value_in
+from .atom_selection import select_atoms
 from .form_factors import form_factor_gaussians, resolution_gaussians
+from .measures import Measure
 
 WEIGHTS = ("mass", "unity", "number", "charge", "electron", "xray")
 FORM_FACTORS = ("electron", "xray")
 
 
-def atom_gaussians(
-    topology: Topology,
-    atoms: np.ndarray,
-    weights: Any,
-    resolution: float,
-    system: openmm.System | None = None,
-    b_factors: Any = None,
-    occupancies: Any = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Describe the density of each fitted atom.
+@dataclass(frozen=True, eq=False)
+class AtomGaussians:
+    """The density of each of M atoms as a sum of Gaussians, Σ_c A_c exp(−α_c r²).
+
+    Parameters
+    ----------
+    amplitudes, exponents : Tensor, shape (M, C), float64
+        In Å⁻³ and Å⁻²; see `openmm_density.energies.form_factors`.
+    """
+
+    amplitudes: torch.Tensor
+    exponents: torch.Tensor
+
+    @cached_property
+    def integrals(self) -> torch.Tensor:
+        """∫ρ of each atom without its cut-off, shape (M,)."""
+        return self._component_integrals.sum(dim=1)
+
+    @property
+    def largest_variance(self) -> float | None:
+        """σ² in Å² of the widest atom, its mean square distance along an axis; None where none of them has a width."""
+        variance = (self._component_integrals / (2 * self.exponents)).sum(dim=1) / self.integrals
+        variance = variance[torch.isfinite(variance)]
+        return float(variance.max()) if len(variance) else None
+
+    @property
+    def _component_integrals(self) -> torch.Tensor:
+        return self.amplitudes * (math.pi / self.exponents) ** 1.5
+
+
+class FittedAtoms:
+    """The atoms whose density is compared with a map, and what each contributes.
 
     Parameters
     ----------
     topology : openmm.app.Topology
         Of N particles.
-    atoms : np.ndarray, shape (M,)
-        The fitted ones.
+    atoms : str or array_like
+        See `openmm_density.energies.atom_selection.select_atoms`.
     weights : str or array_like
         One of `WEIGHTS`, or numbers over the fitted atoms or all particles.
-    resolution : float
-        In Å.
     system : openmm.System, optional
         For charges.
     b_factors, occupancies : array_like (N,), optional
         For form factors.
 
-    Returns
-    -------
-    amplitudes, exponents : Tensor of float64, shape (M, C)
-        See `openmm_density.energies.form_factors`.
+    Attributes
+    ----------
+    indices : np.ndarray of int64, shape (M,)
 
     Raises
     ------
     InputError
-        For weights that are not known, or need what is missing.
+        For a selection that cannot be used, or weights that are not known or need what is missing.
     """
-    if isinstance(weights, str) and weights in FORM_FACTORS:
+
+    def __init__(
+        self,
+        topology: Topology,
+        atoms: Any,
+        weights: Any,
+        *,
+        system: openmm.System | None = None,
+        b_factors: Any = None,
+        occupancies: Any = None,
+    ) -> None:
+        self.indices = atoms = select_atoms(topology, atoms)
+        self._table = weights if isinstance(weights, str) and weights in FORM_FACTORS else None
+        if self._table is None:
+            for name, given in (("b_factors", b_factors), ("occupancies", occupancies)):
+                if given is not None:
+                    raise InputError(
+                        f'{name} is used only with weights="electron" or "xray": choose one of these or leave it out.'
+                    )
+            self._weights = torch.from_numpy(_weights(weights, topology, atoms, system))
+            return
         b = _per_particle("b_factors", b_factors, topology, 0.0)[atoms]
-        occupancy = _per_particle("occupancies", occupancies, topology, 1.0)[atoms]
         if np.any(b < 0):
             raise InputError(f"b_factors holds {b.min():g}, but a B factor cannot be negative.")
-        symbols = [element.symbol for element in _elements(topology, atoms, weights)]
-        return form_factor_gaussians(
-            symbols, weights, torch.from_numpy(b), torch.from_numpy(occupancy), resolution
+        self._b_factors = torch.from_numpy(b)
+        self._occupancies = torch.from_numpy(_per_particle("occupancies", occupancies, topology, 1.0)[atoms])
+        self._symbols = [element.symbol for element in _elements(topology, atoms, weights)]
+
+    def gaussians(self, resolution: float) -> AtomGaussians:
+        """Return the atoms' densities as a map at a resolution (Å) shows them."""
+        if self._table is None:
+            return AtomGaussians(*resolution_gaussians(self._weights, resolution))
+        return AtomGaussians(
+            *form_factor_gaussians(self._symbols, self._table, self._b_factors, self._occupancies, resolution)
         )
-    for name, given in (("b_factors", b_factors), ("occupancies", occupancies)):
-        if given is not None:
-            raise InputError(
-                f'{name} is used only with weights="electron" or "xray": choose one of these or leave it out.'
-            )
+
+
+def check_weights(gaussians: AtomGaussians, measure: Measure) -> None:
+    """Refuse weights of which a measure of similarity can make nothing."""
+    integrals = gaussians.integrals
+    if not torch.any(integrals != 0):
+        raise InputError("the weights of all fitted atoms are 0: such a model has no density.")
+    if measure.divides_by_weight and not float(integrals.sum()) > 0:
+        raise InputError(
+            f"the weights of the fitted atoms sum to {float(integrals.sum()):.3g}, but "
+            f'similarity="{measure.name}" divides by their sum: use weights that are positive, such as "mass".'
+        )
+    if measure.takes_logarithm and torch.any(integrals < 0):
+        raise InputError(
+            f'similarity="{measure.name}" takes a logarithm of the density, but some weights are negative: use weights that '
+            'are positive, such as "mass".'
+        )
+
+
+def _weights(weights: Any, topology: Topology, atoms: np.ndarray, system: openmm.System | None) -> np.ndarray:
+    """Return the integral of each fitted atom's density."""
     if not isinstance(weights, str):
-        values = _given_weights(weights, topology, atoms)
-    elif weights == "unity":
-        values = np.ones(len(atoms))
-    elif weights == "charge":
-        values = _charges(system)[atoms]
-    elif weights == "mass":
+        return _given_weights(weights, topology, atoms)
+    if weights == "unity":
+        return np.ones(len(atoms))
+    if weights == "charge":
+        return _charges(system)[atoms]
+    if weights == "mass":
         masses = [element.mass for element in _elements(topology, atoms, weights)]
-        values = np.array([mass.value_in_unit(unit.dalton) for mass in masses])
-    elif weights == "number":
-        values = np.array([float(e.atomic_number) for e in _elements(topology, atoms, weights)])
-    else:
-        raise InputError(f'weights="{weights}" is not known: use one of {", ".join(WEIGHTS)}, or an array.')
-    return resolution_gaussians(torch.from_numpy(values), resolution)
+        return np.array([mass.value_in_unit(unit.dalton) for mass in masses])
+    if weights == "number":
+        return np.array([float(e.atomic_number) for e in _elements(topology, atoms, weights)])
+    raise InputError(f'weights="{weights}" is not known: use one of {", ".join(WEIGHTS)}, or an array.')
 
 
 def _elements(topology: Topology, atoms: np.ndarray, weights: str) -> list[Any]:

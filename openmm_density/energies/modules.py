@@ -5,6 +5,8 @@ alone. Operators that autograd knows nothing of would otherwise stop a process i
 with respect to the strength.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 
@@ -12,6 +14,29 @@ from openmm_density.kernels import interpolation as _interpolation  # noqa: F401
 from openmm_density.kernels import molecules as _molecules  # noqa: F401
 from openmm_density.kernels.density import target_moments
 from openmm_density.kernels.planarity import Planes
+
+from .measures import Measure
+
+# Two layers of zeros around a finite potential let the tricubic interpolation end with value and slope 0.
+_POTENTIAL_PADDING = 2
+
+
+class Grid(NamedTuple):
+    """Where a grid of voxels is.
+
+    Attributes
+    ----------
+    matrix : Tensor, shape (3, 3), float64
+        Its columns are the steps along x, y and z in nm.
+    origin : Tensor, shape (3,), float64
+        Where voxel (0, 0, 0) is, in nm.
+    periodic : bool
+        Whether the grid is a crystal's cell.
+    """
+
+    matrix: Tensor
+    origin: Tensor
+    periodic: bool
 
 
 def inverse_of_box(lattice: Tensor) -> Tensor:
@@ -31,7 +56,7 @@ def check_particles(positions: Tensor, n_particles: int, made: str) -> None:
 
 
 class SimilarityEnergy(nn.Module):
-    """E = k (c − S): what an energy made of a similarity S adds to it.
+    """E = k · loss, where the loss is the distance of a similarity S from the largest that it can be.
 
     Parameters
     ----------
@@ -39,15 +64,15 @@ class SimilarityEnergy(nn.Module):
         The particles that are fitted.
     n_particles : int
         How many positions there are.
-    ceiling : float
-        c: 1 for a similarity that 1 bounds, else 0.
+    max_similarity : float
+        See `openmm_density.energies.measures.Measure`.
     """
 
-    def __init__(self, atoms: Tensor, n_particles: int, ceiling: float) -> None:
+    def __init__(self, atoms: Tensor, n_particles: int, max_similarity: float) -> None:
         super().__init__()
         self.register_buffer("atoms", atoms)
         self.n_particles = n_particles
-        self.ceiling = ceiling
+        self.max_similarity = max_similarity
 
     def similarity(self, positions: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return S and ∂S/∂positions (in nm⁻¹), times a factor if there is one."""
@@ -63,8 +88,8 @@ class SimilarityEnergy(nn.Module):
             # The operator applies k: see kernels/scale.h.
             similarity, forces = self.similarity(positions.detach().to(device), k.to(device))
             forces = forces.to(positions.device)
-            distance = (self.ceiling - similarity).to(k.device)
-        return k * distance, forces
+            loss = (self.max_similarity - similarity).to(k.device)
+        return k * loss, forces
 
 
 class DensityEnergy(SimilarityEnergy):
@@ -82,16 +107,12 @@ class DensityEnergy(SimilarityEnergy):
         In nm.
     target : Tensor, shape (nz, ny, nx), float32
         NaN where a voxel does not count.
-    matrix, origin : Tensor, float64
-        Steps (columns) and place of the grid in nm.
-    periodic : bool
-        Whether the grid is a crystal's cell.
-    measure : int
-        One of the constants of `openmm_density.kernels.density`.
+    grid : Grid
+        Of the target.
+    measure : Measure
+        One that compares densities.
     total_weight : float
         See `openmm_density.kernels.density.density_similarity`.
-    ceiling : float
-        See `SimilarityEnergy`.
     """
 
     def __init__(
@@ -102,23 +123,20 @@ class DensityEnergy(SimilarityEnergy):
         exponents: Tensor,
         cutoff: float,
         target: Tensor,
-        matrix: Tensor,
-        origin: Tensor,
-        periodic: bool,
-        measure: int,
+        grid: Grid,
+        measure: Measure,
         total_weight: float,
-        ceiling: float,
     ) -> None:
-        super().__init__(atoms, n_particles, ceiling)
+        super().__init__(atoms, n_particles, measure.max_similarity)
         self.register_buffer("amplitudes", amplitudes)
         self.register_buffer("exponents", exponents)
         self.register_buffer("target", target.contiguous())
         self.register_buffer("moments", target_moments(target))
-        self.register_buffer("matrix", matrix)
-        self.register_buffer("origin", origin)
+        self.register_buffer("matrix", grid.matrix)
+        self.register_buffer("origin", grid.origin)
         self.cutoff = cutoff
-        self.periodic = periodic
-        self.measure = measure
+        self.periodic = grid.periodic
+        self.measure = measure.number
         self.total_weight = total_weight
 
     @torch.jit.export
@@ -151,11 +169,11 @@ class MapPotentialEnergy(SimilarityEnergy):
         See `SimilarityEnergy`.
     weights : Tensor, shape (M,), float32
     potential : Tensor, shape (nz, ny, nx), float32
-        The map after clamping and scaling; 0 on the outermost voxels of a finite map, so that no force acts outside.
-    matrix, origin : Tensor, float64
-        In nm.
-    periodic : bool
-        Whether the grid is a crystal's cell.
+        The map after clamping and scaling. Around a finite one come zeros, so that no force acts outside.
+    grid : Grid
+        Of the potential.
+    measure : Measure
+        That whose potential it is.
     """
 
     def __init__(
@@ -164,16 +182,18 @@ class MapPotentialEnergy(SimilarityEnergy):
         n_particles: int,
         weights: Tensor,
         potential: Tensor,
-        matrix: Tensor,
-        origin: Tensor,
-        periodic: bool,
+        grid: Grid,
+        measure: Measure,
     ) -> None:
-        super().__init__(atoms, n_particles, 1.0)
+        super().__init__(atoms, n_particles, measure.max_similarity)
+        padding = 0 if grid.periodic else _POTENTIAL_PADDING
         self.register_buffer("weights", weights)
-        self.register_buffer("potential", potential.contiguous())
-        self.register_buffer("matrix", matrix)
-        self.register_buffer("origin", origin)
-        self.periodic = periodic
+        self.register_buffer("potential", nn.functional.pad(potential, (padding,) * 6).contiguous())
+        self.register_buffer("matrix", grid.matrix)
+        self.register_buffer(
+            "origin", grid.origin - grid.matrix @ torch.full((3,), float(padding), dtype=torch.float64)
+        )
+        self.periodic = grid.periodic
 
     @torch.jit.export
     def similarity(self, positions: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:

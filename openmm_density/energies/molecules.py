@@ -36,3 +36,20 @@ def molecule_numbers(topology: Topology, system: openmm.System | None) -> np.nda
     n_particles = topology.getNumAtoms()
     graph = sparse.coo_array((np.ones(len(i)), (i, j)), shape=(n_particles, n_particles))
     return sparse.csgraph.connected_components(graph, directed=False)[1].astype(np.int64)
+
+
+def centroids(molecules: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Return the centroid of each molecule's atoms.
+
+    Parameters
+    ----------
+    molecules : np.ndarray of int, shape (M,)
+        The number of each atom's molecule, from 0 without gaps.
+    positions : np.ndarray, shape (M, 3)
+
+    Returns
+    -------
+    np.ndarray, shape (molecules, 3)
+    """
+    counts = np.bincount(molecules)
+    return np.stack([np.bincount(molecules, positions[:, axis]) / counts for axis in range(3)], axis=1)

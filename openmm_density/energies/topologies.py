@@ -1,19 +1,85 @@
-"""Whether a topology is that of the System and of the positions that come with it."""
+"""Whether topology, System and positions belong together, and the System is one that a model can be fitted in."""
 
 from __future__ import annotations
 
+import warnings
 from itertools import islice
+from typing import Any
 
+import mdtraj
 import numpy as np
 import openmm
 from openmm.app import Topology
 
+from ..chemistry.residues import named_atoms
 from ..errors import InputError
+from ..units import positions_in_angstrom
 
 # No two bonded atoms are nearer than the 0.74 Å of H–H; lengths in nm are all below 0.3.
 _SHORTEST_BONDS = 0.5
 # As many tell as well as all of a box of water.
 _ENOUGH_BONDS = 1000
+
+
+def openmm_topology(topology: Any) -> Topology:
+    """Return a topology as OpenMM's, also one of mdtraj.
+
+    Raises
+    ------
+    InputError
+        If it is neither.
+    """
+    if isinstance(topology, mdtraj.Topology):
+        return topology.to_openmm()
+    if not isinstance(topology, Topology):
+        raise InputError(
+            f"topology must be an openmm.app.Topology or an mdtraj.Topology, found {type(topology).__name__}."
+        )
+    return topology
+
+
+def positions_of_all(topology: Topology, positions: Any) -> np.ndarray:
+    """Return the positions of all atoms of a topology in Å, shape (N, 3), float64.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology
+        Of N atoms.
+    positions : Quantity or array_like (N, 3)
+        In Å without a unit.
+
+    Raises
+    ------
+    InputError
+        If there are more or fewer, or some are not numbers.
+    """
+    positions, n_particles = positions_in_angstrom(positions), topology.getNumAtoms()
+    if len(positions) != n_particles:
+        raise InputError(
+            f"positions has {len(positions)} atoms but the topology has {n_particles}: give those of the whole System."
+        )
+    lost = np.flatnonzero(~np.isfinite(positions).all(axis=1))
+    if len(lost):
+        raise InputError(
+            f"positions of {named_atoms(topology, lost)} are not numbers: correct them, or leave these atoms out."
+        )
+    return positions
+
+
+def warn_of_incompatible_forces(system: openmm.System, stacklevel: int) -> None:
+    """Warn of forces of a System with which a model does not go into a map; ``stacklevel`` is that of the caller."""
+    for force in system.getForces():
+        if isinstance(force, openmm.CMMotionRemover):
+            warnings.warn(
+                "the System has a CMMotionRemover, which stops the model from travelling into its density: "
+                "create it with removeCMMotion=False",
+                stacklevel=stacklevel + 1,
+            )
+        elif "Barostat" in force.getName():
+            warnings.warn(
+                f"the System has a {force.getName()}, which moves the model against the fixed map: fit at constant volume",
+                stacklevel=stacklevel + 1,
+            )
 
 
 def check_system(topology: Topology, system: openmm.System | None) -> None:

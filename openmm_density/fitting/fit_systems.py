@@ -32,8 +32,6 @@ FORCE_FIELD_GROUP, RESTRAINT_GROUP, DENSITY_GROUP = 0, 1, 2
 BLURS = (1.0, 1.1, 1.2, 1.35, 1.5)
 """Widths that an atom's Gaussian may have, in those of the map's resolution. Many maps show atoms wider than their resolution
 says; narrower ones crowd where the density is highest, into clashes."""
-BLURRED_SIMILARITIES = ("cross-correlation", "least-squares")
-"""Measures whose values for narrow and for wide Gaussians can be compared."""
 
 # How close the oscillations out of a plane may come to the longest stable step.
 STABLE_FRACTION = 0.95
@@ -102,7 +100,7 @@ class FitSystems:
         density_options: Mapping[str, Any],
     ) -> None:
         self.prepared = prepared
-        self._density_map, self._density_options = density_map, density_options
+        self._density_map = density_map
         self._protocol, self._seed, self._platform = protocol, seed, platform
         held = dict.fromkeys(name for stage in protocol.stages for name in stage.restraints)
         # In a box of water ordered waters trade places with others.
@@ -128,7 +126,15 @@ class FitSystems:
                 force_group=RESTRAINT_GROUP,
                 system=self._plain,
             )
-        self.density = self._density(density_map, resolution)
+        self.density = DensityFit(
+            density_map,
+            prepared.topology,
+            resolution,
+            positions=prepared.positions,
+            system=self._plain,
+            force_group=DENSITY_GROUP,
+            **density_options,
+        )
         # By resolution, pressure and blur.
         self._systems: dict[tuple[float, float | None, float], tuple[DensityFit, openmm.System]] = {}
         self._blurred: dict[float, DensityFit] = {1.0: self.density}
@@ -174,7 +180,7 @@ class FitSystems:
             density = self._density_blurred(blur)
             if resolution > own:
                 sigma = SIGMA_PER_RESOLUTION * np.sqrt(resolution**2 - own**2)
-                density = self._density(self._density_map.gaussian_filter(sigma), resolution)
+                density = self.density.with_map(self._density_map.gaussian_filter(sigma), resolution)
             system = self.with_density(density)
             if pressure is not None:
                 barostat = openmm.MonteCarloBarostat(pressure, self._protocol.stages[0].temperature[0])
@@ -187,11 +193,7 @@ class FitSystems:
         """Return the density force and the System of a stage, with Gaussians as wide as the map shows the model there (Å)."""
         blur = 1.0
         fixed = stage.resolution is not None or stage.strength[1] == 0
-        if (
-            self._protocol.match_blur
-            and not fixed
-            and self.density.similarity_measure in BLURRED_SIMILARITIES
-        ):
+        if self._protocol.match_blur and not fixed and self.density.measure.compares_widths:
             side = widest_side(self._density_map)
             widths = [width for width in BLURS if width * self.density.resolution <= side]
             blur = max(widths, key=lambda width: self._density_blurred(width).similarity(positions))
@@ -213,21 +215,10 @@ class FitSystems:
             strength = min(strength, (stable / timestep) ** 2)
         context.setParameter(self.planarity.parameter_name, strength)
 
-    def _density(self, density_map: DensityMap, resolution: float) -> DensityFit:
-        return DensityFit(
-            density_map,
-            self.prepared.topology,
-            resolution,
-            positions=self.prepared.positions,
-            system=self._plain,
-            force_group=DENSITY_GROUP,
-            **self._density_options,
-        )
-
     def _density_blurred(self, blur: float) -> DensityFit:
         if blur not in self._blurred:
-            # Not the map, the atoms are blurred: wider Gaussians are those of a coarser resolution.
-            self._blurred[blur] = self._density(self._density_map, blur * self.density.resolution)
+            # Not the map, the atoms are blurred.
+            self._blurred[blur] = self.density.with_atoms_wider(blur)
         return self._blurred[blur]
 
     def _restrained(self, **options: Any) -> openmm.System:

@@ -36,7 +36,7 @@ from .checks import check_pressures, check_resolutions, check_seed, check_start,
 from .convergence import Plateau
 from .dynamics import Dynamics, set_temperature
 from .fit_result import FitResult, Progress, Row
-from .fit_systems import BLURRED_SIMILARITIES, FitSystems
+from .fit_systems import FitSystems
 from .improvement import why_not_better
 from .interrupts import Deadline, StopRequest
 from .locks import FolderLock
@@ -304,7 +304,7 @@ class FlexibleFit:
 
     def _has_density(self, stage: Stage) -> bool:
         """Whether a stage has a density that searches can be made in."""
-        return stage.strength[0] > 0 and self.density.similarity_measure in BLURRED_SIMILARITIES
+        return stage.strength[0] > 0 and self.density.measure.compares_widths
 
     def run(
         self,

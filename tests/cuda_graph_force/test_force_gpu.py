@@ -14,6 +14,7 @@ from openmm_density import DensityFit, DensityMap
 from openmm_density.cuda_graph_force import Computation, exchange, make_force
 from openmm_density.cuda_graph_force import force as force_module
 from openmm_density.energies.forces import backend_problem
+from openmm_density.energies.measures import SIMILARITIES
 from openmm_density.energies.planarity import PlanarityRestraint
 from openmm_density.models import read_model
 
@@ -292,9 +293,6 @@ def test_what_goes_wrong_in_python_is_said_by_openmm():
     context = context_on_cuda(system_of(5, too_many), some_positions(5))
     with pytest.raises(openmm.OpenMMException, match="an atom 7, but the System has 5 particles"):
         energy_of(context)
-
-
-SIMILARITIES = ["cross-correlation", "inner-product", "relative-entropy", "least-squares", "map-potential"]
 
 
 @on_cuda

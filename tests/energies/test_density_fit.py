@@ -19,10 +19,10 @@ from pdbfixer import PDBFixer
 import openmm_density
 from openmm_density import DensityFit, DensityMap, InputError
 from openmm_density.energies import forces
-from openmm_density.energies.density_fit import SIMILARITIES
 from openmm_density.energies.fitted_atoms import WEIGHTS
 from openmm_density.energies.forces import BACKENDS, backend_problem
 from openmm_density.energies.form_factors import form_factor_gaussians
+from openmm_density.energies.measures import SIMILARITIES
 from openmm_density.kernels.density import density_splat
 from openmm_density.models import prepare, read_model
 
@@ -104,8 +104,9 @@ def test_forces_are_central_differences_of_the_energy(adk_map, fragment, measure
     others = np.setdiff1d(np.arange(fragment.n), fit.atoms)
     assert not found[others].any()
     similarity = fit.similarity(fragment.positions)
-    ceiling = 0 if measure in ("inner-product", "relative-entropy") else 1
-    assert energy_of(context) == pytest.approx(1700 * (ceiling - similarity), rel=1e-6)
+    max_similarity = 0 if measure in ("inner-product", "relative-entropy") else 1
+    assert energy_of(context) == pytest.approx(1700 * (max_similarity - similarity), rel=1e-6)
+    assert fit.similarity_from_energy(energy_of(context), 1700) == pytest.approx(similarity, rel=1e-6)
     if measure == "least-squares" and not found.any():
         assert weights == "charge"
         assert similarity == 0
@@ -194,8 +195,8 @@ def test_every_platform_gives_the_same_with_and_without_the_derivative(adk_map, 
     )
     exact = forces_of(context_of(system_of(fragment.n, fit.create_force()), fragment.positions))
     assert np.abs(exact).max() > 0.1
-    ceiling = 0 if measure in ("inner-product", "relative-entropy") else 1
-    per_unit = ceiling - fit.similarity(fragment.positions)
+    max_similarity = 0 if measure in ("inner-product", "relative-entropy") else 1
+    per_unit = max_similarity - fit.similarity(fragment.positions)
     # OpenCL takes a second per Context here: one measure stands for all.
     names = ["Reference", "CPU", *(["OpenCL"] if measure == "cross-correlation" else []), "CUDA"]
     for platform in [name for name in names if name in PLATFORMS]:
@@ -672,7 +673,8 @@ def test_needlessly_fine_voxels_are_left_out_and_change_nothing(fragment):
     found = {}
     for wanted in (0.7, "auto", 1.4 * unit.angstrom):
         fit = DensityFit(fine, fragment.topology, 6.0, positions=moved, voxel_size=wanted)
-        found[str(wanted)] = fit, *fit._similarity_and_gradient(moved)
+        forces = fit.create_module()(torch.tensor(moved / 10), torch.tensor(1.0))[1].numpy()
+        found[str(wanted)] = fit, fit.similarity(moved), forces
     (as_read, similarity, gradient), *others = found.values()
     assert not as_read.resampled
     for fit, s, g in others:
@@ -680,6 +682,27 @@ def test_needlessly_fine_voxels_are_left_out_and_change_nothing(fragment):
         assert s == pytest.approx(similarity, abs=1e-4)
         assert np.abs(g - gradient).max() < 0.01 * np.abs(gradient).max()
     assert 0.9 * fit.sigma < found["auto"][0].target.voxel_size.max() <= fit.sigma * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("weights", ["mass", "electron"])
+@pytest.mark.parametrize("measure", MEASURES)
+def test_wider_atoms_are_those_of_a_fit_at_a_coarser_resolution(adk_map, fragment, measure, weights):
+    arguments = dict(positions=fragment.positions, crop_margin=6.0, weights=weights)
+    arguments |= measure_arguments(measure)
+    fit = DensityFit(adk_map, fragment.topology, 5.0, **arguments)
+    for factor in (1.0, 1.2, 1.5):
+        wider = fit.with_atoms_wider(factor)
+        anew = DensityFit(adk_map, fragment.topology, factor * 5.0, **arguments)
+        assert (wider.resolution, wider.sigma, wider.cutoff) == (anew.resolution, anew.sigma, anew.cutoff)
+        assert wider.target.shape == anew.target.shape
+        assert wider.similarity(fragment.positions) == anew.similarity(fragment.positions)
+        x, k = torch.tensor(fragment.positions / 10), torch.tensor(20.0)
+        for found, exact in zip(wider.create_module()(x, k), anew.create_module()(x, k)):
+            assert torch.equal(found, exact)
+    assert fit.resolution == 5.0
+    blurred = adk_map.gaussian_filter(1.5)
+    similarity = DensityFit(blurred, fragment.topology, 8.0, **arguments).similarity(fragment.positions)
+    assert fit.with_map(blurred, 8.0).similarity(fragment.positions) == similarity
 
 
 def sums_of_squares(voxel, sigma=1.0):
@@ -847,7 +870,7 @@ def test_a_real_crystal(small_data, density, structure, resolution, periodic):
 
 
 def test_what_hinders_a_fit_is_told(adk_map, fragment):
-    for hindrance, words in (
+    for incompatible, words in (
         (openmm.CMMotionRemover(), "CMMotionRemover.*removeCMMotion=False"),
         (openmm.MonteCarloBarostat(1.0, 300.0), "MonteCarloBarostat.*constant volume"),
         (openmm.MonteCarloMembraneBarostat(1, 0, 300, 0, 0), "Barostat"),
@@ -857,7 +880,7 @@ def test_what_hinders_a_fit_is_told(adk_map, fragment):
                 adk_map,
                 fragment.topology,
                 5.0,
-                system=system_of(fragment.n, hindrance),
+                system=system_of(fragment.n, incompatible),
                 positions=fragment.positions,
             )
         assert caught[0].filename == __file__
@@ -952,10 +975,9 @@ def test_calibration_of_a_wrapped_periodic_system(adk_map, fragment):
     context = context_of(system_of(fragment.n, springs, fit.create_force(), box=box), fragment.positions)
     strength = fit.calibrate(context, ratio=0.01, bounds=(0.0, 1e9))
     energy = energy_of(context)
-    others = (
-        forces_of(context)[fit.atoms]
-        - strength * fit._similarity_and_gradient(fragment.positions)[1][fit.atoms]
-    )
+    x, k = torch.tensor(fragment.positions / 10), torch.tensor(strength, dtype=torch.float64)
+    _, density = fit.create_module()(x, torch.tensor(box), k)
+    others = forces_of(context)[fit.atoms] - density.numpy()[fit.atoms]
     np.testing.assert_allclose(
         others, -100 * (fragment.positions[fit.atoms] / 10 - [1, 0, 0]), rtol=1e-4, atol=1e-2
     )
@@ -1007,7 +1029,7 @@ def test_the_package_offers_what_the_two_lines_need():
     assert set(openmm_density.__all__) >= {"DensityFit", "DensityMap", "InputError"}
 
 
-def test_a_box_in_the_file_of_the_model_is_no_hindrance_to_the_two_lines(adk_map, fragment):
+def test_a_box_in_the_file_of_the_model_is_no_incompatible_to_the_two_lines(adk_map, fragment):
     boxed = copy.deepcopy(fragment.topology)
     boxed.setPeriodicBoxVectors(np.diag([9.0, 9.0, 9.0]) * unit.nanometer)
     try:

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from openmm_density.energies.measures import MEASURES
 from openmm_density.energies.modules import (
     DensityEnergy,
+    Grid,
     MapPotentialEnergy,
     SimilarityEnergy,
     WholeMolecules,
@@ -19,13 +21,13 @@ from openmm_density.kernels.density import reference
 from openmm_density.kernels.interpolation import reference as interpolation_reference
 from openmm_density.kernels.planarity import pack_planes
 
-MEASURES = {
-    "correlation": (density_kernel.CROSS_CORRELATION, 1.0),
-    "about-mean": (density_kernel.CROSS_CORRELATION_ABOUT_MEAN, 1.0),
-    "inner-product": (density_kernel.INNER_PRODUCT, 0.0),
-    "entropy": (density_kernel.RELATIVE_ENTROPY, 0.0),
-    "least-squares": (density_kernel.LEAST_SQUARES, 1.0),
-}
+
+def name_of(measure):
+    return "about-mean" if measure.about_mean else measure.name
+
+
+COMPARED = {name_of(measure): measure for measure in MEASURES if not measure.is_potential}
+(POTENTIAL,) = (measure for measure in MEASURES if measure.is_potential)
 N_PARTICLES = 14
 ATOMS = torch.tensor([0, 2, 3, 5, 8, 9, 12])
 
@@ -51,8 +53,7 @@ def target():
     return own + 0.2 * random(*SHAPE, seed=3).float()
 
 
-def density_energy(measure="correlation", atoms=ATOMS, periodic=False, n_particles=N_PARTICLES):
-    number, ceiling = MEASURES[measure]
+def density_energy(measure="cross-correlation", atoms=ATOMS, periodic=False, n_particles=N_PARTICLES):
     return DensityEnergy(
         atoms,
         n_particles,
@@ -60,25 +61,22 @@ def density_energy(measure="correlation", atoms=ATOMS, periodic=False, n_particl
         EXPONENTS,
         CUTOFF,
         target(),
-        MATRIX,
-        ORIGIN,
-        periodic,
-        number,
+        Grid(MATRIX, ORIGIN, periodic),
+        COMPARED[measure],
         TOTAL_WEIGHT,
-        ceiling,
     )
 
 
 def map_energy(atoms=ATOMS, n_particles=N_PARTICLES):
     weights, potential = random(len(ATOMS), seed=4).float() + 0.5, random(*SHAPE, seed=5).float()
-    return MapPotentialEnergy(atoms, n_particles, weights, potential, MATRIX, ORIGIN, False)
+    return MapPotentialEnergy(atoms, n_particles, weights, potential, Grid(MATRIX, ORIGIN, False), POTENTIAL)
 
 
 def exact_similarity(name):
     if name == "map-potential":
         module = map_energy()
         return interpolation_reference.map_potential(
-            POSITIONS, ATOMS, module.weights, module.potential, MATRIX, ORIGIN, False
+            POSITIONS, ATOMS, module.weights, module.potential, module.matrix, module.origin, False
         )
     return reference.density_similarity(
         POSITIONS,
@@ -90,7 +88,7 @@ def exact_similarity(name):
         MATRIX,
         ORIGIN,
         False,
-        MEASURES[name][0],
+        COMPARED[name].number,
         TOTAL_WEIGHT,
     )
 
@@ -99,7 +97,7 @@ def energy_of(name):
     return map_energy() if name == "map-potential" else density_energy(name)
 
 
-every_energy = pytest.mark.parametrize("name", [*MEASURES, "map-potential"])
+every_energy = pytest.mark.parametrize("name", [*COMPARED, "map-potential"])
 
 
 @every_energy
@@ -107,17 +105,17 @@ every_energy = pytest.mark.parametrize("name", [*MEASURES, "map-potential"])
 @pytest.mark.parametrize("shape", [(), (1,)], ids=["as on CPU", "as on CUDA"])
 def test_energy_and_forces_are_those_of_the_similarity(name, dtype, shape):
     similarity, gradient = exact_similarity(name)
-    ceiling = 1.0 if name == "map-potential" else MEASURES[name][1]
+    measure = POTENTIAL if name == "map-potential" else COMPARED[name]
     k = torch.full(shape, 250.0, dtype=torch.float64)
     energy, forces = energy_of(name)(POSITIONS.to(dtype), k)
     assert energy.shape == ()
     assert energy.dtype == torch.float64
-    assert float(energy) == pytest.approx(250 * (ceiling - float(similarity)), rel=1e-5)
+    assert float(energy) == pytest.approx(250 * (measure.max_similarity - float(similarity)), rel=1e-5)
     assert forces.shape == (N_PARTICLES, 3)
     assert forces.dtype == dtype
     assert forces.is_contiguous()
     assert not forces.requires_grad
-    # E = k (c − S), so F = −∂E/∂x = k ∂S/∂x.
+    # E = k (max S − S), so F = −∂E/∂x = k ∂S/∂x.
     exact = 250 * gradient
     assert float((forces - exact).abs().max()) < 1e-4 * float(exact.abs().max())
 
@@ -179,7 +177,7 @@ def test_the_same_after_scripting_freezing_saving_and_loading(name):
 def test_positions_of_another_number_are_refused_also_after_freezing(name):
     k, box = torch.tensor(1.0), torch.eye(3, dtype=torch.float64)
     modules = [(energy_of(name), ())]
-    if name in ("correlation", "map-potential"):
+    if name in ("cross-correlation", "map-potential"):
         modules.append((whole_molecules(name), (box,)))
     for module, boxes in modules:
         frozen = torch.jit.freeze(torch.jit.script(module.eval()))
@@ -191,7 +189,7 @@ def test_positions_of_another_number_are_refused_also_after_freezing(name):
 
 
 def test_several_modules_do_not_share_anything():
-    one, other = density_energy(), density_energy("entropy")
+    one, other = density_energy(), density_energy("relative-entropy")
     k = torch.tensor(1.0)
     before = float(one(POSITIONS, k)[0])
     other(POSITIONS + 0.03, k)
@@ -200,7 +198,6 @@ def test_several_modules_do_not_share_anything():
 
 
 def test_a_target_that_is_not_contiguous_is_understood():
-    number, ceiling = MEASURES["correlation"]
     turned = target().permute(2, 1, 0).contiguous().permute(2, 1, 0)
     assert not turned.is_contiguous()
     module = DensityEnergy(
@@ -210,12 +207,9 @@ def test_a_target_that_is_not_contiguous_is_understood():
         EXPONENTS,
         CUTOFF,
         turned,
-        MATRIX,
-        ORIGIN,
-        False,
-        number,
+        Grid(MATRIX, ORIGIN, False),
+        COMPARED["cross-correlation"],
         TOTAL_WEIGHT,
-        ceiling,
     )
     k = torch.tensor(1.0)
     assert float(module(POSITIONS, k)[0]) == float(density_energy()(POSITIONS, k)[0])
@@ -246,14 +240,14 @@ def references():
     return torch.stack([fitted[molecule == MOLECULES].mean(dim=0) for molecule in range(3)])
 
 
-def whole_molecules(name="correlation"):
+def whole_molecules(name="cross-correlation"):
     own = dict(atoms=torch.arange(len(ATOMS)), n_particles=len(ATOMS))
     energy = map_energy(**own) if name == "map-potential" else density_energy(name, **own)
     return WholeMolecules(energy, ATOMS, N_PARTICLES, MOLECULES, references())
 
 
 @boxes
-@pytest.mark.parametrize("name", ["correlation", "map-potential"])
+@pytest.mark.parametrize("name", ["cross-correlation", "map-potential"])
 def test_wrapping_whole_molecules_changes_neither_energy_nor_forces(box, name):
     k = torch.tensor(250.0)
     energy, forces = energy_of(name)(POSITIONS, k)
@@ -296,7 +290,7 @@ def test_a_molecule_goes_to_the_image_nearest_to_its_reference(box):
 def test_wrapped_positions_in_single_precision():
     box = torch.tensor(BOXES["triclinic"])
     k = torch.tensor(250.0)
-    energy, forces = energy_of("correlation")(POSITIONS, k)
+    energy, forces = energy_of("cross-correlation")(POSITIONS, k)
     wrapped = POSITIONS.clone()
     wrapped[ATOMS] += (
         torch.tensor([[2.0, -1.0, 1.0], [0.0, 0.0, 1.0], [-1.0, 0.0, 0.0]]).double()[MOLECULES] @ box.double()
@@ -314,7 +308,7 @@ def test_the_derivative_with_respect_to_the_strength_passes_through_the_wrapping
         k = torch.tensor(0.0, dtype=torch.float64, requires_grad=True)
         energy, _ = module(POSITIONS, box, k)
         energy.backward()
-        assert float(k.grad) == pytest.approx(1 - float(exact_similarity("correlation")[0]), rel=1e-5)
+        assert float(k.grad) == pytest.approx(1 - float(exact_similarity("cross-correlation")[0]), rel=1e-5)
 
 
 def test_particles_that_are_not_fitted_are_of_no_matter():
@@ -372,7 +366,7 @@ def test_a_step_wakes_no_threads_of_torch_which_would_spin_on():
 def test_the_operators_apply_a_scale(dtype):
     scale = torch.tensor(-2.5, dtype=torch.float64)
     positions = POSITIONS.to(dtype)
-    for energy in (density_energy("about-mean"), density_energy("entropy"), map_energy()):
+    for energy in (density_energy("about-mean"), density_energy("relative-entropy"), map_energy()):
         similarity, gradient = energy.similarity(positions)
         same, scaled = energy.similarity(positions, scale)
         assert torch.equal(same, similarity)

@@ -1,0 +1,68 @@
+"""How strongly a density pulls, decided from the forces that it has to work against."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from openmm import unit
+
+from ..errors import InputError
+from ..units import number_in
+
+STRENGTH_PER_ATOM = 10.0
+"""kJ/mol per fitted atom: by default, and before an automatic strength is calibrated."""
+DEFAULT_RATIO = 0.2
+STRENGTH_BOUNDS = (5.0, 200.0)
+"""kJ/mol per fitted atom: what an automatic strength stays within. From 100 on fits to real maps were seen to spoil geometry."""
+
+
+def strength_per_atom(strength: Any) -> float:
+    """Return the strength that a new Context starts with, in kJ/mol per fitted atom.
+
+    Parameters
+    ----------
+    strength : float, Quantity or "auto"
+
+    Raises
+    ------
+    InputError
+        If it is neither "auto" nor a finite number of at least 0.
+    """
+    if isinstance(strength, str):
+        if strength != "auto":
+            raise InputError(f'strength="{strength}" is not known: give kJ/mol per fitted atom, or "auto".')
+        return STRENGTH_PER_ATOM
+    per_atom = number_in(strength, unit.kilojoule_per_mole, "strength")
+    if not math.isfinite(per_atom) or per_atom < 0:
+        raise InputError(f"strength must be 0 or more kJ/mol per fitted atom, found {per_atom:g}.")
+    return per_atom
+
+
+def strength_from_forces(
+    unit_forces: np.ndarray,
+    forces: np.ndarray,
+    density_strength: float,
+    ratio: float = DEFAULT_RATIO,
+    bounds: tuple[float, float] = STRENGTH_BOUNDS,
+) -> float:
+    """Return the total k for which the density's forces are a part of all others, by root mean squares.
+
+    Parameters
+    ----------
+    unit_forces : np.ndarray, shape (M, 3)
+        The density's forces on the fitted atoms at k = 1, in nm⁻¹; some of them not 0.
+    forces : np.ndarray, shape (M, 3)
+        All forces on these atoms, the density's among them, in kJ/mol/nm.
+    density_strength : float
+        The total k in kJ/mol that the density has in these.
+    ratio : float
+        Density force over all other forces.
+    bounds : tuple of float
+        Least and largest k in kJ/mol per fitted atom.
+    """
+    others = forces - density_strength * unit_forces
+    strength = ratio * np.sqrt((others**2).mean() / (unit_forces**2).mean())
+    low, high = (bound * len(unit_forces) for bound in bounds)
+    return float(np.clip(strength, low, high))

@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+
+from openmm_density import DensityMap, InputError
+from openmm_density.energies.density_target import DensityTarget, TargetSource
+from openmm_density.energies.measures import measure_named
+from openmm_density.models import read_model
+
+from ..small_models import ADK_OPEN
+
+CORRELATION = measure_named("cross-correlation")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return read_model(ADK_OPEN)
+
+
+@pytest.fixture(scope="module")
+def density_map(model):
+    return DensityMap.simulate(model.topology, model.positions, 5.0, 1.3, margin=12.0)
+
+
+def source_of(density_map, model, measure=CORRELATION, **options):
+    return TargetSource(density_map, measure, around=model.positions[:100], **options)
+
+
+def test_widths_that_need_the_same_voxels_share_one_target(density_map, model):
+    source = source_of(density_map, model, crop_margin=200.0)
+    narrow, wide, wider = (source.target(resolution, 4.5) for resolution in (5.0, 5.5, 7.5))
+    assert narrow is wide
+    # All of the map is around the model: nothing is copied.
+    assert narrow.map is density_map and not narrow.cropped and not narrow.resampled
+    assert wider.resampled and wider.map.data.size < 0.7 * narrow.map.data.size
+
+
+def test_a_wider_cutoff_keeps_more_of_the_map(density_map, model):
+    source = source_of(density_map, model, crop_margin=2.0)
+    near, far = source.target(5.0, 3.0), source.target(5.0, 8.0)
+    assert near.cropped and far.cropped
+    assert (far.map.size > near.map.size).any() and (far.map.size >= near.map.size).all()
+
+
+def test_a_target_that_nobody_uses_is_not_kept(density_map, model):
+    source = source_of(density_map, model, crop_margin=2.0)
+    source.target(5.0, 3.0)
+    assert not source._targets
+
+
+def test_the_potential_is_scaled_and_what_does_not_count_is_none(density_map):
+    data = density_map.data
+    threshold, top = float(data.mean()), float(data.max())
+    potential = DensityTarget(density_map).potential(threshold).numpy()
+    assert potential.min() == 0 and potential.max() == 1
+    assert not potential[data <= threshold].any()
+    between = data > threshold
+    np.testing.assert_allclose(
+        potential[between], (data[between] - threshold) / (top - threshold), rtol=1e-4, atol=1e-6
+    )
+    counted = data < 0.5 * top
+    masked = DensityTarget(density_map, counted)
+    assert not masked.potential(threshold).numpy()[~counted].any()
+    voxels = masked.voxels().numpy()
+    assert np.isnan(voxels[~counted]).all() and np.array_equal(voxels[counted], data[counted])
+    with pytest.raises(InputError, match="threshold"):
+        masked.potential(top)
+
+
+def test_voxels_are_a_copy_for_each_energy(density_map):
+    target = DensityTarget(density_map)
+    target.voxels().fill_(7.0)
+    assert density_map.data.max() != 7.0 and target.voxels().max() != 7.0
+
+
+def test_a_potential_takes_the_map_as_it_is(density_map, model):
+    source = source_of(density_map, model, measure_named("map-potential"), crop_margin=2.0)
+    target = source.target(12.0, 3.0)
+    assert target.cropped and not target.resampled
+    with pytest.raises(InputError, match="takes the map as it is"):
+        source_of(density_map, model, measure_named("map-potential"), voxel_size=1.0)
+
+
+def test_another_map_is_used_in_the_same_way(density_map, model):
+    source = source_of(density_map, model, crop_margin=2.0)
+    blurred = density_map.gaussian_filter(2.0)
+    target, before = source.with_map(blurred).target(5.0, 3.0), source.target(5.0, 3.0)
+    assert target is not before and target.map.shape == before.map.shape
+    assert target.map.data.max() < before.map.data.max()
