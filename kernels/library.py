@@ -11,17 +11,12 @@ from typing import Any
 
 import torch
 
-from . import build
+from .build import load, operator_folders
 
 LIBRARY = torch.library.Library("openmm_density", "FRAGMENT")
 
 Example = tuple[Callable[..., Any], tuple[Any, ...]]
 """A small evaluation of an operator: its Python function, and arguments on the CPU."""
-
-
-def operator_folders() -> tuple[str, ...]:
-    """Return the folders below ``kernels/`` that hold operators, in alphabetical order: those with a ``cpu.cpp``."""
-    return build.folders()
 
 
 def register_operators() -> None:
@@ -66,7 +61,7 @@ def define(schema: str, folder: str, reference: Callable[..., Any]) -> Any:
                 f"openmm_density::{name} has no implementation for such tensors on {', '.join(sorted(devices))}: "
                 "use dense tensors, all of them on one supported device"
             )
-        if not build.load(folder):
+        if not load(folder):
             _serve_reference(folder)
         return operator(*arguments)
 

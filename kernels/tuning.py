@@ -1,11 +1,17 @@
-"""Launch configurations of kernels on the GPU: shipped, or measured once for each GPU and class of problems."""
+"""Launch configurations of kernels on the GPU: shipped, or measured once for each GPU and class of problems.
+
+Triton's own ``autotune`` cannot take this place. It times one kernel, and a configuration here is that of a whole evaluation:
+the registers of two kernels and the number of atom groups, by which the host sizes the buffers between them. Where a CUDA graph
+is captured it would time at a key that it has not met, which waits for the device and so ends the capture. And it times on every
+GPU, so that the configuration, and with it the last bits of the forces, could differ from one process to the next on GPUs for
+which a configuration ships.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import statistics
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -15,7 +21,9 @@ from typing import TypeVar
 import torch
 import triton
 
-from . import cache
+from openmm_density.atomic_files import replacing
+
+from .build import cache_folder
 
 Configuration = TypeVar("Configuration", bound=tuple)
 
@@ -101,24 +109,22 @@ def _milliseconds(run: Callable[[Configuration], object], candidate: Configurati
 
 def _path(gpu: str) -> Path:
     name = "".join(letter if letter.isalnum() or letter in ".-" else "_" for letter in gpu)
-    return cache.usable_folder()[0] / f"tuned-{name}.json"
+    return cache_folder.usable_folder()[0] / f"tuned-{name}.json"
 
 
 def _read(gpu: str) -> dict[str, list]:
     with suppress(OSError, ValueError):
-        found = json.loads(cache.read_own(_path(gpu)))
+        found = json.loads(cache_folder.read_own(_path(gpu)))
         if isinstance(found, dict):
             return found
     return {}
 
 
 def _write(gpu: str, problem: str, configuration: list) -> None:
-    """Add a choice to the file, which is replaced whole; without a place to write it lasts as long as the process."""
+    """Add a choice to the GPU's file; without a place to write it lasts as long as the process."""
     path = _path(gpu)
     with suppress(OSError):
-        if not cache.make(path.parent):
-            return
-        handle, temporary = tempfile.mkstemp(prefix=path.stem, suffix=".part", dir=path.parent)
-        with os.fdopen(handle, "w") as part:
-            json.dump(_read(gpu) | {problem: configuration}, part, indent=1)
-        os.replace(temporary, path)
+        if cache_folder.make(path.parent):
+            with replacing(path) as temporary:
+                temporary.write_text(json.dumps(_read(gpu) | {problem: configuration}, indent=1))
+                cache_folder.keep_from_others(temporary)

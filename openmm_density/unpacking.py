@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
+from .atomic_files import check_is_file
 from .errors import InputError
-from .whole_files import check_is_file
 from .wording import one_line
 
 LIMIT_VARIABLE = "OPENMM_DENSITY_UNPACK_LIMIT"

@@ -120,7 +120,7 @@ def test_it_says_what_it_is_doing(here, said):
 
 def test_versions_and_kernels_are_those_of_the_environment(here):
     assert here.versions["openmm"].startswith(openmm.Platform.getOpenMMVersion())
-    assert {kernel.folder for kernel in here.kernels} == set(kernel_builds.folders())
+    assert {kernel.folder for kernel in here.kernels} == set(kernel_builds.operator_folders())
     assert all(kernel.tried for kernel in here.kernels)
     assert all(bool(kernel.output) == (not kernel.loaded) for kernel in here.kernels)
 
@@ -136,7 +136,7 @@ def test_json_round_trip(here):
 
 def test_report_names_what_was_found(here):
     text = as_text(here)
-    for word in ("TorchForce", "Reference", here.versions["torch"], *kernel_builds.folders()):
+    for word in ("TorchForce", "Reference", here.versions["torch"], *kernel_builds.operator_folders()):
         assert word in text
     assert "Fitting works here." in text
     for remedy in here.remedies:

@@ -43,8 +43,8 @@ from rich.console import Console
 from rich.table import Table
 from turns import Case, Disagreement, Engine, processor, show
 
+from openmm_density.atomic_files import write_text
 from openmm_density.kernels import build
-from openmm_density.whole_files import write_text
 
 
 @dataclass

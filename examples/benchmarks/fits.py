@@ -23,12 +23,12 @@ from rich.table import Table
 from turns import processor
 
 from openmm_density import DensityMap
+from openmm_density.atomic_files import write_text
 from openmm_density.errors import InputError
 from openmm_density.fitting import FlexibleFit, find_protocol
 from openmm_density.models import Model, read_model
 from openmm_density.models.matching import match_alpha_carbons
 from openmm_density.validation.geometry import GeometryReport, compare_geometry, geometry_report
-from openmm_density.whole_files import write_text
 
 PROJECT = Path(__file__).resolve().parents[2]
 MODELS = PROJECT / "examples" / "data"

@@ -20,9 +20,9 @@ import torch
 from rich.console import Console
 from turns import Case, Disagreement, compare, measure, processor, show, timed
 
+from openmm_density.atomic_files import write_text
 from openmm_density.kernels import build
 from openmm_density.kernels.planarity import pack_planes, planarity, reference
-from openmm_density.whole_files import write_text
 
 SIZES = (4, 5, 6, 7, 9, 10, 12)
 Group = tuple[np.ndarray, np.ndarray]

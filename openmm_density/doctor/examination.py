@@ -85,7 +85,7 @@ def _kernels(build_them: bool, doing: Doing) -> list[Kernel]:
     outputs = {}
     before = kernel_builds.status()
     if build_them:
-        for folder in kernel_builds.folders():
+        for folder in kernel_builds.operator_folders():
             with (
                 warnings.catch_warnings(),
                 doing(f"{'loading' if before[folder].library else 'compiling'} {folder}"),

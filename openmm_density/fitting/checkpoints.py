@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from openmm import app
 
+from ..atomic_files import remove_abandoned, temporary_beside, write_text
 from ..errors import InputError
 from ..models.structure_files import Header, write_cif
 from ..stopwatch import PARTS, Stopwatch
 from ..units import ANGSTROM_PER_NANOMETER
-from ..whole_files import remove_abandoned, temporary_beside, write_text
 from .locks import LOCK
 from .log_table import log_table
 from .run_state import RunState

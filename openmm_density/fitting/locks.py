@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import socket
 import warnings
 import weakref
+from contextlib import suppress
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from ..errors import InputError
 
@@ -16,12 +18,14 @@ LOCK = ".lock"
 
 # What file systems without locks answer, some network ones among them.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+# For the moment in which the one who had the folder takes the file away.
+_PATIENCE, _INTERVAL = 0.1, 0.02
 
 
 class FolderLock:
     """Keep a folder for one fit, as a context manager or until `release`.
 
-    The kernel holds the lock for this process, and lets go of it when the process ends, however it ends.
+    The kernel holds the lock for this process, and ends it with the process, however that ends.
 
     Parameters
     ----------
@@ -37,12 +41,29 @@ class FolderLock:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         folder = Path(folder)
         _check_links(folder)
+        path = folder / LOCK
+        # A name that is a link is refused: whom the folder is from may have made it one to any file of this user's.
+        lock = FileLock(
+            path,
+            timeout=_PATIENCE,
+            poll_interval=_INTERVAL,
+            thread_local=False,
+            fallback_to_soft=False,
+            on_acquired=_name_holder,
+        )
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            descriptor = _locked(folder)
+            lock.acquire()
+        except Timeout:
+            raise InputError(_running(folder, path)) from None
         except OSError as error:
-            raise InputError(f"{folder} cannot be written to: {error.strerror or error}.") from None
-        self._finalizer = weakref.finalize(self, _release, folder / LOCK, descriptor)
+            if error.errno not in _NO_LOCKS:
+                raise InputError(f"{folder} cannot be written to: {error.strerror or error}.") from None
+            warnings.warn(
+                f"{folder}: its file system has no locks ({error.strerror}): start no second fit in it while this one runs.",
+                stacklevel=2,
+            )
+        self._finalizer = weakref.finalize(self, _release, path, lock)
 
     def release(self) -> None:
         """Let others have the folder."""
@@ -63,45 +84,23 @@ def _check_links(folder: Path) -> None:
             )
 
 
-def _locked(folder: Path) -> int:
-    """Return the descriptor of the folder's lock file, which holds the lock as long as it is open."""
-    path = folder / LOCK
-    while True:
-        # Whom the folder is from may have made that name a link to any file of this user's.
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Between opening and locking, the one who had it may have taken the file away.
-            if os.fstat(descriptor).st_nlink == 0:
-                os.close(descriptor)
-                continue
-            os.truncate(descriptor, 0)
-            os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
-            return descriptor
-        except BlockingIOError:
-            holder = os.read(descriptor, 200).decode(errors="replace")
-            os.close(descriptor)
-            raise InputError(
-                f"{folder}: a fit is running in it{f' ({holder})' if holder else ''}: wait for its end, stop it, or choose "
-                "another folder."
-            ) from None
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                os.close(descriptor)
-                path.unlink(missing_ok=True)
-                raise
-            warnings.warn(
-                f"{folder}: its file system has no locks ({error.strerror}): start no second fit in it while this one runs.",
-                stacklevel=4,
-            )
-            return descriptor
+def _name_holder(descriptor: int) -> None:
+    os.truncate(descriptor, 0)
+    os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
 
 
-def _release(path: Path, descriptor: int) -> None:
+def _running(folder: Path, path: Path) -> str:
+    holder = ""
+    with suppress(OSError):
+        holder = path.read_bytes()[:200].decode(errors="replace")
+    return (
+        f"{folder}: a fit is running in it{f' ({holder})' if holder else ''}: wait for its end, stop it, or choose "
+        "another folder."
+    )
+
+
+def _release(path: Path, lock: FileLock) -> None:
     # While the lock is held, nobody else can have the file: a name taken away now is this one's.
-    try:
+    with suppress(OSError):  # a folder that can no longer be written to
         path.unlink(missing_ok=True)
-    except OSError:  # a folder that can no longer be written to
-        pass
-    finally:
-        os.close(descriptor)
+    lock.release()

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ..whole_files import read_file
+from ..atomic_files import read_file
 from .convergence import Plateau
 from .fit_result import Row
 from .run_state import RunState

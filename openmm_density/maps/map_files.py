@@ -13,9 +13,9 @@ import gemmi
 import mrcfile
 import numpy as np
 
+from ..atomic_files import atomic_write
 from ..errors import InputError
 from ..unpacking import MAP_LIMIT, read_unpacked
-from ..whole_files import written_whole
 from ..wording import one_line
 from .grids import cell_parameters, check_finite, is_flat
 from .mrc_contents import read_mrc_contents
@@ -107,7 +107,7 @@ def write_map(path: str | os.PathLike[str], voxels: PlacedVoxels) -> None:
     if not path.parent.is_dir():
         raise InputError(f"{path}: the folder {path.parent} does not exist; create it first")
     compressed = path.name.lower().endswith(".gz")
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         if suffix in SITUS_SUFFIXES:
             _write_situs(voxels, temporary, compressed, path)
         else:

@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 
 from openmm import app
 
+from ..atomic_files import read_file
 from ..errors import InputError
-from ..whole_files import read_file
 from ..wording import one_line
 
 SCRIPTS = frozenset({"Script", "InitializationScript"})

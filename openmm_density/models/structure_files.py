@@ -11,10 +11,10 @@ import gemmi
 import numpy as np
 from openmm import app
 
+from ..atomic_files import write_text
 from ..chemistry.residue_names import is_standard_polymer
 from ..errors import InputError
 from ..units import positions_in_angstrom
-from ..whole_files import write_text
 from .model import Link
 from .structures import BACKBONE_BONDS, AtomRecord, Model
 from .written_structures import Header, atoms_of, atoms_of_model, structure_of

@@ -7,6 +7,7 @@ import torch
 
 from openmm_density import kernels
 from openmm_density.kernels import library
+from openmm_density.kernels.build import sources
 
 
 @pytest.mark.parametrize("folder", library.operator_folders())
@@ -27,7 +28,7 @@ def test_a_folder_with_cpp_is_registered_and_others_are_not(tmp_path, monkeypatc
         'define("distances(Tensor x) -> Tensor", "distances", lambda x: x - x[:1])\n'
     )
     (other / "__init__.py").write_text("raise ImportError\n")
-    monkeypatch.setattr(library.build, "KERNELS", tmp_path)
+    monkeypatch.setattr(sources, "KERNELS", tmp_path)
     monkeypatch.setattr(kernels, "__path__", [str(tmp_path)])
     assert library.operator_folders() == ("distances",)
     library.register_operators()

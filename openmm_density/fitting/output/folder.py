@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from openmm import app
 
+from ...atomic_files import atomic_write, remove_abandoned, write_text
 from ...errors import InputError
 from ...models.structure_files import pdb_limit, prepared_header, write_cif, write_model_cif, write_pdb
-from ...whole_files import remove_abandoned, write_text, written_whole
 from ..checkpoints import RunFolder, remove_leftovers
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
@@ -165,7 +165,7 @@ class OutputFolder:
             self._write_model("after", simulated)
         fit.protocol.write(self.path / "protocol.toml")
         if self.run.trajectory.exists():
-            with written_whole(self.path / "trajectory.dcd") as temporary:
+            with atomic_write(self.path / "trajectory.dcd") as temporary:
                 # Until all is written the fit may yet have to go on, with a trajectory of its own.
                 shutil.copyfile(self.run.trajectory, temporary)
         write_text(self.path / "log.csv", log_table(result.rows))

@@ -18,10 +18,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from ...atomic_files import atomic_write
 from ...errors import InputError
 from ...maps.density_map import DensityMap
 from ...validation.stretches import Stretch
-from ...whole_files import written_whole
 from ..fit_result import Row
 
 BEFORE, AFTER, REFERENCE = "#8b95a5", "#1f6feb", "#d1495b"
@@ -655,5 +655,5 @@ _STYLE = {
 
 
 def _save(figure: Figure, path: Path) -> None:
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         figure.savefig(temporary, dpi=150, format="png")

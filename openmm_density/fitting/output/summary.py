@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from openmm import app
 
+from ...atomic_files import write_text
 from ...chemistry.planes import PlaneSet, find_planes, planarity_report
 from ...models.pierced_rings import pierced_rings
 from ...restraints import Violation, find_violations
@@ -20,7 +21,6 @@ from ...stopwatch import PARTS, Stopwatch
 from ...validation.flatness import flat_ligands
 from ...validation.geometry import compare_geometry, geometry_report
 from ...validation.map_checks import MapChecks
-from ...whole_files import write_text
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan

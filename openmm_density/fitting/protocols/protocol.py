@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...atomic_files import write_text
 from ...errors import InputError
-from ...whole_files import write_text
 from .numbers import check_count, check_number, is_number
 from .stage import ALWAYS_HELD, HIGHEST_TEMPERATURE, Stage, checked_restraints
 from .toml_text import toml_text

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...atomic_files import read_file
 from ...errors import InputError
-from ...whole_files import read_file
 from ...wording import one_line
 from .protocol import Protocol
 from .stage import Stage, check_name

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and reading what is one."""
+"""Atomic writes: a file appears complete, or what was there before stays; and reading what is a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .errors import InputError
 
 
 @contextmanager
-def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Return a temporary name beside a file; what was written there takes the file's place at the end.
 
     If anything fails, the temporary file goes and what was there before stays.
@@ -27,13 +27,26 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
         Where the file cannot be written.
     """
     try:
-        with temporary_beside(path) as temporary:
+        with replacing(path) as temporary:
             yield temporary
-            os.replace(temporary, path)
     except OSError as error:
         raise InputError(
             f"{path}: it cannot be written ({error.strerror or error}); check the folder."
         ) from error
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Do as `atomic_write`, for files that the user has not named.
+
+    Raises
+    ------
+    OSError
+        Where the file cannot be written.
+    """
+    with temporary_beside(path) as temporary:
+        yield temporary
+        os.replace(temporary, path)
 
 
 @contextmanager
@@ -103,8 +116,8 @@ def _remove_if_abandoned(path: str) -> None:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text file whole, in UTF-8."""
-    with written_whole(path) as temporary:
+    """Write a text file in UTF-8, as `atomic_write` does."""
+    with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 

@@ -8,14 +8,14 @@ import uuid
 
 import pytest
 
-from openmm_density import whole_files
+from openmm_density import atomic_files
+from openmm_density.atomic_files import atomic_write, remove_abandoned, write_text
 from openmm_density.errors import InputError
-from openmm_density.whole_files import remove_abandoned, write_text, written_whole
 
 WRITER = """
 import sys, time
-from openmm_density.whole_files import written_whole
-with written_whole(sys.argv[1]) as temporary:
+from openmm_density.atomic_files import atomic_write
+with atomic_write(sys.argv[1]) as temporary:
     temporary.write_text("half")
     print("writing", flush=True)
     time.sleep(600)
@@ -52,23 +52,23 @@ def test_what_a_killed_process_was_writing_goes_and_what_a_living_one_writes_sta
     writer.send_signal(signal.SIGKILL)
     writer.wait()
     # Whoever writes there next looks first, once.
-    monkeypatch.setattr(whole_files, "_looked_through", set())
+    monkeypatch.setattr(atomic_files, "_looked_through", set())
     write_text(tmp_path / "file", "whole")
     assert set(names(tmp_path)) == {*own, folder, link, "file"}
     assert (tmp_path / "file").read_text() == "whole" and (tmp_path / "notes.tmp").read_text() == "the user's"
 
 
 def test_what_is_removed_before_its_writer_has_locked_it_is_made_again(tmp_path, monkeypatch):
-    lock, looks = whole_files.fcntl.flock, []
+    lock, looks = atomic_files.fcntl.flock, []
 
     def late(descriptor, how):
-        if not how & whole_files.fcntl.LOCK_NB and not looks:
+        if not how & atomic_files.fcntl.LOCK_NB and not looks:
             looks.append(names(tmp_path))
             remove_abandoned(tmp_path)  # as another process does at this moment
             assert names(tmp_path) == []
         lock(descriptor, how)
 
-    monkeypatch.setattr(whole_files.fcntl, "flock", late)
+    monkeypatch.setattr(atomic_files.fcntl, "flock", late)
     write_text(tmp_path / "file", "whole")
     assert len(looks) == len(looks[0]) == 1
     assert names(tmp_path) == ["file"] and (tmp_path / "file").read_text() == "whole"
@@ -78,7 +78,7 @@ def test_without_locks_only_what_is_old_is_abandoned(tmp_path, monkeypatch):
     def none(*_):
         raise OSError(37, "No locks available")
 
-    monkeypatch.setattr(whole_files.fcntl, "flock", none)
+    monkeypatch.setattr(atomic_files.fcntl, "flock", none)
     old, new = (tmp_path / f".{uuid.uuid4().hex}.tmp" for _ in range(2))
     for path in (old, new):
         path.touch()
@@ -91,10 +91,10 @@ def test_without_locks_only_what_is_old_is_abandoned(tmp_path, monkeypatch):
 
 def test_what_fails_leaves_what_was_there_and_nothing_else(tmp_path):
     write_text(tmp_path / "file", "before")
-    with pytest.raises(KeyError), written_whole(tmp_path / "file") as temporary:
+    with pytest.raises(KeyError), atomic_write(tmp_path / "file") as temporary:
         temporary.write_text("half")
         raise KeyError
-    with pytest.raises(InputError, match="it cannot be written"), written_whole(tmp_path / "file"):
+    with pytest.raises(InputError, match="it cannot be written"), atomic_write(tmp_path / "file"):
         raise OSError(28, "No space left on device")
     assert names(tmp_path) == ["file"] and (tmp_path / "file").read_text() == "before"
     with pytest.raises(InputError, match=r"file: it cannot be written \(No such file or directory\)"):

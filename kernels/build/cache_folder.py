@@ -11,8 +11,6 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-KERNELS = Path(__file__).resolve().parent
-
 # Beside the one that the environment names.
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
 _FOR_THIS_USER = 0o700

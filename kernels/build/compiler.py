@@ -1,0 +1,162 @@
+"""The C++ compiler: which one, with which flags, and what it says."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .problems import BuildError
+from .sources import KERNELS, Source
+
+FLAGS = (
+    # IEEE semantics stay (no -ffast-math): the kernels recognise NaN and infinite coordinates.
+    *("-O3", "-DNDEBUG", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
+    *("-fPIC", "-shared", "-fvisibility=hidden", "-pipe"),
+)
+FLAGS_VARIABLE = "OPENMM_DENSITY_CXXFLAGS"
+_SECONDS = 900.0
+
+
+class Compiler(NamedTuple):
+    """A compiler's command, and what it says of its version."""
+
+    command: tuple[str, ...]
+    version: str
+
+
+def find_compiler() -> Compiler:
+    """Return the compiler that ``CXX`` names, else the first of g++, c++ and clang++ that runs.
+
+    Raises
+    ------
+    BuildError
+        If there is none.
+    """
+    named = _words_of("CXX")
+    for command in [named] if named else [["g++"], ["c++"], ["clang++"]]:
+        path = shutil.which(command[0])
+        if path is None:
+            continue
+        with suppress(OSError, subprocess.SubprocessError):
+            said = subprocess.run(
+                [path, *command[1:], "--version"],
+                env=os.environ | {"LC_ALL": "C"},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=60,
+            )
+            if said.returncode == 0:
+                return Compiler((path, *command[1:]), said.stdout)
+    if named:
+        raise BuildError(f"CXX names {shlex.join(named)}, which is no compiler that runs")
+    raise BuildError("there is no C++ compiler (none of g++, c++ and clang++ is on PATH)")
+
+
+def compile_library(target: Path, source: Source, compiler: Compiler) -> dict[str, Any]:
+    """Compile a source, with the best flags that the compiler takes.
+
+    Parameters
+    ----------
+    target : Path
+        The library to write; the compiler's temporary files go beside it.
+    source : Source
+    compiler : Compiler
+
+    Returns
+    -------
+    dict
+        ``sha256`` of the library, ``build_seconds``, the ``flags`` that decide speed, ``command`` and ``compiler_version``.
+
+    Raises
+    ------
+    BuildError
+        If it cannot be compiled, with all commands and what they printed.
+    """
+    failures = []
+    started = time.monotonic()
+    for flags in _attempts(source, compiler):
+        command = [
+            *compiler.command,
+            *FLAGS,
+            *flags,
+            *source.compile_flags,
+            f"-I{KERNELS}",
+            str(source.file),
+            *source.link_flags,
+            *("-o", str(target)),
+        ]
+        status, output = _run(command, target.parent, source, compiler)
+        if status == 0 and target.is_file():
+            return {
+                "sha256": hashlib.sha256(target.read_bytes()).hexdigest(),
+                "build_seconds": round(time.monotonic() - started, 2),
+                "flags": flags,
+                "command": command,
+                "compiler_version": compiler.version,
+            }
+        failures.append(f"$ {shlex.join(command)}\n{output}\n(exit status {status})\n")
+        if _source_is_wrong(output, source):
+            break
+    raise BuildError(
+        f"{shlex.join(compiler.command)} does not compile the {source.title}", "\n".join(failures)
+    )
+
+
+def _run(command: list[str], folder: Path, source: Source, compiler: Compiler) -> tuple[int, str]:
+    try:
+        run = subprocess.run(
+            command,
+            cwd=folder,
+            # The compiler's own temporaries go where they are swept up if it is killed.
+            env=os.environ | {"LC_ALL": "C", "TMPDIR": str(folder)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BuildError(
+            f"{shlex.join(compiler.command)} has not compiled the {source.title} after {_SECONDS:.0f} s",
+            f"$ {shlex.join(command)}\n{error.output or ''}",
+        ) from error
+    return run.returncode, run.stdout
+
+
+def _words_of(variable: str) -> list[str]:
+    """Split what an environment variable holds as a shell would."""
+    try:
+        return shlex.split(os.environ.get(variable, ""))
+    except ValueError as error:
+        raise BuildError(
+            f"{variable}={os.environ[variable]} cannot be split into words ({str(error).rstrip('.').lower()})"
+        ) from None
+
+
+def _attempts(source: Source, compiler: Compiler) -> list[tuple[str, ...]]:
+    """Return the flags to try, best first: for this processor and with OpenMP, then without what is refused."""
+    if not source.native:
+        return [()]
+    given = FLAGS_VARIABLE in os.environ
+    processor = [tuple(_words_of(FLAGS_VARIABLE))] if given else [("-march=native",), ()]
+    # Clang's OpenMP is another runtime than torch's libgomp: two in one process compete for the processor.
+    threads = [()] if "clang" in compiler.version else [("-fopenmp",), ()]
+    return [(*openmp, *chosen) for chosen in processor for openmp in threads]
+
+
+def _source_is_wrong(output: str, source: Source) -> bool:
+    """Return whether a compiler complains of our source, which no other flags cure, and not of its own parts."""
+    ours = tuple(str(file.parent) for file in (source.file, *source.headers))
+    return any(
+        line.startswith(ours) and " error: " in line and "omp.h" not in line for line in output.splitlines()
+    )

@@ -1,0 +1,216 @@
+"""Compiled libraries in the cache folder: found by what decides their contents, or compiled into it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import platform
+import re
+import shlex
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from . import cache_folder
+from .compiler import FLAGS, FLAGS_VARIABLE, Compiler, compile_library, find_compiler
+from .lock import build_lock
+from .problems import BuildError, warn_once
+from .sources import Source
+
+# A library's name, see `_stem`, and what `tempfile` adds. Not .build-*, which versions with locks of another kind sweep away.
+_WORKSPACE = re.compile(r"[\w-]+-[0-9a-f]+-[0-9a-f]+\.compiling-\w+")
+# Where locks tell nothing, as on file systems without: no build takes that long.
+_ABANDONED_SECONDS = 24 * 3600.0
+
+_swept: set[Path] = set()
+
+
+def library(source: Source, check: Callable[[Path], object]) -> Path:
+    """Return the library of a C++ file: from the cache folder, or compiled now.
+
+    Parameters
+    ----------
+    source : Source
+    check : callable
+        What loads the library. Where that raises `OSError` (another C library than the one it was linked against, or a damaged
+        disk) it is compiled anew.
+
+    Raises
+    ------
+    BuildError
+        If it cannot be compiled.
+    OSError
+        If it cannot be stored or loaded.
+    """
+    cache, problem = cache_folder.usable_folder()
+    if problem is not None:
+        cache = _temporary_cache(
+            f"does not use its cache folder {cache_folder.wanted_folder()}, as {problem}, so that others could have their code "
+            "run here",
+            "in which nobody else can write",
+        )
+    if cache not in _swept:
+        _swept.add(cache)
+        _sweep(cache)
+    try:
+        compiler: Compiler | None = find_compiler()
+    except BuildError:
+        # Compute nodes often lack the compiler that the login node has: what was compiled there serves.
+        if os.environ.get("CXX") or not find_library(cache, source, None):
+            raise
+        compiler = None
+    found = find_library(cache, source, compiler)
+    if found is None and not cache_folder.make(cache):
+        cache = _temporary_cache(f"cannot write to its cache folder {cache}", "that can be written")
+        found = find_library(cache, source, compiler)
+    if found is None:
+        found = _build(cache, source, compiler)
+    try:
+        check(found)
+    except OSError:
+        if compiler is None:
+            raise
+        _record_path(found).unlink(missing_ok=True)
+        found = _build(cache, source, compiler)
+        check(found)
+    return found
+
+
+def find_library(cache: Path, source: Source, compiler: Compiler | None) -> Path | None:
+    """Return the library of a source in a cache folder, of a compiler or, where there is none, of any; None if there is none."""
+    for found in sorted(cache.glob(f"{_stem(source, compiler)}.so")):
+        if read_record(found):
+            return found
+    return None
+
+
+def read_record(library: Path) -> dict[str, Any] | None:
+    """Return what `compile_library` said of a library; None unless it is as it was compiled, and nobody else's."""
+    try:
+        record: dict[str, Any] = json.loads(cache_folder.read_own(_record_path(library)))
+        if hashlib.sha256(cache_folder.read_own(library)).hexdigest() == record["sha256"]:
+            return record
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return None
+
+
+def _record_path(library: Path) -> Path:
+    return library.with_suffix(".json")
+
+
+def _build(cache: Path, source: Source, compiler: Compiler) -> Path:
+    """Return the library of a source, compiled now unless another process has done so while this one waited."""
+    library = cache / f"{_stem(source, compiler)}.so"
+    with build_lock(library.with_suffix(".lock")) as held:
+        if read_record(library):
+            return library
+        if held:
+            _sweep(cache, library.stem)
+        if sys.stderr.isatty():
+            print(
+                f"openmm-density: compiling the {source.title} for this processor, once (up to 20 s) ...",
+                file=sys.stderr,
+                flush=True,
+            )
+        workspace = Path(tempfile.mkdtemp(prefix=f"{library.stem}.compiling-", dir=cache))
+        try:
+            record = compile_library(workspace / library.name, source, compiler)
+            if _stem(source, compiler) != library.stem:
+                raise BuildError(
+                    f"the source of the {source.title} was edited while it was compiled: start again"
+                )
+            _store(workspace, record, library)
+        finally:
+            shutil.rmtree(workspace, ignore_errors=True)
+    plain = os.environ.get(FLAGS_VARIABLE) is None and "-march=native" not in record["flags"]
+    if source.native and plain:
+        warn_once(
+            "plain processor",
+            f"openmm-density: {shlex.join(compiler.command)} does not compile the {source.title} with "
+            "-march=native: it runs without this processor's vector instructions, several times slower. "
+            "A newer g++ (named in CXX) cures it.",
+        )
+    return library
+
+
+def _store(workspace: Path, record: dict[str, Any], library: Path) -> None:
+    """Move a compiled library into the cache, and then its record, without which it does not count."""
+    (workspace / "record").write_text(json.dumps(record, indent=1))
+    for name, target in ((library.name, library), ("record", _record_path(library))):
+        cache_folder.keep_from_others(workspace / name)
+        os.replace(workspace / name, target)
+
+
+def _temporary_cache(reason: str, remedy: str) -> Path:
+    """Make a folder for this user below the system's temporary one, and say so."""
+    folder = cache_folder.make_temporary()
+    warn_once(
+        "temporary cache",
+        f"openmm-density {reason}: compiled kernels go to {folder}, which may be emptied at any time. "
+        f"Set OPENMM_DENSITY_CACHE to a folder {remedy}.",
+    )
+    return folder
+
+
+def _stem(source: Source, compiler: Compiler | None) -> str:
+    """Return the name of a library, made of what decides its contents; without a compiler, a pattern for any compiler's."""
+    inputs = _digest(
+        [(file.name, file.read_bytes()) for file in (*source.headers, source.file)],
+        FLAGS,
+        os.environ.get(FLAGS_VARIABLE),
+        source.versions,
+        source.compile_flags,
+        source.link_flags,
+        platform.libc_ver(),
+        _processor() if source.native else platform.machine(),
+    )
+    if compiler is None:
+        return f"{source.name}-{inputs}-*"
+    return f"{source.name}-{inputs}-{_digest(os.path.realpath(compiler.command[0]), compiler)}"
+
+
+def _digest(*parts: Any) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+@functools.cache
+def _processor() -> str:
+    """Return a description of the processor: its model and instruction sets."""
+    wanted = ("vendor_id", "model name", "flags", "Features", "CPU implementer", "CPU part", "cpu")
+    lines = {}
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() in wanted:
+                lines.setdefault(name.strip(), value.strip())
+    return f"{platform.machine()} {lines or platform.processor()}"
+
+
+def _sweep(cache: Path, own_stem: str | None = None) -> None:
+    """Remove the folders of builds that were killed; what has other names is the user's.
+
+    Parameters
+    ----------
+    cache : Path
+    own_stem : str, optional
+        The library whose lock is held here.
+    """
+    for workspace in cache.glob("*.compiling-*"):
+        if not _WORKSPACE.fullmatch(workspace.name):
+            continue
+        stem = workspace.name.partition(".compiling-")[0]
+        if stem == own_stem:
+            shutil.rmtree(workspace, ignore_errors=True)
+            continue
+        with suppress(OSError), build_lock(cache / f"{stem}.lock", seconds=0) as held:
+            # Whoever is compiling another library at this moment holds its lock, if the file system has any.
+            if held or (held is None and time.time() - workspace.lstat().st_mtime > _ABANDONED_SECONDS):
+                shutil.rmtree(workspace, ignore_errors=True)

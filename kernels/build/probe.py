@@ -1,0 +1,92 @@
+"""How the C++ of every operator stands, told without compiling or loading anything."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import cache_folder
+from .compiler import Compiler, find_compiler
+from .libraries import find_library, read_record
+from .loading import outcome_of
+from .problems import BuildError
+from .sources import operator_folders, operator_source
+
+
+@dataclass(frozen=True)
+class Status:
+    """How the C++ of one kernel folder stands on this machine and in this process.
+
+    Attributes
+    ----------
+    folder : str
+        The folder below ``kernels/``.
+    compiler, compiler_version : str or None
+        The compiler's command and the first line that it says of itself; None where there is none.
+    cache : pathlib.Path
+        The folder of compiled libraries.
+    cache_problem : str or None
+        Why that is not the folder which the environment asks for: others could put libraries there.
+    library : pathlib.Path or None
+        The library compiled from the present source for this processor; None where there is none yet.
+    build_seconds : float or None
+        What compiling that library took.
+    flags : tuple of str
+        The flags that decide speed (processor, OpenMP) of that library; empty where there is none.
+    tried, loaded : bool
+        Whether this process has called `load`, and whether the C++ serves.
+    error : str or None
+        Why it does not; `error_text` has the compiler's own words.
+    """
+
+    folder: str
+    compiler: str | None
+    compiler_version: str | None
+    cache: Path
+    library: Path | None
+    build_seconds: float | None
+    flags: tuple[str, ...]
+    tried: bool
+    loaded: bool
+    error: str | None
+    cache_problem: str | None = None
+
+
+def status() -> dict[str, Status]:
+    """Return how the C++ of every folder stands, without compiling or loading anything.
+
+    Returns
+    -------
+    dict of str to Status
+        By folder. Call `load` first to learn whether the C++ compiles and loads.
+    """
+    compiler: Compiler | None = None
+    with suppress(BuildError):
+        compiler = find_compiler()
+    report = {}
+    usable, problem = cache_folder.usable_folder()
+    for folder in operator_folders():
+        outcome = outcome_of(folder)
+        if outcome is None:
+            cache, library = usable, None
+            with suppress(BuildError):
+                library = find_library(cache, operator_source(folder), compiler)
+        else:
+            cache, library = outcome.cache, outcome.library
+        record = read_record(library) if library else None
+        report[folder] = Status(
+            folder=folder,
+            compiler=shlex.join(compiler.command) if compiler else None,
+            compiler_version=compiler.version.splitlines()[0] if compiler and compiler.version else None,
+            cache=cache,
+            library=library,
+            build_seconds=record["build_seconds"] if record else None,
+            flags=tuple(record["flags"]) if record else (),
+            tried=outcome is not None,
+            loaded=outcome is not None and outcome.loaded,
+            error=outcome.error if outcome else None,
+            cache_problem=problem,
+        )
+    return report

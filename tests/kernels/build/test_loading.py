@@ -1,0 +1,211 @@
+"""Operators' libraries are compiled once, by one of all processes and threads that want them, and loaded."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import platform
+import pty
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+
+from openmm_density.kernels import build
+from openmm_density.kernels.scatter import structured_gather, structured_scatter_add
+
+from ..children import Child
+from .compilers import (
+    calls,
+    copying_compiler,
+    leftovers,
+    load,
+    loaded_here,
+    needs_compiler,
+    scattered_and_loaded,
+)
+
+
+def test_eight_processes_on_an_empty_cache_compile_once(compiled):
+    assert [report["loaded"] for report in compiled["reports"]] == [[True]] * 8
+    assert [report["warnings"] for report in compiled["reports"]] == [[]] * 8
+    assert len(calls(compiled["compiler"])) == 1
+    assert {report["library"] for report in compiled["reports"]} == {compiled["library"]}
+    assert leftovers(compiled["cache"]) == []
+
+
+def test_a_later_process_compiles_nothing(compiled):
+    report = load("scatter", cache=compiled["cache"], CXX=compiled["compiler"])
+    assert report["loaded"] == [True]
+    assert report["error"] is None
+    assert report["error_text"] == ""
+    assert len(calls(compiled["compiler"])) == 1
+
+
+def test_a_machine_without_a_compiler_uses_what_was_compiled_before(compiled, tmp_path):
+    report = load("scatter", cache=compiled["cache"], PATH=tmp_path)
+    assert report["loaded"] == [True]
+    assert report["warnings"] == []
+
+
+def loaded_by_eight_threads():
+    with contextlib.redirect_stderr(io.StringIO()) as printed, ThreadPoolExecutor(8) as pool:
+        return list(pool.map(build.load, ["scatter"] * 8)), printed.getvalue()
+
+
+def test_threads_of_one_process_compile_once(compiled, tmp_path):
+    compiler = copying_compiler(tmp_path / "compiler", compiled["library"], "sleep 0.3")
+    loaded, printed = Child(loaded_by_eight_threads, cache=tmp_path / "cache", CXX=compiler).result()
+    assert loaded == [True] * 8
+    assert len(calls(compiler)) == 1
+    assert printed == "", "nothing is said where nobody watches"
+
+
+def test_a_terminal_is_told_once_that_it_takes_a_while(compiled, tmp_path):
+    compiler = copying_compiler(tmp_path / "compiler", compiled["library"])
+    shown = []
+    for _ in range(2):
+        ours, theirs = pty.openpty()
+        load("scatter", cache=tmp_path / "cache", CXX=compiler, terminal=os.ttyname(theirs))
+        os.write(theirs, b"end\n")
+        text = b""
+        while b"end" not in text:
+            text += os.read(ours, 10_000)
+        shown.append(text.decode().splitlines())
+        os.close(theirs)
+        os.close(ours)
+    assert len(shown[0]) == 2
+    assert shown[0][0].startswith("openmm-density: compiling the scatter kernel for this processor, once")
+    assert shown[1] == ["end"]
+
+
+def test_a_killed_builder_and_its_orphaned_compiler_block_nobody(compiled, tmp_path):
+    cache = tmp_path / "cache"
+    # The first compilation writes part of its output and hangs; it outlives its killed parent.
+    slow = f"""
+if [ ! -e {tmp_path}/started ]; then
+    echo $$ > {tmp_path}/pid
+    while [ $# -gt 0 ]; do
+        if [ "$1" = -o ]; then head -c 5000 "$LIBRARY" > "$2"; fi
+        shift
+    done
+    mv {tmp_path}/pid {tmp_path}/started
+    exec sleep 120
+fi
+"""
+    compiler = copying_compiler(tmp_path / "compiler", compiled["library"], slow)
+    builder = Child(loaded_here, "scatter", cache=cache, CXX=compiler)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "started").exists():
+        assert builder.process.is_alive()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    orphan = int((tmp_path / "started").read_text())
+    waiting = Child(loaded_here, "scatter", cache=cache, CXX=compiler)
+    assert len(leftovers(cache)) == 1
+    foreign = cache / "density-0123-4567.compiling-abcd"
+    foreign.mkdir()
+    (foreign / "density.so").write_bytes(b"part of a library")
+
+    builder.process.kill()
+    builder.process.join()
+    try:
+        report = waiting.result()
+        os.kill(orphan, 0)
+    finally:
+        os.kill(orphan, signal.SIGKILL)
+    assert report["loaded"] == [True]
+    assert report["warnings"] == []
+    assert len(calls(compiler)) == 2
+    assert leftovers(cache) == []
+
+
+def test_a_library_that_does_not_load_is_compiled_again_and_then_reported(compiled, tmp_path):
+    broken = tmp_path / "broken.so"
+    broken.write_text("no library")
+    compiler = copying_compiler(tmp_path / "compiler", broken)
+    report = load("scatter", cache=tmp_path / "cache", CXX=compiler)
+    assert report["loaded"] == [False]
+    assert "cannot be stored or loaded" in report["error"]
+    assert len(calls(compiler)) == 2
+    broken.write_bytes(compiled["library"].read_bytes())
+    assert load("scatter", cache=tmp_path / "cache", CXX=compiler)["loaded"] == [True]
+
+
+def test_without_a_compiler_pytorch_serves_after_one_warning(tmp_path):
+    density, report, messages = Child(
+        scattered_and_loaded, cache=tmp_path / "cache", CXX="/nonexistent"
+    ).result()
+    assert density == [1, 2, 2, 2, 1, 0]
+    assert report["loaded"] == [False, False, False]
+    assert report["warnings"] == []
+    assert report["error_text"].startswith("CXX names /nonexistent")
+    (message,) = messages
+    for part in ("/nonexistent", "PyTorch", "slower", "apt-get install g++", "error_text('scatter')"):
+        assert part in message
+    assert not (tmp_path / "cache").exists()
+
+
+def test_an_unwritable_cache_gives_way_to_a_temporary_folder_of_this_user(compiled, tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    compiler = copying_compiler(tmp_path / "compiler", compiled["library"])
+    settings = {"cache": tmp_path / "file" / "cache", "CXX": compiler, "TMPDIR": temporary}
+    for _ in range(2):
+        report = load("scatter", **settings)
+        assert report["loaded"] == [True]
+        assert report["cache"] == temporary / f"openmm-density-{os.getuid()}"
+        (message,) = report["warnings"]
+        assert "OPENMM_DENSITY_CACHE" in message
+        assert str(tmp_path / "file" / "cache") in message
+    assert len(calls(compiler)) == 1
+
+
+def openmp_runtimes():
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    return {line.split()[-1] for line in maps if "libgomp" in line or "omp.so" in line or "omp5.so" in line}
+
+
+def digests_and_new_runtimes():
+    """Digest what the operators return at several thread counts; name OpenMP libraries that they brought."""
+    before = openmp_runtimes()
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn((300, 7, 8, 9), generator=generator)
+    starts = torch.randint(0, 40, (3, 300, 1), generator=generator)
+    a, b, c = ((start + torch.arange(n)) % 40 for start, n in zip(starts, (7, 8, 9), strict=True))
+    wa, wbwc = (a * 1600).int(), (b[:, :, None] * 40 + c[:, None, :]).int()
+    assert build.load("scatter"), build.error_text("scatter")
+    digests = []
+    for n_threads in (1, 2, 3, 8):
+        torch.set_num_threads(n_threads)
+        density = structured_scatter_add(values, wa, wbwc, 40**3)
+        read = structured_gather(density, wa, wbwc)
+        digests.append(hashlib.sha256(density.numpy().tobytes() + read.numpy().tobytes()).hexdigest())
+    return digests, openmp_runtimes() - before, build.status()["scatter"].flags
+
+
+@needs_compiler
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names instruction sets of x86-64")
+def test_every_instruction_set_and_kind_of_thread_gives_the_same_bits(compiled, kernels_of_other_flags):
+    variants = {
+        flags: Child(
+            digests_and_new_runtimes, cache=kernels_of_other_flags, OPENMM_DENSITY_CXXFLAGS=" ".join(flags)
+        )
+        for flags in (("-march=x86-64", "-fno-openmp", "-O0"), ("-march=x86-64-v3", "-O0"))
+    }
+    native, new_runtimes, _ = Child(
+        digests_and_new_runtimes, cache=compiled["cache"], CXX=compiled["compiler"]
+    ).result()
+    assert len(native) == 4
+    assert len(set(native)) == 1
+    assert new_runtimes == set(), "the kernels run in torch's own OpenMP threads"
+    for flags, variant in variants.items():
+        digests, _, used = variant.result()
+        assert digests == native
+        assert used == ("-fopenmp", *flags)
