@@ -15,8 +15,8 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
+from openmm_density import PlanarityRestraint
 from openmm_density.chemistry.planes import PlaneSet, planarity_report
-from openmm_density.energies.planarity import PlanarityRestraint
 
 DICTIONARY = """\
 data_comp_LIG

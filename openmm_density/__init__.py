@@ -8,10 +8,11 @@ from .lazy_names import lazy_names
 from .plugins import attend_to_imports
 
 if TYPE_CHECKING:
-    from .energies import DensityFit, PlanarityRestraint
+    from .energies import DensityFit
     from .errors import InputError
     from .maps import DensityMap
     from .reporters import DensityReporter
+    from .restraints import PlanarityRestraint
 
 __all__ = ["DensityFit", "DensityMap", "DensityReporter", "InputError", "PlanarityRestraint"]
 
@@ -24,7 +25,7 @@ __getattr__, __dir__ = lazy_names(
         "DensityMap": "maps",
         "DensityReporter": "reporters",
         "InputError": "errors",
-        "PlanarityRestraint": "energies",
+        "PlanarityRestraint": "restraints",
     },
     (
         *("analysis", "chemistry", "cuda_graph_force", "energies", "errors", "fitting", "kernels", "maps"),

@@ -44,8 +44,10 @@ def lazy_names(
     return find, names
 
 
-def moved_names(module: str, where: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the function ``__getattr__`` of a module some of whose names are now defined in others.
+def moved_names(
+    module: str, where: Mapping[str, str], others: Callable[[str], Any] | None = None
+) -> Callable[[str], Any]:
+    """Return the function ``__getattr__`` of a module some of whose names have moved to others, or have new names.
 
     Each is still found at its former place, with a `DeprecationWarning` that says where it is.
 
@@ -54,17 +56,23 @@ def moved_names(module: str, where: Mapping[str, str]) -> Callable[[str], Any]:
     module : str
         The former module's ``__name__``.
     where : mapping of str to str
-        The full name of the module that now defines each name.
+        The full name of the module that now defines each name, with a colon and its new name there where it has another.
+    others : callable, optional
+        The function ``__getattr__`` for all other names.
     """
 
     def find(name: str) -> Any:
         if name not in where:
+            if others is not None:
+                return others(name)
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        place, _, new_name = where[name].partition(":")
+        new_name = new_name or name
         warnings.warn(
-            f"{module}.{name} is deprecated: import {name} from {where[name]}",
+            f"{module}.{name} is deprecated: import {new_name} from {place}",
             DeprecationWarning,
             stacklevel=2,
         )
-        return getattr(import_module(where[name]), name)
+        return getattr(import_module(place), new_name)
 
     return find

@@ -483,9 +483,9 @@ def _flexible_fit(options: argparse.Namespace, protocol: Protocol, stopwatch: St
 
 def _fit_options(options: argparse.Namespace) -> dict[str, Any]:
     """Return what a fit and a scan of strengths have in common."""
-    from ..energies.planarity import SIGMA
     from ..fitting.placement import Placement
     from ..models.structures import read_model
+    from ..restraints.planarity import SIGMA
     from ..validation.map_checks import MapChecks
 
     return {

@@ -2,16 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from ..lazy_names import lazy_names
+from ..lazy_names import lazy_names, moved_names
 
 if TYPE_CHECKING:
     from .density_fit import DensityFit
-    from .planarity import PlanarityRestraint
 
-__all__ = ["DensityFit", "PlanarityRestraint"]
+__all__ = ["DensityFit"]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {"DensityFit": "density_fit", "PlanarityRestraint": "planarity"},
-    deprecated=("cuda_graph_force", "planes"),
+_find, __dir__ = lazy_names(
+    __name__, {"DensityFit": "density_fit"}, deprecated=("cuda_graph_force", "planes")
 )
+__getattr__ = moved_names(__name__, {"PlanarityRestraint": "openmm_density.restraints"}, _find)

@@ -15,13 +15,12 @@ from ..chemistry.residues import residue_label
 from ..energies.density_fit import DensityFit
 from ..energies.forces import backend_problem, best_backend
 from ..energies.form_factors import SIGMA_PER_RESOLUTION
-from ..energies.planarity import PlanarityRestraint
 from ..errors import InputError
 from ..maps.checks import widest_side
 from ..maps.density_map import DensityMap
 from ..models.preparation import Prepared
 from ..models.structures import Model
-from ..restraints import PositionalRestraint, Restraint, make_restraints
+from ..restraints import PlanarityRestraint, PositionalRestraint, Restraint, make_restraints
 from ..validation.correlation import MapCorrelation
 from ..wording import listing
 from .protocols import COARSE, NEAR_CC, Protocol, Stage
@@ -118,13 +117,13 @@ class FitSystems:
         # Of this one density and planarity learn masses, charges and molecules.
         self._plain = self._restrained(hydrogen_mass=protocol.hydrogen_mass)
         if planarity is not None:
-            self.planarity = PlanarityRestraint(
+            options = {"sigma": planarity, "dictionaries": dictionaries, "system": self._plain}
+            (self.planarity,) = make_restraints(
+                "planarity",
                 prepared.topology,
-                planarity,
-                positions=prepared.positions,
-                dictionaries=dictionaries,
+                prepared.positions,
                 force_group=RESTRAINT_GROUP,
-                system=self._plain,
+                options={"planarity": options},
             )
         self.density = DensityFit(
             density_map,

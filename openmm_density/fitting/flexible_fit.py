@@ -19,13 +19,13 @@ from openmm import unit
 from ..chemistry.planes import find_planes
 from ..chemistry.side_chains import SIDE_CHAINS
 from ..energies.density_fit import STRENGTH_BOUNDS, DensityFit
-from ..energies.planarity import SIGMA
 from ..errors import DeveloperWarning, InputError, SimulationError
 from ..maps.corrections import MapCorrections
 from ..maps.density_map import DensityMap
 from ..models.preparation import prepare
 from ..models.structure_files import prepared_header
 from ..models.structures import Model
+from ..restraints.planarity import SIGMA
 from ..stopwatch import Stopwatch
 from ..units import ANGSTROM_PER_NANOMETER, in_angstrom, positions_in_angstrom
 from ..validation.correlation import MapCorrelation

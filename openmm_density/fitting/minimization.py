@@ -169,7 +169,7 @@ class Minimizer:
         for name, value in context.getParameters().items():
             apart.setParameter(name, value)
         for times in CONTACT_STRENGTHS:
-            apart.setParameter(contacts.parameter_name, times * contacts.default_strength)
+            apart.setParameter(contacts.parameter_name, times * contacts.force_constant)
             self.minimize(apart, iterations, stop)
             if (stop is not None and stop.requested) or not contacts.violations(_positions(apart)):
                 break

@@ -9,50 +9,54 @@ Each restraint is a small class, usable alone on any System::
     restraint = ChiralityRestraint(topology, positions)
     system.addForce(restraint.create_force())
     …
-    context.setParameter(restraint.parameter_name, 0.0)      # let go
+    context.setParameter(restraint.parameter_name, 0.0)      # disable it
     for violation in restraint.violations(final_positions):
         print(violation)
 
-All are ordinary OpenMM custom forces with exact gradients on every platform, and one Context parameter, their strength.
+All have exact gradients on every platform, and one Context parameter, their force constant. All but `PlanarityRestraint`, whose
+energy a kernel of ours computes, are custom forces of OpenMM. A new one is a module here with a subclass of `Restraint`, and its
+entry in `registry.RESTRAINTS`.
 """
 
 from __future__ import annotations
 
 from ..lazy_names import moved_names
-from .chirality import CHIRALITY_STRENGTH, ChiralityRestraint
+from .chirality import CHIRALITY_FORCE_CONSTANT, ChiralityRestraint
 from .distance import DistanceRestraint
 from .domains import find_domains
 from .elastic_network import ElasticNetworkRestraint
-from .peptide import PEPTIDE_STRENGTH, PeptideRestraint
+from .peptide import PEPTIDE_FORCE_CONSTANT, PeptideRestraint
+from .planarity import PlanarityRestraint
 from .positional import PositionalRestraint
-from .ramachandran import RAMACHANDRAN_STRENGTH, RamachandranRestraint
+from .ramachandran import RAMACHANDRAN_FORCE_CONSTANT, RamachandranRestraint
 from .registry import DEFAULT_RESTRAINTS, RESTRAINTS, find_violations, make_restraints, restraint_names
 from .restraint import Restraint, Violation
-from .rotamers import ROTAMER_STRENGTH, RotamerRestraint
+from .rotamers import ROTAMER_FORCE_CONSTANT, RotamerRestraint
 from .secondary_structure import (
-    HYDROGEN_BOND_STRENGTH,
-    SECONDARY_STRUCTURE_STRENGTH,
+    HYDROGEN_BOND_FORCE_CONSTANT,
+    SECONDARY_STRUCTURE_FORCE_CONSTANT,
     HydrogenBondRestraint,
     SecondaryStructureRestraint,
 )
 from .symmetry import SymmetryRestraint
-from .water import WATER_STRENGTH, WaterRestraint
+from .water import WATER_FORCE_CONSTANT, WaterRestraint
 
 __all__ = [
-    "CHIRALITY_STRENGTH",
+    "CHIRALITY_FORCE_CONSTANT",
     "DEFAULT_RESTRAINTS",
-    "HYDROGEN_BOND_STRENGTH",
-    "PEPTIDE_STRENGTH",
-    "RAMACHANDRAN_STRENGTH",
+    "HYDROGEN_BOND_FORCE_CONSTANT",
+    "PEPTIDE_FORCE_CONSTANT",
+    "RAMACHANDRAN_FORCE_CONSTANT",
     "RESTRAINTS",
-    "ROTAMER_STRENGTH",
-    "SECONDARY_STRUCTURE_STRENGTH",
-    "WATER_STRENGTH",
+    "ROTAMER_FORCE_CONSTANT",
+    "SECONDARY_STRUCTURE_FORCE_CONSTANT",
+    "WATER_FORCE_CONSTANT",
     "ChiralityRestraint",
     "DistanceRestraint",
     "ElasticNetworkRestraint",
     "HydrogenBondRestraint",
     "PeptideRestraint",
+    "PlanarityRestraint",
     "PositionalRestraint",
     "RamachandranRestraint",
     "Restraint",
@@ -72,15 +76,23 @@ def __dir__() -> list[str]:
     return __all__
 
 
+_FACTS = {
+    "IDEAL_IMPROPER": "stereocentres",
+    "backbone_hydrogen_bonds": "secondary_structure",
+    "chiral_centres": "stereocentres",
+    "other_centres": "stereocentres",
+    "peptide_torsions": "torsions",
+    "secondary_structure_torsions": "secondary_structure",
+    "torsion_angles": "torsions",
+}
+_FORMER_STRENGTHS = (
+    *("CHIRALITY", "HYDROGEN_BOND", "PEPTIDE", "RAMACHANDRAN", "ROTAMER", "SECONDARY_STRUCTURE", "WATER"),
+)
+
 __getattr__ = moved_names(
     __name__,
     {
-        "IDEAL_IMPROPER": "openmm_density.chemistry.stereocentres",
-        "backbone_hydrogen_bonds": "openmm_density.chemistry.secondary_structure",
-        "chiral_centres": "openmm_density.chemistry.stereocentres",
-        "other_centres": "openmm_density.chemistry.stereocentres",
-        "peptide_torsions": "openmm_density.chemistry.torsions",
-        "secondary_structure_torsions": "openmm_density.chemistry.secondary_structure",
-        "torsion_angles": "openmm_density.chemistry.torsions",
+        **{name: f"openmm_density.chemistry.{module}" for name, module in _FACTS.items()},
+        **{f"{name}_STRENGTH": f"{__name__}:{name}_FORCE_CONSTANT" for name in _FORMER_STRENGTHS},
     },
 )

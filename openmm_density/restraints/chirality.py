@@ -9,7 +9,7 @@ from ..chemistry.torsions import torsion_angles
 from ..wording import listing
 from .torsions import TorsionRestraint
 
-CHIRALITY_STRENGTH = 1000.0
+CHIRALITY_FORCE_CONSTANT = 1000.0
 """kJ/mol/rad²: a flat centre costs 83 kJ/mol beyond the force field, an inverted one 520."""
 CHIRALITY_TOLERANCE = np.radians(12.0)
 """Deviation of an improper torsion from ideal (35.3°) that is free."""
@@ -35,18 +35,18 @@ class ChiralityRestraint(TorsionRestraint):
         With bonds, as far as ligands are concerned.
     positions : Quantity or array_like of shape (N, 3)
         Å where plain; they decide the handedness.
-    strength, parameter_name, force_group, periodic
+    force_constant, parameter_name, force_group, periodic
         As for `openmm_density.restraints.Restraint`; k is in kJ/mol/rad².
 
     Raises
     ------
     InputError
-        The numbers of atoms differ, a position is not a number, or the strength is negative.
+        The numbers of atoms differ, a position is not a number, or the force constant is negative.
     """
 
     name = "chirality"
-    usual_strength = CHIRALITY_STRENGTH
-    usual_parameter_name = "chirality_strength"
+    default_force_constant = CHIRALITY_FORCE_CONSTANT
+    default_parameter_name = "chirality_strength"
     tolerance = CHIRALITY_TOLERANCE
     limit = np.radians(25.0)
 

@@ -10,7 +10,7 @@ from ..chemistry.contacts import near_contacts
 from .pairs import PairRestraint
 from .restraint import Violation
 
-CONTACT_STRENGTH = 1.0e5
+CONTACT_FORCE_CONSTANT = 1.0e5
 """kJ/mol/nm²: as stiff as an angle between bonds. 0.1 Å too near costs 5 kJ/mol."""
 CONTACT_MARGIN = 0.05
 """Å by which a pair is kept farther apart than a clash."""
@@ -34,21 +34,23 @@ class ContactRestraint(PairRestraint):
         With bonds.
     positions : Quantity or array_like of shape (N, 3)
         Å where plain; they decide which pairs may meet.
-    strength, parameter_name, force_group, periodic
+    force_constant, parameter_name, force_group, periodic
         As for `openmm_density.restraints.Restraint`; k is in kJ/mol/nm².
 
     Raises
     ------
     InputError
-        The numbers of atoms differ, a position is not a number, or the strength is negative.
+        The numbers of atoms differ, a position is not a number, or the force constant is negative.
     """
 
     name = "contact"
-    usual_strength = CONTACT_STRENGTH
-    usual_parameter_name = "contact_strength"
+    default_force_constant = CONTACT_FORCE_CONSTANT
+    default_parameter_name = "contact_strength"
 
-    def __init__(self, topology: app.Topology, positions: Any, strength: Any = None, **common: Any) -> None:
-        super().__init__(topology, positions, strength, **common)
+    def __init__(
+        self, topology: app.Topology, positions: Any, force_constant: Any = None, **common: Any
+    ) -> None:
+        super().__init__(topology, positions, force_constant, **common)
         self.pairs, clash = near_contacts(self.topology, self.start, _REACH)
         self.lengths = clash + CONTACT_MARGIN
 

@@ -14,7 +14,7 @@ from ..units import in_angstrom, number_in, positions_in_angstrom
 from .elastic_network import near_pairs
 from .pairs import PairRestraint, distances
 
-DISTANCE_STRENGTH = 10.0
+DISTANCE_FORCE_CONSTANT = 10.0
 """kJ/mol: a broken restraint costs 1.3 to 2 times this, no more."""
 DISTANCE_CUTOFF = 8.0
 """Å."""
@@ -58,7 +58,7 @@ class DistanceRestraint(PairRestraint):
         Zero or more.
     between_chains : bool
         Whether distances between chains are held, too.
-    strength, parameter_name, force_group, periodic
+    force_constant, parameter_name, force_group, periodic
         As for `openmm_density.restraints.Restraint`; k is in kJ/mol. Chains may be wrapped apart.
 
     Raises
@@ -69,15 +69,15 @@ class DistanceRestraint(PairRestraint):
     """
 
     name = "distance"
-    usual_strength = DISTANCE_STRENGTH
-    usual_parameter_name = "distance_restraint_strength"
-    strength_unit = unit.kilojoule_per_mole
+    default_force_constant = DISTANCE_FORCE_CONSTANT
+    default_parameter_name = "distance_restraint_strength"
+    force_constant_unit = unit.kilojoule_per_mole
 
     def __init__(
         self,
         topology: app.Topology,
         positions: Any,
-        strength: Any = None,
+        force_constant: Any = None,
         *,
         reference: Any = None,
         cutoff: Any = DISTANCE_CUTOFF,
@@ -87,7 +87,7 @@ class DistanceRestraint(PairRestraint):
         between_chains: bool = True,
         **common: Any,
     ) -> None:
-        super().__init__(topology, positions, strength, **common)
+        super().__init__(topology, positions, force_constant, **common)
         reach = in_angstrom(cutoff, "cutoff")
         for name, value, least in (("cutoff", reach, 1.0), ("well", well, 1e-3)):
             if not (np.isfinite(value) and value >= least):

@@ -14,7 +14,7 @@ from ..units import in_angstrom
 from .domains import given_domains
 from .pairs import PairRestraint, distances
 
-ELASTIC_NETWORK_STRENGTH = 500.0
+ELASTIC_NETWORK_FORCE_CONSTANT = 500.0
 """kJ/mol/nm², as elastic networks on coarse-grained proteins have it."""
 ELASTIC_NETWORK_CUTOFF = 10.0
 """Å."""
@@ -38,7 +38,7 @@ class ElasticNetworkRestraint(PairRestraint):
         all of the model as one; or an mdtraj selection for each domain; or a number for each residue, -1 for none.
     cutoff : float or Quantity
         In Å.
-    strength, parameter_name, force_group, periodic
+    force_constant, parameter_name, force_group, periodic
         As for `openmm_density.restraints.Restraint`; k is in kJ/mol/nm². Molecules of one domain may be wrapped apart.
 
     Attributes
@@ -49,24 +49,24 @@ class ElasticNetworkRestraint(PairRestraint):
     Raises
     ------
     InputError
-        The numbers of atoms differ, a position is not a number, the strength is negative, or domains or cutoff make no sense.
+        The numbers of atoms differ, a position is not a number, the force constant is negative, or domains or cutoff are wrong.
     """
 
     name = "elastic"
-    usual_strength = ELASTIC_NETWORK_STRENGTH
-    usual_parameter_name = "elastic_network_strength"
+    default_force_constant = ELASTIC_NETWORK_FORCE_CONSTANT
+    default_parameter_name = "elastic_network_strength"
 
     def __init__(
         self,
         topology: app.Topology,
         positions: Any,
-        strength: Any = None,
+        force_constant: Any = None,
         *,
         domains: Any = "automatic",
         cutoff: Any = ELASTIC_NETWORK_CUTOFF,
         **common: Any,
     ) -> None:
-        super().__init__(topology, positions, strength, **common)
+        super().__init__(topology, positions, force_constant, **common)
         reach = in_angstrom(cutoff, "cutoff")
         if not (np.isfinite(reach) and reach > 0):
             raise InputError(

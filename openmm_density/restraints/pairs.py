@@ -21,7 +21,7 @@ class PairRestraint(Restraint):
         r₀ in Å.
     """
 
-    strength_unit = unit.kilojoule_per_mole / unit.nanometer**2
+    force_constant_unit = unit.kilojoule_per_mole / unit.nanometer**2
     pairs: np.ndarray
     lengths: np.ndarray
 

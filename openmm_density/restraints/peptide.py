@@ -9,7 +9,7 @@ from ..chemistry.torsions import peptide_torsions, torsion_angles
 from ..wording import listing
 from .torsions import TorsionRestraint
 
-PEPTIDE_STRENGTH = 400.0
+PEPTIDE_FORCE_CONSTANT = 400.0
 """kJ/mol/rad²: an ω that is turned by 90° costs 340 kJ/mol, one by 15° nothing."""
 PEPTIDE_TOLERANCE = np.radians(15.0)
 """Deviation from cis or trans that is free: the spread of ω in well-refined structures is about 6°."""
@@ -28,18 +28,18 @@ class PeptideRestraint(TorsionRestraint):
         Peptide bonds are found by its bonds between an atom C and an atom N of another residue. Caps (ACE, NME) have an ω too.
     positions : Quantity or array_like of shape (N, 3)
         Å where plain; they decide between cis and trans.
-    strength, parameter_name, force_group, periodic
+    force_constant, parameter_name, force_group, periodic
         As for `openmm_density.restraints.Restraint`; k is in kJ/mol/rad².
 
     Raises
     ------
     InputError
-        The numbers of atoms differ, a position is not a number, or the strength is negative.
+        The numbers of atoms differ, a position is not a number, or the force constant is negative.
     """
 
     name = "cis"
-    usual_strength = PEPTIDE_STRENGTH
-    usual_parameter_name = "peptide_strength"
+    default_force_constant = PEPTIDE_FORCE_CONSTANT
+    default_parameter_name = "peptide_strength"
     tolerance = PEPTIDE_TOLERANCE
     limit = np.radians(30.0)
 

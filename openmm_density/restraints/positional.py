@@ -13,7 +13,7 @@ from ..errors import InputError
 from ..units import in_angstrom
 from .restraint import Restraint, Violation
 
-POSITIONAL_STRENGTH = 1000.0
+POSITIONAL_FORCE_CONSTANT = 1000.0
 """kJ/mol/nm²: 1 Å off costs 5 kJ/mol an atom."""
 POSITIONAL_LIMIT = 1.0
 """Å beyond the flat bottom from which an atom counts as violated."""
@@ -33,7 +33,7 @@ class PositionalRestraint(Restraint):
         "heavy" (no hydrogens, water or single ions), "all", an mdtraj selection, N booleans, or indices.
     width : float or Quantity
         In Å: how far an atom may go for nothing.
-    strength, parameter_name, force_group, periodic
+    force_constant, parameter_name, force_group, periodic
         As for `openmm_density.restraints.Restraint`; k is in kJ/mol/nm². A System with a box needs ``periodic``.
 
     Attributes
@@ -45,25 +45,25 @@ class PositionalRestraint(Restraint):
     Raises
     ------
     InputError
-        The numbers of atoms differ, a position is not a number, the strength or width is negative, or atoms selects nothing.
+        The numbers of atoms differ, a position is not a number, force constant or width is negative, or atoms selects nothing.
     """
 
     name = "position"
-    usual_strength = POSITIONAL_STRENGTH
-    usual_parameter_name = "positional_restraint_strength"
-    strength_unit = unit.kilojoule_per_mole / unit.nanometer**2
+    default_force_constant = POSITIONAL_FORCE_CONSTANT
+    default_parameter_name = "positional_restraint_strength"
+    force_constant_unit = unit.kilojoule_per_mole / unit.nanometer**2
 
     def __init__(
         self,
         topology: app.Topology,
         positions: Any,
-        strength: Any = None,
+        force_constant: Any = None,
         *,
         atoms: Any = "heavy",
         width: Any = 0.0,
         **common: Any,
     ) -> None:
-        super().__init__(topology, positions, strength, **common)
+        super().__init__(topology, positions, force_constant, **common)
         self.width = in_angstrom(width, "width")
         if not (np.isfinite(self.width) and self.width >= 0):
             raise InputError(f"width must be zero or more, found {self.width:g}: give Å.")

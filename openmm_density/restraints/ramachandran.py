@@ -21,7 +21,7 @@ from ..chemistry.ramachandran_tables import (
 from ..chemistry.torsions import torsion_angles
 from .restraint import Restraint, Violation
 
-RAMACHANDRAN_STRENGTH = 200.0
+RAMACHANDRAN_FORCE_CONSTANT = 200.0
 """kJ/mol/rad²: a residue 10° outside of what is favoured costs 3 kJ/mol, one 40° outside 49 kJ/mol."""
 TABLES_MISSING = (
     "the backbone is not held in favoured regions, because the tables of pyrama were not found or not readable; to have them: "
@@ -51,22 +51,24 @@ class RamachandranRestraint(Restraint):
         Residues are joined by its bonds.
     positions : Quantity or array_like of shape (N, 3)
         Å where plain. Nothing is kept of them: what is favoured does not depend on the start.
-    strength, parameter_name, force_group, periodic
+    force_constant, parameter_name, force_group, periodic
         As for `openmm_density.restraints.Restraint`; k is in kJ/mol/rad².
 
     Raises
     ------
     InputError
-        The numbers of atoms differ, a position is not a number, or the strength is negative.
+        The numbers of atoms differ, a position is not a number, or the force constant is negative.
     """
 
     name = "ramachandran"
-    usual_strength = RAMACHANDRAN_STRENGTH
-    strength_unit = unit.kilojoule_per_mole / unit.radian**2
-    usual_parameter_name = "ramachandran_strength"
+    default_force_constant = RAMACHANDRAN_FORCE_CONSTANT
+    force_constant_unit = unit.kilojoule_per_mole / unit.radian**2
+    default_parameter_name = "ramachandran_strength"
 
-    def __init__(self, topology: app.Topology, positions: Any, strength: Any = None, **common: Any) -> None:
-        super().__init__(topology, positions, strength, **common)
+    def __init__(
+        self, topology: app.Topology, positions: Any, force_constant: Any = None, **common: Any
+    ) -> None:
+        super().__init__(topology, positions, force_constant, **common)
         self.torsions = backbone_torsions(self.topology)
         if not self.n_terms:
             return

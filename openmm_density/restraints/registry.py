@@ -1,4 +1,4 @@
-"""The restraints by the names that the command line knows, made together."""
+"""The restraints by the names that protocols and the command line know: each is a module here and an entry in `RESTRAINTS`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from .chirality import ChiralityRestraint
 from .distance import DistanceRestraint
 from .elastic_network import ElasticNetworkRestraint
 from .peptide import PeptideRestraint
+from .planarity import PlanarityRestraint
 from .positional import PositionalRestraint
 from .ramachandran import RamachandranRestraint
 from .restraint import Restraint, Violation
@@ -22,6 +23,7 @@ from .symmetry import SymmetryRestraint
 from .water import WaterRestraint
 
 RESTRAINTS: dict[str, tuple[type[Restraint], ...]] = {
+    "planarity": (PlanarityRestraint,),
     "ss": (SecondaryStructureRestraint, HydrogenBondRestraint),
     "chirality": (ChiralityRestraint,),
     "cis": (PeptideRestraint,),
@@ -33,10 +35,10 @@ RESTRAINTS: dict[str, tuple[type[Restraint], ...]] = {
     "symmetry": (SymmetryRestraint,),
     "water": (WaterRestraint,),
 }
-"""What `make_restraints` makes for each name."""
+"""The classes behind each name, in the order in which protocols list them."""
 
 DEFAULT_RESTRAINTS = ("ss", "chirality", "cis")
-"""What a fit holds where the user says nothing."""
+"""What ``default`` stands for in the names of `make_restraints`. Protocols name what each of their stages holds."""
 
 
 def restraint_names(names: str | Iterable[str]) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
-"""What every restraint is: a force with one strength, and a list of what ended violated."""
+"""`Restraint`, what all restraints have in common: a force with one force constant, and the list of its violations."""
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -66,69 +67,84 @@ class Violation:
 
 
 class Restraint(ABC):
-    """A force that keeps something of a model as it is, and tells where it did not.
+    """A force that keeps something of a model as it is, and lists where it did not.
 
     Parameters
     ----------
     topology : openmm.app.Topology or mdtraj.Topology
-    positions : Quantity or array_like of shape (N, 3)
+    positions : Quantity or array_like, shape (N, 3)
         Å where plain: the start, which says how things are to stay.
-    strength : float or Quantity, optional
-        The force constant, in `strength_unit` where plain; `usual_strength` by default.
+    force_constant : float or Quantity, optional
+        k, in `force_constant_unit` where plain; `default_force_constant` by default.
     parameter_name : str, optional
-        Name of the Context parameter; `usual_parameter_name` by default.
+        Name of the Context parameter; `default_parameter_name` by default.
     force_group : int
     periodic : bool
-        Whether to take nearest periodic images: needed where what is held together may be wrapped apart.
+        Whether to take nearest periodic images: needed where the molecules that are held together may be wrapped apart.
+    strength : float or Quantity, optional
+        The former name of ``force_constant``: deprecated.
 
     Raises
     ------
     InputError
-        The numbers of atoms differ, a position is not a number, or the strength is negative.
+        The numbers of atoms differ, a position is not a number, or the force constant is negative.
 
     Attributes
     ----------
-    default_strength : float
-        What new Contexts start with.
+    force_constant : float
+        What new Contexts start with, in `force_constant_unit`.
     parameter_name : str
-        The Context parameter that holds the strength: ``context.setParameter(restraint.parameter_name, 0)`` lets go.
+        The Context parameter that holds k: ``context.setParameter(restraint.parameter_name, 0)`` disables the restraint.
     notes : list of str
         A sentence on each thing that could not be restrained.
     """
 
     name: ClassVar[str]
     """What the command line calls it."""
-    usual_strength: ClassVar[float]
-    """In `strength_unit`."""
-    strength_unit: ClassVar[unit.Unit]
-    usual_parameter_name: ClassVar[str]
+    default_force_constant: ClassVar[float]
+    """In `force_constant_unit`."""
+    force_constant_unit: ClassVar[unit.Unit]
+    default_parameter_name: ClassVar[str]
 
     def __init__(
         self,
         topology: app.Topology | mdtraj.Topology,
         positions: Any,
-        strength: Any = None,
+        force_constant: Any = None,
         *,
         parameter_name: str | None = None,
         force_group: int = 0,
         periodic: bool = False,
+        strength: Any = None,
     ) -> None:
         if isinstance(topology, mdtraj.Topology):
             topology = topology.to_openmm()
         self.topology = topology
-        self.start = self._checked(positions)
-        strength = self.usual_strength if strength is None else strength
-        self.default_strength = number_in(strength, self.strength_unit, "strength")
-        if not np.isfinite(self.default_strength) or self.default_strength < 0:
-            raise InputError(
-                f"strength: found {self.default_strength:g}; give a force constant of zero or more "
-                f"({self.strength_unit.get_symbol()})."
+        self.start = self._checked_start(positions)
+        if strength is not None:
+            # Between the caller and this function stands the constructor of its class.
+            warnings.warn(
+                "strength= of a restraint is deprecated: use force_constant=",
+                DeprecationWarning,
+                stacklevel=3,
             )
-        self.parameter_name = parameter_name or self.usual_parameter_name
+            force_constant = strength if force_constant is None else force_constant
+        self.force_constant = self._checked_force_constant(force_constant)
+        self.parameter_name = parameter_name or self.default_parameter_name
         self.force_group = force_group
         self.periodic = periodic
         self.notes: list[str] = []
         self._atoms = list(topology.atoms())
+
+    @property
+    def default_strength(self) -> float:
+        """The former name of `force_constant`: deprecated."""
+        warnings.warn(
+            "default_strength of a restraint is deprecated: use force_constant",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return self.force_constant
 
     @property
     @abstractmethod
@@ -155,23 +171,47 @@ class Restraint(ABC):
         """
 
     def _finish(self, force: openmm.Force) -> openmm.Force:
-        """Return a force what all have: its name, group, strength and boundary conditions."""
+        """Set what all of these forces have, and return the force: its name, group, parameter and boundary conditions."""
         force.setName(type(self).__name__)
         force.setForceGroup(self.force_group)
-        force.addGlobalParameter(self.parameter_name, self.default_strength)
+        force.addGlobalParameter(self.parameter_name, self.force_constant)
         if hasattr(force, "setUsesPeriodicBoundaryConditions"):
             force.setUsesPeriodicBoundaryConditions(self.periodic)
         return force
 
+    def _checked_start(self, positions: Any) -> np.ndarray:
+        """Return the start in Å, shape (N, 3)."""
+        return self._checked(positions)
+
+    def _checked_force_constant(self, force_constant: Any) -> float:
+        unit_of_k = self.force_constant_unit
+        if force_constant is None:
+            force_constant = self.default_force_constant
+        value = number_in(force_constant, unit_of_k, "force_constant")
+        if not (np.isfinite(value) and value >= 0):
+            symbol = "" if unit_of_k == unit.dimensionless else f" {unit_of_k.get_symbol()}"
+            raise InputError(
+                "must be 0 or more",
+                argument="force_constant",
+                found=value,
+                remedy=f"give a positive number, such as {self.default_force_constant:g}{symbol}, or 0 to disable the restraint",
+            )
+        return value
+
     def _checked(self, positions: Any) -> np.ndarray:
+        """Return positions in Å, shape (N, 3), one for each atom of the topology and all of them finite."""
         positions = positions_in_angstrom(positions)
         if len(positions) != self.topology.getNumAtoms():
             raise InputError(
-                f"positions: found {len(positions)} for the {self.topology.getNumAtoms()} atoms of the topology; "
-                "give one for each."
+                f"must be one for each of the {self.topology.getNumAtoms()} atoms of the topology",
+                argument="positions",
+                found=len(positions),
+                remedy="give those of this topology",
             )
         if not np.isfinite(positions).all():
-            raise InputError("positions: one is not a number; give finite positions.")
+            raise InputError(
+                "must be finite", argument="positions", found="one that is not a number", remedy="correct it"
+            )
         return positions
 
     def _residues(self, atoms: Iterable[int]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from ..chemistry.side_chains import LARGEST_DEVIATION, from_staggered, side_chai
 from ..chemistry.torsions import torsion_angles
 from .restraint import Restraint, Violation
 
-ROTAMER_STRENGTH = 20.0
+ROTAMER_FORCE_CONSTANT = 20.0
 """kJ/mol: what a torsion 40° from staggered costs. An eclipsed one costs 45 kJ/mol."""
 ROTAMERS_HELD = (
     "Side chains are held staggered at the end, so that few rotamer outliers are no sign of a good fit."
@@ -33,22 +33,24 @@ class RotamerRestraint(Restraint):
         Standard amino acids have such torsions.
     positions : Quantity or array_like of shape (N, 3)
         Å where plain. Nothing is kept of them.
-    strength, parameter_name, force_group, periodic
+    force_constant, parameter_name, force_group, periodic
         As for `openmm_density.restraints.Restraint`; k is in kJ/mol.
 
     Raises
     ------
     InputError
-        The numbers of atoms differ, a position is not a number, or the strength is negative.
+        The numbers of atoms differ, a position is not a number, or the force constant is negative.
     """
 
     name = "rotamers"
-    usual_strength = ROTAMER_STRENGTH
-    strength_unit = unit.kilojoule_per_mole
-    usual_parameter_name = "rotamer_strength"
+    default_force_constant = ROTAMER_FORCE_CONSTANT
+    force_constant_unit = unit.kilojoule_per_mole
+    default_parameter_name = "rotamer_strength"
 
-    def __init__(self, topology: app.Topology, positions: Any, strength: Any = None, **common: Any) -> None:
-        super().__init__(topology, positions, strength, **common)
+    def __init__(
+        self, topology: app.Topology, positions: Any, force_constant: Any = None, **common: Any
+    ) -> None:
+        super().__init__(topology, positions, force_constant, **common)
         self.torsions = side_chain_torsions(self.topology)[0]
         if self.n_terms:
             self.notes.append(ROTAMERS_HELD)

@@ -13,11 +13,11 @@ from .pairs import PairRestraint, distances
 from .restraint import Violation
 from .torsions import TorsionRestraint
 
-SECONDARY_STRUCTURE_STRENGTH = 400.0
+SECONDARY_STRUCTURE_FORCE_CONSTANT = 400.0
 """kJ/mol/rad²: a φ or ψ that is turned by 40° costs 55 kJ/mol."""
 SECONDARY_STRUCTURE_TOLERANCE = np.radians(10.0)
 """Deviation of φ and ψ from where they were that is free: their thermal spread in helices."""
-HYDROGEN_BOND_STRENGTH = 10000.0
+HYDROGEN_BOND_FORCE_CONSTANT = 10000.0
 """kJ/mol/nm²: a hydrogen bond that is 1 Å too long costs 50 kJ/mol."""
 HYDROGEN_BOND_TOLERANCE = 0.3
 """Å by which a hydrogen bond may grow for nothing: its thermal spread."""
@@ -40,18 +40,18 @@ class SecondaryStructureRestraint(TorsionRestraint):
         Residues are joined by its bonds.
     positions : Quantity or array_like of shape (N, 3)
         Å where plain; they decide what is secondary structure, and its angles.
-    strength, parameter_name, force_group, periodic
+    force_constant, parameter_name, force_group, periodic
         As for `openmm_density.restraints.Restraint`; k is in kJ/mol/rad².
 
     Raises
     ------
     InputError
-        The numbers of atoms differ, a position is not a number, or the strength is negative.
+        The numbers of atoms differ, a position is not a number, or the force constant is negative.
     """
 
     name = "ss"
-    usual_strength = SECONDARY_STRUCTURE_STRENGTH
-    usual_parameter_name = "secondary_structure_strength"
+    default_force_constant = SECONDARY_STRUCTURE_FORCE_CONSTANT
+    default_parameter_name = "secondary_structure_strength"
     tolerance = SECONDARY_STRUCTURE_TOLERANCE
     limit = np.radians(30.0)
 
@@ -82,21 +82,23 @@ class HydrogenBondRestraint(PairRestraint):
     topology : openmm.app.Topology or mdtraj.Topology
     positions : Quantity or array_like of shape (N, 3)
         Å where plain; they decide what is bonded, and how far apart.
-    strength, parameter_name, force_group, periodic
+    force_constant, parameter_name, force_group, periodic
         As for `openmm_density.restraints.Restraint`; k is in kJ/mol/nm². Chains may be wrapped apart.
 
     Raises
     ------
     InputError
-        The numbers of atoms differ, a position is not a number, or the strength is negative.
+        The numbers of atoms differ, a position is not a number, or the force constant is negative.
     """
 
     name = "ss"
-    usual_strength = HYDROGEN_BOND_STRENGTH
-    usual_parameter_name = "hydrogen_bond_strength"
+    default_force_constant = HYDROGEN_BOND_FORCE_CONSTANT
+    default_parameter_name = "hydrogen_bond_strength"
 
-    def __init__(self, topology: app.Topology, positions: Any, strength: Any = None, **common: Any) -> None:
-        super().__init__(topology, positions, strength, **common)
+    def __init__(
+        self, topology: app.Topology, positions: Any, force_constant: Any = None, **common: Any
+    ) -> None:
+        super().__init__(topology, positions, force_constant, **common)
         self.pairs = backbone_hydrogen_bonds(self.topology, self.start)
         self.lengths = distances(self.start, self.pairs)
 

@@ -19,7 +19,7 @@ from .elastic_network import near_pairs
 from .pairs import distances
 from .restraint import Restraint, Violation
 
-SYMMETRY_STRENGTH = 1000.0
+SYMMETRY_FORCE_CONSTANT = 1000.0
 """kJ/mol/nm²: a distance that is 1 Å off the mean of the copies costs 5 kJ/mol."""
 SYMMETRY_WIDTH = 2.0
 """Å between two copies from which a distance is taken for really different."""
@@ -78,7 +78,7 @@ class SymmetryRestraint(Restraint):
         Å where plain; they tell what is near what.
     width : float, Quantity or None
         In Å; None never gives up.
-    strength, parameter_name, force_group, periodic
+    force_constant, parameter_name, force_group, periodic
         As for `openmm_density.restraints.Restraint`; k is in kJ/mol/nm².
 
     Attributes
@@ -91,24 +91,24 @@ class SymmetryRestraint(Restraint):
     Raises
     ------
     InputError
-        The numbers of atoms differ, a position is not a number, or strength or width is negative.
+        The numbers of atoms differ, a position is not a number, or force constant or width is negative.
     """
 
     name = "symmetry"
-    usual_strength = SYMMETRY_STRENGTH
-    usual_parameter_name = "symmetry_strength"
-    strength_unit = unit.kilojoule_per_mole / unit.nanometer**2
+    default_force_constant = SYMMETRY_FORCE_CONSTANT
+    default_parameter_name = "symmetry_strength"
+    force_constant_unit = unit.kilojoule_per_mole / unit.nanometer**2
 
     def __init__(
         self,
         topology: app.Topology,
         positions: Any,
-        strength: Any = None,
+        force_constant: Any = None,
         *,
         width: Any = SYMMETRY_WIDTH,
         **common: Any,
     ) -> None:
-        super().__init__(topology, positions, strength, **common)
+        super().__init__(topology, positions, force_constant, **common)
         self.width = None if width is None else in_angstrom(width, "width")
         if self.width is not None and not (np.isfinite(self.width) and self.width > 0):
             raise InputError(f"width must be positive, found {self.width:g}: give Å, or None.")

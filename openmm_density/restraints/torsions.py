@@ -35,10 +35,12 @@ class TorsionRestraint(Restraint):
     limit: ClassVar[float]
     """Deviation in radians above which a torsion counts as violated."""
 
-    strength_unit = unit.kilojoule_per_mole / unit.radian**2
+    force_constant_unit = unit.kilojoule_per_mole / unit.radian**2
 
-    def __init__(self, topology: app.Topology, positions: Any, strength: Any = None, **common: Any) -> None:
-        super().__init__(topology, positions, strength, **common)
+    def __init__(
+        self, topology: app.Topology, positions: Any, force_constant: Any = None, **common: Any
+    ) -> None:
+        super().__init__(topology, positions, force_constant, **common)
         self.torsions, self.targets = self._find()
 
     def _find(self) -> tuple[np.ndarray, np.ndarray]:

@@ -14,7 +14,7 @@ from ..wording import counted
 from .pairs import PairRestraint, distances
 from .restraint import Violation
 
-WATER_STRENGTH = 5000.0
+WATER_FORCE_CONSTANT = 5000.0
 """kJ/mol/nm²."""
 NEIGHBOURS = 6
 """Springs of a water: four fix a place, and two may fail."""
@@ -41,21 +41,23 @@ class WaterRestraint(PairRestraint):
     topology : openmm.app.Topology or mdtraj.Topology
     positions : Quantity or array_like of shape (N, 3)
         Å where plain.
-    strength, parameter_name, force_group, periodic
+    force_constant, parameter_name, force_group, periodic
         As for `openmm_density.restraints.Restraint`; k is in kJ/mol/nm².
 
     Raises
     ------
     InputError
-        The numbers of atoms differ, a position is not a number, or the strength is negative.
+        The numbers of atoms differ, a position is not a number, or the force constant is negative.
     """
 
     name = "water"
-    usual_strength = WATER_STRENGTH
-    usual_parameter_name = "water_strength"
+    default_force_constant = WATER_FORCE_CONSTANT
+    default_parameter_name = "water_strength"
 
-    def __init__(self, topology: app.Topology, positions: Any, strength: Any = None, **common: Any) -> None:
-        super().__init__(topology, positions, strength, **common)
+    def __init__(
+        self, topology: app.Topology, positions: Any, force_constant: Any = None, **common: Any
+    ) -> None:
+        super().__init__(topology, positions, force_constant, **common)
         kinds = [(residue_kind(residue), residue) for residue in self.topology.residues()]
         waters = [_oxygen(residue) for kind, residue in kinds if kind == "water"]
         ions = [

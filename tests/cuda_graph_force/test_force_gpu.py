@@ -15,8 +15,8 @@ from openmm_density.cuda_graph_force import Computation, exchange, make_force
 from openmm_density.cuda_graph_force import force as force_module
 from openmm_density.energies.forces import backend_problem
 from openmm_density.energies.measures import SIMILARITIES
-from openmm_density.energies.planarity import PlanarityRestraint
 from openmm_density.models import read_model
+from openmm_density.restraints import PlanarityRestraint
 
 from ..energies.contexts import energy_of, forces_of, system_of
 from ..energies.test_forces import PeriodicSpring, Spring

@@ -26,14 +26,18 @@ def energy_at(context: openmm.Context, positions: np.ndarray) -> float:
     return context.getState(energy=True).getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole)
 
 
-def assert_forces_are_the_gradient(force: openmm.Force, positions: np.ndarray) -> None:
-    """Compare the six largest forces with central differences of the energy."""
+def assert_forces_are_the_gradient(
+    force: openmm.Force, positions: np.ndarray, step: float = 2e-6, tolerance: float = 2e-6
+) -> None:
+    """Compare the six largest forces with central differences of the energy.
+
+    ``step`` is in nm, ``tolerance`` a part of the largest force.
+    """
     context = context_with(force, len(positions))
     assert energy_at(context, positions) > 1
     forces = context.getState(forces=True).getForces(asNumpy=True)
     forces = forces.value_in_unit(unit.kilojoule_per_mole / unit.nanometer)
     largest = np.abs(forces).max()
-    step = 2e-6
     for atom in np.argsort(-np.linalg.norm(forces, axis=1))[:6]:
         for axis in range(3):
             moved = positions.copy()
@@ -41,7 +45,7 @@ def assert_forces_are_the_gradient(force: openmm.Force, positions: np.ndarray) -
             above = energy_at(context, moved)
             moved[atom, axis] -= 20 * step
             slope = (above - energy_at(context, moved)) / (2 * step)
-            assert forces[atom, axis] == pytest.approx(-slope, abs=2e-6 * largest)
+            assert forces[atom, axis] == pytest.approx(-slope, abs=tolerance * largest)
 
 
 def turned_about(positions: np.ndarray, a: int, b: int, moving: np.ndarray, angle: float) -> np.ndarray:

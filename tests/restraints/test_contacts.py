@@ -80,7 +80,7 @@ def test_a_minimisation_with_it_ends_without_clashes(native: Model, pressed: np.
     assert np.abs(parted - pressed).max() < 2.5
 
 
-def test_the_strength_lets_go(native: Model, pressed: np.ndarray) -> None:
+def test_a_force_constant_of_zero_disables_it(native: Model, pressed: np.ndarray) -> None:
     restraint = ContactRestraint(native.topology, pressed, force_group=4, parameter_name="apart")
     force = restraint.create_force()
     assert (force.getForceGroup(), force.getName()) == (4, "ContactRestraint")

@@ -260,7 +260,7 @@ def test_bad_places(kinase: Model) -> None:
     for options, message in (
         ({"atoms": "name XX"}, "selects nothing"),
         ({"width": -1.0}, "width"),
-        ({"strength": float("nan")}, "strength"),
+        ({"force_constant": float("nan")}, "force_constant must be 0 or more"),
     ):
         with pytest.raises(InputError, match=message):
             PositionalRestraint(kinase.topology, kinase.positions, **options)

@@ -8,6 +8,7 @@ import openmm
 import pytest
 from openmm import app, unit
 
+import openmm_density
 from openmm_density import restraints
 from openmm_density.chemistry import planes, torsions
 from openmm_density.errors import InputError
@@ -45,24 +46,26 @@ def test_forces_are_the_gradient(twins, name: str, place: int) -> None:
     topology, positions = twins
     shaken = positions + np.random.default_rng(3).normal(scale=0.5, size=positions.shape)
     restraint = make_restraints(name, topology, positions)[place]
-    assert_forces_are_the_gradient(restraint.create_force(), shaken)
+    # The kernel of planes computes in single precision.
+    precision = {"step": 1e-4, "tolerance": 1e-3} if name == "planarity" else {}
+    assert_forces_are_the_gradient(restraint.create_force(), shaken, **precision)
 
 
 @pytest.mark.parametrize(("name", "place"), KINDS)
-def test_strength_is_a_parameter(twins, name: str, place: int) -> None:
+def test_force_constant_is_a_parameter(twins, name: str, place: int) -> None:
     topology, positions = twins
     kind = RESTRAINTS[name][place]
     restraint = kind(topology, positions, parameter_name="hold", force_group=5)
     force = restraint.create_force()
     assert (force.getForceGroup(), force.getName()) == (5, kind.__name__)
     assert force.getGlobalParameterName(0) == "hold"
-    assert force.getGlobalParameterDefaultValue(0) == restraint.default_strength > 0
+    assert force.getGlobalParameterDefaultValue(0) == restraint.force_constant > 0
     read_back = openmm.XmlSerializer.deserialize(openmm.XmlSerializer.serialize(force))
     context = context_with(read_back, len(positions))
     shaken = positions + np.random.default_rng(3).normal(scale=0.5, size=positions.shape)
     full = energy_at(context, shaken)
     assert full > 0 and energy_at(context_with(restraint.create_force(), len(positions)), shaken) == full
-    context.setParameter("hold", restraint.default_strength / 2)
+    context.setParameter("hold", restraint.force_constant / 2)
     assert energy_at(context, shaken) == pytest.approx(full / 2, rel=1e-9)
     context.setParameter("hold", 0.0)
     assert energy_at(context, shaken) == 0
@@ -72,7 +75,7 @@ def test_all_in_one_system_on_a_model_read_by_others(fragment: Model) -> None:
     topology = mdtraj.Topology.from_openmm(fragment.topology)
     positions = fragment.positions * unit.angstrom
     restraints = make_restraints(RESTRAINTS, topology, positions, force_group=3)
-    assert [restraint.name for restraint in restraints] == ["ss", "ss", *list(RESTRAINTS)[1:]]
+    assert [restraint.name for restraint in restraints] == ["planarity", "ss", "ss", *list(RESTRAINTS)[2:]]
     system = openmm.System()
     for _ in fragment.positions:
         system.addParticle(12.0)
@@ -81,7 +84,8 @@ def test_all_in_one_system_on_a_model_read_by_others(fragment: Model) -> None:
     context = openmm.Context(
         system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
     )
-    # What is favoured does not depend on the start, and this model has residues and side chains elsewhere.
+    # What is flat or favoured does not depend on the start, and this model has atoms, residues and side chains elsewhere.
+    context.setParameter("planarity_strength", 0.0)
     assert energy_at(context, fragment.positions) < 600
     context.setParameter("ramachandran_strength", 0.0)
     context.setParameter("rotamer_strength", 0.0)
@@ -95,7 +99,7 @@ def test_names() -> None:
     assert restraint_names("none") == restraint_names("") == restraint_names([]) == ()
     assert restraint_names(" cis, ss ,cis") == ("cis", "ss")
     assert restraint_names(["default", "symmetry"]) == (*DEFAULT_RESTRAINTS, "symmetry")
-    with pytest.raises(InputError, match='"helices" is not known; use ss, chirality, cis'):
+    with pytest.raises(InputError, match='"helices" is not known; use planarity, ss, chirality, cis'):
         restraint_names("ss,helices")
     with pytest.raises(InputError, match="either"):
         restraint_names("none,ss")
@@ -106,9 +110,9 @@ def test_options_go_to_their_restraint(fragment: Model) -> None:
         "elastic",
         fragment.topology,
         fragment.positions,
-        options={"elastic": {"strength": 20.0, "domains": "chain"}},
+        options={"elastic": {"force_constant": 20.0, "domains": "chain"}},
     )
-    assert elastic.default_strength == 20 and elastic.n_domains == 1
+    assert elastic.force_constant == 20 and elastic.n_domains == 1
     with pytest.raises(InputError, match='options for "distance"'):
         make_restraints("ss", fragment.topology, fragment.positions, options={"distance": {}})
 
@@ -129,7 +133,7 @@ def test_violations_are_listed_by_name(fragment: Model) -> None:
     assert found["ss"] and found["position"] and not found["cis"]
 
 
-def test_facts_about_molecules_are_found_where_they_were_with_a_warning() -> None:
+def test_what_has_moved_is_found_where_it_was_with_a_warning() -> None:
     with pytest.warns(
         DeprecationWarning, match="import torsion_angles from openmm_density.chemistry.torsions"
     ):
@@ -137,5 +141,28 @@ def test_facts_about_molecules_are_found_where_they_were_with_a_warning() -> Non
     with pytest.warns(DeprecationWarning, match="from openmm_density.chemistry.planes"):
         from openmm_density.energies.planes import find_planes
     assert find_planes is planes.find_planes
+    with pytest.warns(DeprecationWarning, match="import PlanarityRestraint from openmm_density.restraints"):
+        from openmm_density.energies import PlanarityRestraint
+    with pytest.warns(
+        DeprecationWarning, match="import PlanarityRestraint from openmm_density.restraints.planarity"
+    ):
+        from openmm_density.energies.planarity import PlanarityRestraint as of_module
+    assert PlanarityRestraint is of_module is RESTRAINTS["planarity"][0] is openmm_density.PlanarityRestraint
+    with pytest.warns(
+        DeprecationWarning, match="import PEPTIDE_FORCE_CONSTANT from openmm_density.restraints"
+    ):
+        assert restraints.PEPTIDE_STRENGTH == restraints.PEPTIDE_FORCE_CONSTANT
     with pytest.raises(AttributeError, match="has no attribute 'centres'"):
         restraints.centres  # noqa: B018
+
+
+def test_former_arguments_of_restraints_work_with_a_warning(fragment: Model) -> None:
+    with pytest.warns(DeprecationWarning, match="use force_constant="):
+        restraint = restraints.PeptideRestraint(fragment.topology, fragment.positions, strength=7.0)
+    with pytest.warns(DeprecationWarning, match="use force_constant"):
+        assert restraint.default_strength == restraint.force_constant == 7.0
+    with pytest.warns(DeprecationWarning, match="give sigma="):
+        flat = restraints.PlanarityRestraint(
+            fragment.topology, 0.03 * unit.angstrom, positions=fragment.positions
+        )
+    assert [plane.sigma for plane in flat.planes.planes] == pytest.approx([0.03] * flat.n_terms)

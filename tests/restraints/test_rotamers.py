@@ -12,7 +12,7 @@ from openmm import app
 from openmm_density.chemistry.torsions import torsion_angles
 from openmm_density.errors import InputError
 from openmm_density.models import Model, read_model
-from openmm_density.restraints import ROTAMER_STRENGTH, RotamerRestraint
+from openmm_density.restraints import ROTAMER_FORCE_CONSTANT, RotamerRestraint
 from openmm_density.validation.rotamers import side_chains
 
 from .single_forces import assert_forces_are_the_gradient, context_with, energy_at, turned_about
@@ -52,8 +52,8 @@ def test_energy_is_flat_near_staggered_and_highest_where_eclipsed(native: Model)
     for staggered in (0.0, 120.0, -120.0):
         assert energy(staggered) == pytest.approx(0, abs=1e-9)
         assert energy(staggered + 19) == pytest.approx(0, abs=1e-6)
-        assert energy(staggered - 40) == pytest.approx(ROTAMER_STRENGTH, rel=1e-3)
-        assert energy(staggered + 60) == pytest.approx(2.25 * ROTAMER_STRENGTH, rel=1e-3)
+        assert energy(staggered - 40) == pytest.approx(ROTAMER_FORCE_CONSTANT, rel=1e-3)
+        assert energy(staggered + 60) == pytest.approx(2.25 * ROTAMER_FORCE_CONSTANT, rel=1e-3)
     context.setParameter(restraint.parameter_name, 0.0)
     assert energy(60.0) == 0
 
@@ -97,7 +97,7 @@ def test_eclipsed_side_chains_are_told_and_come_back(native: Model) -> None:
 
 def test_models_without_side_chains_and_wrong_arguments() -> None:
     assert RotamerRestraint(app.Topology(), np.zeros((0, 3))).n_terms == 0
-    with pytest.raises(InputError, match="strength"):
+    with pytest.raises(InputError, match="force_constant must be 0 or more"):
         RotamerRestraint(app.Topology(), np.zeros((0, 3)), -1.0)
     with pytest.raises(InputError, match="give one for each"):
         RotamerRestraint(app.Topology(), np.zeros((3, 3)))

@@ -341,9 +341,9 @@ def test_errors(kinase: Model) -> None:
         PeptideRestraint(kinase.topology, kinase.positions[1:])
     with pytest.raises(InputError, match="not a number"):
         ChiralityRestraint(kinase.topology, kinase.positions * np.nan)
-    with pytest.raises(InputError, match="strength"):
+    with pytest.raises(InputError, match="force_constant must be 0 or more"):
         SecondaryStructureRestraint(kinase.topology, kinase.positions, -1.0)
-    with pytest.raises(InputError, match="strength"):
+    with pytest.raises(InputError, match="force_constant must be a number"):
         HydrogenBondRestraint(kinase.topology, kinase.positions, "strong")
     with pytest.raises(InputError, match="1655"):
         PeptideRestraint(kinase.topology, kinase.positions).violations(kinase.positions[1:])

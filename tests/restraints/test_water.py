@@ -7,7 +7,7 @@ import pytest
 from openmm import app
 
 from openmm_density.models import Model, read_model
-from openmm_density.restraints import WATER_STRENGTH, WaterRestraint, make_restraints
+from openmm_density.restraints import WATER_FORCE_CONSTANT, WaterRestraint, make_restraints
 
 from .single_forces import context_with, energy_at
 
@@ -44,9 +44,9 @@ def test_springs_are_the_formula_and_give_up(haemoglobin, restraint) -> None:
         shaken = haemoglobin.positions + rng.normal(scale=scale, size=haemoglobin.positions.shape)
         i, j = restraint.pairs.T
         off = (np.linalg.norm(shaken[i] - shaken[j], axis=1) - restraint.lengths) / 10
-        exact = 0.5 * WATER_STRENGTH * off**2 / (1 + off**2 / 0.2**2)
+        exact = 0.5 * WATER_FORCE_CONSTANT * off**2 / (1 + off**2 / 0.2**2)
         assert energy_at(context, shaken) == pytest.approx(exact.sum(), rel=1e-6)
-        assert exact.max() < 0.5 * WATER_STRENGTH * 0.2**2
+        assert exact.max() < 0.5 * WATER_FORCE_CONSTANT * 0.2**2
 
 
 def test_a_water_that_left_is_violated_and_one_whose_neighbour_left_is_not(haemoglobin, restraint) -> None:

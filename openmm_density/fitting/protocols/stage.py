@@ -10,8 +10,8 @@ from ...errors import InputError
 from ...restraints import RESTRAINTS
 from .numbers import check_count, check_number, number_pair
 
-HELD = ("planarity", *RESTRAINTS)
-"""What a stage may hold: flat groups flat, and all that `openmm_density.restraints` knows as it was."""
+HELD = tuple(RESTRAINTS)
+"""What a stage may hold: all that `openmm_density.restraints` knows."""
 ALWAYS_HELD = ("cis", "chirality", "ramachandran", "planarity", "water")
 
 # K: beyond it no molecule holds together.

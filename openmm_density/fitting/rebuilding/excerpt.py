@@ -13,7 +13,7 @@ from scipy.spatial import cKDTree
 from ...chemistry.contacts import BONDS_APART, CLASH_OVERLAP, HYDROGEN_BOND_ALLOWANCE
 from ...chemistry.elements import is_hydrogen
 from ...restraints import Restraint, make_restraints
-from ...restraints.contacts import CONTACT_MARGIN, CONTACT_STRENGTH
+from ...restraints.contacts import CONTACT_FORCE_CONSTANT, CONTACT_MARGIN
 from ...units import ANGSTROM_PER_NANOMETER
 from ..descent import descend
 from ..stability import Safeguard, Unstable, hottest_bearable
@@ -285,7 +285,7 @@ def _pairs(
         " + weight1*weight2*overlapping*exp(-r^2/width)"
     )
     force.addGlobalParameter("hardness", 1.0)
-    force.addGlobalParameter("half", 0.5 * CONTACT_STRENGTH)
+    force.addGlobalParameter("half", 0.5 * CONTACT_FORCE_CONSTANT)
     force.addGlobalParameter("overlap", (CLASH_OVERLAP - CONTACT_MARGIN) / ANGSTROM_PER_NANOMETER)
     force.addGlobalParameter("allowance", HYDROGEN_BOND_ALLOWANCE / ANGSTROM_PER_NANOMETER)
     force.addGlobalParameter("width", 4 * width**2)

@@ -20,11 +20,11 @@ from openmm import app, unit
 
 from openmm_density.chemistry.planes import find_planes, planarity_report
 from openmm_density.energies.forces import BACKENDS, backend_problem, best_backend
-from openmm_density.energies.planarity import PlanarityRestraint
 from openmm_density.errors import InputError
 from openmm_density.models import prepare, read_model
+from openmm_density.restraints import PlanarityRestraint
 
-from .contexts import context_of, energy_of, forces_of, system_of
+from ..energies.contexts import context_of, energy_of, forces_of, system_of
 
 PLATFORMS = [openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())]
 KT = 300 * 8.31446261815324e-3  # kJ/mol
@@ -119,7 +119,7 @@ def test_energy_and_forces_on_every_platform_with_and_without_the_derivative(pep
     if platform not in PLATFORMS:
         pytest.skip(f"OpenMM has no {platform} platform here")
     restraint = PlanarityRestraint(peptide.topology, positions=peptide.positions)
-    assert restraint.n_planes == 7  # four peptide groups, the C-terminus, Phe and Glu
+    assert restraint.n_terms == 7  # four peptide groups, the C-terminus, Phe and Glu
     positions = distorted(peptide.positions)
     energy, forces = exact(restraint, positions)
     largest = np.abs(forces).max()
@@ -134,7 +134,7 @@ def test_energy_and_forces_on_every_platform_with_and_without_the_derivative(pep
 
 def test_a_sigma_per_atom_from_a_dictionary(ligand):
     restraint = PlanarityRestraint(ligand.topology, dictionaries=ligand.dictionary)
-    assert restraint.n_planes == 2
+    assert restraint.n_terms == 2
     assert restraint.planes.planes[0].sigma == (0.01, 0.02, 0.02, 0.03, 0.05)
     energy, forces = exact(restraint, ligand.positions)
     context = context_of(system_of(6, restraint.create_force()), ligand.positions)
@@ -174,7 +174,7 @@ def test_forces_are_central_differences_of_the_energy(peptide):
 @needs_derivatives
 @pytest.mark.parametrize("platform", ["Reference", "CPU"])
 def test_the_derivative_is_the_energy_at_strength_one(peptide, platform):
-    restraint = PlanarityRestraint(peptide.topology, strength=0.5, parameter_name="flat")
+    restraint = PlanarityRestraint(peptide.topology, force_constant=0.5, parameter_name="flat")
     positions = distorted(peptide.positions)
     energy, forces = exact(restraint, positions)
     context = context_of(system_of(len(positions), restraint.create_force()), positions, platform)
@@ -271,7 +271,7 @@ print(repr(state.getPotentialEnergy()._value), repr(state.getEnergyParameterDeri
 
 @needs_derivatives
 def test_a_serialised_system_in_a_fresh_process(peptide, tmp_path):
-    restraint = PlanarityRestraint(peptide.topology, strength=0.5, force_group=3)
+    restraint = PlanarityRestraint(peptide.topology, force_constant=0.5, force_group=3)
     positions = distorted(peptide.positions)
     system = system_of(len(positions), restraint.create_force())
     energy = energy_of(context_of(system, positions, "CPU"))
@@ -291,8 +291,8 @@ def test_a_serialised_system_in_a_fresh_process(peptide, tmp_path):
 
 def test_two_restraints_in_one_system_and_two_contexts_at_once(peptide):
     n = len(peptide.positions)
-    soft = PlanarityRestraint(peptide.topology, 0.1, parameter_name="soft", force_group=1)
-    hard = PlanarityRestraint(peptide.topology, 0.02, parameter_name="hard", force_group=2)
+    soft = PlanarityRestraint(peptide.topology, sigma=0.1, parameter_name="soft", force_group=1)
+    hard = PlanarityRestraint(peptide.topology, sigma=0.02, parameter_name="hard", force_group=2)
     both = system_of(n, soft.create_force(), hard.create_force())
     positions = [distorted(peptide.positions, seed=seed) for seed in range(2)]
     contexts = [context_of(both, x, platform) for x, platform in zip(positions, ("Reference", "CPU"))]
@@ -395,7 +395,7 @@ def test_molecules_decide_whether_the_box_is_needed(ligand):
 def test_a_distorted_model_is_flattened_with_its_force_field(small_data):
     prepared = prepare(read_model(small_data / "emd5925_frag/5925_native.pdb"))
     restraint = PlanarityRestraint(prepared.topology, positions=prepared.positions)
-    assert restraint.n_planes == 135 and restraint.notes == []
+    assert restraint.n_terms == 135 and restraint.notes == []
     system = prepared.system(constraints=None, rigidWater=False)
     system.addForce(restraint.create_force())
     noisy = distorted(prepared.positions, 0.3)
@@ -444,7 +444,7 @@ def test_the_stable_time_step_separates_stable_from_unstable():
     ring = np.array([[0.0, 2.9], [0, 1.4], [1.2, 0.7], [-1.2, 0.7], [1.2, -0.7], [-1.2, -0.7], [0, -1.4]])
     positions = np.column_stack([ring, np.random.default_rng(0).normal(scale=0.01, size=7)])
     restraint = PlanarityRestraint(topology, positions=positions)
-    assert restraint.n_planes == 1
+    assert restraint.n_terms == 1
     system = system_of(7, restraint.create_force(parameter_derivative=False))
     # ω² = kT/(σ² m), and 2/ω the limit of a leapfrog integrator.
     limit = 2 * math.sqrt(0.002**2 * 12 / KT)
@@ -454,12 +454,12 @@ def test_the_stable_time_step_separates_stable_from_unstable():
         context = context_of(system, positions, integrator=integrator)
         integrator.step(60)
         assert (restraint.planes.rms(positions_of(context)) < 0.1) is is_stable
-    weaker = PlanarityRestraint(topology, positions=positions, strength=0.25)
+    weaker = PlanarityRestraint(topology, positions=positions, force_constant=0.25)
     assert weaker.stable_timestep(system) == pytest.approx(2 * limit, rel=1e-6)
     for i in range(7):
         system.setParticleMass(i, 0.0)
     assert restraint.stable_timestep(system) == math.inf
-    with pytest.raises(InputError, match="system has 6 particles but the topology has 7"):
+    with pytest.raises(InputError, match="system must have the 7 atoms of the topology, found 6 particles"):
         restraint.stable_timestep(system_of(6))
 
 
@@ -517,7 +517,7 @@ def test_what_is_not_held_flat_is_told(ligand, tmp_path):
     partial.addBond(atoms["CG"], atoms["OD1"])
     with pytest.warns(UserWarning, match="no flat group"):
         restraint = PlanarityRestraint(partial)
-    assert restraint.n_planes == 0
+    assert restraint.n_terms == 0
     assert restraint.notes == [
         "1 flat group with fewer than 4 atoms present is not held: A ASP 7 carboxylate"
     ]
@@ -532,6 +532,25 @@ def test_what_is_not_held_flat_is_told(ligand, tmp_path):
         assert PlanarityRestraint(ligand.topology, dictionaries=[ligand.dictionary]).notes == []
 
 
+def test_atoms_off_their_planes_are_named(small_data):
+    model = read_model(small_data / "emd5925_frag/5925_native.pdb")
+    restraint = PlanarityRestraint(model.topology, model.positions)
+    ring = next(plane for plane in restraint.planes.planes if plane.kind == "ring")
+    lifted = model.positions.copy()
+    offset = np.linalg.svd(
+        model.positions[list(ring.atoms)] - model.positions[list(ring.atoms)].mean(axis=0)
+    )[2][2]
+    lifted[ring.atoms[-1]] += 2.0 * offset
+    worst = restraint.violations(lifted)[0]
+    name = list(model.topology.atoms())[ring.atoms[-1]].name
+    assert worst.residues == (ring.residue,) and worst.quantity == f"distance of {name} from its plane (ring)"
+    assert (worst.restraint, worst.unit, worst.target) == ("planarity", "Å", 0.0)
+    assert worst.limit == pytest.approx(5 * 0.02) and worst.value > 0.5
+    # What a minimisation with it leaves is within the limit.
+    assert len(restraint.violations(model.positions)) < len(restraint.violations(lifted))
+    assert PlanarityRestraint(model.topology, model.positions, sigma=1.0).violations(lifted) == []
+
+
 def test_errors(ligand):
     def restraint(**arguments):
         return PlanarityRestraint(ligand.topology, **{"dictionaries": ligand.dictionary, **arguments})
@@ -540,8 +559,11 @@ def test_errors(ligand):
         restraint(sigma=0)
     with pytest.raises(InputError, match="temperature must be positive, found -1"):
         restraint(temperature=-1)
-    with pytest.raises(InputError, match="strength must be 0 or more, found nan"):
-        restraint(strength=math.nan)
+    with pytest.raises(
+        InputError,
+        match="force_constant must be 0 or more, found nan: give a positive number, such as 1, or 0",
+    ):
+        restraint(force_constant=math.nan)
     with pytest.raises(InputError, match="topology has 6 atoms but system has 5 particles"):
         restraint(system=system_of(5))
     with pytest.raises(InputError, match="positions: 5 rows"):

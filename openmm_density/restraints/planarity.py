@@ -1,0 +1,329 @@
+"""`PlanarityRestraint`: flat groups stay flat."""
+
+from __future__ import annotations
+
+import functools
+import math
+import numbers
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import mdtraj
+import numpy as np
+import openmm
+import torch
+from openmm import app, unit
+
+from ..chemistry.planes import PlaneSet, find_planes
+from ..chemistry.planes.report import group_label
+from ..energies import forces
+from ..energies.molecules import molecule_numbers
+from ..energies.planarity import planarity_module
+from ..energies.topologies import check_system
+from ..errors import InputError
+from ..units import ANGSTROM_PER_NANOMETER, number_in, positions_in_angstrom
+from ..wording import listing
+from .restraint import Restraint, Violation
+
+SIGMA = 0.02
+"""Å; how far atoms of flat groups are from their planes in restraint dictionaries (REFMAC, AceDRG)."""
+TEMPERATURE = 300.0
+"""K of the kT in the energy."""
+LIMIT_IN_SIGMA = 5.0
+"""Standard deviations off its plane from which an atom counts as violating the restraint."""
+
+_MOST_NAMED = 10
+
+
+def _sigma_by_position(construct: Callable[..., None]) -> Callable[..., None]:
+    """Take a length in the place of the positions for σ, which stood there once, with a `DeprecationWarning`."""
+
+    @functools.wraps(construct)
+    def constructed(self: PlanarityRestraint, topology: Any, *arguments: Any, **options: Any) -> None:
+        if arguments and _is_number(arguments[0]):
+            warnings.warn(
+                "PlanarityRestraint(topology, sigma) is deprecated: give sigma=",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            options["sigma"], *arguments = arguments
+        construct(self, topology, *arguments, **options)
+
+    return constructed
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value._value if unit.is_quantity(value) else value, numbers.Real)
+
+
+class PlanarityRestraint(Restraint):
+    """Hold every flat group of a model flat.
+
+    The energy is kT times the negative log likelihood of the distances d of the atoms from the best plane of their group,
+
+        E = k · kT · Σ ½ (d/σ)²,
+
+    with k the Context parameter; see `openmm_density.kernels.planarity`. Its forces are the exact gradient. No plane has a net
+    force or a net torque. A plane counts as violated where an atom is more than 5 σ off it.
+
+    At σ = 0.02 Å and 300 K an atom is held at right angles to its plane with 6.2·10⁵ kJ/mol/nm², twice as stiffly as by a bond: a
+    hydrogen of 1 Da oscillates in 8 fs, one of 3 Da in 14 fs. `stable_timestep` says what a System then bears.
+
+    **Periodic Systems.** OpenMM wraps whole molecules into the box, so the atoms of a plane stay together, and no box is needed,
+    where they belong to one molecule. They do not where the System has fewer bonds than the plane's chemistry: that of a
+    machine-learned potential, or of a chain whose residues are close but not bonded. Every atom is then taken at its image
+    beside its plane's first one. OpenMM knows molecules by bonds and constraints, of which ``system`` tells; without it the
+    bonds of the topology are taken to be those of the System.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology or mdtraj.Topology
+        Of all particles of the System.
+    positions : Quantity or array_like, shape (N, 3), optional
+        Å where plain. They serve to find the planes, see `openmm_density.chemistry.planes.find_planes`, and are not needed where
+        the topology has all bonds and a dictionary tells of each ligand.
+    force_constant : float, optional
+        k, in units of kT/σ²: by default 1, the likelihood as it is.
+    sigma : float or Quantity
+        σ in Å of every plane to which no dictionary gives one.
+    dictionaries : path or sequence of paths
+        CCP4/REFMAC or AceDRG restraint dictionaries or wwPDB component files, for ligands.
+    temperature : float or Quantity
+        In K, of the kT in the energy.
+    system : openmm.System, optional
+        Tells whether the System is periodic, and its molecules.
+    periodic : bool, optional
+        Whether the System is periodic; by default what ``system`` says, else whether the topology has a box.
+    constants : bool
+        Whether the energy also holds kT · Σ (ln σ + ½ ln 2π), with σ in nm. Without them a flat model has no energy.
+    parameter_name, force_group
+        As for `openmm_density.restraints.Restraint`.
+
+    Attributes
+    ----------
+    planes : PlaneSet
+        What is held flat, and what could not be (``planes.dropped``, ``planes.undetermined``).
+    thermal_energy : float
+        kT in kJ/mol.
+    periodic : bool
+        Whether the force needs the box: the System is periodic and a plane has atoms in several molecules.
+    notes : list of str
+        A sentence on each thing that is not held flat.
+
+    Raises
+    ------
+    InputError
+        Topology, positions and system do not belong together, sigma or temperature is not positive, the force constant is
+        negative, or a dictionary cannot be used.
+
+    Warns
+    -----
+    UserWarning
+        Where residues may have planes that nothing given here tells, or where there are no planes at all.
+    """
+
+    name = "planarity"
+    default_force_constant = 1.0
+    force_constant_unit = unit.dimensionless
+    default_parameter_name = "planarity_strength"
+
+    @_sigma_by_position
+    def __init__(
+        self,
+        topology: app.Topology | mdtraj.Topology,
+        positions: Any = None,
+        force_constant: Any = None,
+        *,
+        sigma: Any = SIGMA,
+        dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
+        temperature: Any = TEMPERATURE,
+        system: openmm.System | None = None,
+        periodic: bool | None = None,
+        constants: bool = False,
+        **common: Any,
+    ) -> None:
+        super().__init__(topology, positions, force_constant, **common)
+        check_system(self.topology, system)
+        self._is_of_system = system is not None
+        self.thermal_energy = _GAS_CONSTANT * _checked_temperature(temperature)
+        self.constants = constants
+        self.planes = find_planes(self.topology, positions, sigma, dictionaries)
+        if periodic is None:
+            periodic = _is_periodic(self.topology, system)
+        self.periodic = periodic and _straddle(self.planes, molecule_numbers(self.topology, system))
+        self.notes = _notes(self.planes)
+        # Between the caller and this function stands what looks at the arguments.
+        if self.planes.undetermined:
+            warnings.warn(_undetermined(self.planes), stacklevel=3)
+        if not self.planes.planes:
+            warnings.warn("the model has no flat group, so the planarity force does nothing", stacklevel=3)
+
+    @property
+    def n_terms(self) -> int:
+        """Number of planes."""
+        return len(self.planes.planes)
+
+    def create_force(
+        self,
+        backend: str = "auto",
+        *,
+        parameter_derivative: bool | None = None,
+        device: torch.device | str | None = None,
+        cuda_graphs: bool = False,
+    ) -> openmm.Force:
+        """Build the force that ``System.addForce`` takes; each call builds another.
+
+        Parameters
+        ----------
+        backend : {"auto", "TorchForce", "PythonTorchForce", "PythonForce", "CudaGraphForce"}
+            ``auto`` takes the first of the three that run on every platform and work with the installed versions, and warns when
+            it is not ``TorchForce``. ``CudaGraphForce`` is for the CUDA platform, where it costs its kernels and no more.
+        parameter_derivative : bool, optional
+            Whether a State can give the derivative with respect to k: the energy at k = 1. By default, where the backend can
+            (``TorchForce``).
+        device, cuda_graphs
+            As in `openmm_density.DensityFit.create_force`.
+        """
+        members = [atoms.ravel() for atoms, _ in self.planes.grouped()]
+        # Positions of its own particles alone would not tell the module that the topology is another System's.
+        alone = self._is_of_system and members
+        particles = np.unique(np.concatenate(members)) if alone else None
+        return forces.create_force(
+            self.create_module(),
+            self.parameter_name,
+            self.force_constant,
+            periodic=self.periodic,
+            name=type(self).__name__,
+            backend=backend,
+            force_group=self.force_group,
+            parameter_derivative=parameter_derivative,
+            device=device,
+            cuda_graphs=cuda_graphs,
+            of_particles=None if particles is None else (particles, lambda: self._module(particles)),
+        )
+
+    def create_module(self) -> torch.nn.Module:
+        """Build the TorchScript-compatible module behind the force.
+
+        ``module(positions, k) -> (energy, forces)``, or with box vectors, ``module(positions, box, k)``, where `periodic`; in nm
+        and kJ/mol.
+        """
+        return self._module(np.arange(len(self._atoms)))
+
+    def violations(self, positions: Any) -> list[Violation]:
+        """List the planes with an atom more than 5 σ off them, the worst first; see `Restraint.violations`."""
+        if not self.n_terms:
+            return []
+        found = self.planes.deviations(self._checked(positions))
+        planes = self.planes.planes
+        limits = LIMIT_IN_SIGMA * np.array(
+            [
+                plane.sigma if isinstance(plane.sigma, float) else plane.sigma[plane.atoms.index(atom)]
+                for plane, atom in zip(planes, found.worst_atom.tolist())
+            ]
+        )
+        return self._violated(
+            found.worst_atom[:, None],
+            found.worst,
+            np.zeros(len(planes)),
+            limits,
+            [
+                f"distance of {self._atoms[atom].name} from its plane ({plane.kind})"
+                for plane, atom in zip(planes, found.worst_atom)
+            ],
+            "Å",
+        )
+
+    def _checked_start(self, positions: Any) -> np.ndarray | None:
+        # What is found flat needs no positions, and an atom without a finite one is left out of the search for bonds.
+        return None if positions is None else positions_in_angstrom(positions)
+
+    def _module(self, particles: np.ndarray) -> torch.nn.Module:
+        """Build the module for the positions of these particles, in rising order, which hold all planes."""
+        return planarity_module(
+            self.planes, particles, self.thermal_energy, constants=self.constants, periodic=self.periodic
+        )
+
+    def stable_timestep(self, system: openmm.System) -> float:
+        """Return the time step in ps up to which these oscillations are stable, at `force_constant`.
+
+        It is 2/ω of a leapfrog integrator, with ω² at most the largest k · kT Σ 1/σ² / m: the sum is over the planes of one atom,
+        m its mass. Other forces add to ω, so stay below it.
+
+        Parameters
+        ----------
+        system : openmm.System
+            Tells the masses; massless particles do not count.
+
+        Returns
+        -------
+        float
+            Infinite where nothing oscillates.
+        """
+        if system.getNumParticles() != len(self._atoms):
+            raise InputError(
+                f"must have the {len(self._atoms)} atoms of the topology",
+                argument="system",
+                found=f"{system.getNumParticles()} particles",
+                remedy="give the System of that topology",
+            )
+        stiffness = np.zeros(len(self._atoms))
+        for atoms, sigmas in self.planes.grouped():
+            inverse_squares = (sigmas.reshape(len(atoms), -1) / ANGSTROM_PER_NANOMETER) ** -2
+            np.add.at(stiffness, atoms, np.broadcast_to(inverse_squares, atoms.shape))
+        masses = np.array(
+            [system.getParticleMass(i).value_in_unit(unit.dalton) for i in range(len(stiffness))]
+        )
+        moving = (masses > 0) & (stiffness > 0)
+        squares = self.force_constant * self.thermal_energy * stiffness[moving] / masses[moving]
+        fastest = float(squares.max(initial=0.0))
+        return 2.0 / math.sqrt(fastest) if fastest > 0 else math.inf
+
+
+_GAS_CONSTANT = unit.MOLAR_GAS_CONSTANT_R.value_in_unit(unit.kilojoule_per_mole / unit.kelvin)
+
+
+def _checked_temperature(temperature: Any) -> float:
+    kelvin = number_in(temperature, unit.kelvin, "temperature")
+    if not (math.isfinite(kelvin) and kelvin > 0):
+        raise InputError(
+            "must be positive",
+            argument="temperature",
+            found=kelvin,
+            remedy=f"give K, such as {TEMPERATURE:g}",
+        )
+    return kelvin
+
+
+def _is_periodic(topology: app.Topology, system: openmm.System | None) -> bool:
+    if system is not None:
+        return system.usesPeriodicBoundaryConditions()
+    return topology.getPeriodicBoxVectors() is not None
+
+
+def _straddle(planes: PlaneSet, molecules: np.ndarray) -> bool:
+    """Whether a plane has atoms in several molecules."""
+    return any(np.ptp(molecules[atoms], axis=1).any() for atoms, _ in planes.grouped())
+
+
+def _notes(planes: PlaneSet) -> list[str]:
+    notes = []
+    if planes.dropped:
+        count = len(planes.dropped)
+        groups = listing([group_label(plane) for plane in planes.dropped], _MOST_NAMED)
+        notes.append(
+            f"{count} flat group{'s' * (count > 1)} with fewer than 4 atoms present {'is' if count == 1 else 'are'} not held: "
+            f"{groups}"
+        )
+    if planes.undetermined:
+        notes.append(_undetermined(planes))
+    return notes
+
+
+def _undetermined(planes: PlaneSet) -> str:
+    return (
+        f"what is flat in {listing(planes.undetermined, _MOST_NAMED)} cannot be told, so it is not held flat: "
+        "give dictionaries=, or positions="
+    )
