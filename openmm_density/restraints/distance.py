@@ -89,15 +89,19 @@ class DistanceRestraint(PairRestraint):
     ) -> None:
         super().__init__(topology, positions, force_constant, **common)
         reach = in_angstrom(cutoff, "cutoff")
-        for name, value, least in (("cutoff", reach, 1.0), ("well", well, 1e-3)):
-            if not (np.isfinite(value) and value >= least):
-                raise InputError(f"{name} must be at least {least:g}, found {value:g}.")
         self.tolerance = number_in(tolerance, unit.dimensionless, "tolerance")
-        self.well = float(well)
+        self.well = number_in(well, unit.dimensionless, "well")
         self.fall_off = number_in(fall_off, unit.dimensionless, "fall_off")
-        for name, value in (("tolerance", self.tolerance), ("fall_off", self.fall_off)):
-            if not (np.isfinite(value) and value >= 0):
-                raise InputError(f"{name} must be zero or more, found {value:g}.")
+        for name, value, least, usual in (
+            ("cutoff", reach, 1.0, f"Å, such as {DISTANCE_CUTOFF:g}"),
+            ("tolerance", self.tolerance, 0.0, f"a part of the length, such as {TOLERANCE:g}"),
+            ("well", self.well, 1e-3, f"a part of the length, such as {WELL:g}"),
+            ("fall_off", self.fall_off, 0.0, f"a number such as {FALL_OFF:g}"),
+        ):
+            if not (np.isfinite(value) and value >= least):
+                raise InputError(
+                    f"must be {least:g} or more", argument=name, found=value, remedy=f"give {usual}"
+                )
         own, other, places = self._matched(reference)
         near = near_pairs(places[other], reach)
         residues = np.array([self._atoms[atom].residue.index for atom in own])
@@ -121,13 +125,17 @@ class DistanceRestraint(PairRestraint):
         )
         places = positions_in_angstrom(positions)
         if len(places) != topology.getNumAtoms() or not np.isfinite(places).all():
-            raise InputError("reference: give finite positions for each atom of its topology.")
+            raise InputError(
+                "must have a finite position for each atom of its topology",
+                argument="reference",
+                remedy="give a whole model, as read_model reads it",
+            )
         try:
             index, reference_index = match_alpha_carbons(
                 self.topology, topology, positions=self.start, reference_positions=places
             )
         except InputError as error:
-            raise InputError(f"{getattr(reference, 'path', 'reference')}: {error}") from None
+            raise error.within(getattr(reference, "path", "reference")) from None
         by_residue = {names.residue: names for names in residues}
         others = {names.residue: names for names in atoms_by_name(topology)}
         reference_atoms = list(topology.atoms())

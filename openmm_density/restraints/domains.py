@@ -89,16 +89,20 @@ def given_domains(topology: app.Topology, positions: np.ndarray, domains: Any) -
                 numbers[chain] = number if domains == "chain" else 0
             return numbers
         raise InputError(
-            f'domains="{domains}" is not known: use "automatic", "chain", "all", a list of mdtraj selections, '
-            "or a number for each residue."
+            "must be domains that are known",
+            argument="domains",
+            found=f'"{domains}"',
+            remedy='use "automatic", "chain", "all", a list of mdtraj selections, or a number for each residue',
         )
     if len(domains) and all(isinstance(domain, str) for domain in domains):
         return _selected(topology, domains, len(residues))
     numbers = np.asarray(domains)
     if numbers.shape != (len(residues),) or not np.issubdtype(numbers.dtype, np.integer):
         raise InputError(
-            f"domains must hold a whole number for each of the {len(residues)} residues, or mdtraj selections; found "
-            f"shape {numbers.shape} of {numbers.dtype}."
+            f"must be a whole number for each of the {len(residues)} residues, or mdtraj selections",
+            argument="domains",
+            found=f"shape {numbers.shape} of {numbers.dtype}",
+            remedy='give these, or "automatic"',
         )
     return numbers
 
@@ -110,12 +114,27 @@ def _selected(topology: app.Topology, selections: Sequence[str], n_residues: int
         try:
             atoms = trajectory_topology.select(selection)
         except Exception as error:  # mdtraj's parser raises whatever its parts raise
-            raise InputError(f'domains: "{selection}" is not an mdtraj selection.') from error
+            raise InputError(
+                "must be mdtraj selections",
+                argument="domains",
+                found=f'"{selection}"',
+                remedy='give selections such as "resid 0 to 99"',
+            ) from error
         own = np.unique([trajectory_topology.atom(atom).residue.index for atom in atoms]).astype(int)
         if not len(own):
-            raise InputError(f'domains: "{selection}" selects nothing; give residues of the model.')
+            raise InputError(
+                "must each hold a residue",
+                argument="domains",
+                found=f'"{selection}", which selects nothing',
+                remedy="give residues of the model",
+            )
         if (numbers[own] >= 0).any():
-            raise InputError(f'domains: "{selection}" overlaps one before it; give each residue one domain.')
+            raise InputError(
+                "must not overlap",
+                argument="domains",
+                found=f'"{selection}", which overlaps one before it',
+                remedy="give each residue one domain",
+            )
         numbers[own] = number
     return numbers
 

@@ -70,7 +70,10 @@ class ElasticNetworkRestraint(PairRestraint):
         reach = in_angstrom(cutoff, "cutoff")
         if not (np.isfinite(reach) and reach > 0):
             raise InputError(
-                f"cutoff must be positive, found {reach:g}: give Å, such as {ELASTIC_NETWORK_CUTOFF:g}."
+                "must be positive",
+                argument="cutoff",
+                found=reach,
+                remedy=f"give Å, such as {ELASTIC_NETWORK_CUTOFF:g}",
             )
         self.domains = given_domains(self.topology, self.start, domains)
         nodes = [

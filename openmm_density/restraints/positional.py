@@ -66,7 +66,9 @@ class PositionalRestraint(Restraint):
         super().__init__(topology, positions, force_constant, **common)
         self.width = in_angstrom(width, "width")
         if not (np.isfinite(self.width) and self.width >= 0):
-            raise InputError(f"width must be zero or more, found {self.width:g}: give Å.")
+            raise InputError(
+                "must be 0 or more", argument="width", found=self.width, remedy="give Å, such as 1"
+            )
         self.atoms = select_atoms(self.topology, atoms)
 
     @property

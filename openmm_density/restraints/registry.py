@@ -65,11 +65,18 @@ def restraint_names(names: str | Iterable[str]) -> tuple[str, ...]:
         elif word in RESTRAINTS:
             chosen.append(word)
         elif word == "none":
-            raise InputError('restraints: "none" stands beside others; give either "none" or names.')
+            raise InputError(
+                'must be restraints that are known, or "none"',
+                argument="names",
+                found='"none" beside others',
+                remedy='give either "none" or names',
+            )
         else:
             raise InputError(
-                f'restraints: "{word}" is not known; use {", ".join(RESTRAINTS)}, "default" '
-                f'({", ".join(DEFAULT_RESTRAINTS)}) or "none".'
+                "must be restraints that are known",
+                argument="names",
+                found=f'"{word}"',
+                remedy=f'use {", ".join(RESTRAINTS)}, "default" ({", ".join(DEFAULT_RESTRAINTS)}) or "none"',
             )
     return tuple(dict.fromkeys(chosen))
 
@@ -111,7 +118,10 @@ def make_restraints(
     unused = [name for name in options if name not in chosen]
     if unused:
         raise InputError(
-            f'restraints: options for "{unused[0]}", which is not among {", ".join(chosen) or "none"}.'
+            "must be for restraints that are made",
+            argument="options",
+            found=f'options for "{unused[0]}", which is not among {", ".join(chosen) or "none"}',
+            remedy="leave them out, or add the restraint to the names",
         )
     return [
         kind(topology, positions, force_group=force_group, **options.get(name, {}))

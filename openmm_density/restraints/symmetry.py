@@ -111,7 +111,12 @@ class SymmetryRestraint(Restraint):
         super().__init__(topology, positions, force_constant, **common)
         self.width = None if width is None else in_angstrom(width, "width")
         if self.width is not None and not (np.isfinite(self.width) and self.width > 0):
-            raise InputError(f"width must be positive, found {self.width:g}: give Å, or None.")
+            raise InputError(
+                "must be positive",
+                argument="width",
+                found=self.width,
+                remedy=f"give Å, such as {SYMMETRY_WIDTH:g}, or None",
+            )
         residues = atoms_by_name(self.topology)
         self.groups: list[tuple[str, ...]] = []
         self.sites: list[np.ndarray] = []

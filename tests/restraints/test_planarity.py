@@ -555,7 +555,7 @@ def test_errors(ligand):
     def restraint(**arguments):
         return PlanarityRestraint(ligand.topology, **{"dictionaries": ligand.dictionary, **arguments})
 
-    with pytest.raises(InputError, match=r"sigma: found 0\.0 Å"):
+    with pytest.raises(InputError, match=r"sigma must be positive, found 0: give Å, such as 0.02"):
         restraint(sigma=0)
     with pytest.raises(InputError, match="temperature must be positive, found -1"):
         restraint(temperature=-1)
@@ -566,7 +566,7 @@ def test_errors(ligand):
         restraint(force_constant=math.nan)
     with pytest.raises(InputError, match="topology has 6 atoms but system has 5 particles"):
         restraint(system=system_of(5))
-    with pytest.raises(InputError, match="positions: 5 rows"):
+    with pytest.raises(InputError, match="positions must be those of the 6 atoms of the topology, found 5"):
         restraint(positions=ligand.positions[1:])
     with pytest.raises(InputError, match="no such file"):
         restraint(dictionaries="absent.cif")

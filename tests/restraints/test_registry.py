@@ -99,7 +99,9 @@ def test_names() -> None:
     assert restraint_names("none") == restraint_names("") == restraint_names([]) == ()
     assert restraint_names(" cis, ss ,cis") == ("cis", "ss")
     assert restraint_names(["default", "symmetry"]) == (*DEFAULT_RESTRAINTS, "symmetry")
-    with pytest.raises(InputError, match='"helices" is not known; use planarity, ss, chirality, cis'):
+    with pytest.raises(
+        InputError, match=r'names must .*, found "helices": use planarity, ss, chirality, cis'
+    ):
         restraint_names("ss,helices")
     with pytest.raises(InputError, match="either"):
         restraint_names("none,ss")

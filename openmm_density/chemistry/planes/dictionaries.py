@@ -37,6 +37,7 @@ class Component:
 
 
 _ORDER_OF_WORD = {"sing": 1.0, "doub": 2.0, "trip": 3.0, "arom": 1.5, "delo": 1.5}
+_REMEDY = "give a restraint dictionary or a wwPDB component file"
 
 
 def read_dictionary(path: str | os.PathLike[str]) -> dict[str, Component]:
@@ -49,58 +50,71 @@ def read_dictionary(path: str | os.PathLike[str]) -> dict[str, Component]:
     """
     source = os.fspath(path)
     if not Path(source).is_file():
-        raise InputError(f"{source}: no such file; give a restraint dictionary or a wwPDB component file")
+        raise InputError("there is no such file", source=source, remedy=_REMEDY)
     try:
         document = read_cif(source)
     except OSError as error:
-        raise InputError(
-            f"{source}: cannot be read ({error.strerror}); give a restraint dictionary or a wwPDB component file"
-        ) from None
+        raise InputError(f"cannot be read ({error.strerror})", source=source, remedy=_REMEDY) from None
     components: dict[str, Component] = {}
-
-    def component(name: str) -> Component:
-        return components.setdefault(name, Component(source, {}, {}, {}))
-
     for block in document:
-        for name, atom, element in _rows(block, "_chem_comp_atom.", "comp_id", "atom_id", "type_symbol"):
-            component(name).elements[atom] = gemmi.Element("H" if element == "D" else element).name
-        ends = ("comp_id", "atom_id_1", "atom_id_2")
-        kinds = ("?type", "?value_order", "?aromatic", "?pdbx_aromatic_flag", "?value_dist")
-        for row in _rows(block, "_chem_comp_bond.", *ends, *kinds):
-            name, first, second, kind, order, aromatic, flag, distance = row
-            is_aromatic = (aromatic or flag).lower() in ("y", "yes", "1")
-            component(name).bonds[first, second] = (
-                AROMATIC if is_aromatic else _ORDER_OF_WORD.get((kind or order).lower()[:4], UNKNOWN_ORDER)
-            )
-            if distance:
-                component(name).is_restraint = True
-        if block.find_values("_chem_comp_plane_atom.atom_id") and not block.find(
-            "_chem_comp_plane_atom.", ["comp_id", "plane_id", "atom_id"]
-        ):
-            raise InputError(
-                f"{source}: _chem_comp_plane_atom in block {block.name} lacks comp_id or plane_id; "
-                "complete the table"
-            )
-        for name, plane, atom, esd in _rows(
-            block, "_chem_comp_plane_atom.", "comp_id", "plane_id", "atom_id", "?dist_esd"
-        ):
-            component(name).is_restraint = True
-            sigma = _dictionary_sigma(esd, source, name, plane, atom)
-            component(name).planes.setdefault(plane, []).append((atom, sigma))
+        _read_bonds(block, source, components)
+        _read_planes(block, source, components)
     for name, found in components.items():
         for plane, members in found.planes.items():
-            strangers = [atom for atom, _ in members if found.elements and atom not in found.elements]
-            if strangers:
+            unknown = [atom for atom, _ in members if found.elements and atom not in found.elements]
+            if unknown:
                 raise InputError(
-                    f"{source}: plane {plane} of {name} names atom {strangers[0]}, "
-                    f"which {name} does not have; correct the dictionary"
+                    f"plane {plane} must have atoms of {name} only",
+                    source=source,
+                    found=unknown[0],
+                    remedy="correct the dictionary",
                 )
     if not components:
         raise InputError(
-            f"{source}: found no _chem_comp_atom, _chem_comp_bond or _chem_comp_plane_atom; "
-            "give a restraint dictionary or a wwPDB component file"
+            "must hold _chem_comp_atom, _chem_comp_bond or _chem_comp_plane_atom",
+            source=source,
+            found="none of them",
+            remedy=_REMEDY,
         )
     return components
+
+
+def _read_bonds(block: gemmi.cif.Block, source: str, components: dict[str, Component]) -> None:
+    """Add the elements and bonds of a block's components."""
+    for name, atom, element in _rows(block, "_chem_comp_atom.", "comp_id", "atom_id", "type_symbol"):
+        symbol = gemmi.Element("H" if element == "D" else element).name
+        _component(components, name, source).elements[atom] = symbol
+    ends = ("comp_id", "atom_id_1", "atom_id_2")
+    kinds = ("?type", "?value_order", "?aromatic", "?pdbx_aromatic_flag", "?value_dist")
+    for row in _rows(block, "_chem_comp_bond.", *ends, *kinds):
+        name, first, second, kind, order, aromatic, flag, distance = row
+        is_aromatic = (aromatic or flag).lower() in ("y", "yes", "1")
+        component = _component(components, name, source)
+        component.bonds[first, second] = (
+            AROMATIC if is_aromatic else _ORDER_OF_WORD.get((kind or order).lower()[:4], UNKNOWN_ORDER)
+        )
+        if distance:
+            component.is_restraint = True
+
+
+def _read_planes(block: gemmi.cif.Block, source: str, components: dict[str, Component]) -> None:
+    """Add the planes of a block's components."""
+    table = "_chem_comp_plane_atom."
+    if block.find_values(f"{table}atom_id") and not block.find(table, ["comp_id", "plane_id", "atom_id"]):
+        raise InputError(
+            f"_chem_comp_plane_atom in block {block.name} lacks comp_id or plane_id",
+            source=source,
+            remedy="complete the table",
+        )
+    for name, plane, atom, esd in _rows(block, table, "comp_id", "plane_id", "atom_id", "?dist_esd"):
+        component = _component(components, name, source)
+        component.is_restraint = True
+        sigma = _dictionary_sigma(esd, source, name, plane, atom)
+        component.planes.setdefault(plane, []).append((atom, sigma))
+
+
+def _component(components: dict[str, Component], name: str, source: str) -> Component:
+    return components.setdefault(name, Component(source, {}, {}, {}))
 
 
 def _rows(block: gemmi.cif.Block, category: str, *tags: str) -> Iterator[list[str]]:
@@ -114,8 +128,10 @@ def _dictionary_sigma(esd: str, source: str, component: str, plane: str, atom: s
     value = gemmi.cif.as_number(esd)
     if not (math.isfinite(value) and value > 0):
         raise InputError(
-            f"{source}: plane {plane} of {component} gives atom {atom} the dist_esd {esd:.60}; "
-            "it must be a positive number of Å"
+            f"dist_esd of atom {atom} in plane {plane} of {component} must be positive",
+            source=source,
+            found=f"{esd:.60}",
+            remedy="give Å, such as 0.02",
         )
     return value
 

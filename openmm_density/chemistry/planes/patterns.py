@@ -81,7 +81,7 @@ def find_pattern(name: str, atom_names: tuple[str, ...], component: Component | 
     groups: list[_Group] | None = None
     if component is not None and (component.is_restraint or name not in GROUPS):
         _check_fit(component, name, atom_names)
-    elif name in HAEMS and not _strangers(HAEMS[name], atom_names):
+    elif name in HAEMS and not _unknown_atoms(HAEMS[name], atom_names):
         component = HAEMS[name]
     else:
         component = None
@@ -119,19 +119,21 @@ def find_pattern(name: str, atom_names: tuple[str, ...], component: Component | 
     return Pattern(kind, None if groups is None else tuple(groups), acyl, amine, terminus, carbon, nitrogen)
 
 
-def _strangers(component: Component, atom_names: tuple[str, ...]) -> list[str]:
+def _unknown_atoms(component: Component, atom_names: tuple[str, ...]) -> list[str]:
     """Return the heavy atoms of a residue that its component does not have, where they are most of them."""
     known = component.elements.keys() | {atom for bond in component.bonds for atom in bond}
     heavy = [atom for atom in atom_names if canonical_name(atom)[:1] != "H"]
-    strangers = [atom for atom in heavy if atom not in known]
-    return strangers if known and 2 * len(strangers) > len(heavy) else []
+    unknown = [atom for atom in heavy if atom not in known]
+    return unknown if known and 2 * len(unknown) > len(heavy) else []
 
 
 def _check_fit(component: Component, name: str, atom_names: tuple[str, ...]) -> None:
-    if strangers := _strangers(component, atom_names):
+    if unknown := _unknown_atoms(component, atom_names):
         raise InputError(
-            f"{component.source}: its {name} has no atoms {', '.join(strangers[:5])}, which the model's has; "
-            "give the dictionary that the model was built with"
+            f"its {name} lacks atoms that the model's {name} has",
+            source=component.source,
+            found=f"no {', '.join(unknown[:5])}",
+            remedy="give the dictionary that the model was built with",
         )
 
 

@@ -161,8 +161,10 @@ class PlaneSet:
         for (_, atoms, rows), (_, sigmas) in zip(self._by_size, self.grouped(), strict=True):
             if atoms.max() >= len(coordinates):
                 raise InputError(
-                    f"positions: {len(coordinates)} rows, but the planes name atom {atoms.max()}; "
-                    "give the positions of the topology that the planes were found in"
+                    f"must reach to atom {atoms.max()}, which is in a plane",
+                    argument="positions",
+                    found=f"{len(coordinates)} of them",
+                    remedy="give the positions of the topology that the planes were found in",
                 )
             weights = np.broadcast_to(sigmas.reshape(len(rows), -1), atoms.shape) ** -2.0
             weights = weights / weights.sum(axis=1, keepdims=True)

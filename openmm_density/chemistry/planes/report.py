@@ -89,13 +89,19 @@ def planarity_report(topology: Topology, planes: PlaneSet, positions: Any) -> Pl
     positions = positions_in_angstrom(positions)
     if len(positions) != topology.getNumAtoms():
         raise InputError(
-            f"positions has {len(positions)} atoms but the topology has {topology.getNumAtoms()}: give one for each."
+            f"must be those of the {topology.getNumAtoms()} atoms of the topology",
+            argument="positions",
+            found=f"{len(positions)} of them",
+            remedy="give one for each",
         )
     found = planes.deviations(positions)
     if not np.isfinite(found.worst).all():
         culprit = planes.planes[int(np.flatnonzero(~np.isfinite(found.worst))[0])]
         raise InputError(
-            f"positions holds one in {culprit.residue} that is not a number: give finite positions."
+            "must be finite",
+            argument="positions",
+            found=f"one in {culprit.residue} that is not a number",
+            remedy="correct it",
         )
     atoms = list(topology.atoms())
     alike: dict[tuple[str, str], list[int]] = {}

@@ -84,14 +84,16 @@ def find_planes(
     """
     sigma = in_angstrom(sigma, "sigma")
     if not (math.isfinite(sigma) and sigma > 0):
-        raise InputError(f"sigma: found {sigma} Å; give a positive number such as 0.02")
+        raise InputError("must be positive", argument="sigma", found=sigma, remedy="give Å, such as 0.02")
     coordinates = None
     if positions is not None:
         coordinates = positions_in_angstrom(positions)
         if len(coordinates) != topology.getNumAtoms():
             raise InputError(
-                f"positions: {len(coordinates)} rows for a topology of {topology.getNumAtoms()} atoms; "
-                "give one row per atom"
+                f"must be those of the {topology.getNumAtoms()} atoms of the topology",
+                argument="positions",
+                found=f"{len(coordinates)} of them",
+                remedy="give one row per atom",
             )
     if isinstance(dictionaries, str | os.PathLike):
         dictionaries = (dictionaries,)
@@ -143,8 +145,10 @@ class _Search:
         }
         if not bonds and coordinates is None and len(self.carbonyls) > 1:
             raise InputError(
-                "topology: it has neither bonds nor positions to tell which residues are joined; "
-                "call topology.createStandardBonds() or give positions"
+                "must have bonds where there are no positions to tell which residues are joined",
+                argument="topology",
+                found="neither bonds nor positions",
+                remedy="call topology.createStandardBonds() or give positions",
             )
 
     def run(self) -> PlaneSet:
