@@ -12,13 +12,13 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 
 class _Record(NamedTuple):
-    """What was found sound together: the versions of the tables, and the numbers that they were held against."""
+    """Tables that were validated together: their versions, and the numbers that they were checked against."""
 
     versions: tuple[int, ...]
     limits: tuple[int, ...]
 
 
-_found_sound: defaultdict[str, WeakTensorKeyDictionary] = defaultdict(WeakTensorKeyDictionary)
+_validated: defaultdict[str, WeakTensorKeyDictionary] = defaultdict(WeakTensorKeyDictionary)
 
 
 def check_once(name: str, check: Callable[[], None], tables: tuple[Tensor, ...], *limits: int) -> bool:
@@ -32,17 +32,17 @@ def check_once(name: str, check: Callable[[], None], tables: tuple[Tensor, ...],
     name : str
         The operator's name, so that operators may share tables.
     check : callable
-        Reads the tables, and raises where they are not sound.
+        Reads the tables, and raises where they are not valid.
     tables : tuple of Tensor
     *limits : int
-        What else decides whether they are sound.
+        What else decides whether they are valid.
 
     Returns
     -------
     bool
-        Whether the tables are known to be sound; False only while a graph is captured.
+        Whether the tables are known to be valid; False only while a graph is captured.
     """
-    records = _found_sound[name]
+    records = _validated[name]
     versions = tuple(0 if table.is_inference() else table._version for table in tables)
     record = records.get(tables[0])
     # The same record for all of them: each is then the very table of that check.

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..derivative import scaled, with_derivative
+from ..autograd import scaled, with_derivative
 from ..library import LIBRARY, define
 from . import reference
 from .reference import (

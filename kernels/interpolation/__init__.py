@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..derivative import scaled, with_derivative
+from ..autograd import scaled, with_derivative
 from ..library import define
 from . import reference
 

@@ -37,7 +37,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..derivative import scaled, with_derivative
+from ..autograd import scaled, with_derivative
 from ..library import define
 from . import reference
 

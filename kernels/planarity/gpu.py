@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..derivative import scaled
+from ..autograd import scaled
 from ..table_checks import check_once
 from . import reference
 

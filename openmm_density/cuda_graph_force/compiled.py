@@ -14,6 +14,7 @@ import openmm
 from openmm_density.kernels import build
 
 from ..plugins import platform_names
+from .process import has_old_strings, loaded_file
 
 SOURCE = Path(__file__).parent / "force.cpp"
 _GRAPH = SOURCE.with_name("rebuilt_graph.h")
@@ -38,13 +39,12 @@ def compiled_force() -> ctypes.CDLL:
 
 
 def force_source() -> build.Source:
-    """Say what the force is compiled with."""
+    """Return the C++ of the force, with what it is compiled with."""
     include, cuda = _libraries().parent / "include", _cuda_headers()
     if not (include / _HEADER).is_file():
         raise build.BuildError(f"this OpenMM was installed without its C++ headers ({include / _HEADER})")
     openmm_library = _libraries() / "libOpenMM.so"
-    # The wheels of OpenMM 8.2 and 8.3 are of the older of the two C++ libraries of GCC.
-    old = hasattr(ctypes.CDLL(str(openmm_library)), "_ZN6OpenMM8Platform17getPlatformByNameERKSs")
+    old = has_old_strings(openmm_library)
     flags = (
         *("-std=c++17", "-fvisibility=default", f"-D_GLIBCXX_USE_CXX11_ABI={int(not old)}"),
         *("-isystem", str(include), "-isystem", str(cuda)),
@@ -102,11 +102,7 @@ def opened(path: Path) -> ctypes.CDLL:
 
 def _cuda_platform() -> str:
     """Return the library of OpenMM's CUDA platform: the one in the process, wherever that came from."""
-    with suppress(OSError):
-        for line in Path("/proc/self/maps").read_text().splitlines():
-            if line.endswith("/libOpenMMCUDA.so"):
-                return line.split(maxsplit=5)[-1]
-    return str(_libraries() / "plugins" / "libOpenMMCUDA.so")
+    return str(loaded_file("libOpenMMCUDA.so") or _libraries() / "plugins" / "libOpenMMCUDA.so")
 
 
 def _libraries() -> Path:

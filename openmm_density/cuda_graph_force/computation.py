@@ -10,10 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-_EXTRA = "computation.json"
+from .slots import BOX, STRENGTH
 
-N_PARAMETERS = 12
-"""What the graph reads at each evaluation: the box in rows, the strength, and whether forces and energy are wanted."""
+_EXTRA = "computation.json"
 
 
 class Computation(NamedTuple):
@@ -35,14 +34,14 @@ class Computation(NamedTuple):
 
     def inputs(self, positions: torch.Tensor, parameters: torch.Tensor) -> list[torch.Tensor]:
         """Return what the module is called with: positions, box and strength, the latter two in the memory of the parameters."""
-        box = [parameters[:9].view(3, 3)] if self.periodic else []
-        return [positions, *box, parameters[9]]
+        box = [parameters[BOX].view(3, 3)] if self.periodic else []
+        return [positions, *box, parameters[STRENGTH]]
 
 
 def evaluate(
     computation: Computation, positions: np.ndarray, parameters: np.ndarray, forces: np.ndarray
 ) -> float:
-    """Evaluate a module on the CPU, write its forces (kJ/mol/nm) over those of its particles, and give its energy in kJ/mol.
+    """Evaluate a module on the CPU, write its forces (kJ/mol/nm) over those of its particles, and return its energy in kJ/mol.
 
     Parameters
     ----------

@@ -11,30 +11,38 @@ import triton.language as tl
 from torch import Tensor
 
 _BLOCK = 256
+# OpenMM's integers in 1 kJ/mol/nm.
+FORCE_UNITS = tl.constexpr(2.0**32)
 _TYPES = {4: tl.float32, 8: tl.float64}
 
 
 def take_positions(
-    positions: int, word: int, particle_of_slot: int, place_of_particle: Tensor, taken: Tensor
+    positions: int, position_bytes: int, particle_of_slot: int, row_of_particle: Tensor, taken: Tensor
 ) -> None:
-    """Copy positions, each to its particle's place.
+    """Copy positions, each to its particle's row.
 
     Parameters
     ----------
     positions : int
         Address of four numbers for each slot.
-    word : int
-        Bytes of such a number, 4 or 8.
+    position_bytes : int
+        Of such a number, 4 or 8.
     particle_of_slot : int
         Address of the int32 numbers of the particles.
-    place_of_particle : Tensor, shape (N,), int32
-        Where in ``taken`` a particle's position goes; -1 for none.
+    row_of_particle : Tensor, shape (N,), int32
+        The row of ``taken`` to which a particle's position goes; -1 for none.
     taken : Tensor, shape (M, 3)
         What is written.
     """
-    n_slots = place_of_particle.numel()
+    n_slots = row_of_particle.numel()
     _take_kernel[(triton.cdiv(n_slots, _BLOCK),)](
-        positions, particle_of_slot, n_slots, place_of_particle, taken, WORD=_TYPES[word], BLOCK=_BLOCK
+        positions,
+        particle_of_slot,
+        n_slots,
+        row_of_particle,
+        taken,
+        WORD=_TYPES[position_bytes],
+        BLOCK=_BLOCK,
     )
 
 
@@ -42,12 +50,12 @@ def give_forces(
     forces: Tensor,
     energy: Tensor,
     wanted: Tensor,
-    place_of_particle: Tensor,
+    row_of_particle: Tensor,
     particle_of_slot: int,
     force_sums: int,
     n_padded: int,
     energy_sum: int,
-    word: int,
+    energy_bytes: int,
 ) -> None:
     """Add forces and an energy to OpenMM's sums.
 
@@ -61,8 +69,8 @@ def give_forces(
         In kJ/mol.
     wanted : Tensor, shape (2,), float64
         Whether forces are wanted, and whether the energy is.
-    place_of_particle : Tensor, shape (N,), int32
-        Where in ``forces`` a particle's force is; -1 for none.
+    row_of_particle : Tensor, shape (N,), int32
+        The row of ``forces`` that holds a particle's force; -1 for none.
     particle_of_slot : int
         Address of the int32 numbers of the particles.
     force_sums : int
@@ -71,43 +79,43 @@ def give_forces(
         From one component of the sums to the next.
     energy_sum : int
         Address of the sum of the energies.
-    word : int
-        Bytes of that sum, 4 or 8.
+    energy_bytes : int
+        Of that sum, 4 or 8.
     """
-    n_slots = place_of_particle.numel()
+    n_slots = row_of_particle.numel()
     _give_kernel[(triton.cdiv(n_slots, _BLOCK),)](
         forces,
         energy,
         wanted,
-        place_of_particle,
+        row_of_particle,
         n_slots,
         particle_of_slot,
         force_sums,
         n_padded,
         energy_sum,
-        WORD=_TYPES[word],
+        WORD=_TYPES[energy_bytes],
         BLOCK=_BLOCK,
     )
 
 
 @triton.jit
-def _place_of_slot(slot, asked, particle_of_slot, place_of_particle):
-    """The places of the particles in the slots that are asked for; -1 for none."""
+def _row_of_slot(slot, asked, particle_of_slot, row_of_particle):
+    """Return the rows of the particles in the slots that are asked for; -1 for none."""
     particles = particle_of_slot.to(tl.int64).to(tl.pointer_type(tl.int32))
     particle = tl.load(particles + slot, mask=asked, other=0)
-    return tl.load(place_of_particle + particle, mask=asked, other=-1)
+    return tl.load(row_of_particle + particle, mask=asked, other=-1)
 
 
 @triton.jit
 def _take_kernel(
-    positions, particle_of_slot, n_slots, place_of_particle, taken, WORD: tl.constexpr, BLOCK: tl.constexpr
+    positions, particle_of_slot, n_slots, row_of_particle, taken, WORD: tl.constexpr, BLOCK: tl.constexpr
 ):
     slot = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    place = _place_of_slot(slot, slot < n_slots, particle_of_slot, place_of_particle)
-    here = place >= 0
+    row = _row_of_slot(slot, slot < n_slots, particle_of_slot, row_of_particle)
+    here = row >= 0
     source = positions.to(tl.int64).to(tl.pointer_type(WORD)) + 4 * slot
     for axis in tl.static_range(3):
-        tl.store(taken + 3 * place + axis, tl.load(source + axis, mask=here, other=0.0), mask=here)
+        tl.store(taken + 3 * row + axis, tl.load(source + axis, mask=here, other=0.0), mask=here)
 
 
 @triton.jit
@@ -115,7 +123,7 @@ def _give_kernel(
     forces,
     energy,
     wanted,
-    place_of_particle,
+    row_of_particle,
     n_slots,
     particle_of_slot,
     force_sums,
@@ -126,12 +134,12 @@ def _give_kernel(
 ):
     slot = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     asked = (slot < n_slots) & (tl.load(wanted).to(tl.int32) != 0)
-    place = _place_of_slot(slot, asked, particle_of_slot, place_of_particle)
-    here = place >= 0
+    row = _row_of_slot(slot, asked, particle_of_slot, row_of_particle)
+    here = row >= 0
     sums = force_sums.to(tl.int64).to(tl.pointer_type(tl.int64)) + slot
     for axis in tl.static_range(3):
-        force = tl.load(forces + 3 * place + axis, mask=here, other=0.0)
-        fixed = (force * 4294967296.0).to(tl.int64)
+        force = tl.load(forces + 3 * row + axis, mask=here, other=0.0)
+        fixed = (force * FORCE_UNITS).to(tl.int64)
         tl.atomic_add(sums + axis * n_padded, fixed, mask=here, sem="relaxed")
     total = energy_sum.to(tl.int64).to(tl.pointer_type(WORD))
     adds = (tl.program_id(0) == 0) & (tl.load(wanted + 1).to(tl.int32) != 0)

@@ -6,7 +6,7 @@
 //
 // On other platforms the module is evaluated through Python: OpenMM's minimiser goes to the CPU when forces are too large for a GPU.
 //
-// The Python side (force.py, recording.py) keeps the module, records the graph and owns its memory; it is called through Callbacks.
+// The Python side (force.py, recording.py, slots.py) keeps the module, records the graph and owns its memory; it is called through Callbacks.
 
 #include <array>
 #include <cstring>
@@ -38,21 +38,26 @@ using openmm_density::RebuiltGraph;
 using std::string;
 using std::vector;
 
-// What force.py and recording.py mirror with ctypes.
+// slots.py has the same names in the same order, and says what they mean.
 extern "C" {
 
-// What the graph reads at each evaluation: the box in rows, the strength, and whether forces and energy are wanted.
-constexpr int PARAMETERS = 12;
-constexpr int STRENGTH = 9, WANTS_FORCES = 10, WANTS_ENERGY = 11;
+// What the graph reads at each evaluation.
+constexpr int BOX = 0;
+constexpr int STRENGTH = 9;
+constexpr int WANTS_FORCES = 10;
+constexpr int WANTS_ENERGY = 11;
+constexpr int N_PARAMETERS = 12;
 
 struct Arrays {
     int device;
     int n_particles;
-    int padded_particles;
-    // Of one coordinate, and of the sum of the energies.
-    int position_bytes, energy_bytes;
-    CUdeviceptr positions, particle_of_slot, forces, energy;
-    // Those of the evaluation that the graph is recorded for.
+    int n_padded;
+    int position_bytes;
+    int energy_bytes;
+    CUdeviceptr positions;
+    CUdeviceptr particle_of_slot;
+    CUdeviceptr forces;
+    CUdeviceptr energy;
     const double* parameters;
 };
 
@@ -87,7 +92,7 @@ namespace {
 
 Callbacks callbacks = {};
 
-// Call Python and give what it left. Whatever goes wrong there, success is what has been said to be one.
+// Call Python and return what it left. Whatever goes wrong there, success is what has been said to be one.
 template <class... Parameters, class... Arguments>
 Outcome call(void (*callback)(Parameters...), Arguments... arguments) {
     if (callback == nullptr)
@@ -184,11 +189,11 @@ public:
     }
 
 private:
-    static constexpr size_t BYTES = PARAMETERS * sizeof(double);
+    static constexpr size_t BYTES = N_PARAMETERS * sizeof(double);
     static constexpr long long SLOTS = 64;
 
     double* slot(long long i) const {
-        return sent + i % SLOTS * PARAMETERS;
+        return sent + i % SLOTS * N_PARAMETERS;
     }
 
     void record(const double* parameters) {
@@ -268,12 +273,12 @@ public:
     }
 
 private:
-    std::array<double, PARAMETERS> parameters(ContextImpl& context, bool wants_forces, bool wants_energy) const {
-        std::array<double, PARAMETERS> found;
+    std::array<double, N_PARAMETERS> parameters(ContextImpl& context, bool wants_forces, bool wants_energy) const {
+        std::array<double, N_PARAMETERS> found;
         Vec3 box[3];
         context.getPeriodicBoxVectors(box[0], box[1], box[2]);
         for (int i = 0; i < 9; i++)
-            found[i] = box[i / 3][i % 3];
+            found[BOX + i] = box[i / 3][i % 3];
         found[STRENGTH] = context.getParameter(owner.parameter);
         found[WANTS_FORCES] = wants_forces;
         found[WANTS_ENERGY] = wants_energy;
@@ -340,7 +345,7 @@ void openmm_density_succeed(Outcome* outcome) {
     outcome->succeeded = 1;
 }
 
-// Give a System a force.
+// Add a force to a System.
 void openmm_density_add_force(System* system, long long computation, const char* parameter, double strength, int periodic) {
     system->addForce(new CudaGraphForce(computation, parameter, strength, periodic != 0));
 }

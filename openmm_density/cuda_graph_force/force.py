@@ -18,48 +18,14 @@ import openmm
 
 from ..errors import DeveloperWarning
 from .compiled import compiled_force
-from .computation import N_PARAMETERS, Computation, evaluate, packed, unpacked
-from .recording import OpenMMArrays, Recording, record
+from .computation import Computation, evaluate, packed, unpacked
+from .recording import RecordedGraph, record
+from .slots import N_PARAMETERS, Binary, Callbacks
 
 _computations: dict[int, Computation] = {}
-_recordings: dict[int, tuple[Recording, Any]] = {}
+_recordings: dict[int, tuple[RecordedGraph, Any]] = {}
 _numbers = itertools.count(1)
 _loading = threading.Lock()
-
-
-class _Binary(ctypes.Structure):
-    _fields_ = (("function", ctypes.c_void_p), ("image", ctypes.c_char_p), ("name", ctypes.c_char_p))
-
-
-class _Recording(ctypes.Structure):
-    _fields_ = (
-        ("number", ctypes.c_longlong),
-        ("graph", ctypes.c_void_p),
-        ("parameters", ctypes.c_ulonglong),
-        ("binaries", ctypes.POINTER(_Binary)),
-        ("n_binaries", ctypes.c_int),
-    )
-
-
-_Numbers = ctypes.POINTER(ctypes.c_double)
-_Integer = ctypes.c_longlong
-# The last argument of those that can fail is C++'s Outcome.
-_CALLBACKS = {
-    "record": ctypes.CFUNCTYPE(
-        None, _Integer, ctypes.POINTER(OpenMMArrays), ctypes.POINTER(_Recording), ctypes.c_void_p
-    ),
-    "evaluate": ctypes.CFUNCTYPE(
-        None, _Integer, ctypes.c_int, _Numbers, _Numbers, _Numbers, _Numbers, ctypes.c_void_p
-    ),
-    "pack": ctypes.CFUNCTYPE(None, _Integer, ctypes.c_void_p),
-    "unpack": ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.POINTER(_Integer), ctypes.c_void_p),
-    "forget_computation": ctypes.CFUNCTYPE(None, _Integer),
-    "forget_recording": ctypes.CFUNCTYPE(None, _Integer),
-}
-
-
-class _Callbacks(ctypes.Structure):
-    _fields_ = tuple(_CALLBACKS.items())
 
 
 def load() -> ctypes.CDLL:
@@ -84,7 +50,7 @@ def load() -> ctypes.CDLL:
 def _load() -> ctypes.CDLL:
     library = compiled_force()
     for name, *arguments in (
-        ("add_force", ctypes.c_void_p, _Integer, ctypes.c_char_p, ctypes.c_double, ctypes.c_int),
+        ("add_force", ctypes.c_void_p, ctypes.c_longlong, ctypes.c_char_p, ctypes.c_double, ctypes.c_int),
         ("set_callbacks", ctypes.c_void_p),
         ("set_text", ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p),
         ("succeed", ctypes.c_void_p),
@@ -95,7 +61,7 @@ def _load() -> ctypes.CDLL:
     library.openmm_density_parameter_of.restype = ctypes.c_char_p
     library.openmm_density_set_callbacks(ctypes.byref(_CALLED))
     # Contexts and forces that outlive Python's own objects must not call them.
-    atexit.register(library.openmm_density_set_callbacks, ctypes.byref(_Callbacks()))
+    atexit.register(library.openmm_density_set_callbacks, ctypes.byref(Callbacks()))
     return library
 
 
@@ -104,12 +70,12 @@ class CudaGraphForce(openmm.Force):
 
     @staticmethod
     def isinstance(force: openmm.Force) -> bool:
-        """Tell whether a force that a System hands out is of this kind."""
+        """Return whether a force that a System hands out is of this kind."""
         return bool(_load.cache_info().currsize) and _parameter_of(force) is not None
 
     @staticmethod
     def cast(force: openmm.Force) -> CudaGraphForce:
-        """Return a force that a System hands out the methods of its own class."""
+        """Return a force that a System hands out, with the methods of its own class."""
         force.__class__ = CudaGraphForce
         return force  # type: ignore[return-value]
 
@@ -162,7 +128,7 @@ def _keep(computation: Computation) -> int:
 
 
 def _reported(called: Callable[..., str | None]) -> Callable[..., None]:
-    """Tell C++ in its Outcome, the last argument, what a function gives, or why it fails."""
+    """Return a function that writes into C++'s Outcome, its last argument, what the wrapped one returns or why it fails."""
 
     @functools.wraps(called)
     def call(*arguments: Any) -> None:
@@ -186,13 +152,11 @@ def _reported(called: Callable[..., str | None]) -> Callable[..., None]:
 @_reported
 def _record(number: int, arrays: Any, recording: Any) -> None:
     recorded, answer = record(_computations[number], arrays[0]), recording[0]
-    binaries = (_Binary * len(recorded.binaries))(
-        *(_Binary(f, i, n.encode()) for f, i, n in recorded.binaries)
-    )
+    binaries = (Binary * len(recorded.kernels))(*(Binary(f, i, n.encode()) for f, i, n in recorded.kernels))
     answer.number = next(_numbers)
     answer.graph = recorded.graph.raw_cuda_graph()
     answer.parameters = recorded.parameters.data_ptr()
-    answer.binaries = ctypes.cast(binaries, ctypes.POINTER(_Binary))
+    answer.binaries = ctypes.cast(binaries, ctypes.POINTER(Binary))
     answer.n_binaries = len(binaries)
     _recordings[answer.number] = recorded, binaries
 
@@ -232,11 +196,12 @@ def _unpack(text: bytes, number: Any) -> None:
     number[0] = _keep(unpacked(text.decode()))
 
 
-_CALLED = _Callbacks(
-    _CALLBACKS["record"](_record),
-    _CALLBACKS["evaluate"](_evaluate),
-    _CALLBACKS["pack"](_pack),
-    _CALLBACKS["unpack"](_unpack),
-    _CALLBACKS["forget_computation"](lambda number: _computations.pop(number, None) and None),
-    _CALLBACKS["forget_recording"](lambda number: _recordings.pop(number, None) and None),
+_TYPES = dict(Callbacks._fields_)
+_CALLED = Callbacks(
+    record=_TYPES["record"](_record),
+    evaluate=_TYPES["evaluate"](_evaluate),
+    pack=_TYPES["pack"](_pack),
+    unpack=_TYPES["unpack"](_unpack),
+    forget_computation=_TYPES["forget_computation"](lambda number: _computations.pop(number, None) and None),
+    forget_recording=_TYPES["forget_recording"](lambda number: _recordings.pop(number, None) and None),
 )

@@ -35,12 +35,12 @@ class Slots:
 
     def __init__(self, n: int, n_taken: int, dtype: torch.dtype) -> None:
         generator = np.random.default_rng(n)
-        self.n, self.word = n, dtype.itemsize
+        self.n, self.bytes = n, dtype.itemsize
         self.posq = torch.from_numpy(generator.random((n, 4))).to(DEVICE, dtype)
         self.particles = torch.from_numpy(generator.permutation(n)).to(DEVICE, torch.int32)
         self.taken = torch.from_numpy(np.sort(generator.choice(n, n_taken, replace=False))).to(DEVICE)
-        self.places = torch.full((n,), -1, dtype=torch.int32, device=DEVICE)
-        self.places[self.taken] = torch.arange(n_taken, dtype=torch.int32, device=DEVICE)
+        self.rows = torch.full((n,), -1, dtype=torch.int32, device=DEVICE)
+        self.rows[self.taken] = torch.arange(n_taken, dtype=torch.int32, device=DEVICE)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -48,9 +48,7 @@ class Slots:
 def test_positions_are_those_of_the_particles(dtype, n, n_taken):
     slots = Slots(n, n_taken, dtype)
     found = torch.full((n_taken, 3), float("nan"), dtype=dtype, device=DEVICE)
-    exchange.take_positions(
-        slots.posq.data_ptr(), slots.word, slots.particles.data_ptr(), slots.places, found
-    )
+    exchange.take_positions(slots.posq.data_ptr(), slots.bytes, slots.particles.data_ptr(), slots.rows, found)
     by_particle = torch.empty_like(slots.posq)
     by_particle[slots.particles.long()] = slots.posq
     assert torch.equal(found, by_particle[slots.taken, :3])
@@ -73,12 +71,12 @@ def test_what_is_wanted_is_added_and_nothing_else(dtype, n, n_taken, wanted):
         forces,
         torch.tensor(5.5, dtype=torch.float64, device=DEVICE),
         torch.tensor(wanted, dtype=torch.float64, device=DEVICE),
-        slots.places,
+        slots.rows,
         slots.particles.data_ptr(),
         sums.data_ptr(),
         n + 36,
         energy_sum.data_ptr(),
-        slots.word,
+        slots.bytes,
     )
     assert torch.equal(sums, expected)
     assert energy_sum.item() == (7.75 if wanted[1] else 2.25)

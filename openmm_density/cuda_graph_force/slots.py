@@ -1,0 +1,92 @@
+"""What Python and force.cpp pass each other: the slots of the parameters, and structures of the same layout on both sides."""
+
+from __future__ import annotations
+
+import ctypes
+
+BOX = slice(0, 9)
+"""The box vectors in rows, nm."""
+STRENGTH = 9
+"""The strength, kJ/mol."""
+WANTS_FORCES = 10
+"""1 where forces are wanted, else 0."""
+WANTS_ENERGY = 11
+"""1 where the energy is wanted, else 0."""
+N_PARAMETERS = 12
+"""How many float64 numbers the graph reads at each evaluation."""
+
+
+class Arrays(ctypes.Structure):
+    """OpenMM's memory on a GPU, see `exchange`.
+
+    Attributes
+    ----------
+    device : int
+        The number of the GPU.
+    n_particles, n_padded : int
+        Number of particles, and of slots that the sums have room for.
+    position_bytes, energy_bytes : int
+        Of one coordinate, and of the sum of the energies.
+    positions, particle_of_slot, forces, energy : int
+        Addresses.
+    parameters : pointer to N_PARAMETERS float64
+        Those of the evaluation that the graph is recorded for, on the CPU.
+    """
+
+    _fields_ = (
+        ("device", ctypes.c_int),
+        ("n_particles", ctypes.c_int),
+        ("n_padded", ctypes.c_int),
+        ("position_bytes", ctypes.c_int),
+        ("energy_bytes", ctypes.c_int),
+        ("positions", ctypes.c_ulonglong),
+        ("particle_of_slot", ctypes.c_ulonglong),
+        ("forces", ctypes.c_ulonglong),
+        ("energy", ctypes.c_ulonglong),
+        ("parameters", ctypes.POINTER(ctypes.c_double)),
+    )
+
+
+class Binary(ctypes.Structure):
+    """A kernel that Triton has loaded: the CUDA driver's handle, its code, and its name therein."""
+
+    _fields_ = (("function", ctypes.c_void_p), ("image", ctypes.c_char_p), ("name", ctypes.c_char_p))
+
+
+class Recording(ctypes.Structure):
+    """A recorded graph: Python's number of it, torch's handle, the address of its parameters, and Triton's kernels in it."""
+
+    _fields_ = (
+        ("number", ctypes.c_longlong),
+        ("graph", ctypes.c_void_p),
+        ("parameters", ctypes.c_ulonglong),
+        ("binaries", ctypes.POINTER(Binary)),
+        ("n_binaries", ctypes.c_int),
+    )
+
+
+_Numbers = ctypes.POINTER(ctypes.c_double)
+_Integer = ctypes.c_longlong
+
+
+class Callbacks(ctypes.Structure):
+    """What C++ calls in Python; the last argument of those that can fail is C++'s Outcome."""
+
+    _fields_ = (
+        (
+            "record",
+            ctypes.CFUNCTYPE(
+                None, _Integer, ctypes.POINTER(Arrays), ctypes.POINTER(Recording), ctypes.c_void_p
+            ),
+        ),
+        (
+            "evaluate",
+            ctypes.CFUNCTYPE(
+                None, _Integer, ctypes.c_int, _Numbers, _Numbers, _Numbers, _Numbers, ctypes.c_void_p
+            ),
+        ),
+        ("pack", ctypes.CFUNCTYPE(None, _Integer, ctypes.c_void_p)),
+        ("unpack", ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.POINTER(_Integer), ctypes.c_void_p)),
+        ("forget_computation", ctypes.CFUNCTYPE(None, _Integer)),
+        ("forget_recording", ctypes.CFUNCTYPE(None, _Integer)),
+    )
