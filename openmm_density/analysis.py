@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 import mdtraj
 import numpy as np
 
-from openmm_density.errors import InputError
-from openmm_density.maps.checks import check_map, check_resolution
-from openmm_density.maps.grids import index_reach
-from openmm_density.maps.model_density import MASK_RADIUS
-from openmm_density.models.matching import ca_rmsd, match_alpha_carbons, residues_of
-from openmm_density.models.trajectory_files import as_openmm_topology, load_trajectory
-from openmm_density.units import ANGSTROM_PER_NANOMETER, in_angstrom
-from openmm_density.validation.correlation import MapCorrelation
-from openmm_density.validation.fsc import ShellCorrelation, model_fsc
-from openmm_density.validation.q_score import SIGMA, QScores, q_scores
-from openmm_density.wording import listing
+from .errors import InputError
+from .maps.checks import check_map, check_resolution
+from .maps.grids import index_reach
+from .maps.model_density import MASK_RADIUS
+from .models.matching import ca_rmsd, match_alpha_carbons, residues_of
+from .models.trajectory_files import as_openmm_topology, load_trajectory
+from .units import ANGSTROM_PER_NANOMETER, in_angstrom
+from .validation.correlation import MapCorrelation
+from .validation.fsc import ShellCorrelation, model_fsc
+from .validation.q_score import SIGMA, QScores, q_scores
+from .wording import listing
 
 if TYPE_CHECKING:
-    from openmm_density.maps.density_map import DensityMap
+    from .maps.density_map import DensityMap
 
 __all__ = [
     "QScores",

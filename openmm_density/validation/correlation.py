@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from openmm_density.errors import InputError
-from openmm_density.maps.checks import check_map, check_resolution
-from openmm_density.maps.density_map import DensityMap
-from openmm_density.maps.grids import voxels_around
-from openmm_density.maps.model_density import MASK_RADIUS, ModelDensity
-from openmm_density.units import positions_in_angstrom
+from ..errors import InputError
+from ..maps.checks import check_map, check_resolution
+from ..maps.density_map import DensityMap
+from ..maps.grids import voxels_around
+from ..maps.model_density import MASK_RADIUS, ModelDensity
+from ..units import positions_in_angstrom
 
 if TYPE_CHECKING:
     from openmm.app import Topology

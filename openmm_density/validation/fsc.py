@@ -9,16 +9,16 @@ import numpy as np
 from scipy import fft
 from scipy.spatial import cKDTree
 
-from openmm_density.errors import InputError
-from openmm_density.maps.grids import check_span, checked_positions, index_box, index_reach, voxels_around
-from openmm_density.maps.half_maps import check_half_maps
-from openmm_density.maps.model_density import B_PER_RESOLUTION, MASK_RADIUS, ModelDensity
-from openmm_density.units import in_angstrom
+from ..errors import InputError
+from ..maps.grids import check_span, checked_positions, index_box, index_reach, voxels_around
+from ..maps.half_maps import check_half_maps
+from ..maps.model_density import B_PER_RESOLUTION, MASK_RADIUS, ModelDensity
+from ..units import in_angstrom
 
 if TYPE_CHECKING:
     from openmm.app import Topology
 
-    from openmm_density.maps.density_map import DensityMap
+    from ..maps.density_map import DensityMap
 
 MODEL_THRESHOLD = 0.5
 """Where the correlation of a map with a perfect model falls to this, its figure of merit is 0.5 (Rosenthal, Henderson 2003)."""

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.spatial import cKDTree
 
-from openmm_density.errors import InputError
-from openmm_density.maps.grids import checked_positions
-from openmm_density.units import in_angstrom
+from ..errors import InputError
+from ..maps.grids import checked_positions
+from ..units import in_angstrom
 
 if TYPE_CHECKING:
     from openmm.app import Topology
 
-    from openmm_density.maps.density_map import DensityMap
+    from ..maps.density_map import DensityMap
 
 SIGMA = 0.6
 """Å: width of the reference Gaussian in the publication. EMDB's validation pages use 0.4, which scores about 0.1 lower."""

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openmm_density.maps.density_map import DensityMap
-from openmm_density.units import in_angstrom, positions_in_angstrom
-
+from ...maps.density_map import DensityMap
+from ...units import in_angstrom, positions_in_angstrom
 from .box import check_box, check_units
 from .contrast import check_contrast
 from .detail import check_detail

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from openmm_density.errors import InputError
-from openmm_density.maps.checks import widest_side
-from openmm_density.maps.density_map import DensityMap
-
+from ...errors import InputError
+from ...maps.checks import widest_side
+from ...maps.density_map import DensityMap
 from .coverage import IN_DENSITY, coverage, densest
 from .findings import Finding, MapChecks
 from .rigid_scan import RigidScan

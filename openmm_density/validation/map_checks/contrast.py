@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from openmm_density.maps.density_map import DensityMap
-
+from ...maps.density_map import DensityMap
 from .coverage import IN_DENSITY, coverage, sampled
 from .findings import Finding, MapChecks
 from .subject import Subject

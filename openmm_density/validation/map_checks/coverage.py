@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from openmm_density.maps.density_map import DensityMap
+from ...maps.density_map import DensityMap
 
 IN_DENSITY = 0.25
 """A model whose `coverage` is less lies outside the density."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 from scipy import fft
 
-from openmm_density.errors import InputError
-from openmm_density.maps.density_map import DensityMap
-from openmm_density.validation.fsc import MODEL_THRESHOLD, model_fsc
-
+from ...errors import InputError
+from ...maps.density_map import DensityMap
+from ..fsc import MODEL_THRESHOLD, model_fsc
 from .findings import Finding, MapChecks
 from .subject import Subject
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from openmm_density.errors import InputError
+from ...errors import InputError
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from openmm_density.maps.density_map import DensityMap
-
+from ...maps.density_map import DensityMap
 from .coverage import IN_DENSITY, coverage
 from .findings import Finding, MapChecks
 from .rigid_scan import ITERATIONS, Pose, RigidScan

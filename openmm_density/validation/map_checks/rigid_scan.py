@@ -9,8 +9,7 @@ from scipy import optimize
 from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
-from openmm_density.maps.density_map import DensityMap
-
+from ...maps.density_map import DensityMap
 from .rigid_search import SIGMA
 
 SCALES = (0.93, 1.07)

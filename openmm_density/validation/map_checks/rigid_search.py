@@ -8,7 +8,7 @@ import numpy as np
 from scipy import fft
 from scipy.spatial.transform import Rotation
 
-from openmm_density.maps.density_map import DensityMap
+from ...maps.density_map import DensityMap
 
 # On voxels of a third of the resolution, of which no side has more.
 MOST_VOXELS = 96

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from openmm_density.errors import InputError
-from openmm_density.maps.density_map import DensityMap
-
+from ...errors import InputError
+from ...maps.density_map import DensityMap
 from .findings import Finding, MapChecks
 from .rigid_scan import SCALES, Pose, RigidScan
 from .subject import Subject

@@ -11,7 +11,7 @@ from .findings import Finding, MapChecks
 if TYPE_CHECKING:
     from openmm.app import Topology
 
-    from openmm_density.maps.density_map import DensityMap
+    from ...maps.density_map import DensityMap
 
 CHECK = "stretching"
 

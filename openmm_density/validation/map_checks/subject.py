@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openmm_density.maps.density_map import DensityMap
-from openmm_density.validation.correlation import MapCorrelation
+from ...maps.density_map import DensityMap
+from ..correlation import MapCorrelation
 
 if TYPE_CHECKING:
     from openmm.app import Topology
