@@ -28,7 +28,7 @@ from .calibration import (
     strength_per_atom,
 )
 from .density_target import CROP_MARGIN, TargetSource
-from .fitted_atoms import FittedAtoms, check_weights
+from .fitted_atoms import AtomGaussians, FittedAtoms, check_weights
 from .form_factors import SIGMA_PER_RESOLUTION
 from .measures import Measure, measure_named
 from .modules import DensityEnergy, Grid, MapPotentialEnergy, SimilarityEnergy, WholeMolecules
@@ -279,6 +279,11 @@ class DensityFit:
     def about_mean(self) -> bool:
         """Whether the correlation is about the mean."""
         return self.measure.about_mean
+
+    @property
+    def gaussians(self) -> AtomGaussians:
+        """The densities of the fitted atoms, in their order."""
+        return self._gaussians
 
     @property
     def n_fitted_atoms(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -43,20 +44,30 @@ class DensityModel:
     target : DensityMap
         The map t.
     weights : np.ndarray, shape (N,)
-        The integral of each atom's density; 0 for atoms that are not fitted.
+        The integral of each atom's density, of either sign; 0 for atoms that are not fitted.
     sigma : float
         σ in Å.
     strength : float
         k in kJ/mol, of all atoms together.
+    is_fitted : np.ndarray of bool, shape (N,), optional
+        Which atoms are fitted; by default those of which the weight is not 0.
 
     Attributes
     ----------
-    target, weights, sigma, strength
+    target, weights, sigma, strength, is_fitted
         As given.
     """
 
-    def __init__(self, target: DensityMap, weights: np.ndarray, sigma: float, strength: float) -> None:
+    def __init__(
+        self,
+        target: DensityMap,
+        weights: np.ndarray,
+        sigma: float,
+        strength: float,
+        is_fitted: np.ndarray | None = None,
+    ) -> None:
         self.target, self.weights, self.sigma, self.strength = target, weights, sigma, strength
+        self.is_fitted = weights != 0 if is_fitted is None else is_fitted
         self._mode = "grid-wrap" if target.periodic else "constant"
         blurred = target.gaussian_filter(sigma).data.astype(np.float64)
         # The map blurred by an atom's Gaussian, at any point, is what an atom there adds to ∫ t ρ.
@@ -65,16 +76,31 @@ class DensityModel:
 
     @classmethod
     def of_fit(cls, fit: DensityFit, molecule: Molecule, strength: float) -> DensityModel:
-        """Return the model of a density fit, with k in kJ/mol of all its atoms together. Hydrogens are left out."""
-        weights = np.zeros(len(molecule.atoms))
-        fitted = [index for index in fit.atoms if molecule.is_heavy[index]]
-        weights[fitted] = [molecule.atoms[index].element.atomic_number for index in fitted]
-        return cls(fit.target, weights, fit.sigma, strength)
+        """Return the model of a density fit: its target, and the weights and width of its atoms' Gaussians.
+
+        The weights are the integrals of the atoms' densities, whatever the fit takes for them: mass, atomic number, form factor
+        and occupancy, charge (of its own sign), or numbers of the user. One width stands for all atoms: where the fit gives them
+        several Gaussians each, the root of their mean square width. Hydrogens are left out.
+
+        Parameters
+        ----------
+        fit : DensityFit
+        molecule : Molecule
+            Of the same atoms.
+        strength : float
+            k in kJ/mol, of all atoms together.
+        """
+        heavy = molecule.is_heavy[fit.atoms]
+        weights, is_fitted = np.zeros(len(molecule.atoms)), np.zeros(len(molecule.atoms), dtype=bool)
+        # Kernels hold densities in float32.
+        weights[fit.atoms[heavy]] = fit.gaussians.integrals.numpy().astype(np.float32)[heavy]
+        is_fitted[fit.atoms[heavy]] = True
+        return cls(fit.target, weights, _common_width(fit), strength, is_fitted)
 
     @property
     def strength_per_atom(self) -> float:
         """The strength k in kJ/mol per fitted heavy atom."""
-        return self.strength / max(np.count_nonzero(self.weights), 1)
+        return self.strength / max(np.count_nonzero(self.is_fitted), 1)
 
     def map_integral(self, points: np.ndarray) -> np.ndarray:
         """Return ∫ t g for the Gaussian of an atom of weight 1 at each of the points (…, 3) in Å."""
@@ -116,3 +142,10 @@ class DensityModel:
         return DensityEnergySlopes(
             float(self.strength / root), float(per_pair * self.pair_integral(np.zeros(1))[0])
         )
+
+
+def _common_width(fit: DensityFit) -> float:
+    """Return the width σ in Å of the Gaussian that stands for those of all fitted atoms."""
+    if fit.gaussians.exponents.shape[1] == 1:  # all atoms have that of the resolution
+        return fit.sigma
+    return math.sqrt(fit.gaussians.mean_variance)

@@ -20,8 +20,8 @@ three, whose density lies elsewhere, and of 243 that were turned away before it 
 # So many conformations of the grid are refined, by steps of these sizes in degrees.
 _REFINED, _STEPS = 4, (12.0, 6.0)
 _PASSES = 3
-# Å by which an atom has moved, and the weight of what is worth one: a carbon.
-_MOVED, _ONE_ATOM = 0.7, 6.0
+# Å by which an atom has moved.
+_MOVED = 0.7
 # Å from Cβ: a side chain reaches 7 Å, and what is within 5 Å of it touches it or its density.
 _SURROUNDINGS = 12.0
 _METAL_BOND = 2.8
@@ -46,11 +46,13 @@ class RotamerSearch:
     def __init__(self, molecule: Molecule, density: DensityModel) -> None:
         self._molecule, self._density = molecule, density
         self._metals = np.flatnonzero(molecule.is_metal)
-        is_fitted = density.weights > 0
         residues = list(molecule.topology.residues())
-        turning = [turning_side_chain(molecule, residue, is_fitted) for residue in residues]
-        self._turning = [chain for chain in turning if chain is not None]
-        self._whole = [whole_side_chain(*each, is_fitted) for each in zip(residues, turning)]
+        turning = [turning_side_chain(molecule, residue, density.is_fitted) for residue in residues]
+        # Where all weights are 0 the map says nothing.
+        seen = (chain for chain in turning if chain is not None and density.weights[chain.scored_atoms].any())
+        self._turning = list(seen)
+        self._whole = [whole_side_chain(*each, density.is_fitted) for each in zip(residues, turning)]
+        self._atom_weight = _weight_of_an_atom(molecule, density)
 
     def improved(
         self,
@@ -198,16 +200,25 @@ class RotamerSearch:
     def _worth_of_an_atom(self, positions: np.ndarray) -> float:
         """Return what ∫ t ρ with a carbon as well seen as the backbone usually is adds to k S, in kJ/mol."""
         density = self._density
-        fitted = density.weights > 0
+        fitted = density.weights != 0
         backbone = fitted & np.array([atom.name in BACKBONE for atom in self._molecule.atoms], dtype=bool)
         seen = np.flatnonzero(backbone if backbone.any() else fitted)
         if not len(seen):
             return 0.0
         usual = np.median(density.map_integral(positions[seen]))
-        return max(float(density.slopes(positions).per_map * _ONE_ATOM * usual), 0.0)
+        return max(float(density.slopes(positions).per_map * self._atom_weight * usual), 0.0)
 
     def _atoms_to_be_worth(self, chain: SideChain, positions: np.ndarray, conformation: np.ndarray) -> float:
         """Return how many well-seen atoms another rotamer has to be worth."""
         scored = chain.scored_atoms
         moved = np.linalg.norm(conformation[chain.scored] - positions[scored], axis=1) > _MOVED
-        return min(SEEN_PART * float(self._density.weights[scored][moved].sum()) / _ONE_ATOM, SEEN_ATOMS)
+        weight = float(np.abs(self._density.weights[scored][moved]).sum())
+        return min(SEEN_PART * weight / self._atom_weight, SEEN_ATOMS)
+
+
+def _weight_of_an_atom(molecule: Molecule, density: DensityModel) -> float:
+    """Return the magnitude of the weight of a carbon, or of any fitted atom where there is no carbon."""
+    carbon = np.array([a.element is not None and a.element.symbol == "C" for a in molecule.atoms], dtype=bool)
+    weighed = density.weights != 0
+    weights = density.weights[weighed & carbon if (weighed & carbon).any() else weighed]
+    return float(np.median(np.abs(weights))) if len(weights) else 1.0

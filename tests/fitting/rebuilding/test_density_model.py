@@ -25,14 +25,39 @@ def density_map(native: Model) -> DensityMap:
     return DensityMap.simulate(native.topology, native.positions, RESOLUTION, 1.0, noise=0.1, seed=1)
 
 
-def test_its_similarity_is_that_of_the_fit(native: Model, density_map: DensityMap) -> None:
-    fit = DensityFit(density_map, native.topology, RESOLUTION, weights="number", positions=native.positions)
+@pytest.mark.parametrize("weights", ["number", "mass", "unity", "array", "signs", "electron", "xray"])
+def test_its_similarity_is_that_of_the_fit(native: Model, density_map: DensityMap, weights: str) -> None:
+    given: str | np.ndarray = weights
+    if weights in ("array", "signs"):
+        given = np.cos(np.arange(native.topology.getNumAtoms())) + (1.5 if weights == "array" else 0.3)
+    fit = DensityFit(density_map, native.topology, RESOLUTION, weights=given, positions=native.positions)
     density = DensityModel.of_fit(fit, Molecule(native.topology), STRENGTH * fit.n_fitted_atoms)
     assert density.strength_per_atom == pytest.approx(STRENGTH)
+    # The kernel's Gaussians end at 4 σ; and of form factors one width stands for those of five Gaussians.
+    allowed = 1.2e-2 if weights in ("electron", "xray") else 4e-3
     shaken = native.positions + np.random.default_rng(0).normal(scale=0.7, size=native.positions.shape)
     for positions in (native.positions, shaken):
-        # The kernel's Gaussians end at 4 σ.
-        assert density.similarity(positions) == pytest.approx(fit.similarity(positions), abs=4e-3)
+        assert density.similarity(positions) == pytest.approx(fit.similarity(positions), abs=allowed)
+
+
+def test_atomic_numbers_are_exact_and_hydrogens_left_out(native: Model, density_map: DensityMap) -> None:
+    fit = DensityFit(density_map, native.topology, RESOLUTION, weights="number", positions=native.positions)
+    molecule = Molecule(native.topology)
+    expected = [a.element.atomic_number if h else 0 for a, h in zip(molecule.atoms, molecule.is_heavy)]
+    assert DensityModel.of_fit(fit, molecule, 1.0).weights.tolist() == expected
+
+
+def test_atoms_that_are_fitted_with_a_weight_of_zero_count_as_fitted(
+    native: Model, density_map: DensityMap
+) -> None:
+    molecule = Molecule(native.topology)
+    weights = np.where(np.arange(len(molecule.atoms)) % 3, 1.0, 0.0)
+    fit = DensityFit(
+        density_map, native.topology, RESOLUTION, weights=weights, positions=native.positions, atoms="all"
+    )
+    density = DensityModel.of_fit(fit, molecule, 1.0)
+    np.testing.assert_array_equal(density.is_fitted, molecule.is_heavy)
+    np.testing.assert_array_equal(density.weights, np.where(molecule.is_heavy, weights, 0.0))
 
 
 def test_slopes_are_those_of_the_similarity(native: Model, density_map: DensityMap) -> None:
