@@ -1,4 +1,4 @@
-"""What a fit leaves to be doubted, and to be known, in sentences."""
+"""What speaks against a fit, or against a part of it, in sentences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 
 from ...chemistry.elements import covalent_radius, is_metal
 from ...chemistry.residues import residue_label
-from ...energies.density_fit import STRENGTH_BOUNDS
 from ...models.bonds import METAL_BOND_SLACK
 from ...restraints import Violation
 from ...validation.correlation import LARGEST_PART_OUTSIDE, LOW_CORRELATION
@@ -20,7 +19,6 @@ from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan
 from ..protocols import Protocol
-from ..rebuilding.changes import left_out_in_words
 from .contacts import contact_doubts
 
 # Å by which the atoms of a ligand's conjugated system went farther from their plane, in the mean of squares. Haems of deposited
@@ -44,47 +42,6 @@ FEW_STEPS = 5000
 NYQUIST_SLACK = 0.9
 # Doubts that are told of stretches of residues; residues.png marks all.
 MOST_STRETCHES = 5
-
-
-def notes_on(
-    fit: FlexibleFit,
-    result: FitResult,
-    summary: Mapping[str, Any],
-    residues: Sequence[Mapping[str, Any]],
-    scan: StrengthScan | None = None,
-    pdb_limit: str | None = None,
-) -> list[str]:
-    """Tell what was done to the model and what could not be, in a sentence each.
-
-    Parameters
-    ----------
-    fit : FlexibleFit
-    result : FitResult
-    summary : mapping
-        With ``geometry_final``.
-    residues : sequence of mapping
-        From `openmm_density.fitting.output.agreement.map_agreement`.
-    scan : StrengthScan, optional
-        What half maps said about the strength.
-    pdb_limit : str, optional
-        Why the model could not be written as a PDB file.
-    """
-    return [
-        *fit.corrections.sentences(fit.density_map),
-        *_placement_note(fit),
-        *result.prepared.report.sentences,
-        *fit.notes,
-        *(fit.planarity.notes if fit.planarity else ()),
-        *(note for restraint in fit.restraints for note in restraint.notes),
-        *_strain_note(fit),
-        *result.blow_ups,
-        *_search_note(result),
-        _validation_note(scan),
-        *([] if pdb_limit is None else [f"fitted.pdb was left out: {pdb_limit}"]),
-        *_strength_note(fit, result),
-        *_unknown_notes(residues),
-        *summary["geometry_final"]["notes"],
-    ]
 
 
 def doubts_about(
@@ -156,66 +113,6 @@ def interruption(protocol: Protocol, result: FitResult) -> list[str]:
         f"had pulled with up to {pulled:.0%} of its full strength; {listing(left)} {'has' if len(left) == 1 else 'have'} not "
         f"happened yet{cooled}. Go on with --resume before you judge it."
     ]
-
-
-def _placement_note(fit: FlexibleFit) -> list[str]:
-    if fit.placement is None:
-        return []
-    return [
-        f"The model was placed in the map as a rigid body, {fit.placement.moved_by:.1f} Å from where it was (similarity "
-        f"{fit.placement.similarity_before:.3f} before, {fit.placement.similarity_after:.3f} there)."
-    ]
-
-
-def _strain_note(fit: FlexibleFit) -> list[str]:
-    """Say so where the start had to be relaxed in stages."""
-    if not fit.start_strain.is_bad:
-        return []
-    found = "; ".join(fit.start_strain.described(fit.prepared.topology))
-    return [
-        f"The start has a bad geometry, which was relaxed in stages before the fit, with the hand of every centre kept: {found}."
-    ]
-
-
-def _search_note(result: FitResult) -> list[str]:
-    """Say so where searches were left out for lack of steps."""
-    left_out = left_out_in_words(result.rebuilding, result.steps)
-    return [] if left_out is None else [left_out]
-
-
-def _validation_note(scan: StrengthScan | None) -> str:
-    if scan is None:
-        return "No half maps were given: whether the strength fits noise was not tested."
-    free = ", ".join(f"{cc:.3f} at {strength:g}" for strength, cc in zip(scan.strengths, scan.free))
-    rising = " (the strongest that was tried)" if scan.chosen == scan.strengths[-1] else ""
-    return (
-        f"Fitted into one half map, the model correlates with the other by {free} kJ/mol per atom, after {scan.steps_each} steps "
-        f"at each: {scan.chosen:g} was taken{rising}."
-    )
-
-
-def _strength_note(fit: FlexibleFit, result: FitResult) -> list[str]:
-    """Say so where the automatic strength is at a bound."""
-    low, high = STRENGTH_BOUNDS
-    if fit.protocol.strength != "auto" or low < result.strength < high or not result.strength:
-        return []
-    return [
-        f"The automatic strength is at its limit of {result.strength:g} kJ/mol per fitted atom; the ratio of forces asked for "
-        f"{'more' if result.strength >= high else 'less'}."
-    ]
-
-
-def _unknown_notes(residues: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Name the residues whose correlation is not known, before and after."""
-    notes = []
-    for stage, when in (("initial", "before"), ("final", "after")):
-        unknown = [row["residue"] for row in residues if row[f"correlation_{stage}"] is None]
-        if unknown:
-            notes.append(
-                f"No correlation {when} the fit (null in summary.json) where the map is flat, as it is beyond a mask, or ends: "
-                f"{listing(unknown, 10)}."
-            )
-    return notes
 
 
 def _overall_doubts(fit: FlexibleFit, result: FitResult) -> list[str]:

@@ -10,11 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from openmm import app
-
 from ...atomic_files import write_text
-from ...chemistry.planes import PlaneSet, find_planes, planarity_report
+from ...chemistry.planes import find_planes, planarity_report
 from ...models.pierced_rings import pierced_rings
 from ...restraints import Violation, find_violations
 from ...stopwatch import PARTS, Stopwatch
@@ -27,27 +24,9 @@ from ..half_maps import StrengthScan
 from ..map_examination import checked_after
 from .agreement import MapAgreement, poorest
 from .contacts import contact_report
-from .doubts import doubts_about, notes_on
-
-UNITS = {
-    **dict.fromkeys(("resolution", "fsc_resolution", "ca_rmsd", "moved_by"), "Å"),
-    **dict.fromkeys(("planarity_rms", "planarity_worst", "rms", "worst", "bond_rmsd", "worst_bond"), "Å"),
-    **dict.fromkeys(("voxel_size", "map_voxel_size", "sigma", "cutoff"), "Å"),
-    **dict.fromkeys(("given", "spectrum_ends", "agrees_to"), "Å"),
-    **dict.fromkeys(("angle_rmsd", "worst_angle", "largest_omega_change"), "°"),
-    **dict.fromkeys(("chi_before", "chi_after"), "°"),
-    "separation": "Å",
-    "frequency": "1/Å",
-    "strength": "kJ/mol per fitted atom",
-    "clashscore": "clashes per 1000 non-hydrogen atoms",
-    "gain": "kJ/mol",
-    "work": "steps of the whole model, estimated",
-    **dict.fromkeys(("wall_seconds", "seconds_by_part"), "s"),
-    "ms_per_step": "ms",
-    "density_ms_per_step": "ms",
-}
-"""Of the numbers in summary.json by their names, wherever they stand, without the endings _initial, _relaxed, _final and
-_reference. What is not here has none."""
+from .doubts import doubts_about
+from .notes import notes_on
+from .quantities import UNITS
 
 MOST_WORST = 10
 """Residues of lowest correlation that it names."""
@@ -79,106 +58,23 @@ def summarize(
     pdb_limit : str, optional
         Why the model could not be written as a PDB file.
     """
-    topology = fit.solute.topology
-    before, relaxed, after = (
-        geometry_report(topology, positions[: topology.getNumAtoms()])
-        for positions in (result.initial, result.relaxed, result.final)
-    )
-    change = compare_geometry(before, after)
-    # A search for the model's mirror image would take longer than a batch system waits, and say nothing of a model on its way.
-    checks = MapChecks() if result.interrupted else _checks_after(fit, result)
+    checks = _checks_after(fit, result)
     violated = _violations(fit, result)
-    prepared = result.prepared
-    flat = [
-        planarity_report(prepared.model.topology, fit.planes, prepared.input_positions(positions))
-        for positions in (result.initial, result.final)
-    ]
-    density = fit.density
-    reference = fit.reference
-    flat_reference = ligands_reference = None
-    if reference is not None:
-        planes = find_planes(reference.topology, reference.positions, dictionaries=fit.dictionaries)
-        flat_reference = planarity_report(reference.topology, planes, reference.positions)
-        ligands_reference = _flat_ligands(reference.topology, planes, reference.positions)
     summary = {
-        "model": model_path,
-        "map": map_path,
-        "reference": None if fit.reference is None else str(fit.reference.path),
-        "resolution": density.resolution,
-        "n_atoms": topology.getNumAtoms(),
-        "n_fitted_atoms": density.n_fitted_atoms,
-        "n_alternate_conformers": len(prepared.model.alternates.conformers()),
-        "n_alternate_atoms": len(prepared.model.alternates),
-        "similarity": density.similarity_measure,
-        "strength": result.strength,
-        "cc_initial": result.cc_initial,
-        "cc_final": result.cc_final,
-        "cc_reference": result.cc_reference,
-        "similarity_initial": result.similarity_initial,
-        "similarity_final": result.similarity_final,
-        "ca_rmsd_initial": result.ca_rmsd_initial,
-        "ca_rmsd_final": result.ca_rmsd_final,
-        "ca_rmsd_of": None if agreement.matched is None else asdict(agreement.matched),
-        **agreement.overall,
-        "voxel_size": [float(size) for size in density.target.voxel_size],
-        "map_voxel_size": [float(size) for size in fit.density_map.voxel_size],
-        "map_corrections": fit.corrections.as_dict(),
-        "map_checks": {
-            "initial": fit.map_checks.as_dict(),
-            "final": None if result.interrupted else checks.as_dict(),
-        },
-        "resampled": density.resampled,
-        "cropped": density.cropped,
-        "sigma": density.sigma,
-        "cutoff": density.cutoff,
-        "placement": None if fit.placement is None else fit.placement.as_dict(),
-        "protocol": fit.protocol.name,
-        "search": fit.protocol.search,
-        "stages": result.stages,
-        "rebuilding": result.rebuilding,
-        "interrupted": result.interrupted,
-        "blow_ups": len(result.blow_ups),
-        "forcefield": fit.forcefield,
-        "solvent": result.prepared.solvent,
-        "density_interval": fit.protocol.density_interval,
-        "steps": result.steps,
-        "steps_planned": fit.protocol.steps,
-        "seed": fit.seed,
+        **_data(fit, result, model_path, map_path),
+        **_agreement(result, agreement),
+        **_map_as_used(fit, result, checks),
+        **_course(fit, result),
         **times_of(fit.stopwatch, scan),
         "ms_per_step": result.ms_per_step,
         "density_ms_per_step": result.density_ms_per_step,
         "platform": fit.platform,
         "force_backend": result.force_backend,
-        "planarity": fit.planarity is not None,
-        "n_planes": flat[0].n_planes,
-        "planarity_rms_initial": flat[0].rms,
-        "planarity_rms_final": flat[1].rms,
-        "planarity_worst_initial": flat[0].worst,
-        "planarity_worst_final": flat[1].worst,
-        "planarity_rms_reference": None if flat_reference is None else flat_reference.rms,
-        "planarity_worst_reference": None if flat_reference is None else flat_reference.worst,
-        "planarity_final": [asdict(row) for row in flat[1].rows],
-        **{
-            f"flat_ligands_{stage}": _flat_ligands(
-                prepared.model.topology, fit.planes, prepared.input_positions(positions)
-            )
-            for stage, positions in (("initial", result.initial), ("final", result.final))
-        },
-        "flat_ligands_reference": ligands_reference,
+        **_planarity(fit, result),
         "restraints_violated": {
             name: [str(violation) for violation in violations] for name, violations in violated.items()
         },
-        "start_strain": fit.start_strain.as_dict(prepared.topology),
-        "pierced_rings_final": [
-            each.described(prepared.topology) for each in pierced_rings(prepared.topology, result.final)
-        ],
-        "geometry_initial": before.as_dict(),
-        "geometry_relaxed": relaxed.as_dict(),
-        "geometry_final": after.as_dict(),
-        "geometry_reference": None
-        if reference is None
-        else geometry_report(reference.topology, reference.positions).as_dict(),
-        **change.as_dict(),
+        **_geometry(fit, result),
         **contact_report(fit, result),
         "rigid_residues": list(result.prepared.report.rigid_residues),
         "versions": versions(),
@@ -249,7 +145,132 @@ def versions() -> dict[str, str | None]:
     return found
 
 
+def _data(fit: FlexibleFit, result: FitResult, model_path: str, map_path: str) -> dict[str, Any]:
+    """Return what was fitted into what."""
+    density, alternates = fit.density, result.prepared.model.alternates
+    return {
+        "model": model_path,
+        "map": map_path,
+        "reference": None if fit.reference is None else str(fit.reference.path),
+        "resolution": density.resolution,
+        "n_atoms": fit.solute.topology.getNumAtoms(),
+        "n_fitted_atoms": density.n_fitted_atoms,
+        "n_alternate_conformers": len(alternates.conformers()),
+        "n_alternate_atoms": len(alternates),
+        "similarity": density.similarity_measure,
+        "strength": result.strength,
+    }
+
+
+def _agreement(result: FitResult, agreement: MapAgreement) -> dict[str, Any]:
+    """Return how well the model agrees with the map, and with the reference; see `quantities` for what each number is."""
+    return {
+        "cc_initial": result.cc_initial,
+        "cc_final": result.cc_final,
+        "cc_reference": result.cc_reference,
+        "similarity_initial": result.similarity_initial,
+        "similarity_final": result.similarity_final,
+        "ca_rmsd_initial": result.ca_rmsd_initial,
+        "ca_rmsd_final": result.ca_rmsd_final,
+        "ca_rmsd_of": None if agreement.matched is None else asdict(agreement.matched),
+        **agreement.overall,
+    }
+
+
+def _map_as_used(fit: FlexibleFit, result: FitResult, checks: MapChecks) -> dict[str, Any]:
+    """Return what was done to the map and found out about it, and how the atoms are seen in it."""
+    density = fit.density
+    return {
+        "voxel_size": [float(size) for size in density.target.voxel_size],
+        "map_voxel_size": [float(size) for size in fit.density_map.voxel_size],
+        "map_corrections": fit.corrections.as_dict(),
+        "map_checks": {
+            "initial": fit.map_checks.as_dict(),
+            "final": None if result.interrupted else checks.as_dict(),
+        },
+        "resampled": density.resampled,
+        "cropped": density.cropped,
+        "sigma": density.sigma,
+        "cutoff": density.cutoff,
+    }
+
+
+def _course(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
+    """Return how the fit was to run, and how it ran."""
+    return {
+        "placement": None if fit.placement is None else fit.placement.as_dict(),
+        "protocol": fit.protocol.name,
+        "search": fit.protocol.search,
+        "stages": result.stages,
+        "rebuilding": result.rebuilding,
+        "interrupted": result.interrupted,
+        "blow_ups": len(result.blow_ups),
+        "forcefield": fit.forcefield,
+        "solvent": result.prepared.solvent,
+        "density_interval": fit.protocol.density_interval,
+        "steps": result.steps,
+        "steps_planned": fit.protocol.steps,
+        "seed": fit.seed,
+    }
+
+
+def _planarity(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
+    """Return how flat the flat groups of the model and of the reference are, and those of ligands one by one."""
+    prepared, reference = result.prepared, fit.reference
+    models = {
+        stage: (prepared.model.topology, fit.planes, prepared.input_positions(positions))
+        for stage, positions in (("initial", result.initial), ("final", result.final))
+    }
+    if reference is not None:
+        planes = find_planes(reference.topology, reference.positions, dictionaries=fit.dictionaries)
+        models["reference"] = reference.topology, planes, reference.positions
+    flat = {stage: planarity_report(*model) for stage, model in models.items()}
+    stages = ("initial", "final", "reference")
+    return {
+        "planarity": fit.planarity is not None,
+        "n_planes": flat["initial"].n_planes,
+        "planarity_rms_initial": flat["initial"].rms,
+        "planarity_rms_final": flat["final"].rms,
+        "planarity_worst_initial": flat["initial"].worst,
+        "planarity_worst_final": flat["final"].worst,
+        "planarity_rms_reference": flat["reference"].rms if reference else None,
+        "planarity_worst_reference": flat["reference"].worst if reference else None,
+        "planarity_final": [asdict(row) for row in flat["final"].rows],
+        **{
+            f"flat_ligands_{stage}": [ligand.as_dict() for ligand in flat_ligands(*models[stage])]
+            if stage in models
+            else None
+            for stage in stages
+        },
+    }
+
+
+def _geometry(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
+    """Return the geometry of the model before, relaxed and after, and of the reference, and what the fit changed of it."""
+    topology, prepared, reference = fit.solute.topology, result.prepared, fit.reference
+    before, relaxed, after = (
+        geometry_report(topology, positions[: topology.getNumAtoms()])
+        for positions in (result.initial, result.relaxed, result.final)
+    )
+    of_reference = None if reference is None else geometry_report(reference.topology, reference.positions)
+    return {
+        "start_strain": fit.start_strain.as_dict(prepared.topology),
+        "pierced_rings_final": [
+            each.described(prepared.topology) for each in pierced_rings(prepared.topology, result.final)
+        ],
+        "geometry_initial": before.as_dict(),
+        "geometry_relaxed": relaxed.as_dict(),
+        "geometry_final": after.as_dict(),
+        "geometry_reference": None if of_reference is None else of_reference.as_dict(),
+        **compare_geometry(before, after).as_dict(),
+    }
+
+
 def _checks_after(fit: FlexibleFit, result: FitResult) -> MapChecks:
+    """Return what the model, fitted, says about the map."""
+    if result.interrupted:
+        # A search for the mirror image takes longer than a batch system waits, and says nothing of a model on its way.
+        return MapChecks()
     return checked_after(
         result.prepared.model,
         fit.density_map,
@@ -267,10 +288,6 @@ def _violations(fit: FlexibleFit, result: FitResult) -> dict[str, list[Violation
     """List what ended violated, by the name of the restraint; what a protocol let go on its way was meant to change."""
     held = [each for each in fit.restraints if each.name in fit.protocol.stages[-1].restraints]
     return find_violations(held, result.final)
-
-
-def _flat_ligands(topology: app.Topology, planes: PlaneSet, positions: np.ndarray) -> list[dict[str, Any]]:
-    return [ligand.as_dict() for ligand in flat_ligands(topology, planes, positions)]
 
 
 def _as_json(summary: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from scipy.spatial.transform import Rotation
 
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.half_maps import StrengthScan
-from openmm_density.fitting.output import doubts
+from openmm_density.fitting.output import doubts, notes
 from openmm_density.fitting.output.agreement import map_agreement
 from openmm_density.fitting.output.doubts import MOST_STRETCHES
 from openmm_density.fitting.output.summary import summarize
@@ -78,10 +78,10 @@ def test_turned_centres_and_peptides_are_doubted(fitted):
 def test_what_was_bad_in_the_start_is_told_and_rings_that_stay_pierced_are_doubted(tmp_path):
     pierced = damaged_models.damaged(tmp_path, "a pierced ring")
     fit = damaged_models.fit_of(pierced, tmp_path, "CPU")
-    (note,) = doubts._strain_note(fit)
+    (note,) = notes._strain_note(fit)
     ring = "A PHE 19 (by B LYS 13 CD - B LYS 13 CE)"
     assert "relaxed in stages" in note and f"rings pierced by bonds: {ring}" in note
-    assert doubts._strain_note(damaged_models.fit_of(damaged_models.native(tmp_path), tmp_path, "CPU")) == []
+    assert notes._strain_note(damaged_models.fit_of(damaged_models.native(tmp_path), tmp_path, "CPU")) == []
     (doubt,) = doubts._pierced_doubt({"pierced_rings_final": [ring]})
     assert doubt == f"bonds pass through rings, as in no molecule: {ring}: rebuild the model there."
     assert doubts._pierced_doubt({"pierced_rings_final": []}) == []
