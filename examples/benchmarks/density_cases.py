@@ -273,7 +273,7 @@ def dynamics_case(settings: Settings) -> Case:
 
 
 def idle_force(n_particles: int, group: int) -> TorchForce:
-    """Make a force of a module that does nothing: openmm-torch's own share of a step."""
+    """Build a force of a module that does nothing: openmm-torch's own share of a step."""
     force = TorchForce(torch.jit.script(Nothing(n_particles, torch.float64)))
     force.setOutputsForces(True)
     force.setForceGroup(group)

@@ -59,7 +59,7 @@ class Goal:
 
     @classmethod
     def ratio(cls, what: str, over: Engine, under: Engine, wanted: float, at_most: bool = False) -> Goal:
-        """Make the goal for the ratio of two times."""
+        """Build the goal for the ratio of two times."""
         return cls(what, over.median / under.median, over.fastest / under.fastest, wanted, at_most)
 
     @property

@@ -148,7 +148,7 @@ class Bench:
         self.state = context.getState(positions=True, velocities=True)
 
     def context(self, integrator: openmm.Integrator) -> openmm.Context:
-        """Make a Context of the System as it is now."""
+        """Build a Context of the System as it is now."""
         return openmm.Context(self.model.system, integrator, self.platform, self.properties)
 
     def started(self, every: int) -> tuple[openmm.Context, float]:

@@ -61,7 +61,7 @@ class Engine:
 
 
 def timed(name: str, operation: str, threads: int, function: Callable[[], Any]) -> Engine:
-    """Make an engine of a function that runs in PyTorch's threads."""
+    """Build an engine of a function that runs in PyTorch's threads."""
 
     def call() -> float:
         torch.set_num_threads(threads)
@@ -75,7 +75,7 @@ def timed(name: str, operation: str, threads: int, function: Callable[[], Any]) 
 
 
 def independently(name: str, operation: str, threads: int, function: Callable[[], Any]) -> Engine:
-    """Make an engine that runs a function in so many threads at once, each on its own, and counts the time per run.
+    """Build an engine that runs a function in so many threads at once, each on its own, and counts the time per run.
 
     No way of sharing the work of one run among these threads can be expected to take less: what they lose is what the
     processor's caches, its memory and its clock do not give to all of them at once.

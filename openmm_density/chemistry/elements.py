@@ -20,12 +20,12 @@ def covalent_radius(atom: HasElement) -> float:
 
 
 def is_metal(atom: HasElement) -> bool:
-    """Tell whether an atom is a metal."""
+    """Return whether an atom is a metal."""
     return atom.element is not None and gemmi.Element(atom.element.symbol).is_metal
 
 
 def is_hydrogen(atom: HasElement) -> bool:
-    """Tell whether an atom is hydrogen or deuterium."""
+    """Return whether an atom is hydrogen or deuterium."""
     return atom.element is not None and atom.element.atomic_number == 1
 
 

@@ -45,5 +45,5 @@ def standard_residue_names() -> frozenset[str]:
 
 
 def is_standard_polymer(name: str) -> bool:
-    """Tell whether a residue of this name is a standard amino acid, nucleotide or cap."""
+    """Return whether a residue of this name is a standard amino acid, nucleotide or cap."""
     return name in standard_residue_names() and name != "HOH"

@@ -1,4 +1,4 @@
-"""What is asked of a map before anything is compared with it."""
+"""Checks of a map, and of the resolution given for it, before anything is compared with it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .density_map import DensityMap
 
 
 def check_map(density_map: Any) -> None:
-    """Refuse what is no map, such as the path of one."""
+    """Raise InputError for what is no map, such as the path of one."""
     if not isinstance(density_map, DensityMap):
         raise InputError(
             f"density_map must be a DensityMap, found {type(density_map).__name__}: read one with DensityMap.from_file(path)."
@@ -22,7 +22,7 @@ def widest_side(density_map: DensityMap) -> float:
 
 
 def check_resolution(density_map: DensityMap, resolution: float) -> None:
-    """Refuse resolutions (Å) that a map cannot have: nm in place of Å, for one, are ten times too fine.
+    """Raise InputError for resolutions (Å) that a map cannot have: nm in place of Å, for one, are ten times too fine.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the header of a map, or what wrote it, has wrong, and a user corrects when the map is read."""
+"""Corrections that a user asks for when a map is read: its voxel size, its handedness, its contrast."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class MapCorrections:
     voxel_size : float or tuple of three float, optional
         The right lengths in Å of the steps along x, y and z, see `DensityMap.with_voxel_size`.
     mirror : bool
-        Whether the map has the wrong hand, see `DensityMap.mirrored`.
+        Whether the map has the wrong handedness, see `DensityMap.mirrored`.
     invert : bool
         Whether density is negative in it, see `DensityMap.inverted`.
     """
@@ -28,7 +28,7 @@ class MapCorrections:
     invert: bool = False
 
     def __bool__(self) -> bool:
-        """Tell whether there is anything to correct."""
+        """Return whether there is anything to correct."""
         return self.voxel_size is not None or self.mirror or self.invert
 
     def apply(self, density_map: DensityMap) -> DensityMap:
@@ -46,28 +46,28 @@ class MapCorrections:
         return density_map.inverted() if self.invert else density_map
 
     def sentences(self, corrected: DensityMap) -> list[str]:
-        """Return a sentence on each correction, with what shows the map so in ChimeraX.
+        """Return a sentence on each correction, with the ChimeraX command that makes the same one.
 
         Parameters
         ----------
         corrected : DensityMap
             The map that `apply` returned.
         """
-        told = []
+        said = []
         if self.voxel_size is not None:
             sizes = ",".join(f"{size:.6g}" for size in corrected.voxel_size)
-            told.append(
+            said.append(
                 f"The map was read with voxels of {' × '.join(sizes.split(','))} Å in place of those of its header (in ChimeraX: "
                 f"volume #1 voxelSize {sizes})."
             )
         if self.mirror:
             flip = "volume flip #1 axis z" if corrected.is_orthogonal else "volume flip #1 axis xyz"
-            told.append(f"The map was mirrored when it was read (in ChimeraX: {flip}).")
+            said.append(f"The map was mirrored when it was read (in ChimeraX: {flip}).")
         if self.invert:
-            told.append(
+            said.append(
                 "The map's sign was changed when it was read (in ChimeraX: volume scale #1 factor -1)."
             )
-        return told
+        return said
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""

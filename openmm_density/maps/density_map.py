@@ -352,7 +352,7 @@ class DensityMap:
         return replace(self, data=-self.data)
 
     def mask_around(self, positions: Any, radius: Any) -> np.ndarray:
-        """Tell which voxels lie within a radius of any of the positions.
+        """Return which voxels lie within a radius of any of the positions.
 
         Parameters
         ----------

@@ -82,7 +82,7 @@ def check_finite(data: np.ndarray, name: str) -> None:
 
 
 def is_flat(matrix: np.ndarray) -> bool:
-    """Tell whether the three steps, the columns of a matrix of shape (3, 3), do not span space."""
+    """Return whether the three steps, the columns of a matrix of shape (3, 3), do not span space."""
     lengths = np.linalg.norm(matrix, axis=0)
     return not (lengths > 0).all() or abs(np.linalg.det(matrix / lengths)) < 1e-6
 

@@ -1,4 +1,4 @@
-"""Two halves of one reconstruction, each from its own particles: what each may tell of the other's noise."""
+"""Half maps: whether two maps can be the halves of one reconstruction, each from its own particles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The density of a model at a resolution: what `simulate` writes and every reported correlation compares with."""
+"""The density of a model at a resolution, by gemmi, which `simulate` writes and every reported correlation compares with.
+
+The density that a fit's energy is computed from is another: see `openmm_density.kernels.density`.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ class ModelDensity:
         Names the element of every atom; atoms without one (virtual sites) do not scatter.
     resolution : float or Quantity
         Resolution d in Å.
-    b_factors : float or array_like of shape (N,), optional
+    b_factors : float or array_like, shape (N,), optional
         B factors in Å² in place of the uniform 8 d.
     scattering : {"electron", "xray"}
         Form factors.

@@ -1,4 +1,4 @@
-"""What an MRC2014 or CCP4 file holds, read once its header is known to tell the truth about its length."""
+"""The header, voxels and symmetry of an MRC2014 or CCP4 file, read after its header was checked against the file's length."""
 
 from __future__ import annotations
 

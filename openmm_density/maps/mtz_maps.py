@@ -42,7 +42,7 @@ _DAMAGED = "it is damaged, fetch it again"
 def read_mtz_map(
     path: str | os.PathLike[str], columns: tuple[str, str] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Make the map of one unit cell from amplitudes and phases.
+    """Build the map of one unit cell from amplitudes and phases.
 
     Parameters
     ----------

@@ -18,8 +18,8 @@ _FRAMES = (("N", "CA", "C"), ("C3'", "C4'", "C5'"))
 """Backbone atoms of amino acids and nucleotides that tell where a residue is, whatever its side chain does."""
 
 
-def carried_along(model: Model, positions: np.ndarray) -> np.ndarray:
-    """Return where the alternate conformers of a model go, as its fitted atoms go elsewhere.
+def moved_with_residues(model: Model, positions: np.ndarray) -> np.ndarray:
+    """Return the positions of the alternate conformers of a model, moved with its fitted atoms.
 
     Each conformer moves rigidly, by the motion that best superposes what it shares with the fitted one: the atoms of its residue
     without alternates that are at most three bonds from those with; where these are fewer than three, the backbone of the fitted
@@ -28,12 +28,12 @@ def carried_along(model: Model, positions: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     model : Model
-    positions : ndarray of shape (N, 3)
+    positions : np.ndarray, shape (N, 3)
         Of its fitted atoms, in Å.
 
     Returns
     -------
-    ndarray of shape (K, 3)
+    np.ndarray, shape (K, 3)
         Å.
     """
     alternates = model.alternates

@@ -169,7 +169,7 @@ def _excess(atoms: Sequence[app.topology.Atom], positions: np.ndarray, i: int, j
 
 
 def _continues(a: app.topology.Atom, b: app.topology.Atom) -> bool:
-    """Tell whether two atoms join neighbours in one polymer."""
+    """Return whether two atoms join neighbours in one polymer."""
     first, second = sorted((a, b), key=lambda atom: atom.index)
     neighbours = (
         second.residue.index == first.residue.index + 1 and first.residue.chain is second.residue.chain

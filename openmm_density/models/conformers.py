@@ -33,9 +33,9 @@ class ReadResidue:
     hetero: bool
     after_gap: bool
     atoms: list[gemmi.Atom]
-    atom_names: list[str] = field(default_factory=list)
-    elements: list[str] = field(default_factory=list)
-    alternates: list[AlternateAtom] = field(default_factory=list)
+    atom_names: list[str] = field(default_factory=list, init=False)
+    elements: list[str] = field(default_factory=list, init=False)
+    alternates: list[AlternateAtom] = field(default_factory=list, init=False)
 
     def position(self, name: str) -> np.ndarray | None:
         """Return the place of the atom of a name in Å, if there is one."""

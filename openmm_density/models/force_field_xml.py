@@ -119,7 +119,7 @@ def shipped_file(name: str) -> Path:
 
 
 def is_shipped(path: Path) -> bool:
-    """Tell whether a file is installed with OpenMM, or with a package that adds force fields to it."""
+    """Return whether a file is installed with OpenMM, or with a package that adds force fields to it."""
     real = Path(os.path.realpath(path))
     return any(real.is_relative_to(os.path.realpath(folder)) for folder in _shipped_folders())
 

@@ -86,8 +86,8 @@ def _listed(names: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) ->
     return [os.fspath(name) for name in listed]
 
 
-def with_native_born(system: openmm.System) -> None:
-    """Put OpenMM's own GBSA-OBC force in the place of the custom one that its force field file makes; the energy is the same.
+def use_native_gbsa(system: openmm.System) -> None:
+    """Replace the custom GBSA-OBC force that OpenMM's force field file makes by OpenMM's own; the energy is the same.
 
     The file writes the model of Onufriev, Bashford and Case (2004) as a `CustomGBForce`, which takes several times as long.
     """

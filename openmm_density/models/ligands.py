@@ -97,7 +97,7 @@ class LigandParameters:
             Of its heavy atoms.
         bonds : sequence of (int, int)
             Between these.
-        positions : array_like of shape (N, 3)
+        positions : array_like, shape (N, 3)
             Å.
 
         Raises

@@ -1,4 +1,4 @@
-"""Can atoms of different residues, as near as a bond, be bonded? What elements, valences, angles and known components tell."""
+"""Whether atoms of different residues that are as near as a bond can be bonded, by elements, valences, angles and components."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NUCLEOTIDE_NUCLEOPHILES = frozenset({"O2'", "O3'", "O5'", "OP1", "OP2", "O1P", 
 
 
 class LinkChemistry:
-    """Tell which contacts between residues can be bonds.
+    """Return which contacts between residues can be bonds.
 
     Without a record in the file a bond is made only where chemistry is known to make it: of a sugar's anomeric carbon with O, N
     or S; of an acyl group's carbon that lacks its third neighbour with O, N or S, at the end of a peptide also with a methyl or
@@ -66,17 +66,17 @@ class LinkChemistry:
         self._atoms, self._positions, self._bonded = atoms, positions, bonded
 
     def explains(self, i: int, j: int) -> bool:
-        """Tell whether two atoms of different residues, as near as a bond, can be bonded."""
+        """Return whether two atoms of different residues, as near as a bond, can be bonded."""
         if any(self._is_full(k) for k in (i, j)) or not (self._angles_fit(i, j) and self._angles_fit(j, i)):
             return False
         return self._attacks(i, j) or self._attacks(j, i) or self._is_disulphide(i, j)
 
     def _attacks(self, i: int, j: int) -> bool:
-        """Tell whether i can be the nucleophile, and j what it is bound to."""
+        """Return whether i can be the nucleophile, and j what it is bound to."""
         symbol = self._symbol(j)
         if self._symbol(i) == symbol == "C":
             return self._atoms[j].name == "C" and len(self._heavy(i)) <= 1 and self._is_acyl(j, i)
-        if not self._gives(i):
+        if not self._is_nucleophile(i):
             return False
         if symbol in ("P", "B") or self._is_sulphonyl(j):
             return len(self._heavy(j)) <= 3 and self._symbol(i) in ("O", "N", "S")
@@ -88,8 +88,8 @@ class LinkChemistry:
             return False
         return self._is_acyl(j, i) or self._is_adduct(j, i)
 
-    def _gives(self, k: int) -> bool:
-        """Tell whether an atom is one to which others are bound: O, N or S with a valence left, of a residue where it reacts."""
+    def _is_nucleophile(self, k: int) -> bool:
+        """Return whether an atom binds others: O, N or S with a valence left, of a residue where it reacts."""
         atom = self._atoms[k]
         symbol, neighbours = self._symbol(k), len(self._heavy(k))
         if is_standard_polymer(atom.residue.name):
@@ -104,7 +104,7 @@ class LinkChemistry:
         return symbol in ("S", "Se") and neighbours <= 1
 
     def _is_anomeric(self, k: int) -> bool:
-        """Tell whether a carbon is a sugar's, bound to the ring's oxygen and to no other one."""
+        """Return whether a carbon is a sugar's, bound to the ring's oxygen and to no other one."""
         oxygens = [n for n in self._heavy(k) if self._symbol(n) == "O"]
         if len(oxygens) != 1 or len(self._heavy(k)) > 3:
             return False
@@ -113,7 +113,7 @@ class LinkChemistry:
         return bool(across) and all(self._atoms[n].residue is residue for n in across) and self._ring(k)
 
     def _ring(self, k: int) -> bool:
-        """Tell whether an atom is in a ring of five or six."""
+        """Return whether an atom is in a ring of five or six."""
         paths = [[k, n] for n in self._heavy(k)]
         for _ in range(5):
             paths = [[*path, n] for path in paths for n in self._heavy(path[-1]) if n != path[-2]]
@@ -123,7 +123,7 @@ class LinkChemistry:
         return False
 
     def _is_acyl(self, k: int, new: int) -> bool:
-        """Tell whether a carbon is that of a C=O group with two neighbours, in the plane of which a third atom is."""
+        """Return whether a carbon is that of a C=O group with two neighbours, in the plane of which a third atom is."""
         neighbours = self._heavy(k)
         if len(neighbours) != 2 or not any(self._is_carbonyl_oxygen(n) for n in neighbours):
             return False
@@ -135,7 +135,7 @@ class LinkChemistry:
         )
 
     def _is_adduct(self, k: int, new: int) -> bool:
-        """Tell whether a carbon of a ligand can be bound to a reactive atom of a polymer."""
+        """Return whether a carbon of a ligand can be bound to a reactive atom of a polymer."""
         own, other = self._atoms[k].residue, self._atoms[new].residue
         if not is_standard_polymer(other.name) or is_standard_polymer(own.name):
             return False

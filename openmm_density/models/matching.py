@@ -52,7 +52,7 @@ def match_alpha_carbons(
 
     Returns
     -------
-    indices, reference_indices : ndarray of int, shape (n_pairs,)
+    indices, reference_indices : np.ndarray of int, shape (n_pairs,)
         Atoms of the first and of the second topology, in the order of the first.
 
     Raises
@@ -133,7 +133,7 @@ def ca_rmsd(positions: Any, reference_positions: Any, pairs: tuple[Sequence[int]
     ----------
     positions, reference_positions : Quantity or array_like, shapes (N, 3) and (M, 3)
         Cartesian positions in Å. (Those of an ``mdtraj.Trajectory`` are in nm.)
-    pairs : tuple of two ndarray of int
+    pairs : tuple of two np.ndarray of int
         Indices into both, as `match_alpha_carbons` gives them.
     """
     indices, reference_indices = pairs

@@ -60,13 +60,13 @@ class Alternates:
     ----------
     records : tuple of AtomRecord
         Their names in the file; of residues that are another one in that conformer, with that name.
-    positions : ndarray of shape (K, 3)
+    positions : np.ndarray, shape (K, 3)
         Å.
-    b_factors, occupancies : ndarray of shape (K,)
+    b_factors, occupancies : np.ndarray, shape (K,)
         Å² and fractions.
-    residues : ndarray of shape (K,)
+    residues : np.ndarray, shape (K,)
         The index of the residue in the topology in whose place each is.
-    after : ndarray of shape (K,)
+    after : np.ndarray, shape (K,)
         The atom of the model that the file has before each; -1 for none.
     """
 
@@ -93,7 +93,7 @@ class Alternates:
         return replace(self, positions=positions)
 
     def sentence(self) -> str:
-        """Say what becomes of them."""
+        """Return a sentence for the user on what becomes of them."""
         conformers, atoms = len(self.conformers()), len(self)
         if conformers == 1:
             what = "1 alternate conformer is not fitted: it moves"
@@ -120,9 +120,9 @@ class Model:
         Bonds: standard ones, disulphides, those of the file, and those that distances show in and around
         residues that are not standard, metal coordination included; between residues only where chemistry makes
         such bonds.
-    positions : ndarray of shape (N, 3)
+    positions : np.ndarray, shape (N, 3)
         Å, float64.
-    b_factors, occupancies : ndarray of shape (N,)
+    b_factors, occupancies : np.ndarray, shape (N,)
         Å² and fractions.
     records : tuple of AtomRecord
         The names in the file, one for each atom.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from ..errors import InputError
 from ..units import positions_in_angstrom
 from .model import Link
 from .structures import BACKBONE_BONDS, AtomRecord, Model
-from .written_structures import Header, atoms_of, atoms_of_model, structure_of
+from .written_structures import Header, WrittenAtom, atoms_of, atoms_of_model, structure_of
 
 if TYPE_CHECKING:
     from .preparation import Prepared
@@ -70,11 +70,11 @@ def write_cif(
 
     Parameters
     ----------
-    path : str or path-like
+    path : path-like
     topology : openmm.app.Topology
-    positions : Quantity or array_like of shape (N, 3)
+    positions : Quantity or array_like, shape (N, 3)
         Å where plain.
-    b_factors : array_like of shape (N,), optional
+    b_factors : array_like, shape (N,), optional
         Å²; zero where not given.
     header : Header, optional
         Links beside the topology's own, the crystal, occupancies and labels of conformers. Conformers that are no atoms of the
@@ -111,15 +111,15 @@ def write_model_cif(
 ) -> None:
     """Write the atoms of a model that was read, at other positions, as mmCIF.
 
-    All is as with :func:`write_pdb`, but for segments, which mmCIF has not; a blank chain id becomes the first free letter.
+    All is as with `write_pdb`, but for segments, which mmCIF has not; a blank chain id becomes the first free letter.
 
     Parameters
     ----------
-    path : str or path-like
+    path : path-like
     model : Model
-    positions : Quantity or array_like of shape (N, 3)
-        Å where plain; from :meth:`openmm_density.models.preparation.Prepared.input_positions`.
-    b_factors : array_like of shape (N,), optional
+    positions : Quantity or array_like, shape (N, 3)
+        Å where plain; from `openmm_density.models.preparation.Prepared.input_positions`.
+    b_factors : array_like, shape (N,), optional
         Å²; the input's where not given.
 
     Raises
@@ -187,7 +187,7 @@ def _records_of(topology: app.Topology) -> list[AtomRecord]:
 
 
 def _without_blank_chains(records: Sequence[AtomRecord]) -> Sequence[AtomRecord]:
-    """Return the first free letter to the chain that has none, as mmCIF demands."""
+    """Return records in which a chain without an id has the first free letter, as mmCIF demands."""
     used = {record.chain for record in records}
     if "" not in used:
         return records
@@ -203,7 +203,7 @@ def _number(residue: app.topology.Residue) -> int:
 
 
 def pdb_limit(model: Model, positions: Any) -> str | None:
-    """Tell in words why the PDB format cannot hold a model; None where it can."""
+    """Return why the PDB format cannot hold a model; None where it can."""
     positions = positions_in_angstrom(positions)
     records = [*model.records, *model.alternates.records]
     if len(records) > 99999:
@@ -234,24 +234,24 @@ def write_pdb(
 
     Atoms, order, names, chains, numbers, insertion codes, segments, occupancies and ATOM or HETATM are the
     input's. Alternate conformers that are not fitted stand in their places in the input's order, moved as
-    `openmm_density.models.alternates.carried_along` tells. TER follows each polymer.
-    SSBOND and LINK name what :func:`header_of` gives, CISPEP the peptide bonds that are cis now, CONECT the input's bonds by
+    `openmm_density.models.alternates.moved_with_residues` tells. TER follows each polymer.
+    SSBOND and LINK name what `header_of` gives, CISPEP the peptide bonds that are cis now, CONECT the input's bonds by
     their new serial numbers, and CRYST1 the cell, if there is one. Of other records there are those that
     `openmm_density.models.metadata.Metadata` keeps.
 
     Parameters
     ----------
-    path : str or path-like
+    path : path-like
     model : Model
-    positions : Quantity or array_like of shape (N, 3)
-        Å where plain; from :meth:`openmm_density.models.preparation.Prepared.input_positions`.
-    b_factors : array_like of shape (N,), optional
+    positions : Quantity or array_like, shape (N, 3)
+        Å where plain; from `openmm_density.models.preparation.Prepared.input_positions`.
+    b_factors : array_like, shape (N,), optional
         Å²; the input's where not given.
 
     Raises
     ------
     InputError
-        The format cannot hold the model (:func:`pdb_limit` tells beforehand), the numbers of atoms differ, a
+        The format cannot hold the model (`pdb_limit` tells beforehand), the numbers of atoms differ, a
         coordinate is not a number, or the file cannot be written.
     """
     positions, b_factors = _checked_for(path, model, positions, b_factors)
@@ -266,12 +266,20 @@ def write_pdb(
     structure = structure_of(model.topology, atoms, header, merged=True)
     lines = [line.rstrip() for line in structure.make_pdb_string(options).splitlines()]
     lines = header.metadata.pdb_lines(lines)
-    residues = list(model.topology.residues())
+    lines += _atom_lines(atoms, list(model.topology.residues()))
+    serials = {atom.record.serial: serial for serial, atom in enumerate(atoms, start=1)}
+    if len(serials) == len(atoms):
+        lines += header.metadata.connect_lines(serials)
+    write_text(path, "\n".join([*lines, "END", ""]))
+
+
+def _atom_lines(atoms: Sequence[WrittenAtom], residues: Sequence[app.topology.Residue]) -> Iterator[str]:
+    """Return the lines of ATOM and HETATM of atoms in some residues, with TER behind each polymer."""
     for serial, (atom, following) in enumerate(zip(atoms, [*atoms[1:], None]), start=1):
         record, (x, y, z) = atom.record, atom.position
         charge = f"{abs(record.charge)}{'-' if record.charge < 0 else '+'}" if record.charge else ""
         name = record.name if len(record.name) == 4 or len(record.element) == 2 else f" {record.name}"
-        lines.append(
+        yield (
             f"{'HETATM' if record.hetero else 'ATOM  '}{serial:5d} {name:<4s}{record.altloc:1s}"
             f"{record.residue_name:>3s} "
             f"{record.chain:1s}{record.residue_number:4d}{record.insertion_code:1s}   "
@@ -284,11 +292,7 @@ def write_pdb(
         ends_chain = other is None or other.chain is not own.chain
         gap = other is not None and other.chain.id == own.chain.id and is_standard_polymer(other.name)
         if ends_chain and not gap and is_standard_polymer(own.name):
-            lines.append("TER")
-    serials = {atom.record.serial: serial for serial, atom in enumerate(atoms, start=1)}
-    if len(serials) == len(atoms):
-        lines += header.metadata.connect_lines(serials)
-    write_text(path, "\n".join([*lines, "END", ""]))
+            yield "TER"
 
 
 def _checked_for(

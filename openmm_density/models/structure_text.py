@@ -200,7 +200,7 @@ def _check_cif(path: Path, block: gemmi.cif.Block, first_model: bool) -> None:
 
 
 def _is_cell(cell: gemmi.UnitCell) -> bool:
-    """Tell whether a cell has a volume."""
+    """Return whether a cell has a volume."""
     parameters = (cell.a, cell.b, cell.c, cell.alpha, cell.beta, cell.gamma)
     return (
         all(0 < value <= LARGEST for value in parameters) and math.isfinite(cell.volume) and cell.volume > 0

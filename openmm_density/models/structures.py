@@ -42,7 +42,7 @@ def read_model(path: str | os.PathLike[str]) -> Model:
 
     Parameters
     ----------
-    path : str or path-like
+    path : path-like
         A file ending in .pdb, .ent, .cif or .mmcif, or in one of these and .gz.
 
     Raises
@@ -53,9 +53,22 @@ def read_model(path: str | os.PathLike[str]) -> Model:
     """
     path = Path(path)
     structure = read_structure(path)
+    _check_atoms(path, structure)
+    model = _model_of(path, structure)
+    connections = list(named_connections(model, structure))
+    model.links = links_of_file(model, structure, connections)
+    model.metadata.structure.connections = connections_of_alternates(model, structure)
+    add_bonds(model, structure, connections)
+    return model
+
+
+def _check_atoms(path: Path, structure: gemmi.Structure) -> None:
     if not len(structure) or not any(len(residue) for chain in structure[0] for residue in chain):
         raise InputError(f"{path}: no atoms were found; give a model in PDB or mmCIF format.")
 
+
+def _model_of(path: Path, structure: gemmi.Structure) -> Model:
+    """Return the first model of a structure, with the conformer that is fitted chosen for each residue; without bonds."""
     notes: list[str] = []
     if len(structure) > 1:
         notes.append(f"The file holds {len(structure)} models: the first was read.")
@@ -72,13 +85,12 @@ def read_model(path: str | os.PathLike[str]) -> Model:
         for residue in residues
         for atom, element in zip(residue.atoms, residue.elements)
     )
-    topology = _build_topology(residues)
     cell = structure.cell
     parameters = (cell.a, cell.b, cell.c, cell.alpha, cell.beta, cell.gamma)
     known_group = structure.find_spacegroup() is not None and not cell.explicit_matrices
-    model = Model(
+    return Model(
         path=path,
-        topology=topology,
+        topology=_build_topology(residues),
         positions=positions,
         b_factors=np.array([atom.b_iso for atom in atoms], dtype=np.float64),
         occupancies=np.array([atom.occ for atom in atoms], dtype=np.float64),
@@ -89,11 +101,6 @@ def read_model(path: str | os.PathLike[str]) -> Model:
         metadata=read_metadata(structure, path),
         notes=notes,
     )
-    connections = list(named_connections(model, structure))
-    model.links = links_of_file(model, structure, connections)
-    model.metadata.structure.connections = connections_of_alternates(model, structure)
-    add_bonds(model, structure, connections)
-    return model
 
 
 def _record(
@@ -140,7 +147,7 @@ def _alternates(residues: list[ReadResidue]) -> Alternates:
 
 
 def is_backbone_bond(a: app.topology.Atom, b: app.topology.Atom) -> bool:
-    """Tell whether the names of two atoms, in either order, are those of a bond of the backbone."""
+    """Return whether the names of two atoms, in either order, are those of a bond of the backbone."""
     return (a.name, b.name) in BACKBONE_BONDS or (b.name, a.name) in BACKBONE_BONDS
 
 
@@ -201,7 +208,7 @@ def _is_polymer(residue: ReadResidue) -> bool:
 
 
 def _joined(previous: ReadResidue, following: ReadResidue) -> bool:
-    """Tell whether the backbone runs from one residue to the next."""
+    """Return whether the backbone runs from one residue to the next."""
     if "OXT" in previous.atom_names:
         return False
     neighbours = 0 <= following.number - previous.number <= 1 and (

@@ -48,10 +48,10 @@ def load_trajectory(
 
     Parameters
     ----------
-    path : str or path-like
+    path : path-like
         The model (.pdb, .ent, .cif, .mmcif, or one of these and .gz) or the trajectory (.dcd, .xtc, .nc,
         .h5 and others).
-    topology_path : str or path-like, optional
+    topology_path : path-like, optional
         Names the atoms of the trajectory: a model of the same atoms in the same order, or a topology that
         mdtraj reads (.prmtop, .psf, ...). Not needed for formats that have one (.h5, .gro).
 
@@ -75,6 +75,21 @@ def load_trajectory(
             _check_atom_counts(path, trajectory.n_atoms, topology_path, topology.n_atoms)
             trajectory.topology = topology
         return trajectory
+    _check_trajectory(path, topology_path)
+    topology = None if topology_path is None else _load_topology(Path(topology_path))
+    trajectory = _load(path, topology, topology_path)
+    if topology is not None:
+        _check_atom_counts(path, trajectory.n_atoms, topology_path, topology.n_atoms)
+        trajectory.topology = topology
+    if not trajectory.n_frames:
+        raise InputError(f"{path}: the trajectory has no frames; check whether the simulation wrote any.")
+    if _suffix(path) not in SUFFIXES_WITH_TIMES:
+        trajectory.time = np.full(trajectory.n_frames, np.nan)
+    return trajectory
+
+
+def _check_trajectory(path: Path, topology_path: str | os.PathLike[str] | None) -> None:
+    """Raise InputError where a file cannot be a trajectory of a known format whose atoms are named."""
     suffix = _suffix(path)
     if suffix not in TRAJECTORY_SUFFIXES:
         raise InputError(
@@ -90,16 +105,6 @@ def load_trajectory(
         )
     if suffix.endswith(".gz"):
         check_unpacked(path, MAP_LIMIT)
-    topology = None if topology_path is None else _load_topology(Path(topology_path))
-    trajectory = _load(path, topology, topology_path)
-    if topology is not None:
-        _check_atom_counts(path, trajectory.n_atoms, topology_path, topology.n_atoms)
-        trajectory.topology = topology
-    if not trajectory.n_frames:
-        raise InputError(f"{path}: the trajectory has no frames; check whether the simulation wrote any.")
-    if suffix not in SUFFIXES_WITH_TIMES:
-        trajectory.time = np.full(trajectory.n_frames, np.nan)
-    return trajectory
 
 
 def _suffix(path: Path) -> str:

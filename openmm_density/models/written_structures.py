@@ -12,7 +12,7 @@ from openmm import app
 
 from ..chemistry.elements import is_metal
 from ..chemistry.residue_names import is_standard_polymer
-from .alternates import carried_along
+from .alternates import moved_with_residues
 from .metadata import Metadata
 from .model import Link
 from .structures import AtomRecord, Model, is_backbone_bond
@@ -34,7 +34,7 @@ class Header:
         a, b, c (Å), α, β, γ (degrees).
     space_group : str
         As in ``P 1 21 1``; a cell without one is written with P 1.
-    occupancies : ndarray of shape (N,), optional
+    occupancies : np.ndarray, shape (N,), optional
         Of the atoms, 1 where not given.
     altlocs : tuple of str, optional
         The labels of the conformers that the atoms are of, empty for atoms with no alternates.
@@ -84,7 +84,7 @@ def atoms_of(
 def atoms_of_model(model: Model, positions: np.ndarray, b_factors: np.ndarray) -> list[WrittenAtom]:
     """Return the atoms of a model with those of its alternate conformers, in the order of its file."""
     fitted = atoms_of(model.topology, model.records, positions, b_factors, model.occupancies)
-    alternates, places = model.alternates, carried_along(model, positions)
+    alternates, places = model.alternates, moved_with_residues(model, positions)
     others = [
         WrittenAtom(
             alternates.records[k],
@@ -109,6 +109,25 @@ def structure_of(
 
     Each chain of the topology is a subchain, or, `merged`, what has one name is one chain, and its polymer one subchain.
     """
+    serials = {atom.index: serial for serial, atom in enumerate(atoms, start=1) if atom.index >= 0}
+    structure = gemmi.Structure()
+    structure.name = "model"
+    structure.add_model(_chains_of(topology, atoms, merged))
+    if header.cell is not None:
+        structure.cell = gemmi.UnitCell(*header.cell)
+        structure.spacegroup_hm = header.space_group or "P 1"
+        structure.setup_cell_images()
+    records = {atom.index: atom.record for atom in atoms if atom.index >= 0}
+    _add_links(structure, list(topology.atoms()), records, serials, header)
+    structure.cispeps = _cis_peptides(topology, {atom.index: atom for atom in atoms})
+    if merged:
+        structure.merge_chain_parts()
+    header.metadata.attach(structure, aligned=not merged)
+    return structure
+
+
+def _chains_of(topology: app.Topology, atoms: Sequence[WrittenAtom], merged: bool) -> gemmi.Model:
+    """Return the atoms in their residues and chains."""
     model = gemmi.Model(1)
     joined = {
         atom.residue.index
@@ -117,11 +136,8 @@ def structure_of(
         for atom in pair
     }
     members: dict[int, dict[str, list[tuple[int, WrittenAtom]]]] = defaultdict(lambda: defaultdict(list))
-    serials: dict[int, int] = {}
     for serial, atom in enumerate(atoms, start=1):
         members[atom.residue][atom.record.residue_name].append((serial, atom))
-        if atom.index >= 0:
-            serials[atom.index] = serial
     for number, chain in enumerate(topology.chains()):
         written: gemmi.Chain | None = None
         for position_in_chain, residue in enumerate(chain.residues(), start=1):
@@ -129,17 +145,8 @@ def structure_of(
             for own in members[residue.index].values():
                 new = gemmi.Residue()
                 for serial, atom in own:
-                    record = atom.record
-                    one = gemmi.Atom()
-                    one.name = record.name
-                    one.altloc = record.altloc or "\0"
-                    one.element = gemmi.Element(record.element)
-                    one.charge = record.charge
-                    one.pos = gemmi.Position(*atom.position)
-                    one.b_iso = atom.b_factor
-                    one.occ = atom.occupancy
-                    one.serial = serial
-                    new.add_atom(one)
+                    new.add_atom(_gemmi_atom(atom, serial))
+                record = own[-1][1].record
                 new.name = record.residue_name
                 new.seqid = _seqid(record)
                 new.het_flag = "H" if record.hetero else "A"
@@ -154,20 +161,21 @@ def structure_of(
                 written.add_residue(new)
         if written is not None:
             model.add_chain(written)
-    structure = gemmi.Structure()
-    structure.name = "model"
-    structure.add_model(model)
-    if header.cell is not None:
-        structure.cell = gemmi.UnitCell(*header.cell)
-        structure.spacegroup_hm = header.space_group or "P 1"
-        structure.setup_cell_images()
-    records = {atom.index: atom.record for atom in atoms if atom.index >= 0}
-    _add_links(structure, list(topology.atoms()), records, serials, header)
-    structure.cispeps = _cis_peptides(topology, {atom.index: atom for atom in atoms})
-    if merged:
-        structure.merge_chain_parts()
-    header.metadata.attach(structure, aligned=not merged)
-    return structure
+    return model
+
+
+def _gemmi_atom(atom: WrittenAtom, serial: int) -> gemmi.Atom:
+    record = atom.record
+    written = gemmi.Atom()
+    written.name = record.name
+    written.altloc = record.altloc or "\0"
+    written.element = gemmi.Element(record.element)
+    written.charge = record.charge
+    written.pos = gemmi.Position(*atom.position)
+    written.b_iso = atom.b_factor
+    written.occ = atom.occupancy
+    written.serial = serial
+    return written
 
 
 def _cis_peptides(topology: app.Topology, atoms: Mapping[int, WrittenAtom]) -> list[gemmi.CisPep]:

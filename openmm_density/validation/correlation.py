@@ -47,7 +47,7 @@ class MapCorrelation:
         Names elements and residues of the N atoms.
     resolution : float or Quantity
         Resolution d in Å.
-    b_factors : array_like of shape (N,), optional
+    b_factors : array_like, shape (N,), optional
         B factors in Å² in place of the uniform 8 d: another figure than the one that is reported everywhere.
 
     Raises

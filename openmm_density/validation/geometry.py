@@ -1,4 +1,4 @@
-"""Is a model chemically sane? Bonds, angles, clashes, torsions, peptide planes and handedness, in one report."""
+"""The geometry of a model in one report: bonds, angles, clashes, torsions, peptide planes and handedness."""
 
 from __future__ import annotations
 
@@ -61,26 +61,26 @@ class GeometryReport:
     twisted_count : int
         Peptides more than 30° from planar.
     wrong_alpha_count, wrong_centre_count : int
-        Cα, and other centres (Cβ of Thr and Ile, sugars), of the wrong hand. Residues that are D by name
+        Cα, and other centres (Cβ of Thr and Ile, sugars), of the wrong handedness. Residues that are D by name
         count as wrong if they are L.
     wrong_centres : list of str
         Where they are.
     ramachandran_count : int or None
         Residues with both backbone torsions. This and the next are None without the tables of the package pyrama.
     ramachandran_favoured_count, ramachandran_allowed_count, ramachandran_outlier_count : int or None
-        Those in each of the regions of Lovell et al. (2003), see :mod:`openmm_density.validation.ramachandran`.
+        Those in each of the regions of Lovell et al. (2003), see `openmm_density.validation.ramachandran`.
     ramachandran_outliers : list of str, or None
         The residues in neither.
     rotamer_count, rotamer_outlier_count : int
         Side chains with a torsion between tetrahedral atoms, and those with one more than 40° from staggered, see
-        :mod:`openmm_density.validation.rotamers`. MolProbity's outliers are by another definition.
+        `openmm_density.validation.rotamers`. MolProbity's outliers are by another definition.
     rotamer_outliers : list of str
         Where they are.
     notes : list of str
         A sentence for each thing that could not be assessed.
     peptides, centres : tuple of str
         Names of all peptides and centres.
-    omega, improper : ndarray
+    omega, improper : np.ndarray
         Their torsions, radians.
     """
 
@@ -138,14 +138,14 @@ class GeometryReport:
 
 @dataclass(frozen=True)
 class GeometryChange:
-    """What turned over between two models of the same atoms.
+    """Peptides and chiral centres that flipped between two models of the same atoms.
 
     Attributes
     ----------
     peptide_flips : list of str
         Peptides whose ω changed by more than 90°.
     inverted_centres : list of str
-        Chiral centres that changed hand.
+        Chiral centres that changed handedness.
     largest_omega_change : float
         Degrees; 0 where there are no peptides.
     """
@@ -165,9 +165,9 @@ def geometry_report(topology: app.Topology, positions: Any) -> GeometryReport:
     Parameters
     ----------
     topology : openmm.app.Topology
-        With bonds, as from :func:`openmm_density.models.structures.read_model` or
-        :func:`openmm_density.models.preparation.prepare`.
-    positions : Quantity or array_like of shape (N, 3)
+        With bonds, as from `openmm_density.models.structures.read_model` or
+        `openmm_density.models.preparation.prepare`.
+    positions : Quantity or array_like, shape (N, 3)
         Å where plain.
 
     Raises
@@ -188,61 +188,83 @@ def geometry_report(topology: app.Topology, positions: Any) -> GeometryReport:
     bonds = bonds[heavy[bonds].all(axis=1)] if len(bonds) else bonds
     types = _amber_types(topology, bonds)
 
-    bond_atoms, lengths, bond_ideals = _bond_lengths(positions, bonds, types)
-    angle_atoms, angles, angle_ideals = _angles(atoms, positions, bonds, types)
-    bond_errors = np.abs(lengths - bond_ideals)
-    angle_errors = np.degrees(np.abs(angles - angle_ideals))
     clashes, _ = near_contacts(topology, positions)
-
     peptides = peptide_torsions(topology)
     omega = torsion_angles(positions, peptides)
-    cis = np.abs(omega) < np.pi / 2
-    proline = np.array([atoms[i].residue.name == "PRO" for i in peptides[:, 2]], dtype=bool)
-    from_planar = np.minimum(np.abs(omega), np.pi - np.abs(omega))
-
     centres = chiral_centres(topology)
     improper = torsion_angles(positions, centres)
-    alpha = np.array([atoms[i].name == "CA" for i in centres[:, 0]], dtype=bool)
-    mirrored = np.array([is_d_amino_acid(atoms[i].residue.name) for i in centres[:, 0]], dtype=bool)
-    wrong = (improper < 0) != (mirrored & alpha)
-    names = tuple(_describe(atoms, centre[:1]) for centre in centres)
-
-    residues = list(topology.residues())
+    centre_names = tuple(_describe(atoms, centre[:1]) for centre in centres)
     backbone = _ramachandran_fields(topology, positions)
-    chains = side_chains(topology, positions)
-    eclipsed = chains.residues[chains.eclipsed]
     return GeometryReport(
-        bond_count=len(bond_errors),
-        bond_rmsd=_rms(bond_errors),
-        worst_bond=float(bond_errors.max(initial=0.0)) if len(bond_errors) else float("nan"),
-        worst_bond_atoms=_describe(atoms, bond_atoms[np.argmax(bond_errors)]) if len(bond_errors) else "",
-        angle_count=len(angle_errors),
-        angle_rmsd=_rms(angle_errors),
-        worst_angle=float(angle_errors.max(initial=0.0)) if len(angle_errors) else float("nan"),
-        worst_angle_atoms=_describe(atoms, angle_atoms[np.argmax(angle_errors)]) if len(angle_errors) else "",
+        **_deviations("bond", atoms, *_bond_errors(positions, bonds, types)),
+        **_deviations("angle", atoms, *_angle_errors(atoms, positions, bonds, types)),
         atom_count=int(heavy.sum()),
         clash_count=len(clashes),
         clashscore=1000.0 * len(clashes) / max(int(heavy.sum()), 1),
-        cis_count=int(cis.sum()),
-        cis_nonproline_count=int((cis & ~proline).sum()),
-        twisted_count=int((from_planar > TWISTED).sum()),
-        wrong_alpha_count=int((wrong & alpha).sum()),
-        wrong_centre_count=int((wrong & ~alpha).sum()),
-        wrong_centres=[name for name, bad in zip(names, wrong) if bad],
+        **_peptide_fields(atoms, peptides, omega),
+        **_chirality_fields(atoms, centres, improper, centre_names),
         **backbone,
-        rotamer_count=len(chains.residues),
-        rotamer_outlier_count=len(eclipsed),
-        rotamer_outliers=[residue_label(residues[i]) for i in eclipsed],
+        **_rotamer_fields(topology, positions),
         notes=[TABLES_MISSING] if backbone["ramachandran_count"] is None else [],
         peptides=tuple(_describe(atoms, peptide[[0, 3]]) for peptide in peptides),
         omega=omega,
-        centres=names,
+        centres=centre_names,
         improper=improper,
     )
 
 
+def _deviations(
+    kind: str, atoms: Sequence[app.topology.Atom], members: np.ndarray, errors: np.ndarray
+) -> dict[str, Any]:
+    """Return number, RMSD and worst of the deviations of bonds or angles, which are of these atoms, from their ideal values."""
+    worst = int(np.argmax(errors)) if len(errors) else None
+    return {
+        f"{kind}_count": len(errors),
+        f"{kind}_rmsd": float(np.sqrt(np.mean(errors**2))) if len(errors) else float("nan"),
+        f"worst_{kind}": float("nan") if worst is None else float(errors[worst]),
+        f"worst_{kind}_atoms": "" if worst is None else _describe(atoms, members[worst]),
+    }
+
+
+def _peptide_fields(
+    atoms: Sequence[app.topology.Atom], peptides: np.ndarray, omega: np.ndarray
+) -> dict[str, Any]:
+    cis = np.abs(omega) < np.pi / 2
+    proline = np.array([atoms[i].residue.name == "PRO" for i in peptides[:, 2]], dtype=bool)
+    from_planar = np.minimum(np.abs(omega), np.pi - np.abs(omega))
+    return {
+        "cis_count": int(cis.sum()),
+        "cis_nonproline_count": int((cis & ~proline).sum()),
+        "twisted_count": int((from_planar > TWISTED).sum()),
+    }
+
+
+def _chirality_fields(
+    atoms: Sequence[app.topology.Atom], centres: np.ndarray, improper: np.ndarray, names: Sequence[str]
+) -> dict[str, Any]:
+    alpha = np.array([atoms[i].name == "CA" for i in centres[:, 0]], dtype=bool)
+    is_d = np.array([is_d_amino_acid(atoms[i].residue.name) for i in centres[:, 0]], dtype=bool)
+    wrong = (improper < 0) != (is_d & alpha)
+    return {
+        "wrong_alpha_count": int((wrong & alpha).sum()),
+        "wrong_centre_count": int((wrong & ~alpha).sum()),
+        "wrong_centres": [name for name, bad in zip(names, wrong) if bad],
+    }
+
+
+def _rotamer_fields(topology: app.Topology, positions: np.ndarray) -> dict[str, Any]:
+    residues = list(topology.residues())
+    chains = side_chains(topology, positions)
+    eclipsed = chains.residues[chains.eclipsed]
+    return {
+        "rotamer_count": len(chains.residues),
+        "rotamer_outlier_count": len(eclipsed),
+        "rotamer_outliers": [residue_label(residues[i]) for i in eclipsed],
+    }
+
+
 def compare_geometry(before: GeometryReport, after: GeometryReport) -> GeometryChange:
-    """Tell which peptides flipped and which centres changed hand between two reports.
+    """Return which peptides flipped and which centres changed handedness between two reports.
 
     Parameters
     ----------
@@ -285,10 +307,6 @@ def _ramachandran_fields(topology: app.Topology, positions: np.ndarray) -> dict[
     }
 
 
-def _rms(errors: np.ndarray) -> float:
-    return float(np.sqrt(np.mean(errors**2))) if len(errors) else float("nan")
-
-
 def _describe(atoms: Sequence[app.topology.Atom], indices: np.ndarray) -> str:
     """Name atoms as in ``A LYS 45 CA - A GLY 46 N``."""
     return " - ".join(f"{residue_label(atoms[i].residue)} {atoms[i].name}" for i in indices)
@@ -324,7 +342,7 @@ def _ideals() -> _Ideals:
 
 
 def _amber_types(topology: app.Topology, bonds: np.ndarray) -> list[str]:
-    """Return each atom its Amber type; empty for what the tables do not hold."""
+    """Return the Amber type of each atom; empty for what the tables do not hold."""
     atoms = list(topology.atoms())
     joined = {int(i) for pair in bonds if atoms[pair[0]].residue is not atoms[pair[1]].residue for i in pair}
     known = _ideals().types
@@ -347,19 +365,20 @@ def _amber_types(topology: app.Topology, bonds: np.ndarray) -> list[str]:
     return types
 
 
-def _bond_lengths(
-    positions: np.ndarray, bonds: np.ndarray, types: list[str]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _bond_errors(positions: np.ndarray, bonds: np.ndarray, types: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bonds that have an ideal length, and by how much each deviates from it, in Å."""
     table = _ideals().bonds
     ideals = np.array([table.get((types[i], types[j]), np.nan) for i, j in bonds])
     known = np.isfinite(ideals)
     bonds = bonds[known]
-    return bonds, np.linalg.norm(positions[bonds[:, 0]] - positions[bonds[:, 1]], axis=1), ideals[known]
+    lengths = np.linalg.norm(positions[bonds[:, 0]] - positions[bonds[:, 1]], axis=1)
+    return bonds, np.abs(lengths - ideals[known])
 
 
-def _angles(
+def _angle_errors(
     atoms: Sequence[app.topology.Atom], positions: np.ndarray, bonds: np.ndarray, types: list[str]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the triples of atoms whose angle has an ideal value, and by how much each deviates from it, in degrees."""
     neighbours: dict[int, list[int]] = {}
     for i, j in bonds.tolist():
         neighbours.setdefault(i, []).append(j)
@@ -379,4 +398,4 @@ def _angles(
     u = positions[triples[:, 0]] - positions[triples[:, 1]]
     v = positions[triples[:, 2]] - positions[triples[:, 1]]
     found = np.arctan2(np.linalg.norm(np.cross(u, v), axis=1), np.einsum("ij,ij->i", u, v))
-    return triples, found, np.array(ideals)
+    return triples, np.degrees(np.abs(found - np.array(ideals)))

@@ -1,4 +1,4 @@
-"""Contacts of a model with its copies in the crystal, which a fit does not see."""
+"""Contacts of a model with its copies in the crystal, which take no part in a fit."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ WORSE = 0.3
 
 # Å by which the distances of a pair within the model and to a copy differ at least.
 _DIFFERENT = 1e-3
-# Sum of the occupancies of two atoms that are there in turn.
-_IN_TURN = 1.0 + 1e-3
+# Sum of the occupancies of two atoms that are alternatives of one another.
+_LARGEST_SHARED_OCCUPANCY = 1.0 + 1e-3
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ def mate_contacts(model: Model, positions: np.ndarray) -> list[MateContact] | No
 
     Pairs count as in `openmm_density.validation.geometry.GeometryReport.clash_count`: heavy atoms whose van der Waals spheres
     overlap by more than 0.4 Å (0.8 Å between N, O, F and S), no metals. Not counted are atoms that the input has on a special
-    position, with their own copies; atoms that are there in turn, as their occupancies say; and bonds to copies that the file
+    position, with their own copies; atoms that are alternatives by their occupancies; and bonds to copies that the file
     names.
 
     Parameters
     ----------
     model : Model
-    positions : ndarray of shape (N, 3)
+    positions : np.ndarray, shape (N, 3)
         Of its atoms, in Å.
 
     Returns
@@ -75,8 +75,10 @@ def mate_contacts(model: Model, positions: np.ndarray) -> list[MateContact] | No
     found = []
     for (i, j), distance in _near_copies(model, heavy, positions, farthest).items():
         limit = radii[i] + radii[j] - CLASH_OVERLAP - HYDROGEN_BOND_ALLOWANCE * (polar[i] and polar[j])
-        in_turn = max(occupancies[[i, j]]) < 1 and occupancies[i] + occupancies[j] <= _IN_TURN
-        if distance < limit and not in_turn and (i, j) not in linked and not (i == j and i in special):
+        alternatives = (
+            max(occupancies[[i, j]]) < 1 and occupancies[i] + occupancies[j] <= _LARGEST_SHARED_OCCUPANCY
+        )
+        if distance < limit and not alternatives and (i, j) not in linked and not (i == j and i in special):
             found.append(MateContact(i, j, distance))
     return sorted(found, key=lambda contact: contact.distance)
 

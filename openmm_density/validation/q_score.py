@@ -168,7 +168,7 @@ def _neighbours(positions: np.ndarray) -> np.ndarray:
 
 
 def _reach(away: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """Tell how far from each atom its points belong to it along each direction, shape (atoms, directions).
+    """Return how far from each atom its points belong to it along each direction, shape (atoms, directions).
 
     Along **u** a point at radius r is at |r **u** − **d**| from a neighbour at **d**, which first falls below 0.9 r at the
     smaller root of (1 − 0.81) r² − 2 r **u**·**d** + d² = 0, and never where there is none.

@@ -1,4 +1,4 @@
-"""Which backbone torsions are usual: where a model's residues lie in the Ramachandran plot, by the tables of pyrama."""
+"""Where a model's residues lie in the Ramachandran plot, by the tables of pyrama."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which side-chain torsions are usual: staggered ones."""
+"""Rotamer outliers: side-chain torsions that are far from staggered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stretches of a chain in which a model is not to be believed: a fit made them worse, or they are far below their chain."""
+"""Stretches of a chain where a model is doubtful: a fit made them worse, or they fit far worse than the rest of their chain."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Stretch:
         return f"{self.chain} {numbers}".strip()
 
     def __str__(self) -> str:
-        """Tell in a sentence what is wrong with them."""
+        """Return a sentence on what is wrong with them."""
         who = f"residue{'' if self.first == self.last else 's'} {self.label}"
         than, other = ("before", "before") if self.fell else ("the rest of the chain", "median")
         figures = f"{_NAMES[self.measure]} {self.value:.2f}, {other} {self.other:.2f}"

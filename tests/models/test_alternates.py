@@ -13,7 +13,7 @@ from scipy.spatial.transform import Rotation
 from openmm_density.errors import InputError
 from openmm_density.fitting.placement import Placement
 from openmm_density.models import Model, prepare, read_model
-from openmm_density.models.alternates import carried_along
+from openmm_density.models.alternates import moved_with_residues
 from openmm_density.models.structure_files import (
     pdb_limit,
     prepared_header,
@@ -79,7 +79,7 @@ def test_mmcif_holds_both_conformers(small_data: Path, tmp_path: Path) -> None:
 def test_conformers_move_with_a_rigid_model_exactly(small_data: Path) -> None:
     model = read_model(small_data / OPSIN)
     matrix, shift = _turned(0)
-    moved = carried_along(model, model.positions @ matrix.T + shift)
+    moved = moved_with_residues(model, model.positions @ matrix.T + shift)
     np.testing.assert_allclose(moved, model.alternates.positions @ matrix.T + shift, atol=1e-9)
     placement = Placement(matrix.tolist(), shift.tolist(), 1.0, 0.0, 0.0, 0.0, 0.0)
     np.testing.assert_allclose(placement.apply(model).alternates.positions, moved, atol=1e-9)
@@ -101,7 +101,7 @@ def test_a_side_chain_keeps_to_where_it_branches_off(tmp_path: Path) -> None:
         turn = Rotation.from_rotvec(np.radians(angle) * axis)
         for name in names:
             positions[atoms[name]] = turn.apply(positions[atoms[name]] - end) + end
-    moved = carried_along(model, positions)
+    moved = moved_with_residues(model, positions)
     for name in ("CG", "CD"):
         before, after = (
             np.linalg.norm(alternate - places[atoms[name]], axis=1)
@@ -149,7 +149,7 @@ def test_waters_ligands_and_mutants_are_carried_too(tmp_path: Path) -> None:
     positions[water] += 2.0
     matrix, shift = _turned(1)
     positions[organic] = positions[organic] @ matrix.T + shift
-    moved = carried_along(model, positions)
+    moved = moved_with_residues(model, positions)
     np.testing.assert_allclose(moved[-1], model.alternates.positions[-1] + 2.0, atol=1e-9)
     np.testing.assert_allclose(moved[4:7], model.alternates.positions[4:7] @ matrix.T + shift, atol=1e-9)
     np.testing.assert_allclose(moved[:4], model.alternates.positions[:4], atol=1e-6)

@@ -39,7 +39,7 @@ def energy_and_forces(system, positions, platform="Reference"):
 def test_the_fast_born_force_has_the_energy_of_the_custom_one(parts, monkeypatch, method):
     prepared = prepare(parts[0], solvent="obc")
     fast = prepared.system(nonbonded_method=method)
-    monkeypatch.setattr(prepared_models, "with_native_born", lambda system: None)
+    monkeypatch.setattr(prepared_models, "use_native_gbsa", lambda system: None)
     custom = prepare(parts[0], solvent="obc").system(nonbonded_method=method)
     assert [
         any(isinstance(force, openmm.CustomGBForce) for force in each.getForces()) for each in (fast, custom)

@@ -34,7 +34,7 @@ def kinesin_path(small_data):
 
 
 def moving(trajectory, n_frames, step=0.05):
-    """Make a trajectory that moves away along x by a step in nm."""
+    """Build a trajectory that moves away along x by a step in nm."""
     shifts = np.arange(n_frames)[:, None, None] * np.array([step, 0, 0])
     return mdtraj.Trajectory(trajectory.xyz + shifts, trajectory.topology)
 

@@ -33,7 +33,7 @@ _SMALLEST = 1e-3
 def add_missing_heavy_atoms(
     residues: list[WorkResidue], links: list[Link], platform: openmm.Platform, report: PreparationReport
 ) -> None:
-    """Build the heavy atoms that residues lack, in the chemical hand, and report them."""
+    """Build the heavy atoms that residues lack, with the right handedness at Cβ, and report them."""
     topology, _ = topology_of(residues, links)
     # PDBFixer reads files only: it gets a stand-in, then the model.
     fixer = PDBFixer(
@@ -68,11 +68,11 @@ def add_missing_heavy_atoms(
             if atom.name not in known:
                 work.atoms.append(WorkAtom(atom.name, atom.element, np.array(placed[atom.index])))
         if work.name in _BETA_CENTRES:
-            _turn_built_centre(work, fixer.templates[work.name])
+            _correct_built_chirality(work, fixer.templates[work.name])
 
 
-def _turn_built_centre(work: WorkResidue, template: Any) -> None:
-    """Put a built atom at a Cβ to the side that makes Cβ as it is in the template; pdbfixer does not look."""
+def _correct_built_chirality(work: WorkResidue, template: Any) -> None:
+    """Move a built atom at a chiral Cβ to the side that gives it the template's handedness, which pdbfixer does not check."""
     names = ("CB", *_BETA_CENTRES[work.name])
     atoms = [work.find(name) for name in names]
     places = {
@@ -107,7 +107,7 @@ def _volume(places: Sequence[np.ndarray]) -> float:
 
 
 def _add_beta_carbons(residues: list[WorkResidue], fixer: PDBFixer, report: PreparationReport) -> bool:
-    """Add Cβ to amino acids that end at Cα; pdbfixer, which builds the rest, gives some of them to the wrong side."""
+    """Add Cβ to amino acids that end at Cα; pdbfixer, which builds the rest, puts some of them on the wrong side."""
     added = False
     for residue, atoms in fixer.missingAtoms.items():
         work = residues[residue.index]

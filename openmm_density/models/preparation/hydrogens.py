@@ -17,7 +17,7 @@ from .work_residues import Link, WorkAtom, WorkResidue, positions_of, topology_o
 
 
 def find_variants(model: Model, residues: list[WorkResidue], links: list[Link]) -> list[str | None]:
-    """Choose protonation states that the input or a bond decides; None leaves it to the pH."""
+    """Return the protonation state of each residue that the input or a bond decides; None leaves it to the pH."""
     variants: list[str | None] = [None] * len(residues)
     metals: dict[int, set[str]] = defaultdict(set)
     bonds: dict[int, set[str]] = defaultdict(set)
@@ -66,7 +66,7 @@ def add_hydrogens(
     ph: float,
     platform: openmm.Platform,
 ) -> None:
-    """Return the residues the hydrogens of their variants."""
+    """Add to residues the hydrogens of their protonation states."""
     # Modeller refuses a histidine without its ring; pdbfixer could not complete it, so leave it alone.
     hidden = {}
     for k, residue in enumerate(residues):
@@ -90,8 +90,8 @@ def add_hydrogens(
         residues[k].name = name
 
 
-def free_valences(residues: list[WorkResidue], links: list[Link]) -> None:
-    """Take away the hydrogen that a bond to another residue replaces."""
+def remove_replaced_hydrogens(residues: list[WorkResidue], links: list[Link]) -> None:
+    """Remove the hydrogen that a bond to another residue replaces."""
     standard = standard_residue_names()
     for first, second in links:
         if first[0] == second[0]:
@@ -112,10 +112,10 @@ def free_valences(residues: list[WorkResidue], links: list[Link]) -> None:
                 residues[own].atoms.remove(nearest)
 
 
-def take_input_hydrogens(
+def keep_input_hydrogens(
     model: Model, residues: list[WorkResidue], parametrised: frozenset[int], report: PreparationReport
 ) -> None:
-    """Match the input's hydrogens with the built ones: by name, then by parent; take their positions."""
+    """Match the input's hydrogens with the built ones, by name, then by parent; the built ones take the input's positions."""
     standard = standard_residue_names()
     for work, residue in zip(residues, model.topology.residues(), strict=True):
         if work.name not in standard and residue.index not in parametrised:

@@ -17,7 +17,7 @@ from ...chemistry.elements import covalent_radius, is_hydrogen, is_metal
 from ...errors import InputError
 from ...units import positions_in_angstrom, value_in
 from ...wording import one_line
-from ..force_fields import with_native_born
+from ..force_fields import use_native_gbsa
 from ..structures import Model
 from ..superposition import superposition
 
@@ -33,13 +33,13 @@ LINK_FORCE_CONSTANT = 1.0e5
 """kJ/mol/nm², of a bond between a rigid residue and its surroundings; a fifth for pairs one bond further."""
 
 
-IN_TURN_REACH = 8.0
-"""Å up to which atoms of different conformers are kept from acting on one another."""
+CONFORMER_EXCLUSION_REACH = 8.0
+"""Å up to which the interactions between atoms of different conformers are excluded."""
 
 
 @dataclass
 class PreparationReport:
-    """What :func:`prepare` changed.
+    """What `prepare` changed.
 
     Attributes
     ----------
@@ -92,15 +92,15 @@ class Prepared:
     topology : openmm.app.Topology
         All atoms, hydrogens included. Bonds between a metal and another residue are not in it (the force
         field would not know its residues any more): see ``links``.
-    positions : ndarray of shape (N, 3)
-        Å. Atoms that the input has are where it has them.
-    input_index : ndarray of shape (N,)
+    positions : np.ndarray, shape (N, 3)
+        Å. Atoms of the input keep its positions.
+    input_index : np.ndarray, shape (N,)
         The input's atom, or -1 for an atom that was added.
-    prepared_index : ndarray of shape (M,)
+    prepared_index : np.ndarray, shape (M,)
         For each input atom its atom here, or -1 for a hydrogen without a counterpart.
-    b_factors : ndarray of shape (N,)
+    b_factors : np.ndarray, shape (N,)
         Å²; an added atom has that of the nearest input atom of its residue.
-    rigid : list of ndarray
+    rigid : list of np.ndarray
         The atoms of each residue that is kept rigid.
     links : list of (int, int)
         Bonds that springs hold: between rigid residues and their surroundings, and metal coordination.
@@ -127,17 +127,17 @@ class Prepared:
     def input_positions(self, positions: Any) -> np.ndarray:
         """Return the positions of the input's atoms, in the input's order.
 
-        An input hydrogen without a counterpart is carried along by the rigid motion that best superposes the
+        An input hydrogen without a counterpart moves by the rigid motion that best superposes the
         other atoms of its residue, as the input has them, on where they are now.
 
         Parameters
         ----------
-        positions : Quantity or array_like of shape (N, 3)
+        positions : Quantity or array_like, shape (N, 3)
             Positions of the prepared atoms; Å where plain.
 
         Returns
         -------
-        ndarray of shape (M, 3)
+        np.ndarray, shape (M, 3)
             Å.
         """
         positions = positions_in_angstrom(positions)
@@ -164,7 +164,7 @@ class Prepared:
 
         Returns
         -------
-        ndarray of int, shape (N,)
+        np.ndarray of int, shape (N,)
         """
         result = self.input_index.copy()
         for residue in self.topology.residues():
@@ -186,8 +186,8 @@ class Prepared:
     ) -> openmm.System:
         """Build the System: the force field, and springs for what it does not know.
 
-        Residues of different conformers, as their labels say, such as a water of B beside a side chain of A, are never there
-        together, and do not act on one another.
+        Residues whose labels say that they belong to different conformers, such as a water of B beside a side chain of A, never
+        occur together: interactions between them are excluded.
 
         Centre-of-mass motion is not removed: it would hold the model back from its density. OpenMM's
         minimiser often stalls where there are constraints: minimise a new model in a System with
@@ -225,24 +225,26 @@ class Prepared:
             arguments["nonbondedCutoff"] = value_in(nonbonded_cutoff, unit.nanometer) * unit.nanometer
         if hydrogen_mass is not None:
             arguments["hydrogenMass"] = value_in(hydrogen_mass, unit.dalton) * unit.dalton
-        made_with = repr(arguments)
-        if made_with not in self._systems:
-            self._systems[made_with] = self._described(arguments)
+        key = repr(arguments)
+        if key not in self._systems:
+            self._systems[key] = self._force_field_system(arguments)
         # A fit asks for several, and the force field takes tens of seconds for a large model.
-        system = copy.deepcopy(self._systems[made_with])
+        system = copy.deepcopy(self._systems[key])
         self._add_springs(system, rigid_force_group)
-        _exclude(system, self._in_turn())
+        _exclude(system, self._alternative_pairs())
         return system
 
-    def _in_turn(self) -> list[tuple[int, int]]:
-        """Return the pairs of atoms that are never there together: nearby ones of residues in different conformers."""
+    def _alternative_pairs(self) -> list[tuple[int, int]]:
+        """Return the pairs of nearby atoms of residues in different conformers, which never occur together."""
         if not any(record.altloc for record in self.model.records):
             return []
         labels = ["" if index < 0 else self.model.records[index].altloc for index in self.nearest_input()]
         residues = [atom.residue.index for atom in self.topology.atoms()]
         joined = {frozenset((a.residue.index, b.residue.index)) for a, b in self.topology.bonds()}
         labelled = np.flatnonzero(np.array([bool(label) for label in labels]))
-        pairs = labelled[cKDTree(self.positions[labelled]).query_pairs(IN_TURN_REACH, output_type="ndarray")]
+        pairs = labelled[
+            cKDTree(self.positions[labelled]).query_pairs(CONFORMER_EXCLUSION_REACH, output_type="ndarray")
+        ]
         return [
             (int(i), int(j))
             for i, j in np.sort(pairs, axis=1)
@@ -251,8 +253,8 @@ class Prepared:
             and frozenset((residues[i], residues[j])) not in joined
         ]
 
-    def _described(self, arguments: dict[str, Any]) -> openmm.System:
-        """Make the System of the force field alone."""
+    def _force_field_system(self, arguments: dict[str, Any]) -> openmm.System:
+        """Build the System of the force field alone."""
         residues = list(self.topology.residues())
         templates = {residues[index]: name for index, name in self.residue_templates.items()}
         try:
@@ -263,7 +265,7 @@ class Prepared:
                 "give other force field files or options."
             ) from None
         if self.solvent == "obc":
-            with_native_born(system)
+            use_native_gbsa(system)
         return system
 
     def _add_springs(self, system: openmm.System, force_group: int) -> None:
@@ -331,7 +333,7 @@ def _link_pairs(
 
 
 def _exclude(system: openmm.System, pairs: list[tuple[int, int]]) -> None:
-    """Take pairs out of every nonbonded force (OpenMM demands the same exclusions of all)."""
+    """Exclude pairs from every nonbonded force (OpenMM demands the same exclusions of all)."""
     for force in system.getForces():
         if isinstance(force, openmm.NonbondedForce):
             for i, j in pairs:

@@ -1,4 +1,18 @@
-"""The steps that complete a model for a force field, and keep rigid what the force field does not know."""
+"""The steps that complete a model for a force field, and keep rigid what the force field does not know.
+
+- Heavy atoms that a standard residue lacks and terminal oxygens are built (pdbfixer). Loops are not: the ends of a gap become
+  termini.
+- Hydrogens of standard residues follow the force field: the input's are kept where they have a counterpart, the others are
+  built. Protonation follows the input's hydrogens and residue names (``HID``/``HSD``, ``ASH``, ``LYN`` …), then metal
+  coordination, then the pH.
+- Selenomethionine becomes methionine, its selenium the sulphur.
+- A residue that has the atoms of a known one less some hydrogens, or with other neighbours (a glycosylated asparagine, a
+  nucleotide that begins with a phosphate), takes that one's parameters, the charge of a missing hydrogen added to its parent.
+- With a force field for ligands, a residue that has a SMILES and is bound to nothing gets the hydrogens and parameters of that
+  molecule (`openmm_density.models.ligands`).
+- Every other residue is kept rigid, in place: no charges, generic Lennard-Jones spheres (gemmi's van der Waals radii), an
+  elastic network between all its atoms, and springs across its bonds and metal coordination.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +35,7 @@ from ..force_fields import force_field_files
 from ..ligands import LigandParameters, dictionary_smiles
 from ..structures import Model, is_backbone_bond
 from .heavy_atoms import add_missing_heavy_atoms
-from .hydrogens import add_hydrogens, find_variants, free_valences, take_input_hydrogens
+from .hydrogens import add_hydrogens, find_variants, keep_input_hydrogens, remove_replaced_hydrogens
 from .prepared import PreparationReport, Prepared
 from .templates import add_templates
 from .work_residues import (
@@ -29,8 +43,8 @@ from .work_residues import (
     WorkAtom,
     WorkResidue,
     b_factors_of,
-    refuse_strays,
-    refuse_trace,
+    check_backbone,
+    check_positions,
     topology_of,
     work_residues_of,
 )
@@ -48,27 +62,12 @@ def prepare(
     dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
     allow_scripts: bool = False,
 ) -> Prepared:
-    """Complete a model for molecular dynamics, without losing an atom of it.
-
-    - Heavy atoms that a standard residue lacks and terminal oxygens are built (pdbfixer). Loops are not: the
-      ends of a gap become termini.
-    - Hydrogens of standard residues follow the force field: the input's are kept where they have a
-      counterpart, the others are built. Protonation follows the input's hydrogens and residue names
-      (``HID``/``HSD``, ``ASH``, ``LYN`` …), then metal coordination, then the pH.
-    - Selenomethionine becomes methionine, its selenium the sulphur.
-    - A residue that has the atoms of a known one less some hydrogens, or with other neighbours (a
-      glycosylated asparagine, a nucleotide that begins with a phosphate), takes that one's parameters, the
-      charge of a missing hydrogen added to its parent.
-    - With ``ligand_forcefield``, a residue that has a SMILES and is bound to nothing gets the hydrogens and parameters of that
-      molecule (`openmm_density.models.ligands`).
-    - Every other residue is kept rigid, in place: no charges, generic Lennard-Jones spheres (gemmi's van der
-      Waals radii), an elastic network between all its atoms, and springs across its bonds and metal
-      coordination.
+    """Complete a model for molecular dynamics, without losing an atom of it; what is done to which residue is told above.
 
     Parameters
     ----------
     model : Model
-        From :func:`openmm_density.models.structures.read_model`.
+        From `openmm_density.models.structures.read_model`.
     forcefield : str or sequence of str
         "amber14", "charmm36", or OpenMM force field files.
     solvent : str
@@ -80,7 +79,7 @@ def prepare(
     ligand_forcefield : {"openff", "gaff"}, optional
         What parametrises ligands; by default they are kept rigid.
     ligands : mapping of str to str, optional
-        Their SMILES by residue name. Those that ``dictionaries`` hold serve where none is given.
+        Their SMILES by residue name; those that `dictionaries` hold serve where none is given.
     dictionaries : path or sequence of paths
         Restraint dictionaries or wwPDB component files.
     allow_scripts : bool
@@ -95,19 +94,45 @@ def prepare(
     loaded = load_force_field(force_field_files(forcefield, solvent), allow_scripts)
     report = PreparationReport(sentences=list(model.notes))
     parameters, parametrised = _ligands(model, loaded, ligand_forcefield, ligands or {}, dictionaries, report)
+    residues = _completed(model, parameters, parametrised, ph, platform, report)
+    return _parametrised(model, loaded, residues, parameters, parametrised, report, solvent)
+
+
+def _completed(
+    model: Model,
+    parameters: LigandParameters | None,
+    parametrised: frozenset[int],
+    ph: float,
+    platform: str,
+    report: PreparationReport,
+) -> tuple[list[WorkResidue], list[Link]]:
+    """Return the residues of a model with all the atoms that they need, and the bonds between them."""
     residues, links = work_residues_of(model, parametrised, report)
-    refuse_trace(model, residues)
-    refuse_strays(model)
+    check_backbone(model, residues)
+    check_positions(model)
     compute = openmm.Platform.getPlatformByName(platform)
-    with repeatable(compute), _building(model):
+    with repeatable(compute), _naming_the_model(model):
         add_missing_heavy_atoms(residues, links, compute, report)
         variants = find_variants(model, residues, links)
         add_hydrogens(residues, links, variants, ph, compute)
-    free_valences(residues, links)
+    remove_replaced_hydrogens(residues, links)
     if parameters is not None:
         _complete_ligands(parameters, parametrised, residues, links)
-    take_input_hydrogens(model, residues, parametrised, report)
+    keep_input_hydrogens(model, residues, parametrised, report)
+    return residues, links
 
+
+def _parametrised(
+    model: Model,
+    forcefield: app.ForceField,
+    completed: tuple[list[WorkResidue], list[Link]],
+    parameters: LigandParameters | None,
+    parametrised: frozenset[int],
+    report: PreparationReport,
+    solvent: str,
+) -> Prepared:
+    """Return the model of completed residues, with a force field that describes all of them."""
+    residues, links = completed
     topology, coordination = topology_of(residues, links)
     positions = np.array([atom.position for residue in residues for atom in residue.atoms])
     _check_built(model, topology, positions)
@@ -117,9 +142,9 @@ def prepare(
 
     if parameters is not None:
         chosen = [residue for residue in topology.residues() if residue.index in parametrised]
-        parameters.add_to(loaded, [(residue_label(residue), residue) for residue in chosen])
+        parameters.add_to(forcefield, [(residue_label(residue), residue) for residue in chosen])
         report.ligands += [f"{residue_label(residue)} ({parameters.version})" for residue in chosen]
-    templates, rigid = add_templates(loaded, topology, residues, report)
+    templates, rigid = add_templates(forcefield, topology, residues, report)
     held = _held_links(topology, rigid, coordination)
     atoms = list(topology.atoms())
     for i, j in held:
@@ -137,7 +162,7 @@ def prepare(
         links=held,
         report=report,
         solvent=solvent,
-        forcefield=loaded,
+        forcefield=forcefield,
         residue_templates=templates,
     )
 
@@ -225,8 +250,8 @@ def _complete_ligands(
 
 
 @contextmanager
-def _building(model: Model) -> Iterator[None]:
-    """Say of which model pdbfixer or Modeller could make nothing."""
+def _naming_the_model(model: Model) -> Iterator[None]:
+    """Raise InputError that names the model where pdbfixer or Modeller fails."""
     try:
         yield
     except (openmm.OpenMMException, LookupError, ValueError, ArithmeticError) as error:
@@ -247,7 +272,7 @@ def _check_built(model: Model, topology: app.Topology, positions: np.ndarray) ->
 
 @contextmanager
 def repeatable(platform: openmm.Platform) -> Iterator[None]:
-    """Make building atoms give the same bits each time.
+    """Make the building of atoms reproducible to the bit.
 
     Modeller draws hydrogen directions from Python's generator, and neither it nor pdbfixer passes properties
     to the platform: seed the one, set defaults of the other, and put both back.

@@ -27,35 +27,25 @@ def add_templates(
     residues: list[WorkResidue],
     report: PreparationReport,
 ) -> tuple[dict[int, str], list[np.ndarray]]:
-    """Return a template to every residue that the force field does not match; tell which are rigid."""
-    known = forcefield._templates
-    templates: dict[int, str] = {}
+    """Add a template to a force field for every residue that it does not match.
+
+    Returns
+    -------
+    templates : dict of int to str
+        The name of the template, by the index of the residue; residues that the force field matches by itself have none.
+    rigid : list of np.ndarray of int
+        The atoms of each residue that has no known parameters and is to be kept rigid.
+
+    Raises
+    ------
+    InputError
+        The force field knows no amino acid or no nucleotide of the model, or does not tell what a residue is.
+    """
     bonded = bonded_atoms(topology)
-    single: list[app.topology.Residue] = []
-    for residue in topology.residues():
-        if len(residue) == 1 and residue.name != "HOH":
-            # Several templates may hold one atom of an element (FE, FE2): the name decides.
-            atom = next(residue.atoms())
-            template = known.get(residue.name) or known.get(residue.name.capitalize())
-            fits = (
-                template is not None
-                and len(template.atoms) == 1
-                and template.atoms[0].element is atom.element
-                and not bonded[atom.index]
-            )
-            if fits:
-                templates[residue.index] = template.name
-            else:
-                single.append(residue)
-    unmatched = _unmatched(forcefield, topology, templates, set(single))
-    for kind, belongs in (("amino acids", _is_amino_acid), ("nucleotides", _is_nucleotide)):
-        members = [residue for residue in topology.residues() if belongs(residue)]
-        if len(members) > 1 and set(members) <= set(unmatched):
-            raise InputError(
-                f"forcefield describes none of the {len(members)} {kind} ({residue_label(members[0])} …): give another one; "
-                "amber14 has proteins, DNA and RNA, charmm36 proteins."
-            )
-    unknown = sorted([*unmatched, *single], key=lambda residue: residue.index)
+    templates, unknown_atoms = _single_atoms(forcefield._templates, topology, bonded)
+    unmatched = _unmatched(forcefield, topology, templates, set(unknown_atoms))
+    _check_polymers(topology, set(unmatched))
+    unknown = sorted([*unmatched, *unknown_atoms], key=lambda residue: residue.index)
     if not unknown:
         return templates, []
 
@@ -67,32 +57,82 @@ def add_templates(
     for residue in unknown:
         name = f"{residue.name}-{residue.index}-openmm-density"
         templates[residue.index] = name
-        definition = ElementTree.SubElement(definitions, "Residue", name=name)
-        parameters = _adapted_parameters(known, residue)
+        parameters = _adapted_parameters(forcefield._templates, residue)
         if parameters is None:
             rigid.append(np.array([atom.index for atom in residue.atoms()]))
             report.rigid_residues.append(f"{residue_label(residue)} ({len(residue)} atoms)")
-            parameters = []
-            for atom in residue.atoms():
-                elements.add(atom.element.symbol)
-                parameters.append((f"rigid-{atom.element.symbol}", 0.0))
+            symbols = [atom.element.symbol for atom in residue.atoms()]
+            elements.update(symbols)
+            parameters = [(f"rigid-{symbol}", 0.0) for symbol in symbols]
         else:
             report.adapted_residues.append(residue_label(residue))
-        atoms = list(residue.atoms())
-        order = {atom.index: k for k, atom in enumerate(atoms)}
-        for k, (type_, charge) in enumerate(parameters):
-            ElementTree.SubElement(definition, "Atom", name=f"a{k}", type=type_, charge=repr(charge))
-        for atom in atoms:
-            for other in bonded[atom.index]:
-                if other.residue is not residue:
-                    ElementTree.SubElement(definition, "ExternalBond", atomName=f"a{order[atom.index]}")
-                elif other.index > atom.index:
-                    ElementTree.SubElement(
-                        definition,
-                        "Bond",
-                        atomName1=f"a{order[atom.index]}",
-                        atomName2=f"a{order[other.index]}",
-                    )
+        definition = ElementTree.SubElement(definitions, "Residue", name=name)
+        _define_residue(definition, residue, parameters, bonded)
+    _define_rigid_types(xml, types, forcefield, sorted(elements))
+    forcefield.loadFile(io.StringIO(ElementTree.tostring(xml, encoding="unicode")))
+    return templates, rigid
+
+
+def _single_atoms(
+    known: dict[str, Any], topology: app.Topology, bonded: dict[int, list[app.topology.Atom]]
+) -> tuple[dict[int, str], list[app.topology.Residue]]:
+    """Return the templates of ions by the index of their residue, and the residues of one atom that have none."""
+    templates: dict[int, str] = {}
+    unknown: list[app.topology.Residue] = []
+    for residue in topology.residues():
+        if len(residue) != 1 or residue.name == "HOH":
+            continue
+        # Several templates may hold one atom of an element (FE, FE2): the name decides.
+        atom = next(residue.atoms())
+        template = known.get(residue.name) or known.get(residue.name.capitalize())
+        fits = (
+            template is not None
+            and len(template.atoms) == 1
+            and template.atoms[0].element is atom.element
+            and not bonded[atom.index]
+        )
+        if fits:
+            templates[residue.index] = template.name
+        else:
+            unknown.append(residue)
+    return templates, unknown
+
+
+def _check_polymers(topology: app.Topology, unmatched: set[app.topology.Residue]) -> None:
+    """Refuse a force field that knows no amino acid, or no nucleotide, of a model that has some."""
+    for kind, belongs in (("amino acids", _is_amino_acid), ("nucleotides", _is_nucleotide)):
+        members = [residue for residue in topology.residues() if belongs(residue)]
+        if len(members) > 1 and set(members) <= unmatched:
+            raise InputError(
+                f"forcefield describes none of the {len(members)} {kind} ({residue_label(members[0])} …): give another one; "
+                "amber14 has proteins, DNA and RNA, charmm36 proteins."
+            )
+
+
+def _define_residue(
+    definition: ElementTree.Element,
+    residue: app.topology.Residue,
+    parameters: list[tuple[str, float]],
+    bonded: dict[int, list[app.topology.Atom]],
+) -> None:
+    """Write the atoms of a residue, their types and charges, and their bonds into its definition."""
+    atoms = list(residue.atoms())
+    order = {atom.index: k for k, atom in enumerate(atoms)}
+    for k, (type_, charge) in enumerate(parameters):
+        ElementTree.SubElement(definition, "Atom", name=f"a{k}", type=type_, charge=repr(charge))
+    for atom in atoms:
+        for other in bonded[atom.index]:
+            if other.residue is not residue:
+                ElementTree.SubElement(definition, "ExternalBond", atomName=f"a{order[atom.index]}")
+            elif other.index > atom.index:
+                ends = {"atomName1": f"a{order[atom.index]}", "atomName2": f"a{order[other.index]}"}
+                ElementTree.SubElement(definition, "Bond", ends)
+
+
+def _define_rigid_types(
+    xml: ElementTree.Element, types: ElementTree.Element, forcefield: app.ForceField, elements: list[str]
+) -> None:
+    """Write an atom type for each element of rigid residues: uncharged, a Lennard-Jones sphere of its van der Waals radius."""
     generators = forcefield.getGenerators()
     own = next((g for g in generators if isinstance(g, app.forcefield.NonbondedGenerator)), None)
     separate = next((g for g in generators if isinstance(g, app.forcefield.LennardJonesGenerator)), None)
@@ -106,28 +146,18 @@ def add_templates(
     spheres = nonbonded
     if separate is not None:
         spheres = ElementTree.SubElement(xml, "LennardJonesForce", lj14scale=repr(separate.lj14scale))
-    for symbol in sorted(elements):
+    for symbol in elements:
         element = gemmi.Element(symbol)
-        ElementTree.SubElement(
-            types,
-            "Type",
-            {
-                "name": f"rigid-{symbol}",
-                "class": f"rigid-{symbol}",
-                "element": symbol,
-                "mass": repr(element.weight),
-            },
-        )
+        name = f"rigid-{symbol}"
+        definition = {"name": name, "class": name, "element": symbol, "mass": repr(element.weight)}
+        ElementTree.SubElement(types, "Type", definition)
         sphere = {"epsilon": repr(RIGID_EPSILON), "sigma": repr(2 * element.vdw_r / 10.0 / 2 ** (1 / 6))}
         nothing = {"epsilon": "0", "sigma": "1"}
-        name = {"type": f"rigid-{symbol}"}
         if spheres is not nonbonded:
-            ElementTree.SubElement(spheres, "Atom", {**name, **sphere})
+            ElementTree.SubElement(spheres, "Atom", {"type": name, **sphere})
         ElementTree.SubElement(
-            nonbonded, "Atom", {**name, "charge": "0", **(sphere if spheres is nonbonded else nothing)}
+            nonbonded, "Atom", {"type": name, "charge": "0", **(sphere if spheres is nonbonded else nothing)}
         )
-    forcefield.loadFile(io.StringIO(ElementTree.tostring(xml, encoding="unicode")))
-    return templates, rigid
 
 
 def _is_amino_acid(residue: app.topology.Residue) -> bool:
@@ -183,7 +213,7 @@ def _unmatched(
 def _adapted_parameters(
     known: dict[str, Any], residue: app.topology.Residue
 ) -> list[tuple[str, float]] | None:
-    """Take types and charges from the residue's own template where only hydrogens or neighbours differ."""
+    """Return types and charges of the residue's own template where only hydrogens or neighbours differ, else None."""
     protein, variant = residue.name, {"HIS": ("HID", "HIE", "HIP"), "CYS": ("CYX", "CYM"), "LYS": ("LYN",)}
     stems = [protein, *variant.get(protein, ()), *{"ASP": ("ASH",), "GLU": ("GLH",)}.get(protein, ())]
     names = {atom.name for atom in residue.atoms()}

@@ -95,7 +95,7 @@ def work_residues_of(
             inside = first[0] == second[0]
             if inside and residues[first[0]].name in standard:
                 continue
-            if not inside and _is_remade(residues, first, second):
+            if not inside and _is_standard_bond(residues, first, second):
                 continue
             links.append((first, second))
     for chain in model.topology.chains():
@@ -109,8 +109,8 @@ def work_residues_of(
     return residues, links
 
 
-def _is_remade(residues: list[WorkResidue], a: tuple[int, str], b: tuple[int, str]) -> bool:
-    """Tell whether createStandardBonds makes this bond between neighbours again."""
+def _is_standard_bond(residues: list[WorkResidue], a: tuple[int, str], b: tuple[int, str]) -> bool:
+    """Return whether createStandardBonds will make this bond between neighbours."""
     if a[0] > b[0]:
         a, b = b, a
     return (
@@ -118,7 +118,7 @@ def _is_remade(residues: list[WorkResidue], a: tuple[int, str], b: tuple[int, st
     )
 
 
-def refuse_strays(model: Model) -> None:
+def check_positions(model: Model) -> None:
     """Refuse a model of which an atom is nowhere, or nowhere near what it is bonded to."""
     nowhere = np.flatnonzero(~np.isfinite(model.positions).all(axis=1))
     if len(nowhere):
@@ -139,7 +139,7 @@ def refuse_strays(model: Model) -> None:
         )
 
 
-def refuse_trace(model: Model, residues: list[WorkResidue]) -> None:
+def check_backbone(model: Model, residues: list[WorkResidue]) -> None:
     """Raise an error for a model that is a trace of its backbone."""
     amino = [residue for residue in residues if gemmi.find_tabulated_residue(residue.name).is_amino_acid()]
     bare = sum(residue.find("N") is None or residue.find("C") is None for residue in amino)
@@ -151,7 +151,7 @@ def refuse_trace(model: Model, residues: list[WorkResidue]) -> None:
 
 
 def topology_of(residues: list[WorkResidue], links: list[Link]) -> tuple[app.Topology, list[tuple[int, int]]]:
-    """Build the topology; give the bonds to metals of other residues apart."""
+    """Return the topology, and apart from it the bonds to metals of other residues."""
     topology = app.Topology()
     chain, number = None, None
     index: dict[tuple[int, str], app.topology.Atom] = {}

@@ -56,7 +56,7 @@ def check_units(density_map: DensityMap, heavy: np.ndarray) -> None:
 
 
 def check_box(subject: Subject) -> MapChecks:
-    """Tell whether the model fits once it is moved, or the map is rolled, by half the box.
+    """Return whether the model fits once it is moved, or the map is rolled, by half the box.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ NEGATIVE_SKEWNESS = -0.7
 
 
 def check_contrast(subject: Subject) -> MapChecks:
-    """Tell whether the molecule is negative in the map.
+    """Return whether the molecule is negative in the map.
 
     Parameters
     ----------
