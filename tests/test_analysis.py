@@ -175,7 +175,7 @@ class TestMeasures:
         trajectory = moving(kinesin, 2)
         trajectory.xyz[1, 3] = np.nan
         arguments = () if measure is q_score else (5.0,)
-        with pytest.raises(InputError, match="frame 1: positions contain NaN"):
+        with pytest.raises(InputError, match="frame 1: positions must be finite, found NaN"):
             measure(trajectory, kinesin_map, *arguments)
         with pytest.raises(InputError, match="stride"):
             measure(trajectory, kinesin_map, *arguments, stride=0)

@@ -212,7 +212,12 @@ def chosen_cases(words: list[str]) -> list[str]:
     for word in words:
         found = [name for name in CASES if name == word or name.startswith(f"{word}-")]
         if not found:
-            raise InputError(f'case "{word}" is not known: use {", ".join(CASES)}.')
+            raise InputError(
+                "must be a case that is known",
+                argument="case",
+                found=f'"{word}"',
+                remedy=f"use {', '.join(CASES)}",
+            )
         names += found
     return list(dict.fromkeys(names))
 

@@ -133,7 +133,10 @@ def check_halves(options: argparse.Namespace) -> None:
 
 
 # What errors call by the names of Python arguments, where the names differ by more than their spelling.
-_SAME = {"density_map": "map", "dictionaries": "dictionary", "restraints": "restrain", "ligands": "ligand"}
+_SAME = {
+    **{"density_map": "map", "dictionaries": "dictionary", "restraints": "restrain", "ligands": "ligand"},
+    "topology_path": "topology",
+}
 
 
 def spelled(name: str) -> str:

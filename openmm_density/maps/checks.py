@@ -12,7 +12,10 @@ def check_map(density_map: Any) -> None:
     """Raise InputError for what is no map, such as the path of one."""
     if not isinstance(density_map, DensityMap):
         raise InputError(
-            f"density_map must be a DensityMap, found {type(density_map).__name__}: read one with DensityMap.from_file(path)."
+            "must be a DensityMap",
+            argument="density_map",
+            found=type(density_map).__name__,
+            remedy="read one with DensityMap.from_file(path)",
         )
 
 
@@ -39,10 +42,15 @@ def check_resolution(density_map: DensityMap, resolution: float) -> None:
     voxel, side = density_map.voxel_size.min(), widest_side(density_map)
     if 0 < resolution < voxel:
         raise InputError(
-            f"resolution={resolution:g} is finer than the map's voxels of {voxel:.2f} Å can hold: give that of the map, which is "
-            f"{2 * voxel:.1f} Å at best."
+            f"must not be finer than the map's voxels of {voxel:.2f} Å",
+            argument="resolution",
+            found=resolution,
+            remedy=f"give that of the map, which is {2 * voxel:.1f} Å at best",
         )
     if side < resolution:
         raise InputError(
-            f"resolution={resolution:g} is coarser than the map is wide, {side:.0f} Å: give that of the map."
+            f"must not be coarser than the map is wide, {side:.0f} Å",
+            argument="resolution",
+            found=resolution,
+            remedy="give that of the map",
         )

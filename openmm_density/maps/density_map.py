@@ -11,7 +11,7 @@ import numpy as np
 from openmm import unit
 from scipy import fft, ndimage
 
-from ..errors import InputError
+from ..errors import InputError, as_argument
 from ..units import in_angstrom, positions_in_angstrom, value_in
 from .fourier import fourier_filtered, fourier_resampled
 from .grids import (
@@ -65,14 +65,25 @@ class DensityMap:
         matrix = np.array(self.matrix, dtype=np.float64)
         origin = np.array(self.origin, dtype=np.float64)
         if data.ndim != 3 or data.size == 0:
-            raise InputError(f"a density map needs data of shape (nz, ny, nx), found {data.shape}")
+            raise InputError(
+                "must have the shape (nz, ny, nx)",
+                argument="data",
+                found=data.shape,
+                remedy="give one value for each voxel",
+            )
         if matrix.shape != (3, 3) or origin.shape != (3,):
             raise InputError(
-                f"a density map needs a matrix of shape (3, 3) and an origin of shape (3,), "
-                f"found {matrix.shape} and {origin.shape}"
+                "a density map is placed by a matrix of shape (3, 3) and an origin of shape (3,)",
+                found=f"{matrix.shape} and {origin.shape}",
+                remedy="give these",
             )
         if not np.isfinite(matrix).all() or not np.isfinite(origin).all() or is_flat(matrix):
-            raise InputError("a density map needs a finite origin and three steps that span space")
+            raise InputError(
+                "must be finite, and its columns three steps that span space",
+                argument="matrix",
+                found=matrix.tolist(),
+                remedy="give the steps along x, y and z in Å, and a finite origin",
+            )
         check_finite(data, "the density map")
         for name, value in (("data", data), ("matrix", matrix), ("origin", origin)):
             object.__setattr__(self, name, value)
@@ -230,8 +241,8 @@ class DensityMap:
             start, stop = np.maximum(start, 0), np.minimum(stop, self.size)
             if (stop <= start).any():
                 raise InputError(
-                    "the positions to crop around lie outside the density map; "
-                    "place the model in the map, or check the map's origin"
+                    "the positions to crop around lie outside the density map",
+                    remedy="place the model in the map, or check the map's origin",
                 )
         on_map, _ = self.overlap(start, stop - start)
         return DensityMap(self.data[on_map].copy(), self.matrix, self.origin + self.matrix @ start)
@@ -256,14 +267,21 @@ class DensityMap:
         """
         wanted = np.broadcast_to(np.asarray(value_in(voxel_size, unit.angstrom), dtype=np.float64), (3,))
         if not (np.isfinite(wanted).all() and (wanted > 0).all()):
-            raise InputError(f"voxel_size={voxel_size} is not a length; give a positive number of Å")
+            raise InputError(
+                "must be a positive length, or one for each of x, y and z",
+                argument="voxel_size",
+                found=str(voxel_size),
+                remedy="give Å",
+            )
         data, size = self.data, self.size
         resampled_size = size.copy()
         least = np.maximum(np.ceil(size * self.voxel_size / wanted - 1e-6), 1)
         if not math.prod(least.tolist()) <= MOST_VOXELS:
             raise InputError(
-                f"voxel_size={voxel_size} makes {' × '.join(f'{n:g}' for n in least)} voxels of this map, more than memory "
-                "should hold; give a larger one in Å"
+                f"makes {' × '.join(f'{n:g}' for n in least)} voxels of this map, more than memory should hold",
+                argument="voxel_size",
+                found=str(voxel_size),
+                remedy="give a larger one in Å",
             )
         for axis in range(3):
             if least[axis] == size[axis]:
@@ -290,13 +308,15 @@ class DensityMap:
         """
         sigma = in_angstrom(sigma, "sigma")
         if not (np.isfinite(sigma) and sigma >= 0):
-            raise InputError(f"sigma={sigma} is not a length; give 0 or a positive number of Å")
+            raise InputError("must be a length, 0 or more", argument="sigma", found=sigma, remedy="give Å")
         reach = index_reach(self.matrix, 5 * sigma)[::-1]
         widths = np.zeros_like(reach) if self.periodic else reach
         if np.prod(self.shape + 2.0 * widths) > MOST_VOXELS:
             raise InputError(
-                f"sigma={sigma:g} blurs a map of {' × '.join(map(str, self.size))} voxels into more than memory should hold; "
-                "give a smaller one in Å"
+                f"blurs a map of {' × '.join(map(str, self.size))} voxels into more than memory should hold",
+                argument="sigma",
+                found=sigma,
+                remedy="give a smaller one in Å",
             )
         inside = tuple(slice(width, width + n) for width, n in zip(widths, self.shape))
         padded = np.pad(self.data, [(width, width) for width in widths], mode="symmetric")
@@ -307,7 +327,11 @@ class DensityMap:
         """Return the map with mean 0 and standard deviation 1 over all its voxels."""
         mean, deviation = self.data.mean(dtype=np.float64), self.data.std(dtype=np.float64)
         if deviation == 0:
-            raise InputError("a map whose voxels all have one value cannot be normalized")
+            raise InputError(
+                "a map whose voxels all have one value cannot be normalized",
+                found=float(mean),
+                remedy="give a map that has density",
+            )
         return replace(self, data=(self.data - np.float32(mean)) / np.float32(deviation))
 
     def with_voxel_size(self, voxel_size: Any) -> DensityMap:
@@ -328,12 +352,20 @@ class DensityMap:
         """
         given = np.asarray(value_in(voxel_size, unit.angstrom), dtype=np.float64)
         if given.shape not in ((), (3,)) or not (np.isfinite(given).all() and (given > 0).all()):
-            raise InputError(f"voxel_size={voxel_size} is not a length; give a positive number of Å")
+            raise InputError(
+                "must be a positive length, or one for each of x, y and z",
+                argument="voxel_size",
+                found=str(voxel_size),
+                remedy="give Å",
+            )
         steps = self.voxel_size
         if given.shape == () and steps.max() > 1.01 * steps.min():
             sizes = " × ".join(f"{step:.4g}" for step in steps)
             raise InputError(
-                f"voxel_size={voxel_size} is one number, but the map's voxels measure {sizes} Å; give three, for x, y and z"
+                "is one number for voxels that are no cubes",
+                argument="voxel_size",
+                found=f"{voxel_size} where the map has {sizes} Å",
+                remedy="give three, for x, y and z",
             )
         matrix = self.matrix * (given / steps)
         return replace(self, matrix=matrix, origin=matrix @ np.linalg.inv(self.matrix) @ self.origin)
@@ -367,7 +399,9 @@ class DensityMap:
         """
         radius = in_angstrom(radius, "radius")
         if not (np.isfinite(radius) and radius >= 0):
-            raise InputError(f"radius={radius} is not a distance; give 0 or a positive number of Å")
+            raise InputError(
+                "must be a distance, 0 or more", argument="radius", found=radius, remedy="give Å"
+            )
         mask = np.zeros(self.shape, dtype=bool)
         index = self.to_index(checked_positions(positions))
         if self.periodic:
@@ -465,7 +499,10 @@ class DensityMap:
         if like is None:
             simulated = cls(*empty_grid(model, positions, voxel_size, margin))
         elif voxel_size is not None:
-            raise InputError("voxel_size and like both set the grid of the simulated map; give one of them")
+            raise InputError(
+                f"{as_argument('voxel_size')} and {as_argument('like')} both set the grid of the simulated map",
+                remedy="give one of them",
+            )
         else:
             check_grid_like(model, positions, like)
             simulated = replace(like, data=np.zeros_like(like.data))

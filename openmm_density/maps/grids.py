@@ -47,10 +47,13 @@ def checked_positions(
     positions = positions_in_angstrom(positions)
     if n_atoms is not None and len(positions) != n_atoms:
         raise InputError(
-            f"there are {len(positions)} positions for the {n_atoms} atoms of the topology; give one each"
+            f"must be one for each of the {n_atoms} atoms of the topology",
+            argument="positions",
+            found=len(positions),
+            remedy="give those of the same model",
         )
     if not len(positions):
-        raise InputError("there are no positions; give at least one")
+        raise InputError("are empty", argument="positions", remedy="give at least one")
     check_finite_positions(positions, topology)
     return positions
 
@@ -70,7 +73,10 @@ def check_finite_positions(positions: np.ndarray, topology: Topology | None = No
         listing([str(atom) for atom in nowhere], 5) if topology is None else named_atoms(topology, nowhere)
     )
     raise InputError(
-        f"positions contain NaN or infinite coordinates ({counted(len(nowhere), 'atom')}: {names}); give finite ones"
+        "must be finite",
+        argument="positions",
+        found=f"NaN or infinite coordinates of {counted(len(nowhere), 'atom')} ({names})",
+        remedy="correct these",
     )
 
 
@@ -78,7 +84,7 @@ def check_finite(data: np.ndarray, name: str) -> None:
     """Raise InputError, naming the map, where a voxel is NaN or infinite."""
     # The sum is NaN or infinite if any voxel is, and needs no array of flags as large as the map.
     if not np.isfinite(data.sum(dtype=np.float64)):
-        raise InputError(f"{name}: it has NaN or infinite voxels; write it again without them")
+        raise InputError("it has NaN or infinite voxels", source=name, remedy="write it again without them")
 
 
 def is_flat(matrix: np.ndarray) -> bool:
@@ -107,7 +113,8 @@ def index_reach(matrix: np.ndarray, radius: float) -> np.ndarray:
     reach = np.ceil(radius * np.linalg.norm(np.linalg.inv(matrix), axis=1))
     if not (reach <= MOST_VOXELS).all():
         raise InputError(
-            f"a radius of {radius:g} Å reaches over {reach.max():g} voxels, more than memory should hold; give a smaller one in Å"
+            f"a radius of {radius:g} Å reaches over {reach.max():g} voxels, more than memory should hold",
+            remedy="give a smaller one in Å",
         )
     return reach.astype(int)
 
@@ -137,7 +144,7 @@ def index_box(
         If the margin is not a length, or the box has more voxels than memory should hold.
     """
     if not (np.isfinite(margin) and margin >= 0):
-        raise InputError(f"margin={margin} is not a length; give 0 or a positive number of Å")
+        raise InputError("must be a length, 0 or more", argument="margin", found=margin, remedy="give Å")
     inverse = np.linalg.inv(matrix)
     index = (positions - origin) @ inverse.T
     reach = margin * np.linalg.norm(inverse, axis=1)
@@ -146,7 +153,9 @@ def index_box(
     check_span(stop - start)
     if not (np.abs(start) < _LARGEST_INDEX).all():
         raise InputError(
-            "the positions are too far from the map to be counted in voxels; check that the coordinates are in Å"
+            "are too far from the map to be counted in voxels",
+            argument="positions",
+            remedy="check that the coordinates are in Å",
         )
     return start.astype(int), stop.astype(int)
 
@@ -156,8 +165,8 @@ def check_span(size: np.ndarray, most: int = MOST_VOXELS) -> None:
     # What is infinite, or no number, is not less.
     if not math.prod(map(float, size)) <= most:
         raise InputError(
-            f"positions and margin span {' × '.join(f'{n:g}' for n in size)} voxels, more than memory should hold; check that "
-            "the coordinates are in Å, that no atom has flown off, and that the voxels are not too small"
+            f"positions and margin span {' × '.join(f'{n:g}' for n in size)} voxels, more than memory should hold",
+            remedy="check that the coordinates are in Å, that no atom has flown off, and that the voxels are not too small",
         )
 
 

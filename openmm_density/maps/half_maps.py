@@ -34,20 +34,21 @@ def check_half_maps(first: DensityMap, second: DensityMap) -> None:
     )
     if not same_grid:
         raise InputError(
-            f"the half maps are on different grids ({_grid(first)} and {_grid(second)}); give the two halves of one "
-            "reconstruction"
+            "the half maps are on different grids",
+            found=f"{_grid(first)} and {_grid(second)}",
+            remedy="give the two halves of one reconstruction",
         )
     for which, half in (("first", first), ("second", second)):
         if half.data.min() == half.data.max():
             raise InputError(
-                f"the {which} half map has the value {half.data.min():g} everywhere, so that it holds no density; give the two "
-                "halves of one reconstruction"
+                f"the {which} half map has the value {half.data.min():g} everywhere, so that it holds no density",
+                remedy="give the two halves of one reconstruction",
             )
     correlation = 1.0 if np.array_equal(first.data, second.data) else _correlation(first.data, second.data)
     if correlation > SAME:
         raise InputError(
-            f"the two half maps are one map (their voxels correlate by {correlation:.6f}), so that neither can test the other; "
-            "give the two halves of one reconstruction"
+            f"the two half maps are one map (their voxels correlate by {correlation:.6f}), so that neither can test the other",
+            remedy="give the two halves of one reconstruction",
         )
 
 

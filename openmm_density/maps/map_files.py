@@ -14,7 +14,7 @@ import mrcfile
 import numpy as np
 
 from ..atomic_files import atomic_write
-from ..errors import InputError
+from ..errors import InputError, as_argument
 from ..unpacking import MAP_LIMIT, read_unpacked
 from ..wording import one_line
 from .grids import cell_parameters, check_finite, is_flat
@@ -70,9 +70,19 @@ def read_map(
     path = Path(path)
     suffix = _map_suffix(path)
     if not path.is_file():
-        raise InputError(f"{path}: there is no such file; give the path of a density map")
+        raise InputError(
+            "there is no such file",
+            source=path,
+            remedy="give the path of a density map",
+        )
     if columns is not None and suffix != MTZ_SUFFIX:
-        raise InputError(f"{path}: columns={columns!r} can only be chosen in an .mtz file; leave it out")
+        raise InputError(
+            "can only be chosen in an .mtz file",
+            source=path,
+            argument="columns",
+            found=repr(columns),
+            remedy="leave it out",
+        )
     if suffix == MTZ_SUFFIX:
         data, matrix = read_mtz_map(path, columns)
         _check_density(data, path)
@@ -103,9 +113,17 @@ def write_map(path: str | os.PathLike[str], voxels: PlacedVoxels) -> None:
     path = Path(path)
     suffix = _map_suffix(path)
     if suffix == MTZ_SUFFIX:
-        raise InputError(f"{path}: maps are not written as .mtz; use .mrc, .map, .ccp4 or .situs")
+        raise InputError(
+            "maps are not written as .mtz",
+            source=path,
+            remedy="use .mrc, .map, .ccp4 or .situs",
+        )
     if not path.parent.is_dir():
-        raise InputError(f"{path}: the folder {path.parent} does not exist; create it first")
+        raise InputError(
+            f"the folder {path.parent} does not exist",
+            source=path,
+            remedy="create it first",
+        )
     compressed = path.name.lower().endswith(".gz")
     with atomic_write(path) as temporary:
         if suffix in SITUS_SUFFIXES:
@@ -121,14 +139,20 @@ def _map_suffix(path: Path) -> str:
         if name.endswith(suffix):
             return suffix
     known = ", ".join((*MRC_SUFFIXES, *SITUS_SUFFIXES, MTZ_SUFFIX))
-    raise InputError(f"{path}: its suffix is not a density map's; use one of {known}, each also with .gz")
+    raise InputError(
+        "its suffix is not a density map's",
+        source=path,
+        remedy=f"use one of {known}, each also with .gz",
+    )
 
 
 def _check_density(data: np.ndarray, path: Path) -> None:
     check_finite(data, str(path))
     if data.min() == data.max():
         raise InputError(
-            f"{path}: all {data.size} voxels have the value {data.flat[0]:g}, so it holds no density"
+            f"all {data.size} voxels have the value {data.flat[0]:g}, so it holds no density",
+            source=path,
+            remedy="give another map",
         )
 
 
@@ -138,13 +162,17 @@ def _check_place(voxels: PlacedVoxels, path: Path) -> None:
     low, high = POSSIBLE_VOXELS
     if not ((low <= sides) & (sides <= high)).all():
         raise InputError(
-            f"{path}: its voxels measure {' × '.join(f'{side:g}' for side in sides)} Å, and a map of molecules has {low:g} to "
-            f"{high:g} Å; correct the voxel size in the header"
+            f"its voxels must measure {low:g} to {high:g} Å, as those of any map of molecules",
+            source=path,
+            found=f"{' × '.join(f'{side:g}' for side in sides)} Å",
+            remedy="correct the voxel size in the header",
         )
     if np.abs(voxels.origin).max() > FARTHEST_ORIGIN:
         raise InputError(
-            f"{path}: its first voxel is at {[float(f'{value:g}') for value in voxels.origin]} Å, farther away than "
-            f"{FARTHEST_ORIGIN:g} Å; correct the header"
+            f"its first voxel must be within {FARTHEST_ORIGIN:g} Å",
+            source=path,
+            found=f"{[float(f'{value:g}') for value in voxels.origin]} Å",
+            remedy="correct the header",
         )
 
 
@@ -153,7 +181,10 @@ def _read_mrc(path: Path, periodic: bool | None) -> PlacedVoxels:
     axes = [int(header[name]) for name in ("mapc", "mapr", "maps")]
     if sorted(axes) != [1, 2, 3]:
         raise InputError(
-            f"{path}: MAPC, MAPR, MAPS are {axes}, not 1, 2, 3 in some order; the header is damaged, write it again"
+            "MAPC, MAPR, MAPS must be 1, 2, 3 in some order",
+            source=path,
+            found=axes,
+            remedy="the header is damaged, write it again",
         )
     sampling = np.array([int(header[name]) for name in ("mx", "my", "mz")])
     lengths = np.array([float(header["cella"][name]) for name in "xyz"])
@@ -162,18 +193,26 @@ def _read_mrc(path: Path, periodic: bool | None) -> PlacedVoxels:
         angles[:] = 90.0
     if not (np.isfinite(lengths).all() and (lengths > 0).all() and (sampling > 0).all()):
         raise InputError(
-            f"{path}: its voxels have no size (cell {lengths.tolist()} Å over {sampling.tolist()} grid steps); "
-            "set the voxel size in the header"
+            "its voxels have no size",
+            source=path,
+            found=f"a cell of {lengths.tolist()} Å over {sampling.tolist()} grid steps",
+            remedy="set the voxel size in the header",
         )
     if not (np.isfinite(angles).all() and (angles > 0).all() and (angles < 180).all()):
         raise InputError(
-            f"{path}: the cell angles {angles.tolist()} are not angles of a cell; correct the header"
+            "the cell angles are not angles of a cell",
+            source=path,
+            found=angles.tolist(),
+            remedy="correct the header",
         )
     cell = gemmi.UnitCell(*lengths, *angles)
     matrix = np.array(cell.orth.mat.tolist()) / sampling
     if not np.isfinite(matrix).all() or is_flat(matrix):
         raise InputError(
-            f"{path}: a cell with the angles {angles.tolist()} has no volume; correct the header"
+            "its cell has no volume",
+            source=path,
+            found=f"angles of {angles.tolist()}",
+            remedy="correct the header",
         )
 
     # Axis 2 of the file's array runs along the axis that MAPC names, axis 1 along MAPR's, axis 0 along
@@ -186,7 +225,9 @@ def _read_mrc(path: Path, periodic: bool | None) -> PlacedVoxels:
     start = np.array([file_start[axes.index(axis)] for axis in (1, 2, 3)])
     origin = np.array([float(header["origin"][name]) for name in "xyz"])
     if not np.isfinite(origin).all():
-        raise InputError(f"{path}: the ORIGIN {origin.tolist()} is not finite; correct the header")
+        raise InputError(
+            "the ORIGIN is not finite", source=path, found=origin.tolist(), remedy="correct the header"
+        )
     if not origin.any():
         origin = matrix @ start
 
@@ -204,8 +245,10 @@ def _read_mrc(path: Path, periodic: bool | None) -> PlacedVoxels:
         return PlacedVoxels(whole, matrix, origin - matrix @ start, periodic=True)
     if periodic:
         raise InputError(
-            f"{path}: {data.shape[::-1]} of the cell's {tuple(sampling)} grid points do not cover an asymmetric unit, "
-            "so it cannot be periodic; leave periodic out, or give a map of a whole cell"
+            f"{data.shape[::-1]} of the cell's {tuple(sampling)} grid points do not cover an asymmetric unit, "
+            "so it cannot be periodic",
+            source=path,
+            remedy=f"leave {as_argument('periodic')} out, or give a map of a whole cell",
         )
     return PlacedVoxels(data, matrix, origin, periodic=False)
 
@@ -260,8 +303,9 @@ def _write_mrc(voxels: PlacedVoxels, temporary: Path, compressed: bool, path: Pa
     standard = np.array(gemmi.UnitCell(*lengths, alpha, beta, gamma).orth.mat.tolist())
     if np.abs(standard - vectors).max() > 1e-5 * np.abs(vectors).max():
         raise InputError(
-            f"{path}: an MRC file cannot hold a grid that is rotated or mirrored; "
-            "resample the map on a grid whose first axis is x and second lies in the x-y plane"
+            "an MRC file cannot hold a grid that is rotated or mirrored",
+            source=path,
+            remedy="resample the map on a grid whose first axis is x and second lies in the x-y plane",
         )
     rectangular = (alpha, beta, gamma) == (90.0, 90.0, 90.0)
     # A finite triclinic box that filled its cell would read as a crystal's: call it a piece of a larger cell.
@@ -285,23 +329,34 @@ def _write_mrc(voxels: PlacedVoxels, temporary: Path, compressed: bool, path: Pa
 
 def _read_situs(path: Path, periodic: bool | None) -> PlacedVoxels:
     if periodic:
-        raise InputError(f"{path}: a SITUS map has no unit cell and cannot be periodic; leave periodic out")
+        raise InputError(
+            "a SITUS map has no unit cell and cannot be periodic",
+            source=path,
+            remedy=f"leave {as_argument('periodic')} out",
+        )
     try:
         head, values = _situs_numbers(read_unpacked(path, MAP_LIMIT))
     except InputError:
         raise
     except (ValueError, OSError, DeprecationWarning) as error:
-        raise InputError(f"{path}: it cannot be read as a SITUS map ({one_line(error)})") from error
+        raise InputError(
+            f"it cannot be read as a SITUS map ({one_line(error)})", source=path, remedy="fetch it again"
+        ) from error
     (spacing, *origin), size = head[:4], head[4:]
     if not (np.isfinite(spacing) and spacing > 0 and min(size) > 0 and np.isfinite(origin).all()):
         raise InputError(
-            f"{path}: its first line gives voxels of {spacing} Å, the origin {origin} and the size {size}; "
-            "a SITUS map needs a positive voxel size and size"
+            "its first line must give a positive voxel size, an origin and a positive size",
+            source=path,
+            found=f"voxels of {spacing} Å, the origin {origin} and the size {size}",
+            remedy="fetch it again",
         )
     if values.size != math.prod(size):
         promised = " × ".join(map(str, size))
         raise InputError(
-            f"{path}: it has {values.size} values where its first line promises {promised}; fetch it again"
+            f"it does not have the {promised} values that its first line promises",
+            source=path,
+            found=int(values.size),
+            remedy="fetch it again",
         )
     _check_density(values, path)
     return PlacedVoxels(values.reshape(size[::-1]), np.diag([spacing] * 3), np.array(origin), periodic=False)
@@ -328,12 +383,16 @@ def _write_situs(voxels: PlacedVoxels, temporary: Path, compressed: bool, path: 
     step = voxels.matrix[0, 0]
     if voxels.periodic:
         raise InputError(
-            f"{path}: a SITUS file cannot say that a map is periodic; write .ccp4, or crop the map first"
+            "a SITUS file cannot say that a map is periodic",
+            source=path,
+            remedy="write .ccp4, or crop the map first",
         )
     if np.abs(voxels.matrix - np.diag([step] * 3)).max() > 1e-6 * abs(step) or step <= 0:
         raise InputError(
-            f"{path}: a SITUS file only holds cubic voxels, not {np.linalg.norm(voxels.matrix, axis=0).tolist()} Å on this grid; "
-            "write .mrc"
+            "a SITUS file only holds cubic voxels along x, y and z",
+            source=path,
+            found=f"{np.linalg.norm(voxels.matrix, axis=0).tolist()} Å on this grid",
+            remedy="write .mrc",
         )
     nz, ny, nx = voxels.data.shape
     values = voxels.data.reshape(-1)

@@ -64,10 +64,17 @@ class ModelDensity:
     ) -> None:
         calculators = {"electron": gemmi.DensityCalculatorE, "xray": gemmi.DensityCalculatorX}
         if scattering not in calculators:
-            raise InputError(f"scattering={scattering!r} is unknown; use 'electron' or 'xray'")
+            raise InputError(
+                "must be 'electron' or 'xray'",
+                argument="scattering",
+                found=repr(scattering),
+                remedy="give one of these",
+            )
         self.resolution = in_angstrom(resolution, "resolution")
         if not (np.isfinite(self.resolution) and self.resolution > 0):
-            raise InputError(f"resolution={resolution} is not a resolution; give a positive number of Å")
+            raise InputError(
+                "must be a positive length", argument="resolution", found=self.resolution, remedy="give Å"
+            )
         self._calculator = calculators[scattering]
         elements = [atom.element for atom in topology.atoms()]
         self.n_atoms = len(elements)
@@ -79,13 +86,18 @@ class ModelDensity:
         b = np.asarray(value_in(b_factors, unit.angstrom**2), dtype=np.float64)
         if b.shape not in ((), (self.n_atoms,)) or not (np.isfinite(b).all() and (b >= 0).all()):
             raise InputError(
-                f"b_factors of shape {b.shape} do not fit {self.n_atoms} atoms; "
-                "give one number or one per atom, in Å² and not negative"
+                f"must be one number, or one for each of the {self.n_atoms} atoms, 0 or more",
+                argument="b_factors",
+                found=f"{b.min() if b.size else 0:g} and more, of shape {b.shape}",
+                remedy="give them in Å²",
             )
         b = np.broadcast_to(b, (self.n_atoms,))
         self._scatterers = np.array([i for i, e in enumerate(elements) if e is not None], dtype=int)
         if not len(self._scatterers):
-            raise InputError("the topology has no atom with an element, so the model has no density")
+            raise InputError(
+                "the topology has no atom with an element, so the model has no density",
+                remedy="give a model with elements",
+            )
         self._least_b = float(b[self._scatterers].min())
         self._model, self._atoms = _gemmi_model([elements[i] for i in self._scatterers], b[self._scatterers])
         self._widest = list(
@@ -94,7 +106,9 @@ class ModelDensity:
         table = "c4322" if scattering == "electron" else "it92"
         for symbol in {elements[i].symbol for i in self._scatterers}:
             if getattr(gemmi.Element(symbol), table) is None:
-                raise InputError(f"element {symbol} has no {scattering} form factor; leave its atoms out")
+                raise InputError(
+                    f"element {symbol} has no {scattering} form factor", remedy="leave its atoms out"
+                )
 
     def check_grid(self, positions: Any, matrix: np.ndarray, origin: np.ndarray) -> None:
         """Refuse a grid that `on_grid` would, before anything is computed on it."""

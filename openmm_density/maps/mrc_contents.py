@@ -43,15 +43,23 @@ def read_mrc_contents(path: str | os.PathLike[str]) -> MrcContents:
             header = _header(path, file.read(HEADER_DTYPE.itemsize))
             return _contents(path, file, header)
     except OSError as error:
-        raise InputError(f"{path}: it cannot be read ({error.strerror or one_line(error)})") from error
+        raise InputError(
+            f"it cannot be read ({error.strerror or one_line(error)})", source=path, remedy="check the file"
+        ) from error
 
 
 def _header(path: Path, start: bytes) -> np.recarray:
     if start[208:211] != b"MAP":
-        raise InputError(f"{path}: it is not an MRC or CCP4 map, for it lacks the letters MAP at byte 208")
+        raise InputError(
+            "it is not an MRC or CCP4 map, for it lacks the letters MAP at byte 208",
+            source=path,
+            remedy="give a file in one of these formats",
+        )
     if len(start) < HEADER_DTYPE.itemsize:
         raise InputError(
-            f"{path}: it is cut short, within its header of {HEADER_DTYPE.itemsize} bytes; fetch it again"
+            f"it is cut short, within its header of {HEADER_DTYPE.itemsize} bytes",
+            source=path,
+            remedy="fetch it again",
         )
     header = np.frombuffer(bytearray(start), HEADER_DTYPE).reshape(()).view(np.recarray)
     try:
@@ -64,16 +72,29 @@ def _header(path: Path, start: bytes) -> np.recarray:
         header.dtype = header.dtype.newbyteorder()
         mode = int(header.mode)
     if mode not in DENSITY_MODES:
-        raise InputError(f"{path}: mode {mode} does not hold a density; write it in mode 0, 1, 2, 6 or 12")
+        raise InputError(
+            "it does not hold a density",
+            source=path,
+            found=f"mode {mode}",
+            remedy="write it in mode 0, 1, 2, 6 or 12",
+        )
     size = [int(header[name]) for name in ("nx", "ny", "nz")]
     if min(size) <= 0:
-        raise InputError(f"{path}: its header gives the impossible size {size}; write it again")
+        raise InputError(
+            "the size in its header must be positive", source=path, found=size, remedy="write it again"
+        )
     if 401 <= int(header.ispg) <= 630 and size[2] != int(header.mz):
-        raise InputError(f"{path}: it is a stack of several volumes; extract one of them")
+        raise InputError(
+            "it is a stack of several volumes",
+            source=path,
+            remedy="extract one of them",
+        )
     if int(header.nsymbt) < 0:
         raise InputError(
-            f"{path}: it cannot be read as an MRC or CCP4 map, for its header gives an extended header of {header.nsymbt} bytes; "
-            "write it again"
+            "it cannot be read as an MRC or CCP4 map, for its header gives an extended header of "
+            f"{header.nsymbt} bytes",
+            source=path,
+            remedy="write it again",
         )
     return header
 
@@ -102,9 +123,17 @@ def _contents(path: Path, file: BinaryIO, header: np.recarray) -> MrcContents:
         contents = read_most(file, rest + 1)
         there = len(contents)
     if there < rest:
-        raise InputError(f"{path}: it is cut short, for its header promises {promised}; fetch it again")
+        raise InputError(
+            f"it is cut short, for its header promises {promised}",
+            source=path,
+            remedy="fetch it again",
+        )
     if there > rest:
-        raise InputError(f"{path}: it is longer than the {promised} in its header; write it again")
+        raise InputError(
+            f"it is longer than the {promised} in its header",
+            source=path,
+            remedy="write it again",
+        )
     data = np.frombuffer(contents, dtype, offset=extended).reshape(nz, ny, nx)
     return MrcContents(
         header, data, _symmetry_records(contents[: min(extended, _MOST_RECORDS * _RECORD + 1)])

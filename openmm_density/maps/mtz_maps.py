@@ -13,7 +13,7 @@ from pathlib import Path
 import gemmi
 import numpy as np
 
-from ..errors import InputError
+from ..errors import InputError, as_argument
 from ..unpacking import read_unpacked
 from ..wording import one_line
 from .grids import MOST_VOXELS, is_flat
@@ -70,7 +70,9 @@ def read_mtz_map(
         grid = mtz.transform_f_phi_to_map(amplitude, phase, sample_rate=SAMPLE_RATE)
     except (RuntimeError, ValueError) as error:
         raise InputError(
-            f"{path}: columns {amplitude} and {phase} give no map ({one_line(error)}); choose others with columns="
+            f"columns {amplitude} and {phase} give no map ({one_line(error)})",
+            source=path,
+            remedy=f"choose others with {as_argument('columns')}",
         ) from error
     matrix = np.array(grid.unit_cell.orth.mat.tolist()) / (grid.nu, grid.nv, grid.nw)
     return np.ascontiguousarray(grid.array.T), matrix
@@ -85,7 +87,9 @@ def _read(path: Path) -> gemmi.Mtz:
     except InputError:
         raise
     except (RuntimeError, ValueError, IndexError, OSError) as error:
-        raise InputError(f"{path}: it cannot be read as an MTZ file ({one_line(error)})") from error
+        raise InputError(
+            f"it cannot be read as an MTZ file ({one_line(error)})", source=path, remedy="check the file"
+        ) from error
 
 
 @contextmanager
@@ -143,47 +147,83 @@ def _labels(mtz: gemmi.Mtz, columns: tuple[str, str] | None, path: Path) -> tupl
     try:
         types = {column.label: column.type for column in mtz.columns}
     except (RuntimeError, ValueError, TypeError):
-        raise InputError(f"{path}: the labels of its columns are no text; {_DAMAGED}") from None
+        raise InputError(
+            "the labels of its columns are no text",
+            source=path,
+            remedy=_DAMAGED,
+        ) from None
     available = ", ".join(f"{label} ({kind})" for label, kind in types.items())
     if columns is not None:
         if isinstance(columns, str) or len(columns) != 2:
-            raise InputError(f"{path}: columns={columns!r} must be two labels, of amplitude and phase")
+            raise InputError(
+                "must be two labels, of amplitude and phase",
+                source=path,
+                argument="columns",
+                found=repr(columns),
+                remedy="give both",
+            )
         for label, kind, meaning in zip(columns, "FP", ("amplitudes (type F)", "phases (type P)")):
             if types.get(label) != kind:
                 raise InputError(
-                    f"{path}: column {label!r} does not hold {meaning}; its columns are {available}"
+                    f"column {label!r} does not hold {meaning}",
+                    source=path,
+                    remedy=f"choose among its columns, {available}",
                 )
         return columns[0], columns[1]
     for amplitude, phase in MAP_COLUMNS:
         if types.get(amplitude) == "F" and types.get(phase) == "P":
             return amplitude, phase
-    raise InputError(f"{path}: it has no map coefficients of a usual name; choose columns= among {available}")
+    raise InputError(
+        f"it has no map coefficients of a usual name; its columns are {available}",
+        source=path,
+        remedy=f"choose two of them with {as_argument('columns')}",
+    )
 
 
 def _check_reflections(mtz: gemmi.Mtz, path: Path) -> None:
     """Refuse indices and cells that are damaged: from them follows how large the grid becomes."""
     if [column.type for column in mtz.columns][:3] != ["H"] * 3 or not mtz.nreflections:
-        raise InputError(f"{path}: it has no reflections, or no indices H, K, L before them; {_DAMAGED}")
+        raise InputError(
+            "it has no reflections, or no indices H, K, L before them",
+            source=path,
+            remedy=_DAMAGED,
+        )
     indices = np.array(mtz, copy=False)[:, :3]
     if not (np.isfinite(indices).all() and (indices == np.rint(indices)).all()):
-        raise InputError(f"{path}: it has Miller indices that are no whole numbers; {_DAMAGED}")
+        raise InputError(
+            "it has Miller indices that are no whole numbers",
+            source=path,
+            remedy=_DAMAGED,
+        )
     for cell in (mtz.cell, mtz.get_cell()):
         matrix = np.array(cell.orth.mat.tolist())
         lengths = np.array([cell.a, cell.b, cell.c])
         if not (np.isfinite(matrix).all() and (lengths > 1).all() and (lengths < 1e5).all()) or is_flat(
             matrix
         ):
-            raise InputError(f"{path}: its unit cell {cell.parameters} is none; {_DAMAGED}")
+            raise InputError(
+                f"its unit cell {cell.parameters} is none",
+                source=path,
+                remedy=_DAMAGED,
+            )
     if mtz.spacegroup is None:
-        raise InputError(f"{path}: its space group is not known; {_DAMAGED}")
+        raise InputError(
+            "its space group is not known",
+            source=path,
+            remedy=_DAMAGED,
+        )
     farthest = np.abs(indices.astype(np.float64)).max()
     if farthest > mtz.nreflections * len(list(mtz.spacegroup.operations())):
         raise InputError(
-            f"{path}: it has a Miller index of {farthest:g} among {mtz.nreflections} reflections; {_DAMAGED}"
+            f"it has a Miller index of {farthest:g} among {mtz.nreflections} reflections",
+            source=path,
+            remedy=_DAMAGED,
         )
     points = math.prod(mtz.get_size_for_hkl(sample_rate=SAMPLE_RATE))
     known = MOST_POINTS_PER_REFLECTION * mtz.nreflections * len(list(mtz.spacegroup.operations()))
     if not 0 < points <= min(max(known, HARMLESS_POINTS), MOST_VOXELS):
         raise InputError(
-            f"{path}: its {mtz.nreflections} reflections span a grid of {points} points, of which they cannot tell; {_DAMAGED}"
+            f"its {mtz.nreflections} reflections span a grid of {points} points, of which they cannot tell",
+            source=path,
+            remedy=_DAMAGED,
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import fft
 
-from ..errors import InputError
+from ..errors import InputError, as_argument
 from ..units import in_angstrom
 from .fourier import fourier_filtered
 from .grids import index_box
@@ -43,12 +43,16 @@ def empty_grid(
     """
     step = model.resolution / 4 if voxel_size is None else in_angstrom(voxel_size, "voxel_size")
     if not (np.isfinite(step) and step > 0):
-        raise InputError(f"voxel_size={voxel_size} is not a length; give a positive number of Å")
+        raise InputError(
+            "must be a positive length", argument="voxel_size", found=str(voxel_size), remedy="give Å"
+        )
     coarsest = model.resolution / 2
     if step > model.resolution * _ROUNDING:
         raise InputError(
-            f"voxel_size={step:g} is larger than the resolution of {model.resolution:g} Å, of which nothing would be "
-            f"left in the map; give at most {coarsest:g}"
+            f"must not be larger than the resolution of {model.resolution:g} Å, of which nothing would be left in the map",
+            argument="voxel_size",
+            found=step,
+            remedy=f"give at most {coarsest:g}",
         )
     if step > coarsest * _ROUNDING:
         warnings.warn(
@@ -68,8 +72,11 @@ def check_grid_like(model: ModelDensity, positions: np.ndarray, like: DensityMap
     # The coarsest step of an anisotropic map need not be that of what is seen.
     if like.voxel_size.min() > model.resolution * _ROUNDING:
         raise InputError(
-            f"like has voxels of {like.voxel_size.min():.2f} Å, larger than the resolution of {model.resolution:g} Å, of "
-            "which nothing would be left in the map; give a map of smaller voxels"
+            f"must not have voxels larger than the resolution of {model.resolution:g} Å, of which nothing would "
+            "be left in the map",
+            argument="like",
+            found=f"{like.voxel_size.min():.2f} Å",
+            remedy="give a map of smaller voxels",
         )
     model.check_grid(positions, like.matrix, like.origin)
 
@@ -78,10 +85,13 @@ def check_noise(noise: float, seed: int) -> None:
     """Raise InputError where an amount of noise or a seed is not possible."""
     if noise < 0 or not np.isfinite(noise):
         raise InputError(
-            f"noise={noise} is not a fraction of the density's standard deviation; give 0 or more"
+            "must be a fraction of the density's standard deviation, 0 or more",
+            argument="noise",
+            found=noise,
+            remedy="give such as 0.1",
         )
     if seed < 0:
-        raise InputError(f"seed={seed} is not possible; give 0 or more")
+        raise InputError("must be 0 or more", argument="seed", found=seed, remedy="give a whole number")
 
 
 def add_density(density_map: DensityMap, model: ModelDensity, positions: np.ndarray) -> None:
@@ -119,7 +129,9 @@ def band_limited_noise(
     inside = density_map.data[density_map.mask_around(positions[model.is_heavy], MASK_RADIUS)]
     if not inside.any():
         raise InputError(
-            "noise is a fraction of the model's density, but no non-hydrogen atom is on the grid"
+            "is a fraction of the model's density, but no non-hydrogen atom is on the grid",
+            argument="noise",
+            remedy=f"give a map around the model as {as_argument('like')}",
         )
     white = np.random.default_rng(seed).standard_normal(density_map.shape, dtype=np.float32)
     band_limited = fourier_filtered(white, density_map.matrix, lambda s2: s2 <= 1 / model.resolution**2)

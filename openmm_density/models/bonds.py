@@ -239,8 +239,9 @@ def _check_room(model: Model) -> None:
     if neighbours[crowded] > MOST_NEIGHBOURS:
         atom = model.records[crowded].describe()
         raise InputError(
-            f"{model.path}: atom {atom} has {neighbours[crowded]} others within {NEAR:g} Å, more than there is room for; correct "
-            "the coordinates, which are in Å, or leave one of the models that lie on one another."
+            f"atom {atom} has {neighbours[crowded]} others within {NEAR:g} Å, more than there is room for",
+            source=model.path,
+            remedy="correct the coordinates, which are in Å, or leave one of the models that lie on one another",
         )
 
 

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 from openmm import app
 
 from ..atomic_files import read_file
-from ..errors import InputError
+from ..errors import InputError, as_argument
 from ..wording import one_line
 
 SCRIPTS = frozenset({"Script", "InitializationScript"})
@@ -58,8 +58,9 @@ def load_force_field(files: Sequence[Path], allow_scripts: bool = False) -> app.
         return app.ForceField(*(file.source for file in found))
     except Exception as error:  # ForceField raises whatever its own checks, and scripts, raise
         raise InputError(
-            f"force field {', '.join(str(path) for path in files)}: cannot be read ({one_line(error)}); "
-            "give OpenMM force field files, such as amber14-all.xml."
+            f"cannot be read ({one_line(error)})",
+            source=f"force field {', '.join(str(path) for path in files)}",
+            remedy="give OpenMM force field files, such as amber14-all.xml",
         ) from None
 
 
@@ -91,13 +92,16 @@ def find_file(name: str) -> Path:
     if not os.path.exists(here):
         if shipped is None:
             raise InputError(
-                f"force field {name}: there is no such file, here or among those of OpenMM: give one, such as amber14-all.xml."
+                "there is no such file, here or among those of OpenMM",
+                source=f"force field {name}",
+                remedy="give one, such as amber14-all.xml",
             )
         return shipped
     if shipped is not None and not name.startswith(".") and not here.samefile(shipped):
         raise InputError(
-            f"force field {name}: OpenMM has a file of this name, and so has the present folder: for the one here write "
-            f"{os.path.join('.', name)}, else rename it."
+            "OpenMM has a file of this name, and so has the working folder",
+            source=f"force field {name}",
+            remedy=f"for the one here write {os.path.join('.', name)}, else rename it",
         )
     return Path(os.path.abspath(name))
 
@@ -113,7 +117,9 @@ def shipped_file(name: str) -> Path:
     found = _shipped(name)
     if found is None:
         raise InputError(
-            f"force field {name}: this OpenMM has no such file: install another version of OpenMM."
+            "this OpenMM has no such file",
+            source=f"force field {name}",
+            remedy="install another version of OpenMM",
         )
     return found
 
@@ -144,8 +150,9 @@ def _with_included(files: Sequence[Path], allow_scripts: bool) -> Iterator[_File
             content = read_file(path)
         except OSError as error:
             raise InputError(
-                f"force field {path}: cannot be read ({error.strerror or error}); "
-                "give OpenMM force field files, such as amber14-all.xml."
+                f"cannot be read ({error.strerror or error})",
+                source=f"force field {path}",
+                remedy="give OpenMM force field files, such as amber14-all.xml",
             ) from None
         shipped = is_shipped(path)
         if shipped and b"<Include" not in content:
@@ -168,12 +175,16 @@ def _with_included(files: Sequence[Path], allow_scripts: bool) -> Iterator[_File
 
 def _included(path: Path, name: str | None) -> Path:
     if name is None:
-        raise InputError(f"force field {path}: an <Include> names no file: mend the file.")
+        raise InputError(
+            "an <Include> names no file",
+            source=f"force field {path}",
+            remedy="mend the file",
+        )
     beside = path.parent / name
     try:
         return Path(os.path.abspath(beside)) if beside.is_file() else find_file(name)
     except InputError as error:
-        raise InputError(f"force field {path}: it includes another: {error}") from None
+        raise error.within(f"force field {path}, in an <Include>") from None
 
 
 class _WithoutDoctype(ElementTree.TreeBuilder):
@@ -193,18 +204,22 @@ def _parsed(path: Path, content: bytes) -> ElementTree.Element:
         root = ElementTree.fromstring(content, ElementTree.XMLParser(target=_WithoutDoctype()))
     except _DoctypeError:
         raise InputError(
-            f"force field {path}: it declares a document type (<!DOCTYPE>), which no force field needs and which can make a file "
-            "grow without end: take that line out."
+            "it declares a document type (<!DOCTYPE>), which no force field needs and which can make a file "
+            "grow without end",
+            source=f"force field {path}",
+            remedy="take that line out",
         ) from None
     except (ElementTree.ParseError, ValueError, LookupError) as error:
         raise InputError(
-            f"force field {path}: cannot be read ({one_line(error)}); "
-            "give OpenMM force field files, such as amber14-all.xml."
+            f"cannot be read ({one_line(error)})",
+            source=f"force field {path}",
+            remedy="give OpenMM force field files, such as amber14-all.xml",
         ) from None
     if root.tag != "ForceField":
         raise InputError(
-            f"force field {path}: it begins with <{root.tag}>, not <ForceField>: give OpenMM force field files, such as "
-            "amber14-all.xml."
+            f"it begins with <{root.tag}>, not <ForceField>",
+            source=f"force field {path}",
+            remedy="give OpenMM force field files, such as amber14-all.xml",
         )
     return root
 
@@ -218,6 +233,7 @@ def _refuse_code(path: Path, root: ElementTree.Element) -> None:
         else:
             continue
         raise InputError(
-            f"force field {path}: it holds Python code ({found}), which OpenMM would run: read it, and only if you trust it "
-            "allow that by allow_scripts."
+            f"it holds Python code ({found}), which OpenMM would run",
+            source=f"force field {path}",
+            remedy=f"read it, and only if you trust it allow that by {as_argument('allow_scripts', True)}",
         )

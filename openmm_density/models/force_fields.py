@@ -43,14 +43,27 @@ def force_field_files(
         A name is not known, there is no such file, or two may be meant.
     """
     if solvent not in SOLVENTS:
-        raise InputError(f'solvent="{solvent}" is not known: use {", ".join(SOLVENTS)}.')
+        raise InputError(
+            "must be a solvent that is known",
+            argument="solvent",
+            found=f'"{solvent}"',
+            remedy=f"use {', '.join(SOLVENTS)}",
+        )
     listed = _listed(names)
     if not listed:
-        raise InputError(f"forcefield must name {', '.join(FORCE_FIELDS)}, or files of OpenMM's (XML).")
+        raise InputError(
+            f"must name {', '.join(FORCE_FIELDS)}, or files of OpenMM's (XML)",
+            argument="forcefield",
+            found="nothing",
+            remedy="give at least one",
+        )
     unknown = [name for name in listed if name not in FORCE_FIELDS and not name.endswith(".xml")]
     if unknown:
         raise InputError(
-            f'forcefield="{unknown[0]}" is not known: use {", ".join(FORCE_FIELDS)}, or files of OpenMM\'s that end in .xml.'
+            "must be a force field that is known",
+            argument="forcefield",
+            found=f'"{unknown[0]}"',
+            remedy=f"use {', '.join(FORCE_FIELDS)}, or files of OpenMM's that end in .xml",
         )
     files = []
     for name in listed:
@@ -80,8 +93,10 @@ def _listed(names: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) ->
     for name in listed:
         if not isinstance(name, str | os.PathLike):
             raise InputError(
-                f"forcefield must name {', '.join(FORCE_FIELDS)}, or files of OpenMM's (XML), found {type(name).__name__}: give "
-                "names, or paths."
+                f"must name {', '.join(FORCE_FIELDS)}, or files of OpenMM's (XML)",
+                argument="forcefield",
+                found=type(name).__name__,
+                remedy="give names, or paths",
             )
     return [os.fspath(name) for name in listed]
 

@@ -15,7 +15,7 @@ import numpy as np
 from openmm import app
 
 from ..cif_files import read_cif
-from ..errors import InputError
+from ..errors import InputError, as_argument
 from ..wording import one_line
 from .superposition import rotation_onto
 
@@ -64,9 +64,12 @@ class LigandParameters:
     def __init__(self, forcefield: str, smiles: Mapping[str, str]) -> None:
         if forcefield not in LIGAND_FORCE_FIELDS:
             raise InputError(
-                f'ligand_forcefield="{forcefield}" is not known: use {", ".join(LIGAND_FORCE_FIELDS)}.'
+                "must be a force field for ligands that is known",
+                argument="ligand_forcefield",
+                found=f'"{forcefield}"',
+                remedy=f"use {', '.join(LIGAND_FORCE_FIELDS)}",
             )
-        self._argument = f'ligand_forcefield="{forcefield}"'
+        self._argument = as_argument("ligand_forcefield", forcefield)
         self.smiles = dict(smiles)
         molecule_of, generators = self._imported("openff.toolkit", "openmmforcefields.generators")
         self._molecules = {
@@ -76,7 +79,9 @@ class LigandParameters:
             kind = getattr(generators, LIGAND_FORCE_FIELDS[forcefield])
             self._generator = kind(molecules=list(self._molecules.values()))
         except Exception as error:  # whatever the toolkits raise for what they lack
-            raise InputError(f"{self._argument} cannot be used ({one_line(error)}): {_INSTALL}.") from None
+            raise InputError(
+                f"{self._argument} cannot be used ({one_line(error)})", remedy=_INSTALL
+            ) from None
         self.version = str(self._generator.forcefield)
 
     @property
@@ -115,8 +120,9 @@ class LigandParameters:
         matcher = GraphMatcher(heavy, own, node_match=lambda one, other: one["element"] == other["element"])
         if not matcher.is_isomorphic():
             raise InputError(
-                f"{label}: its {len(own)} heavy atoms and their bonds are not the {len(heavy)} of the SMILES "
-                f'"{self.smiles[name]}": give that of what is in the model.'
+                f'its {len(own)} heavy atoms and their bonds are not the {len(heavy)} of the SMILES "{self.smiles[name]}"',
+                source=label,
+                remedy="give that of what is in the model",
             )
         built = []
         for parent, place in sorted(matcher.mapping.items(), key=lambda pair: pair[1]):
@@ -157,16 +163,21 @@ class LigandParameters:
                 said = one_line(error)
                 if _CHARGES in said.lower():
                     raise InputError(
-                        f"{label}: {self.version} has its charges from AmberTools, which is not here: {_INSTALL}, or keep it "
-                        f"rigid, without {self._argument}."
+                        f"{self.version} takes its charges from AmberTools, which is not installed",
+                        source=label,
+                        remedy=f"{_INSTALL}, or keep it rigid, without {self._argument}",
                     ) from None
                 raise InputError(
-                    f"{label}: {self.version} has no parameters for it that go with the force field "
-                    f"({shorten(said, _LONGEST, placeholder=' …')}); keep it rigid, without {self._argument}."
+                    f"{self.version} has no parameters for it that go with the force field "
+                    f"({shorten(said, _LONGEST, placeholder=' …')})",
+                    source=label,
+                    remedy=f"keep it rigid, without {self._argument}",
                 ) from None
             if not found:
                 raise InputError(
-                    f"{label}: {self.version} does not recognise it; keep it rigid, without {self._argument}."
+                    f"{self.version} does not recognise it",
+                    source=label,
+                    remedy=f"keep it rigid, without {self._argument}",
                 )
 
     def _imported(self, *modules: str) -> list[Any]:
@@ -174,7 +185,7 @@ class LigandParameters:
             return [importlib.import_module(module) for module in modules]
         except ImportError as error:
             raise InputError(
-                f"{self._argument} needs openmmforcefields ({one_line(error)}): {_INSTALL}."
+                f"{self._argument} needs openmmforcefields ({one_line(error)})", remedy=_INSTALL
             ) from None
 
     def _read(self, kind: Any, name: str, smiles: str) -> Any:
@@ -183,7 +194,10 @@ class LigandParameters:
             molecule.generate_conformers(n_conformers=1)
         except Exception as error:  # the toolkits have exceptions of their own
             raise InputError(
-                f'ligands: "{smiles}" of {name} makes no molecule ({one_line(error)}).'
+                f"must be SMILES of molecules ({one_line(error)})",
+                argument="ligands",
+                found=f'"{smiles}" of {name}',
+                remedy="correct it",
             ) from None
         return molecule
 

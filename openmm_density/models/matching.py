@@ -71,9 +71,10 @@ def match_alpha_carbons(
     atoms, reference_atoms = _atoms(pairs)
     if len(atoms) < FEWEST_PAIRS:
         raise InputError(
-            f"the models have {len(models[0])} and {len(models[1])} residues with Cα or P, of which {len(atoms)} "
-            f"can be paired by chain, number or sequence, and at least {FEWEST_PAIRS} are needed; give a "
-            "reference of the same molecule."
+            f"the models have {len(models[0])} and {len(models[1])} residues with Cα or P, of which at least "
+            f"{FEWEST_PAIRS} must be paired by chain, number or sequence",
+            found=f"{len(atoms)} pairs",
+            remedy="give a reference of the same molecule",
         )
     order = np.argsort(atoms)
     return atoms[order], reference_atoms[order]

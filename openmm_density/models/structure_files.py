@@ -257,7 +257,11 @@ def write_pdb(
     positions, b_factors = _checked_for(path, model, positions, b_factors)
     limit = pdb_limit(model, positions)
     if limit is not None:
-        raise InputError(f"{path}: the PDB format cannot hold this model ({limit}); use the mmCIF file.")
+        raise InputError(
+            f"the PDB format cannot hold this model ({limit})",
+            source=path,
+            remedy="use the mmCIF file",
+        )
     options = gemmi.PdbWriteOptions()
     options.cryst1_record = model.cell is not None
     options.atom_records = options.end_record = False
@@ -313,11 +317,16 @@ def _checked_positions(path: str | os.PathLike[str], positions: Any, count: int)
     positions = positions_in_angstrom(positions)
     if len(positions) != count:
         raise InputError(
-            f"{path}: {len(positions)} positions were given for {count} atoms; give one for each."
+            f"one position is needed for each of {count} atoms",
+            source=path,
+            found=len(positions),
+            remedy="give those of the same model",
         )
     if not np.isfinite(positions).all():
         raise InputError(
-            f"{path}: a coordinate to write is not a number; the run has gone wrong before this."
+            "a coordinate to write is not a number",
+            source=path,
+            remedy="look for what went wrong before in the run",
         )
     return positions
 
@@ -327,5 +336,10 @@ def _checked_b_factors(
 ) -> np.ndarray:
     values = np.zeros(count) if b_factors is None else np.asarray(b_factors, dtype=np.float64)
     if values.shape != (count,):
-        raise InputError(f"{path}: {values.size} B factors were given for {count} atoms; give one for each.")
+        raise InputError(
+            f"one B factor is needed for each of {count} atoms",
+            source=path,
+            found=int(values.size),
+            remedy="give those of the same model",
+        )
     return np.nan_to_num(values)

@@ -74,8 +74,9 @@ def read_structure(path: str | os.PathLike[str], *, first_model: bool = True) ->
     suffix = structure_suffix(path)
     if suffix not in PDB_SUFFIXES + CIF_SUFFIXES:
         raise InputError(
-            f"{path}: the ending is none of .pdb, .ent, .cif, .mmcif (or one of these and .gz); "
-            "give a model in PDB or mmCIF format."
+            "the ending is none of .pdb, .ent, .cif, .mmcif (or one of these and .gz)",
+            source=path,
+            remedy="give a model in PDB or mmCIF format",
         )
     contents = _contents(path)
     read = _pdb_structure if suffix in PDB_SUFFIXES else _cif_structure
@@ -105,9 +106,17 @@ def _contents(path: Path) -> bytearray:
     try:
         return read_unpacked(path)
     except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file; check the path of the model.") from None
+        raise InputError(
+            "there is no such file",
+            source=path,
+            remedy="check the path of the model",
+        ) from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); check the file.") from None
+        raise InputError(
+            f"cannot be read ({error.strerror})",
+            source=path,
+            remedy="check the file",
+        ) from None
 
 
 def _pdb_structure(path: Path, contents: bytearray, first_model: bool) -> gemmi.Structure:
@@ -118,7 +127,11 @@ def _pdb_structure(path: Path, contents: bytearray, first_model: bool) -> gemmi.
     try:
         return gemmi.read_pdb_string(ascii_text, split_chain_on_ter=True)
     except (RuntimeError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read as PDB ({one_line(error)}); check the file.") from None
+        raise InputError(
+            f"cannot be read as PDB ({one_line(error)})",
+            source=path,
+            remedy="check the file",
+        ) from None
 
 
 def _check_pdb(path: Path, text: str, first_model: bool) -> None:
@@ -131,7 +144,9 @@ def _check_pdb(path: Path, text: str, first_model: bool) -> None:
         line = line.rstrip("\r")
         if not (line.isascii() and line.isprintable()):
             raise InputError(
-                f"{path}: line {number} has characters that a PDB file cannot have in an atom ({line.rstrip()!a}); correct it."
+                f"line {number} has characters that a PDB file cannot have in an atom ({line.rstrip()!a})",
+                source=path,
+                remedy="correct it",
             )
         for what, start, stop in _PDB_NUMBERS:
             value = line[start:stop]
@@ -150,21 +165,33 @@ def _check_pdb(path: Path, text: str, first_model: bool) -> None:
 def _wrong_number(path: Path, place: str, what: str, found: str, is_number: bool) -> InputError:
     article = "an" if what == "occupancy" else "a"
     wrong = f"{article} {what} beyond {LARGEST:g}" if is_number else f"{article} {what} that is not a number"
-    return InputError(f"{path}: {place}, has {wrong} ({found}); correct or remove it.")
+    return InputError(
+        f"{place}, has {wrong} ({found})",
+        source=path,
+        remedy="correct or remove it",
+    )
 
 
 def _cif_structure(path: Path, contents: bytearray, first_model: bool) -> gemmi.Structure:
     document = parse_cif(path, contents)
     block = next((block for block in document if block.find_loop("_atom_site.Cartn_x")), None)
     if block is None:
-        raise InputError(f"{path}: there is no _atom_site loop; give a model in mmCIF format.")
+        raise InputError(
+            "there is no _atom_site loop",
+            source=path,
+            remedy="give a model in mmCIF format",
+        )
     if not contents.isascii():
         _check_ascii(path, block)
     _check_cif(path, block, first_model)
     try:
         return gemmi.make_structure_from_block(block)
     except (RuntimeError, ValueError, IndexError) as error:
-        raise InputError(f"{path}: cannot be read as mmCIF ({one_line(error)}); check the file.") from None
+        raise InputError(
+            f"cannot be read as mmCIF ({one_line(error)})",
+            source=path,
+            remedy="check the file",
+        ) from None
 
 
 def _check_ascii(path: Path, block: gemmi.cif.Block) -> None:
@@ -173,7 +200,9 @@ def _check_ascii(path: Path, block: gemmi.cif.Block) -> None:
         strange = next((value for value in loop.values if not value.isascii()), None) if loop else None
         if strange is not None:
             raise InputError(
-                f"{path}: {tag.partition('.')[0]} has characters that an mmCIF file cannot have in it ({strange!a}); correct it."
+                f"{tag.partition('.')[0]} has characters that an mmCIF file cannot have in it ({strange!a})",
+                source=path,
+                remedy="correct it",
             )
 
 

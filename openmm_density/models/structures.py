@@ -64,7 +64,11 @@ def read_model(path: str | os.PathLike[str]) -> Model:
 
 def _check_atoms(path: Path, structure: gemmi.Structure) -> None:
     if not len(structure) or not any(len(residue) for chain in structure[0] for residue in chain):
-        raise InputError(f"{path}: no atoms were found; give a model in PDB or mmCIF format.")
+        raise InputError(
+            "no atoms were found",
+            source=path,
+            remedy="give a model in PDB or mmCIF format",
+        )
 
 
 def _model_of(path: Path, structure: gemmi.Structure) -> Model:

@@ -18,7 +18,7 @@ import mdtraj
 import numpy as np
 from openmm import app
 
-from ..errors import InputError
+from ..errors import InputError, as_argument
 from ..unpacking import MAP_LIMIT, check_unpacked
 from .structure_text import CIF_SUFFIXES, PDB_SUFFIXES, read_structure
 from .structures import read_model
@@ -82,7 +82,11 @@ def load_trajectory(
         _check_atom_counts(path, trajectory.n_atoms, topology_path, topology.n_atoms)
         trajectory.topology = topology
     if not trajectory.n_frames:
-        raise InputError(f"{path}: the trajectory has no frames; check whether the simulation wrote any.")
+        raise InputError(
+            "the trajectory has no frames",
+            source=path,
+            remedy="check whether the simulation wrote any",
+        )
     if _suffix(path) not in SUFFIXES_WITH_TIMES:
         trajectory.time = np.full(trajectory.n_frames, np.nan)
     return trajectory
@@ -93,15 +97,22 @@ def _check_trajectory(path: Path, topology_path: str | os.PathLike[str] | None) 
     suffix = _suffix(path)
     if suffix not in TRAJECTORY_SUFFIXES:
         raise InputError(
-            f"{path}: the ending is neither that of a model (.pdb, .ent, .cif, .mmcif, or one of these and "
-            ".gz) nor of a trajectory that is known here (.dcd, .xtc, .trr, .nc, .h5, ...); convert the file."
+            "the ending is neither that of a model (.pdb, .ent, .cif, .mmcif, or one of these and .gz) nor "
+            "of a trajectory that is known here (.dcd, .xtc, .trr, .nc, .h5, ...)",
+            source=path,
+            remedy="convert the file",
         )
     if not path.is_file():
-        raise InputError(f"{path}: there is no such file; check the path of the trajectory.")
+        raise InputError(
+            "there is no such file",
+            source=path,
+            remedy="check the path of the trajectory",
+        )
     if topology_path is None and suffix not in SUFFIXES_WITH_TOPOLOGY:
         raise InputError(
-            f"{path}: a {suffix} file does not name its atoms; give a model of the same atoms as its "
-            "topology (--topology model.pdb)."
+            f"a {suffix} file does not name its atoms",
+            source=path,
+            remedy=f"give a model of the same atoms as {as_argument('topology_path', 'model.pdb')}",
         )
     if suffix.endswith(".gz"):
         check_unpacked(path, MAP_LIMIT)
@@ -166,8 +177,9 @@ def _further_models(model: Model) -> Iterator[np.ndarray]:
         # Atoms named alike can only be told apart by their order, which alternate locations have not kept.
         if len(names) != len(wanted):
             raise InputError(
-                f"{model.path}: holds {len(structure)} models and several atoms of one name; "
-                "write it as a trajectory (.dcd) and give its topology."
+                f"holds {len(structure)} models and several atoms of one name",
+                source=model.path,
+                remedy="write it as a trajectory (.dcd) and give its topology",
             )
         kept = list(range(len(names)))
     else:
@@ -178,8 +190,9 @@ def _further_models(model: Model) -> Iterator[np.ndarray]:
         atoms = list(other.all())
         if [_address(atom) for atom in atoms] != names:
             raise InputError(
-                f"{model.path}: its model {number} has other atoms than the first "
-                f"({len(atoms)} in place of {len(names)}); leave only models of the same atoms in it."
+                f"its model {number} has other atoms than the first ({len(atoms)} in place of {len(names)})",
+                source=model.path,
+                remedy="leave only models of the same atoms in it",
             )
         positions = np.array([atom.atom.pos.tolist() for atom in atoms])
         yield positions[kept]
@@ -196,16 +209,23 @@ def _load_topology(path: Path) -> mdtraj.Topology:
         return _as_mdtraj(read_model(path).topology)
     if _suffix(path) not in TOPOLOGY_SUFFIXES:
         raise InputError(
-            f"{path}: the ending is not that of a topology; give a model of the trajectory's atoms "
-            "(.pdb, .cif, also .gz)."
+            "the ending is not that of a topology",
+            source=path,
+            remedy="give a model of the trajectory's atoms (.pdb, .cif, also .gz)",
         )
     if not path.is_file():
-        raise InputError(f"{path}: there is no such file; check the path of the topology.")
+        raise InputError(
+            "there is no such file",
+            source=path,
+            remedy="check the path of the topology",
+        )
     try:
         with _quiet(), _without_pickles():
             return mdtraj.load_topology(str(path))
     except Exception as error:
-        raise InputError(f"{path}: cannot be read as a topology ({_first_line(error)}).") from error
+        raise InputError(
+            f"cannot be read as a topology ({_first_line(error)})", source=path, remedy="check the file"
+        ) from error
 
 
 def _load(
@@ -219,14 +239,17 @@ def _load(
         # mdtraj tells in a paragraph which optional package a format needs.
         package = "tables" if "PyTables" in str(error) else getattr(error, "name", None) or "that it names"
         raise InputError(
-            f"{path}: to read {_suffix(path)} files mdtraj needs a package that is not installed; "
-            f"pip install {package}, or write a .dcd."
+            f"to read {_suffix(path)} files mdtraj needs a package that is not installed",
+            source=path,
+            remedy=f"pip install {package}, or write a .dcd",
         ) from error
     except Exception as error:
         if topology is not None:
             _check_atom_counts(path, _atom_count(path), topology_path, topology.n_atoms)
         raise InputError(
-            f"{path}: cannot be read as a {_suffix(path)} trajectory ({_first_line(error)}); check the file."
+            f"cannot be read as a {_suffix(path)} trajectory ({_first_line(error)})",
+            source=path,
+            remedy="check the file",
         ) from error
 
 
@@ -244,8 +267,9 @@ def _check_atom_counts(
 ) -> None:
     if count is not None and count != expected:
         raise InputError(
-            f"{path}: the trajectory has {count} atoms and its topology {topology_path} has {expected}; "
-            "give the model of which the trajectory was made, with hydrogens and solvent."
+            f"the trajectory has {count} atoms and its topology {topology_path} has {expected}",
+            source=path,
+            remedy="give the model of which the trajectory was made, with hydrogens and solvent",
         )
 
 

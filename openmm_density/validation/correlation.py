@@ -69,7 +69,10 @@ class MapCorrelation:
         self._heavy = np.flatnonzero(self._model.is_heavy)
         self._residue_of_heavy = residue_of_atom[self._heavy]
         if not len(self._heavy):
-            raise InputError("the model has no non-hydrogen atom, and correlations are taken around those")
+            raise InputError(
+                "the model has no non-hydrogen atom, and correlations are taken around those",
+                remedy="give a model that has some",
+            )
 
     def cc_mask(self, positions: Any) -> float:
         """Return the Pearson correlation over the voxels within 3 Å of a non-hydrogen atom.

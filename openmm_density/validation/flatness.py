@@ -74,7 +74,10 @@ def flat_ligands(topology: app.Topology, planes: PlaneSet, positions: Any) -> li
     positions = positions_in_angstrom(positions)
     if len(positions) != topology.getNumAtoms():
         raise InputError(
-            f"positions has {len(positions)} atoms but the topology has {topology.getNumAtoms()}: give one for each."
+            f"must be one for each of the {topology.getNumAtoms()} atoms of the topology",
+            argument="positions",
+            found=len(positions),
+            remedy="give those of the same model",
         )
     atoms = list(topology.atoms())
     by_residue: dict[app.topology.Residue, list[set[int]]] = {}
@@ -89,7 +92,9 @@ def flat_ligands(topology: app.Topology, planes: PlaneSet, positions: Any) -> li
             distances = np.abs(_heights(positions[members]))
             if not np.isfinite(distances).all():
                 raise InputError(
-                    f"positions holds one in {residue_label(residue)} that is not a number: give finite ones."
+                    f"must be finite, but that of an atom in {residue_label(residue)} is not",
+                    argument="positions",
+                    remedy="give finite ones",
                 )
             worst = int(np.argmax(distances))
             found.append(

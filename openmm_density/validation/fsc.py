@@ -29,7 +29,7 @@ SOFT_EDGE = 3.0
 COARSEST = 10.0
 """Å: coarser shells show solvent and neighbours more than the model, and the search for a fall starts behind them."""
 
-_OUTSIDE = "no atom is near the map; place the model in the map, or check the map's origin"
+_OUTSIDE = "no atom is near the map"
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,9 @@ def shell_correlation(first: np.ndarray, second: np.ndarray, matrix: np.ndarray)
     """
     if first.shape != second.shape:
         raise InputError(
-            f"densities of shapes {first.shape} and {second.shape} have no Fourier shells in common; give two of one grid"
+            "the two densities must be on one grid",
+            found=f"shapes {first.shape} and {second.shape}",
+            remedy="give two of one grid",
         )
     size = np.array(first.shape[::-1])
     reciprocal = np.linalg.inv(matrix)
@@ -149,7 +151,11 @@ def shell_correlation(first: np.ndarray, second: np.ndarray, matrix: np.ndarray)
     # Beyond half a step's inverse a coefficient may as well stand for one on the opposite side: only whole shells below count.
     n_shells = int(0.5 / steps.max() / width - 0.5 + 1e-6)
     if n_shells < 1:
-        raise InputError(f"a grid of {size.tolist()} points has no Fourier shell; give a larger map")
+        raise InputError(
+            "the grid is too small to have a Fourier shell",
+            found=f"{size.tolist()} points",
+            remedy="give a larger map",
+        )
     nx, ny, nz = size.tolist()
     h, k, l_ = fft.rfftfreq(nx), fft.fftfreq(ny)[:, None], fft.fftfreq(nz)[:, None, None]
     s = np.sqrt(sum((h * x + k * y + l_ * z) ** 2 for x, y, z in reciprocal.T))
@@ -229,11 +235,16 @@ def model_fsc(
     finest = 2 * 0.999 * density_map.voxel_size.max()
     b_factor = B_PER_RESOLUTION * in_angstrom(resolution, "resolution")
     if not (np.isfinite(b_factor) and b_factor > 0):
-        raise InputError(f"resolution={resolution} is not a resolution; give a positive number of Å")
+        raise InputError(
+            "must be a positive length", argument="resolution", found=str(resolution), remedy="give Å"
+        )
     model = ModelDensity(topology, finest, b_factors=b_factor)
     positions = checked_positions(positions, model.n_atoms, topology)
     if not model.is_heavy.any():
-        raise InputError("the model has no non-hydrogen atom, around which the map could be masked")
+        raise InputError(
+            "the model has no non-hydrogen atom, around which the map could be masked",
+            remedy="give a model that has some",
+        )
     start, mask, observed = _masked(density_map, positions[model.is_heavy])
     model_start, density = model.on_grid(positions, density_map.matrix, density_map.origin)
     calculated = np.zeros_like(observed)
@@ -256,7 +267,7 @@ def _masked(density_map: DensityMap, positions: np.ndarray) -> tuple[np.ndarray,
         index, reach = density_map.to_index(positions), index_reach(matrix, edge)
         positions = positions[((index >= -reach) & (index <= density_map.size - 1 + reach)).all(axis=1)]
         if not len(positions):
-            raise InputError(_OUTSIDE)
+            raise InputError(_OUTSIDE, remedy="place the model in the map, or check the map's origin")
     start, stop = index_box(positions, matrix, origin, edge)
     size = np.array([fft.next_fast_len(int(n), real=True) for n in stop - start])
     check_span(size)
@@ -276,5 +287,5 @@ def _masked(density_map: DensityMap, positions: np.ndarray) -> tuple[np.ndarray,
     part = np.clip((distance - MASK_RADIUS) / SOFT_EDGE, 0, 1)
     mask[numbers] = 0.5 * (1 + np.cos(np.pi * part))
     if not (mask > 0.5).any():
-        raise InputError(_OUTSIDE)
+        raise InputError(_OUTSIDE, remedy="place the model in the map, or check the map's origin")
     return start, mask.reshape(observed.shape), observed

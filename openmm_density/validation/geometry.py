@@ -178,8 +178,10 @@ def geometry_report(topology: app.Topology, positions: Any) -> GeometryReport:
     positions = positions_in_angstrom(positions)
     if len(positions) != topology.getNumAtoms():
         raise InputError(
-            f"positions: found {len(positions)} for the {topology.getNumAtoms()} atoms of the topology; "
-            "give one for each."
+            f"must be one for each of the {topology.getNumAtoms()} atoms of the topology",
+            argument="positions",
+            found=len(positions),
+            remedy="give those of the same model",
         )
     check_finite_positions(positions, topology)
     atoms = list(topology.atoms())
@@ -278,9 +280,10 @@ def compare_geometry(before: GeometryReport, after: GeometryReport) -> GeometryC
     """
     if before.peptides != after.peptides or before.centres != after.centres:
         raise InputError(
-            f"compare_geometry: the reports are of different models ({len(before.peptides)} and "
-            f"{len(after.peptides)} peptides, {len(before.centres)} and {len(after.centres)} centres); "
-            "give two of the same atoms."
+            "the two geometry reports are of different models",
+            found=f"{len(before.peptides)} and {len(after.peptides)} peptides, "
+            f"{len(before.centres)} and {len(after.centres)} centres",
+            remedy="give two of the same atoms",
         )
     turned = np.abs(np.mod(after.omega - before.omega + np.pi, 2 * np.pi) - np.pi)
     inverted = (before.improper < 0) != (after.improper < 0)

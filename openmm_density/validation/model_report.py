@@ -147,7 +147,9 @@ def residue_changes(
     initial, final = before["residues"], after["residues"]
     if [row["residue"] for row in initial] != [row["residue"] for row in final]:
         raise InputError(
-            f"the reports are of different models, of {len(initial)} and {len(final)} residues; give two of the same one"
+            "the two reports are of different models",
+            found=f"{len(initial)} and {len(final)} residues",
+            remedy="give two of the same one",
         )
     stages: dict[str, Sequence[dict[str, Any] | None]] = {"initial": initial, "final": final}
     if reference is not None:
@@ -170,7 +172,9 @@ def _identity(residue: app.topology.Residue) -> dict[str, Any]:
         number = int(residue.id)
     except ValueError:
         raise InputError(
-            f"residue {residue_label(residue)} has no number; give every residue of the topology a whole number as its id"
+            f"residue {residue_label(residue)} has no number",
+            found=repr(residue.id),
+            remedy="give every residue of the topology a whole number as its id",
         ) from None
     return {
         "residue": residue_label(residue),

@@ -81,14 +81,19 @@ def q_scores(density_map: DensityMap, topology: Topology, positions: Any, *, sig
     """
     sigma = in_angstrom(sigma, "sigma")
     if not (np.isfinite(sigma) and sigma > 0):
-        raise InputError(f"sigma={sigma} is not a width; give a positive number of Å, such as {SIGMA}")
+        raise InputError(
+            "must be a positive width", argument="sigma", found=sigma, remedy=f"give Å, such as {SIGMA}"
+        )
     positions = checked_positions(positions, topology.getNumAtoms(), topology)
     atoms = list(topology.atoms())
     heavy = np.array(
         [a.index for a in atoms if a.element is not None and a.element.atomic_number > 1], dtype=np.int64
     )
     if not len(heavy):
-        raise InputError("the model has no non-hydrogen atom, and only those have a Q-score")
+        raise InputError(
+            "the model has no non-hydrogen atom, and only those have a Q-score",
+            remedy="give a model that has some",
+        )
     scores = np.full(len(atoms), np.nan)
     scores[heavy] = _correlations(density_map, positions[heavy], sigma)
 

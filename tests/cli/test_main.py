@@ -53,7 +53,7 @@ def test_a_warning_is_given_once(folder, monkeypatch, capsys):
         ),
         (
             ("simulate", "{model}", "--resolution=5", "--voxel-size=-1", "--output=new.mrc"),
-            "openmm-density simulate: error: --voxel-size -1.0 is not a length; give a positive number of Å",
+            "openmm-density simulate: error: --voxel-size must be a positive length, found -1.0: give Å.",
         ),
     ],
 )

@@ -410,8 +410,11 @@ ERRORS = {
     "a resolution that is NaN": (dict(resolution=math.nan), "resolution"),
     "a resolution that is a word": (dict(resolution="high"), "resolution"),
     "a resolution that is missing": (dict(resolution=None), "resolution"),
-    "a resolution in nm": (dict(resolution=0.5), "resolution=0.5 is finer than the map's voxels"),
-    "a resolution beyond the map": (dict(resolution=500), "resolution=500 is coarser than the map is wide"),
+    "a resolution in nm": (dict(resolution=0.5), "resolution must not be finer than the map's voxels"),
+    "a resolution beyond the map": (
+        dict(resolution=500),
+        "resolution must not be coarser than the map is wide",
+    ),
     "a System of another topology": (
         dict(system=system_of(300)),
         r"topology has 240 atoms but system has 300 particles.*modeller\.topology",

@@ -51,13 +51,16 @@ def test_a_start_is_a_molecule_in_a_map_that_can_hold_its_resolution():
         check_start(model_of(WATER, ION), density_map, 5.0)
     nowhere = model_of(GLYCINE)
     nowhere.positions[1, 2] = np.nan
-    with pytest.raises(InputError, match=r"positions contain NaN.*GLY \d+ C\)"):
+    with pytest.raises(InputError, match=r"positions must be finite, found NaN.*GLY \d+ C\)"):
         check_start(nowhere, density_map, 5.0)
     with pytest.raises(
-        InputError, match=r"resolution=1 is finer than the map's voxels of 1.50 Å.*3.0 Å at best"
+        InputError,
+        match=r"resolution must not be finer than the map's voxels of 1.50 Å, found 1: .*3.0 Å at best",
     ):
         check_start(molecule, density_map, 1.0)
-    with pytest.raises(InputError, match="resolution=40 is coarser than the map is wide, 30 Å"):
+    with pytest.raises(
+        InputError, match="resolution must not be coarser than the map is wide, 30 Å, found 40"
+    ):
         check_start(molecule, density_map, 40.0)
 
 

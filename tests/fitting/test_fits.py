@@ -43,5 +43,5 @@ def test_cases_are_chosen_by_name_or_entry(fits, monkeypatch):
     assert fits.chosen_cases(["5925", "adk", "5925-2"]) == [*(f"5925-{i}" for i in range(1, 6)), "adk"]
     assert len(fits.chosen_cases([])) == len(fits.CASES) - 1
     monkeypatch.setattr(sys, "argv", ["fits.py", "kinase"])
-    with pytest.raises(SystemExit, match='"kinase" is not known: use adk, adk3, kinesin'):
+    with pytest.raises(SystemExit, match='found "kinase": use adk, adk3, kinesin'):
         fits.main()

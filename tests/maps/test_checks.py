@@ -18,8 +18,11 @@ def test_resolutions_are_between_the_smallest_voxel_and_the_widest_side(periodic
     for resolution in (1.0, 3.0, 30.0):
         check_resolution(density_map, resolution)
     with pytest.raises(
-        InputError, match=r"resolution=0\.99 is finer than the map's voxels of 1\.00 Å.*2\.0 Å at best"
+        InputError,
+        match=r"resolution must not be finer than the map's voxels of 1\.00 Å, found 0\.99: .*2\.0 Å at best",
     ):
         check_resolution(density_map, 0.99)
-    with pytest.raises(InputError, match=r"resolution=30\.1 is coarser than the map is wide, 30 Å"):
+    with pytest.raises(
+        InputError, match=r"resolution must not be coarser than the map is wide, 30 Å, found 30\.1: "
+    ):
         check_resolution(density_map, 30.1)

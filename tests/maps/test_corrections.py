@@ -30,9 +30,9 @@ def test_a_map_placed_by_nstart_and_one_placed_by_origin_stay_in_one_place(tmp_p
 
 
 def test_one_voxel_size_for_three_different_ones_is_refused():
-    with pytest.raises(InputError, match=r"1 × 1.2 × 1.5 Å; give three"):
+    with pytest.raises(InputError, match=r"1 × 1.2 × 1.5 Å: give three"):
         a_map().with_voxel_size(1.1)
-    with pytest.raises(InputError, match="not a length"):
+    with pytest.raises(InputError, match="voxel_size must be a positive length"):
         a_map().with_voxel_size(-1.1)
 
 

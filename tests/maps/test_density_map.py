@@ -110,7 +110,7 @@ class TestCrop:
         for around, margin, part in (
             ([[100, 0, 0]], 5, "outside"),
             ([[np.nan, 0, 0]], 5, "NaN"),
-            (np.zeros((0, 3)), 5, "no positions"),
+            (np.zeros((0, 3)), 5, "positions are empty"),
             ([[1, 1, 1]], -1, "margin"),
         ):
             with pytest.raises(InputError, match=part):

@@ -51,7 +51,7 @@ def test_maps_that_do_not_vary(first, which):
     ],
 )
 def test_different_grids_are_refused_by_what_differs(first, changes):
-    with pytest.raises(InputError, match=r"different grids .*halves of one reconstruction") as error:
+    with pytest.raises(InputError, match=r"different grids, found .*halves of one reconstruction") as error:
         check_half_maps(first, replace(first, **changes))
-    own, other = str(error.value).split("(")[1].split(")")[0].split(" and ")
+    own, other = error.value.found.split(" and ")
     assert own == "9 x 8 x 7 voxels of 1 x 1.1 x 1.2 Å from 5, -3, 0 Å" != other

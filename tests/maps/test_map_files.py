@@ -367,16 +367,19 @@ class TestSitus:
     @pytest.mark.parametrize(
         ("text", "part"),
         [
-            (TEXT[:-4], "11 values"),
-            (TEXT + "12", "13 values"),
+            (TEXT[:-4], "found 11:"),
+            (TEXT + "12", "found 13:"),
             (TEXT.replace(" 7 ", " seven "), "cannot be read"),
             (TEXT.replace(" 7 ", " nan "), "NaN"),
             (TEXT.replace("2.5", "0"), "positive voxel size"),
             (TEXT.replace("2.5", "wide"), "cannot be read"),
             ("1 0 0 0 2 2", "cannot be read"),
-            ("1 0 0 0 2 2 2", "0 values"),
+            ("1 0 0 0 2 2 2", "found 0:"),
             ("", "cannot be read"),
-            ("1 0 0 0 99999 99999 99999 1 2", "has 2 values where its first line promises 99999"),
+            (
+                "1 0 0 0 99999 99999 99999 1 2",
+                "the 99999 × 99999 × 99999 values that its first line promises, found 2:",
+            ),
             ("1 0 0 0 " + 3 * ("9" * 300 + " ") + "1", "not seven numbers"),
             (TEXT.replace(" 7 ", " 7e77 "), "infinite"),
         ],
@@ -404,8 +407,8 @@ class TestReadingErrors:
     @pytest.mark.parametrize(
         ("offset", "dtype", "values", "part"),
         [
-            (0, "i4", [0], "impossible size"),
-            (0, "i4", [-6], "impossible size"),
+            (0, "i4", [0], "size in its header must be positive"),
+            (0, "i4", [-6], "size in its header must be positive"),
             (0, "i4", [7], "cut short"),
             (0, "i4", [5], "longer"),
             (0, "i4", [2**30, 2**30, 2**30], "cut short"),

@@ -182,7 +182,10 @@ class TestSimulate:
             ({"b_factors": -5}, "b_factors"),
             ({"noise": -1}, "noise"),
             ({"margin": np.nan}, "margin"),
-            ({"positions": np.zeros((2, 3))}, "2 positions"),
+            (
+                {"positions": np.zeros((2, 3))},
+                "positions must be one for each of the 3 atoms of the topology, found 2:",
+            ),
             ({"positions": np.full((3, 3), np.nan)}, "NaN"),
             ({"positions": np.diag([0, 1e5, 1e5])}, "coordinates"),
             ({"topology": chain_of("C", "O", "Es")}, "form factor"),

@@ -62,7 +62,7 @@ def test_code_in_included_files_is_found(tmp_path, monkeypatch):
         load_force_field([first])
     assert not ran.exists()
     written(third, '<Include file="nowhere.xml"/>')
-    with pytest.raises(InputError, match=r"third\.xml: it includes another.*nowhere\.xml.*no such file"):
+    with pytest.raises(InputError, match=r"third\.xml, in an <Include>: .*nowhere\.xml.*no such file"):
         load_force_field([first])
     written(third, "<Include/>")
     with pytest.raises(InputError, match=r"third\.xml: an <Include> names no file"):

@@ -118,7 +118,7 @@ def test_a_planted_file_does_not_stand_in_for_one_of_openmms(tmp_path, monkeypat
         (tmp_path / name).write_text("<ForceField/>")
     # A name that is no file is of OpenMM's own files only, with what these include.
     assert "ALA" in load_force_field(force_field_files("amber14"))._templates
-    with pytest.raises(InputError, match=r"present folder.*\./amber14-all\.xml"):
+    with pytest.raises(InputError, match=r"working folder.*\./amber14-all\.xml"):
         force_field_files("amber14-all.xml")
     assert force_field_files("./amber14-all.xml") == (tmp_path / "amber14-all.xml",)
 

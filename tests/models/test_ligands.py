@@ -157,12 +157,12 @@ def test_a_dictionary_gives_the_smiles(with_ligands, installed, tmp_path):
     [
         ("amber14, or", {"ligand_forcefield": "amber14, or"}),
         ("conda-forge", {"ligand_forcefield": "openff", "missing": True}),
-        ("without ligand_forcefield", {"ligands": {"ACM": SMILES}}),
-        ("no residue XYZ", {"ligand_forcefield": "openff", "ligands": {"XYZ": "C"}}),
-        ("knows MET already", {"ligand_forcefield": "openff", "ligands": {"MET": "C"}}),
+        ("can only be used with ligand_forcefield", {"ligands": {"ACM": SMILES}}),
+        ("found XYZ: give SMILES", {"ligand_forcefield": "openff", "ligands": {"XYZ": "C"}}),
+        ("force field knows, found MET:", {"ligand_forcefield": "openff", "ligands": {"MET": "C"}}),
         ("nothing to parametrise", {"ligand_forcefield": "openff"}),
         (
-            "makes no molecule (Unable to read SMILES)",
+            "must be SMILES of molecules (Unable to read SMILES)",
             {"ligand_forcefield": "openff", "ligands": {"ACM": "C(("}},
         ),
         (
@@ -191,7 +191,7 @@ def test_what_cannot_be_parametrised_is_told(with_ligands, installed, monkeypatc
     [
         (
             'No registered toolkits can provide "assign_partial_charges" for\n{"partial_charge_method": "am1bcc"}',
-            "has its charges from AmberTools, which is not here: conda install",
+            "takes its charges from AmberTools, which is not installed: conda install",
         ),
         ("no such angle\n" + "and so on " * 500, "no such angle and so on"),
     ],

@@ -290,7 +290,7 @@ def test_mdtraj_topologies_give_the_same_pairs(kinesin, small_data, kinesin_path
 def test_unrelated_proteins_are_refused(small_data, kinesin):
     others = (ADK_OPEN, "emd3488_5ni1/5me2.pdb", "emd6374_frag/6374_native.pdb")
     for other in others:
-        with pytest.raises(InputError, match="at least 3 are needed"):
+        with pytest.raises(InputError, match="at least 3 must be paired"):
             match_alpha_carbons(read_model(small_data / other).topology, kinesin.topology)
 
 

@@ -133,7 +133,7 @@ def test_models_of_different_atoms_are_refused(kinesin_path, tmp_path):
 def test_trajectory_without_topology(kinesin, tmp_path):
     path = tmp_path / "run.dcd"
     kinesin.save(str(path))
-    with pytest.raises(InputError, match=r"run\.dcd: .*--topology"):
+    with pytest.raises(InputError, match=r"run\.dcd: .*topology_path=\"model\.pdb\""):
         load_trajectory(path)
 
 

@@ -97,9 +97,9 @@ def test_the_report_and_the_command_line_tell_of_them(haemoglobin, small_data, c
 
 def test_positions_that_cannot_be_assessed(haemoglobin):
     model, planes = haemoglobin
-    with pytest.raises(InputError, match="give one for each"):
+    with pytest.raises(InputError, match="positions must be one for each"):
         flat_ligands(model.topology, planes, model.positions[:-1])
     positions = model.positions.copy()
     positions[core(model, planes, "C HEM 201")[0][3]] = np.nan
-    with pytest.raises(InputError, match="C HEM 201 that is not a number"):
+    with pytest.raises(InputError, match="an atom in C HEM 201 is not"):
         flat_ligands(model.topology, planes, positions)

@@ -144,7 +144,7 @@ def test_inverted_contrast_is_an_error_wherever_the_model_is(a_map, model):
 
 
 def test_voxels_in_nm_are_named(a_map, model):
-    with pytest.raises(InputError, match=r"voxel size of 0.1 Å looks like nm.*--voxel-size 1[,. ]"):
+    with pytest.raises(InputError, match=r"voxel size of 0.1 Å looks like nm.*voxel_size=1[,. ]"):
         check_map_units(a_map.with_voxel_size(0.1), model.topology, model.positions)
     check_map_units(a_map, model.topology, model.positions)
 

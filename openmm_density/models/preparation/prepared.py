@@ -143,8 +143,10 @@ class Prepared:
         positions = positions_in_angstrom(positions)
         if positions.shape != self.positions.shape:
             raise InputError(
-                f"positions: expected {len(self.positions)} prepared atoms, found {len(positions)}; "
-                "give the positions of every atom of prepared.topology."
+                f"must be one for each of the {len(self.positions)} prepared atoms",
+                argument="positions",
+                found=len(positions),
+                remedy="give the positions of every atom of prepared.topology",
             )
         has = self.prepared_index >= 0
         result = np.empty_like(self.model.positions)
@@ -261,8 +263,9 @@ class Prepared:
             system = self.forcefield.createSystem(self.topology, residueTemplates=templates, **arguments)
         except Exception as error:  # ForceField raises bare Exception for what it cannot match
             raise InputError(
-                f"{self.model.path}: the force field cannot describe the model ({one_line(error)}); "
-                "give other force field files or options."
+                f"the force field cannot describe the model ({one_line(error)})",
+                source=self.model.path,
+                remedy="give other force field files or options",
             ) from None
         if self.solvent == "obc":
             use_native_gbsa(system)

@@ -28,7 +28,7 @@ from openmm import app
 from ...chemistry.elements import is_hydrogen, is_metal
 from ...chemistry.residue_names import standard_residue_names
 from ...chemistry.residues import named_atoms, residue_label
-from ...errors import InputError
+from ...errors import InputError, as_argument
 from ...wording import counted, listing, one_line
 from ..force_field_xml import load_force_field
 from ..force_fields import force_field_files
@@ -179,7 +179,10 @@ def _ligands(
     if name is None:
         if smiles:
             raise InputError(
-                f'ligands: a SMILES of {next(iter(smiles))} is of no use without ligand_forcefield="openff" or "gaff".'
+                f"can only be used with {as_argument('ligand_forcefield')}",
+                argument="ligands",
+                found=f"a SMILES of {next(iter(smiles))}",
+                remedy=f"add {as_argument('ligand_forcefield', 'openff')}, or leave the SMILES out",
             )
         return None, frozenset()
     residues = list(model.topology.residues())
@@ -187,13 +190,18 @@ def _ligands(
     strangers = sorted(set(smiles) - present)
     if strangers:
         raise InputError(
-            f"ligands: {model.path} has no residue {strangers[0]}: give SMILES of residues that are in it."
+            f"must name residues of {model.path}",
+            argument="ligands",
+            found=strangers[0],
+            remedy="give SMILES of residues that are in it",
         )
     known = standard_residue_names() | forcefield._templates.keys()
     if known & smiles.keys():
         raise InputError(
-            f"ligands: the force field knows {min(known & smiles.keys())} already: leave out its SMILES, or the file that "
-            "describes it."
+            "must not name residues that the force field knows",
+            argument="ligands",
+            found=min(known & smiles.keys()),
+            remedy="leave out its SMILES, or the file that describes it",
         )
     wanted = {
         residue: text
@@ -216,8 +224,9 @@ def _ligands(
             else f"has {residue_label(candidates[0])} bound to another residue"
         )
         raise InputError(
-            f'{model.path}: ligand_forcefield="{name}" has nothing to parametrise, as the model {why}: give the SMILES of a free '
-            "ligand, or leave it out."
+            f"{as_argument('ligand_forcefield', name)} has nothing to parametrise, as the model {why}",
+            source=model.path,
+            remedy="give the SMILES of a free ligand, or leave it out",
         )
     if len(free) < len(candidates):
         listed = listing([residue_label(residue) for residue in candidates if residue.index in bound])
@@ -256,8 +265,10 @@ def _naming_the_model(model: Model) -> Iterator[None]:
         yield
     except (openmm.OpenMMException, LookupError, ValueError, ArithmeticError) as error:
         raise InputError(
-            f"{model.path}: missing atoms cannot be built ({one_line(error)}): look for residues or atoms that are in it twice "
-            "or in one place, and for residues that lack their backbone."
+            f"missing atoms cannot be built ({one_line(error)})",
+            source=model.path,
+            remedy="look for residues or atoms that are in it twice or in one place, and for residues that lack "
+            "their backbone",
         ) from None
 
 
@@ -265,8 +276,9 @@ def _check_built(model: Model, topology: app.Topology, positions: np.ndarray) ->
     lost = np.flatnonzero(~np.isfinite(positions).all(axis=1))
     if len(lost):
         raise InputError(
-            f"{model.path}: no place is found for {named_atoms(topology, lost)}, which the model lacks: look for atoms in one "
-            "place there."
+            f"no place is found for {named_atoms(topology, lost)}, which the model lacks",
+            source=model.path,
+            remedy="look for atoms in one place there",
         )
 
 

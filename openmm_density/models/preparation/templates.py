@@ -104,8 +104,9 @@ def _check_polymers(topology: app.Topology, unmatched: set[app.topology.Residue]
         members = [residue for residue in topology.residues() if belongs(residue)]
         if len(members) > 1 and set(members) <= unmatched:
             raise InputError(
-                f"forcefield describes none of the {len(members)} {kind} ({residue_label(members[0])} …): give another one; "
-                "amber14 has proteins, DNA and RNA, charmm36 proteins."
+                f"describes none of the {len(members)} {kind} ({residue_label(members[0])} …)",
+                argument="forcefield",
+                remedy="give another one; amber14 has proteins, DNA and RNA, charmm36 proteins",
             )
 
 
@@ -199,7 +200,9 @@ def _unmatched(
             )
         except Exception as error:  # several patched templates fit a residue
             raise InputError(
-                f"forcefield does not tell what a residue is ({one_line(error)}): give another one."
+                f"does not tell what a residue is ({one_line(error)})",
+                argument="forcefield",
+                remedy="give another one",
             ) from None
         for residue in patched:
             # Kept by name: to apply all patches to all templates takes seconds, and createSystem would do it each time.

@@ -123,7 +123,9 @@ def check_positions(model: Model) -> None:
     nowhere = np.flatnonzero(~np.isfinite(model.positions).all(axis=1))
     if len(nowhere):
         raise InputError(
-            f"{model.path}: positions of {named_atoms(model.topology, nowhere)} are not numbers: correct them."
+            f"positions of {named_atoms(model.topology, nowhere)} are not numbers",
+            source=model.path,
+            remedy="correct them",
         )
     bonds = [(a, b) for a, b in model.topology.bonds() if a.residue is b.residue]
     if not bonds:
@@ -134,8 +136,10 @@ def check_positions(model: Model) -> None:
     if lengths[worst] > LONGEST_BOND:
         a, b = bonds[worst]
         raise InputError(
-            f"{model.path}: {residue_label(a.residue)} has {a.name} and {b.name}, which are bonded, {lengths[worst]:.0f} Å "
-            "apart; correct or remove one."
+            f"{residue_label(a.residue)} has {a.name} and {b.name}, which are bonded, {lengths[worst]:.0f} Å "
+            "apart",
+            source=model.path,
+            remedy="correct or remove one",
         )
 
 
@@ -145,8 +149,9 @@ def check_backbone(model: Model, residues: list[WorkResidue]) -> None:
     bare = sum(residue.find("N") is None or residue.find("C") is None for residue in amino)
     if amino and bare > len(amino) / 2:
         raise InputError(
-            f"{model.path}: {bare} of {len(amino)} amino acids lack backbone atoms, as in a Cα trace; "
-            "build the full backbone first."
+            f"{bare} of {len(amino)} amino acids lack backbone atoms, as in a Cα trace",
+            source=model.path,
+            remedy="build the full backbone first",
         )
 
 

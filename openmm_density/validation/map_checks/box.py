@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...errors import InputError
+from ...errors import InputError, as_argument
 from ...maps.checks import widest_side
 from ...maps.density_map import DensityMap
 from .coverage import IN_DENSITY, coverage, densest
@@ -50,8 +50,9 @@ def check_units(density_map: DensityMap, heavy: np.ndarray) -> None:
     if coverage(heavy, density_map) >= IN_DENSITY and np.isfinite(density_map.value_at(heavy)).mean() > 0.5:
         return
     raise InputError(
-        f"the voxel size of {sizes.max():.3g} Å looks like nm: the map would be {side:.3g} Å wide and the model is "
-        f"{extent:.0f} Å; pass --voxel-size {10 * sizes.max():.3g}, or correct the map's header."
+        f"the voxel size of {sizes.max():.3g} Å looks like nm",
+        found=f"a map {side:.3g} Å wide for a model of {extent:.0f} Å",
+        remedy=f"give {as_argument('voxel_size', float(f'{10 * sizes.max():.3g}'))}, or correct the map's header",
     )
 
 

@@ -82,5 +82,5 @@ class MapChecks:
             return cls(figures, [Finding(**finding) for finding in values["findings"]])
         except (AttributeError, KeyError, TypeError):
             raise InputError(
-                "what was found out about the map cannot be read back: start the fit anew."
+                "the map checks that were saved cannot be read", remedy="start the fit anew"
             ) from None
