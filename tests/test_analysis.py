@@ -165,7 +165,7 @@ class TestMeasures:
         ):
             measure("model.pdb", kinesin_map, *arguments)
         if arguments:
-            with pytest.raises(InputError, match=r"resolution=0\.5 is finer"):
+            with pytest.raises(InputError, match=r"resolution must not be finer .* found 0\.5"):
                 measure(kinesin, kinesin_map, 0.5)
             with pytest.raises(InputError, match="resolution=5000 is coarser"):
                 measure(kinesin, kinesin_map, 5000)

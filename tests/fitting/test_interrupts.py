@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -23,6 +24,23 @@ with StopRequest(lambda: print("heard", flush=True), lambda: print("ended", flus
     print("ready", flush=True)
     context.getIntegrator().step(2**31 - 1)
 """
+
+
+@contextmanager
+def running(script):
+    """Yield a process that runs Python code and hears Ctrl-C, once it says that it is ready."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    try:
+        assert process.stdout.readline() == "ready\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_the_first_signal_is_noted_and_told():
@@ -65,14 +83,7 @@ def test_nothing_is_told_where_nothing_comes():
 
 
 def test_it_is_heard_while_native_code_runs_and_a_second_signal_ends_that():
-    process = subprocess.Popen(
-        [sys.executable, "-c", STUCK],
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    try:
-        assert process.stdout.readline() == "ready\n"
+    with running(STUCK) as process:
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "heard\n"
         # To the process and to its group, as `timeout` does it: that is one.
@@ -82,9 +93,6 @@ def test_it_is_heard_while_native_code_runs_and_a_second_signal_ends_that():
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "ended\n"
         assert process.wait(60) == 128 + signal.SIGINT
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def test_a_deadline_comes_by_itself():
@@ -126,18 +134,8 @@ def test_native_code_that_has_nothing_to_save_is_ended():
     stuck = STUCK.replace('StopRequest(lambda: print("heard", flush=True), ', "PromptExit(").replace(
         "StopRequest", "PromptExit"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", stuck],
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    try:
-        assert process.stdout.readline() == "ready\n"
+    with running(stuck) as process:
         time.sleep(0.5)  # until it is in native code: in Python it leaves at once
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "ended\n"
         assert process.wait(60) == 128 + signal.SIGINT
-    finally:
-        process.kill()
-        process.communicate()

@@ -80,7 +80,7 @@ def test_pdb_format_limits_are_told_and_never_written(small_data: Path, tmp_path
     fragment = read_model(small_data / FRAGMENT)
     assert pdb_limit(fragment, fragment.positions) is None
     assert "coordinate" in pdb_limit(fragment, fragment.positions + 1e4)
-    with pytest.raises(InputError, match="one for each"):
+    with pytest.raises(InputError, match="one position is needed for each"):
         write_pdb(tmp_path / "out.pdb", fragment, fragment.positions[1:])
     with pytest.raises(InputError, match="not a number"):
         write_cif(tmp_path / "out.cif", fragment.topology, fragment.positions * np.nan)
@@ -292,7 +292,7 @@ def test_a_model_that_pdb_cannot_hold_is_written_as_it_came(small_data: Path, tm
     assert again.topology.getNumBonds() == model.topology.getNumBonds()
     trajectory = mdtraj.load(str(tmp_path / "out.cif"))
     assert [atom.name for atom in trajectory.topology.atoms] == [record.name for record in model.records]
-    with pytest.raises(InputError, match="one for each"):
+    with pytest.raises(InputError, match="one position is needed for each"):
         write_model_cif(tmp_path / "out.cif", model, model.positions[1:])
 
 

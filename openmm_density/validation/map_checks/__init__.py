@@ -1,4 +1,4 @@
-"""A look at a map before it is believed: its units, box, contrast, voxel size and resolution, against a model."""
+"""Checks of a map with a model: its units, box, contrast, handedness, voxel size and resolution, and where the model lies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def __dir__() -> list[str]:
 
 
 def check_map_units(density_map: DensityMap, topology: Topology, positions: Any) -> None:
-    """Refuse a map in nm, before other errors follow from it.
+    """Raise InputError for a map in nm, before other errors follow from it.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def check_map_units(density_map: DensityMap, topology: Topology, positions: Any)
 def check_map_with_model(
     density_map: DensityMap, topology: Topology, positions: Any, resolution: Any, *, cc: float | None = None
 ) -> MapChecks:
-    """Look at a map, with a model where it is said to be in it.
+    """Return what is wrong with a map, from a model at the position that it is said to have in it.
 
     The cost follows the model: about 0.1 s for 40 residues, and 3 s for 9000 atoms; where a model fits badly its place is
     searched for in the map and in its mirror image, each of which takes as long again for small ones, and some seconds for

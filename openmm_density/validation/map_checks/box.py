@@ -1,4 +1,4 @@
-"""Does the model lie where its density is in the box? Ångströms taken for nm, half a box, and maps rolled by half of theirs."""
+"""Whether model and box go together: voxels in nm, a model half a box away, and maps rolled by half of their box."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LIKE_FACES, DENSE_FACES, EMPTY_MIDDLE = 0.7, 0.02, 0.1
 
 
 def check_units(density_map: DensityMap, heavy: np.ndarray) -> None:
-    """Refuse a map whose voxels are in nm.
+    """Raise InputError for a map whose voxels are in nm.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Is the molecule positive in the map? Where it is not, every force points the wrong way."""
+"""Whether the molecule is positive in the map: where it is not, every force points the wrong way."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .subject import Subject
 
 CHECK = "contrast"
 
-# Of a model that lies in the troughs of a map.
+# Of a model that lies where the map is lowest.
 ANTICORRELATED = -0.2
 # Skewness of all voxels: molecules fill the lesser part of a map and reach far above its mean. Right ones have −0.2 or more.
 NEGATIVE_SKEWNESS = -0.7

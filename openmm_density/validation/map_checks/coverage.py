@@ -38,7 +38,7 @@ def densest(n_atoms: int, density_map: DensityMap, *, sign: int = 1) -> np.ndarr
 
 
 def coverage(heavy: np.ndarray, density_map: DensityMap, *, sign: int = 1) -> float:
-    """Return whether a model lies in density: about 1 or more where it fills the densest places of the map, 0 beside them.
+    """Return how far a model lies in density: about 1 or more where it fills the densest places of the map, 0 beside them.
 
     That is the mean density at its heavy atoms, at positions (N, 3) in Å, over that of as many of the densest voxels as it has
     volume, both above the mean of the map; atoms outside the map count as in its mean.

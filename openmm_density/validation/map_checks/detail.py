@@ -1,4 +1,4 @@
-"""What resolution does the map have? Where its spectrum ends, and how far it agrees with the model."""
+"""Which resolution the map has: where its spectrum ends, and up to where it agrees with the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a look at a map finds: figures, and a sentence for each thing that is wrong."""
+"""The result of map checks: figures, and a sentence for each thing that is wrong."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class MapChecks:
-    """What was found out about a map with a model.
+    """The figures and findings of the checks of a map with a model.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Has the map the right hand? The model fits only one of the map and its mirror image."""
+"""Whether the map has the right handedness: the model fits only one of the map and its mirror image."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .subject import Subject
 
 CHECK = "handedness"
 
-# What the model has in the mirror image, and how much more than in the map: in maps of the right hand, of 3 to 8 Å, models that
+# What the model has in the mirror image, and how much more than in the map: in maps of 3 to 8 Å that are right, models that
 # belong there or are 7 Å away have 0.15 to 0.7 less in the mirror image; there 0.44 at most.
 LEAST_CORRELATION, LEAST_GAIN = 0.3, 0.1
 

@@ -1,4 +1,4 @@
-"""Does the model lie in its density? A rigid model that does not may fit the map as it is far better elsewhere."""
+"""Whether the model lies in its density: one that does not may fit far better elsewhere in the map as a rigid body."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ROUGH_ITERATIONS = 15
 
 
 def check_place(subject: Subject) -> tuple[MapChecks, Subject]:
-    """Look for the best place of the rigid model in the map as it is.
+    """Return whether the rigid model fits far better elsewhere in the map.
 
     Looked for only where the model fits badly, see `searched_map`.
 

@@ -1,4 +1,4 @@
-"""Is the voxel size right? A rigid model fits best where it is as large as its image in the map."""
+"""Whether the voxel size is right: a rigid model fits best where it is as large as its image in the map."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LEAST_ATOMS = 100
 
 
 def check_scale(subject: Subject) -> MapChecks:
-    """Look for a voxel size with which the model, rigid and placed anew by a little, fits better.
+    """Return whether the model fits better at another voxel size, after a small rigid adjustment.
 
     Parameters
     ----------

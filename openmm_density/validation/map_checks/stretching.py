@@ -1,4 +1,4 @@
-"""Were the model's bonds stretched, or compressed, all together? A map that is too large or too small does that."""
+"""Whether a fit stretched or compressed the whole backbone evenly, as a map of the wrong voxel size does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is looked at: a model, where it is said to be in a map, and the resolution that the map is said to have."""
+"""What map checks take: a map, the resolution given for it, and a model at its position in it."""
 
 from __future__ import annotations
 
