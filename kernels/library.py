@@ -111,7 +111,7 @@ def _serve_reference(folder: str) -> None:
 
 
 def _in_own_thread(reference: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a reference differentiate: below the dispatcher, this thread records nothing for autograd."""
+    """Return a reference that can differentiate: below the dispatcher, this thread records nothing for autograd."""
 
     def run(*arguments: Any) -> Any:
         with torch.no_grad():  # but for what it enables gradients for

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .lazy_names import lazy_names
-from .plugins import attend_to_imports
+from .plugins import hook_imports
 
 if TYPE_CHECKING:
     from .energies import DensityFit
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DensityFit", "DensityMap", "DensityReporter", "InputError", "PlanarityRestraint"]
 
-attend_to_imports()
+hook_imports()
 
 __getattr__, __dir__ = lazy_names(
     __name__,

@@ -37,7 +37,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Do as `atomic_write`, for files that the user has not named.
+    """Return a temporary name as `atomic_write` does, for a file that the user has not named.
 
     Raises
     ------

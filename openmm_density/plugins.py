@@ -21,29 +21,29 @@ _unloaded: dict[str, str] = {}
 _absent: dict[str, str] = {}
 
 
-def attend_to_imports() -> None:
-    """See to it that a System or a TorchScript module with our operators can be read, once this package has been imported.
+def hook_imports() -> None:
+    """Load plugins and register operators, so that a System or a TorchScript module that uses them can be read.
 
-    Torch and OpenMM take seconds to import. What is there already is seen to now, and the rest when somebody imports it: until
-    then there is nothing that could read anything.
+    Torch and OpenMM take seconds to import. For those that are imported already it is done now; for the others when somebody
+    imports them: until then there is nothing that could read anything.
     """
     if "openmm" in sys.modules:
         load_torch_plugins()
     if "torch" in sys.modules:
         _register_operators()
     else:
-        sys.meta_path.insert(0, _attendant)
+        sys.meta_path.insert(0, _import_hook)
 
 
 def defer_torch() -> None:
-    """Let OpenMM be imported without torch, for a process that makes no Context and needs neither plugins nor operators.
+    """Allow OpenMM to be imported without torch, for a process that makes no Context and needs neither plugins nor operators.
 
-    When torch is imported after all, such as by the energies of this package, both are seen to.
+    When torch is imported after all, such as by the energies of this package, both are done then.
     """
-    _attendant.brings_torch = False
+    _import_hook.brings_torch = False
 
 
-class _Attendant(MetaPathFinder):
+class _ImportHook(MetaPathFinder):
     """Import torch before OpenMM, and register the operators after torch; finding modules is left to others."""
 
     brings_torch = True
@@ -71,7 +71,7 @@ class _Attendant(MetaPathFinder):
         return spec
 
 
-_attendant = _Attendant()
+_import_hook = _ImportHook()
 
 
 def _register_operators() -> None:
@@ -133,7 +133,7 @@ def absent_platform(reason: str, failures: Sequence[str]) -> tuple[str, str] | N
 
 
 def platform_names() -> list[str]:
-    """Name the platforms that OpenMM has here, whether or not they run."""
+    """Return the names of the platforms that OpenMM has here, whether or not they run."""
     from openmm import Platform
 
     return [Platform.getPlatform(i).getName() for i in range(Platform.getNumPlatforms())]

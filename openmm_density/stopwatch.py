@@ -53,14 +53,14 @@ class Stopwatch:
         self.identity = secrets.token_hex(8)
 
     def begin(self, part: str) -> None:
-        """Let a part of `PARTS` begin, inside the one that runs."""
+        """Start a part of `PARTS`, inside the one that runs."""
         self._book()
         self._running.append(part)
         if self.on_part is not None:
             self.on_part(part)
 
     def end(self) -> None:
-        """Let the part that runs end; that around it goes on."""
+        """End the part that runs; the one around it goes on."""
         self._book()
         self._running.pop()
 

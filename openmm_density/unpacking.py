@@ -152,7 +152,7 @@ class _Limited(io.RawIOBase):
         self._packed, self._path, self._limit, self._unpacked = packed, path, limit, 0
 
     def readable(self) -> bool:
-        """Tell io that it can be read."""
+        """Return True, which tells ``io`` that it can be read."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:

@@ -53,7 +53,7 @@ def usable_folder() -> tuple[Path, str | None]:
 
 
 def make(folder: Path) -> bool:
-    """Make a folder, and those above it that are missing, for this user alone; tell whether it can be written to and is safe."""
+    """Make a folder and those above it for this user alone; return whether it can be written to and is safe."""
     missing = [place for place in (folder, *folder.parents) if not os.path.lexists(place)]
     try:
         for place in reversed(missing):
@@ -87,7 +87,7 @@ def make_temporary() -> Path:
 
 
 def danger(folder: Path) -> str | None:
-    """Say why somebody else could exchange what lies in a folder, as in ``/scratch belongs to nina``; None where nobody can.
+    """Return why somebody else could exchange what lies in a folder, as in ``/scratch belongs to nina``; None where nobody can.
 
     The folder and all above it must belong to this user, to root, or to who installed this package, and nobody else may write
     in it; in those above it, others may where the sticky bit keeps them from renaming what is not theirs.
@@ -161,7 +161,7 @@ def _other_writers(found: os.stat_result) -> str | None:
 
 
 def _is_private_group(number: int) -> bool:
-    """Tell whether a group is that of one user alone, as many systems have it, where folders are made writable by groups."""
+    """Return whether a group is that of one user alone, as many systems have it, where folders are made writable by groups."""
     with suppress(KeyError):
         group, user = grp.getgrgid(number), pwd.getpwuid(os.geteuid())
         return user.pw_gid == number and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}

@@ -29,7 +29,7 @@ def probe(backend: str, platform_name: str) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``made`` (whether `create_force` gives a force) and the fields of `Probe`.
+        ``made`` (whether `create_force` makes a force) and the fields of `Probe`.
     """
     strength = 3.0
     try:

@@ -70,7 +70,7 @@ def probe_gpu_kernels(timeout: float, doing: Doing) -> list[GpuKernel]:
 
 
 def _output_of(arguments: Sequence[str], timeout: float) -> tuple[list[str], str]:
-    """Run this package in a process of its own; give the lines that it printed, and how it ended."""
+    """Run this package in a process of its own; return the lines that it printed, and how it ended."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", __package__, *arguments],

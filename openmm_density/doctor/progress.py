@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class Doing:
-    """Say what is going on now, of several things at once.
+    """What is going on now, of several things at once.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ class Doing:
 
     @contextmanager
     def __call__(self, thing: str) -> Iterator[None]:
-        """Say that this is going on, until the ``with`` ends."""
+        """Report that this is going on, until the ``with`` ends."""
         with self._lock:
             self._things.append(thing)
             self._say("; ".join(self._things))

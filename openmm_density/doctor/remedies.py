@@ -11,9 +11,11 @@ from .packages import OPTIONAL_PACKAGES
 # OpenCL comes after CPU: on a machine without a GPU it is PoCL.
 PLATFORMS_BY_MERIT = ("CUDA", "HIP", "CPU", "OpenCL", "Reference")
 
+_FRESH = "pip install 'openmm-density[torchforce]' in a fresh environment"
+
 
 def remedies(diagnosis: Diagnosis) -> Iterator[str]:
-    """Say what to do about everything that fails.
+    """Yield what to do about everything that fails.
 
     Parameters
     ----------
@@ -25,23 +27,36 @@ def remedies(diagnosis: Diagnosis) -> Iterator[str]:
     str
         A sentence, the most important first.
     """
-    probes = diagnosis.probes
-    working = {(probe.backend, probe.platform) for probe in probes if probe.works}
-    working_backends = {backend for backend, _ in working}
-    working_platforms = {name for _, name in working}
-    fresh = "pip install 'openmm-density[torchforce]' in a fresh environment"
+    yield from _of_backends(diagnosis)
+    yield from _of_packages(diagnosis)
+    yield from _of_platforms(diagnosis)
+    yield from _of_compiled_kernels(diagnosis)
+    yield from _of_gpu(diagnosis)
+
+
+def _working(diagnosis: Diagnosis) -> set[tuple[str, str]]:
+    """Return the pairs of backend and platform that work."""
+    return {(probe.backend, probe.platform) for probe in diagnosis.probes if probe.works}
+
+
+def _of_backends(diagnosis: Diagnosis) -> Iterator[str]:
+    working = _working(diagnosis)
+    backends = {backend for backend, _ in working}
     if not working:
-        yield f"No force can be added to OpenMM: {fresh} installs versions that fit together."
-    elif "TorchForce" not in working_backends:
+        yield f"No force can be added to OpenMM: {_FRESH} installs versions that fit together."
+    elif "TorchForce" not in backends:
         yield (
-            f"TorchForce does not work and {', '.join(sorted(working_backends))} stands in for it, without "
-            f"parameter derivatives: {fresh} installs versions that fit together."
+            f"TorchForce does not work and {', '.join(sorted(backends))} stands in for it, without "
+            f"parameter derivatives: {_FRESH} installs versions that fit together."
         )
-    if "CUDA" in working_platforms and ("CudaGraphForce", "CUDA") not in working:
+    if "CUDA" in {name for _, name in working} and ("CudaGraphForce", "CUDA") not in working:
         yield (
             "On CUDA the density force goes through torch and costs several times what it needs to: CudaGraphForce, which does "
             "not, needs a C++ compiler and Triton; what is amiss stands beside it above."
         )
+
+
+def _of_packages(diagnosis: Diagnosis) -> Iterator[str]:
     missing = [
         package
         for package, version in diagnosis.versions.items()
@@ -50,19 +65,26 @@ def remedies(diagnosis: Diagnosis) -> Iterator[str]:
     if missing:
         yield f"{', '.join(missing)} is not installed: pip install {' '.join(missing)}."
     for path, reason in diagnosis.unloaded_plugins.items():
-        yield f"{Path(path).name} does not load: {_plugin_remedy(reason, fresh)}."
+        yield f"{Path(path).name} does not load: {_plugin_remedy(reason)}."
+
+
+def _of_platforms(diagnosis: Diagnosis) -> Iterator[str]:
+    working = {name for _, name in _working(diagnosis)}
     if working:
-        broken = {probe.platform for probe in probes} - working_platforms
-        best = min(working_platforms, key=_merit)
+        broken = {probe.platform for probe in diagnosis.probes} - working
+        best = min(working, key=_merit)
         for name in sorted(broken):
             again = ", which OpenMM takes unless told otherwise" if name == diagnosis.fastest_platform else ""
             yield f"No force runs on {name}{again}: name another platform (--platform {best})."
-    emulated = next((probe for probe in probes if _is_emulated(probe)), None)
+    emulated = next((probe for probe in diagnosis.probes if _is_emulated(probe)), None)
     if emulated is not None and diagnosis.fastest_platform == emulated.platform:
         yield (
             "OpenCL runs on the processor here (PoCL), OpenMM prefers it, and it is extremely slow: name the "
             "platform explicitly (--platform CPU, or Platform.getPlatformByName('CPU'))."
         )
+
+
+def _of_compiled_kernels(diagnosis: Diagnosis) -> Iterator[str]:
     failed = [kernel.folder for kernel in diagnosis.kernels if kernel.tried and not kernel.loaded]
     if failed and diagnosis.compiler is None:
         yield (
@@ -79,6 +101,9 @@ def remedies(diagnosis: Diagnosis) -> Iterator[str]:
             f"The usual cache of compiled kernels is not used, as {diagnosis.cache_problem}: take others' right to write there "
             "away (chmod go-w), or name a folder in which only you can write in OPENMM_DENSITY_CACHE."
         )
+
+
+def _of_gpu(diagnosis: Diagnosis) -> Iterator[str]:
     if diagnosis.gpu_problem:
         yield (
             f"The GPU cannot be used ({diagnosis.gpu_problem.rstrip('.')}): install torch's CUDA build from PyPI and a "
@@ -98,10 +123,10 @@ def _merit(name: str) -> int:
     return PLATFORMS_BY_MERIT.index(name) if name in PLATFORMS_BY_MERIT else len(PLATFORMS_BY_MERIT)
 
 
-def _plugin_remedy(reason: str, fresh: str) -> str:
+def _plugin_remedy(reason: str) -> str:
     if "libtorch_cuda" in reason or "libnvrtc" in reason or "libcudart" in reason:
         return "it needs torch's CUDA build, with or without a GPU: pip install 'torch==2.9.*' from PyPI"
-    return f"{fresh} installs versions that fit together"
+    return f"{_FRESH} installs versions that fit together"
 
 
 def _is_emulated(probe: Probe) -> bool:

@@ -66,7 +66,7 @@ class FolderLock:
         self._finalizer = weakref.finalize(self, _release, path, lock)
 
     def release(self) -> None:
-        """Let others have the folder."""
+        """Release the folder for others."""
         self._finalizer()
 
     def __enter__(self) -> FolderLock:
