@@ -31,7 +31,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
             yield temporary
     except OSError as error:
         raise InputError(
-            f"{path}: it cannot be written ({error.strerror or error}); check the folder."
+            f"it cannot be written ({error.strerror or error})", source=path, remedy="check the folder"
         ) from error
 
 

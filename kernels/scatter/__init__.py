@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..library import LIBRARY, define
 from . import reference
@@ -22,9 +23,7 @@ _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _converted: set[torch.dtype] = set()
 
 
-def structured_scatter_add(
-    density_cube: torch.Tensor, wa: torch.Tensor, wbwc: torch.Tensor, map_size: int
-) -> torch.Tensor:
+def structured_scatter_add(density_cube: Tensor, wa: Tensor, wbwc: Tensor, map_size: int) -> Tensor:
     """Sum cubes of voxels into a flat map.
 
     Voxel (i, j, k) of cube c is added to element ``wa[c, i] + wbwc[c, j, k]`` of the map, so that the
@@ -37,20 +36,17 @@ def structured_scatter_add(
 
     Parameters
     ----------
-    density_cube : torch.Tensor
-        (C, nx, ny, nz) float32. float64, float16 and bfloat16 are converted to float32, with one warning
-        per type and process.
-    wa : torch.Tensor
-        (C, nx) int32, or int64 for a map of more than 2³¹ − 1 elements.
-    wbwc : torch.Tensor
-        (C, ny, nz), of the same type as wa.
+    density_cube : Tensor, shape (C, nx, ny, nz), float32
+        float64, float16 and bfloat16 are converted to float32, with one warning per type and process.
+    wa : Tensor, shape (C, nx), int32
+        int64 for a map of more than 2³¹ − 1 elements.
+    wbwc : Tensor, shape (C, ny, nz), of the type of wa
     map_size : int
         Number of elements of the map.
 
     Returns
     -------
-    torch.Tensor
-        (map_size,) float32.
+    Tensor, shape (map_size,), float32
 
     Raises
     ------
@@ -61,22 +57,22 @@ def structured_scatter_add(
     return _SCATTER_ADD(_as_float32(density_cube, "density_cube"), wa, wbwc, map_size)
 
 
-def structured_gather(density_map: torch.Tensor, wa: torch.Tensor, wbwc: torch.Tensor) -> torch.Tensor:
+def structured_gather(density_map: Tensor, wa: Tensor, wbwc: Tensor) -> Tensor:
     """Read cubes of voxels from a flat map: the adjoint of `structured_scatter_add`.
 
     Differentiable any number of times in density_map; the gradient is `structured_scatter_add`.
 
     Parameters
     ----------
-    density_map : torch.Tensor
-        (map_size,) float32; other floating-point types as in `structured_scatter_add`.
-    wa, wbwc : torch.Tensor
-        (C, nx) and (C, ny, nz), both int32 or both int64.
+    density_map : Tensor, shape (map_size,), float32
+        Other floating-point types as in `structured_scatter_add`.
+    wa : Tensor, shape (C, nx), int32 or int64
+    wbwc : Tensor, shape (C, ny, nz), of the type of wa
 
     Returns
     -------
-    torch.Tensor
-        (C, nx, ny, nz) float32, voxel (i, j, k) of cube c being ``density_map[wa[c, i] + wbwc[c, j, k]]``.
+    Tensor, shape (C, nx, ny, nz), float32
+        Voxel (i, j, k) of cube c is ``density_map[wa[c, i] + wbwc[c, j, k]]``.
 
     Raises
     ------
@@ -86,9 +82,7 @@ def structured_gather(density_map: torch.Tensor, wa: torch.Tensor, wbwc: torch.T
     return _GATHER(_as_float32(density_map, "density_map"), wa, wbwc)
 
 
-def _scatter_add_in_pytorch(
-    density_cube: torch.Tensor, wa: torch.Tensor, wbwc: torch.Tensor, map_size: int
-) -> torch.Tensor:
+def _scatter_add_in_pytorch(density_cube: Tensor, wa: Tensor, wbwc: Tensor, map_size: int) -> Tensor:
     _check_indices(wa, wbwc, map_size)
     _check_cubes(density_cube, wa, wbwc)
     values = _as_float32(density_cube, "density_cube")
@@ -96,7 +90,7 @@ def _scatter_add_in_pytorch(
     return reference.structured_scatter_add(values, wa, wbwc, map_size)
 
 
-def _gather_in_pytorch(density_map: torch.Tensor, wa: torch.Tensor, wbwc: torch.Tensor) -> torch.Tensor:
+def _gather_in_pytorch(density_map: Tensor, wa: Tensor, wbwc: Tensor) -> Tensor:
     _check_map(density_map)
     _check_indices(wa, wbwc, len(density_map))
     values = _as_float32(density_map, "density_map")
@@ -104,7 +98,7 @@ def _gather_in_pytorch(density_map: torch.Tensor, wa: torch.Tensor, wbwc: torch.
     return reference.structured_gather(values, wa, wbwc)
 
 
-def _check_cubes(density_cube: torch.Tensor, wa: torch.Tensor, wbwc: torch.Tensor) -> None:
+def _check_cubes(density_cube: Tensor, wa: Tensor, wbwc: Tensor) -> None:
     if density_cube.shape != (*wa.shape, *wbwc.shape[1:]):
         raise ValueError(
             "density_cube must have the shape (C, nx, ny, nz) for wa (C, nx) and wbwc (C, ny, nz), "
@@ -112,14 +106,14 @@ def _check_cubes(density_cube: torch.Tensor, wa: torch.Tensor, wbwc: torch.Tenso
         )
 
 
-def _check_map(density_map: torch.Tensor) -> None:
+def _check_map(density_map: Tensor) -> None:
     if density_map.dim() != 1:
         raise ValueError(
             f"density_map must have the shape (map_size,), got {list(density_map.shape)}: flatten it first"
         )
 
 
-def _check_indices(wa: torch.Tensor, wbwc: torch.Tensor, map_size: int) -> None:
+def _check_indices(wa: Tensor, wbwc: Tensor, map_size: int) -> None:
     if wa.dtype != wbwc.dtype or wa.dtype not in (torch.int32, torch.int64):
         raise ValueError(f"wa and wbwc must both be int32 or both int64, got {wa.dtype} and {wbwc.dtype}")
     if wa.dim() != 2 or wbwc.dim() != 3 or len(wa) != len(wbwc):
@@ -136,7 +130,7 @@ def _check_indices(wa: torch.Tensor, wbwc: torch.Tensor, map_size: int) -> None:
         )
 
 
-def _check_range(wa: torch.Tensor, wbwc: torch.Tensor, map_size: int) -> None:
+def _check_range(wa: Tensor, wbwc: Tensor, map_size: int) -> None:
     if wa.numel() == 0 or wbwc.numel() == 0:
         return
     # In Python's integers, which do not overflow.
@@ -152,7 +146,7 @@ def _check_range(wa: torch.Tensor, wbwc: torch.Tensor, map_size: int) -> None:
             )
 
 
-def _as_float32(values: torch.Tensor, argument: str) -> torch.Tensor:
+def _as_float32(values: Tensor, argument: str) -> Tensor:
     if values.dtype not in _FLOATS:
         raise ValueError(
             f"{argument} must be real floating-point numbers, got {values.dtype}: "
@@ -180,22 +174,22 @@ _GATHER = define(
 )
 
 
-def _save_for_scatter_add(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+def _save_for_scatter_add(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     _, wa, wbwc, _ = inputs
     ctx.save_for_backward(wa, wbwc)
 
 
-def _scatter_add_backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
+def _scatter_add_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
     return _GATHER(gradient, *ctx.saved_tensors), None, None, None
 
 
-def _save_for_gather(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+def _save_for_gather(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     density_map, wa, wbwc = inputs
     ctx.save_for_backward(wa, wbwc)
     ctx.map_size = density_map.shape[0]
 
 
-def _gather_backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+def _gather_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
     return _SCATTER_ADD(gradient, *ctx.saved_tensors, ctx.map_size), None, None
 
 
@@ -206,12 +200,10 @@ torch.library.register_autograd(_GATHER, _gather_backward, setup_context=_save_f
 
 
 @torch.library.register_fake(_SCATTER_ADD, lib=LIBRARY)
-def _scatter_add_shape(
-    density_cube: torch.Tensor, wa: torch.Tensor, wbwc: torch.Tensor, map_size: int
-) -> torch.Tensor:
+def _scatter_add_shape(density_cube: Tensor, wa: Tensor, wbwc: Tensor, map_size: int) -> Tensor:
     return density_cube.new_empty((map_size,), dtype=torch.float32)
 
 
 @torch.library.register_fake(_GATHER, lib=LIBRARY)
-def _gather_shape(density_map: torch.Tensor, wa: torch.Tensor, wbwc: torch.Tensor) -> torch.Tensor:
+def _gather_shape(density_map: Tensor, wa: Tensor, wbwc: Tensor) -> Tensor:
     return density_map.new_empty((*wa.shape, *wbwc.shape[1:]), dtype=torch.float32)

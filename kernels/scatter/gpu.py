@@ -19,7 +19,7 @@ _MOST_PROGRAMS = 65535
 
 
 def structured_scatter_add(density_cube: Tensor, wa: Tensor, wbwc: Tensor, map_size: int) -> Tensor:
-    """Return what `openmm_density.kernels.scatter.structured_scatter_add` gives, with the same arguments.
+    """Return what `openmm_density.kernels.scatter.structured_scatter_add` does, with the same arguments.
 
     Tables are checked when they are first seen, which reads from the device. While a CUDA graph is captured they cannot be: in a
     sum of which a voxel lies outside the map, all that is touched then becomes NaN.
@@ -48,7 +48,7 @@ def structured_scatter_add(density_cube: Tensor, wa: Tensor, wbwc: Tensor, map_s
 
 
 def structured_gather(density_map: Tensor, wa: Tensor, wbwc: Tensor) -> Tensor:
-    """Return what `openmm_density.kernels.scatter.structured_gather` gives, with the same arguments.
+    """Return what `openmm_density.kernels.scatter.structured_gather` does, with the same arguments.
 
     Tables are checked when they are first seen, which reads from the device. While a CUDA graph is captured they cannot be: a
     voxel outside the map is then NaN.
@@ -81,38 +81,91 @@ def _over_cubes(
 
 
 @triton.jit
-def _place(wa, wbwc, nx, plane, start, map_size, VOXELS: tl.constexpr):
-    # In int64, in which sums of int32 indices do not overflow.
+def _index(wa, wbwc, nx, plane, start, map_size, VOXELS: tl.constexpr):
+    """Return where some voxels of a slice are among those of all cubes, whether they exist, their map index and if it is inside.
+
+    The index is int64, in which sums of int32 indices do not overflow.
+    """
     slice = tl.program_id(0).to(tl.int64)
     base = tl.load(wa + slice).to(tl.int64)
     voxel = start + tl.arange(0, VOXELS)
     exists = voxel < plane
-    place = base + tl.load(wbwc + slice // nx * plane + voxel, mask=exists, other=0).to(tl.int64)
-    return slice * plane + voxel, exists, place, (place >= 0) & (place < map_size)
+    index = base + tl.load(wbwc + slice // nx * plane + voxel, mask=exists, other=0).to(tl.int64)
+    return slice * plane + voxel, exists, index, (index >= 0) & (index < map_size)
 
 
 @triton.jit
 def _keys_kernel(wa, wbwc, other, keys, nx, plane, map_size, VOXELS: tl.constexpr):
+    """Write the map index of every voxel; that of a voxel outside the map is map_size, the largest.
+
+    Launch grid: ``(C · nx, programs)``, programs from 1 to 65535 over the ny · nz voxels of a slice, VOXELS at a time.
+
+    ===========  ===============  =========  ==========================
+    argument     shape            dtype      what it is
+    ===========  ===============  =========  ==========================
+    wa           (C, nx)          int32/64
+    wbwc         (C, ny, nz)      of wa
+    other                                    unused
+    keys         (C, nx, ny, nz)  of wa      out
+    nx           scalar           int32
+    plane        scalar           int32/64   ny · nz
+    map_size     scalar           int32/64
+    VOXELS       constant                    voxels of a program's step
+    ===========  ===============  =========  ==========================
+    """
     start = tl.program_id(1) * VOXELS
     while start < plane:
-        to, exists, place, inside = _place(wa, wbwc, nx, plane, start, map_size, VOXELS)
-        key = tl.where(inside, place, map_size).to(keys.dtype.element_ty)
+        to, exists, index, inside = _index(wa, wbwc, nx, plane, start, map_size, VOXELS)
+        key = tl.where(inside, index, map_size).to(keys.dtype.element_ty)
         tl.store(keys + to, key, mask=exists)
         start += tl.num_programs(1) * VOXELS
 
 
 @triton.jit
 def _gather_kernel(wa, wbwc, density_map, cubes, nx, plane, map_size, VOXELS: tl.constexpr):
+    """Read every voxel from the map; one outside it is NaN.
+
+    Launch grid: ``(C · nx, programs)``, programs from 1 to 65535 over the ny · nz voxels of a slice, VOXELS at a time.
+
+    ===========  ===============  =========  ==========================
+    argument     shape            dtype      what it is
+    ===========  ===============  =========  ==========================
+    wa           (C, nx)          int32/64
+    wbwc         (C, ny, nz)      of wa
+    density_map  (map_size,)      float32
+    cubes        (C, nx, ny, nz)  float32    out
+    nx           scalar           int32
+    plane        scalar           int32/64   ny · nz
+    map_size     scalar           int32/64
+    VOXELS       constant                    voxels of a program's step
+    ===========  ===============  =========  ==========================
+    """
     start = tl.program_id(1) * VOXELS
     while start < plane:
-        to, exists, place, inside = _place(wa, wbwc, nx, plane, start, map_size, VOXELS)
-        value = tl.load(density_map + place, mask=exists & inside, other=float("nan"))
+        to, exists, index, inside = _index(wa, wbwc, nx, plane, start, map_size, VOXELS)
+        value = tl.load(density_map + index, mask=exists & inside, other=float("nan"))
         tl.store(cubes + to, value, mask=exists)
         start += tl.num_programs(1) * VOXELS
 
 
 @triton.jit
 def _sum_kernel(keys, order, values, density_map, n_voxels, map_size, VOXELS: tl.constexpr):
+    """Add the voxels of each element of the map, in the order of the input: the lane of its first voxel adds them all.
+
+    Launch grid: ``(cdiv(n_voxels, VOXELS),)``: a lane to a voxel.
+
+    ===========  ===========  ========  =====================================
+    argument     shape        dtype     what it is
+    ===========  ===========  ========  =====================================
+    keys         (n_voxels,)  int32/64  map indices of all voxels, sorted
+    order        (n_voxels,)  int64     the voxel of each
+    values       (n_voxels,)  float32   by voxel
+    density_map  (map_size,)  float32   0 before; out
+    n_voxels     scalar       int32/64
+    map_size     scalar       int32/64  the key of voxels outside the map
+    VOXELS       constant               voxels of a program
+    ===========  ===========  ========  =====================================
+    """
     voxel = tl.program_id(0).to(tl.int64) * VOXELS + tl.arange(0, VOXELS)
     exists = voxel < n_voxels
     key = tl.load(keys + voxel, mask=exists, other=0)

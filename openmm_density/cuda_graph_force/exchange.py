@@ -100,7 +100,10 @@ def give_forces(
 
 @triton.jit
 def _row_of_slot(slot, asked, particle_of_slot, row_of_particle):
-    """Return the rows of the particles in the slots that are asked for; -1 for none."""
+    """Return the rows of the particles in the slots that are asked for; -1 for none.
+
+    ``particle_of_slot`` is an address.
+    """
     particles = particle_of_slot.to(tl.int64).to(tl.pointer_type(tl.int32))
     particle = tl.load(particles + slot, mask=asked, other=0)
     return tl.load(row_of_particle + particle, mask=asked, other=-1)
@@ -110,6 +113,21 @@ def _row_of_slot(slot, asked, particle_of_slot, row_of_particle):
 def _take_kernel(
     positions, particle_of_slot, n_slots, row_of_particle, taken, WORD: tl.constexpr, BLOCK: tl.constexpr
 ):
+    """Copy the positions of some particles out of OpenMM's slots.
+
+    Launch grid: ``(cdiv(n_slots, BLOCK),)``: a lane to a slot.
+
+    ================  ============  ===========  ==========================================
+    argument          shape         dtype        what it is
+    ================  ============  ===========  ==========================================
+    positions         (slots, 4)    WORD         address; x, y, z and charge of each slot
+    particle_of_slot  (slots,)      int32        address
+    n_slots           scalar        int32        N, the number of particles
+    row_of_particle   (N,)          int32        row of ``taken``; -1 for none
+    taken             (M, 3)        float32/64   out
+    WORD, BLOCK       constant                   WORD: the type of OpenMM's numbers
+    ================  ============  ===========  ==========================================
+    """
     slot = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     row = _row_of_slot(slot, slot < n_slots, particle_of_slot, row_of_particle)
     here = row >= 0
@@ -132,6 +150,25 @@ def _give_kernel(
     WORD: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
+    """Add forces and an energy to OpenMM's sums, in fixed point.
+
+    Launch grid: ``(cdiv(n_slots, BLOCK),)``: a lane to a slot; program 0 adds the energy.
+
+    ================  =============  ===========  ==========================================
+    argument          shape          dtype        what it is
+    ================  =============  ===========  ==========================================
+    forces            (M, 3)         float32/64   kJ/mol/nm
+    energy            ()             float64      kJ/mol
+    wanted            (2,)           float64      whether forces and energy are wanted
+    row_of_particle   (N,)           int32        row of ``forces``; -1 for none
+    n_slots           scalar         int32        N, the number of particles
+    particle_of_slot  (slots,)       int32        address
+    force_sums        (3, n_padded)  int64        address; in FORCE_UNITS, added to
+    n_padded          scalar         int32
+    energy_sum        ()             WORD         address; added to
+    WORD, BLOCK       constant                    WORD: the type of the energies' sum
+    ================  =============  ===========  ==========================================
+    """
     slot = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     asked = (slot < n_slots) & (tl.load(wanted).to(tl.int32) != 0)
     row = _row_of_slot(slot, asked, particle_of_slot, row_of_particle)

@@ -55,10 +55,19 @@ class FolderLock:
             folder.mkdir(parents=True, exist_ok=True)
             lock.acquire()
         except Timeout:
-            raise InputError(_running(folder, path)) from None
+            holder = _holder(path)
+            raise InputError(
+                f"a fit is running in it{f' ({holder})' if holder else ''}",
+                source=folder,
+                remedy="wait for its end, stop it, or choose another folder",
+            ) from None
         except OSError as error:
             if error.errno not in _NO_LOCKS:
-                raise InputError(f"{folder} cannot be written to: {error.strerror or error}.") from None
+                raise InputError(
+                    f"it cannot be written to ({error.strerror or error})",
+                    source=folder,
+                    remedy="choose a folder in which you can write",
+                ) from None
             warnings.warn(
                 f"{folder}: its file system has no locks ({error.strerror}): start no second fit in it while this one runs.",
                 stacklevel=2,
@@ -80,7 +89,9 @@ def _check_links(folder: Path) -> None:
     for part in (folder, *folder.parents):
         if part.is_symlink() and not part.exists():
             raise InputError(
-                f"{part} is a symbolic link to {os.readlink(part)}, which leads nowhere: mend it, or choose another folder."
+                f"it is a symbolic link to {os.readlink(part)}, which leads nowhere",
+                source=part,
+                remedy="mend it, or choose another folder",
             )
 
 
@@ -89,14 +100,10 @@ def _name_holder(descriptor: int) -> None:
     os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
 
 
-def _running(folder: Path, path: Path) -> str:
-    holder = ""
+def _holder(path: Path) -> str:
     with suppress(OSError):
-        holder = path.read_bytes()[:200].decode(errors="replace")
-    return (
-        f"{folder}: a fit is running in it{f' ({holder})' if holder else ''}: wait for its end, stop it, or choose "
-        "another folder."
-    )
+        return path.read_bytes()[:200].decode(errors="replace")
+    return ""
 
 
 def _release(path: Path, lock: FileLock) -> None:

@@ -89,5 +89,5 @@ def test_a_folder_that_takes_no_file_is_told_of(tmp_path, monkeypatch, number):
         raise OSError(number, os.strerror(number), path)
 
     monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(InputError, match=f"cannot be written to: {os.strerror(number)}"):
+    with pytest.raises(InputError, match=rf"cannot be written to \({os.strerror(number)}\): choose"):
         FolderLock(tmp_path)
