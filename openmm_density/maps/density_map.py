@@ -8,17 +8,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from openmm import unit
 from scipy import fft, ndimage
 
 from ..errors import InputError, as_argument
-from ..units import in_angstrom, positions_in_angstrom, value_in
+from ..units import positions_in_angstrom
 from .fourier import fourier_filtered, fourier_resampled
 from .grids import (
     MOST_VOXELS,
     cell_parameters,
     check_finite,
+    checked_length,
     checked_positions,
+    checked_voxel_size,
     index_box,
     index_reach,
     is_flat,
@@ -235,7 +236,6 @@ class DensityMap:
         InputError
             If there are no finite positions, or the box does not overlap a finite map.
         """
-        margin = in_angstrom(margin, "margin")
         start, stop = index_box(checked_positions(around), self.matrix, self.origin, margin)
         if not self.periodic:
             start, stop = np.maximum(start, 0), np.minimum(stop, self.size)
@@ -265,14 +265,7 @@ class DensityMap:
         InputError
             If it is no length, or makes more voxels than memory should hold.
         """
-        wanted = np.broadcast_to(np.asarray(value_in(voxel_size, unit.angstrom), dtype=np.float64), (3,))
-        if not (np.isfinite(wanted).all() and (wanted > 0).all()):
-            raise InputError(
-                "must be a positive length, or one for each of x, y and z",
-                argument="voxel_size",
-                found=str(voxel_size),
-                remedy="give Å",
-            )
+        wanted = np.broadcast_to(checked_voxel_size(voxel_size), (3,))
         data, size = self.data, self.size
         resampled_size = size.copy()
         least = np.maximum(np.ceil(size * self.voxel_size / wanted - 1e-6), 1)
@@ -306,9 +299,7 @@ class DensityMap:
         InputError
             If it is no length, or so large that the map with all that it is blurred into is more than memory should hold.
         """
-        sigma = in_angstrom(sigma, "sigma")
-        if not (np.isfinite(sigma) and sigma >= 0):
-            raise InputError("must be a length, 0 or more", argument="sigma", found=sigma, remedy="give Å")
+        sigma = checked_length(sigma, "sigma")
         reach = index_reach(self.matrix, 5 * sigma)[::-1]
         widths = np.zeros_like(reach) if self.periodic else reach
         if np.prod(self.shape + 2.0 * widths) > MOST_VOXELS:
@@ -350,14 +341,7 @@ class DensityMap:
         InputError
             If it is no length, or one length for steps that differ by more than 1%.
         """
-        given = np.asarray(value_in(voxel_size, unit.angstrom), dtype=np.float64)
-        if given.shape not in ((), (3,)) or not (np.isfinite(given).all() and (given > 0).all()):
-            raise InputError(
-                "must be a positive length, or one for each of x, y and z",
-                argument="voxel_size",
-                found=str(voxel_size),
-                remedy="give Å",
-            )
+        given = checked_voxel_size(voxel_size)
         steps = self.voxel_size
         if given.shape == () and steps.max() > 1.01 * steps.min():
             sizes = " × ".join(f"{step:.4g}" for step in steps)
@@ -397,11 +381,7 @@ class DensityMap:
         -------
         np.ndarray of bool, shape (nz, ny, nx)
         """
-        radius = in_angstrom(radius, "radius")
-        if not (np.isfinite(radius) and radius >= 0):
-            raise InputError(
-                "must be a distance, 0 or more", argument="radius", found=radius, remedy="give Å"
-            )
+        radius = checked_length(radius, "radius")
         mask = np.zeros(self.shape, dtype=bool)
         index = self.to_index(checked_positions(positions))
         if self.periodic:

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from openmm import unit
 
 from ..chemistry.residues import named_atoms
 from ..errors import InputError
-from ..units import positions_in_angstrom
+from ..units import in_angstrom, positions_in_angstrom, value_in
 from ..wording import counted, listing
 
 if TYPE_CHECKING:
@@ -80,6 +81,44 @@ def check_finite_positions(positions: np.ndarray, topology: Topology | None = No
     )
 
 
+def checked_length(length: Any, argument: str, *, zero: bool = True) -> float:
+    """Return a length in Å; plain numbers are taken to be in Å.
+
+    Raises
+    ------
+    InputError
+        Naming the argument, if the length is not finite, is negative, or is 0 where `zero` is False.
+    """
+    value = in_angstrom(length, argument)
+    if not (np.isfinite(value) and (value >= 0 if zero else value > 0)):
+        raise InputError(
+            "must be a length, 0 or more" if zero else "must be a positive length",
+            argument=argument,
+            found=str(length),
+            remedy="give Å",
+        )
+    return value
+
+
+def checked_voxel_size(voxel_size: Any) -> np.ndarray:
+    """Return a voxel size in Å, shape (3,), or () where one is given for all axes.
+
+    Raises
+    ------
+    InputError
+        If these are no positive lengths.
+    """
+    sizes = np.asarray(value_in(voxel_size, unit.angstrom), dtype=np.float64)
+    if sizes.shape not in ((), (3,)) or not (np.isfinite(sizes).all() and (sizes > 0).all()):
+        raise InputError(
+            "must be a positive length, or one for each of x, y and z",
+            argument="voxel_size",
+            found=str(voxel_size),
+            remedy="give Å",
+        )
+    return sizes
+
+
 def check_finite(data: np.ndarray, name: str) -> None:
     """Raise InputError, naming the map, where a voxel is NaN or infinite."""
     # The sum is NaN or infinite if any voxel is, and needs no array of flags as large as the map.
@@ -120,7 +159,7 @@ def index_reach(matrix: np.ndarray, radius: float) -> np.ndarray:
 
 
 def index_box(
-    positions: np.ndarray, matrix: np.ndarray, origin: np.ndarray, margin: float
+    positions: np.ndarray, matrix: np.ndarray, origin: np.ndarray, margin: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the least box of grid points that holds a sphere around every position.
 
@@ -130,7 +169,7 @@ def index_box(
         Cartesian positions in Å.
     matrix, origin : np.ndarray, shapes (3, 3) and (3,)
         The grid.
-    margin : float
+    margin : float or Quantity
         Radius of the spheres in Å.
 
     Returns
@@ -143,8 +182,7 @@ def index_box(
     InputError
         If the margin is not a length, or the box has more voxels than memory should hold.
     """
-    if not (np.isfinite(margin) and margin >= 0):
-        raise InputError("must be a length, 0 or more", argument="margin", found=margin, remedy="give Å")
+    margin = checked_length(margin, "margin")
     inverse = np.linalg.inv(matrix)
     index = (positions - origin) @ inverse.T
     reach = margin * np.linalg.norm(inverse, axis=1)

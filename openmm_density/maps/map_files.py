@@ -176,8 +176,8 @@ def _check_place(voxels: PlacedVoxels, path: Path) -> None:
         )
 
 
-def _read_mrc(path: Path, periodic: bool | None) -> PlacedVoxels:
-    header, file_data, symmetry = read_mrc_contents(path)
+def _mrc_grid(path: Path, header: np.recarray) -> tuple[list[int], np.ndarray, gemmi.UnitCell, np.ndarray]:
+    """Return what a header says of the grid: the order of the axes, the grid steps along the cell, the cell, and the matrix."""
     axes = [int(header[name]) for name in ("mapc", "mapr", "maps")]
     if sorted(axes) != [1, 2, 3]:
         raise InputError(
@@ -214,7 +214,12 @@ def _read_mrc(path: Path, periodic: bool | None) -> PlacedVoxels:
             found=f"angles of {angles.tolist()}",
             remedy="correct the header",
         )
+    return axes, sampling, cell, matrix
 
+
+def _read_mrc(path: Path, periodic: bool | None) -> PlacedVoxels:
+    header, file_data, symmetry = read_mrc_contents(path)
+    axes, sampling, cell, matrix = _mrc_grid(path, header)
     # Axis 2 of the file's array runs along the axis that MAPC names, axis 1 along MAPR's, axis 0 along
     # MAPS's.
     of_file = [2 - axes.index(axis) for axis in (3, 2, 1)]
@@ -233,7 +238,7 @@ def _read_mrc(path: Path, periodic: bool | None) -> PlacedVoxels:
 
     covers_cell = data.shape == tuple(sampling[::-1])
     number = int(header["ispg"])
-    rectangular = (angles == 90).all()
+    rectangular = (cell.alpha, cell.beta, cell.gamma) == (90.0, 90.0, 90.0)
     labelled = bytes(header["label"][0]).startswith(CRYSTAL_LABEL)
     is_crystal = 1 < number <= 230 or (covers_cell and (labelled or not rectangular))
     if periodic is False or not (is_crystal or periodic):

@@ -9,9 +9,8 @@ import numpy as np
 from scipy import fft
 
 from ..errors import InputError, as_argument
-from ..units import in_angstrom
 from .fourier import fourier_filtered
-from .grids import index_box
+from .grids import checked_length, index_box
 from .model_density import MASK_RADIUS, ModelDensity
 
 if TYPE_CHECKING:
@@ -41,11 +40,9 @@ def empty_grid(
     InputError
         If the voxels are larger than the resolution, or more than memory should hold.
     """
-    step = model.resolution / 4 if voxel_size is None else in_angstrom(voxel_size, "voxel_size")
-    if not (np.isfinite(step) and step > 0):
-        raise InputError(
-            "must be a positive length", argument="voxel_size", found=str(voxel_size), remedy="give Å"
-        )
+    step = model.resolution / 4
+    if voxel_size is not None:
+        step = checked_length(voxel_size, "voxel_size", zero=False)
     coarsest = model.resolution / 2
     if step > model.resolution * _ROUNDING:
         raise InputError(
@@ -61,7 +58,7 @@ def empty_grid(
             stacklevel=3,
         )
     matrix = np.diag([step] * 3)
-    start, stop = index_box(positions, matrix, np.zeros(3), in_angstrom(margin, "margin"))
+    start, stop = index_box(positions, matrix, np.zeros(3), margin)
     size = [fft.next_fast_len(int(n), real=True) for n in stop - start]
     model.check_grid(positions, matrix, matrix @ start)
     return np.zeros(size[::-1], np.float32), matrix, matrix @ start

@@ -1,4 +1,4 @@
-"""How flat the conjugated systems of ligands are as wholes: a haem can bend although each of its small planes stays flat."""
+"""How flat whole conjugated systems of ligands are: a haem can bend although each of its small planes stays flat."""
 
 from __future__ import annotations
 
@@ -89,28 +89,27 @@ def flat_ligands(topology: app.Topology, planes: PlaneSet, positions: Any) -> li
     found = []
     for residue in sorted(by_residue, key=lambda residue: residue.index):
         for members in sorted(_joined(by_residue[residue]), key=lambda each: (-len(each), each)):
-            distances = np.abs(_heights(positions[members]))
-            if not np.isfinite(distances).all():
-                raise InputError(
-                    f"must be finite, but that of an atom in {residue_label(residue)} is not",
-                    argument="positions",
-                    remedy="give finite ones",
-                )
-            worst = int(np.argmax(distances))
-            found.append(
-                FlatLigand(
-                    residue_label(residue),
-                    len(members),
-                    float(np.sqrt(np.mean(distances**2))),
-                    float(distances[worst]),
-                    atoms[members[worst]].name,
-                )
-            )
+            found.append(_flat_ligand([atoms[index] for index in members], positions[members]))
     return found
 
 
+def _flat_ligand(atoms: list[app.topology.Atom], positions: np.ndarray) -> FlatLigand:
+    """Return how flat some atoms of one residue are."""
+    residue = residue_label(atoms[0].residue)
+    distances = np.abs(_heights(positions))
+    if not np.isfinite(distances).all():
+        raise InputError(
+            f"must be finite, but that of an atom in {residue} is not",
+            argument="positions",
+            remedy="give finite ones",
+        )
+    worst = int(np.argmax(distances))
+    rms = float(np.sqrt(np.mean(distances**2)))
+    return FlatLigand(residue, len(atoms), rms, float(distances[worst]), atoms[worst].name)
+
+
 def _joined(planes: list[set[int]]) -> Iterator[list[int]]:
-    """Unite planes that share atoms enough."""
+    """Yield the atoms of planes that share enough of them to be one system."""
     left = [set(plane) for plane in planes]
     while left:
         whole = [left.pop()]

@@ -18,8 +18,7 @@ from ..chemistry.residues import is_d_amino_acid, residue_label
 from ..chemistry.stereocentres import chiral_centres
 from ..chemistry.torsions import peptide_torsions, torsion_angles
 from ..errors import InputError
-from ..maps.grids import check_finite_positions
-from ..units import positions_in_angstrom
+from ..maps.grids import checked_positions
 from .ramachandran import TABLES_MISSING, ramachandran
 from .rotamers import side_chains
 
@@ -175,15 +174,7 @@ def geometry_report(topology: app.Topology, positions: Any) -> GeometryReport:
     InputError
         The numbers of atoms differ, or a position is not a number.
     """
-    positions = positions_in_angstrom(positions)
-    if len(positions) != topology.getNumAtoms():
-        raise InputError(
-            f"must be one for each of the {topology.getNumAtoms()} atoms of the topology",
-            argument="positions",
-            found=len(positions),
-            remedy="give those of the same model",
-        )
-    check_finite_positions(positions, topology)
+    positions = checked_positions(positions, topology.getNumAtoms(), topology)
     atoms = list(topology.atoms())
     heavy = np.array([not is_hydrogen(atom) for atom in atoms], dtype=bool)
     bonds = np.array([(a.index, b.index) for a, b in topology.bonds()], dtype=np.int64).reshape(-1, 2)

@@ -185,30 +185,9 @@ def _ligands(
                 remedy=f"add {as_argument('ligand_forcefield', 'openff')}, or leave the SMILES out",
             )
         return None, frozenset()
-    residues = list(model.topology.residues())
-    present = {residue.name for residue in residues}
-    strangers = sorted(set(smiles) - present)
-    if strangers:
-        raise InputError(
-            f"must name residues of {model.path}",
-            argument="ligands",
-            found=strangers[0],
-            remedy="give SMILES of residues that are in it",
-        )
-    known = standard_residue_names() | forcefield._templates.keys()
-    if known & smiles.keys():
-        raise InputError(
-            "must not name residues that the force field knows",
-            argument="ligands",
-            found=min(known & smiles.keys()),
-            remedy="leave out its SMILES, or the file that describes it",
-        )
-    wanted = {
-        residue: text
-        for residue, text in {**dictionary_smiles(dictionaries), **smiles}.items()
-        if residue in present - known
-    }
+    wanted = _ligand_smiles(model, forcefield, smiles, dictionaries)
     parameters = LigandParameters(name, wanted)
+    residues = list(model.topology.residues())
     bound = {
         atom.residue.index
         for a, b in model.topology.bonds()
@@ -232,6 +211,37 @@ def _ligands(
         listed = listing([residue_label(residue) for residue in candidates if residue.index in bound])
         report.sentences.append(f"Bound to other residues, so not parametrised as ligands: {listed}.")
     return parameters, frozenset(residue.index for residue in free)
+
+
+def _ligand_smiles(
+    model: Model,
+    forcefield: app.ForceField,
+    smiles: Mapping[str, str],
+    dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+) -> dict[str, str]:
+    """Return the SMILES of the residues of a model that the force field does not know."""
+    present = {residue.name for residue in model.topology.residues()}
+    strangers = sorted(set(smiles) - present)
+    if strangers:
+        raise InputError(
+            f"must name residues of {model.path}",
+            argument="ligands",
+            found=strangers[0],
+            remedy="give SMILES of residues that are in it",
+        )
+    known = standard_residue_names() | forcefield._templates.keys()
+    if known & smiles.keys():
+        raise InputError(
+            "must not name residues that the force field knows",
+            argument="ligands",
+            found=min(known & smiles.keys()),
+            remedy="leave out its SMILES, or the file that describes it",
+        )
+    return {
+        residue: text
+        for residue, text in {**dictionary_smiles(dictionaries), **smiles}.items()
+        if residue in present - known
+    }
 
 
 def _complete_ligands(
