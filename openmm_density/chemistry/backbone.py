@@ -37,7 +37,7 @@ def peptide_bonds(
 ) -> Iterator[tuple[NamedAtoms, NamedAtoms]]:
     """Return the residues before and behind each bond between an atom C and an atom N of another residue.
 
-    Bonds, not the order of the residues, say what is joined: no pair spans a gap.
+    Residues are joined by bonds, not by their order, so that no pair spans a gap.
     """
     by_residue = {names.residue: names for names in residues}
     for a, b in topology.bonds():
@@ -47,23 +47,23 @@ def peptide_bonds(
 
 
 def trace_atom(names: NamedAtoms) -> int | None:
-    """Return the atom that stands for a residue of a polymer: Cα, or C1' of a nucleotide; None for others."""
+    """Return the atom that represents a residue of a polymer: Cα, or C1' of a nucleotide; None for others."""
     if "CA" in names and (len(names) > 1 or gemmi.find_tabulated_residue(names.residue.name).is_amino_acid()):
-        return names["CA"]  # and not a calcium ion
+        return names["CA"]  # a calcium ion is also named CA
     return names.first_of("C1'", "C1*") if is_nucleotide(names) else None
 
 
 def is_nucleotide(names: NamedAtoms) -> bool:
-    """Tell whether a residue has the sugar of a nucleotide, by its atoms: names of residues are many."""
+    """Return whether a residue has the sugar of a nucleotide, by its atoms, as its name may be any."""
     return ("C1'" in names and "C4'" in names) or ("C1*" in names and "C4*" in names)
 
 
 def chains(residues: list[NamedAtoms]) -> list[np.ndarray]:
-    """Return the residues of each polymer chain; unbroken pieces of one id are one chain while no number comes twice.
+    """Return the residues of each polymer chain; chains of one id are one as long as no residue number comes twice.
 
     Returns
     -------
-    list of ndarray of int
+    list of np.ndarray of int
         Indices into ``residues``.
     """
     found: dict[tuple[str, int], list[int]] = {}
@@ -72,10 +72,10 @@ def chains(residues: list[NamedAtoms]) -> list[np.ndarray]:
         if trace_atom(names) is None:
             continue
         residue = names.residue
-        place = residue.id, residue.insertionCode
+        number = residue.id, residue.insertionCode
         copies = taken.setdefault(residue.chain.id or "", [set()])
-        if place in copies[-1]:
+        if number in copies[-1]:
             copies.append(set())
-        copies[-1].add(place)
+        copies[-1].add(number)
         found.setdefault((residue.chain.id or "", len(copies)), []).append(names.index)
     return [np.array(chain) for chain in found.values()]

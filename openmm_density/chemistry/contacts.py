@@ -13,9 +13,9 @@ from .elements import is_hydrogen, is_metal
 CLASH_OVERLAP = 0.4
 """Å by which the van der Waals spheres of a clashing pair overlap (as MolProbity)."""
 HYDROGEN_BOND_ALLOWANCE = 0.4
-"""Å by which a pair of N, O, F or S may come nearer than that: a hydrogen may sit between them."""
+"""Å by which a pair of N, O, F or S may be nearer than that: they may form a hydrogen bond."""
 BONDS_APART = 4
-"""Over so many bonds backbones and rings hold atoms close by themselves (O to the next C in a helix: 2.8 Å)."""
+"""Pairs up to so many bonds apart are excluded: backbones and rings hold them close (O to the next C in a helix: 2.8 Å)."""
 
 _POLAR = frozenset({"N", "O", "F", "S"})
 
@@ -57,7 +57,7 @@ def near_contacts(
 
 
 def contact_radii(topology: app.Topology) -> tuple[np.ndarray, np.ndarray]:
-    """Return van der Waals radii in Å, 0 for what is no atom, and which atoms may share a hydrogen, each of shape (N,)."""
+    """Return van der Waals radii in Å, 0 without an element, and which atoms are N, O, F or S, each of shape (N,)."""
     symbols = [None if atom.element is None else atom.element.symbol for atom in topology.atoms()]
     radii = {symbol: gemmi.Element(symbol).vdw_r for symbol in set(symbols) if symbol is not None}
     return (
@@ -67,7 +67,7 @@ def contact_radii(topology: app.Topology) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _joined(topology: app.Topology, pairs: np.ndarray) -> np.ndarray:
-    """Tell which pairs are at most `BONDS_APART` bonds apart."""
+    """Return which pairs are at most `BONDS_APART` bonds apart."""
     bonds = np.array([(a.index, b.index) for a, b in topology.bonds()], dtype=np.int64).reshape(-1, 2)
     both = np.concatenate([bonds, bonds[:, ::-1]])
     size = (topology.getNumAtoms(),) * 2

@@ -1,4 +1,4 @@
-"""The Ramachandran plot: which residues have a place in it, and how usual each place is, by the tables of pyrama."""
+"""The Ramachandran plot: the residues that have φ and ψ, and how common each φ, ψ is, by the tables of pyrama."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .residues import is_d_amino_acid
 from .torsions import peptide_torsions
 
 FAVOURED = 0.02
-"""Part of well-ordered residues that lie in less usual places than a favoured one: favoured regions hold 98% of them."""
+"""The part of well-ordered residues that lie outside of the favoured regions, which hold 98% of them."""
 ALLOWED = {"general": 0.0005, "glycine": 0.002, "proline": 0.002, "preproline": 0.002}
 """The same of the allowed regions, by plot: they hold 99.95% and 99.8%."""
 CELL = 2.0
@@ -33,15 +33,15 @@ class BackboneTorsions(NamedTuple):
     atoms : np.ndarray of int, shape (R, 5)
         C of the residue before, N, CA, C, and N of the residue behind: φ is that of the first four, ψ of the last four.
     plots : np.ndarray of str, shape (R,)
-        Which of the plots of `ALLOWED` is for each.
-    hands : np.ndarray, shape (R,)
-        −1 for D-amino acids, whose plot is turned by 180°, else 1.
+        The name of the plot of each, one of `ALLOWED`.
+    handedness : np.ndarray, shape (R,)
+        −1 for D-amino acids, whose plot is inverted, else 1.
     """
 
     residues: np.ndarray
     atoms: np.ndarray
     plots: np.ndarray
-    hands: np.ndarray
+    handedness: np.ndarray
 
 
 def backbone_torsions(topology: app.Topology) -> BackboneTorsions:
@@ -71,14 +71,14 @@ def backbone_torsions(topology: app.Topology) -> BackboneTorsions:
 
 
 def _plot(kind: str, next_kind: str) -> str:
-    """Name the plot that is for a residue."""
+    """Return the name of a residue's plot."""
     if kind in ("GLY", "PRO"):
         return {"GLY": "glycine", "PRO": "proline"}[kind]
     return "preproline" if next_kind == "PRO" else "general"
 
 
 def ramachandran_tables() -> dict[str, np.ndarray] | None:
-    """Return the part of well-ordered residues in less usual places, by plot, each by φ and ψ at `CENTRES`.
+    """Return the part of well-ordered residues with less common φ and ψ, by plot, each by φ and ψ at `CENTRES`.
 
     They are those of Lovell et al., Proteins 50, 437 (2003). None where the package pyrama does not provide them.
     """

@@ -14,12 +14,12 @@ _SIMULATED_WATERS = frozenset(("SOL", "SPC", "T3P", "T4P", "TIP", "TIP3", "TIP4"
 
 
 def is_water(name: str) -> bool:
-    """Tell whether a residue of this name is water, also as simulations call it."""
+    """Return whether a residue of this name is water, also as simulations call it."""
     return name in _SIMULATED_WATERS or gemmi.find_tabulated_residue(name).is_water()
 
 
 def residue_kind(residue: app.topology.Residue) -> str:
-    """Say what a residue belongs to: "polymer", "water", or "other", which is a ligand, an ion or a sugar."""
+    """Return what a residue belongs to: "polymer", "water", or "other", which is a ligand, an ion or a sugar."""
     if is_water(residue.name):
         return "water"
     known = gemmi.find_tabulated_residue(residue.name)
@@ -29,22 +29,22 @@ def residue_kind(residue: app.topology.Residue) -> str:
 
 
 def residue_label(residue: app.topology.Residue) -> str:
-    """Name a residue as in ``A HIS 57B``."""
+    """Return the name of a residue in messages, as in ``A HIS 57B``."""
     return " ".join(f"{residue.chain.id} {residue.name} {residue.id}{residue.insertionCode}".split())
 
 
 def atom_label(atom: app.topology.Atom) -> str:
-    """Name an atom as in ``A HIS 57B CA``."""
+    """Return the name of an atom in messages, as in ``A HIS 57B CA``."""
     return f"{residue_label(atom.residue)} {atom.name}"
 
 
 def named_atoms(topology: app.Topology, indices: Iterable[int], longest: int = 5) -> str:
-    """Name atoms as in ``A HIS 57B CA, A HIS 57B CB and 3 more``."""
+    """Return the names of atoms in a message, as in ``A HIS 57B CA, A HIS 57B CB and 3 more``."""
     atoms = list(topology.atoms())
     return listing([atom_label(atoms[int(index)]) for index in indices], longest)
 
 
 @lru_cache(maxsize=128)
 def is_d_amino_acid(name: str) -> bool:
-    """Tell whether a residue of this name is an amino acid of the D form."""
+    """Return whether a residue of this name is an amino acid of the D form."""
     return gemmi.find_tabulated_residue(name).kind == gemmi.ResidueKind.AAD

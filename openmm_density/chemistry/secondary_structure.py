@@ -11,9 +11,9 @@ from openmm import app
 from .backbone import NamedAtoms, atoms_by_name, peptide_bonds
 
 LONGEST_HYDROGEN_BOND = 3.6
-"""Å from N to O: what DSSP's energy still counts beyond it is no bond."""
+"""Å from N to O; DSSP's energy alone also counts longer ones."""
 DSSP_ENERGY = -0.5
-"""kcal/mol; DSSP's hydrogen bonds are stronger."""
+"""kcal/mol, below which DSSP counts a hydrogen bond."""
 
 _BACKBONE = ("N", "CA", "C", "O")
 
@@ -24,7 +24,7 @@ def secondary_structure_torsions(topology: app.Topology, positions: np.ndarray) 
     Parameters
     ----------
     topology : openmm.app.Topology
-    positions : np.ndarray of shape (N, 3)
+    positions : np.ndarray, shape (N, 3)
         Å.
 
     Returns
@@ -49,7 +49,7 @@ def backbone_hydrogen_bonds(topology: app.Topology, positions: np.ndarray) -> np
     Parameters
     ----------
     topology : openmm.app.Topology
-    positions : np.ndarray of shape (N, 3)
+    positions : np.ndarray, shape (N, 3)
         Å.
 
     Returns
@@ -70,7 +70,7 @@ def backbone_hydrogen_bonds(topology: app.Topology, positions: np.ndarray) -> np
 
 
 class _Backbone:
-    """What DSSP sees in a model: the residues with a whole backbone, in unbroken chains, whatever they are called."""
+    """The input of DSSP: the residues with a whole backbone, whatever their names, in unbroken chains."""
 
     def __init__(self, topology: app.Topology, positions: np.ndarray) -> None:
         self.residues = atoms_by_name(topology)
@@ -89,7 +89,7 @@ class _Backbone:
 
     @cached_property
     def is_structured(self) -> np.ndarray:
-        """Whether each residue is in a helix or strand."""
+        """Whether each residue is in a helix or strand, shape (R,)."""
         found = np.zeros(len(self.residues), dtype=bool)
         if self._whole:
             codes = mdtraj.compute_dssp(self._trajectory)[0]

@@ -8,7 +8,7 @@ from openmm import app
 STAGGERED = np.radians((-60.0, 60.0, 180.0))
 """Torsions about bonds of two tetrahedral atoms in rotamers (Lovell et al., Proteins 40, 389 (2000))."""
 LARGEST_DEVIATION = np.radians(40.0)
-"""From these: beyond it a torsion is eclipsed. Of the side chains in models at about 1 Å resolution less than 1% are."""
+"""Deviation from these beyond which a torsion is eclipsed: in less than 1% of side chains of models at about 1 Å resolution."""
 
 SIDE_CHAINS = {
     "ARG": ("N", "CA", "CB", "CG", "CD", "NE"),

@@ -16,7 +16,7 @@ from .torsions import torsion_angles
 IDEAL_IMPROPER = np.arcsin(1.0 / np.sqrt(3.0))
 """Angle (35.3°) between two planes of a tetrahedral centre's improper torsion of its three neighbours."""
 PYRAMIDAL = np.radians(20.0)
-"""The least improper torsion of an sp3 centre, where only the geometry can tell it from an sp2 one."""
+"""The least improper torsion of an sp3 centre, where only the geometry distinguishes it from an sp2 one."""
 LONGEST_CARBONYL = 1.32
 """Å; the bond of an alcohol or ether is longer by 0.1 Å."""
 
@@ -39,7 +39,7 @@ def chiral_centres(topology: app.Topology) -> np.ndarray:
 
     Returns
     -------
-    ndarray of shape (C, 4), int64
+    np.ndarray of int64, shape (C, 4)
         Centre and neighbours, in the order in which :func:`torsion_angles` is positive for L-amino acids and
         D-ribose.
     """
@@ -65,7 +65,7 @@ def other_centres(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
     """Return the tetrahedral atoms with four different neighbours in the residues that are not standard.
 
     A carbon has three heavy neighbours and a hydrogen, or four heavy ones; an atom of N, P, S or Si four. Neighbours are
-    different where elements and bonds tell them apart, as far as the molecule reaches; centres that differ only through other
+    different where elements and bonds distinguish them, over the whole molecule; centres that differ only through other
     centres (cis and trans in a ring) are not found. Where a residue has no hydrogens, its carbons with three neighbours are
     tetrahedral if the improper torsion is 20° or more, and no oxygen without another neighbour is as near as a double bond
     has it.
@@ -74,12 +74,12 @@ def other_centres(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
     ----------
     topology : openmm.app.Topology
         With bonds.
-    positions : ndarray of shape (N, 3)
+    positions : np.ndarray, shape (N, 3)
         Å.
 
     Returns
     -------
-    ndarray of int64, shape (C, 4)
+    np.ndarray of int64, shape (C, 4)
         Centre and three of its neighbours.
     """
     ligands = _Ligands(topology)
@@ -106,7 +106,7 @@ def other_centres(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
 class _Ligands:
     """The residues that are not standard, and those bonded to them, as a graph.
 
-    Bonds to metals do not count: they say nothing of what an atom is.
+    Bonds to metals are excluded, as they do not change the hybridisation of an atom.
     """
 
     def __init__(self, topology: app.Topology) -> None:
@@ -144,15 +144,15 @@ class _Ligands:
         return sorted(k for k in self.neighbours[index] if k not in self._hydrogens)
 
     def has_hydrogens(self, index: int) -> bool:
-        """Tell whether the model has hydrogens in an atom's residue."""
+        """Return whether the model has hydrogens in an atom's residue."""
         return self.atoms[index].residue in self._with_hydrogens
 
     def are_different(self, atoms: list[int]) -> bool:
-        """Tell whether elements and bonds tell these atoms apart."""
+        """Return whether elements and bonds distinguish these atoms."""
         return len({self._classes[k] for k in atoms}) == len(atoms)
 
     def is_carbonyl(self, centre: list[int], positions: np.ndarray) -> bool:
-        """Tell whether a carbon, which comes first, has a double bond to an oxygen."""
+        """Return whether a carbon, which comes first, has a double bond to an oxygen."""
         return any(
             self.symbol(k) == "O"
             and len(self.neighbours[k]) == 1
@@ -161,7 +161,7 @@ class _Ligands:
         )
 
     def _symmetry_classes(self) -> dict[int, int]:
-        """Number the atoms so that those which elements and bonds cannot tell apart share a number (Morgan's refinement)."""
+        """Return a number for each atom, one for all that elements and bonds do not distinguish (Morgan's refinement)."""
         labels: dict[int, Any] = {
             index: (self.symbol(index), len(near)) for index, near in self.neighbours.items()
         }

@@ -13,12 +13,12 @@ def torsion_angles(positions: np.ndarray, torsions: np.ndarray) -> np.ndarray:
 
     Parameters
     ----------
-    positions : ndarray of shape (N, 3)
-    torsions : ndarray of shape (T, 4), int
+    positions : np.ndarray, shape (N, 3)
+    torsions : np.ndarray of int, shape (T, 4)
 
     Returns
     -------
-    ndarray of shape (T,)
+    np.ndarray, shape (T,)
         Radians in (-π, π].
     """
     a, b, c, d = (positions[torsions[:, k]] for k in range(4))
@@ -41,7 +41,7 @@ def peptide_torsions(topology: app.Topology) -> np.ndarray:
 
     Returns
     -------
-    ndarray of shape (P, 4), int64
+    np.ndarray of int64, shape (P, 4)
     """
     residues = atoms_by_name(topology)
     torsions = []

@@ -1,4 +1,4 @@
-"""`ChiralityRestraint`: every stereocentre keeps its hand."""
+"""`ChiralityRestraint`: every stereocentre keeps its handedness."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from .torsions import TorsionRestraint
 CHIRALITY_FORCE_CONSTANT = 1000.0
 """kJ/mol/rad²: a flat centre costs 83 kJ/mol beyond the force field, an inverted one 520."""
 CHIRALITY_TOLERANCE = np.radians(12.0)
-"""Deviation of an improper torsion from ideal (35.3°) that is free."""
+"""Deviation of an improper torsion from ideal (35.3°) that costs no energy."""
 FLAT = np.radians(10.0)
-"""A centre of a standard residue that is flatter than this in the start has no hand to keep."""
+"""A centre of a standard residue whose improper torsion is smaller than this in the start has no handedness to hold."""
 STEEPEST = np.radians(50.0)
-"""The most that a centre of another residue is held at, however bad the start is there."""
+"""The largest improper torsion at which a centre of another residue is held, however bad the start is there."""
 
 
 class ChiralityRestraint(TorsionRestraint):
     """Hold each chiral centre at the handedness that it has.
 
     E = ½ k max(0, |χ - χ₀| - 12°)² of the improper torsion χ of the centre and three heavy neighbours, with k the Context
-    parameter. A centre counts as violated from 25° off: then it is nearly flat, or has changed hand.
+    parameter. A centre counts as violated from 25° off: then it is nearly flat, or inverted.
 
     The centres are Cα of amino acids, Cβ of threonine and isoleucine, C1', C2' (RNA), C3' and C4' of nucleotides, held at
     χ₀ = ±35.3°, and in all other residues (sugars, ligands, modified residues) what
@@ -33,7 +33,7 @@ class ChiralityRestraint(TorsionRestraint):
     ----------
     topology : openmm.app.Topology or mdtraj.Topology
         With bonds, as far as ligands are concerned.
-    positions : Quantity or array_like of shape (N, 3)
+    positions : Quantity or array_like, shape (N, 3)
         Å where plain; they decide the handedness.
     force_constant, parameter_name, force_group, periodic
         As for `openmm_density.restraints.Restraint`; k is in kJ/mol/rad².
@@ -55,7 +55,9 @@ class ChiralityRestraint(TorsionRestraint):
         improper = torsion_angles(self.start, centres)
         flat = np.abs(improper) < FLAT
         if flat.any():
-            self.notes.append(f"flat in the start, so with no hand to keep: {self._listed(centres[flat])}")
+            self.notes.append(
+                f"flat in the start, so with no handedness to hold: {self._listed(centres[flat])}"
+            )
         centres = centres[~flat]
         targets = np.copysign(IDEAL_IMPROPER, improper[~flat])
         others = other_centres(self.topology, self.start)

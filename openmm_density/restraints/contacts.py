@@ -23,8 +23,8 @@ class ContactRestraint(PairRestraint):
     """Keep heavy atoms that are more than four bonds apart from overlapping by more than 0.35 Å.
 
     E = ½ k max(0, r₀ - r)² of each pair, with r₀ the sum of their van der Waals radii less that, and for two of N, O, F and S,
-    which may share a hydrogen, less 0.4 Å more; k is the Context parameter. Metals are let alone. Force fields let two atoms that
-    a density presses together overlap; programs for refinement have such a repulsion for this.
+    which may form a hydrogen bond, less 0.4 Å more; k is the Context parameter. Metals are excluded. Force fields let two atoms
+    overlap that a density presses together; programs for refinement have such a repulsion, too.
 
     The pairs are those near contact in ``positions``. Use it in a minimisation, not in dynamics, in which others meet.
 
@@ -32,7 +32,7 @@ class ContactRestraint(PairRestraint):
     ----------
     topology : openmm.app.Topology or mdtraj.Topology
         With bonds.
-    positions : Quantity or array_like of shape (N, 3)
+    positions : Quantity or array_like, shape (N, 3)
         Å where plain; they decide which pairs may meet.
     force_constant, parameter_name, force_group, periodic
         As for `openmm_density.restraints.Restraint`; k is in kJ/mol/nm².

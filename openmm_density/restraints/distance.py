@@ -1,4 +1,4 @@
-"""`DistanceRestraint`: distances to the start or to another model, which give up where the density knows better."""
+"""`DistanceRestraint`: distances of the start or of another model, held until the density pulls them far off."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ TOLERANCE = 0.025
 WELL = 0.1
 """Half the width of the harmonic well beyond it, as a part of the length."""
 FALL_OFF = 2.0
-"""How much faster long restraints give up than short ones."""
+"""How much faster the loss of long distances levels off than that of short ones."""
 
-# A pair in one residue says nothing of the fold; these atoms fix backbone, rotamer and base pairing.
+# Pairs within a residue are left out, as they do not depend on the fold. These atoms define backbone, rotamer and base pairing.
 _PROTEIN_ATOMS = ("CA", "CB", "CG", "CG1", "SG", "OG", "OG1")
 _NUCLEIC_ATOMS = ("P", "C1'", "C4'", "N1", "N2", "N3", "N4", "N6", "O2", "O4", "O6")
 
 
 class DistanceRestraint(PairRestraint):
-    """Hold the distances between near residues, and give them up where the density insists.
+    """Hold the distances between near residues; a pair that the density pulls far off its distance is released.
 
     These are the adaptive distance restraints of ISOLDE (T. I. Croll, Acta Cryst. D74, 519 (2018), and its documentation of
     ``isolde restrain distances``), with Barron's general loss (J. T. Barron, CVPR 2019, eq. 1):
@@ -39,13 +39,14 @@ class DistanceRestraint(PairRestraint):
         E = k (2 - α)/α [(1 + (ρ/c)²/(2 - α))^(α/2) - 1],   ρ = max(0, |r - r₀| - τ)
 
     It is flat within the tolerance τ = 0.025 r₀, a spring of k/c² up to about c = 0.1 r₀ beyond it, and then levels off at
-    k (α - 2)/α, so that a pair which is pulled out of its well no longer holds. α = -2 - fall_off · ln(r₀ in Å): long
-    distances, which are less certain, give up sooner. A distance counts as violated beyond τ + 2 c, where little force is left.
+    k (α - 2)/α, so that a pair which is pulled out of its well has next to no force. α = -2 - fall_off · ln(r₀ in Å): long
+    distances, which are less certain, are released sooner. A distance counts as violated beyond τ + 2 c, where its force is
+    small.
 
     Parameters
     ----------
     topology : openmm.app.Topology or mdtraj.Topology
-    positions : Quantity or array_like of shape (N, 3)
+    positions : Quantity or array_like, shape (N, 3)
         Å where plain.
     reference : Model or pair of topology and positions, optional
         Another model (`openmm_density.models.read_model`) to take the lengths from, in place of the start. Residues are
@@ -102,8 +103,8 @@ class DistanceRestraint(PairRestraint):
                 raise InputError(
                     f"must be {least:g} or more", argument=name, found=value, remedy=f"give {usual}"
                 )
-        own, other, places = self._matched(reference)
-        near = near_pairs(places[other], reach)
+        own, other, measured = self._matched(reference)
+        near = near_pairs(measured[other], reach)
         residues = np.array([self._atoms[atom].residue.index for atom in own])
         chains = np.array([self._atoms[atom].residue.chain.id for atom in own])
         keep = residues[near[:, 0]] != residues[near[:, 1]]
@@ -111,8 +112,8 @@ class DistanceRestraint(PairRestraint):
             keep &= chains[near[:, 0]] == chains[near[:, 1]]
         near = near[keep]
         self.pairs = own[near]
-        # Two atoms in one place in a bad model: no well has a width of zero.
-        self.lengths = np.maximum(distances(places, other[near]), 1.0)
+        # Two atoms of a bad model may have one position, and no well may have a width of zero.
+        self.lengths = np.maximum(distances(measured, other[near]), 1.0)
 
     def _matched(self, reference: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the atoms, those of the model to take the lengths from, and its positions."""
@@ -123,8 +124,8 @@ class DistanceRestraint(PairRestraint):
         topology, positions = (
             reference if isinstance(reference, tuple) else (reference.topology, reference.positions)
         )
-        places = positions_in_angstrom(positions)
-        if len(places) != topology.getNumAtoms() or not np.isfinite(places).all():
+        measured = positions_in_angstrom(positions)
+        if len(measured) != topology.getNumAtoms() or not np.isfinite(measured).all():
             raise InputError(
                 "must have a finite position for each atom of its topology",
                 argument="reference",
@@ -132,7 +133,7 @@ class DistanceRestraint(PairRestraint):
             )
         try:
             index, reference_index = match_alpha_carbons(
-                self.topology, topology, positions=self.start, reference_positions=places
+                self.topology, topology, positions=self.start, reference_positions=measured
             )
         except InputError as error:
             raise error.within(getattr(reference, "path", "reference")) from None
@@ -149,7 +150,7 @@ class DistanceRestraint(PairRestraint):
                 if self._atoms[k].name in counterpart
             ]
         matched = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-        return matched[:, 0], matched[:, 1], places
+        return matched[:, 0], matched[:, 1], measured
 
     def _energy(self) -> str:
         return (

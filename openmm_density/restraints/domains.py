@@ -1,4 +1,4 @@
-"""The domains of a model, from who touches whom in each chain."""
+"""The domains of a model, from the contacts within each chain."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ..chemistry.backbone import atoms_by_name, chains, trace_atom
 from ..errors import InputError
 
 CONTACT = 10.0
-"""Å between the Cα (or C1') of residues that touch."""
+"""Å; the longest distance between the Cα (or C1') of residues in contact."""
 SMALLEST_DOMAIN = 40
 """Residues; a chain of fewer than twice as many is one domain."""
 LOOSEST = 0.12
-"""The part of a domain's contacts that it may share with the other half of a cut and still be one of two domains."""
+"""The largest conductance of a cut between two domains: the part of the smaller one's contacts that cross it."""
 
 
 def find_domains(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
@@ -28,28 +28,28 @@ def find_domains(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
 
     A chain's contact graph (Cα within 10 Å) is cut where its conductance is least among the cuts along the Fiedler vector of
     its normalised Laplacian, as long as both parts have 40 residues and share less than 12% of the contacts of the smaller
-    part; and the parts are cut again. In doubt it makes rather one domain too many than one too few: springs across a hinge
-    would hold what should move, while the halves of one domain still have the force field between them. Open adenylate
-    kinase comes apart into its CORE, NMP and LID domains.
+    part; and the parts are cut again. The limits err towards too many domains: springs across a hinge would hold what has to
+    move, while the halves of one domain still have the force field between them. Open adenylate kinase is divided into its
+    CORE, NMP and LID domains.
 
     Parameters
     ----------
     topology : openmm.app.Topology
-        Its chains of one id are one chain, so that a gap does not divide what touches.
-    positions : ndarray of shape (N, 3)
+        Chains with one id are taken as one chain, so that a gap does not divide a domain.
+    positions : np.ndarray, shape (N, 3)
         Å.
 
     Returns
     -------
-    ndarray of int, shape (R,)
-        A number for each residue, -1 for what is no residue of a polymer.
+    np.ndarray of int, shape (R,)
+        The number of each residue's domain, -1 for residues that belong to no polymer.
     """
     residues = atoms_by_name(topology)
     numbers = np.full(len(residues), -1)
     count = 0
     for chain in chains(residues):
-        places = positions[[trace_atom(residues[r]) for r in chain]]
-        touching = cKDTree(places).query_pairs(CONTACT, output_type="ndarray")
+        traces = positions[[trace_atom(residues[r]) for r in chain]]
+        touching = cKDTree(traces).query_pairs(CONTACT, output_type="ndarray")
         size = (len(chain), len(chain))
         half = sparse.coo_array((np.ones(len(touching)), (touching[:, 0], touching[:, 1])), shape=size)
         for part in _parts((half + half.T).tocsr(), np.arange(len(chain))):
@@ -59,20 +59,20 @@ def find_domains(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
 
 
 def given_domains(topology: app.Topology, positions: np.ndarray, domains: Any) -> np.ndarray:
-    """Return each residue the number of its domain, as a user wants them.
+    """Return the number of each residue's domain, as a user defines them.
 
     Parameters
     ----------
     topology : openmm.app.Topology
         Of R residues.
-    positions : ndarray of shape (N, 3)
+    positions : np.ndarray, shape (N, 3)
         Å.
     domains : {"automatic", "chain", "all"}, sequence of str, or array_like of int, shape (R,)
         As `find_domains`, each chain, the model as a whole, an mdtraj selection for each domain, or numbers with -1 for none.
 
     Returns
     -------
-    ndarray of int, shape (R,)
+    np.ndarray of int, shape (R,)
 
     Raises
     ------
@@ -140,7 +140,7 @@ def _selected(topology: app.Topology, selections: Sequence[str], n_residues: int
 
 
 def _parts(touching: sparse.csr_array, members: np.ndarray) -> list[np.ndarray]:
-    """Cut a contact graph again and again, while there is a good cut."""
+    """Cut a contact graph recursively, as long as a cut has a small conductance."""
     n_pieces, piece = sparse.csgraph.connected_components(touching, directed=False)
     if n_pieces > 1:
         return [

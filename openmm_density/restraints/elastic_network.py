@@ -1,4 +1,4 @@
-"""`ElasticNetworkRestraint`: domains keep their inner shape and move as wholes."""
+"""`ElasticNetworkRestraint`: domains move as rigid bodies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ELASTIC_NETWORK_LIMIT = 1.0
 
 
 class ElasticNetworkRestraint(PairRestraint):
-    """Join the Cα (of nucleotides, P and C1') of each domain by springs, so that domains move as wholes.
+    """Join the Cα (of nucleotides, P and C1') of each domain by springs, so that domains move as rigid bodies.
 
     E = ½ k (r - r₀)² for each pair of one domain that is within the cutoff in the start, with r₀ its distance there and k the
     Context parameter. There are no springs between domains. A spring counts as violated from 1 Å off.
@@ -31,7 +31,7 @@ class ElasticNetworkRestraint(PairRestraint):
     Parameters
     ----------
     topology : openmm.app.Topology or mdtraj.Topology
-    positions : Quantity or array_like of shape (N, 3)
+    positions : Quantity or array_like, shape (N, 3)
         Å where plain; they give the lengths, and the domains where these are to be found.
     domains : {"automatic", "chain", "all"}, sequence of str, or array_like of int
         By default found in the contacts of each chain, see `openmm_density.restraints.domains.find_domains`; or each chain, or
@@ -43,8 +43,8 @@ class ElasticNetworkRestraint(PairRestraint):
 
     Attributes
     ----------
-    domains : ndarray of int, shape (R,)
-        The domain of each residue, -1 for none.
+    domains : np.ndarray of int, shape (R,)
+        The number of each residue's domain, -1 for none.
 
     Raises
     ------
@@ -100,15 +100,21 @@ class ElasticNetworkRestraint(PairRestraint):
         return ELASTIC_NETWORK_LIMIT
 
 
-def near_pairs(places: np.ndarray, cutoff: float) -> np.ndarray:
-    """Return the pairs of places within a cutoff, in an order that does not change.
+def near_pairs(points: np.ndarray, cutoff: float) -> np.ndarray:
+    """Return the pairs of points within a cutoff, sorted.
+
+    Parameters
+    ----------
+    points : np.ndarray, shape (n, 3)
+    cutoff : float
+        In their unit.
 
     Returns
     -------
-    ndarray of int, shape (P, 2)
+    np.ndarray of int, shape (P, 2)
         The first is the smaller.
     """
-    if len(places) < 2:
+    if len(points) < 2:
         return np.zeros((0, 2), dtype=np.int64)
-    pairs = np.sort(cKDTree(places).query_pairs(cutoff, output_type="ndarray"), axis=1)
+    pairs = np.sort(cKDTree(points).query_pairs(cutoff, output_type="ndarray"), axis=1)
     return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Distances between pairs of atoms held near what they were."""
+"""`PairRestraint`: distances between pairs of atoms held at lengths."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class PairRestraint(Restraint):
 
     Attributes
     ----------
-    pairs : ndarray of int, shape (P, 2)
-    lengths : ndarray of shape (P,)
+    pairs : np.ndarray of int, shape (P, 2)
+    lengths : np.ndarray, shape (P,)
         r₀ in Å.
     """
 
@@ -35,7 +35,7 @@ class PairRestraint(Restraint):
         raise NotImplementedError
 
     def _parameters(self) -> dict[str, np.ndarray]:
-        """Return what the expression needs of each pair, lengths in nm."""
+        """Return the parameters of each pair in the expression, by name; lengths in nm."""
         return {"target": self.lengths / 10.0}
 
     def _limits(self) -> np.ndarray | float:
@@ -43,7 +43,7 @@ class PairRestraint(Restraint):
         raise NotImplementedError
 
     def create_force(self) -> openmm.CustomBondForce:
-        """Make the force that ``System.addForce`` takes; each call makes another."""
+        """Build the force that ``System.addForce`` takes; each call builds another."""
         force = openmm.CustomBondForce(self._energy())
         parameters = self._parameters()
         for name in parameters:
@@ -70,11 +70,11 @@ def distances(positions: np.ndarray, pairs: np.ndarray) -> np.ndarray:
 
     Parameters
     ----------
-    positions : ndarray of shape (N, 3)
-    pairs : ndarray of int, shape (P, 2)
+    positions : np.ndarray, shape (N, 3)
+    pairs : np.ndarray of int, shape (P, 2)
 
     Returns
     -------
-    ndarray of shape (P,)
+    np.ndarray, shape (P,)
     """
     return np.linalg.norm(positions[pairs[:, 0]] - positions[pairs[:, 1]], axis=1)

@@ -12,9 +12,9 @@ from .torsions import TorsionRestraint
 PEPTIDE_FORCE_CONSTANT = 400.0
 """kJ/mol/rad²: an ω that is turned by 90° costs 340 kJ/mol, one by 15° nothing."""
 PEPTIDE_TOLERANCE = np.radians(15.0)
-"""Deviation from cis or trans that is free: the spread of ω in well-refined structures is about 6°."""
+"""Deviation from cis or trans that costs no energy: the spread of ω in well-refined structures is about 6°."""
 UNDECIDED = np.radians(30.0)
-"""How near to 90° an ω is said to be neither cis nor trans."""
+"""Deviation of ω from ±90° within which it is neither cis nor trans."""
 
 
 class PeptideRestraint(TorsionRestraint):
@@ -26,7 +26,7 @@ class PeptideRestraint(TorsionRestraint):
     ----------
     topology : openmm.app.Topology or mdtraj.Topology
         Peptide bonds are found by its bonds between an atom C and an atom N of another residue. Caps (ACE, NME) have an ω too.
-    positions : Quantity or array_like of shape (N, 3)
+    positions : Quantity or array_like, shape (N, 3)
         Å where plain; they decide between cis and trans.
     force_constant, parameter_name, force_group, periodic
         As for `openmm_density.restraints.Restraint`; k is in kJ/mol/rad².

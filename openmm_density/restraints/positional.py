@@ -1,4 +1,4 @@
-"""`PositionalRestraint`: atoms stay near given places."""
+"""`PositionalRestraint`: atoms stay near given positions."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ POSITIONAL_LIMIT = 1.0
 
 
 class PositionalRestraint(Restraint):
-    """Hold atoms at their places: E = ½ k max(0, |x - x₀| - width)².
+    """Hold atoms at their positions: E = ½ k max(0, |x - x₀| - width)².
 
     An atom counts as violated when it is 1 Å beyond the width.
 
     Parameters
     ----------
     topology : openmm.app.Topology or mdtraj.Topology
-    positions : Quantity or array_like of shape (N, 3)
-        Å where plain: the places.
+    positions : Quantity or array_like, shape (N, 3)
+        Å where plain: x₀ of each atom.
     atoms : str or array_like
         "heavy" (no hydrogens, water or single ions), "all", an mdtraj selection, N booleans, or indices.
     width : float or Quantity
-        In Å: how far an atom may go for nothing.
+        In Å: half the width of the flat bottom, within which an atom moves freely.
     force_constant, parameter_name, force_group, periodic
         As for `openmm_density.restraints.Restraint`; k is in kJ/mol/nm². A System with a box needs ``periodic``.
 
     Attributes
     ----------
-    atoms : ndarray of int, shape (M,)
+    atoms : np.ndarray of int, shape (M,)
     width : float
         Å.
 
@@ -77,7 +77,7 @@ class PositionalRestraint(Restraint):
         return len(self.atoms)
 
     def create_force(self) -> openmm.CustomExternalForce:
-        """Make the force that ``System.addForce`` takes; each call makes another."""
+        """Build the force that ``System.addForce`` takes; each call builds another."""
         apart = "(x - x0)^2 + (y - y0)^2 + (z - z0)^2"
         square = "periodicdistance(x, y, z, x0, y0, z0)^2" if self.periodic else apart
         # A distance has no derivative at zero, where every atom starts: 1e-9 nm more gives it one.
@@ -86,8 +86,8 @@ class PositionalRestraint(Restraint):
         force = openmm.CustomExternalForce(f"0.5*{self.parameter_name}*{energy}")
         for axis in ("x0", "y0", "z0"):
             force.addPerParticleParameter(axis)
-        for atom, place in zip(self.atoms.tolist(), (self.start[self.atoms] / 10.0).tolist()):
-            force.addParticle(atom, place)
+        for atom, target in zip(self.atoms.tolist(), (self.start[self.atoms] / 10.0).tolist()):
+            force.addParticle(atom, target)
         return self._finish(force)
 
     def violations(self, positions: Any) -> list[Violation]:

@@ -1,4 +1,4 @@
-"""`RamachandranRestraint`: the backbone stays in, or comes back to, the favoured regions of the Ramachandran plot."""
+"""`RamachandranRestraint`: φ and ψ lie in the favoured regions of the Ramachandran plot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..chemistry.torsions import torsion_angles
 from .restraint import Restraint, Violation
 
 RAMACHANDRAN_FORCE_CONSTANT = 200.0
-"""kJ/mol/rad²: a residue 10° outside of what is favoured costs 3 kJ/mol, one 40° outside 49 kJ/mol."""
+"""kJ/mol/rad²: a residue 10° outside the favoured regions costs 3 kJ/mol, one 40° outside 49 kJ/mol."""
 TABLES_MISSING = (
     "the backbone is not held in favoured regions, because the tables of pyrama were not found or not readable; to have them: "
     "pip install pyrama"
@@ -31,15 +31,15 @@ NO_VALIDATION = "Residues are held in favoured regions of the Ramachandran plot,
 
 # Degrees between the values of the spline: half a width of the narrowest favoured region.
 _STEP = 5.0
-# The plots lie side by side in one table, each with so many values more at each edge, those of the opposite one.
+# The plots lie side by side in one table, each with so many more values at each edge, copied from the opposite edge.
 _BORDER = 4
 
 
 class RamachandranRestraint(Restraint):
     """Pull φ and ψ of every residue to the nearest favoured region of its Ramachandran plot.
 
-    E = ½ k d², with d the distance in the plane of φ and ψ to the nearest place that is favoured, and k the Context parameter: no
-    force within the regions, which hold 98% of well-ordered residues, so that it is the density that chooses among them. The
+    E = ½ k d², with d the distance in the plane of φ and ψ to the nearest favoured point, and k the Context parameter: no
+    force within the regions, which hold 98% of well-ordered residues, so that the density chooses among them. The
     plots are those of glycine, proline, residues before proline, and all others (Lovell et al., Proteins 50, 437 (2003)); for
     D-amino acids they are turned by 180°. A residue counts as violated where it is an outlier: beyond the allowed region too.
 
@@ -49,8 +49,8 @@ class RamachandranRestraint(Restraint):
     ----------
     topology : openmm.app.Topology or mdtraj.Topology
         Residues are joined by its bonds.
-    positions : Quantity or array_like of shape (N, 3)
-        Å where plain. Nothing is kept of them: what is favoured does not depend on the start.
+    positions : Quantity or array_like, shape (N, 3)
+        Å where plain. The energy does not depend on them.
     force_constant, parameter_name, force_group, periodic
         As for `openmm_density.restraints.Restraint`; k is in kJ/mol/rad².
 
@@ -84,14 +84,15 @@ class RamachandranRestraint(Restraint):
         return len(self.torsions.residues)
 
     def create_force(self) -> openmm.CustomCompoundBondForce:
-        """Make the force that ``System.addForce`` takes; each call makes another."""
+        """Build the force that ``System.addForce`` takes; each call builds another."""
         if not self.n_terms:
             return self._finish(openmm.CustomCompoundBondForce(5, f"0*{self.parameter_name}"))
         force = openmm.CustomCompoundBondForce(
             5,
-            f"0.5*{self.parameter_name}*distance2(start + hand*dihedral(p1, p2, p3, p4), hand*dihedral(p2, p3, p4, p5))",
+            f"0.5*{self.parameter_name}*distance2(start + handedness*dihedral(p1, p2, p3, p4), "
+            "handedness*dihedral(p2, p3, p4, p5))",
         )
-        for name in ("start", "hand"):
+        for name in ("start", "handedness"):
             force.addPerBondParameter(name)
         values, starts = _side_by_side()
         width, high = (np.radians((size - 1) * _STEP) for size in values.shape)
@@ -101,8 +102,10 @@ class RamachandranRestraint(Restraint):
             # φ runs fastest.
             openmm.Continuous2DFunction(*values.shape, values.T.ravel(), 0.0, width, low, low + high),
         )
-        for atoms, plot, hand in zip(self.torsions.atoms.tolist(), self.torsions.plots, self.torsions.hands):
-            force.addBond(atoms, [starts[plot], float(hand)])
+        for atoms, plot, sign in zip(
+            self.torsions.atoms.tolist(), self.torsions.plots, self.torsions.handedness
+        ):
+            force.addBond(atoms, [starts[plot], float(sign)])
         return self._finish(force)
 
     def angles(self, positions: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -110,17 +113,17 @@ class RamachandranRestraint(Restraint):
 
         Parameters
         ----------
-        positions : Quantity or array_like of shape (N, 3)
+        positions : Quantity or array_like, shape (N, 3)
             Å where plain.
         """
         positions = self._checked(positions)
-        atoms, hands = self.torsions.atoms, self.torsions.hands
-        return hands * torsion_angles(positions, atoms[:, :4]), hands * torsion_angles(
+        atoms, handedness = self.torsions.atoms, self.torsions.handedness
+        return handedness * torsion_angles(positions, atoms[:, :4]), handedness * torsion_angles(
             positions, atoms[:, 1:]
         )
 
     def violations(self, positions: Any) -> list[Violation]:
-        """List the outliers, the one farthest from what is favoured first; see `Restraint.violations`."""
+        """List the outliers, the one farthest from a favoured region first; see `Restraint.violations`."""
         phi, psi = self.angles(positions)
         tables = ramachandran_tables() if self.n_terms else {}
         found = []
@@ -159,10 +162,10 @@ def _side_by_side() -> tuple[np.ndarray, dict[str, float]]:
     """Return d² in rad² of all plots in one table, by φ and ψ, and what to add to φ to find each plot in it."""
     n = round(360.0 / _STEP)
     degrees = np.arange(-_BORDER, n + _BORDER + 1) * _STEP - 180.0
-    places = (np.stack(np.meshgrid(degrees, degrees, indexing="ij")) + 180.0) / CELL - 0.5
+    cells = (np.stack(np.meshgrid(degrees, degrees, indexing="ij")) + 180.0) / CELL - 0.5
     tables, starts = [], {}
     for number, plot in enumerate(ALLOWED):
         squares = np.radians(_distances(plot)) ** 2
-        tables.append(ndimage.map_coordinates(squares, places, order=1, mode="grid-wrap"))
+        tables.append(ndimage.map_coordinates(squares, cells, order=1, mode="grid-wrap"))
         starts[plot] = np.radians((number * len(degrees) + _BORDER) * _STEP + 180.0)
     return np.concatenate(tables), starts

@@ -35,7 +35,7 @@ RESTRAINTS: dict[str, tuple[type[Restraint], ...]] = {
     "symmetry": (SymmetryRestraint,),
     "water": (WaterRestraint,),
 }
-"""The classes behind each name, in the order in which protocols list them."""
+"""The classes behind each name, in the order in which protocols list the names."""
 
 DEFAULT_RESTRAINTS = ("ss", "chirality", "cis")
 """What ``default`` stands for in the names of `make_restraints`. Protocols name what each of their stages holds."""
@@ -89,15 +89,15 @@ def make_restraints(
     force_group: int = 0,
     options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[Restraint]:
-    """Make restraints by name.
+    """Build restraints by name.
 
     Parameters
     ----------
     names : str or iterable of str
         As in ``"ss,chirality,cis"``: names of `RESTRAINTS`, ``default`` or ``none``.
     topology : openmm.app.Topology or mdtraj.Topology
-    positions : Quantity or array_like of shape (N, 3)
-        Å where plain: the start, which says how things are to stay.
+    positions : Quantity or array_like, shape (N, 3)
+        Å where plain: the start, which most restraints take their targets from.
     force_group : int
         Of all of them.
     options : mapping, optional
@@ -106,7 +106,7 @@ def make_restraints(
     Returns
     -------
     list of Restraint
-        In the order of the names; those that find nothing to hold, too.
+        In the order of the names; those that find nothing to hold are among them.
 
     Raises
     ------
@@ -131,18 +131,18 @@ def make_restraints(
 
 
 def find_violations(restraints: Iterable[Restraint], positions: Any) -> dict[str, list[Violation]]:
-    """List what ended violated, by the name of the restraint, the worst first.
+    """List the violations of restraints, by their names, the worst first.
 
     Parameters
     ----------
     restraints : iterable of Restraint
-    positions : Quantity or array_like of shape (N, 3)
+    positions : Quantity or array_like, shape (N, 3)
         Å where plain.
 
     Returns
     -------
     dict of str to list of Violation
-        With an empty list for a restraint that is fulfilled.
+        With an empty list for a restraint that is satisfied.
     """
     result: dict[str, list[Violation]] = {}
     for restraint in restraints:

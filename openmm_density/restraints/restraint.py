@@ -20,18 +20,18 @@ from ..units import number_in, positions_in_angstrom
 
 @dataclass(frozen=True)
 class Violation:
-    """One term of a restraint that ended away from its target.
+    """One term of a restraint that is far from its target.
 
     Attributes
     ----------
     restraint : str
-        What the command line calls it, as in ``cis``.
+        Name of the restraint in protocols and on the command line, as in ``cis``.
     residues : tuple of str
-        Whose it is, as in ``A HIS 57B``.
+        Its residues, as in ``A HIS 57B``.
     quantity : str
-        What was to be kept, as in ``ω`` or ``CA to CA``.
+        What is held, as in ``ω`` or ``CA to CA``.
     value, target : float
-        Found, and held at; in ``unit``. Angles are given within 180° of the target.
+        What it is, and what it is held at; in ``unit``. Angles are given within 180° of the target.
     unit : str
         ``°`` or ``Å``.
     limit : float
@@ -51,7 +51,7 @@ class Violation:
 
     @property
     def deviation(self) -> float:
-        """How far the value is from the target."""
+        """Distance of the value from the target."""
         return abs(self.value - self.target)
 
     def __str__(self) -> str:
@@ -67,13 +67,13 @@ class Violation:
 
 
 class Restraint(ABC):
-    """A force that keeps something of a model as it is, and lists where it did not.
+    """A force that holds part of a model's geometry, and lists where it failed.
 
     Parameters
     ----------
     topology : openmm.app.Topology or mdtraj.Topology
     positions : Quantity or array_like, shape (N, 3)
-        Å where plain: the start, which says how things are to stay.
+        Å where plain: the start, which most restraints take their targets from.
     force_constant : float or Quantity, optional
         k, in `force_constant_unit` where plain; `default_force_constant` by default.
     parameter_name : str, optional
@@ -96,11 +96,11 @@ class Restraint(ABC):
     parameter_name : str
         The Context parameter that holds k: ``context.setParameter(restraint.parameter_name, 0)`` disables the restraint.
     notes : list of str
-        A sentence on each thing that could not be restrained.
+        A sentence on each thing that is not held, or that the reader of a result has to know.
     """
 
     name: ClassVar[str]
-    """What the command line calls it."""
+    """In protocols and on the command line."""
     default_force_constant: ClassVar[float]
     """In `force_constant_unit`."""
     force_constant_unit: ClassVar[unit.Unit]
@@ -149,19 +149,19 @@ class Restraint(ABC):
     @property
     @abstractmethod
     def n_terms(self) -> int:
-        """Number of things that are restrained."""
+        """Number of terms: what is held, one by one."""
 
     @abstractmethod
     def create_force(self) -> openmm.Force:
-        """Make the force that ``System.addForce`` takes; each call makes another."""
+        """Build the force that ``System.addForce`` takes; each call builds another."""
 
     @abstractmethod
     def violations(self, positions: Any) -> list[Violation]:
-        """List what is violated, the worst first.
+        """List the terms that are violated, the worst first.
 
         Parameters
         ----------
-        positions : Quantity or array_like of shape (N, 3)
+        positions : Quantity or array_like, shape (N, 3)
             Å where plain.
 
         Raises
@@ -203,10 +203,10 @@ class Restraint(ABC):
         positions = positions_in_angstrom(positions)
         if len(positions) != self.topology.getNumAtoms():
             raise InputError(
-                f"must be one for each of the {self.topology.getNumAtoms()} atoms of the topology",
+                f"must be those of the {self.topology.getNumAtoms()} atoms of the topology",
                 argument="positions",
-                found=len(positions),
-                remedy="give those of this topology",
+                found=f"{len(positions)} of them",
+                remedy="give one for each",
             )
         if not np.isfinite(positions).all():
             raise InputError(

@@ -1,4 +1,4 @@
-"""`RotamerRestraint`: side chains stay in, or come back to, staggered torsions."""
+"""`RotamerRestraint`: side chains have staggered torsions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RotamerRestraint(Restraint):
     """Push the torsions of side chains about bonds of two tetrahedral atoms towards staggered ones.
 
     E = k max(0, 1 + cos 3χ - ½)², with k the Context parameter: no force within 20° of -60°, 60° and 180°, and none at 0°, 120°
-    and -120°, between which the density chooses. A torsion counts as violated more than 40° from staggered.
+    and -120°, so that the density chooses between them. A torsion counts as violated more than 40° from staggered.
 
     Do not use it where side chains have to change their rotamer: it raises the barriers between them.
 
@@ -31,8 +31,8 @@ class RotamerRestraint(Restraint):
     ----------
     topology : openmm.app.Topology or mdtraj.Topology
         Standard amino acids have such torsions.
-    positions : Quantity or array_like of shape (N, 3)
-        Å where plain. Nothing is kept of them.
+    positions : Quantity or array_like, shape (N, 3)
+        Å where plain. The energy does not depend on them.
     force_constant, parameter_name, force_group, periodic
         As for `openmm_density.restraints.Restraint`; k is in kJ/mol.
 
@@ -61,7 +61,7 @@ class RotamerRestraint(Restraint):
         return len(self.torsions)
 
     def create_force(self) -> openmm.CustomTorsionForce:
-        """Make the force that ``System.addForce`` takes; each call makes another."""
+        """Build the force that ``System.addForce`` takes; each call builds another."""
         force = openmm.CustomTorsionForce(f"{self.parameter_name}*max(0, 0.5 + cos(3*theta))^2")
         for atoms in self.torsions.tolist():
             force.addTorsion(*atoms, [])

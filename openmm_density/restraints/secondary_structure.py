@@ -1,4 +1,4 @@
-"""`SecondaryStructureRestraint` and `HydrogenBondRestraint`: helices and strands stay as they are."""
+"""`SecondaryStructureRestraint` and `HydrogenBondRestraint`: helices and strands keep their torsions and hydrogen bonds."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from .torsions import TorsionRestraint
 SECONDARY_STRUCTURE_FORCE_CONSTANT = 400.0
 """kJ/mol/rad²: a φ or ψ that is turned by 40° costs 55 kJ/mol."""
 SECONDARY_STRUCTURE_TOLERANCE = np.radians(10.0)
-"""Deviation of φ and ψ from where they were that is free: their thermal spread in helices."""
+"""Deviation of φ and ψ from the start that costs no energy: their thermal spread in helices."""
 HYDROGEN_BOND_FORCE_CONSTANT = 10000.0
 """kJ/mol/nm²: a hydrogen bond that is 1 Å too long costs 50 kJ/mol."""
 HYDROGEN_BOND_TOLERANCE = 0.3
-"""Å by which a hydrogen bond may grow for nothing: its thermal spread."""
+"""Å by which a hydrogen bond may grow at no energy: its thermal spread."""
 HYDROGEN_BOND_LIMIT = 0.7
 """Å by which a hydrogen bond that counts as violated has grown: at 3.6 Å from N to O it is broken."""
 
 
 class SecondaryStructureRestraint(TorsionRestraint):
-    """Hold φ and ψ of helices and strands where they are, so that these move into a density as they are.
+    """Hold φ and ψ of helices and strands where they are, so that these move into a density as rigid bodies.
 
     E = ½ k max(0, |φ - φ₀| - 10°)² of each such torsion, with φ₀ the angle that it has, and k the Context parameter. Without
-    it a domain on its way to its density leaves loops and ends of helices behind, a turn out of register. Helices and strands
+    it the ends of helices of a domain that moves into its density stay behind, a turn out of register. Helices and strands
     are those of DSSP in mdtraj; a model without protein gets a force without torsions. A torsion counts as violated from 30° off.
 
-    `HydrogenBondRestraint` belongs to it: ``make_restraints("ss", …)`` makes both.
+    ``make_restraints("ss", …)`` builds this and `HydrogenBondRestraint`.
 
     Parameters
     ----------
     topology : openmm.app.Topology or mdtraj.Topology
         Residues are joined by its bonds.
-    positions : Quantity or array_like of shape (N, 3)
+    positions : Quantity or array_like, shape (N, 3)
         Å where plain; they decide what is secondary structure, and its angles.
     force_constant, parameter_name, force_group, periodic
         As for `openmm_density.restraints.Restraint`; k is in kJ/mol/rad².
@@ -80,7 +80,7 @@ class HydrogenBondRestraint(PairRestraint):
     Parameters
     ----------
     topology : openmm.app.Topology or mdtraj.Topology
-    positions : Quantity or array_like of shape (N, 3)
+    positions : Quantity or array_like, shape (N, 3)
         Å where plain; they decide what is bonded, and how far apart.
     force_constant, parameter_name, force_group, periodic
         As for `openmm_density.restraints.Restraint`; k is in kJ/mol/nm². Chains may be wrapped apart.

@@ -22,7 +22,7 @@ from .restraint import Restraint, Violation
 SYMMETRY_FORCE_CONSTANT = 1000.0
 """kJ/mol/nm²: a distance that is 1 Å off the mean of the copies costs 5 kJ/mol."""
 SYMMETRY_WIDTH = 2.0
-"""Å between two copies from which a distance is taken for really different."""
+"""Å between two copies from which their difference is taken to be real."""
 SYMMETRY_LIMIT = 1.0
 """Å off the mean of the copies from which a distance counts as violated."""
 IDENTITY = 0.95
@@ -38,7 +38,7 @@ FAR_NEIGHBOURS = 3
 ALL_PAIRS = 5
 """Up to so many copies, each is compared with each."""
 
-# What tells a rotamer, and has no twin by which another copy may call it.
+# Atoms that define the rotamer, of those that have one name in every copy: CD1 and CD2 may be swapped.
 _SIDE_CHAINS = {
     "ARG": ("CG", "CZ"), "ASN": ("CG",), "ASP": ("CG",), "CYS": ("SG",), "GLN": ("CG", "CD"), "GLU": ("CG", "CD"),
     "HIS": ("CG",), "ILE": ("CG1", "CD1"), "LEU": ("CG", "CD1"), "LYS": ("CG", "NZ"), "MET": ("CG", "CE"),
@@ -53,19 +53,18 @@ class SymmetryRestraint(Restraint):
     """Keep the copies of a chain alike inside, wherever they are (non-crystallographic symmetry).
 
     Copies are chains of one sequence; gaps, missing atoms, other numbers and a few mutations do not matter. What is kept alike
-    are distances d inside the chain: between Cα (C1') up to 10 Å apart, which hold the fold, and from one or two atoms of each
+    are distances d within the chain: between Cα (C1') up to 10 Å apart, which hold the fold, and from one or two atoms of each
     side chain or base to the backbone of its residue, which hold the rotamer. For each distance and its n copies
 
         E = ½ k Σ_c (d_c - d̄)² = k/(2n) Σ_{c<c'} (d_c - d_c')².
 
-    The right-hand side is what is added, pair of copies by pair of copies: each is a term of four atoms in an ordinary OpenMM
-    force with exact gradients, and draws each copy to the mean of all. No copy is the master: all are fitted, and what the
-    density wants of each is averaged over them. No superposition is needed, so the copies may move against each other. k is the
-    Context parameter.
+    The force is that of the right-hand side, a term of four atoms for each pair of copies, which draws each copy to the mean of
+    all. No copy is the master: all are fitted, and the density's forces on them are averaged. No superposition is needed, so
+    the copies may move against each other. k is the Context parameter.
 
-    A pair lets go, as the local NCS restraints of REFMAC do (Geman and McClure's function), where its copies differ by more
-    than ``width``: ½ k Δ²/(1 + (Δ/width)²)/n. So real differences stay. A distance counts as violated when it is 1 Å off the
-    mean of its copies.
+    The force of a pair falls off, as in the local NCS restraints of REFMAC (Geman and McClure's function), where its copies
+    differ by more than ``width``: ½ k Δ²/(1 + (Δ/width)²)/n. So real differences stay. A distance counts as violated when it is
+    1 Å off the mean of its copies.
 
     A term takes 0.4 µs of a CPU, and n copies have n(n - 1)/2 of them for a distance; a single term with the mean of all copies
     costs n², too. So from 6 copies on each is compared with the next in a circle and with the one about √n further on,
@@ -74,10 +73,10 @@ class SymmetryRestraint(Restraint):
     Parameters
     ----------
     topology : openmm.app.Topology or mdtraj.Topology
-    positions : Quantity or array_like of shape (N, 3)
-        Å where plain; they tell what is near what.
+    positions : Quantity or array_like, shape (N, 3)
+        Å where plain; they decide which distances are compared.
     width : float, Quantity or None
-        In Å; None never gives up.
+        In Å; None for terms that stay harmonic.
     force_constant, parameter_name, force_group, periodic
         As for `openmm_density.restraints.Restraint`; k is in kJ/mol/nm².
 
@@ -85,7 +84,7 @@ class SymmetryRestraint(Restraint):
     ----------
     groups : list of tuple of str
         The ids of the chains that are copies of each other.
-    sites : list of ndarray of int, shape (n, 2)
+    sites : list of np.ndarray of int, shape (n, 2)
         The pairs of atoms of one distance in its n copies.
 
     Raises
@@ -132,7 +131,7 @@ class SymmetryRestraint(Restraint):
         return len(self.sites)
 
     def create_force(self) -> openmm.CustomCompoundBondForce:
-        """Make the force that ``System.addForce`` takes; each call makes another."""
+        """Build the force that ``System.addForce`` takes; each call builds another."""
         loss = "apart^2" if self.width is None else f"apart^2/(1 + (apart/{self.width / 10.0!r})^2)"
         force = openmm.CustomCompoundBondForce(
             4, f"0.5*{self.parameter_name}*weight*{loss}; apart = distance(p1, p2) - distance(p3, p4)"
@@ -160,14 +159,14 @@ class SymmetryRestraint(Restraint):
     def _sites_of(self, residues: list[NamedAtoms], copies: list[np.ndarray]) -> list[np.ndarray]:
         """Return the distances to keep alike, each with its copies: at least two have all atoms of it."""
         pattern = max(copies, key=lambda copy: int((copy >= 0).sum()))
-        places = np.flatnonzero(pattern >= 0)
-        traces = self.start[[trace_atom(residues[r]) for r in pattern[places]]]
-        wanted = [((places[a], None), (places[b], None)) for a, b in _near_residues(traces)]
-        for place in places:
-            own = residues[pattern[place]]
+        columns = np.flatnonzero(pattern >= 0)
+        traces = self.start[[trace_atom(residues[r]) for r in pattern[columns]]]
+        wanted = [((columns[a], None), (columns[b], None)) for a, b in _near_residues(traces)]
+        for column in columns:
+            own = residues[pattern[column]]
             marks, anchors = _marks(own)
             wanted += [
-                ((place, mark), (place, anchor)) for mark in marks for anchor in anchors if mark != anchor
+                ((column, mark), (column, anchor)) for mark in marks for anchor in anchors if mark != anchor
             ]
         sites = []
         for ends in wanted:
@@ -187,15 +186,15 @@ def find_copies(residues: list[NamedAtoms]) -> list[list[np.ndarray]]:
 
     Returns
     -------
-    list of list of ndarray of int
-        For each group the residue of each copy at each place of the sequence, -1 where it has none. The places are those of the
-        longest copy.
+    list of list of np.ndarray of int
+        For each group the residue of each copy in each column of the alignment, -1 where it has none. The columns are the
+        residues of the longest copy.
     """
     groups: list[tuple[np.ndarray, list[np.ndarray]]] = []
     found = [chain for chain in chains(residues) if len(chain) >= SHORTEST]
     for chain in sorted(found, key=len, reverse=True):
         for first, copies in groups:
-            same = _same_places(residues, first, chain)
+            same = _aligned_residues(residues, first, chain)
             if same is not None:
                 copies.append(same)
                 break
@@ -204,8 +203,8 @@ def find_copies(residues: list[NamedAtoms]) -> list[list[np.ndarray]]:
     return [sorted(copies, key=lambda copy: copy.max()) for _, copies in groups if len(copies) > 1]
 
 
-def _same_places(residues: list[NamedAtoms], first: np.ndarray, chain: np.ndarray) -> np.ndarray | None:
-    """Return the chain's residue at each place of the first, by numbers, else by sequence; None where it is no copy."""
+def _aligned_residues(residues: list[NamedAtoms], first: np.ndarray, chain: np.ndarray) -> np.ndarray | None:
+    """Return the chain's residue for each of the first, by numbers, else by sequence; None where it is no copy."""
     numbers = {_number(residues[r]): r for r in chain}
     by_number = np.array([numbers.get(_number(residues[r]), -1) for r in first])
     if _is_copy(residues, first, by_number, len(chain)):
@@ -214,7 +213,7 @@ def _same_places(residues: list[NamedAtoms], first: np.ndarray, chain: np.ndarra
         residues[r].residue.name for r in chain
     )
     if shared.total() < OVERLAP * IDENTITY * len(chain):
-        return None  # and no need to align
+        return None  # no alignment can have enough in common
     by_sequence = _aligned(residues, first, chain)
     return by_sequence if _is_copy(residues, first, by_sequence, len(chain)) else None
 
@@ -262,7 +261,7 @@ def _near_residues(traces: np.ndarray) -> list[tuple[int, int]]:
 
 
 def _marks(names: NamedAtoms) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the atoms that tell a residue's conformation, and those they are compared with."""
+    """Return the atoms that define a residue's conformation, and those to which their distances are compared."""
     if is_nucleotide(names):
         return _BASE_MARKS, _NUCLEOTIDE_ANCHORS
     return _SIDE_CHAINS.get(names.residue.name, ()), ("N", "CA", "C")
@@ -272,10 +271,10 @@ def _find_pair(
     residues: list[NamedAtoms], copy: np.ndarray, ends: tuple[tuple[int, str | None], ...]
 ) -> tuple[int, int] | None:
     found = []
-    for place, name in ends:
-        if copy[place] < 0:
+    for column, name in ends:
+        if copy[column] < 0:
             return None
-        names = residues[copy[place]]
+        names = residues[copy[column]]
         atom = trace_atom(names) if name is None else names.get(name)
         if atom is None:
             return None

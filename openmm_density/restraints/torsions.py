@@ -1,4 +1,4 @@
-"""Torsion angles held near their targets by an energy that is flat around them."""
+"""`TorsionRestraint`: torsions held at targets by a harmonic energy with a flat bottom."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from .restraint import Restraint, Violation
 
 # Both theta and target lie in [-π, π], so that their distance on the circle needs no rounding: on the CPU
 # platform this takes a sixth of the time of an expression with floor().
-_FLAT_BOTTOM = (
-    "0.5*{strength}*max(0, min(apart, 6.283185307179586 - apart) - {tolerance})^2;apart = abs(theta - target)"
-)
+_FLAT_BOTTOM = "0.5*{force_constant}*max(0, min(apart, 6.283185307179586 - apart) - {tolerance})^2;apart = abs(theta - target)"
 
 
 class TorsionRestraint(Restraint):
@@ -25,13 +23,13 @@ class TorsionRestraint(Restraint):
 
     Attributes
     ----------
-    torsions : ndarray of int, shape (T, 4)
-    targets : ndarray of shape (T,)
+    torsions : np.ndarray of int, shape (T, 4)
+    targets : np.ndarray, shape (T,)
         θ₀ in radians.
     """
 
     tolerance: ClassVar[float]
-    """Deviation in radians that costs nothing."""
+    """Half the width of the flat bottom, in radians."""
     limit: ClassVar[float]
     """Deviation in radians above which a torsion counts as violated."""
 
@@ -48,7 +46,7 @@ class TorsionRestraint(Restraint):
         raise NotImplementedError
 
     def _quantity(self, torsion: np.ndarray) -> str:
-        """Say what a torsion is."""
+        """Return what messages call a torsion."""
         raise NotImplementedError
 
     @property
@@ -57,8 +55,10 @@ class TorsionRestraint(Restraint):
         return len(self.torsions)
 
     def create_force(self) -> openmm.CustomTorsionForce:
-        """Make the force that ``System.addForce`` takes; each call makes another."""
-        energy = _FLAT_BOTTOM.format(strength=self.parameter_name, tolerance=repr(float(self.tolerance)))
+        """Build the force that ``System.addForce`` takes; each call builds another."""
+        energy = _FLAT_BOTTOM.format(
+            force_constant=self.parameter_name, tolerance=repr(float(self.tolerance))
+        )
         force = openmm.CustomTorsionForce(energy)
         force.addPerTorsionParameter("target")
         for atoms, target in zip(self.torsions.tolist(), self.targets.tolist()):

@@ -17,29 +17,29 @@ from .restraint import Violation
 WATER_FORCE_CONSTANT = 5000.0
 """kJ/mol/nm²."""
 NEIGHBOURS = 6
-"""Springs of a water: four fix a place, and two may fail."""
+"""Springs of a water: four fix its position, and two more may be released."""
 WELL = 2.0
-"""Å off its length at which a spring pulls most; farther off it gives up."""
+"""Å off its length around which the force of a spring is largest; farther off it vanishes."""
 WATER_LIMIT = 1.0
-"""Å by which half of the springs of a water that has left its place are off."""
+"""Å by which half of the springs of a water that counts as violated are off their lengths."""
 
 
 class WaterRestraint(PairRestraint):
     """Tie each ordered water and single ion to the heavy atoms around it, so that it goes where they go.
 
-    Without solvent nothing keeps a water at its place, and a density force pulls on the atoms of molecules only. Springs to the
+    Without solvent nothing else holds an ordered water, and a density force acts on the atoms of molecules only. Springs to the
     `NEIGHBOURS` nearest heavy atoms that are not of waters or single ions have the lengths of the start and Geman's and McClure's
     loss (S. Geman and D. E. McClure, Bull. Int. Stat. Inst. 52, 5 (1987)):
 
         E = ½ k d²/(1 + d²/w²),   d = r - r₀,   w = 2 Å
 
-    A spring to a side chain that turns gives up, at no more than ½ k w², and the others hold. A water counts as violated where
+    A spring to a side chain that turns is released, at the cost of ½ k w², and the others hold. A water counts as violated where
     half of its springs are off by more than 1 Å.
 
     Parameters
     ----------
     topology : openmm.app.Topology or mdtraj.Topology
-    positions : Quantity or array_like of shape (N, 3)
+    positions : Quantity or array_like, shape (N, 3)
         Å where plain.
     force_constant, parameter_name, force_group, periodic
         As for `openmm_density.restraints.Restraint`; k is in kJ/mol/nm².
@@ -91,7 +91,7 @@ class WaterRestraint(PairRestraint):
         return WATER_LIMIT
 
     def violations(self, positions: Any) -> list[Violation]:
-        """List the waters and ions that have left their places, by the spring that half of theirs are farther off than."""
+        """List the waters and ions that have moved off, each by its median spring; see `Restraint.violations`."""
         found = distances(self._checked(positions), self.pairs)
         if not len(self.pairs):
             return []

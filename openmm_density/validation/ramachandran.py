@@ -59,8 +59,8 @@ def ramachandran(topology: app.Topology, positions: np.ndarray) -> Ramachandran:
         Å.
     """
     found = backbone_torsions(topology)
-    phi = found.hands * torsion_angles(positions, found.atoms[:, :4])
-    psi = found.hands * torsion_angles(positions, found.atoms[:, 1:])
+    phi = found.handedness * torsion_angles(positions, found.atoms[:, :4])
+    psi = found.handedness * torsion_angles(positions, found.atoms[:, 1:])
     return Ramachandran(found.residues, phi, psi, _regions(found.plots, phi, psi))
 
 

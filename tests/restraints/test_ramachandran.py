@@ -43,7 +43,7 @@ def favoured_places(plot: str) -> cKDTree:
 def only(force: openmm.CustomCompoundBondForce, which: list[int]) -> openmm.CustomCompoundBondForce:
     """Return a force of a few of its terms."""
     kept = openmm.CustomCompoundBondForce(5, force.getEnergyFunction())
-    for name in ("start", "hand"):
+    for name in ("start", "handedness"):
         kept.addPerBondParameter(name)
     kept.addGlobalParameter(force.getGlobalParameterName(0), force.getGlobalParameterDefaultValue(0))
     table = openmm.Continuous2DFunction(*force.getTabulatedFunction(0).getFunctionParameters())
@@ -106,7 +106,7 @@ def test_the_plot_of_a_d_amino_acid_is_turned(small_data: Path) -> None:
     mirrored = model.positions * [-1.0, 1.0, 1.0]
     restraint = RamachandranRestraint(model.topology, mirrored)
     phi, psi = restraint.angles(mirrored)
-    turned = restraint.torsions.hands < 0
+    turned = restraint.torsions.handedness < 0
     assert 5 < turned.sum() < len(turned)
     # Mirrored, torsions change sign: a D-amino acid then lies where the L-amino acid of before lay.
     for residue in model.topology.residues():

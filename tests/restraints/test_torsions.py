@@ -8,7 +8,7 @@ import openmm
 import pytest
 from openmm import app, unit
 
-from openmm_density.chemistry.stereocentres import chiral_centres, other_centres
+from openmm_density.chemistry.stereocentres import chiral_centres
 from openmm_density.chemistry.torsions import peptide_torsions, torsion_angles
 from openmm_density.errors import InputError
 from openmm_density.models import Model, prepare, read_model
@@ -40,15 +40,6 @@ def apart(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.abs(np.mod(a - b + np.pi, 2 * np.pi) - np.pi)
 
 
-def test_omega_agrees_with_mdtraj(kinase: Model) -> None:
-    trajectory = mdtraj.Trajectory(kinase.positions / 10, mdtraj.Topology.from_openmm(kinase.topology))
-    indices, angles = mdtraj.compute_omega(trajectory)
-    torsions = peptide_torsions(kinase.topology)
-    np.testing.assert_array_equal(indices[np.argsort(indices[:, 1])], torsions[np.argsort(torsions[:, 1])])
-    own = torsion_angles(kinase.positions, torsions)[np.argsort(torsions[:, 1])]
-    assert apart(own, angles[0][np.argsort(indices[:, 1])]).max() < 1e-3
-
-
 def test_no_peptide_torsion_across_a_gap(small_data: Path) -> None:
     model = read_model(small_data / "emd21457_ntd/6vyb_Ndom.pdb")
     torsions = peptide_torsions(model.topology)
@@ -57,24 +48,6 @@ def test_no_peptide_torsion_across_a_gap(small_data: Path) -> None:
     # Nor does φ or ψ span one: all four atoms are neighbours.
     for torsion in SecondaryStructureRestraint(model.topology, model.positions).torsions:
         assert np.linalg.norm(np.diff(model.positions[torsion], axis=0), axis=1).max() < 1.7
-
-
-def test_caps_have_an_omega_too() -> None:
-    topology = app.Topology()
-    chain = topology.addChain("A")
-    atoms = {}
-    for name, members in (
-        ("ACE", ("CH3", "C", "O")),
-        ("ALA", ("N", "CA", "C", "O", "CB")),
-        ("NME", ("N", "C")),
-    ):
-        residue = topology.addResidue(name, chain)
-        for atom in members:
-            element = app.element.get_by_symbol(atom[0])
-            atoms[name, atom] = topology.addAtom(atom, element, residue)
-    topology.addBond(atoms["ACE", "C"], atoms["ALA", "N"])
-    topology.addBond(atoms["ALA", "C"], atoms["NME", "N"])
-    assert peptide_torsions(topology).tolist() == [[0, 1, 3, 4], [4, 5, 8, 9]]
 
 
 def test_energy_of_a_turned_peptide_is_the_formula(kinase: Model) -> None:
@@ -139,26 +112,6 @@ def test_an_undecided_peptide_is_noted(kinase: Model) -> None:
     assert "neither cis nor trans" in note and PeptideRestraint(kinase.topology, kinase.positions).notes == []
 
 
-def test_natural_handedness_is_positive(kinase: Model) -> None:
-    centres = chiral_centres(kinase.topology)
-    names = [residue.name for residue in kinase.topology.residues()]
-    expected = sum(name != "GLY" for name in names) + sum(name in ("THR", "ILE") for name in names)
-    assert len(centres) == expected
-    angles = np.degrees(torsion_angles(kinase.positions, centres))
-    assert angles.min() > 25 and angles.max() < 45
-
-
-@pytest.mark.parametrize("name", ["A", "C", "G", "U", "DA", "DC", "DG", "DT"])
-def test_sugars_have_positive_centres(name: str) -> None:
-    import pdbfixer
-
-    template = app.PDBFile(str(Path(pdbfixer.__file__).parent / "templates" / f"{name}.pdb"))
-    centres = chiral_centres(template.topology)
-    assert len(centres) == (3 if name.startswith("D") else 4)
-    angles = np.degrees(torsion_angles(np.array(template.positions.value_in_unit(unit.angstrom)), centres))
-    assert angles.min() > 25 and angles.max() < 45
-
-
 def test_stereocentres_of_ligands_are_found(small_data: Path) -> None:
     expected = {
         "NAG": {"C1", "C2", "C3", "C4", "C5"},
@@ -184,32 +137,6 @@ def test_stereocentres_of_ligands_are_found(small_data: Path) -> None:
             found[atoms[centre].residue.name].add(atoms[centre].name)
     assert present == expected.keys()
     assert found == expected
-
-
-def test_hydrogens_do_not_change_the_stereocentres_of_a_ligand(small_data: Path) -> None:
-    model = read_model(small_data / "emd21457_ntd/6vyb_Ndom.pdb")
-    topology, places = app.Topology(), []
-    chain = topology.addChain("A")
-    sugar = next(residue for residue in model.topology.residues() if residue.name == "NAG")
-    copy = topology.addResidue("NAG", chain)
-    atoms = {}
-    for atom in sugar.atoms():
-        atoms[atom] = topology.addAtom(atom.name, atom.element, copy)
-        places.append(model.positions[atom.index])
-    for a, b in model.topology.bonds():
-        if a in atoms and b in atoms:
-            topology.addBond(atoms[a], atoms[b])
-    without = other_centres(topology, np.array(places))
-    assert {list(topology.atoms())[i].name for i in without[:, 0]} == {"C2", "C3", "C4", "C5"} | (
-        {"C1"} if any(atom.name == "O1" for atom in sugar.atoms()) else set()
-    )
-    for name, count in (("C2", 1), ("C3", 1), ("C4", 1), ("C5", 1), ("C6", 2), ("C8", 3), ("N2", 1)):
-        centre = next(atom for atom in list(atoms.values()) if atom.name == name)
-        for number in range(count):
-            hydrogen = topology.addAtom(f"H{name}{number}", app.element.hydrogen, copy)
-            topology.addBond(centre, hydrogen)
-            places.append(places[centre.index] + [0.0, 0.0, 1.0 + number])
-    np.testing.assert_array_equal(other_centres(topology, np.array(places)), without)
 
 
 def test_mirrored_model_costs_is_named_and_is_held_as_it_is(kinase: Model) -> None:

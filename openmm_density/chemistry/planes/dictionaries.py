@@ -1,4 +1,4 @@
-"""What dictionaries say about residue types: restraint dictionaries and wwPDB component files of the user's, and haem."""
+"""Residue types as dictionaries describe them: restraint dictionaries and wwPDB component files of the user's, and haem."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .residue_tables import canonical_name
 
 @dataclass
 class Component:
-    """What a dictionary says about one residue type.
+    """One residue type of a dictionary.
 
     ``is_restraint``: its list of planes is complete; otherwise they follow from its bonds.
     """
@@ -137,7 +137,7 @@ def _dictionary_sigma(esd: str, source: str, component: str, plane: str, atom: s
 
 
 def _haem(vinyl: float) -> Component:
-    """Write out haem; ``vinyl`` is the order of the bond that is single where cysteines are bound (haem c)."""
+    """Return haem; ``vinyl`` is the order of the bond that is single where cysteines are bound (haem c)."""
     bonds = {}
     substituents = {"A": ("CAA", "CMA"), "B": ("CMB", "CAB"), "C": ("CMC", "CAC"), "D": ("CMD", "CAD")}
     for ring, before in zip("ABCD", "DABC"):

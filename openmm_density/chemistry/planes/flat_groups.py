@@ -24,7 +24,7 @@ AROMATIC = 1.5
 
 
 def ordered_pair(first: int, second: int) -> tuple[int, int]:
-    """Name a bond by its atoms, the smaller number first."""
+    """Return a bond as its two atoms, the smaller index first."""
     return (first, second) if first < second else (second, first)
 
 
@@ -41,7 +41,7 @@ class Molecule:
         Trigonal atoms whose plane is found elsewhere (the backbone's carbonyl).
     own : int, optional
         The first so many atoms are the residue's; the others are neighbours of its neighbours.
-    coordinates : ndarray of shape (copies, atoms, 3), optional
+    coordinates : np.ndarray, shape (copies, atoms, 3), optional
         Å; lengths are medians over the copies.
     """
 
@@ -77,7 +77,7 @@ class Molecule:
 
     @property
     def is_determined(self) -> bool:
-        """Whether there is anything beside the heavy atoms' graph to judge by."""
+        """Whether orders, hydrogens or positions determine what is conjugated, beside the graph of the heavy atoms."""
         return self.has_orders or self.has_hydrogens or self.coordinates is not None
 
     def flat_groups(self) -> list[tuple[frozenset[int], tuple[int, ...]]]:
@@ -92,7 +92,7 @@ class Molecule:
 
         for ring in self._flat_rings:
             add(ring)
-        for bond in self._stiff_bonds():
+        for bond in self._planar_bonds():
             add(bond)
         in_ring = frozenset().union(*self._flat_rings)
         for centre in self._trigonal - in_ring:
@@ -133,7 +133,7 @@ class Molecule:
         return max(orders, default=0) in (1.5, 2.0) and orders.count(2.0) < 2
 
     def _is_trigonal_by_count(self, carbon: int) -> bool:
-        """Count the neighbours; a pyramid with long bonds is a tetrahedral carbon that lacks an atom."""
+        """Return whether a carbon has three neighbours; a pyramid with long bonds is a tetrahedral carbon that lacks an atom."""
         if len(self.neighbours[carbon]) != 3:
             return False
         return (
@@ -165,7 +165,7 @@ class Molecule:
         return mean > 0.12
 
     def _is_trigonal_for_certain(self, carbon: int) -> bool:
-        """Tell a carboxylate, an amide or a guanidine from the heavy atoms alone."""
+        """Return whether a carbon is that of a carboxylate, an amide or a guanidine, by the heavy atoms alone."""
         if len(self.neighbours[carbon]) != 3:
             return False
         oxygens = len(self._terminal_oxygens(carbon))
@@ -237,7 +237,7 @@ class Molecule:
         return ring
 
     def _is_flat(self, ring: frozenset[int]) -> bool:
-        """Whether a ring is conjugated all round; six-membered ones with eight π electrons fold.
+        """Return whether a ring is conjugated all round; six-membered ones with eight π electrons fold.
 
         Phenothiazine, dioxin and the middle ring of a reduced flavin have eight; uracil, quinones, quinolones
         and the oxidised flavin do not, because an exocyclic double bond takes its carbon's electron out.
@@ -255,7 +255,7 @@ class Molecule:
         return len(ring) == 5 or electrons < 8
 
     def _has_double_bond_out_of(self, ring: frozenset[int], atom: int) -> bool:
-        """Whether a ring atom has a double bond that is part of no ring; a fused ring's can move."""
+        """Return whether a ring atom has a double bond that is part of no ring; a fused ring's can move."""
         return bool(self._terminal_oxygens(atom)) or any(
             self.order[ordered_pair(atom, other)] == 2.0
             and not any(other in found and atom in found for found in self._rings)
@@ -263,8 +263,8 @@ class Molecule:
             if other not in ring
         )
 
-    def _stiff_bonds(self) -> list[tuple[int, int]]:
-        """Find the bonds outside flat rings, between carbons and nitrogens, that do not turn."""
+    def _planar_bonds(self) -> list[tuple[int, int]]:
+        """Find the bonds outside flat rings, between carbons and nitrogens, about which nothing rotates."""
         able = self._conjugated_nitrogens.union(a for a in self._trigonal if self.elements[a] == "C")
         candidates = [
             bond

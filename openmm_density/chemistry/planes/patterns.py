@@ -40,8 +40,8 @@ class Pattern:
     """What all residues with the same name and the same atom names have in common, in local atom indices.
 
     ``groups`` is None where neither a table nor a dictionary knows the residue. ``acyl``, ``amine`` and
-    ``terminus`` hold, per alternate, what the residue gives to the peptide group behind it, to the one before
-    it, and to a C-terminus.
+    ``terminus`` hold, per alternate, the residue's atoms in the peptide group after it, in the one before it, and
+    in a C-terminus.
     """
 
     kind: str
@@ -53,8 +53,8 @@ class Pattern:
     nitrogen: int | None = None
 
 
-def places_of_names(atoms: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
-    """Return for each name the atoms that bear it: the alternate locations of one atom."""
+def occurrences_by_name(atoms: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    """Return the atoms of each name: the alternate locations of one atom."""
     occurrences: dict[str, list[int]] = {}
     for name, atom in atoms:
         occurrences.setdefault(name, []).append(atom)
@@ -62,14 +62,14 @@ def places_of_names(atoms: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
 
 
 def alternate_atoms(occurrences: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
-    """Choose the k-th occurrence of every atom for the k-th alternate; the last one where there are fewer."""
+    """Return the atoms of each alternate: of the k-th the k-th occurrence of every atom, or the last where there are fewer."""
     count = max((len(indices) for indices in occurrences), default=0)
     return tuple(tuple(indices[min(k, len(indices) - 1)] for indices in occurrences) for k in range(count))
 
 
 def find_pattern(name: str, atom_names: tuple[str, ...], component: Component | None) -> Pattern:
     """Find the pattern of residues of this name with these atoms, by a dictionary where there is one."""
-    occurrences = places_of_names(
+    occurrences = occurrences_by_name(
         (canonical_name(atom_name), index) for index, atom_name in enumerate(atom_names)
     )
 
@@ -140,8 +140,8 @@ def _check_fit(component: Component, name: str, atom_names: tuple[str, ...]) -> 
 def _dictionary_groups(
     component: Component, kind: str, atom_names: tuple[str, ...], is_residue: bool
 ) -> list[_Group]:
-    """Put a dictionary's planes on a residue; those of the backbone belong to the bonds between residues."""
-    occurrences = places_of_names((atom_name, index) for index, atom_name in enumerate(atom_names))
+    """Return a dictionary's planes in a residue, but those of the backbone, which belong to the bonds between residues."""
+    occurrences = occurrences_by_name((atom_name, index) for index, atom_name in enumerate(atom_names))
     if component.is_restraint:
         named = [(members, frozenset()) for members in component.planes.values()]
     else:

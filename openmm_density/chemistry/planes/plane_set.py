@@ -13,7 +13,7 @@ from ...errors import InputError
 from ...units import positions_in_angstrom
 
 SMALLEST_PLANE = 4
-"""Three atoms are always flat."""
+"""Atoms; three are always flat."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class Deviations:
 
     Attributes
     ----------
-    rms : ndarray of shape (P,)
+    rms : np.ndarray, shape (P,)
         Root mean square distance of a plane's atoms from it.
-    worst : ndarray of shape (P,)
+    worst : np.ndarray, shape (P,)
         Largest distance.
-    worst_atom : ndarray of shape (P,), int64
+    worst_atom : np.ndarray of int64, shape (P,)
         Topology index of the atom with that distance.
     """
 
@@ -105,7 +105,7 @@ class PlaneSet:
 
         Parameters
         ----------
-        positions : array_like or Quantity of shape (N, 3)
+        positions : array_like or Quantity, shape (N, 3)
             Å, or with a unit.
 
         Returns
@@ -139,7 +139,7 @@ class PlaneSet:
         return float(np.max(self.deviations(positions).worst, initial=0.0))
 
     def by_residue(self) -> dict[str, dict[str, int]]:
-        """Count the planes: residue name to kind to number, both in alphabetical order."""
+        """Return the number of planes by residue name and kind, both in alphabetical order."""
         counts = Counter((plane.residue_name, plane.kind) for plane in self.planes)
         table: dict[str, dict[str, int]] = {}
         for (name, kind), count in sorted(counts.items()):

@@ -29,7 +29,7 @@ class PlanarityRow:
     worst : float
         The largest of these distances.
     worst_atom : str
-        Whose it is, as ``A HIS 57 CE1``; in a peptide plane it may be of the next residue.
+        The atom of that distance, as ``A HIS 57 CE1``; in a peptide plane it may be of the next residue.
     """
 
     residue_name: str
@@ -54,7 +54,7 @@ class PlanarityReport:
     dropped : tuple of str
         Groups of which fewer than four atoms are present, as ``A HIS 57 ring``.
     undetermined : tuple of str
-        Residues that may have planes which nothing given tells.
+        Residues whose planes cannot be determined from what is given.
     """
 
     n_planes: int
@@ -78,7 +78,7 @@ def planarity_report(topology: Topology, planes: PlaneSet, positions: Any) -> Pl
         In which the planes were found.
     planes : PlaneSet
         From `openmm_density.chemistry.planes.find_planes`, or a restraint's ``planes``.
-    positions : Quantity or array_like (N, 3)
+    positions : Quantity or array_like, shape (N, 3)
         In Å without a unit.
 
     Raises
@@ -132,7 +132,7 @@ def planarity_report(topology: Topology, planes: PlaneSet, positions: Any) -> Pl
 
 
 def group_label(plane: Plane) -> str:
-    """Return how messages call a flat group, as ``A ARG 36 guanidinium``."""
+    """Return the name of a flat group in messages, as ``A ARG 36 guanidinium``."""
     return f"{plane.residue} {plane.kind}"
 
 

@@ -12,7 +12,7 @@ _WITHOUT_FLAT_SIDE_CHAIN = (
 )
 
 
-# Every row starts with the sp3 atom by which the group hangs; nothing beyond that atom is flat with it.
+# Every row starts with the sp3 atom that bears the group; nothing beyond that atom is flat with it.
 _SIDE_CHAINS: dict[str, tuple[tuple[str, str], ...]] = {
     "ARG": (("guanidinium", "CD NE CZ NH1 NH2 HE HH11 HH12 HH21 HH22"),),
     "ASN": (("side chain", "CB CG OD1 ND2 HD21 HD22"),),
@@ -156,7 +156,7 @@ CHARMM_ACETYL = ("peptide", ("CAY", "CY", "OY", "N", "HN", "H", "CA", "CD"))
 
 
 def _table_of_groups() -> dict[str, tuple[tuple[str, tuple[str, ...]], ...]]:
-    """Write out every residue name that the tables above know."""
+    """Return the groups of every residue name in the tables above."""
     rows = dict(_SIDE_CHAINS)
     for name, (parent, added) in _MODIFIED_AMINO_ACIDS.items():
         rows[name] = tuple((kind, f"{atoms} {added}") for kind, atoms in _SIDE_CHAINS[parent])
@@ -177,7 +177,7 @@ GROUPS = _table_of_groups()
 
 @functools.lru_cache(maxsize=65536)
 def canonical_name(name: str) -> str:
-    """Bring an old PDB name (1HH1, C1*) or a deuterium's (DD21) to the one that the tables use."""
+    """Return the name in the tables of an old PDB name (1HH1, C1*) or a deuterium's (DD21)."""
     if name[:1] in ("1", "2", "3") and name[1:2] in ("H", "D"):
         name = name[1:] + name[0]
     if name[:1] == "D":

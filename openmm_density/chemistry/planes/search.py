@@ -19,7 +19,7 @@ from ...units import in_angstrom, positions_in_angstrom
 from ..residues import residue_label
 from .dictionaries import Component, read_dictionary
 from .flat_groups import AROMATIC, NON_METALS, UNKNOWN_ORDER, Molecule, ordered_pair
-from .patterns import Pattern, alternate_atoms, find_pattern, places_of_names
+from .patterns import Pattern, alternate_atoms, find_pattern, occurrences_by_name
 from .plane_set import SMALLEST_PLANE, Plane, PlaneSet
 
 CLOSEST_GAP = 3.0
@@ -59,7 +59,7 @@ def find_planes(
         Bonds join the residues; inside residues that the tables know they are not needed. Atoms that occur
         twice under one name in a residue are taken to be alternate locations, the first of each name with the
         first of the others: each alternate gets its own plane.
-    positions : array_like or Quantity of shape (N, 3), optional
+    positions : array_like or Quantity, shape (N, 3), optional
         Å, or with a unit. They break the chain at gaps (C–N of 3 Å and more), join consecutive residues that
         the bond list leaves apart (C–N below 2 Å), give ligands without bonds their bonds, and tell the
         conjugated atoms of a ligand without hydrogens by the lengths of their bonds, medians over its copies.
@@ -104,7 +104,7 @@ def find_planes(
 
 
 class _Search:
-    """One pass over a topology: what the residues are, how they are joined, which planes follow."""
+    """One pass over a topology: the patterns of the residues, the bonds between them, and the planes that follow."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class _Search:
         self.indices: list[list[int]] = []
         self.names: list[tuple[str, ...]] = []
         self.patterns: list[Pattern] = []
-        self.place: list[int] = []
+        self.site: list[int] = []
         seen: dict[tuple[str, tuple[str, ...]], Pattern] = {}
         for number, residue in enumerate(self.residues):
             indices = [atom.index for atom in residue.atoms()]
@@ -134,7 +134,7 @@ class _Search:
             self.indices.append(indices)
             self.names.append(names)
             self.patterns.append(seen[key])
-            self.place.append(self.place[-1] + (not self._shares_place(number)) if number else 0)
+            self.site.append(self.site[-1] + (not self._shares_site(number)) if number else 0)
         bonds = [(ordered_pair(bond[0].index, bond[1].index), _bond_order(bond)) for bond in topology.bonds()]
         self.order = dict(bonds)
         self.carbonyls = {
@@ -184,8 +184,8 @@ class _Search:
             tuple(planes), tuple(dropped), tuple(residue_label(self.residues[r]) for r in undetermined)
         )
 
-    def _shares_place(self, r: int) -> bool:
-        """Whether a residue is an alternate of the one before it (microheterogeneity)."""
+    def _shares_site(self, r: int) -> bool:
+        """Return whether a residue is an alternate of the one before it (microheterogeneity)."""
         a, b = self.residues[r - 1], self.residues[r]
         return a.id == b.id and a.chain is b.chain and a.insertionCode == b.insertionCode and a.name != b.name
 
@@ -198,7 +198,7 @@ class _Search:
         return float(np.linalg.norm(self.coordinates[a] - self.coordinates[b]))
 
     def _bond_by_distance(self, unknown: list[int]) -> None:
-        """Return residues that the bond list leaves in pieces the bonds that their positions show."""
+        """Add the bonds that positions show to residues that the bond list leaves in pieces."""
         inside: dict[int, list[tuple[int, int]]] = {r: [] for r in unknown}
         if inside:
             for a, b in self.order:
@@ -247,15 +247,15 @@ class _Search:
         if r == s:
             if b not in self.chosen[r]:
                 return False
-        elif "H" in (first, second) or self.place[r] == self.place[s] or len(self.indices[s]) <= 3:
+        elif "H" in (first, second) or self.site[r] == self.site[s] or len(self.indices[s]) <= 3:
             return False
         return distance < gemmi.Element(first).covalent_r + gemmi.Element(second).covalent_r + _BOND_TOLERANCE
 
     def _crossing_bonds(self) -> list[tuple[int, int]]:
         """Return the bonds between residues that are neither gaps nor between alternates."""
         bonds = np.array(list(self.order), dtype=np.int64).reshape(-1, 2)
-        place = np.array(self.place, dtype=np.int64)[self.residue_of[bonds]]
-        bonds = bonds[place[:, 0] != place[:, 1]]
+        site = np.array(self.site, dtype=np.int64)[self.residue_of[bonds]]
+        bonds = bonds[site[:, 0] != site[:, 1]]
         if self.coordinates is not None:
             lengths = np.linalg.norm(self.coordinates[bonds[:, 0]] - self.coordinates[bonds[:, 1]], axis=1)
             bonds = bonds[~(lengths >= CLOSEST_GAP)]
@@ -284,9 +284,9 @@ class _Search:
 
     def _next_residues(self, r: int) -> Iterator[int]:
         for s in range(r + 1, len(self.residues)):
-            if self.place[s] > self.place[r] + 1 or self.residues[s].chain is not self.residues[r].chain:
+            if self.site[s] > self.site[r] + 1 or self.residues[s].chain is not self.residues[r].chain:
                 return
-            if self.place[s] > self.place[r]:
+            if self.site[s] > self.site[r]:
                 yield s
 
     def _backbone_planes(self, r: int, nitrogens: Sequence[int]) -> list[tuple[str, tuple[int, ...], Any]]:
@@ -294,7 +294,7 @@ class _Search:
         if pattern.carbon is None:
             return []
         if not nitrogens:
-            # Of a residue that nobody knows, the names CA, C and O promise nothing: its bonds say what is flat.
+            # Where no table knows a residue, CA, C and O need not be its backbone: its bonds decide what is flat.
             if pattern.groups is None:
                 return []
             return [
@@ -309,7 +309,7 @@ class _Search:
         return planes
 
     def _amines_of(self, nitrogen: int, carbon: int) -> list[tuple[int, ...]]:
-        """Give, per alternate, a nitrogen with its substituents other than the carbonyl."""
+        """Return, per alternate, a nitrogen with its substituents other than the carbonyl."""
         s = self.amines.get(nitrogen)
         if s is not None and self.patterns[s].groups is not None:
             return [tuple([self.indices[s][a] for a in atoms]) for atoms in self.patterns[s].amine]
@@ -419,7 +419,7 @@ class _Search:
     def _alternates_of(self, r: int, atoms: list[int]) -> tuple[tuple[int, ...], ...]:
         if len(self.chosen[r]) == len(self.indices[r]):
             return (tuple(atoms),)
-        occurrences = places_of_names(zip(self.names[r], self.indices[r], strict=True))
+        occurrences = occurrences_by_name(zip(self.names[r], self.indices[r], strict=True))
         name_of = dict(zip(self.indices[r], self.names[r], strict=True))
         return alternate_atoms([occurrences[name_of[atom]] if atom in name_of else [atom] for atom in atoms])
 
@@ -432,7 +432,7 @@ def _bond_order(bond: Any) -> float:
 
 
 def _is_connected(atoms: list[int], bonds: list[tuple[int, int]]) -> bool:
-    """Whether bonds join all atoms into one piece."""
+    """Return whether bonds join all atoms into one piece."""
     parent = {atom: atom for atom in atoms}
 
     def root(atom: int) -> int:
