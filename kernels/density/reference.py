@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..scatter.reference import structured_scatter_add
+
 ATOMS_PER_BLOCK = 128
 
 CROSS_CORRELATION = 0
@@ -39,22 +41,26 @@ def density_splat(
 
     reach = [int(r) for r in torch.ceil(cutoff * inverse.norm(dim=1)) + 1]
     steps = [torch.arange(-r, r + 1) for r in reach]
-    offsets = torch.stack(torch.meshgrid(*steps, indexing="ij"), dim=-1).reshape(-1, 3)
 
     density = torch.zeros(nz * ny * nx, dtype=torch.float64)
     for atoms in usable.nonzero()[:, 0].split(ATOMS_PER_BLOCK):
-        index = torch.round(fractional[atoms].detach()).to(torch.int64)[:, None, :] + offsets
-        displacement = (index - fractional[atoms][:, None, :]) @ matrix.T
+        nearest = torch.round(fractional[atoms].detach()).to(torch.int64)
+        # Each atom's cube of voxels, by the index along x, y and z: (atoms, cube).
+        along = [nearest[:, axis, None] + steps[axis] for axis in range(3)]
+        x, y, z = along[0][:, :, None, None], along[1][:, None, :, None], along[2][:, None, None, :]
+        index = torch.stack(torch.broadcast_tensors(x, y, z), dim=-1)
+        displacement = (index - fractional[atoms][:, None, None, None, :]) @ matrix.T
         s = (displacement**2).sum(dim=-1)
-        value = truncated_gaussians(s, amplitudes[atoms], exponents[atoms], cutoff)
-        if periodic:
-            index = torch.remainder(index, extent)
-        else:
-            inside = ((index >= 0) & (index < extent)).all(dim=-1)
-            value = torch.where(inside, value, 0.0)
-            index = torch.where(inside[..., None], index, 0)
-        flat = (index[..., 2] * ny + index[..., 1]) * nx + index[..., 0]
-        density = density.index_add(0, flat.reshape(-1), value.reshape(-1))
+        value = truncated_gaussians(s.flatten(1), amplitudes[atoms], exponents[atoms], cutoff).reshape(
+            s.shape
+        )
+        if not periodic:
+            value = torch.where(((index >= 0) & (index < extent)).all(dim=-1), value, 0.0)
+        # Periodic images; what is outside a finite map is zero, and may be added anywhere.
+        i, j, k = (torch.remainder(each, n) for each, n in zip(along, (nx, ny, nz)))
+        density = density + structured_scatter_add(
+            value, i, (k[:, None, :] * ny + j[:, :, None]) * nx, len(density)
+        )
     return density.reshape(nz, ny, nx)
 
 

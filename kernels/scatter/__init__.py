@@ -1,4 +1,8 @@
-"""Sum cubes of voxels whose map indices separate into two tables, and the gather that is its adjoint."""
+"""Sum cubes of voxels whose map indices separate into two tables, and the gather that is its adjoint.
+
+An atom's cube of voxels in a periodic map is such a sum, whatever images it reaches: the density's oracle
+(`openmm_density.kernels.density.reference`) adds its atoms by the one of this folder.
+"""
 
 from __future__ import annotations
 

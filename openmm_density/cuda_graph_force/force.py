@@ -111,7 +111,7 @@ def make_force(computation: Computation, parameter_name: str, strength: float) -
     """
     library = load()
     number = _keep(computation)
-    # Python knows OpenMM's forces only as what a System holds. This one gives its force away, and is never taken down.
+    # OpenMM hands Python a force only from a System. This one passes the force's ownership on, and is never destroyed.
     system = openmm.System()
     library.openmm_density_add_force(
         int(system.this), number, parameter_name.encode(), strength, computation.periodic
