@@ -26,8 +26,8 @@ from .grids import (
     voxels_around,
 )
 from .map_files import PlacedVoxels, read_map, write_map
-from .model_density import ModelDensity
-from .simulated_map import add_density, band_limited_noise, check_grid_like, check_noise, empty_grid
+from .model_density import MASK_RADIUS, ModelDensity
+from .simulated_map import band_limited_noise, check_grid_like, check_noise, empty_grid
 
 if TYPE_CHECKING:
     from openmm.app import Topology
@@ -449,11 +449,10 @@ class DensityMap:
 
         Parameters
         ----------
-        topology : openmm.app.Topology
+        topology, resolution, b_factors, scattering
+            As of `ModelDensity`.
         positions : Quantity or array_like, shape (N, 3)
             Cartesian positions in Å.
-        resolution, b_factors, scattering
-            As of `ModelDensity`.
         voxel_size : float or Quantity, optional
             Side in Å of the cubic voxels, a quarter of the resolution when not given. Above half of it, which the map then
             cannot hold, there is a warning.
@@ -465,13 +464,12 @@ class DensityMap:
             Standard deviation of Gaussian noise without frequencies beyond the resolution, added to the whole map; as a
             fraction of the standard deviation of the density within 3 Å of the non-hydrogen atoms.
         seed : int
-            Seed of the noise.
+            Of the noise.
 
         Raises
         ------
         InputError
-            If positions and topology disagree, an argument makes no sense, the voxels are larger than the resolution, or there
-            are more of them than memory should hold.
+            If arguments disagree or make no sense, or the voxels are larger than the resolution, or more than memory should hold.
         """
         check_noise(noise, seed)
         positions = checked_positions(positions, topology=topology)
@@ -484,10 +482,13 @@ class DensityMap:
                 remedy="give one of them",
             )
         else:
-            check_grid_like(model, positions, like)
+            check_grid_like(model, positions, like.matrix, like.origin)
             simulated = replace(like, data=np.zeros_like(like.data))
-        add_density(simulated, model, positions)
+        start, density = model.on_grid(positions, simulated.matrix, simulated.origin)
+        on_map, of_box = simulated.overlap(start, np.array(density.shape[::-1]))
+        np.add.at(simulated.data, on_map, density[of_box])
         if noise == 0:
             return simulated
-        added = band_limited_noise(simulated, model, positions, noise, seed)
+        near = simulated.data[simulated.mask_around(positions[model.is_heavy], MASK_RADIUS)]
+        added = band_limited_noise(near, simulated.shape, simulated.matrix, model.resolution, noise, seed)
         return replace(simulated, data=simulated.data + added)

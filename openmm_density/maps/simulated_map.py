@@ -1,9 +1,9 @@
-"""What `DensityMap.simulate` is made of: the grid around a model, the model's density on it, and noise."""
+"""What `DensityMap.simulate` needs beside the model's density: a grid around the model, and noise."""
 
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import fft
@@ -11,10 +11,7 @@ from scipy import fft
 from ..errors import InputError, as_argument
 from .fourier import fourier_filtered
 from .grids import checked_length, index_box
-from .model_density import MASK_RADIUS, ModelDensity
-
-if TYPE_CHECKING:
-    from .density_map import DensityMap
+from .model_density import ModelDensity
 
 # By how much a voxel size may be above a limit and still be at it: rounding.
 _ROUNDING = 1 + 1e-6
@@ -64,18 +61,21 @@ def empty_grid(
     return np.zeros(size[::-1], np.float32), matrix, matrix @ start
 
 
-def check_grid_like(model: ModelDensity, positions: np.ndarray, like: DensityMap) -> None:
-    """Raise InputError where the grid of a map is too coarse for a model's resolution, or would not fit memory."""
+def check_grid_like(
+    model: ModelDensity, positions: np.ndarray, matrix: np.ndarray, origin: np.ndarray
+) -> None:
+    """Raise InputError where a grid that was given is too coarse for a model's resolution, or would not fit memory."""
     # The coarsest step of an anisotropic map need not be that of what is seen.
-    if like.voxel_size.min() > model.resolution * _ROUNDING:
+    finest = np.linalg.norm(matrix, axis=0).min()
+    if finest > model.resolution * _ROUNDING:
         raise InputError(
             f"must not have voxels larger than the resolution of {model.resolution:g} Å, of which nothing would "
             "be left in the map",
             argument="like",
-            found=f"{like.voxel_size.min():.2f} Å",
+            found=f"{finest:.2f} Å",
             remedy="give a map of smaller voxels",
         )
-    model.check_grid(positions, like.matrix, like.origin)
+    model.check_grid(positions, matrix, origin)
 
 
 def check_noise(noise: float, seed: int) -> None:
@@ -91,27 +91,25 @@ def check_noise(noise: float, seed: int) -> None:
         raise InputError("must be 0 or more", argument="seed", found=seed, remedy="give a whole number")
 
 
-def add_density(density_map: DensityMap, model: ModelDensity, positions: np.ndarray) -> None:
-    """Add the density of a model to the voxels of a map; a periodic map takes what reaches beyond its cell on the other side."""
-    start, density = model.on_grid(positions, density_map.matrix, density_map.origin)
-    on_map, of_box = density_map.overlap(start, np.array(density.shape[::-1]))
-    np.add.at(density_map.data, on_map, density[of_box])
-
-
 def band_limited_noise(
-    density_map: DensityMap, model: ModelDensity, positions: np.ndarray, noise: float, seed: int
+    density: np.ndarray,
+    shape: tuple[int, int, int],
+    matrix: np.ndarray,
+    resolution: float,
+    noise: float,
+    seed: int,
 ) -> np.ndarray:
-    """Return Gaussian noise without frequencies beyond the model's resolution.
+    """Return Gaussian noise without frequencies beyond a resolution.
 
     Parameters
     ----------
-    density_map : DensityMap
-        The density of the model.
-    model : ModelDensity
-    positions : np.ndarray, shape (N, 3)
+    density : np.ndarray, shape (n,)
+        The voxels near the model, of whose standard deviation `noise` is a fraction.
+    shape, matrix
+        The grid.
+    resolution : float
         Å.
     noise : float
-        Standard deviation, as a fraction of that of the density within 3 Å of the non-hydrogen atoms.
     seed : int
 
     Returns
@@ -121,16 +119,15 @@ def band_limited_noise(
     Raises
     ------
     InputError
-        If no such atom is on the grid.
+        If there is no density.
     """
-    inside = density_map.data[density_map.mask_around(positions[model.is_heavy], MASK_RADIUS)]
-    if not inside.any():
+    if not density.any():
         raise InputError(
             "is a fraction of the model's density, but no non-hydrogen atom is on the grid",
             argument="noise",
             remedy=f"give a map around the model as {as_argument('like')}",
         )
-    white = np.random.default_rng(seed).standard_normal(density_map.shape, dtype=np.float32)
-    band_limited = fourier_filtered(white, density_map.matrix, lambda s2: s2 <= 1 / model.resolution**2)
-    scale = noise * inside.std(dtype=np.float64) / band_limited.std(dtype=np.float64)
+    white = np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+    band_limited = fourier_filtered(white, matrix, lambda s2: s2 <= 1 / resolution**2)
+    scale = noise * density.std(dtype=np.float64) / band_limited.std(dtype=np.float64)
     return np.float32(scale) * band_limited
