@@ -1,4 +1,4 @@
-"""What the elements of atoms tell: radii, metals, hydrogens."""
+"""Properties of the elements of atoms: radii, metals, hydrogens."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def side_chain_torsions(topology: app.Topology) -> tuple[np.ndarray, np.ndarray]
     Parameters
     ----------
     topology : openmm.app.Topology
-        Standard amino acids are looked at; atoms that are missing end a side chain.
+        Only standard amino acids have such torsions here; a side chain ends where an atom is missing.
 
     Returns
     -------

@@ -38,7 +38,7 @@ _MOST_NAMED = 10
 
 
 def _sigma_by_position(construct: Callable[..., None]) -> Callable[..., None]:
-    """Take a length in the place of the positions for σ, which stood there once, with a `DeprecationWarning`."""
+    """Accept σ as the second argument by position, its former order, with a `DeprecationWarning`."""
 
     @functools.wraps(construct)
     def constructed(self: PlanarityRestraint, topology: Any, *arguments: Any, **options: Any) -> None:
@@ -74,8 +74,8 @@ class PlanarityRestraint(Restraint):
     **Periodic Systems.** OpenMM wraps whole molecules into the box, so the atoms of a plane stay together, and no box is needed,
     where they belong to one molecule. They do not where the System has fewer bonds than the plane's chemistry: that of a
     machine-learned potential, or of a chain whose residues are close but not bonded. Every atom is then taken at its image
-    beside its plane's first one. OpenMM knows molecules by bonds and constraints, of which ``system`` tells; without it the
-    bonds of the topology are taken to be those of the System.
+    beside its plane's first one. OpenMM's molecules follow from the bonds and constraints of ``system``; without it the bonds of
+    the topology are taken to be those of the System.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class PlanarityRestraint(Restraint):
         Of all particles of the System.
     positions : Quantity or array_like, shape (N, 3), optional
         Å where plain. They serve to find the planes, see `openmm_density.chemistry.planes.find_planes`, and are not needed where
-        the topology has all bonds and a dictionary tells of each ligand.
+        the topology has all bonds and a dictionary describes each ligand.
     force_constant : float, optional
         k, in units of kT/σ²: by default 1, the likelihood as it is.
     sigma : float or Quantity
@@ -93,7 +93,7 @@ class PlanarityRestraint(Restraint):
     temperature : float or Quantity
         In K, of the kT in the energy.
     system : openmm.System, optional
-        Tells whether the System is periodic, and its molecules.
+        The System the force is for: defines its molecules, and whether it is periodic.
     periodic : bool, optional
         Whether the System is periodic; by default what ``system`` says, else whether the topology has a box.
     constants : bool
@@ -121,7 +121,7 @@ class PlanarityRestraint(Restraint):
     Warns
     -----
     UserWarning
-        Where residues may have planes that nothing given here tells, or where there are no planes at all.
+        Where the planes of a residue cannot be determined from what is given, or where there are no planes at all.
     """
 
     name = "planarity"
@@ -154,7 +154,7 @@ class PlanarityRestraint(Restraint):
             periodic = _is_periodic(self.topology, system)
         self.periodic = periodic and _straddle(self.planes, molecule_numbers(self.topology, system))
         self.notes = _notes(self.planes)
-        # Between the caller and this function stands what looks at the arguments.
+        # The caller is two frames up: the decorator is between.
         if self.planes.undetermined:
             warnings.warn(_undetermined(self.planes), stacklevel=3)
         if not self.planes.planes:
@@ -187,7 +187,7 @@ class PlanarityRestraint(Restraint):
             As in `openmm_density.DensityFit.create_force`.
         """
         members = [atoms.ravel() for atoms, _ in self.planes.grouped()]
-        # Positions of its own particles alone would not tell the module that the topology is another System's.
+        # With the positions of its own particles alone, the module could not refuse a System of another topology.
         alone = self._is_of_system and members
         particles = np.unique(np.concatenate(members)) if alone else None
         return forces.create_force(
@@ -255,7 +255,7 @@ class PlanarityRestraint(Restraint):
         Parameters
         ----------
         system : openmm.System
-            Tells the masses; massless particles do not count.
+            The masses are its; massless particles are excluded.
 
         Returns
         -------
@@ -304,7 +304,7 @@ def _is_periodic(topology: app.Topology, system: openmm.System | None) -> bool:
 
 
 def _straddle(planes: PlaneSet, molecules: np.ndarray) -> bool:
-    """Whether a plane has atoms in several molecules."""
+    """Return whether a plane has atoms in several molecules."""
     return any(np.ptp(molecules[atoms], axis=1).any() for atoms, _ in planes.grouped())
 
 

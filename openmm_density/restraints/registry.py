@@ -47,12 +47,12 @@ def restraint_names(names: str | Iterable[str]) -> tuple[str, ...]:
     Parameters
     ----------
     names : str or iterable of str
-        Names of `RESTRAINTS`, separated by commas where one str; ``default``; ``none`` for nothing.
+        Names of `RESTRAINTS`, separated by commas in one str; ``default``; ``none`` for nothing.
 
     Raises
     ------
     InputError
-        A name is not known, or ``none`` stands beside another.
+        A name is not known, or ``none`` is given beside another.
     """
     words = names.split(",") if isinstance(names, str) else list(names)
     words = [word.strip() for word in words if word.strip()]

@@ -122,7 +122,7 @@ class Restraint(ABC):
         self.topology = topology
         self.start = self._checked_start(positions)
         if strength is not None:
-            # Between the caller and this function stands the constructor of its class.
+            # The caller is two frames up: the constructor of the restraint's class is between.
             warnings.warn(
                 "strength= of a restraint is deprecated: use force_constant=",
                 DeprecationWarning,

@@ -71,7 +71,7 @@ class HydrogenBondRestraint(PairRestraint):
     """Hold the hydrogen bonds between the backbones of helices and strands.
 
     E = ½ k max(0, r - r₀ - 0.3 Å)² of the distance r from N to O, with r₀ what it is in the start and k the Context parameter. A
-    bond may become shorter. The bonds are those by which DSSP (mdtraj) knows helices and strands, with both residues in one; no
+    bond may become shorter. The bonds are those by which DSSP (mdtraj) assigns helices and strands, with both residues in one; no
     hydrogens are needed. A bond counts as violated when it has grown by more than 0.7 Å.
 
     This is a force of its own, not one with `SecondaryStructureRestraint`: OpenMM's plain bond and torsion forces take a

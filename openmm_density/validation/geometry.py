@@ -19,8 +19,8 @@ from ..chemistry.stereocentres import chiral_centres
 from ..chemistry.torsions import peptide_torsions, torsion_angles
 from ..errors import InputError
 from ..maps.grids import checked_positions
-from .ramachandran import TABLES_MISSING, ramachandran
-from .rotamers import side_chains
+from .ramachandran_regions import TABLES_MISSING, ramachandran
+from .rotamer_outliers import rotamer_deviations
 
 IDEAL_VALUE_FILES = ("protein.ff14SB.xml", "DNA.OL15.xml", "RNA.OL3.xml")
 """OpenMM's Amber force field files, whose bond and angle terms give the ideal values."""
@@ -67,12 +67,12 @@ class GeometryReport:
     ramachandran_count : int or None
         Residues with both backbone torsions. This and the next are None without the tables of the package pyrama.
     ramachandran_favoured_count, ramachandran_allowed_count, ramachandran_outlier_count : int or None
-        Those in each of the regions of Lovell et al. (2003), see `openmm_density.validation.ramachandran`.
+        Those in each of the regions of Lovell et al. (2003), see `openmm_density.validation.ramachandran_regions`.
     ramachandran_outliers : list of str, or None
         The residues in neither.
     rotamer_count, rotamer_outlier_count : int
         Side chains with a torsion between tetrahedral atoms, and those with one more than 40° from staggered, see
-        `openmm_density.validation.rotamers`. MolProbity's outliers are by another definition.
+        `openmm_density.validation.rotamer_outliers`. MolProbity's outliers are by another definition.
     rotamer_outliers : list of str
         Where they are.
     notes : list of str
@@ -247,7 +247,7 @@ def _chirality_fields(
 
 def _rotamer_fields(topology: app.Topology, positions: np.ndarray) -> dict[str, Any]:
     residues = list(topology.residues())
-    chains = side_chains(topology, positions)
+    chains = rotamer_deviations(topology, positions)
     eclipsed = chains.residues[chains.eclipsed]
     return {
         "rotamer_count": len(chains.residues),

@@ -14,7 +14,7 @@ from scipy.spatial import cKDTree
 
 from openmm_density.models import Model, read_model
 from openmm_density.restraints import RamachandranRestraint
-from openmm_density.validation.ramachandran import ramachandran
+from openmm_density.validation.ramachandran_regions import ramachandran
 
 from ..small_models import shaken
 from .single_forces import context_with, energy_at

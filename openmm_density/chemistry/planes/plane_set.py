@@ -71,8 +71,8 @@ class PlaneSet:
     dropped : tuple of Plane
         Groups that chemistry makes flat but of which fewer than four atoms are present, heavy atoms missing.
     undetermined : tuple of str
-        Labels of residues that may hold planes which the topology alone cannot tell: no hydrogens, no bond
-        orders, no positions and no dictionary.
+        Labels of residues whose planes the topology alone does not determine: no hydrogens, no bond orders, no
+        positions and no dictionary.
     """
 
     planes: tuple[Plane, ...]

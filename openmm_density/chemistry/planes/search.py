@@ -61,8 +61,8 @@ def find_planes(
         first of the others: each alternate gets its own plane.
     positions : array_like or Quantity, shape (N, 3), optional
         Å, or with a unit. They break the chain at gaps (C–N of 3 Å and more), join consecutive residues that
-        the bond list leaves apart (C–N below 2 Å), give ligands without bonds their bonds, and tell the
-        conjugated atoms of a ligand without hydrogens by the lengths of their bonds, medians over its copies.
+        the bond list leaves apart (C–N below 2 Å), define the bonds of ligands without any, and the conjugated atoms of
+        a ligand without hydrogens by the lengths of their bonds, medians over its copies.
     sigma : float or Quantity
         Å; of every plane to which no dictionary gives one.
     dictionaries : path or sequence of paths
@@ -72,8 +72,7 @@ def find_planes(
     Returns
     -------
     PlaneSet
-        In the order of the residues; a peptide group stands after the other groups of the residue that gives
-        its carbonyl.
+        In the order of the residues; a peptide group comes after the other groups of the residue that has its carbonyl.
 
     Raises
     ------

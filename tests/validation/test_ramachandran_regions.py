@@ -13,7 +13,7 @@ from openmm import app
 
 from openmm_density.models import Model, read_model
 from openmm_density.validation.geometry import GeometryReport, compare_geometry, geometry_report
-from openmm_density.validation.ramachandran import ramachandran
+from openmm_density.validation.ramachandran_regions import ramachandran
 
 from ..small_models import shaken
 

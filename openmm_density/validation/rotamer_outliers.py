@@ -12,8 +12,8 @@ from ..chemistry.torsions import torsion_angles
 
 
 @dataclass(frozen=True)
-class SideChains:
-    """How far the side chains of a model are from staggered.
+class RotamerDeviations:
+    """Deviations of the side chains of a model from staggered torsions.
 
     Attributes
     ----------
@@ -28,12 +28,12 @@ class SideChains:
 
     @property
     def eclipsed(self) -> np.ndarray:
-        """Which of the residues are rotamer outliers, shape (R,)."""
+        """Whether each residue is a rotamer outlier, shape (R,)."""
         return self.deviations > LARGEST_DEVIATION
 
 
-def side_chains(topology: app.Topology, positions: np.ndarray) -> SideChains:
-    """Find how far the side chains of a model are from staggered.
+def rotamer_deviations(topology: app.Topology, positions: np.ndarray) -> RotamerDeviations:
+    """Return the deviations of side chains from staggered torsions.
 
     Rotamers have their torsions about bonds of tetrahedral atoms near −60°, 60° and 180° (Lovell et al., Proteins 40, 389
     (2000)); a side chain with one more than 40° from all of these is no rotamer. The converse does not hold: MolProbity's
@@ -42,7 +42,7 @@ def side_chains(topology: app.Topology, positions: np.ndarray) -> SideChains:
     Parameters
     ----------
     topology : openmm.app.Topology
-        Standard amino acids are looked at; atoms that are missing end a side chain.
+        Only standard amino acids have such torsions here; a side chain ends where an atom is missing.
     positions : np.ndarray, shape (N, 3)
         Å.
     """
@@ -51,4 +51,4 @@ def side_chains(topology: app.Topology, positions: np.ndarray) -> SideChains:
     residues, which = np.unique(owners, return_inverse=True)
     worst = np.zeros(len(residues))
     np.maximum.at(worst, which, deviations)
-    return SideChains(residues, worst)
+    return RotamerDeviations(residues, worst)
