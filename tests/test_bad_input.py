@@ -194,8 +194,11 @@ def fit(folder, monkeypatch, model="model.pdb", density_map="map.mrc", **options
         ("--seed", {"seed": -1}),
         ("--threads", {"threads": 0}),
         ('--platform "Abacus"', {"platform": "Abacus"}),
-        ('--similarity "likeness"', {"similarity": "likeness"}),
-        ('--weights "gold"', {"weights": "gold"}),
+        (
+            '--similarity must be a measure that is known, found "likeness": use one of',
+            {"similarity": "likeness"},
+        ),
+        ('--weights must be weights that are known, found "gold": use one of', {"weights": "gold"}),
         ("--atoms", {"atoms": "name nothing"}),
         ("--atoms", {"atoms": "name name ((("}),
         ("--report-interval", {"report_interval": 0}),

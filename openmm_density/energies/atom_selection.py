@@ -50,19 +50,28 @@ def select_atoms(topology: Topology, atoms: Any) -> np.ndarray:
             if re.search(r"\bchain(?!id\b)", atoms):
                 hint = " (which counts chains, and their parts between gaps, from 0: chainid 0)"
             raise InputError(
-                f'atoms="{atoms}" is neither "heavy", "all" nor an mdtraj selection{hint}: '
-                f"{shorten(reason, 200, placeholder=' …')}"
+                f'must be "heavy", "all" or an mdtraj selection{hint} ({shorten(reason, 200, placeholder=" …")})',
+                argument="atoms",
+                found=f'"{atoms}"',
+                remedy='give such as "chainid 0 and name CA"',
             ) from error
     else:
         indices = _listed(atoms, n_particles)
     indices = indices.astype(np.int64)
     if indices.size == 0:
-        raise InputError(f"atoms selects nothing of the {n_particles} particles: choose at least one.")
+        raise InputError(
+            f"selects nothing of the {n_particles} particles", argument="atoms", remedy="choose at least one"
+        )
     if len(np.unique(indices)) < len(indices):
-        raise InputError("atoms holds an index more than once: give each atom once.")
+        raise InputError("holds an index more than once", argument="atoms", remedy="give each atom once")
     if indices.min() < 0 or indices.max() >= n_particles:
         wrong = indices[(indices < 0) | (indices >= n_particles)][0]
-        raise InputError(f"atoms holds {wrong}, but there are {n_particles} particles.")
+        raise InputError(
+            f"must be indices from 0 to {n_particles - 1}",
+            argument="atoms",
+            found=wrong,
+            remedy="leave out what is not there",
+        )
     return indices
 
 
@@ -82,9 +91,17 @@ def _listed(atoms: Any, n_particles: int) -> np.ndarray:
     if indices.dtype == bool:
         if indices.shape != (n_particles,):
             raise InputError(
-                f"atoms must have one entry for each of the {n_particles} particles, found {indices.shape}."
+                f"must have one entry for each of the {n_particles} particles",
+                argument="atoms",
+                found=f"an array of shape {indices.shape}",
+                remedy="give as many booleans, or indices",
             )
         return np.flatnonzero(indices)
     if indices.ndim != 1 or (indices.size and not np.issubdtype(indices.dtype, np.integer)):
-        raise InputError("atoms must be a selection, a boolean array or a list of indices.")
+        raise InputError(
+            "must be a selection, a boolean array or a list of indices",
+            argument="atoms",
+            found=f"an array of {indices.dtype} and shape {indices.shape}",
+            remedy='give one of these, such as "heavy"',
+        )
     return indices

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 from openmm import unit
+from openmm.app import Topology
 
-from ..errors import InputError
+from ..chemistry.residues import named_atoms
+from ..errors import InputError, SimulationError
 from ..units import number_in
 
 STRENGTH_PER_ATOM = 10.0
@@ -32,11 +34,21 @@ def strength_per_atom(strength: Any) -> float:
     """
     if isinstance(strength, str):
         if strength != "auto":
-            raise InputError(f'strength="{strength}" is not known: give kJ/mol per fitted atom, or "auto".')
+            raise InputError(
+                'must be a number or "auto"',
+                argument="strength",
+                found=f'"{strength}"',
+                remedy="give kJ/mol per fitted atom, such as 10",
+            )
         return STRENGTH_PER_ATOM
     per_atom = number_in(strength, unit.kilojoule_per_mole, "strength")
     if not math.isfinite(per_atom) or per_atom < 0:
-        raise InputError(f"strength must be 0 or more kJ/mol per fitted atom, found {per_atom:g}.")
+        raise InputError(
+            "must be 0 or more kJ/mol per fitted atom",
+            argument="strength",
+            found=per_atom,
+            remedy=f"give {STRENGTH_PER_ATOM:g}, or another number",
+        )
     return per_atom
 
 
@@ -66,3 +78,29 @@ def strength_from_forces(
     strength = ratio * np.sqrt((others**2).mean() / (unit_forces**2).mean())
     low, high = (bound * len(unit_forces) for bound in bounds)
     return float(np.clip(strength, low, high))
+
+
+def check_numbers(what: str, found: np.ndarray, topology: Topology, atoms: np.ndarray | None = None) -> None:
+    """Refuse to calibrate in a simulation that blew up.
+
+    Parameters
+    ----------
+    what : str
+        What was found, for the message.
+    found : np.ndarray, shape (M, 3)
+    topology : openmm.app.Topology
+    atoms : np.ndarray of int, shape (M,), optional
+        Of which atoms; of all by default.
+
+    Raises
+    ------
+    SimulationError
+        Naming the atoms of which something is not a number.
+    """
+    lost = np.flatnonzero(~np.isfinite(found).all(axis=1))
+    if len(lost):
+        names = named_atoms(topology, lost if atoms is None else atoms[lost])
+        raise SimulationError(
+            f"strength cannot be calibrated: the {what} of {names} are not numbers, as the simulation in the Context blew up: "
+            "minimise the model before, or make smaller steps."
+        )

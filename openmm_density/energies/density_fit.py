@@ -14,8 +14,7 @@ import torch
 from openmm import unit
 from openmm.app import Topology
 
-from ..chemistry.residues import named_atoms
-from ..errors import InputError, SimulationError
+from ..errors import InputError, as_argument
 from ..maps.checks import check_map, check_resolution
 from ..maps.density_map import DensityMap
 from ..units import ANGSTROM_PER_NANOMETER, in_angstrom, value_in
@@ -24,6 +23,7 @@ from .calibration import (
     DEFAULT_RATIO,
     STRENGTH_BOUNDS,
     STRENGTH_PER_ATOM,
+    check_numbers,
     strength_from_forces,
     strength_per_atom,
 )
@@ -40,6 +40,7 @@ from .topologies import (
     check_unit,
     openmm_topology,
     positions_of_all,
+    positive,
     warn_of_incompatible_forces,
 )
 
@@ -50,7 +51,10 @@ class DensityFit:
     """Pull a model into a density map.
 
     The density of the fitted atoms is compared with the map, and the energy is k (1 − S) for similarities S bounded by 1, else
-    −k S; see the table in `openmm_density.kernels.density.density_similarity`. Forces are its exact gradient.
+    −k S; see the formulas in `openmm_density.kernels.density`. Forces are its exact gradient.
+
+    It is put together from a `TargetSource` (the map: cropped, resampled, masked), `FittedAtoms` (selection, weights, widths) and
+    a `Measure`.
 
     Parameters
     ----------
@@ -67,9 +71,9 @@ class DensityFit:
         What an atom's density is. "mass", "unity", "number" (atomic number), "charge" (needs ``system``), or an array (over the
         fitted atoms, or over all): one Gaussian of σ = 0.225 · resolution with that integral. "electron" or "xray": its form
         factor, blurred by B factor and resolution.
-    similarity : {"cross-correlation", "inner-product", "relative-entropy", "least-squares", "map-potential"}
-        How densities are compared. "map-potential" needs no model density: the map itself, clamped and scaled to 0…1, is the
-        potential.
+    similarity : str, default "cross-correlation"
+        How densities are compared: the name of one of `openmm_density.energies.measures.MEASURES`. "map-potential" needs no
+        density of the model: the map itself, clamped and scaled to 0…1, is the potential.
     about_mean : bool
         Correlate about the mean (GROMACS) and not about zero (MDFF, GENESIS). Only for "cross-correlation".
     strength : float or "auto"
@@ -106,6 +110,8 @@ class DensityFit:
     ----------
     atoms : np.ndarray, shape (M,)
         Indices of the fitted atoms.
+    measure : Measure
+        How densities are compared.
     target : DensityMap
         The map as it is used: cropped and, where its voxels are too coarse or needlessly fine, resampled.
     cropped, resampled : bool
@@ -149,13 +155,17 @@ class DensityFit:
         self.measure = measure_named(similarity, about_mean=about_mean)
         if threshold is not None and not self.measure.is_potential:
             raise InputError(
-                f'threshold is for a map potential, not for similarity="{similarity}": leave it out.'
+                f"is not for {as_argument('similarity', similarity)}",
+                argument="threshold",
+                remedy="leave it out",
             )
         if not 0 <= force_group < 32:
-            raise InputError(f"force_group must be from 0 to 31, found {force_group}.")
+            raise InputError(
+                "must be from 0 to 31", argument="force_group", found=force_group, remedy="give one of these"
+            )
         self.parameter_name, self.force_group = parameter_name, force_group
         self.topology = openmm_topology(topology)
-        resolution = _positive(
+        resolution = positive(
             "resolution", in_angstrom(resolution, "resolution"), "the map's resolution in Å"
         )
         check_resolution(density_map, resolution)
@@ -192,7 +202,7 @@ class DensityFit:
         if self.cutoff is None:
             widest = self._gaussians.largest_variance
             self.cutoff = CUTOFF_IN_SIGMA * (self.sigma if widest is None else math.sqrt(widest))
-        _positive(
+        positive(
             "cutoff", self.cutoff, f"a radius in Å, such as {CUTOFF_IN_SIGMA:g} times σ = {self.sigma:.2f} Å"
         )
         self._source, self._target = source, source.target(resolution, self.cutoff)
@@ -298,9 +308,9 @@ class DensityFit:
         device: torch.device | str | None = None,
         cuda_graphs: bool = False,
     ) -> openmm.Force:
-        """Make the force that `System.addForce` takes.
+        """Build the force that `System.addForce` takes.
 
-        Its strength is a parameter of the Context, `parameter_name`; a negative one pushes the model out of the density. In a
+        Its total k is a parameter of the Context, `parameter_name`; a negative one pushes the model out of the density. In a
         System of another number of particles than the topology has atoms its first evaluation fails, and says so.
 
         Parameters
@@ -336,25 +346,25 @@ class DensityFit:
         )
 
     def create_module(self) -> torch.nn.Module:
-        """Make the TorchScript-compatible module behind the force.
+        """Build the TorchScript-compatible module behind the force.
 
-        ``module(positions, strength) -> (energy, forces)``, or with box vectors, ``module(positions, box, strength)``, where the
+        ``module(positions, k) -> (energy, forces)``, or with box vectors, ``module(positions, box, k)``, where the
         System is periodic; in nm and kJ/mol.
         """
         return self._module(torch.from_numpy(self.atoms), self.topology.getNumAtoms())
 
     def _module_of_fitted(self) -> torch.nn.Module:
-        """Make the module for the positions of the fitted atoms alone."""
+        """Build the module for the positions of the fitted atoms alone."""
         return self._module(torch.arange(len(self.atoms)), len(self.atoms))
 
-    def _module(self, places: torch.Tensor, n_particles: int) -> torch.nn.Module:
-        """Make the module for so many positions, among which the fitted atoms have these places."""
+    def _module(self, indices: torch.Tensor, n_particles: int) -> torch.nn.Module:
+        """Build the module for so many positions, at these indices of which the fitted atoms are."""
         if not self.periodic:
-            return self._energy(places, n_particles, self.measure)
-        return self._whole_molecules(self._energy_of_fitted(self.measure), places, n_particles)
+            return self._energy(indices, n_particles, self.measure)
+        return self._whole_molecules(self._energy_of_fitted(self.measure), indices, n_particles)
 
     def _whole_molecules(
-        self, energy: SimilarityEnergy, places: torch.Tensor, n_particles: int
+        self, energy: SimilarityEnergy, indices: torch.Tensor, n_particles: int
     ) -> WholeMolecules:
         molecules = np.unique(self._molecules[self.atoms], return_inverse=True)[1].reshape(-1)
         if self._positions is None:
@@ -363,13 +373,13 @@ class DensityFit:
         else:
             references = centroids(molecules, self._positions[self.atoms])
         references = torch.from_numpy(references / ANGSTROM_PER_NANOMETER)
-        return WholeMolecules(energy, places, n_particles, torch.from_numpy(molecules), references)
+        return WholeMolecules(energy, indices, n_particles, torch.from_numpy(molecules), references)
 
     def _energy_of_fitted(self, measure: Measure) -> SimilarityEnergy:
         return self._energy(torch.arange(len(self.atoms)), len(self.atoms), measure)
 
-    def _energy(self, places: torch.Tensor, n_particles: int, measure: Measure) -> SimilarityEnergy:
-        """Make the energy of a measure, in nm, for so many positions, among which the fitted atoms have these places."""
+    def _energy(self, indices: torch.Tensor, n_particles: int, measure: Measure) -> SimilarityEnergy:
+        """Build the energy of a measure, in nm, for so many positions, at these indices of which the fitted atoms are."""
         nm = ANGSTROM_PER_NANOMETER
         target, gaussians = self.target, self._gaussians
         grid = Grid(
@@ -377,9 +387,9 @@ class DensityFit:
         )
         if measure.is_potential:
             weights = gaussians.integrals.to(torch.float32)
-            return MapPotentialEnergy(places, n_particles, weights, self._potential, grid, measure)
+            return MapPotentialEnergy(indices, n_particles, weights, self._potential, grid, measure)
         return DensityEnergy(
-            places,
+            indices,
             n_particles,
             (gaussians.amplitudes * nm**3).to(torch.float32),
             (gaussians.exponents * nm**2).to(torch.float32),
@@ -439,7 +449,7 @@ class DensityFit:
         ratio: float = DEFAULT_RATIO,
         bounds: tuple[float, float] = STRENGTH_BOUNDS,
     ) -> float:
-        """Set k in a Context from the ratio of the density force to the other forces.
+        """Set the total k in a Context from the ratio of the density force to the other forces.
 
         k becomes ``ratio`` times the root mean square force of everything else on the fitted atoms, over that of the density at
         k = 1, kept within ``bounds``. Call it on a thermalised model: at a minimum the other forces vanish.
@@ -469,34 +479,22 @@ class DensityFit:
         warn_of_shared(context.getSystem(), self.parameter_name)
         state = context.getState(positions=True)
         positions = state.getPositions(asNumpy=True).value_in_unit(unit.nanometer)
-        self._check_numbers("positions", positions, np.arange(len(positions)))
+        check_numbers("positions", positions, self.topology)
         found = context.getState(forces=True).getForces(asNumpy=True)
         found = np.asarray(found.value_in_unit(unit.kilojoule_per_mole / unit.nanometer))
-        self._check_numbers("forces", found, np.arange(len(found)))
+        check_numbers("forces", found, self.topology)
         _, density = self._unit_forces(
             torch.from_numpy(np.asarray(positions)[self.atoms]), state.getPeriodicBoxVectors(asNumpy=True)
         )
-        self._check_numbers("density forces", density, self.atoms)
+        check_numbers("density forces", density, self.topology, self.atoms)
         if not np.any(density):
             raise InputError(
-                "strength cannot be calibrated: the model has no density in the map, so put the model into the map first."
+                "cannot be calibrated, as the model has no density in the map",
+                argument="strength",
+                remedy="put the model into the map first",
             )
         strength = strength_from_forces(
             density, found[self.atoms], context.getParameter(self.parameter_name), ratio, bounds
         )
         context.setParameter(self.parameter_name, strength)
         return strength
-
-    def _check_numbers(self, what: str, found: np.ndarray, atoms: np.ndarray) -> None:
-        lost = atoms[~np.isfinite(found).all(axis=1)]
-        if len(lost):
-            raise SimulationError(
-                f"strength cannot be calibrated: the {what} of {named_atoms(self.topology, lost)} are not numbers, as the "
-                "simulation in the Context blew up: minimise the model before, or make smaller steps."
-            )
-
-
-def _positive(name: str, value: float, meaning: str) -> float:
-    if not (math.isfinite(value) and value > 0):
-        raise InputError(f"{name} must be positive, found {value:g}: give {meaning}.")
-    return value

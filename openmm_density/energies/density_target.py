@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 import torch
 
-from ..errors import InputError
+from ..errors import InputError, as_argument
 from ..maps.density_map import DensityMap
 from ..units import in_angstrom
 from .form_factors import SIGMA_PER_RESOLUTION
@@ -67,7 +67,10 @@ class DensityTarget:
         top = float(data.max() if self.counted is None else data[self.counted].max())
         if not threshold < top:
             raise InputError(
-                f"threshold {threshold:g} is not below the map's largest value {top:g}: lower it."
+                f"must be below the map's largest value, {top:g}",
+                argument="threshold",
+                found=threshold,
+                remedy="lower it",
             )
         potential = (np.clip(data, threshold, top) - threshold) / (top - threshold)
         if self.counted is not None:
@@ -118,18 +121,23 @@ class TargetSource:
             values = None if self.density_map.periodic else self.density_map.value_at(self.around)
             if values is not None and not np.isfinite(values).any():
                 raise InputError(
-                    "no fitted atom lies inside the map: check the map's origin, or put the model into the map first."
+                    "no fitted atom lies inside the map",
+                    remedy="check the map's origin, or put the model into the map first",
                 )
             object.__setattr__(self, "crop_margin", in_angstrom(self.crop_margin, "crop_margin"))
         if self.voxel_size == "auto":
             return
         if self.measure.is_potential:
             raise InputError(
-                f'voxel_size is not for similarity="{self.measure.name}", which takes the map as it is.'
+                f"is not for {as_argument('similarity', self.measure.name)}, which takes the map as it is",
+                argument="voxel_size",
+                remedy="leave it out",
             )
         wanted = in_angstrom(self.voxel_size, "voxel_size")
         if not (np.isfinite(wanted) and wanted > 0):
-            raise InputError(f"voxel_size must be positive, found {wanted:g}: give a length in Å.")
+            raise InputError(
+                "must be positive", argument="voxel_size", found=wanted, remedy="give a length in Å"
+            )
         object.__setattr__(self, "voxel_size", wanted)
 
     def with_map(self, density_map: DensityMap) -> TargetSource:
@@ -182,12 +190,13 @@ class TargetSource:
             np.abs(values).max()
         ):
             raise InputError(
-                "the map is flat where the model is, or varies too little beside its mean: check that map and model belong "
-                "together; in a script, widen crop_margin or mask."
+                "the map is flat where the model is, or varies too little beside its mean",
+                remedy="check that map and model belong together; in a script, widen crop_margin or mask",
             )
         if self.measure.takes_logarithm and not np.any(values > 0):
             raise InputError(
-                f'similarity="{self.measure.name}" needs positive map values, and there are none near the model.'
+                f"{as_argument('similarity', self.measure.name)} needs positive map values, and there are none near the model",
+                remedy="choose another measure, or another mask",
             )
 
     def _step(self, part: DensityMap, resolution: float) -> float | None:
@@ -199,8 +208,10 @@ class TargetSource:
         if self.voxel_size != "auto":
             if self.voxel_size > coarsest * (1 + 1e-6):
                 raise InputError(
-                    f"voxel_size={self.voxel_size:g} Å is too coarse for resolution={resolution:g} Å: "
-                    f'give at most {coarsest:.3f} Å, or "auto".'
+                    f"is too coarse for {as_argument('resolution', resolution)} Å",
+                    argument="voxel_size",
+                    found=f"{self.voxel_size:g} Å",
+                    remedy=f'give at most {coarsest:.3f} Å, or "auto"',
                 )
             return self.voxel_size
         if part.voxel_size.max() > coarsest * (1 + 1e-6):
@@ -230,8 +241,11 @@ def _checked_mask(mask: Any, density_map: DensityMap) -> np.ndarray:
     mask = np.asarray(mask)
     if mask.shape != density_map.shape or mask.dtype != bool:
         raise InputError(
-            f"mask must be a boolean array of the map's shape {density_map.shape}, found {mask.dtype} of {mask.shape}."
+            f"must be a boolean array of the map's shape {density_map.shape}",
+            argument="mask",
+            found=f"{mask.dtype} of {mask.shape}",
+            remedy="make it of the map's data, such as density_map.data > 0.1",
         )
     if not mask.any():
-        raise InputError("mask leaves no voxel: mark those that count with True.")
+        raise InputError("leaves no voxel", argument="mask", remedy="mark those that count with True")
     return mask

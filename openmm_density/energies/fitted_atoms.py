@@ -13,7 +13,7 @@ import torch
 from openmm import unit
 from openmm.app import Topology
 
-from ..errors import InputError
+from ..errors import InputError, as_argument
 from ..units import value_in
 from .atom_selection import select_atoms
 from .form_factors import form_factor_gaussians, resolution_gaussians
@@ -100,14 +100,19 @@ class FittedAtoms:
         if self._table is None:
             for name, given in (("b_factors", b_factors), ("occupancies", occupancies)):
                 if given is not None:
+                    tables = " or ".join(as_argument("weights", table) for table in FORM_FACTORS)
                     raise InputError(
-                        f'{name} is used only with weights="electron" or "xray": choose one of these or leave it out.'
+                        f"is used only with {tables}",
+                        argument=name,
+                        remedy="choose one of these, or leave it out",
                     )
             self._weights = torch.from_numpy(_weights(weights, topology, atoms, system))
             return
         b = _per_particle("b_factors", b_factors, topology, 0.0)[atoms]
         if np.any(b < 0):
-            raise InputError(f"b_factors holds {b.min():g}, but a B factor cannot be negative.")
+            raise InputError(
+                "must not be negative", argument="b_factors", found=b.min(), remedy="give B in Å², 0 or more"
+            )
         self._b_factors = torch.from_numpy(b)
         self._occupancies = torch.from_numpy(_per_particle("occupancies", occupancies, topology, 1.0)[atoms])
         self._symbols = [element.symbol for element in _elements(topology, atoms, weights)]
@@ -125,16 +130,24 @@ def check_weights(gaussians: AtomGaussians, measure: Measure) -> None:
     """Refuse weights of which a measure of similarity can make nothing."""
     integrals = gaussians.integrals
     if not torch.any(integrals != 0):
-        raise InputError("the weights of all fitted atoms are 0: such a model has no density.")
+        raise InputError(
+            "of all fitted atoms are 0, and such a model has no density",
+            argument="weights",
+            remedy="give some atoms weight, or fit others",
+        )
     if measure.divides_by_weight and not float(integrals.sum()) > 0:
         raise InputError(
-            f"the weights of the fitted atoms sum to {float(integrals.sum()):.3g}, but "
-            f'similarity="{measure.name}" divides by their sum: use weights that are positive, such as "mass".'
+            f"must have a positive sum, by which {as_argument('similarity', measure.name)} divides",
+            argument="weights",
+            found=float(integrals.sum()),
+            remedy='use weights that are positive, such as "mass"',
         )
     if measure.takes_logarithm and torch.any(integrals < 0):
         raise InputError(
-            f'similarity="{measure.name}" takes a logarithm of the density, but some weights are negative: use weights that '
-            'are positive, such as "mass".'
+            f"must not be negative for {as_argument('similarity', measure.name)}, which takes a logarithm of the density",
+            argument="weights",
+            found=float(integrals.min()),
+            remedy='use weights that are positive, such as "mass"',
         )
 
 
@@ -151,7 +164,12 @@ def _weights(weights: Any, topology: Topology, atoms: np.ndarray, system: openmm
         return np.array([mass.value_in_unit(unit.dalton) for mass in masses])
     if weights == "number":
         return np.array([float(e.atomic_number) for e in _elements(topology, atoms, weights)])
-    raise InputError(f'weights="{weights}" is not known: use one of {", ".join(WEIGHTS)}, or an array.')
+    raise InputError(
+        "must be weights that are known",
+        argument="weights",
+        found=f'"{weights}"',
+        remedy=f"use one of {', '.join(WEIGHTS)}, or an array",
+    )
 
 
 def _elements(topology: Topology, atoms: np.ndarray, weights: str) -> list[Any]:
@@ -160,7 +178,8 @@ def _elements(topology: Topology, atoms: np.ndarray, weights: str) -> list[Any]:
     for index, element in zip(atoms, elements):
         if element is None:
             raise InputError(
-                f'weights="{weights}" needs elements, but fitted atom {index} of the topology has none: leave it out of atoms.'
+                f"{as_argument('weights', weights)} needs elements, but fitted atom {index} of the topology has none",
+                remedy=f"leave it out of {as_argument('atoms')}",
             )
     return elements
 
@@ -170,13 +189,19 @@ def _given_weights(weights: Any, topology: Topology, atoms: np.ndarray) -> np.nd
     try:
         array = np.asarray(weights, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"weights must be one of {', '.join(WEIGHTS)}, or an array of numbers.") from None
+        raise InputError(
+            "must be a name or an array of numbers",
+            argument="weights",
+            remedy=f"use one of {', '.join(WEIGHTS)}, or numbers",
+        ) from None
     if array.shape == (n_particles,):
         array = array[atoms]
     if array.shape != atoms.shape or not np.isfinite(array).all():
         raise InputError(
-            f"weights must hold one finite number for each of the {len(atoms)} fitted atoms or {n_particles} particles, "
-            f"found an array of shape {array.shape}."
+            f"must hold one finite number for each of the {len(atoms)} fitted atoms or {n_particles} particles",
+            argument="weights",
+            found=_contents(array),
+            remedy="give as many, all of them finite",
         )
     return array.copy()
 
@@ -188,18 +213,29 @@ def _per_particle(name: str, values: Any, topology: Topology, default: float) ->
     array = np.asarray(value_in(values, unit.angstrom**2), dtype=np.float64)
     if array.shape != (n_particles,) or not np.isfinite(array).all():
         raise InputError(
-            f"{name} must hold one finite number for each of the {n_particles} particles, found {array.shape}."
+            f"must hold one finite number for each of the {n_particles} particles",
+            argument=name,
+            found=_contents(array),
+            remedy="give as many, all of them finite",
         )
     return array
 
 
+def _contents(array: np.ndarray) -> str:
+    bad = int(np.count_nonzero(~np.isfinite(array)))
+    return f"an array of shape {array.shape}{f', {bad} of them not finite' if bad else ''}"
+
+
 def _charges(system: openmm.System | None) -> np.ndarray:
     if system is None:
-        raise InputError('weights="charge" needs the charges of a System: pass system=.')
+        raise InputError(
+            f"{as_argument('weights', 'charge')} needs the charges of a System", remedy="pass system="
+        )
     for force in system.getForces():
         if isinstance(force, openmm.NonbondedForce):
             parameters = (force.getParticleParameters(i) for i in range(force.getNumParticles()))
             return np.array([charge.value_in_unit(unit.elementary_charge) for charge, _, _ in parameters])
     raise InputError(
-        'weights="charge" needs charges, but system has no NonbondedForce: give the weights as an array.'
+        f"{as_argument('weights', 'charge')} needs charges, but system has no NonbondedForce",
+        remedy="give the weights as an array",
     )

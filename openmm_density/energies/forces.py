@@ -14,7 +14,7 @@ import openmm
 import torch
 from openmm import unit
 
-from ..errors import InputError
+from ..errors import InputError, as_argument
 from ..plugins import openmmtorch, platform_names
 
 ON_ALL_PLATFORMS = ("TorchForce", "PythonTorchForce", "PythonForce")
@@ -44,7 +44,7 @@ class _Computation:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)
 
-    def strength(self, state: openmm.State) -> float:
+    def parameter(self, state: openmm.State) -> float:
         return state.getParameters()[self.parameter_name]
 
     def box(self, state: openmm.State) -> np.ndarray | None:
@@ -77,7 +77,7 @@ class _PythonForceComputation(_Computation):
 
     def __call__(self, state: openmm.State) -> tuple[float, np.ndarray]:
         positions = state.getPositions(asNumpy=True).value_in_unit(unit.nanometer)
-        strength, box = self.strength(state), self.box(state)
+        k, box = self.parameter(state), self.box(state)
         if self.used_device.type == "cuda":
             # One Context at a time has the buffers.
             with self._lock:
@@ -85,11 +85,11 @@ class _PythonForceComputation(_Computation):
                     self._evaluation = _CudaEvaluation(
                         self.module, len(positions), self.periodic, self.used_device, self.cuda_graphs
                     )
-                return self._evaluation(positions, box, strength)
+                return self._evaluation(positions, box, k)
         inputs = [torch.from_numpy(np.ascontiguousarray(positions))]
         if box is not None:
             inputs.append(torch.from_numpy(box))
-        energy, forces = self.module(*inputs, torch.tensor(strength, dtype=torch.float64))
+        energy, forces = self.module(*inputs, torch.tensor(k, dtype=torch.float64))
         return float(energy), forces.numpy()
 
 
@@ -118,18 +118,16 @@ class _CudaEvaluation:
         self.received = torch.empty(n_coordinates + 1, dtype=torch.float64, pin_memory=True)
         self.inputs = self.sent.to(device)
         self.outputs = self.received.to(device)
-        positions, box, strength = self.inputs.split(sizes)
-        self.arguments = [positions.view(-1, 3), *([box.view(3, 3)] if periodic else []), strength.view(())]
+        positions, box, k = self.inputs.split(sizes)
+        self.arguments = [positions.view(-1, 3), *([box.view(3, 3)] if periodic else []), k.view(())]
 
-    def __call__(
-        self, positions: np.ndarray, box: np.ndarray | None, strength: float
-    ) -> tuple[float, np.ndarray]:
+    def __call__(self, positions: np.ndarray, box: np.ndarray | None, k: float) -> tuple[float, np.ndarray]:
         n_coordinates = 3 * self.n_particles
         sent = self.sent.numpy()
         sent[:n_coordinates] = positions.reshape(-1)
         if box is not None:
             sent[n_coordinates:-1] = box.reshape(-1)
-        sent[-1] = strength
+        sent[-1] = k
         with torch.cuda.stream(self.stream), torch.no_grad():
             if self.graph is None or self.warm_up_steps < self.WARM_UP_STEPS:
                 self._evaluate()
@@ -170,14 +168,14 @@ class _PythonTorchForceComputation(_Computation):
         box = self.box(state)
         if box is not None:
             inputs.append(torch.from_numpy(box).to(device))
-        strength = torch.full((), self.strength(state), dtype=torch.float64, device=device)
-        return self._on_devices[device](*inputs, strength)
+        k = torch.full((), self.parameter(state), dtype=torch.float64, device=device)
+        return self._on_devices[device](*inputs, k)
 
 
 def create_force(
     module: torch.nn.Module,
     parameter_name: str,
-    strength: float,
+    default: float,
     *,
     periodic: bool,
     name: str,
@@ -193,11 +191,11 @@ def create_force(
     Parameters
     ----------
     module : Module
-        ``module(positions, [box,] strength) -> (energy, forces)``, see `openmm_density.energies.modules`.
+        ``module(positions, [box,] k) -> (energy, forces)``, see `openmm_density.energies.modules`.
     parameter_name : str
-        The global parameter that is passed as the strength.
-    strength : float
-        Its default, in kJ/mol.
+        The global parameter that is passed as k.
+    default : float
+        What it is in a new Context.
     periodic : bool
         Whether the module takes box vectors.
     name : str
@@ -216,7 +214,7 @@ def create_force(
         Whether the module's launches on a GPU are recorded once and replayed, which takes away what launching costs. It counts
         for ``TorchForce`` on the CUDA platform and for ``PythonForce``; ``CudaGraphForce`` always does.
     of_particles : (indices, callable), optional
-        The particles that the energy needs, and what makes the module for these alone, by their place among the indices: where
+        The particles that the energy needs, and what makes the module for these alone, in their order among the indices: where
         a backend can give it their positions only, fewer have to be copied.
 
     Raises
@@ -229,16 +227,22 @@ def create_force(
     if backend == "auto":
         backend = best_backend()
     elif backend not in BACKENDS:
-        raise InputError(f'backend="{backend}" is not known: use "auto", {", ".join(BACKENDS)}.')
+        raise InputError(
+            "must be a backend that is known",
+            argument="backend",
+            found=f'"{backend}"',
+            remedy=f'use "auto", {", ".join(BACKENDS)}',
+        )
     problem = backend_problem(backend)
     if problem is not None:
         raise BackendUnavailable(f'backend="{backend}" does not work here: {problem}')
     if parameter_derivative and backend != "TorchForce":
         raise InputError(
-            f"{backend} has no energy derivatives with respect to parameters: use TorchForce, or parameter_derivative=False."
+            f"{backend} has no energy derivatives with respect to parameters",
+            remedy=f"use TorchForce, or {as_argument('parameter_derivative', False)}",
         )
     used = _device(backend, device, cuda_graphs)
-    force = _construct(backend, module, parameter_name, strength, periodic, used, cuda_graphs, of_particles)
+    force = _construct(backend, module, parameter_name, default, periodic, used, cuda_graphs, of_particles)
     if backend == "TorchForce" and parameter_derivative is not False:
         force.addEnergyParameterDerivative(parameter_name)
     force.setForceGroup(force_group)
@@ -297,18 +301,28 @@ def backend_problem(backend: str) -> str | None:
 
 def _device(backend: str, device: torch.device | str | None, cuda_graphs: bool) -> torch.device | None:
     if cuda_graphs and backend == "PythonTorchForce":
-        raise InputError("PythonTorchForce has no cuda_graphs: leave it out, or name another backend.")
+        raise InputError(
+            "is not for PythonTorchForce",
+            argument="cuda_graphs",
+            remedy=f"leave it out, or name another {as_argument('backend')}",
+        )
     if device is None:
         return None
     if backend != "PythonForce":
-        raise InputError(f"device is for PythonForce: with {backend} the platform decides, so leave it out.")
+        raise InputError(
+            f"is for PythonForce, and with {backend} the platform decides",
+            argument="device",
+            remedy="leave it out",
+        )
     try:
         found = torch.device(device)
         torch.empty(0, device=found)
     except (RuntimeError, AssertionError) as error:
         raise InputError(
-            f'device="{device}" cannot be used ({str(error).strip().splitlines()[0]}): '
-            'use "cpu", or "cuda" where torch finds a GPU.'
+            f"cannot be used ({str(error).strip().splitlines()[0]})",
+            argument="device",
+            found=f'"{device}"',
+            remedy='use "cpu", or "cuda" where torch finds a GPU',
         ) from None
     return found
 
@@ -317,21 +331,21 @@ def _construct(
     backend: str,
     module: torch.nn.Module,
     parameter_name: str,
-    strength: float,
+    default: float,
     periodic: bool,
     device: torch.device | None = None,
     cuda_graphs: bool = False,
     of_particles: tuple[np.ndarray, Callable[[], torch.nn.Module]] | None = None,
 ) -> openmm.Force:
-    parameters = {parameter_name: strength}
+    parameters = {parameter_name: default}
     if backend == "TorchForce":
         force = openmmtorch().TorchForce(torch.jit.script(module))
         force.setOutputsForces(True)
-        force.addGlobalParameter(parameter_name, strength)
+        force.addGlobalParameter(parameter_name, default)
         if cuda_graphs:
             force.setProperty("useCUDAGraphs", "true")
     elif backend == "CudaGraphForce":
-        return _cuda_graph_force(module, parameter_name, strength, periodic, of_particles)
+        return _cuda_graph_force(module, parameter_name, default, periodic, of_particles)
     else:
         kind = openmmtorch().PythonTorchForce if backend == "PythonTorchForce" else openmm.PythonForce
         particles = None
@@ -352,7 +366,7 @@ def _construct(
 def _cuda_graph_force(
     module: torch.nn.Module,
     parameter_name: str,
-    strength: float,
+    default: float,
     periodic: bool,
     of_particles: tuple[np.ndarray, Callable[[], torch.nn.Module]] | None,
 ) -> openmm.Force:
@@ -364,7 +378,7 @@ def _cuda_graph_force(
         module = make()
     computation = cuda_graph_force.Computation(module, particles, periodic)
     try:
-        return cuda_graph_force.make_force(computation, parameter_name, strength)
+        return cuda_graph_force.make_force(computation, parameter_name, default)
     except cuda_graph_force.BuildError as error:
         said = f" ({error.first_error})" if error.first_error else ""
         raise BackendUnavailable(f"{error}{said}") from error
@@ -375,8 +389,8 @@ def _cuda_graph_force(
 class _OneAtom(torch.nn.Module):
     """E = k x², to see whether a backend works."""
 
-    def forward(self, positions: torch.Tensor, strength: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, positions: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         with torch.no_grad():
             square = (positions * positions).sum()
-            forces = -2 * strength.reshape(()).to(positions) * positions
-        return strength.reshape(()).to(torch.float64) * square, forces.contiguous()
+            forces = -2 * k.reshape(()).to(positions) * positions
+        return k.reshape(()).to(torch.float64) * square, forces.contiguous()

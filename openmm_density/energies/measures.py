@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..errors import InputError
+from ..errors import InputError, as_argument
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,18 @@ def measure_named(similarity: str, *, about_mean: bool = False) -> Measure:
         If there is no such measure, or it has no variant about the mean.
     """
     if similarity not in SIMILARITIES:
-        raise InputError(f'similarity="{similarity}" is not known: use one of {", ".join(SIMILARITIES)}.')
+        raise InputError(
+            "must be a measure that is known",
+            argument="similarity",
+            found=f'"{similarity}"',
+            remedy=f"use one of {', '.join(SIMILARITIES)}",
+        )
     for measure in MEASURES:
         if (measure.name, measure.about_mean) == (similarity, bool(about_mean)):
             return measure
-    having = " or ".join(f'"{measure.name}"' for measure in MEASURES if measure.about_mean)
-    raise InputError(f'about_mean is for similarity={having}, not for "{similarity}": leave it out.')
+    having = " or ".join(
+        as_argument("similarity", measure.name) for measure in MEASURES if measure.about_mean
+    )
+    raise InputError(
+        f"is for {having}", argument="about_mean", found=f'"{similarity}"', remedy="leave it out"
+    )

@@ -1,8 +1,8 @@
-"""The energies as TorchScript modules: positions in nm and a strength in, (energy, forces) in kJ/mol and nm out.
+"""The energies as TorchScript modules: positions in nm and a factor k in, (energy, forces) in kJ/mol and nm out.
 
-The modules work out their forces themselves: operators run under ``no_grad``, and the energy is differentiable in the strength
-alone. Operators that autograd knows nothing of would otherwise stop a process in which openmm-torch asks for the derivative
-with respect to the strength.
+The modules compute their forces themselves: operators run under ``no_grad``, and the energy is differentiable in k alone.
+Operators without a formula for autograd would otherwise stop a process in which openmm-torch asks for the derivative with respect
+to k.
 """
 
 from typing import NamedTuple
@@ -78,11 +78,11 @@ class SimilarityEnergy(nn.Module):
         """Return S and ∂S/∂positions (in nm⁻¹), times a factor if there is one."""
         raise NotImplementedError
 
-    def forward(self, positions: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, positions: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Return energy (kJ/mol) and forces (kJ/mol/nm) for positions (N, 3) in nm and k in kJ/mol."""
         check_particles(positions, self.n_particles, "DensityFit")
         # Outside of no_grad, although used inside: freezing merges equal expressions, and would keep the one without gradient.
-        k = strength.reshape(()).to(torch.float64)
+        k = k.reshape(()).to(torch.float64)
         with torch.no_grad():
             device = self.atoms.device
             # The operator applies k: see kernels/scale.h.
@@ -219,7 +219,7 @@ class WholeMolecules(nn.Module):
     Parameters
     ----------
     energy : Module
-        ``energy(positions, strength)`` of the ``particles`` alone, by their place in that list.
+        ``energy(positions, k)`` of the ``particles`` alone, by their index in that list.
     particles : Tensor, shape (M,), int64
         The particles that the energy needs.
     n_particles : int
@@ -256,13 +256,13 @@ class WholeMolecules(nn.Module):
             positions, self.particles, self.order, self.offsets, self.references, box
         )
 
-    def forward(self, positions: Tensor, box: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, positions: Tensor, box: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Return energy and forces for positions (N, 3) and box vectors (3, 3, in rows) in nm."""
         check_particles(positions, self.n_particles, "DensityFit")
         with torch.no_grad():
             device = self.particles.device
             whole = self.whole(positions.detach().to(device), box.detach().to(device))
-        energy, forces = self.energy(whole, strength)
+        energy, forces = self.energy(whole, k)
         with torch.no_grad():
             forces = forces.to(positions)
             if not self.all_particles:
@@ -300,11 +300,11 @@ class PlanarityEnergy(nn.Module):
         self.thermal_energy = thermal_energy
         self.constants = constants
 
-    def forward(self, positions: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, positions: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Return energy (kJ/mol) and forces (kJ/mol/nm) for positions (N, 3) in nm and the factor k."""
         check_particles(positions, self.n_particles, "PlanarityRestraint")
         # Outside of no_grad for the reason given in SimilarityEnergy.
-        k = strength.reshape(()).to(torch.float64)
+        k = k.reshape(()).to(torch.float64)
         with torch.no_grad():
             likelihood, forces = torch.ops.openmm_density.planarity(
                 positions.detach().to(self.members.device),
@@ -330,7 +330,7 @@ class WholePlanes(nn.Module):
     Parameters
     ----------
     energy : Module
-        ``energy(positions, strength)`` of the members, by their place in ``members``.
+        ``energy(positions, k)`` of the members, by their index in ``members``.
     n_particles : int
         How many positions there are.
     members : Tensor, shape (M,), int64
@@ -346,16 +346,16 @@ class WholePlanes(nn.Module):
         self.register_buffer("members", members)
         self.register_buffer("anchors", anchors)
         particles, of_member, counts = torch.unique(members, return_inverse=True, return_counts=True)
-        # Where each particle's members stand, filled up with the place after the last one: a sum over them has one order on
-        # every device, which adding by index does not.
+        # The rows of each particle's members, padded with the row after the last one: a sum over them has one order on every
+        # device, which adding by index does not.
         order = of_member.argsort(stable=True)
         column = torch.arange(len(members)) - (counts.cumsum(0) - counts)[of_member[order]]
-        places = torch.full((len(particles), int(counts.max()) if len(counts) else 0), len(members))
-        places[of_member[order], column] = order
+        rows = torch.full((len(particles), int(counts.max()) if len(counts) else 0), len(members))
+        rows[of_member[order], column] = order
         self.register_buffer("particles", particles)
-        self.register_buffer("places", places)
+        self.register_buffer("rows", rows)
 
-    def forward(self, positions: Tensor, box: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, positions: Tensor, box: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Return energy and forces for positions (N, 3) and box vectors (3, 3, in rows) in nm."""
         check_particles(positions, self.n_particles, "PlanarityRestraint")
         with torch.no_grad():
@@ -365,9 +365,9 @@ class WholePlanes(nn.Module):
             away = (selected - own.index_select(0, self.anchors)).to(torch.float64)
             images = torch.round(away @ inverse_of_box(lattice))
             whole = selected - (images @ lattice).to(selected.dtype)
-        energy, forces = self.energy(whole, strength)
+        energy, forces = self.energy(whole, k)
         with torch.no_grad():
             padded = torch.cat([forces, torch.zeros_like(forces[:1])])
-            summed = padded[self.places].sum(dim=1)
+            summed = padded[self.rows].sum(dim=1)
             scattered = torch.ops.openmm_density.among_all(summed.to(own), self.particles, own.shape[0])
         return energy, scattered.to(positions.device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from itertools import islice
 from typing import Any
@@ -21,6 +22,13 @@ _SHORTEST_BONDS = 0.5
 _ENOUGH_BONDS = 1000
 
 
+def positive(name: str, value: float, meaning: str) -> float:
+    """Return a number that is positive and finite; raise InputError for others, with the argument's name and meaning."""
+    if not (math.isfinite(value) and value > 0):
+        raise InputError("must be positive", argument=name, found=value, remedy=f"give {meaning}")
+    return value
+
+
 def openmm_topology(topology: Any) -> Topology:
     """Return a topology as OpenMM's, also one of mdtraj.
 
@@ -33,7 +41,10 @@ def openmm_topology(topology: Any) -> Topology:
         return topology.to_openmm()
     if not isinstance(topology, Topology):
         raise InputError(
-            f"topology must be an openmm.app.Topology or an mdtraj.Topology, found {type(topology).__name__}."
+            "must be an openmm.app.Topology or an mdtraj.Topology",
+            argument="topology",
+            found=f"a {type(topology).__name__}",
+            remedy="give that of the Simulation, or read a file with openmm.app.PDBFile",
         )
     return topology
 
@@ -56,12 +67,17 @@ def positions_of_all(topology: Topology, positions: Any) -> np.ndarray:
     positions, n_particles = positions_in_angstrom(positions), topology.getNumAtoms()
     if len(positions) != n_particles:
         raise InputError(
-            f"positions has {len(positions)} atoms but the topology has {n_particles}: give those of the whole System."
+            f"must be those of all {n_particles} atoms of the topology",
+            argument="positions",
+            found=len(positions),
+            remedy="give those of the whole System",
         )
     lost = np.flatnonzero(~np.isfinite(positions).all(axis=1))
     if len(lost):
         raise InputError(
-            f"positions of {named_atoms(topology, lost)} are not numbers: correct them, or leave these atoms out."
+            f"of {named_atoms(topology, lost)} are not numbers",
+            argument="positions",
+            remedy="correct them, or leave these atoms out",
         )
     return positions
 
@@ -87,13 +103,14 @@ def check_system(topology: Topology, system: openmm.System | None) -> None:
     if system is None or system.getNumParticles() == topology.getNumAtoms():
         return
     raise InputError(
-        f"topology has {topology.getNumAtoms()} atoms but system has {system.getNumParticles()} particles: "
-        "give the topology of the Simulation, such as modeller.topology."
+        f"has {topology.getNumAtoms()} atoms but system has {system.getNumParticles()} particles",
+        argument="topology",
+        remedy="give the topology of the Simulation, such as modeller.topology",
     )
 
 
 def bonded_pairs(topology: Topology) -> np.ndarray:
-    """List bonded atoms, those of the first bonds of a large topology, shape (B, 2)."""
+    """Return bonded atoms, those of the first bonds of a large topology, shape (B, 2)."""
     pairs = [(bond[0].index, bond[1].index) for bond in islice(topology.bonds(), _ENOUGH_BONDS)]
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
@@ -119,5 +136,7 @@ def check_unit(bonds: np.ndarray, positions: np.ndarray) -> None:
     # Atoms that are all in one place are in no unit.
     if 0 < median < _SHORTEST_BONDS:
         raise InputError(
-            f"positions look like nm, as half of the bonds are shorter than {median:.2f} Å: give them in Å, or as a Quantity."
+            f"look like nm, as half of the bonds are shorter than {median:.2f} Å",
+            argument="positions",
+            remedy="give them in Å, or as a Quantity",
         )

@@ -44,7 +44,7 @@ def test_what_the_measures_need_of_the_weights():
         with pytest.raises(InputError, match="all fitted atoms are 0"):
             check_weights(gaussians(0.0, 0.0), measure)
         if measure.divides_by_weight:
-            with pytest.raises(InputError, match="divides by their sum"):
+            with pytest.raises(InputError, match="positive sum"):
                 check_weights(gaussians(1.0, -1.0), measure)
         else:
             check_weights(gaussians(1.0, -1.0), measure)
