@@ -12,8 +12,8 @@ import openmm
 from openmm import app, unit
 
 from .chemistry.residues import residue_label
+from .energies.context_parameters import as_made, parameter_names, warn_of_shared
 from .energies.density_fit import DensityFit
-from .energies.parameters import as_made, parameter_names, warn_of_shared
 from .errors import InputError, as_argument
 from .maps.density_map import DensityMap
 from .validation.correlation import MapCorrelation

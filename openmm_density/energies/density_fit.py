@@ -14,7 +14,7 @@ import torch
 from openmm import unit
 from openmm.app import Topology
 
-from ..errors import InputError, as_argument
+from ..errors import InputError
 from ..maps.checks import check_map, check_resolution
 from ..maps.density_map import DensityMap
 from ..units import ANGSTROM_PER_NANOMETER, in_angstrom, value_in
@@ -27,14 +27,7 @@ from .calibration import (
     strength_from_forces,
     strength_per_atom,
 )
-from .density_target import CROP_MARGIN, TargetSource
-from .fitted_atoms import AtomGaussians, FittedAtoms, check_weights
-from .form_factors import SIGMA_PER_RESOLUTION
-from .measures import Measure, measure_named
-from .modules import DensityEnergy, Grid, MapPotentialEnergy, SimilarityEnergy, WholeMolecules
-from .molecules import centroids, molecule_numbers
-from .parameters import ParameterUse, warn_of_shared
-from .topologies import (
+from .checks import (
     bonded_pairs,
     check_system,
     check_unit,
@@ -43,6 +36,13 @@ from .topologies import (
     positive,
     warn_of_incompatible_forces,
 )
+from .context_parameters import ParameterUse, warn_of_shared
+from .density_target import CROP_MARGIN, TargetSource
+from .fitted_atoms import AtomGaussians, FittedAtoms, check_weights
+from .form_factors import SIGMA_PER_RESOLUTION
+from .measures import Measure, measure_named
+from .modules import DensityEnergy, Grid, MapPotentialEnergy, SimilarityEnergy, WholeMolecules
+from .molecules import centroids, molecule_numbers
 
 CUTOFF_IN_SIGMA = 4.0
 
@@ -153,12 +153,6 @@ class DensityFit:
     ) -> None:
         check_map(density_map)
         self.measure = measure_named(similarity, about_mean=about_mean)
-        if threshold is not None and not self.measure.is_potential:
-            raise InputError(
-                f"is not for {as_argument('similarity', similarity)}",
-                argument="threshold",
-                remedy="leave it out",
-            )
         if not 0 <= force_group < 32:
             raise InputError(
                 "must be from 0 to 31", argument="force_group", found=force_group, remedy="give one of these"
@@ -180,10 +174,9 @@ class DensityFit:
             periodic = system is not None and system.usesPeriodicBoundaryConditions()
         self.periodic = periodic
         self._molecules = molecule_numbers(self.topology, system) if periodic else None
-        self._threshold = threshold
         self._cutoff = None if cutoff is None else in_angstrom(cutoff, "cutoff")
         around = None if self._positions is None else self._positions[self.atoms]
-        source = TargetSource(density_map, self.measure, mask, around, crop_margin, voxel_size)
+        source = TargetSource(density_map, self.measure, mask, threshold, around, crop_margin, voxel_size)
         self._take(source, resolution)
         if system is not None:
             warn_of_incompatible_forces(system, stacklevel=2)
@@ -206,12 +199,7 @@ class DensityFit:
             "cutoff", self.cutoff, f"a radius in Å, such as {CUTOFF_IN_SIGMA:g} times σ = {self.sigma:.2f} Å"
         )
         self._source, self._target = source, source.target(resolution, self.cutoff)
-        self._potential: torch.Tensor | None = None
-        if self.measure.is_potential:
-            lowest = self._threshold
-            if lowest is None:
-                lowest = source.density_map.data.mean(dtype=np.float64)
-            self._potential = self._target.potential(float(lowest))
+        self._potential = source.potential(self._target) if self.measure.is_potential else None
         self._evaluator: SimilarityEnergy | None = None
         total = float(self.target.data.sum(dtype=np.float64))
         pulls = self.target.shape, total, self.measure.name, resolution, self.atoms.tobytes()

@@ -91,6 +91,8 @@ class TargetSource:
         What of the map's values it needs.
     mask : np.ndarray of bool, shape (nz, ny, nx), optional
         The voxels that count.
+    threshold : float, optional
+        Where a potential is 0, and below; the map's mean by default.
     around : np.ndarray, shape (M, 3), optional
         Positions of the fitted atoms in Å, around which the map is cropped; without them all of it is kept.
     crop_margin : float, Quantity or None
@@ -107,6 +109,7 @@ class TargetSource:
     density_map: DensityMap
     measure: Measure
     mask: np.ndarray | None = None
+    threshold: float | None = None
     around: np.ndarray | None = None
     crop_margin: Any = CROP_MARGIN
     voxel_size: Any = "auto"
@@ -115,6 +118,12 @@ class TargetSource:
     )
 
     def __post_init__(self) -> None:
+        if self.threshold is not None and not self.measure.is_potential:
+            raise InputError(
+                f"is not for {as_argument('similarity', self.measure.name)}",
+                argument="threshold",
+                remedy="leave it out",
+            )
         if self.mask is not None:
             object.__setattr__(self, "mask", _checked_mask(self.mask, self.density_map))
         if self.around is not None and self.crop_margin is not None:
@@ -160,6 +169,13 @@ class TargetSource:
         if target is None:
             target = self._targets[key] = self._made(part, step)
         return target
+
+    def potential(self, target: DensityTarget) -> torch.Tensor:
+        """Return a target's values scaled to 0…1 above the threshold; see `DensityTarget.potential`."""
+        threshold = self.threshold
+        if threshold is None:
+            threshold = self.density_map.data.mean(dtype=np.float64)
+        return target.potential(float(threshold))
 
     def _made(self, part: DensityMap, step: float | None) -> DensityTarget:
         counted = self._mask_on(part)

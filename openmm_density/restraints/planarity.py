@@ -19,9 +19,9 @@ from openmm import app, unit
 from ..chemistry.planes import PlaneSet, find_planes
 from ..chemistry.planes.report import group_label
 from ..energies import forces
+from ..energies.checks import check_system
 from ..energies.molecules import molecule_numbers
 from ..energies.planarity import planarity_module
-from ..energies.topologies import check_system
 from ..errors import InputError
 from ..units import ANGSTROM_PER_NANOMETER, number_in, positions_in_angstrom
 from ..wording import listing

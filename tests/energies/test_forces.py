@@ -278,7 +278,7 @@ def test_python_force_works_on_the_gpu(fake_python_force, periodic, graphs):
 
 def test_a_device_is_for_python_force_and_has_to_exist(fake_python_force):
     assert spring(backend="PythonForce", device="cpu").computation.used_device == torch.device("cpu")
-    with pytest.raises(InputError, match='device cannot be used.*"abacus"'):
+    with pytest.raises(InputError, match=r'device cannot be used.*"abacus"'):
         spring(backend="PythonForce", device="abacus")
     with pytest.raises(InputError, match="with TorchForce the platform decides"):
         spring(backend="TorchForce", device="cpu")

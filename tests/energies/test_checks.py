@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from openmm import app
 
-from openmm_density.energies.topologies import bonded_pairs, check_system, check_unit
+from openmm_density.energies.checks import bonded_pairs, check_system, check_unit
 from openmm_density.errors import InputError
 
 from .contexts import system_of

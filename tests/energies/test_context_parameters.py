@@ -13,7 +13,7 @@ import pytest
 from openmm import app
 
 from openmm_density import DensityFit, DensityMap, DensityReporter
-from openmm_density.energies.parameters import as_made, parameter_names
+from openmm_density.energies.context_parameters import as_made, parameter_names
 from openmm_density.models import Model
 
 from ..fragments import fragment
