@@ -349,12 +349,14 @@ def _over_frames(
     frames: np.ndarray,
     progress: Progress | None,
 ) -> Iterator[Any]:
-    """Evaluate frames one by one, from positions in Å; an error says in which frame."""
+    """Evaluate frames one by one, from positions in Å; an error of positions says in which frame."""
     for row, frame in enumerate(frames):
         positions = trajectory.xyz[frame].astype(np.float64) * ANGSTROM_PER_NANOMETER
         try:
             value = evaluate(positions)
         except InputError as error:
+            if error.argument != "positions":
+                raise  # it is no fault of this frame
             raise error.within(f"frame {frame}") from error
         if progress is not None:
             progress(row + 1, len(frames))

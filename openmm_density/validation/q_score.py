@@ -10,8 +10,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from ..errors import InputError
-from ..maps.grids import checked_positions
-from ..units import in_angstrom
+from ..maps.grids import checked_length, checked_positions
 
 if TYPE_CHECKING:
     from openmm.app import Topology
@@ -79,11 +78,7 @@ def q_scores(density_map: DensityMap, topology: Topology, positions: Any, *, sig
     ----------
     G. Pintilie et al., Nat. Methods 17, 328 (2020).
     """
-    sigma = in_angstrom(sigma, "sigma")
-    if not (np.isfinite(sigma) and sigma > 0):
-        raise InputError(
-            "must be a positive width", argument="sigma", found=sigma, remedy=f"give Å, such as {SIGMA}"
-        )
+    sigma = checked_length(sigma, "sigma", zero=False)
     positions = checked_positions(positions, topology.getNumAtoms(), topology)
     atoms = list(topology.atoms())
     heavy = np.array(
