@@ -13,8 +13,8 @@ They live in the torch namespace ``openmm_density::`` and can be called from Pyt
 
 import torch  # noqa: F401  (it registers all operators when it comes, and so must come before any of them)
 
-__all__ = ["density", "interpolation", "molecules", "planarity", "scatter"]
-
 
 def __dir__() -> list[str]:
-    return __all__
+    from .build import operator_folders
+
+    return [*operator_folders()]

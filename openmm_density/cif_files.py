@@ -41,4 +41,6 @@ def parse_cif(path: str | os.PathLike[str], contents: bytes | bytearray) -> gemm
         return gemmi.cif.read_string(contents.decode("utf-8", errors="replace"))
     except (RuntimeError, ValueError) as error:
         said = one_line(error).removeprefix("string:")
-        raise InputError(f"{path}: cannot be read as mmCIF (line {said}); check the file.") from None
+        raise InputError(
+            f"cannot be read as mmCIF (line {said})", source=path, remedy="check the file"
+        ) from None

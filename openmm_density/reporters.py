@@ -103,7 +103,7 @@ class DensityReporter:
             )
         except OSError as error:
             raise InputError(
-                f"cannot be written ({error.strerror or error})", source=file, remedy="check the folder"
+                f"it cannot be written ({error.strerror or error})", source=file, remedy="check the folder"
             ) from error
         self._writer = csv.writer(self._file, lineterminator="\n")
         if not begun and (self._opened or not append):
@@ -177,7 +177,7 @@ def _has_header(path: Path, header: list[str]) -> bool:
         return False
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(
-            f"cannot be read as a table ({one_line(error)})", source=path, remedy="give another file"
+            f"it cannot be read as a table ({one_line(error)})", source=path, remedy="give another file"
         ) from error
     if found is not None and found != header:
         raise InputError(

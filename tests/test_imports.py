@@ -14,6 +14,7 @@ from openmm import app
 import openmm_density
 from openmm_density import DensityMap, PlanarityRestraint
 from openmm_density.energies.forces import backend_problem
+from openmm_density.kernels.build import operator_folders
 
 from .conftest import PROJECT
 from .fragments import fragment
@@ -174,6 +175,7 @@ def test_the_package_shows_its_public_names_and_nothing_else():
 # The modules of packages that the README and the examples import from.
 DOCUMENTED = {
     "chemistry": {"planes"},
+    "kernels": set(operator_folders()),
     "maps": {"corrections"},
     "models": {"structure_files"},
     "validation": {"correlation", "map_checks"},

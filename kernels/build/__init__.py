@@ -13,3 +13,7 @@ from .problems import BuildError
 from .sources import Source, operator_folders
 
 __all__ = ["BuildError", "Source", "Status", "error_text", "library", "load", "operator_folders", "status"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -26,13 +26,13 @@ def __dir__() -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; give the exit status: 0, 1 for a simulation that failed, 2 for input that cannot be used."""
+    """Run a command; return the exit status: 0, 1 for a simulation that failed, 2 for input that cannot be used."""
     note_start(is_process=arguments is None)
     options, unknown = _parser().parse_known_args(arguments)
     name = f"{PROGRAM} {options.command}"
     try:
         os.getcwd()
-    except OSError:  # torch would end the process without a word of ours
+    except OSError:  # torch would end the process without a message
         print(
             f"{name}: error: the folder that this was started in is gone: change to another one",
             file=sys.stderr,
@@ -80,7 +80,7 @@ def _sentence(error: Exception, options: argparse.Namespace) -> str:
 
 
 def _once_each() -> Callable[..., None]:
-    """Return what prints a warning the first time: a fit makes its forces anew for each of its segments."""
+    """Return a function that prints each warning once: a fit builds its forces again for every segment."""
     said: set[str] = set()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -103,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 class _Version(argparse.Action):
-    """Print the version, looked up only when it is asked for."""
+    """Print the version, which takes an import that other commands do without."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
         from importlib.metadata import version

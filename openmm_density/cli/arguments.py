@@ -1,10 +1,10 @@
-"""What arguments of several commands have in common: how they are read, added, checked and called in errors."""
+"""Arguments that several commands share, how they are checked, and how errors spell them."""
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from ..errors import InputError
@@ -18,7 +18,7 @@ PROGRAM = "openmm-density"
 
 
 class Parser(argparse.ArgumentParser):
-    """Without the usage before every error: one sentence, and where the rest stands."""
+    """A parser whose errors are one sentence that names the help, without the usage before it."""
 
     def error(self, message: str) -> NoReturn:
         """End the process with status 2."""
@@ -34,7 +34,7 @@ def add_map(parser: argparse.ArgumentParser) -> None:
 
 
 def add_corrections(parser: argparse.ArgumentParser) -> None:
-    """Add what of a map, and of its half maps, is corrected when they are read."""
+    """Add the corrections of a map, and of its half maps, that are applied when they are read."""
     parser.add_argument(
         "--voxel-size",
         type=_voxel_size,
@@ -42,19 +42,20 @@ def add_corrections(parser: argparse.ArgumentParser) -> None:
         help="of the map in Å, where its header is wrong: one number, or X,Y,Z; the origin scales with it",
     )
     parser.add_argument(
-        "--mirror", action="store_true", help="read the mirror image of the map, where its hand is wrong"
+        "--mirror",
+        action="store_true",
+        help="read the mirror image of the map, where its handedness is wrong",
     )
     parser.add_argument(
         "--invert", action="store_true", help="change the map's sign, where density is negative in it"
     )
 
 
-def corrections(options: argparse.Namespace) -> MapCorrections:
-    """Return what is to be corrected of the maps that a command reads."""
+def map_corrections(voxel_size: float | list[float] | None, mirror: bool, invert: bool) -> MapCorrections:
+    """Return what is to be corrected of the maps that a command reads, from the options of `add_corrections`."""
     from ..maps.corrections import MapCorrections
 
-    size = options.voxel_size
-    return MapCorrections(tuple(size) if isinstance(size, list) else size, options.mirror, options.invert)
+    return MapCorrections(tuple(voxel_size) if isinstance(voxel_size, list) else voxel_size, mirror, invert)
 
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
@@ -79,7 +80,13 @@ def add_dictionary(parser: argparse.ArgumentParser) -> None:
 
 
 def number(text: str) -> float:
-    """Read a number; say what to give where there is none."""
+    """Return the number that a text is.
+
+    Raises
+    ------
+    argparse.ArgumentTypeError
+        If it is none.
+    """
     try:
         return float(text)
     except ValueError:
@@ -87,7 +94,13 @@ def number(text: str) -> float:
 
 
 def whole_number(text: str) -> int:
-    """Read a whole number that OpenMM can count to."""
+    """Return the whole number that a text is, no larger than OpenMM counts.
+
+    Raises
+    ------
+    argparse.ArgumentTypeError
+        If it is none, or larger.
+    """
     try:
         whole = int(text)
     except ValueError:
@@ -97,7 +110,7 @@ def whole_number(text: str) -> int:
     return whole
 
 
-# More steps than any simulation makes, and what OpenMM counts with.
+# The largest of the 32-bit integers in which OpenMM counts steps.
 _LARGEST = 2**31 - 1
 
 
@@ -118,34 +131,42 @@ def _columns(text: str) -> list[str]:
 
 
 def check_files(models: Iterable[str | None], maps: Iterable[str | None] = ()) -> None:
-    """Refuse files that are not there, as those that read them would, but before what reads them is imported, for seconds."""
-    for paths, what in ((models, "check the path of the model"), (maps, "give the path of a density map")):
+    """Refuse files that do not exist before the modules that read them are imported, which takes seconds."""
+    remedies = ((models, "check the path of the model"), (maps, "give the path of a density map"))
+    for paths, what in remedies:
         for path in paths:
             if path is not None and not os.path.lexists(path):
-                raise InputError(f"{path}: there is no such file; {what}.")
+                raise InputError("there is no such file", source=path, remedy=what)
 
 
-def check_halves(options: argparse.Namespace) -> None:
+def check_halves(half_maps: Sequence[str]) -> None:
     """Refuse one half map without the other."""
-    given = len(options.half_map)
-    if given not in (0, 2):
-        raise InputError(f"--half-map must be given twice, once for each half, found {given}.")
+    if len(half_maps) not in (0, 2):
+        raise InputError(
+            "must be given twice",
+            argument="half_map",
+            found=f"{len(half_maps)} of them",
+            remedy="give one for each half",
+        )
 
 
-# What errors call by the names of Python arguments, where the names differ by more than their spelling.
+# The option of a Python argument that errors name, where it is not spelled alike.
 _SAME = {
-    **{"density_map": "map", "dictionaries": "dictionary", "restraints": "restrain", "ligands": "ligand"},
+    "density_map": "map",
+    "dictionaries": "dictionary",
+    "ligands": "ligand",
+    "restraints": "restrain",
     "topology_path": "topology",
 }
 
 
 def spelled(name: str) -> str:
-    """Return an argument as users type it."""
+    """Return an option as users type it, from its name in the namespace of the parser."""
     return name.upper() if name in ("model", "map") else f"--{name.replace('_', '-')}"
 
 
 def spellings(options: argparse.Namespace) -> dict[str, str]:
-    """Return what users of a command type for the Python arguments that its errors name."""
+    """Return what users of a command type in place of each Python argument that errors name."""
     names = {name: name for name in vars(options) if name != "command"}
     same = {**_SAME, "sigma": "planarity"}  # of planes, in a fit
     names |= {name: other for name, other in same.items() if name not in names and other in names}

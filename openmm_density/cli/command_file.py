@@ -1,4 +1,4 @@
-"""What a fit was asked to do, on disk beside its states, so that it can go on without being told again."""
+"""The options of a fit on disk beside its states, so that it can be resumed without them."""
 
 from __future__ import annotations
 
@@ -64,18 +64,23 @@ def read_command(
         paths = _paths(options, files)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise InputError(
-            f"{folder / COMMAND} cannot be read, so that the fit cannot be resumed: start it anew."
+            "it cannot be read, so that the fit cannot be resumed",
+            source=folder / COMMAND,
+            remedy="start the fit again",
         ) from None
     for path, digest in digests.items():
         if _digest(path) != digest:
             raise InputError(
-                f"{path} has changed since the fit began, so that it cannot be resumed: start it anew."
+                "it has changed since the fit began, so that it cannot be resumed",
+                source=path,
+                remedy="start the fit again",
             )
     for path in [*paths, *map(str, others(options))]:
         if path not in digests:
             raise InputError(
-                f"{path} is not one of the files with which the fit began, as {folder / COMMAND} has them, so that it cannot be "
-                "resumed: start it anew."
+                f"it is not one of the files with which the fit began, by {folder / COMMAND}, so that it cannot be resumed",
+                source=path,
+                remedy="start the fit again",
             )
     return options
 
@@ -92,4 +97,8 @@ def _digest(path: str) -> str:
     try:
         return hashlib.sha256(read_file(path)).hexdigest()
     except (OSError, ValueError) as error:  # a ValueError where the path holds a zero
-        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}: the fit needs it.") from None
+        raise InputError(
+            f"the fit needs it, and it cannot be read ({getattr(error, 'strerror', None) or error})",
+            source=path,
+            remedy="put it back",
+        ) from None

@@ -1,4 +1,4 @@
-"""What a terminal shows: results, and how far a fit is."""
+"""What a terminal shows: results, and the progress of a fit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LONGEST_LINE = 100_000
 
 
 class Clock:
-    """How long steps will still take, or, where none are made, how long that has lasted.
+    """The time that the remaining steps will take, or, outside dynamics, the time since the last step.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Clock:
     def __init__(self, stages: Sequence[tuple[str, bool]] = ()) -> None:
         self._names = [name for name, _ in stages]
         self._rebuilds = [rebuilds for _, rebuilds in stages]
-        # The stage that is under way, none before the first; and whether something else is done since steps of it were made.
+        # The current stage, -1 before the first, and whether something else has been done since its last steps.
         self._place, self._has_left = -1, True
         self._doing, self._step, self._total = "", math.inf, 1
         self._recent: deque[tuple[int, float]] = deque(maxlen=_RECENT)
@@ -49,16 +49,16 @@ class Clock:
         self._last = self._advanced = time.monotonic()
 
     def update(self, step: int, total: int, doing: str) -> None:
-        """Note where a fit is."""
+        """Take the step and the activity of the fit."""
         now = time.monotonic()
-        # The last steps before an interruption are told of with what is done after them.
+        # The last steps before an interruption are reported together with what is done after them.
         self._is_stepping = step > self._step and (doing in self._names or not self._names)
         if self._is_stepping and doing == self._doing:
-            # Only between two of these nothing but steps was made.
+            # Only between two updates of one stage nothing but steps was made.
             self._recent.append((step - self._step, now - self._last))
         if self._is_stepping:
             self._advanced = now
-        # A search comes between two stages, also where they have one name.
+        # A search separates two stages, also where these have the same name.
         begin = self._place + self._has_left
         if doing in self._names[begin:]:
             self._place = self._names.index(doing, begin)
@@ -66,7 +66,7 @@ class Clock:
         self._doing, self._step, self._total, self._last = doing, step, total, now
 
     def __str__(self) -> str:
-        """Return the time as in ``0:02:40 + 3 searches``, which are not steps and whose time nobody knows."""
+        """Return the time as in ``0:02:40 + 3 searches``, which are not steps and whose time is unknown."""
         if not self._is_stepping:
             return _clock(time.monotonic() - self._advanced)
         steps, seconds = (sum(values) for values in zip((0, 0.0), *self._recent))
@@ -104,7 +104,7 @@ class Display:
             TextColumn("{task.description:<9}"),
             BarColumn(),
             TextColumn("{task.fields[steps]}"),
-            # It tells the time anew whenever it is drawn.
+            # An object, so that the time is current whenever the line is drawn.
             TextColumn("{task.fields[clock]}"),
             TextColumn("{task.fields[figures]}"),
             console=Console(stderr=True, highlight=False, markup=False, emoji=False),
@@ -118,16 +118,16 @@ class Display:
         self.stop()
 
     def stop(self) -> None:
-        """Show no more; the last that was shown stays."""
+        """Stop the display; what it showed last stays."""
         self._progress.stop()
 
     def begin(self, part: str) -> None:
-        """Show which part of a `Stopwatch` begins, where no stages are under way, which tell more."""
+        """Show which part of a `Stopwatch` begins, unless stages are shown, which say more."""
         if not self._is_stepping:
             self._progress.update(self._task, description=PARTS[part])
 
     def expect(self, stages: Sequence[tuple[str, bool]] = ()) -> None:
-        """Note the stages to come, as for `Clock`; without any the last one is over, and parts are shown again."""
+        """Set the stages to come, as for `Clock`; without any, parts are shown again."""
         self._clock, self._is_stepping = Clock(stages), bool(stages)
         self._progress.update(self._task, clock=self._clock)
 
@@ -146,16 +146,16 @@ class Display:
         self._progress.update(self._task, completed=step, total=total, description=stage, **found)
 
     def interrupted(self, doing: str = "minimising, writing results") -> None:
-        """Say at once that Ctrl-C was heard."""
+        """Show at once that Ctrl-C was received."""
         self.print(f"Interrupted: finishing this step, {doing}; Ctrl-C again to stop now")
-        # A second signal leaves no time to put it back.
+        # A second signal leaves no time to restore it.
         self._progress.console.show_cursor(True)
 
     def ended(self, said: str) -> None:
-        """Say what becomes of a fit that a second Ctrl-C ends now."""
+        """Print what becomes of a fit that a second Ctrl-C ends now."""
         if self._progress.disable:
             print(said, file=sys.stderr, flush=True)
             return
         self._progress.console.print(said, soft_wrap=True)
-        # The cursor stands behind the progress, where the shell would go on.
+        # The cursor is behind the progress bar, where the shell's prompt would follow.
         print(file=self._progress.console.file, flush=True)

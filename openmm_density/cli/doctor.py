@@ -23,7 +23,7 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the diagnosis; give the exit status: 1 where something does not work."""
+    """Print the diagnosis; return the exit status: 1 where something does not work."""
     from rich.console import Console
 
     # In a pipe nothing shows.

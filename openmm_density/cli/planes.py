@@ -28,7 +28,7 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the planes; give the exit status."""
+    """Print the planes; return the exit status."""
     check_files([options.model])
     defer_torch()
     with loading():

@@ -1,4 +1,4 @@
-"""What ``openmm-density score`` comes to: the residues as a whole, the worst of them, and what a reader is warned of."""
+"""Sentences of ``openmm-density score``: all residues, the worst of them, and warnings."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from ..maps.density_map import DensityMap
 
 TOLD = 5
-"""Of the worst residues and of stretches, in words."""
+"""How many of the worst residues, and of stretches, are listed in words."""
 MOST_WORST = 10
-"""Of the worst residues in JSON, as in a fit's summary."""
+"""How many of the worst residues are listed in JSON, as in a fit's summary."""
 
 _EXPLAINING = {"contrast", "box", "resolution", "place", "voxel_size", "handedness"}
-"""Checks of the map whose findings say why a correlation is low."""
+"""Checks of the map whose findings explain a low correlation."""
 
 _MEASURES = {"CC": "correlation", "Q": "q_score"}
 
@@ -34,7 +34,7 @@ _MEASURES = {"CC": "correlation", "Q": "q_score"}
 def residue_rows(
     topology: mdtraj.Topology, labels: Sequence[str], columns: Mapping[str, np.ndarray]
 ) -> list[dict[str, Any]]:
-    """Return what is known of each residue in one frame.
+    """Return a row of figures for each residue in one frame.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def residue_rows(
         Of R residues.
     labels : sequence of str
         Their names.
-    columns : mapping of str to np.ndarray of shape (R,)
+    columns : mapping of str to ndarray, shape (R,)
         Values under "CC" and "Q"; NaN where there is none.
 
     Returns
@@ -68,7 +68,7 @@ def residue_rows(
 
 
 def worst_residues(rows: Sequence[Mapping[str, Any]], name: str) -> list[tuple[str, float]]:
-    """Return residues but water with their values of a column, the lowest first."""
+    """Return the residues other than water with their values in a column, the lowest first."""
     measure = f"{_MEASURES[name]}_final"
     known = [
         (row["residue"], row[measure]) for row in rows if row[measure] is not None and row["kind"] != "water"
@@ -77,7 +77,7 @@ def worst_residues(rows: Sequence[Mapping[str, Any]], name: str) -> list[tuple[s
 
 
 def residue_sentences(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, np.ndarray]) -> list[str]:
-    """Return a line on each column: its mean and range over the residues, and the lowest."""
+    """Return a line for each column: its mean and range over the residues, and the lowest."""
     lines = []
     for name in columns:
         worst = worst_residues(rows, name)
@@ -104,14 +104,14 @@ def warnings_about(
     Parameters
     ----------
     trajectory : mdtraj.Trajectory
-        Its last frame is looked at.
+        Its last frame is examined.
     density_map : DensityMap
     cc : float
         Its correlation.
     rows : sequence of mapping
         From `residue_rows`, for that frame.
     checks : MapChecks
-        Of the map with that frame; where a finding explains a low correlation it is not told of once more.
+        Of the map with that frame; a low correlation that a finding explains is not warned of again.
     """
     return [
         *_overall_warnings(trajectory, density_map, cc, checks),

@@ -46,7 +46,7 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the map; give the exit status."""
+    """Write the map; return the exit status."""
     check_files([options.model])
     defer_torch()
     with loading():
@@ -55,7 +55,9 @@ def run(options: argparse.Namespace) -> int:
 
     output = Path(options.output)
     if output.exists() and not options.overwrite:
-        raise InputError(f"{output} is already there: choose another name, or pass --overwrite.")
+        raise InputError(
+            "it exists already", source=output, remedy="choose another name, or pass --overwrite"
+        )
     model = read_model(options.model)
     density_map = DensityMap.simulate(
         model.topology,

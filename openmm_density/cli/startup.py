@@ -1,4 +1,4 @@
-"""How a command starts and ends: from when its time counts, what it imports late, so that help and errors come at once."""
+"""How a command starts and ends: when its time begins, and imports that are made late so that help and errors come at once."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _started = time.monotonic()
 
 
 def note_start(is_process: bool) -> None:
-    """Note that a command starts, with its process or later in one that does other things."""
+    """Note that a command starts: with its process, or now where a program calls it."""
     global _started
     began = process_start() if is_process else None
     _started = time.monotonic() if began is None else began
     if is_process:
-        # At its end Python looks for garbage among all that torch and OpenMM made, for seconds on a busy machine.
+        # At exit Python collects garbage among all objects of torch and OpenMM, which takes seconds on a busy machine.
         atexit.register(gc.freeze)
 
 
@@ -30,7 +30,7 @@ def started() -> float:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Import modules without Python's garbage collector, which looks through all of them again and again: they stay."""
+    """Import modules without Python's garbage collector, which would scan all of them repeatedly and free nothing."""
     collects = gc.isenabled()
     gc.disable()
     try:

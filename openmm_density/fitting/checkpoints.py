@@ -49,12 +49,18 @@ class RunFolder:
             with tempfile.TemporaryFile(dir=self.path):
                 pass
         except OSError as error:
-            raise InputError(f"{self.path} cannot be written to: {error.strerror or error}.") from None
+            raise InputError(
+                f"it cannot be written to ({error.strerror or error})",
+                source=self.path,
+                remedy="choose another folder",
+            ) from None
         if (
             self.trajectory.is_symlink()
         ):  # the folder may be somebody else's, and the file that it leads to anybody's
             raise InputError(
-                f"{self.trajectory} is a symbolic link, and what it leads to would be overwritten: put the file there."
+                "it is a symbolic link, and the file that it leads to would be overwritten",
+                source=self.trajectory,
+                remedy="replace the link by the file",
             )
 
     @property
@@ -91,7 +97,9 @@ class RunFolder:
                 os.replace(temporary, self.path / STATE)
         except OSError as error:
             raise InputError(
-                f"{self.path}: the state cannot be written ({error.strerror or error}); make room, and resume the fit."
+                f"the state cannot be written ({error.strerror or error})",
+                source=self.path,
+                remedy="make room, and resume the fit",
             ) from None
         write_cif(self.last_good, topology, state.positions * ANGSTROM_PER_NANOMETER, b_factors, header)
         if state.rows:
@@ -133,7 +141,9 @@ class RunFolder:
                 return state
             problems.append(f"{TRAJECTORY} has fewer than the {state.frames} frames of {name}")
         found = "; ".join(problems) or "it holds no saved state"
-        raise InputError(f"{self.path}: the fit cannot be resumed, because {found}: start it anew.")
+        raise InputError(
+            f"the fit cannot be resumed, because {found}", source=self.path, remedy="start the fit again"
+        )
 
     def remove(self) -> None:
         """Remove the folder with all its files: by its name at once, so that half of it is never taken for a fit."""
@@ -199,7 +209,9 @@ class Trajectory:
             self._dcd.writeModel(positions, periodicBoxVectors=box)
         except OSError as error:
             raise InputError(
-                f"{self._path}: the trajectory cannot be written ({error.strerror or error}); make room, and resume the fit."
+                f"the trajectory cannot be written ({error.strerror or error})",
+                source=self._path,
+                remedy="make room, and resume the fit",
             ) from None
 
 

@@ -101,7 +101,12 @@ def scan_strengths(
     started = time.perf_counter()
     strengths = [float(strength) for strength in strengths]
     if not strengths or strengths[0] <= 0 or sorted(set(strengths)) != strengths:
-        raise InputError(f"strengths must be positive and rise, found {strengths}.")
+        raise InputError(
+            "must be positive and rise",
+            argument="strengths",
+            found=strengths,
+            remedy="give them in rising order",
+        )
     first, second = half_maps
     check_half_maps(first, second)
     staircase = _staircase(protocol, strengths)

@@ -91,7 +91,7 @@ def _check_links(folder: Path) -> None:
             raise InputError(
                 f"it is a symbolic link to {os.readlink(part)}, which leads nowhere",
                 source=part,
-                remedy="mend it, or choose another folder",
+                remedy="correct it, or choose another folder",
             )
 
 

@@ -9,7 +9,7 @@ from ..plugins import platform_names
 from ..wording import one_line
 
 MOST_THREADS = 1024
-"""With many more, the threads cannot be made, and the process ends without a word."""
+"""Far more threads cannot be created, and the process then ends without a message."""
 
 
 def platform_properties(platform: openmm.Platform, threads: int | None = None) -> dict[str, str]:
@@ -56,16 +56,28 @@ def check_platform(name: str, threads: int | None = None) -> None:
         Naming the platforms that are here, or why this one does not run.
     """
     if threads is not None and not 1 <= threads <= MOST_THREADS:
-        raise InputError(f"threads must be from 1 to {MOST_THREADS}, found {threads}.")
+        raise InputError(
+            f"must be from 1 to {MOST_THREADS}",
+            argument="threads",
+            found=threads,
+            remedy="give the number of processor cores to use",
+        )
     names = platform_names()
     if name not in names:
-        raise InputError(f'platform="{name}" is not here: use one of {", ".join(names)}.')
+        raise InputError(
+            "must be a platform of this OpenMM",
+            argument="platform",
+            found=f'"{name}"',
+            remedy=f"use one of {', '.join(names)}",
+        )
     try:
         _try(*platform_named(name))
     except openmm.OpenMMException as error:  # a plugin without a device
         raise InputError(
-            f'platform="{name}" does not run here ({one_line(error)}): use another, such as CPU; openmm-density doctor '
-            "says what runs."
+            f"must run on this machine ({one_line(error)})",
+            argument="platform",
+            found=f'"{name}"',
+            remedy="use another one, such as CPU; openmm-density doctor says what runs",
         ) from None
 
 

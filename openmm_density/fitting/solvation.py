@@ -71,7 +71,9 @@ def solvated(
             )
     except Exception as error:  # Modeller raises bare exceptions for what the force field lacks
         raise InputError(
-            f"{prepared.model.path}: water cannot be added ({one_line(error)}); give a force field with water and ions."
+            f"water cannot be added ({one_line(error)})",
+            source=prepared.model.path,
+            remedy="give a force field with water and ions",
         ) from None
     positions = np.array(modeller.positions.value_in_unit(unit.angstrom))
     positions[: len(prepared.positions)] = prepared.positions  # to the last bit, which units do not keep

@@ -184,7 +184,7 @@ def _mrc_grid(path: Path, header: np.recarray) -> tuple[list[int], np.ndarray, g
             "MAPC, MAPR, MAPS must be 1, 2, 3 in some order",
             source=path,
             found=axes,
-            remedy="the header is damaged, write it again",
+            remedy="write it again, as the header is damaged",
         )
     sampling = np.array([int(header[name]) for name in ("mx", "my", "mz")])
     lengths = np.array([float(header["cella"][name]) for name in "xyz"])
@@ -345,7 +345,7 @@ def _read_situs(path: Path, periodic: bool | None) -> PlacedVoxels:
         raise
     except (ValueError, OSError, DeprecationWarning) as error:
         raise InputError(
-            f"it cannot be read as a SITUS map ({one_line(error)})", source=path, remedy="fetch it again"
+            f"it cannot be read as a SITUS map ({one_line(error)})", source=path, remedy="download it again"
         ) from error
     (spacing, *origin), size = head[:4], head[4:]
     if not (np.isfinite(spacing) and spacing > 0 and min(size) > 0 and np.isfinite(origin).all()):
@@ -353,7 +353,7 @@ def _read_situs(path: Path, periodic: bool | None) -> PlacedVoxels:
             "its first line must give a positive voxel size, an origin and a positive size",
             source=path,
             found=f"voxels of {spacing} Å, the origin {origin} and the size {size}",
-            remedy="fetch it again",
+            remedy="download it again",
         )
     if values.size != math.prod(size):
         promised = " × ".join(map(str, size))
@@ -361,7 +361,7 @@ def _read_situs(path: Path, periodic: bool | None) -> PlacedVoxels:
             f"it does not have the {promised} values that its first line promises",
             source=path,
             found=int(values.size),
-            remedy="fetch it again",
+            remedy="download it again",
         )
     _check_density(values, path)
     return PlacedVoxels(values.reshape(size[::-1]), np.diag([spacing] * 3), np.array(origin), periodic=False)

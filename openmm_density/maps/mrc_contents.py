@@ -59,7 +59,7 @@ def _header(path: Path, start: bytes) -> np.recarray:
         raise InputError(
             f"it is cut short, within its header of {HEADER_DTYPE.itemsize} bytes",
             source=path,
-            remedy="fetch it again",
+            remedy="download it again",
         )
     header = np.frombuffer(bytearray(start), HEADER_DTYPE).reshape(()).view(np.recarray)
     try:
@@ -126,7 +126,7 @@ def _contents(path: Path, file: BinaryIO, header: np.recarray) -> MrcContents:
         raise InputError(
             f"it is cut short, for its header promises {promised}",
             source=path,
-            remedy="fetch it again",
+            remedy="download it again",
         )
     if there > rest:
         raise InputError(

@@ -36,7 +36,7 @@ MOST_POINTS_PER_REFLECTION = 1000
 HARMLESS_POINTS = 1 << 22
 
 _RECORD = 80
-_DAMAGED = "it is damaged, fetch it again"
+_DAMAGED = "download it again, as it is damaged"
 
 
 def read_mtz_map(

@@ -101,7 +101,7 @@ def find_file(name: str) -> Path:
         raise InputError(
             "OpenMM has a file of this name, and so has the working folder",
             source=f"force field {name}",
-            remedy=f"for the one here write {os.path.join('.', name)}, else rename it",
+            remedy=f"for the one here give {os.path.join('.', name)}, else rename it",
         )
     return Path(os.path.abspath(name))
 
@@ -178,7 +178,7 @@ def _included(path: Path, name: str | None) -> Path:
         raise InputError(
             "an <Include> names no file",
             source=f"force field {path}",
-            remedy="mend the file",
+            remedy="correct the file",
         )
     beside = path.parent / name
     try:

@@ -8,8 +8,8 @@ import mdtraj
 import numpy as np
 import pytest
 
-from openmm_density.cli import fit as fit_command
 from openmm_density.cli.command_file import read_command, write_command
+from openmm_density.cli.fit_record import read_force_field_files
 from openmm_density.errors import InputError
 from openmm_density.fitting.output import FILES
 from openmm_density.fitting.protocols import find_protocol
@@ -106,10 +106,11 @@ def test_code_in_a_folder_from_somebody_else_runs_only_where_it_is_allowed_now(
     assert not ran.exists()
     # Allowed is what is given now.
     given = []
-    monkeypatch.setattr("openmm_density.cli.fit._flexible_fit", lambda options, *_: given.append(options))
+    monkeypatch.setattr("openmm_density.cli.fit._flexible_fit", lambda record, *_: given.append(record))
     with pytest.raises(AttributeError):
         run("fit", "--resume", output, "--allow-scripts")
-    assert given[0].allow_scripts is True and given[0].forcefield == ["amber14", str(xml)]
+    force_field = given[0].options.force_field
+    assert force_field.allow_scripts is True and force_field.forcefield == ["amber14", str(xml)]
 
 
 def test_the_force_field_of_a_resumed_fit_is_the_one_that_it_began_with(somebody_elses, capsys):
@@ -117,19 +118,19 @@ def test_the_force_field_of_a_resumed_fit_is_the_one_that_it_began_with(somebody
     (xml.parent / "more.xml").write_text("<ForceField/>")
     for path in ("model.pdb", "target.mrc"):
         assert run("fit", "--resume", output) == 2
-        assert f"{path} is not one of the files with which the fit began" in capsys.readouterr().err
+        assert f"{path}: it is not one of the files with which the fit began" in capsys.readouterr().err
         written = json.loads((output / "unfinished" / "command.json").read_text())
         held = written["options"]["model" if path == "model.pdb" else "map"]
         written["sha256"][held] = hashlib.sha256(Path(held).read_bytes()).hexdigest()
         (output / "unfinished" / "command.json").write_text(json.dumps(written))
     for path in (xml, xml.parent / "more.xml"):
         assert run("fit", "--resume", output) == 2
-        assert f"{path} is not one of the files" in capsys.readouterr().err
+        assert f"{path}: it is not one of the files" in capsys.readouterr().err
         written["sha256"][str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
         (output / "unfinished" / "command.json").write_text(json.dumps(written))
     (xml.parent / "more.xml").write_text("<ForceField><Residues/></ForceField>")
     assert run("fit", "--resume", output) == 2
-    assert "more.xml has changed since the fit began" in capsys.readouterr().err
+    assert "more.xml: it has changed since the fit began" in capsys.readouterr().err
 
 
 def test_a_fit_notes_the_force_field_files_that_it_read(tmp_path, monkeypatch):
@@ -138,14 +139,14 @@ def test_a_fit_notes_the_force_field_files_that_it_read(tmp_path, monkeypatch):
         (tmp_path / name).write_text(f"<ForceField>{body}</ForceField>")
     (tmp_path / "model.pdb").touch()
     options = {"forcefield": lasting_names(["amber14", "one.xml"]), "model": "model.pdb"}
-    write_command(tmp_path, options, ["model"], fit_command._force_field_files(options))
+    write_command(tmp_path, options, ["model"], read_force_field_files(options))
     written = json.loads((tmp_path / "command.json").read_text())
     assert written["sha256"].keys() == {str(tmp_path / name) for name in ("model.pdb", "one.xml", "two.xml")}
     assert written["options"]["forcefield"] == ["amber14", str(tmp_path / "one.xml")]
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    assert read_command(tmp_path, ["model"], fit_command._force_field_files) == written["options"]
+    assert read_command(tmp_path, ["model"], read_force_field_files) == written["options"]
 
 
 @pytest.mark.parametrize(
@@ -153,16 +154,24 @@ def test_a_fit_notes_the_force_field_files_that_it_read(tmp_path, monkeypatch):
 )
 def test_a_damaged_command_is_told_of(tmp_path, text):
     (tmp_path / "command.json").write_text(text)
-    with pytest.raises(InputError, match=r"command\.json cannot be read, so that the fit cannot be resumed"):
-        read_command(tmp_path, ["model"], fit_command._force_field_files)
+    with pytest.raises(
+        InputError, match=r"command\.json: it cannot be read, so that the fit cannot be resumed"
+    ):
+        read_command(tmp_path, ["model"], read_force_field_files)
 
 
 @pytest.mark.parametrize(
     ("text", "part"),
     [
         ("[" * 100_000, "cannot be read, so that the fit cannot be resumed"),
-        (json.dumps({"options": {}, "sha256": {"/dev/zero": ""}}), "/dev/zero: it is a pipe or a device"),
-        (json.dumps({"options": {}, "sha256": {"a\0b": ""}}), r"a\x00b: embedded null byte"),
+        (
+            json.dumps({"options": {}, "sha256": {"/dev/zero": ""}}),
+            "/dev/zero: the fit needs it, and it cannot be read (it is a pipe or a device",
+        ),
+        (
+            json.dumps({"options": {}, "sha256": {"a\0b": ""}}),
+            r"a\x00b: the fit needs it, and it cannot be read (embedded null byte)",
+        ),
     ],
     ids=["deep", "device", "zero"],
 )

@@ -48,7 +48,7 @@ def test_every_platform_here_takes_them():
 def test_a_platform_without_a_device_is_told(monkeypatch):
     monkeypatch.setattr(platforms, "platform_properties", lambda *_: {"Device": "none"})
     with pytest.raises(
-        InputError, match=r'platform="Reference" does not run here \(.*Device.*\): use another'
+        InputError, match=r'platform must run on this machine \(.*Device.*\), found "Reference": use another'
     ):
         check_platform("Reference")
 

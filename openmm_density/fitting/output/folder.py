@@ -11,7 +11,7 @@ import numpy as np
 from openmm import app
 
 from ...atomic_files import atomic_write, remove_abandoned, write_text
-from ...errors import InputError
+from ...errors import InputError, as_argument
 from ...models.structure_files import pdb_limit, prepared_header, write_cif, write_model_cif, write_pdb
 from ..checkpoints import RunFolder, remove_leftovers
 from ..fit_result import FitResult
@@ -74,13 +74,16 @@ class OutputFolder:
         self.has_pictures = False
         unfinished = self.path / UNFINISHED
         if self.path.exists() and not self.path.is_dir():
-            raise InputError(f"{self.path} is a file: give a folder for the results.")
+            raise InputError("it is a file", source=self.path, remedy="give a folder for the results")
         if resume and not self.path.exists():
-            raise InputError(f"{self.path} does not exist: give the folder of a fit that was interrupted.")
+            raise InputError(
+                "it does not exist", source=self.path, remedy="give the folder of a fit that was interrupted"
+            )
         if resume and not unfinished.is_dir():
             raise InputError(
-                f"{self.path} holds no unfinished fit (one that is complete cannot go on): "
-                "give the folder of one that was interrupted."
+                "it holds no unfinished fit (a complete one cannot be resumed)",
+                source=self.path,
+                remedy="give the folder of one that was interrupted",
             )
         self._made, self._resumed = not self.path.exists(), resume
         try:
@@ -107,13 +110,17 @@ class OutputFolder:
     def _check_unused(self) -> None:
         if (self.path / UNFINISHED).exists():
             raise InputError(
-                f"{self.path} holds an unfinished fit: go on with it by --resume {self.path}, choose another folder, or pass "
-                "--overwrite."
+                "it holds an unfinished fit",
+                source=self.path,
+                remedy=f"resume it by {as_argument('resume')} {self.path}, choose another folder, or pass "
+                f"{as_argument('overwrite', True)}",
             )
         present = [name for name in (*FILES, FITTED_INPUT, *AFTER_FILES) if (self.path / name).exists()]
         if present:
             raise InputError(
-                f"{self.path} already holds {present[0]} of an earlier fit: choose another folder, or pass --overwrite."
+                f"it already holds {present[0]} of an earlier fit",
+                source=self.path,
+                remedy=f"choose another folder, or pass {as_argument('overwrite', True)}",
             )
 
     def _leave(self) -> None:

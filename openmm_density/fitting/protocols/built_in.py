@@ -40,7 +40,9 @@ def find_protocol(name: str, resolution: float) -> Protocol:
     if str(name).endswith(".toml"):
         return read_protocol(name)
     if not (math.isfinite(resolution) and resolution > 0):
-        raise InputError(f"resolution={resolution:g} is not a resolution: give Å, such as 3.5.")
+        raise InputError(
+            "must be a positive number", argument="resolution", found=resolution, remedy="give Å, such as 3.5"
+        )
     if name == "standard":
         return Protocol((*_approach(20000, resolution), *_refine(20000, resolution)), name="standard")
     if name == "quick":
@@ -51,7 +53,10 @@ def find_protocol(name: str, resolution: float) -> Protocol:
     if name == "gentle":
         return Protocol(_small_corrections(8000), name="gentle")
     raise InputError(
-        f'protocol="{name}" is not known: use {", ".join(PROTOCOLS)}, or a file that ends in .toml.'
+        "must be a protocol that is known, or a file that ends in .toml",
+        argument="protocol",
+        found=f'"{name}"',
+        remedy=f"use {', '.join(PROTOCOLS)}, or a file",
     )
 
 
@@ -108,7 +113,7 @@ def _refine(steps: int, resolution: float, heated: bool = True) -> tuple[Stage, 
     last = len(stages) - 1
     # Until then side chains may change their rotamers.
     return tuple(
-        replace(stage, restraints=checked_restraints((*stage.restraints, _STAGGERED), "restraints"))
+        replace(stage, restraints=checked_restraints((*stage.restraints, _STAGGERED)))
         if number == last
         else stage
         for number, each in enumerate(stages)
@@ -143,7 +148,7 @@ def _small_corrections(steps: int) -> tuple[Stage, ...]:
     """Cool, at half of the strength, and with all held throughout: for a model that is right but for details."""
     settle, draw, hold = round(0.05 * steps), round(0.2 * steps), round(0.35 * steps)
     cool, half = (150.0, 150.0), (0.5, 0.5)
-    held = checked_restraints((*_HELD, _STAGGERED), "restraints")
+    held = checked_restraints((*_HELD, _STAGGERED))
     return (
         Stage("settle", settle, (0.1, 0.1), (_COLD, 150.0), restraints=held),
         Stage("draw", draw, (0.1, 0.5), cool, restraints=held),

@@ -1,4 +1,4 @@
-"""What is asked of the numbers of a protocol."""
+"""Checks of the numbers of a protocol."""
 
 from __future__ import annotations
 
@@ -9,27 +9,49 @@ from ...errors import InputError
 
 
 def is_number(value: Any) -> bool:
-    """Say whether it is a number, infinite ones among them."""
+    """Return whether a value is a number, infinite ones among them."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
 
 
-def check_count(name: str, value: Any, least: int) -> None:
-    """Refuse what is not a whole number of at least so many."""
+def check_count(argument: str, value: Any, least: int, source: str | None = None) -> None:
+    """Refuse a value that is not a whole number of at least so many; ``source`` names the stage that it is of."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InputError(f"{name} must be a whole number of at least {least}, found {value!r}.")
+        raise InputError(
+            f"must be a whole number of at least {least}",
+            argument=argument,
+            source=source,
+            found=repr(value),
+            remedy="give another number",
+        )
 
 
-def check_number(name: str, value: Any, example: str) -> None:
-    """Refuse what is not a positive number, with an example of one."""
+def check_number(argument: str, value: Any, example: str, source: str | None = None) -> None:
+    """Refuse a value that is not a positive number, with an example of one; ``source`` names the stage that it is of."""
     if not is_number(value) or not 0 < value < math.inf:
-        raise InputError(f"{name} must be positive, found {value!r}: give {example}.")
+        raise InputError(
+            "must be positive",
+            argument=argument,
+            source=source,
+            found=repr(value),
+            remedy=f"give {example}",
+        )
 
 
-def number_pair(name: str, value: Any, least: float) -> tuple[float, float]:
-    """Return begin and end; one number stands for both."""
+def number_pair(argument: str, value: Any, least: float, source: str | None = None) -> tuple[float, float]:
+    """Return the first and the last value of a stage; one number stands for both.
+
+    Raises
+    ------
+    InputError
+        If they are no numbers, or less than the least.
+    """
     pair = (value, value) if is_number(value) else value
     if not isinstance(pair, (list, tuple)) or len(pair) != 2 or not all(map(is_number, pair)):
-        raise InputError(f"{name} must be a number, or two for its begin and end, found {value!r}.")
-    if not all(least <= one < math.inf for one in pair):
-        raise InputError(f"{name} must be {least:g} or more, found {value!r}.")
-    return float(pair[0]), float(pair[1])
+        problem = "must be a number, or two for its begin and end"
+    elif not all(least <= one < math.inf for one in pair):
+        problem = f"must be {least:g} or more"
+    else:
+        return float(pair[0]), float(pair[1])
+    raise InputError(
+        problem, argument=argument, source=source, found=repr(value), remedy="give another number, or two"
+    )

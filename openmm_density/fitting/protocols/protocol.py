@@ -12,7 +12,7 @@ from typing import Any
 from ...atomic_files import write_text
 from ...errors import InputError
 from .numbers import check_count, check_number, is_number
-from .stage import ALWAYS_HELD, HIGHEST_TEMPERATURE, Stage, checked_restraints
+from .stage import ALWAYS_HELD, HIGHEST_TEMPERATURE, Stage, checked_restraints, too_hot
 from .toml_text import toml_text
 
 # fs: beyond it no molecule holds together.
@@ -70,13 +70,23 @@ class Protocol:
     def __post_init__(self) -> None:
         object.__setattr__(self, "stages", tuple(self.stages))
         if not self.stages or not all(isinstance(stage, Stage) for stage in self.stages):
-            raise InputError("stages must hold at least one Stage.")
+            raise InputError(
+                "must hold at least one Stage", argument="stages", remedy="give a sequence of Stage"
+            )
         if not isinstance(self.name, str) or not self.name.isprintable():
-            raise InputError(f"name of a protocol must be a word or two, found {self.name!r}.")
+            raise InputError(
+                "of a protocol must be a word or two",
+                argument="name",
+                found=repr(self.name),
+                remedy="give printable text",
+            )
         if self.strength != "auto":
             if not is_number(self.strength) or not self.strength >= 0 or math.isinf(self.strength):
                 raise InputError(
-                    f'strength must be "auto" or 0 or more kJ/mol per fitted atom, found {self.strength!r}.'
+                    'must be "auto" or 0 or more kJ/mol per fitted atom',
+                    argument="strength",
+                    found=repr(self.strength),
+                    remedy='give "auto", or a number such as 10',
                 )
             object.__setattr__(self, "strength", float(self.strength))
         for name, example in (
@@ -87,14 +97,19 @@ class Protocol:
             check_number(name, getattr(self, name), example)
             if name == "timestep" and self.timestep > LONGEST_TIMESTEP:
                 raise InputError(
-                    f"timestep must be at most {LONGEST_TIMESTEP:g} fs, found {self.timestep:g}."
+                    f"must be at most {LONGEST_TIMESTEP:g} fs",
+                    argument="timestep",
+                    found=self.timestep,
+                    remedy="give fs, such as 4",
                 )
             object.__setattr__(self, name, float(getattr(self, name)))
         check_count("density_interval", self.density_interval, least=1)
         if UPDATE_INTERVAL % self.density_interval:
             raise InputError(
-                f"density_interval must divide the {UPDATE_INTERVAL} steps between updates of the strength, found "
-                f"{self.density_interval}: give 1, 2 or 4."
+                f"must divide the {UPDATE_INTERVAL} steps between updates of the strength",
+                argument="density_interval",
+                found=self.density_interval,
+                remedy="give 1, 2 or 4",
             )
         # Stages end where the density force has acted.
         whole = [-(-stage.steps // self.density_interval) * self.density_interval for stage in self.stages]
@@ -106,11 +121,26 @@ class Protocol:
         for name in ("minimize_first", "minimize_last"):
             check_count(name, getattr(self, name), least=0)
         if not isinstance(self.match_blur, bool):
-            raise InputError(f"match_blur must be true or false, found {self.match_blur!r}.")
+            raise InputError(
+                "must be true or false",
+                argument="match_blur",
+                found=repr(self.match_blur),
+                remedy="give one of them",
+            )
         if self.search not in SEARCHES:
-            raise InputError(f"search must be one of {', '.join(SEARCHES)}, found {self.search!r}.")
+            raise InputError(
+                f"must be one of {', '.join(SEARCHES)}",
+                argument="search",
+                found=repr(self.search),
+                remedy="choose one of these",
+            )
         if self.steps < 1:
-            raise InputError(f"steps must be at least 1, found {self.steps}.")
+            raise InputError(
+                "must be at least 1 in all stages",
+                argument="steps",
+                found=self.steps,
+                remedy="give the steps of dynamics",
+            )
 
     @property
     def steps(self) -> int:
@@ -170,11 +200,15 @@ class Protocol:
         stages = [replace(stage, start="any") for stage in self.stages if stage.start in ("any", side)]
         if not stages:
             raise InputError(
-                f'no stage is for a model that starts {side} (CC {cc:.2f}): give one with start = "any".'
+                f"no stage is for a model that starts {side} (CC {cc:.2f})",
+                remedy='add one with start = "any"',
             )
         if not sum(stage.steps for stage in stages):
             raise InputError(
-                f"steps must be at least 1 for a model that starts {side} (CC {cc:.2f}), found 0."
+                f"must be at least 1 for a model that starts {side} (CC {cc:.2f})",
+                argument="steps",
+                found=0,
+                remedy="lengthen a stage for such a start",
             )
         return replace(self, stages=tuple(stages)).with_steps(self.steps)
 
@@ -182,7 +216,7 @@ class Protocol:
         """Return the protocol with its highest temperature at so many K, and where it cools, cooling from there."""
         check_number("temperature", temperature, "K, such as 300")
         if temperature > HIGHEST_TEMPERATURE:
-            raise InputError(f"temperature must be at most {HIGHEST_TEMPERATURE:g} K, found {temperature:g}.")
+            raise too_hot(temperature)
         highest = max(max(stage.temperature) for stage in self.stages)
 
         def changed(kelvin: float) -> float:
@@ -196,7 +230,7 @@ class Protocol:
 
     def with_restraints(self, restraints: Sequence[str]) -> Protocol:
         """Return the protocol holding only these: each where the protocol holds it, or throughout where it does not."""
-        wanted = checked_restraints(restraints, "restraints")
+        wanted = checked_restraints(restraints)
         known = {name for stage in self.stages for name in stage.restraints}
         stages = [
             replace(

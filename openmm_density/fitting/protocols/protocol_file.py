@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...atomic_files import read_file
-from ...errors import InputError
+from ...errors import InputError, as_argument
 from ...wording import one_line
 from .protocol import Protocol
 from .stage import Stage, check_name
@@ -32,16 +32,22 @@ def read_protocol(path: str | os.PathLike[str]) -> Protocol:
     try:
         fields = tomllib.loads(read_file(path).decode("utf-8"))
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}: give a protocol file (TOML).") from None
+        raise InputError(
+            f"{error.strerror or error}", source=path, remedy="give a protocol file (TOML)"
+        ) from None
     except (
         ValueError,
         RecursionError,
     ) as error:  # not only TOMLDecodeError: also numbers too long to be one, and deep nesting
-        raise InputError(f"{path}: it is not a TOML file ({one_line(error)}).") from None
+        raise InputError(
+            f"it is not a TOML file ({one_line(error)})",
+            source=path,
+            remedy="correct it, or give a protocol file",
+        ) from None
     try:
         return _protocol({"name": Path(path).stem, **fields})
     except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+        raise error.within(path) from None
 
 
 def _protocol(fields: dict[str, Any]) -> Protocol:
@@ -50,12 +56,18 @@ def _protocol(fields: dict[str, Any]) -> Protocol:
     _check_known(fields, ["[[stage]]", *names], "the protocol")
     if isinstance(tables, dict):
         raise InputError(
-            "it has [stage], a single table: write [[stage]] with two brackets, once for each stage."
+            "it has [stage], a single table",
+            remedy="write [[stage]] with two brackets, once for each stage",
         )
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise InputError(f"stage must be one or more tables [[stage]], found {tables!r}.")
+        raise InputError(
+            "must be one or more tables [[stage]]",
+            argument="stage",
+            found=repr(tables),
+            remedy="write [[stage]] before each",
+        )
     if not tables:
-        raise InputError("it has no stage: add one or more tables [[stage]].")
+        raise InputError("it has no stage", remedy="add one or more tables [[stage]]")
     stages = tuple(_stage(table, number) for number, table in enumerate(tables, start=1))
     return Protocol(**fields, stages=stages)
 
@@ -65,11 +77,14 @@ def _stage(table: Mapping[str, Any], number: int) -> Stage:
     fields = {"name": f"stage {number}", **table}
     check_name(fields["name"])
     if "steps" not in fields:
-        raise InputError(f'stage "{fields["name"]}" has no steps: give the number of steps of dynamics.')
+        raise InputError(
+            f'stage "{fields["name"]}" has no {as_argument("steps")}',
+            remedy="give the number of steps of dynamics",
+        )
     return Stage(**fields)
 
 
 def _check_known(table: Mapping[str, Any], known: Sequence[str], what: str) -> None:
     for name in table:
         if name not in known:
-            raise InputError(f'{what} has "{name}", which is not known: use {", ".join(known)}.')
+            raise InputError(f'{what} has "{name}", which is not known', remedy=f"use {', '.join(known)}")

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import InputError
+from ...errors import InputError, as_argument
 from ...restraints import RESTRAINTS
 from .numbers import check_count, check_number, number_pair
 
@@ -74,36 +74,56 @@ class Stage:
     def __post_init__(self) -> None:
         where = f'stage "{self.name}"'
         check_name(self.name)
-        check_count(f"{where}: steps", self.steps, least=0)
+        check_count("steps", self.steps, 0, where)
         for name, least in (("strength", 0.0), ("temperature", 1.0)):
-            object.__setattr__(self, name, number_pair(f"{where}: {name}", getattr(self, name), least))
+            object.__setattr__(self, name, number_pair(name, getattr(self, name), least, where))
         if max(self.strength) > LARGEST_PART:
             raise InputError(
-                f"{where}: strength is a part of the fit's strength, where 1 is all of it and {LARGEST_PART:g} the most, found "
-                f"{list(self.strength)}: give kJ/mol as the strength of the protocol, before its stages."
+                f"is a part of the fit's strength, where 1 is all of it and {LARGEST_PART:g} the most",
+                argument="strength",
+                source=where,
+                found=list(self.strength),
+                remedy="give kJ/mol as the strength of the protocol, before its stages",
             )
         if max(self.temperature) > HIGHEST_TEMPERATURE:
-            raise InputError(
-                f"{where}: temperature must be at most {HIGHEST_TEMPERATURE:g} K, found {max(self.temperature):g}."
-            )
+            raise too_hot(max(self.temperature), where)
         if (self.strength[0] == 0) != (self.strength[1] == 0):
             raise InputError(
-                f"{where}: strength grows geometrically, so that neither or both of its ends are 0; found {list(self.strength)}."
+                "changes geometrically, so that both or neither of its ends must be 0",
+                argument="strength",
+                source=where,
+                found=list(self.strength),
+                remedy="give a small number in place of 0",
             )
         if self.resolution is not None:
-            check_number(f"{where}: resolution", self.resolution, "Å, such as 8.0")
-        object.__setattr__(self, "restraints", checked_restraints(self.restraints, f"{where}: restraints"))
+            check_number("resolution", self.resolution, "Å, such as 8.0", where)
+        object.__setattr__(self, "restraints", checked_restraints(self.restraints, where))
         if self.start not in STARTS:
-            raise InputError(f"{where}: start must be one of {', '.join(STARTS)}, found {self.start!r}.")
+            raise InputError(
+                f"must be one of {', '.join(STARTS)}",
+                argument="start",
+                source=where,
+                found=repr(self.start),
+                remedy="choose one of these",
+            )
         if self.pressure is not None:
-            check_number(f"{where}: pressure", self.pressure, "bar, such as 1")
+            check_number("pressure", self.pressure, "bar, such as 1", where)
             if self.strength[1] > 0 or "position" not in self.restraints:
                 raise InputError(
-                    f'{where}: pressure moves the model against the map: set strength to 0, and add "position" to restraints.'
+                    "moves the model against the map, and so needs a stage without density and with positions restrained",
+                    argument="pressure",
+                    source=where,
+                    remedy=f'set {as_argument("strength")} to 0, and add "position" to {as_argument("restraints")}',
                 )
         for name in ("adaptive", "until_converged", "register", "rotamers"):
             if not isinstance(getattr(self, name), bool):
-                raise InputError(f"{where}: {name} must be true or false, found {getattr(self, name)!r}.")
+                raise InputError(
+                    "must be true or false",
+                    argument=name,
+                    source=where,
+                    found=repr(getattr(self, name)),
+                    remedy="give one of them",
+                )
 
     def strength_at(self, part: float) -> float:
         """Return k, as a part of the full strength, when that part (0…1) of the stage is done."""
@@ -117,17 +137,51 @@ class Stage:
 
 
 def check_name(name: Any) -> None:
-    """Refuse what does not name a stage."""
+    """Refuse a name of a stage that is no printable text."""
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
-        raise InputError(f"name of a stage must be a word or two, found {name!r}.")
+        raise InputError(
+            "of a stage must be a word or two",
+            argument="name",
+            found=repr(name),
+            remedy="give printable text",
+        )
 
 
-def checked_restraints(names: Any, where: str) -> tuple[str, ...]:
-    """Return restraint names in the order of `HELD`; refuse one that is not known."""
+def too_hot(temperature: float, source: str | None = None) -> InputError:
+    """Return the error for a temperature in K that is above `HIGHEST_TEMPERATURE`, of a stage where ``source`` names it."""
+    return InputError(
+        f"must be at most {HIGHEST_TEMPERATURE:g} K",
+        argument="temperature",
+        source=source,
+        found=temperature,
+        remedy="give a lower one, such as 300",
+    )
+
+
+def checked_restraints(names: Any, source: str | None = None) -> tuple[str, ...]:
+    """Return restraint names in the order of `HELD`.
+
+    Raises
+    ------
+    InputError
+        If one is not known; ``source`` names the stage that they are of.
+    """
     is_list = isinstance(names, Collection) and not isinstance(names, (str, Mapping))
     if not is_list or not all(isinstance(name, str) for name in names):
-        raise InputError(f"{where} must be a list of names, found {names!r}.")
+        raise InputError(
+            "must be a list of names",
+            argument="restraints",
+            source=source,
+            found=repr(names),
+            remedy=f"use some of {', '.join(HELD)}",
+        )
     unknown = [name for name in names if name not in HELD]
     if unknown:
-        raise InputError(f'{where}: "{unknown[0]}" is not known: use {", ".join(HELD)}.')
+        raise InputError(
+            "must hold names that are known",
+            argument="restraints",
+            source=source,
+            found=f'"{unknown[0]}"',
+            remedy=f"use some of {', '.join(HELD)}",
+        )
     return tuple(name for name in HELD if name in names)

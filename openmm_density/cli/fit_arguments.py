@@ -1,0 +1,213 @@
+"""The arguments of ``openmm-density fit``, by what they concern."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ..energies.measures import SIMILARITIES
+from .arguments import add_columns, add_corrections, add_dictionary, number, whole_number
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add all that ``fit`` takes."""
+    _add_files(parser)
+    for title, add in (
+        ("the protocol", _add_protocol),
+        ("the density force", _add_density),
+        ("the force field", _add_force_field),
+        ("the run", _add_run),
+    ):
+        add(parser.add_argument_group(title))
+
+
+def defaults() -> dict[str, Any]:
+    """Return the value of each option that is not given."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return vars(parser.parse_args([]))
+
+
+def _add_files(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", nargs="?", metavar="MODEL", help="PDB or mmCIF, .gz or not")
+    parser.add_argument("map", nargs="?", metavar="MAP", help="MRC, CCP4, SITUS (.gz or not), or MTZ")
+    parser.add_argument("--resolution", type=number, metavar="R", help="of the map, in Å")
+    add_columns(parser)
+    add_corrections(parser)
+    parser.add_argument("--output", metavar="DIR", help="folder for the results")
+    parser.add_argument("--overwrite", action="store_true", help="replace an earlier fit in DIR")
+    parser.add_argument(
+        "--resume", metavar="DIR", help="go on with the fit in DIR that was interrupted; it knows all else"
+    )
+    parser.add_argument(
+        "--reference", metavar="TARGET", help="a model of the target, to report the distance to"
+    )
+    parser.add_argument(
+        "--half-map",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="given twice: find the strength by fitting into the one and scoring in the other",
+    )
+    parser.add_argument(
+        "--place",
+        choices=("auto", "on", "off"),
+        default="auto",
+        help="place the model in the map as a rigid body first (auto: if it does not lie in its density)",
+    )
+
+
+def _add_protocol(parser: argparse._ArgumentGroup) -> None:
+    parser.add_argument(
+        "--protocol",
+        default="standard",
+        metavar="NAME|FILE.toml",
+        help="quick, standard (default), cascade, gentle, or a file; see protocol.toml of any fit",
+    )
+    parser.add_argument(
+        "--steps", type=whole_number, metavar="N", help="steps of all stages (those of the protocol)"
+    )
+    parser.add_argument(
+        "--strength",
+        type=_strength,
+        metavar="auto|X",
+        help="kJ/mol per fitted atom at full strength (that of the protocol, auto)",
+    )
+    parser.add_argument("--temperature", type=number, metavar="K", help="in K (that of the protocol)")
+    parser.add_argument(
+        "--density-interval",
+        type=whole_number,
+        metavar="N",
+        help="apply the density force every N-th step, N times as strongly (1)",
+    )
+    parser.add_argument(
+        "--search",
+        choices=("off", "auto", "full"),
+        help="searches for rotamers and registers: none, as far as they take about as long as the steps (that of the protocol, "
+        "auto), or all that the protocol asks for",
+    )
+    parser.add_argument(
+        "--restrain",
+        metavar="LIST",
+        help="what is restrained to the start, in place of the protocol's cis,chirality,ramachandran,planarity,water,ss and, at "
+        "the end, rotamers: any of these, elastic, distance, position, symmetry, or none",
+    )
+    parser.add_argument(
+        "--restrain-to",
+        metavar="MODEL2",
+        help="also restrain distances to those of another model of the same molecule, where the density does not disagree",
+    )
+    parser.add_argument(
+        "--planarity",
+        type=_planarity,
+        default="on",
+        metavar="on|off|SIGMA",
+        help="restrain flat groups to planes, with a standard deviation in Å (on, which is 0.02)",
+    )
+
+
+def _add_density(parser: argparse._ArgumentGroup) -> None:
+    parser.add_argument(
+        "--similarity",
+        default=SIMILARITIES[0],
+        metavar="NAME",
+        help=f"{SIMILARITIES[0]} (default), {', '.join(SIMILARITIES[1:-1])} or {SIMILARITIES[-1]}",
+    )
+    parser.add_argument("--about-mean", action="store_true", help="correlate about the mean")
+    parser.add_argument(
+        "--weights",
+        default="mass",
+        metavar="NAME",
+        help="what an atom's density is: mass (default), unity, number, charge, electron or xray",
+    )
+    parser.add_argument(
+        "--atoms",
+        default="heavy",
+        metavar="SELECTION",
+        help='which atoms are fitted: "heavy" (default), "all" or an mdtraj selection',
+    )
+
+
+def _add_force_field(parser: argparse._ArgumentGroup) -> None:
+    parser.add_argument(
+        "--forcefield",
+        action="append",
+        default=[],
+        metavar="NAME|FILE.xml",
+        help="amber14 (default), charmm36, or an OpenMM file; may be given several times, as for ligands",
+    )
+    parser.add_argument(
+        "--allow-scripts",
+        action="store_true",
+        help="let force field files run the Python code in them (also beside --resume): only if you trust them",
+    )
+    parser.add_argument(
+        "--solvent",
+        default="none",
+        metavar="NAME",
+        help="none (default, screened), obc, gbn2, or water (with ions, in a box around model and density)",
+    )
+    parser.add_argument(
+        "--ligand-forcefield",
+        choices=("openff", "gaff"),
+        help="parametrise ligands that have a SMILES (needs openmmforcefields) in place of keeping them rigid",
+    )
+    parser.add_argument(
+        "--ligand",
+        type=_ligand,
+        action="append",
+        default=[],
+        metavar="NAME=SMILES",
+        help="what a ligand is, in its protonation, where its --dictionary does not say; may be given several times",
+    )
+    add_dictionary(parser)
+
+
+def _add_run(parser: argparse._ArgumentGroup) -> None:
+    parser.add_argument(
+        "--platform",
+        default="CPU",
+        metavar="NAME",
+        help="OpenMM platform: CPU (default), CUDA, HIP, OpenCL or Reference",
+    )
+    parser.add_argument("--threads", type=whole_number, metavar="N", help="CPU threads (all cores)")
+    parser.add_argument(
+        "--seed", type=whole_number, default=0, metavar="N", help="of velocities and noise (%(default)s)"
+    )
+    parser.add_argument(
+        "--report-interval",
+        type=whole_number,
+        default=200,
+        metavar="N",
+        help="steps between rows of the log and frames of the trajectory (%(default)s)",
+    )
+    parser.add_argument(
+        "--save-interval",
+        type=whole_number,
+        default=2000,
+        metavar="N",
+        help="steps between states from which a fit can go on (%(default)s)",
+    )
+
+
+def _strength(text: str) -> float | str:
+    try:
+        return text if text == "auto" else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'found "{text}"; give auto or a number of kJ/mol') from None
+
+
+def _ligand(text: str) -> list[str]:
+    name, equals, smiles = text.partition("=")
+    if not (name and equals and smiles):
+        raise argparse.ArgumentTypeError(f'found "{text}"; give NAME=SMILES, such as BNZ=c1ccccc1')
+    return [name, smiles]
+
+
+def _planarity(text: str) -> float | str | None:
+    if text in ("on", "off"):
+        return text if text == "on" else None
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'found "{text}"; give on, off or a number of Å') from None

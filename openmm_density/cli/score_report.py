@@ -1,0 +1,164 @@
+"""What a trajectory in a map comes to: correlations and what else ``openmm-density score`` is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import mdtraj
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+
+from ..analysis import Scores, frames_in_map, fsc, q_score, score
+from ..errors import InputError
+from ..maps.density_map import DensityMap
+from ..models.trajectory_files import as_openmm_topology
+from ..units import ANGSTROM_PER_NANOMETER
+from ..validation.fsc import HALF_MAP_THRESHOLD, half_map_fsc
+from ..validation.map_checks import MapChecks, check_map_units, check_map_with_model
+from .arguments import PROGRAM
+from .console import console_for_results
+from .score_summary import MOST_WORST, residue_rows, residue_sentences, warnings_about, worst_residues
+
+
+class ScoreReport:
+    """The correlations of a trajectory with a map, to which other measures are added.
+
+    Parameters
+    ----------
+    trajectory : mdtraj.Trajectory
+    density_map : DensityMap
+    resolution : float
+        In Å.
+    names : two str
+        What an error calls the trajectory and the map.
+
+    Attributes
+    ----------
+    found : dict
+        All figures, as JSON has them.
+
+    Raises
+    ------
+    InputError
+        If nothing correlates.
+    """
+
+    def __init__(
+        self,
+        trajectory: mdtraj.Trajectory,
+        density_map: DensityMap,
+        resolution: float,
+        names: tuple[str, str],
+    ) -> None:
+        self._trajectory, self._map, self._resolution = trajectory, density_map, resolution
+        self._last = trajectory.xyz[-1].astype(np.float64) * ANGSTROM_PER_NANOMETER
+        self._scores, self._checks = self._correlated(names)
+        self.found = {**self._scores.as_dict(), "map_checks": self._checks.as_dict()}
+        # What the line of each frame has, the residues' values in the last frame by their headings, and further lines.
+        self._figures = [[f"CC {cc:.4f}"] for cc in self._scores.cc_mask]
+        self._columns = {"CC": self._scores.residue_correlations[-1]}
+        self._remarks: list[str] = []
+        self._rows: list[dict[str, Any]] = []
+
+    def _correlated(self, names: tuple[str, str]) -> tuple[Scores, MapChecks]:
+        """Return the correlations, and what the checks of the map say with the last frame."""
+        inside = frames_in_map(self._trajectory, self._map).any()
+        topology = as_openmm_topology(self._trajectory.topology)
+        check_map_units(self._map, topology, self._last)
+        scores = score(self._trajectory, self._map, self._resolution) if inside else None
+        cc = None if scores is None else float(scores.cc_mask[-1])
+        checks = check_map_with_model(self._map, topology, self._last, self._resolution, cc=cc)
+        if scores is None or (not np.any(scores.cc_mask) and np.isnan(scores.residue_correlations).all()):
+            if checks.findings:
+                raise InputError(checks.doubts[0])
+            raise InputError(
+                f"no residue of {names[0]} lies in the density of {names[1]}",
+                remedy=f"check that they belong together, or place the model with {PROGRAM} fit --place on",
+            )
+        return scores, checks
+
+    def add_q_scores(self, sigma: float) -> None:
+        """Add Q-scores, from a reference of a width in Å."""
+        q = q_score(self._trajectory, self._map, sigma=sigma)
+        self.found |= {
+            "q_score_sigma": sigma,
+            "q_score": _plain(q.mean),
+            "residue_q_scores": _plain(q.residues),
+        }
+        self._columns["Q"] = q.residues[-1]
+        for line, mean in zip(self._figures, q.mean):
+            line.append(f"Q {mean:.4f}")
+
+    def add_model_fsc(self) -> None:
+        """Add the Fourier shell correlation of the map and each frame."""
+        curves = fsc(self._trajectory, self._map, self._resolution)
+        crossings = [curve.crossing() for curve in curves]
+        self.found |= {
+            "fsc_resolution": _plain([crossing.resolution for crossing in crossings]),
+            "fsc_falls": [crossing.falls for crossing in crossings],
+            "fsc": [curve.as_dict() for curve in curves],
+        }
+        for line, crossing in zip(self._figures, crossings):
+            line.append(f"FSC {crossing}")
+
+    def add_half_map_fsc(self, halves: Sequence[DensityMap]) -> None:
+        """Add the Fourier shell correlation of two half maps around the last frame."""
+        curve = half_map_fsc(*halves, self._last)
+        crossing = curve.crossing(HALF_MAP_THRESHOLD, dips=False)
+        self.found |= {
+            "half_map_resolution": _plain([crossing.resolution])[0],
+            "half_map_falls": crossing.falls,
+            "half_map_fsc": curve.as_dict(),
+        }
+        self._remarks.append(f"half maps: FSC {crossing}")
+
+    def add_residues(self) -> None:
+        """Add the worst residues and all warnings, from the measures that were added before."""
+        self._rows = residue_rows(self._trajectory.topology, self._scores.residue_labels, self._columns)
+        self.found["worst_residues"] = [
+            {"residue": residue, "correlation": value}
+            for residue, value in worst_residues(self._rows, "CC")[:MOST_WORST]
+        ]
+        self.found["warnings"] = self._checks.doubts + warnings_about(
+            self._trajectory, self._map, float(self._scores.cc_mask[-1]), self._rows, self._checks
+        )
+
+    def show(self, per_residue: bool) -> None:
+        """Print the figures, and last, where a terminal still shows it, what they come to."""
+        console, figures = console_for_results(), self._figures
+        if per_residue:
+            ending = "" if len(figures) == 1 else ", last frame"
+            console.print(_table(self._scores.residue_labels, self._columns, ending))
+        for frame, line in enumerate(figures):
+            print("  ".join(line if len(figures) == 1 else [f"frame {frame:5d}", *line]))
+        for remark in self._remarks:
+            print(remark)
+        if len(figures) > 1:
+            cc = self._scores.cc_mask
+            print(
+                f"CC of {len(cc)} frames: mean {cc.mean():.4f}, {cc.min():.4f} to {cc.max():.4f}; of the last:"
+            )
+        for sentence in residue_sentences(self._rows, self._columns):
+            print(sentence)
+        for warning in self.found["warnings"]:
+            console.print(Text.assemble(("Warning:", "bold"), f" {warning}"))
+        if not per_residue:
+            print("each residue: --per-residue; all figures: --json")
+
+
+def _table(labels: Sequence[str], columns: Mapping[str, np.ndarray], ending: str) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("residue")
+    for name in columns:
+        table.add_column(f"{name}{ending}", justify="right")
+    for label, *values in zip(labels, *columns.values()):
+        table.add_row(label, *("" if value != value else f"{value:.3f}" for value in values))
+    return table
+
+
+def _plain(values: Any) -> list[Any]:
+    """Return an array as lists for JSON; None for what is not finite."""
+    array = np.asarray(values, dtype=np.float64)
+    return np.where(np.isfinite(array), array, None).tolist()
