@@ -66,5 +66,5 @@ $(INSTALLED): pyproject.toml
 # Side by side, which is several times as fast as one after the other when they are first used.
 $(COMPILED): $(INSTALLED) $(wildcard kernels/*/*.cpp kernels/*/*.h kernels/*.h)
 	@echo "Compiling the kernels for this processor, once: half a minute to two."
-	@printf '%s\n' $(KERNELS) | xargs -P "$$(nproc)" -I {} $(BIN)/python -c 'from openmm_density.kernels import build; build.load("{}")'
+	@printf '%s\n' $(KERNELS) | xargs -P "$$(nproc)" -I {} $(BIN)/python -c 'from openmm_density.kernels import compilation; compilation.load("{}")'
 	@touch $@

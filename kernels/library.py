@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .build import load, operator_folders
+from .compilation import load, operator_folders
 
 LIBRARY = torch.library.Library("openmm_density", "FRAGMENT")
 

@@ -23,7 +23,7 @@ import triton
 
 from openmm_density.atomic_files import replacing
 
-from .build import cache_folder
+from .compilation import cache_folder
 
 Configuration = TypeVar("Configuration", bound=tuple)
 

@@ -20,7 +20,7 @@ from openmm_density.doctor.processes import probe_gpu_kernels, probe_platform
 from openmm_density.doctor.progress import Doing
 from openmm_density.doctor.remedies import remedies
 from openmm_density.energies.forces import BACKENDS, ON_ALL_PLATFORMS
-from openmm_density.kernels import build as kernel_builds
+from openmm_density.kernels import compilation
 
 
 def healthy() -> Diagnosis:
@@ -120,7 +120,7 @@ def test_it_says_what_it_is_doing(here, said):
 
 def test_versions_and_kernels_are_those_of_the_environment(here):
     assert here.versions["openmm"].startswith(openmm.Platform.getOpenMMVersion())
-    assert {kernel.folder for kernel in here.kernels} == set(kernel_builds.operator_folders())
+    assert {kernel.folder for kernel in here.kernels} == set(compilation.operator_folders())
     assert all(kernel.tried for kernel in here.kernels)
     assert all(bool(kernel.output) == (not kernel.loaded) for kernel in here.kernels)
 
@@ -136,7 +136,7 @@ def test_json_round_trip(here):
 
 def test_report_names_what_was_found(here):
     text = as_text(here)
-    for word in ("TorchForce", "Reference", here.versions["torch"], *kernel_builds.operator_folders()):
+    for word in ("TorchForce", "Reference", here.versions["torch"], *compilation.operator_folders()):
         assert word in text
     assert "Fitting works here." in text
     for remedy in here.remedies:
@@ -312,7 +312,7 @@ def test_a_cache_in_which_others_can_write_is_told(tmp_path, monkeypatch):
     cache.mkdir()
     cache.chmod(0o777)
     monkeypatch.setenv("OPENMM_DENSITY_CACHE", str(cache))
-    states = kernel_builds.status().values()
+    states = compilation.status().values()
     problem = f"{cache} can be written to by everybody"
     assert {state.cache_problem for state in states} == {problem}
     text = as_text(replace(healthy(), cache_problem=problem))
@@ -320,7 +320,7 @@ def test_a_cache_in_which_others_can_write_is_told(tmp_path, monkeypatch):
     (remedy,) = remedies_of(cache_problem=problem)
     assert problem in remedy and "chmod go-w" in remedy and "OPENMM_DENSITY_CACHE" in remedy
     cache.chmod(0o700)
-    assert {state.cache_problem for state in kernel_builds.status().values()} == {None}
+    assert {state.cache_problem for state in compilation.status().values()} == {None}
 
 
 def test_missing_packages_and_failed_kernels_are_told():

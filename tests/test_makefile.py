@@ -85,7 +85,7 @@ def test_every_kernel_is_compiled_beforehand(tmp_path: Path) -> None:
     done = make(tmp_path, "compiled")
     assert done.returncode == 0, done.stderr
     folders = {path.parent.name for path in PROJECT.glob("kernels/*/cpu.cpp")}
-    assert folders and all(f'build.load("{folder}")' in done.stdout for folder in folders)
+    assert folders and all(f'compilation.load("{folder}")' in done.stdout for folder in folders)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ from rich.table import Table
 from turns import Case, Disagreement, Engine, processor, show
 
 from openmm_density.atomic_files import write_text
-from openmm_density.kernels import build
+from openmm_density.kernels import compilation
 
 
 @dataclass
@@ -190,8 +190,8 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     """Run the benchmark."""
     arguments = parse()
-    if not build.load("density"):
-        sys.exit(f"the kernel does not compile here:\n{build.error_text('density')}")
+    if not compilation.load("density"):
+        sys.exit(f"the kernel does not compile here:\n{compilation.error_text('density')}")
     started, load = time.perf_counter(), os.getloadavg()[0]
     console = Console(width=max(160, Console().width))
     notes: list[str] = []

@@ -21,7 +21,7 @@ from rich.console import Console
 from turns import Case, Disagreement, compare, measure, processor, show, timed
 
 from openmm_density.atomic_files import write_text
-from openmm_density.kernels import build
+from openmm_density.kernels import compilation
 from openmm_density.kernels.planarity import pack_planes, planarity, reference
 
 SIZES = (4, 5, 6, 7, 9, 10, 12)
@@ -84,8 +84,8 @@ def main() -> None:
         parser.error(f"--planes must be at least {len(SIZES)}, one for each size")
     if arguments.threads < 1 or arguments.repeats < 1:
         parser.error("--threads and --repeats must be at least 1")
-    if not build.load("planarity"):
-        sys.exit(f"the kernel does not compile here:\n{build.error_text('planarity')}")
+    if not compilation.load("planarity"):
+        sys.exit(f"the kernel does not compile here:\n{compilation.error_text('planarity')}")
 
     torch.set_num_threads(arguments.threads)
     dtype = torch.float32 if arguments.precision == "single" else torch.float64

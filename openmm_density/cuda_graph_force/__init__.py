@@ -5,7 +5,7 @@
 ``compiled`` how the C++ is built, ``force`` what Python sees and what the C++ calls, and ``process`` what no library tells.
 """
 
-from openmm_density.kernels.build import BuildError
+from openmm_density.kernels.compilation import BuildError
 
 from .computation import Computation
 from .force import CudaGraphForce, load, make_force

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import openmm
 
-from openmm_density.kernels import build
+from openmm_density.kernels import compilation
 
 from ..plugins import platform_names
 from .process import has_old_strings, loaded_file
@@ -34,15 +34,17 @@ def compiled_force() -> ctypes.CDLL:
         If it cannot be stored.
     """
     loaded: list[ctypes.CDLL] = []
-    build.library(force_source(), lambda path: loaded.append(opened(path)))
+    compilation.library(force_source(), lambda path: loaded.append(opened(path)))
     return loaded[-1]
 
 
-def force_source() -> build.Source:
+def force_source() -> compilation.Source:
     """Return the C++ of the force, with what it is compiled with."""
     include, cuda = _libraries().parent / "include", _cuda_headers()
     if not (include / _HEADER).is_file():
-        raise build.BuildError(f"this OpenMM was installed without its C++ headers ({include / _HEADER})")
+        raise compilation.BuildError(
+            f"this OpenMM was installed without its C++ headers ({include / _HEADER})"
+        )
     openmm_library = _libraries() / "libOpenMM.so"
     old = has_old_strings(openmm_library)
     flags = (
@@ -56,7 +58,7 @@ def force_source() -> build.Source:
         cuda_version[1] if cuda_version else "",
     )
     libraries = (f"-L{_libraries()}", "-lOpenMM", f"-Wl,-rpath,{_libraries()}")
-    return build.Source(
+    return compilation.Source(
         "cuda-graph-force", "CUDA graph force", SOURCE, (_GRAPH,), flags, libraries, versions, native=False
     )
 
@@ -75,7 +77,7 @@ def _cuda_headers() -> Path:
     for folder in folders:
         if (folder / "cuda.h").is_file():
             return folder
-    raise build.BuildError(
+    raise compilation.BuildError(
         "CUDA's header cuda.h is neither in this Triton nor in this environment: install it (conda: cuda-cudart-dev), or name "
         "CUDA's folder in CUDA_HOME"
     )
@@ -96,7 +98,7 @@ def opened(path: Path) -> ctypes.CDLL:
     handle = linker.dlopen(os.fsencode(path), resolve)
     if not handle:
         reason = (linker.dlerror() or b"the loader does not say why").decode(errors="replace")
-        raise build.BuildError(f"the compiled force cannot be loaded ({reason})")
+        raise compilation.BuildError(f"the compiled force cannot be loaded ({reason})")
     return ctypes.CDLL(str(path), handle=handle)
 
 

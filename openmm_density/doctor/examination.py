@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from openmm import Platform
 
-from openmm_density.kernels import build as kernel_builds
+from openmm_density.kernels import compilation
 
 from ..energies.forces import BACKENDS, ON_ALL_PLATFORMS
 from ..plugins import absent_platforms, unloaded_plugins
@@ -59,7 +59,7 @@ def examine(
         kernels = _kernels(build, doing)
         probes = [probe for future in probed for probe in future.result()]
         gpu_kernels = on_gpu.result() if on_gpu else []
-    states = kernel_builds.status().values()
+    states = compilation.status().values()
     state = next(iter(states), None)
     found = {
         "python": platform.python_version(),
@@ -83,16 +83,16 @@ def examine(
 
 def _kernels(build_them: bool, doing: Doing) -> list[Kernel]:
     outputs = {}
-    before = kernel_builds.status()
+    before = compilation.status()
     if build_them:
-        for folder in kernel_builds.operator_folders():
+        for folder in compilation.operator_folders():
             with (
                 warnings.catch_warnings(),
                 doing(f"{'loading' if before[folder].library else 'compiling'} {folder}"),
             ):
                 # The report says the same.
                 warnings.simplefilter("ignore", RuntimeWarning)
-                outputs[folder] = "" if kernel_builds.load(folder) else kernel_builds.error_text(folder)
+                outputs[folder] = "" if compilation.load(folder) else compilation.error_text(folder)
     return [
         Kernel(
             folder=folder,
@@ -105,7 +105,7 @@ def _kernels(build_them: bool, doing: Doing) -> list[Kernel]:
             output=outputs.get(folder, ""),
             built_now=state.library is not None and before[folder].library is None,
         )
-        for folder, state in kernel_builds.status().items()
+        for folder, state in compilation.status().items()
     ]
 
 

@@ -235,10 +235,10 @@ def test_threads_of_a_process_that_compile_at_once_all_get_the_force(tmp_path):
     script = (
         "from concurrent.futures import ThreadPoolExecutor\n"
         "from openmm_density.cuda_graph_force import compiled\n"
-        "from openmm_density.kernels import build\n"
+        "from openmm_density.kernels import compilation\n"
         "source = compiled.force_source()\n"
         "with ThreadPoolExecutor(3) as pool:\n"
-        "    found = set(pool.map(lambda _: build.library(source, compiled.opened), range(3)))\n"
+        "    found = set(pool.map(lambda _: compilation.library(source, compiled.opened), range(3)))\n"
         "print(len(found), [path.is_file() for path in found])\n"
     )
     settings = os.environ | {"OPENMM_DENSITY_CACHE": str(tmp_path)}

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["pytest", "openmm_density.kernels.build", "openmm_density.kernels.scatter"])
+PROCESSES.set_forkserver_preload(
+    ["pytest", "openmm_density.kernels.compilation", "openmm_density.kernels.scatter"]
+)
 
 
 class Child:

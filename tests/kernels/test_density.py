@@ -12,7 +12,7 @@ import torch
 from scipy.special import erf
 
 from openmm_density.energies.form_factors import blurring_b_factor, form_factor_gaussians
-from openmm_density.kernels import build, density
+from openmm_density.kernels import compilation, density
 from openmm_density.kernels.density import (
     CROSS_CORRELATION,
     CROSS_CORRELATION_ABOUT_MEAN,
@@ -226,7 +226,9 @@ def central_differences(energy, x, h):
 
 
 def test_compiled_code_serves_unless_it_is_left_out_on_purpose():
-    assert build.load("density") == (os.environ.get("CXX") != "/nonexistent"), build.error_text("density")
+    assert compilation.load("density") == (os.environ.get("CXX") != "/nonexistent"), compilation.error_text(
+        "density"
+    )
 
 
 @grids
@@ -960,7 +962,7 @@ def computed_from_file(scenes, results):
     """Evaluate every operator on stored scenes: whether the kernel serves, and its flags."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    loaded = build.load("density")
+    loaded = compilation.load("density")
     found = []
     for arguments in torch.load(scenes):
         model = [arguments[name] for name in ("amplitudes", "exponents", "cutoff")]
@@ -975,7 +977,7 @@ def computed_from_file(scenes, results):
             )
         found.append(of_scene)
     torch.save(found, results)
-    return loaded, build.status()["density"].flags
+    return loaded, compilation.status()["density"].flags
 
 
 def awkward_scenes():

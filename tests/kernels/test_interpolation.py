@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from openmm_density.kernels import build
+from openmm_density.kernels import compilation
 from openmm_density.kernels.interpolation import map_potential, reference
 
 from .children import Child
@@ -112,8 +112,8 @@ def deviation(found, exact):
 
 
 def test_compiled_code_serves_unless_it_is_left_out_on_purpose():
-    loaded = build.load("interpolation")
-    assert loaded == (os.environ.get("CXX") != "/nonexistent"), build.error_text("interpolation")
+    loaded = compilation.load("interpolation")
+    assert loaded == (os.environ.get("CXX") != "/nonexistent"), compilation.error_text("interpolation")
 
 
 @grids
@@ -361,7 +361,7 @@ def map_potential_from_file(arguments, results):
     warnings.simplefilter("ignore")
     with torch.no_grad():
         torch.save(map_potential(*torch.load(arguments)), results)
-    return build.load("interpolation")
+    return compilation.load("interpolation")
 
 
 def test_without_a_compiler_the_reference_serves_the_same_operator(tmp_path):

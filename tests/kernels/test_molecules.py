@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from openmm_density.kernels import build
+from openmm_density.kernels import compilation
 from openmm_density.kernels.molecules import among_all, reference, whole_molecules
 
 BOXES = {
@@ -22,7 +22,7 @@ both_types = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
-    if not build.load("molecules"):
+    if not compilation.load("molecules"):
         pytest.skip("no C++ compiler")
 
 

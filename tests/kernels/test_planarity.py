@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from openmm_density.kernels import build
+from openmm_density.kernels import compilation
 from openmm_density.kernels.planarity import Planes, deviations, pack_planes, planarity, reference
 
 SIZES = range(4, 13)
@@ -17,7 +17,7 @@ SIGMA = 0.02
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
-    if not build.load("planarity"):
+    if not compilation.load("planarity"):
         pytest.skip("no C++ compiler")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from openmm_density.kernels import build
+from openmm_density.kernels import compilation
 from openmm_density.kernels.scatter import reference, structured_gather, structured_scatter_add
 
 from .children import Child
@@ -55,7 +55,9 @@ def numpy_sum(values, wa, wbwc, map_size, dtype):
 
 
 def test_compiled_code_serves_unless_it_is_left_out_on_purpose():
-    assert build.load("scatter") == (os.environ.get("CXX") != "/nonexistent"), build.error_text("scatter")
+    assert compilation.load("scatter") == (os.environ.get("CXX") != "/nonexistent"), compilation.error_text(
+        "scatter"
+    )
 
 
 @cases
@@ -207,7 +209,7 @@ def other_floats_converted():
 
 def test_other_floats_are_converted_with_one_warning_a_type_and_process():
     compiler = {name: os.environ[name] for name in ("CXX",) if name in os.environ}
-    Child(other_floats_converted, cache=build.status()["scatter"].cache, **compiler).result()
+    Child(other_floats_converted, cache=compilation.status()["scatter"].cache, **compiler).result()
 
 
 def test_operator_itself_converts_other_floats():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from openmm_density.kernels import build
+from openmm_density.kernels import compilation
 from openmm_density.kernels.scatter import structured_scatter_add
 
 from ..children import Child
@@ -24,8 +24,8 @@ def loaded_here(*folders):
     """Load in this process, and tell all there is to tell about it."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        loaded = [build.load(folder) for folder in folders]
-    status = build.status()["scatter"]
+        loaded = [compilation.load(folder) for folder in folders]
+    status = compilation.status()["scatter"]
     return {
         "loaded": loaded,
         "warnings": [str(warning.message) for warning in caught],
@@ -33,7 +33,7 @@ def loaded_here(*folders):
         "library": status.library,
         "flags": status.flags,
         "error": status.error,
-        "error_text": build.error_text("scatter"),
+        "error_text": compilation.error_text("scatter"),
     }
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from openmm_density.kernels.build import cache_folder as cache
+from openmm_density.kernels.compilation import cache_folder as cache
 
 SOMEBODY = 54321
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 
-from openmm_density.kernels import build
-from openmm_density.kernels.build import sources
+from openmm_density.kernels import compilation
+from openmm_density.kernels.compilation import sources
 
 from .compilers import REAL_COMPILER
 
 
 def test_status_names_every_folder_that_has_a_kernel():
-    report = build.status()
+    report = compilation.status()
     assert "scatter" in report
     assert set(report) == {path.parent.name for path in sources.KERNELS.glob("*/cpu.cpp")}
     for folder, status in report.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from openmm_density.kernels.build import sources
+from openmm_density.kernels.compilation import sources
 
 from ..children import Child
 from .compilers import (

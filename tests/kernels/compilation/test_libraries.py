@@ -14,7 +14,7 @@ import time
 import pytest
 from filelock import FileLock
 
-from openmm_density.kernels.build import libraries
+from openmm_density.kernels.compilation import libraries
 
 from ..children import Child
 from .compilers import calls, copying_compiler, leftovers, load, loaded_here

@@ -41,12 +41,12 @@ os.register_at_fork(after_in_child=_fresh_lock)
 def load(folder: str) -> bool:
     """Load the C++ of a folder, after compiling it if this machine has not done so yet.
 
-    The library is kept in a cache folder (``OPENMM_DENSITY_CACHE``, else
-    ``$XDG_CACHE_HOME/openmm-density``, else ``~/.cache/openmm-density``) under a name made of the source,
-    the flags, the versions of torch and of the compiler, and the processor. A folder in which others can write
-    is not used, nor is a library that others can (see `openmm_density.kernels.build.cache_folder`). Any number of processes and
-    threads may call at once: one compiles, the others wait for it. ``CXX`` names the compiler (else g++,
-    c++, clang++); ``OPENMM_DENSITY_CXXFLAGS`` replaces ``-march=native``.
+    The library is kept in a cache folder (``OPENMM_DENSITY_CACHE``, else ``$XDG_CACHE_HOME/openmm-density``, else
+    ``~/.cache/openmm-density``) under a name made of the source, the flags, the versions of torch and of the compiler, and the
+    processor. A folder in which others can write is not used, nor is a library that others can
+    (see `openmm_density.kernels.compilation.cache_folder`). Any number of processes and threads may call at once: one compiles,
+    the others wait for it. ``CXX`` names the compiler (else g++, c++, clang++); ``OPENMM_DENSITY_CXXFLAGS`` replaces
+    ``-march=native``.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def load(folder: str) -> bool:
                 "with the same results but hundreds of times slower. For the fast kernels install a C++ "
                 "compiler (Debian and Ubuntu: apt-get install g++; conda: conda install gxx), or name one in "
                 "CXX, and start again. `openmm-density doctor` shows what is amiss, and "
-                f"openmm_density.kernels.build.error_text({folder!r}) the compiler's own words.",
+                f"openmm_density.kernels.compilation.error_text({folder!r}) the compiler's own words.",
             )
     return outcome.loaded
 

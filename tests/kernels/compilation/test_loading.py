@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from openmm_density.kernels import build
+from openmm_density.kernels import compilation
 from openmm_density.kernels.scatter import structured_gather, structured_scatter_add
 
 from ..children import Child
@@ -55,7 +55,7 @@ def test_a_machine_without_a_compiler_uses_what_was_compiled_before(compiled, tm
 
 def loaded_by_eight_threads():
     with contextlib.redirect_stderr(io.StringIO()) as printed, ThreadPoolExecutor(8) as pool:
-        return list(pool.map(build.load, ["scatter"] * 8)), printed.getvalue()
+        return list(pool.map(compilation.load, ["scatter"] * 8)), printed.getvalue()
 
 
 def test_threads_of_one_process_compile_once(compiled, tmp_path):
@@ -180,14 +180,14 @@ def digests_and_new_runtimes():
     starts = torch.randint(0, 40, (3, 300, 1), generator=generator)
     a, b, c = ((start + torch.arange(n)) % 40 for start, n in zip(starts, (7, 8, 9), strict=True))
     wa, wbwc = (a * 1600).int(), (b[:, :, None] * 40 + c[:, None, :]).int()
-    assert build.load("scatter"), build.error_text("scatter")
+    assert compilation.load("scatter"), compilation.error_text("scatter")
     digests = []
     for n_threads in (1, 2, 3, 8):
         torch.set_num_threads(n_threads)
         density = structured_scatter_add(values, wa, wbwc, 40**3)
         read = structured_gather(density, wa, wbwc)
         digests.append(hashlib.sha256(density.numpy().tobytes() + read.numpy().tobytes()).hexdigest())
-    return digests, openmp_runtimes() - before, build.status()["scatter"].flags
+    return digests, openmp_runtimes() - before, compilation.status()["scatter"].flags
 
 
 @needs_compiler
