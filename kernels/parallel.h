@@ -36,26 +36,26 @@ namespace {  // each library has its own pool
 #ifndef OPENMM_DENSITY_OPENMP
 thread_local bool inside_parallel_for = false;
 
-// Threads that sleep until there is work. The caller never waits for one to wake up: it starts at once, and those that come
+// Threads that sleep until there is work. The caller never waits for one to wake up: it starts at once, and those that are awake
 // before the last task is taken help. On a busy machine it does everything itself.
 class Pool {
    public:
-    // Wake some of so many threads, less the caller, to look out for work for a moment: a sleeping one takes a tenth of a millisecond
-    // to come, and a loop may be over by then. Never more than there are processors besides the caller's, for they would take its
-    // own; and a few suffice, as the others come when there is work.
-    void alert(int n_threads) {
+    // Wake some of so many threads, less the caller, to spin for a moment: a sleeping thread needs a tenth of a millisecond to start,
+    // and a loop may be over by then. Never more threads than there are processors besides the caller's, for they would take its
+    // own; and a few suffice, as the others are woken when there is work.
+    void prewake(int n_threads) {
         static const int most = std::min(3, static_cast<int>(std::thread::hardware_concurrency()) - 1);
         const int n = std::min(n_threads - 1, most);
         if (n <= 0) return;
         {
             const std::lock_guard<std::mutex> lock(mutex_);
             grow(n);
-            ++alerts_;
+            ++prewakes_;
         }
         for (int i = 0; i < n; ++i) wake_.notify_one();
     }
 
-    // Call work(0) here and work(1), work(2), ... on other threads as they wake. False where the pool is taken.
+    // Call work(0) here and work(1), work(2), ... on other threads as they wake. False where another caller has the pool.
     bool run(int n_threads, const std::function<void(int)>& work) {
         const std::unique_lock<std::mutex> taken(one_caller_, std::try_to_lock);
         if (!taken) return false;
@@ -82,25 +82,25 @@ class Pool {
         try {
             for (; n_workers_ < n; ++n_workers_) std::thread(&Pool::serve, this).detach();
         } catch (const std::system_error&) {
-            // The system gives no more threads: those there are do the work.
+            // The system refuses more threads: those that exist do the work.
         }
     }
 
     void serve() {
         inside_parallel_for = true;
-        uint64_t served = 0, heard = 0;
+        uint64_t served = 0, prewakes_seen = 0;
         std::unique_lock<std::mutex> lock(mutex_);
         for (;;) {
-            wake_.wait(lock, [&] { return round_ != served || alerts_ != heard; });
+            wake_.wait(lock, [&] { return round_ != served || prewakes_ != prewakes_seen; });
             if (round_ == served) {
-                heard = alerts_;
+                prewakes_seen = prewakes_;
                 lock.unlock();
-                look_out(served);
+                spin_wait(served);
                 lock.lock();
                 continue;
             }
             served = round_;
-            heard = alerts_;
+            prewakes_seen = prewakes_;
             if (!work_ || joined_ >= wanted_) continue;
             const auto& work = *work_;
             const int thread = ++joined_;
@@ -112,7 +112,7 @@ class Pool {
         }
     }
 
-    void look_out(uint64_t served) const {
+    void spin_wait(uint64_t served) const {
         const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(200);
         while (round_.load(std::memory_order_acquire) == served && std::chrono::steady_clock::now() < end) {
 #if defined(__x86_64__)
@@ -126,10 +126,10 @@ class Pool {
     const std::function<void(int)>* work_ = nullptr;
     int joined_ = 0, wanted_ = 0, running_ = 0, n_workers_ = 0;
     std::atomic<uint64_t> round_{0};
-    uint64_t alerts_ = 0;
+    uint64_t prewakes_ = 0;
 };
 
-// Never destroyed: its threads may outlive the statics. A forked child has none of its parent's threads and takes a new one.
+// Never destroyed: its threads may outlive the statics. A forked child has none of its parent's threads and makes a new pool.
 inline Pool& pool() {
     static std::mutex mutex;
     static Pool* instance = nullptr;
@@ -153,11 +153,11 @@ inline int threads_for(int64_t n_tasks) {
     return static_cast<int>(std::min<int64_t>(n_tasks, std::max(1, at::get_num_threads())));
 }
 
-// Say that a parallel_for comes soon, so that threads are awake by then.
-inline void alert_threads() {
+// Wake threads for a parallel_for that follows soon.
+inline void prewake_threads() {
 #ifndef OPENMM_DENSITY_OPENMP
     const int n_threads = threads_for(INT64_MAX);
-    if (n_threads > 1) pool().alert(n_threads);
+    if (n_threads > 1) pool().prewake(n_threads);
 #endif
 }
 

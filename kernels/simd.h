@@ -20,7 +20,7 @@ typedef float unaligned_vec __attribute__((vector_size(W * sizeof(float)), align
 
 inline vec load(const float* p) { return *reinterpret_cast<const unaligned_vec*>(p); }
 inline void store(float* p, vec x) { *reinterpret_cast<unaligned_vec*>(p) = x; }
-inline vec splat(float x) { return x - vec{}; }
+inline vec broadcast(float x) { return x - vec{}; }
 inline vec zero_unless(ivec mask, vec x) { return mask ? x : vec{}; }
 
 // A value that several sums use: without this the compiler would rather multiply again in each of them.
@@ -76,12 +76,12 @@ inline float sum(vec x) {
 // exp(x) for x <= 0, 0 below -87: relative error below 1e-7 beside the rounding of x itself.
 // 2^n times the Taylor polynomial of the rest, |rest| <= ln 2 / 2 (coefficients 1/k!).
 [[gnu::always_inline]] inline vec exp_of_negative(vec x) {
-    const vec clamped = x > -87.0f ? x : splat(-87.0f);
+    const vec clamped = x > -87.0f ? x : broadcast(-87.0f);
     const float shift = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
     const vec n = (clamped * 1.44269504088896341f + shift) - shift;
     // ln 2 in two parts, the first with so few bits that n times it is exact.
     const vec r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;
-    vec p = splat(1.0f / 5040);
+    vec p = broadcast(1.0f / 5040);
     p = p * r + 1.0f / 720;
     p = p * r + 1.0f / 120;
     p = p * r + 1.0f / 24;
@@ -106,7 +106,7 @@ inline vec log_of_positive(vec x) {
     std::memcpy(&m, &mantissa_bits, sizeof(vec));
     const vec u = (m - 1.0f) / (m + 1.0f);
     const vec u2 = u * u;
-    vec p = splat(2.0f / 11);
+    vec p = broadcast(2.0f / 11);
     p = p * u2 + 2.0f / 9;
     p = p * u2 + 2.0f / 7;
     p = p * u2 + 2.0f / 5;

@@ -10,36 +10,52 @@ function. Any unit of length serves, as long as positions, cutoff, matrix and or
 square. The grid may be orthogonal or triclinic, finite, or periodic (then each atom contributes with all of its images).
 
 Atoms with a NaN or infinite coordinate, or out of reach of the grid, contribute nothing and have no gradient.
+
+The stages of `density_similarity`, in the order of the data; `density_splat` ends after the third, `density_gather` is the last::
+
+                             CPU, by cpu.cpp, tile by tile        GPU, by gpu.py, kernel by kernel
+    atoms onto the grid      grid.h, footprints.h                 gpu_geometry.py, gpu_atoms.py: place
+    tiles and their atoms    tiles.h: make_plan                   gpu_tiles.py: mark, scan; gpu_atoms.py: fill, arrange
+    density (splat)          spheres.h: splat_atom                gpu_splat.py: splat
+    sums over voxels         measures.h: sweep_tile               gpu_measures.py: store_tile_sums (within splat)
+    S, and ∂S/∂ρ per voxel   measures.h: similarity_of            gpu_measures.py: compare, differentiate
+    forces (gather)          spheres.h: gather_atom (before S)    gpu_gather.py: gather_forces
+
+The oracle of all of it is ``reference.py``, with the measures' formulas in ``measures.py``; the tests are
+``tests/kernels/test_density.py`` and ``test_density_gpu.py``; a simulation calls it in ``openmm_density/energies/modules.py``.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ..autograd import scaled, with_derivative
 from ..library import LIBRARY, define
-from . import reference
-from .reference import (
+from . import measures, reference
+from .measures import (
     CROSS_CORRELATION,
     CROSS_CORRELATION_ABOUT_MEAN,
+    ENTROPY_FLOOR,
     INNER_PRODUCT,
     LEAST_SQUARES,
     RELATIVE_ENTROPY,
+    target_moments,
 )
 
 __all__ = [
     "CROSS_CORRELATION",
     "CROSS_CORRELATION_ABOUT_MEAN",
+    "ENTROPY_FLOOR",
     "INNER_PRODUCT",
     "LEAST_SQUARES",
     "RELATIVE_ENTROPY",
     "density_gather",
     "density_similarity",
     "density_splat",
+    "measures",
     "target_moments",
 ]
 
@@ -136,24 +152,14 @@ def density_similarity(
 ) -> tuple[Tensor, Tensor]:
     """Compare a model's density ρ with a target t, and differentiate with respect to the positions.
 
-    The sums run over the voxels in which the target is finite, whether an atom reaches them or not.
-
-    ============================== =====================================================================
-    measure                        similarity S
-    ============================== =====================================================================
-    CROSS_CORRELATION              Σρt / √(Σρ² Σt²)
-    CROSS_CORRELATION_ABOUT_MEAN   the same of ρ and t less their means (Pearson)
-    INNER_PRODUCT                  Σ (ρ/W) (t / sd t)
-    RELATIVE_ENTROPY               −Σ t̂ ln(t̂ / (ρ/W + ε)) over t > 0, t̂ = t/Σt, ε = 10⁻³ of the mean t̂
-    LEAST_SQUARES                  1 − min over a ≥ 0, b of Σ(t − aρ − b)² / Σ(t − mean t)²
-    ============================== =====================================================================
+    `openmm_density.kernels.density.measures` has the formulas of S. Its sums run over the voxels in which the target is finite,
+    whether an atom reaches them or not.
 
     Autograd differentiates S with respect to the positions alone, and once. It does not know the operator itself,
     ``torch.ops.openmm_density.density_similarity``, which is what a module for a simulation calls, with the factor (``scale``, a
     float64 tensor of one number) that turns the gradient into forces.
 
-    The least squares have a closed form: S is the square of the Pearson correlation, and 0 where that is negative. Without any
-    density in the map S is 0 (for the relative entropy, its constant with ρ = 0) and the gradient is 0.
+    Without any density in the map S is 0 (for the relative entropy, its constant with ρ = 0) and the gradient is 0.
 
     Parameters
     ----------
@@ -170,7 +176,7 @@ def density_similarity(
     matrix, origin, periodic
         As for `density_splat`.
     measure : int
-        One of the constants of this module.
+        CROSS_CORRELATION, …: one of the constants of `measures`.
     total_weight : float
         W: the sum of a complete ρ over the voxels, that is the atoms' total integral over the volume of a voxel. Only the inner
         product and the relative entropy use it.
@@ -197,34 +203,6 @@ def density_similarity(
             total_weight,
         )
     return with_derivative(similarity, gradient, positions), gradient
-
-
-def target_moments(target: Tensor) -> Tensor:
-    """Sum what `density_similarity` needs of a target once and for all.
-
-    Parameters
-    ----------
-    target : Tensor, shape (nz, ny, nx)
-        NaN or infinity marks a voxel that does not count.
-
-    Returns
-    -------
-    Tensor, shape (6,), float64
-        Number of voxels, Σt, Σt², and over t > 0: number, Σt, Σ t ln t.
-    """
-    # By NumPy, whose sums do not depend on the number of threads as torch's do.
-    values = target.detach().cpu().numpy()
-    t = values[np.isfinite(values)].astype(np.float64)
-    positive = t[t > 0]
-    sums = [
-        t.size,
-        t.sum(),
-        (t * t).sum(),
-        positive.size,
-        positive.sum(),
-        (positive * np.log(positive)).sum(),
-    ]
-    return torch.tensor(sums, dtype=torch.float64, device=target.device)
 
 
 def _reference_splat(*arguments: Any) -> Tensor:
@@ -281,20 +259,18 @@ def _reference_similarity(
 
 
 _MODEL = "Tensor positions, Tensor amplitudes, Tensor exponents, float cutoff"
-_PLACE = "Tensor matrix, Tensor origin"
+_GRID = "Tensor matrix, Tensor origin"
 
+define(f"density_splat({_MODEL}, {_GRID}, int[] shape, bool periodic) -> Tensor", "density", _reference_splat)
 define(
-    f"density_splat({_MODEL}, {_PLACE}, int[] shape, bool periodic) -> Tensor", "density", _reference_splat
-)
-define(
-    f"density_gather(Tensor gradient, {_MODEL}, {_PLACE}, bool periodic, bool parameters=True) -> "
+    f"density_gather(Tensor gradient, {_MODEL}, {_GRID}, bool periodic, bool parameters=True) -> "
     "(Tensor, Tensor, Tensor)",
     "density",
     _reference_gather,
 )
 define(
     "density_similarity(Tensor positions, Tensor atoms, Tensor amplitudes, Tensor exponents, float cutoff, Tensor target, "
-    f"Tensor moments, {_PLACE}, bool periodic, int measure, float total_weight, Tensor? scale=None) -> (Tensor, Tensor)",
+    f"Tensor moments, {_GRID}, bool periodic, int measure, float total_weight, Tensor? scale=None) -> (Tensor, Tensor)",
     "density",
     _reference_similarity,
 )

@@ -2,7 +2,7 @@
 //
 // A brick is one vector of voxels, BX along x, BY along y and BZ along z, x fastest. The sphere of an atom touches fewer bricks
 // than it touches rows of the same length, the rest of a brick is not wasted on voxels beyond the cut-off, and every access is
-// aligned. Maps stay in rows: whole rows of bricks are turned into rows of voxels, or back, in registers.
+// aligned. Maps stay in rows: whole rows of bricks are transposed into rows of voxels, or back, in registers.
 #pragma once
 
 #include <utility>
@@ -17,62 +17,61 @@ constexpr int BZ = W >= 16 ? 2 : 1;
 constexpr int BRICK_ROWS = BY * BZ;  // of BX voxels; as many bricks hold a row of W voxels
 static_assert(BX * BRICK_ROWS == W, "a brick is one vector");
 
-constexpr int x_of_lane(int lane) { return lane % BX; }
-constexpr int y_of_lane(int lane) { return lane / BX % BY; }
-constexpr int z_of_lane(int lane) { return lane / BX / BY; }
+constexpr int BRICK[3] = {BX, BY, BZ};
+// Where the voxel of a lane is in its brick.
+constexpr int lane_coordinate(int axis, int lane) {
+    return axis == 0 ? lane % BX : axis == 1 ? lane / BX % BY : lane / BX / BY;
+}
 
 using Lanes = std::make_integer_sequence<int, W>;
 
 #if defined(__clang__)
 template <int... FROM>
-inline vec picked(vec x, vec y) { return __builtin_shufflevector(x, y, FROM...); }
+inline vec shuffle(vec x, vec y) { return __builtin_shufflevector(x, y, FROM...); }
 template <int... FROM>
-inline vec picked(vec x) { return __builtin_shufflevector(x, x, FROM...); }
+inline vec shuffle(vec x) { return __builtin_shufflevector(x, x, FROM...); }
 #else
 template <int... FROM>
-inline vec picked(vec x, vec y) { return __builtin_shuffle(x, y, ivec{FROM...}); }
+inline vec shuffle(vec x, vec y) { return __builtin_shuffle(x, y, ivec{FROM...}); }
 template <int... FROM>
-inline vec picked(vec x) { return __builtin_shuffle(x, ivec{FROM...}); }
+inline vec shuffle(vec x) { return __builtin_shuffle(x, ivec{FROM...}); }
 #endif
 
-// Every lane takes what a table along one axis holds for its place in the brick that begins at place FIRST of the table.
-template <int (*PLACE)(int), int FIRST, int... LANE>
-inline vec spread(vec table, std::integer_sequence<int, LANE...>) { return picked<FIRST + PLACE(LANE)...>(table); }
+// To every lane, what a table along one axis holds for its voxel in the brick that begins at entry FIRST of the table.
+template <int AXIS, int FIRST, int... LANE>
+inline vec broadcast(vec table, std::integer_sequence<int, LANE...>) {
+    return shuffle<FIRST + lane_coordinate(AXIS, LANE)...>(table);
+}
 
-// f(brick, table spread over it) for the first n of the bricks of SIZE voxels that a table of W voxels along one axis covers.
-template <int (*PLACE)(int), int SIZE, typename F, int... BRICK>
-inline void each_spread(vec table, int n, const F& f, std::integer_sequence<int, BRICK...>) {
-    (void)((BRICK < n && (f(BRICK, spread<PLACE, BRICK * SIZE>(table, Lanes{})), true)) && ...);
+// f(brick, table broadcast over it) for the first n of the bricks that a table of W voxels along one axis covers.
+template <int AXIS, typename F, int... B>
+inline void each_broadcast(vec table, int n, const F& f, std::integer_sequence<int, B...>) {
+    (void)((B < n && (f(B, broadcast<AXIS, B * BRICK[AXIS]>(table, Lanes{})), true)) && ...);
 }
-template <typename F>
-inline void each_spread_x(vec table, int n, const F& f) {
-    each_spread<x_of_lane, BX>(table, n, f, std::make_integer_sequence<int, W / BX>{});
+template <int AXIS, typename F>
+inline void each_broadcast(vec table, int n, const F& f) {
+    each_broadcast<AXIS>(table, n, f, std::make_integer_sequence<int, W / BRICK[AXIS]>{});
 }
-template <typename F>
-inline void each_spread_y(vec table, int n, const F& f) {
-    each_spread<y_of_lane, BY>(table, n, f, std::make_integer_sequence<int, W / BY>{});
-}
-template <typename F>
-inline void each_spread_z(vec table, int n, const F& f) {
-    each_spread<z_of_lane, BZ>(table, n, f, std::make_integer_sequence<int, W / BZ>{});
-}
-// Reads W places, of which the first BX count.
-inline vec spread_x(const float* table) { return spread<x_of_lane, 0>(load(table), Lanes{}); }
+// Reads W entries, of which the first BX count.
+inline vec broadcast_x(const float* table) { return broadcast<0, 0>(load(table), Lanes{}); }
 
-template <int (*PLACE)(int), int... LANE>
-inline vec places(std::integer_sequence<int, LANE...>) { return vec{static_cast<float>(PLACE(LANE))...}; }
-inline vec x_places() { return places<x_of_lane>(Lanes{}); }
-inline vec y_places() { return places<y_of_lane>(Lanes{}); }
-inline vec z_places() { return places<z_of_lane>(Lanes{}); }
+// The voxel of every lane in its brick, along one axis.
+template <int AXIS, int... LANE>
+inline vec lane_coordinates(std::integer_sequence<int, LANE...>) {
+    return vec{static_cast<float>(lane_coordinate(AXIS, LANE))...};
+}
+inline vec lane_x() { return lane_coordinates<0>(Lanes{}); }
+inline vec lane_y() { return lane_coordinates<1>(Lanes{}); }
+inline vec lane_z() { return lane_coordinates<2>(Lanes{}); }
 
 // One exchange of the transposition below, between vectors that are STEP apart.
 template <int STEP, bool UPPER, int... LANE>
-inline vec exchanged(vec x, vec y, std::integer_sequence<int, LANE...>) {
+inline vec exchange(vec x, vec y, std::integer_sequence<int, LANE...>) {
     constexpr int shift = STEP * BX;
     if constexpr (UPPER)
-        return picked<((LANE / BX) & STEP ? W + LANE : LANE + shift)...>(x, y);
+        return shuffle<((LANE / BX) & STEP ? W + LANE : LANE + shift)...>(x, y);
     else
-        return picked<((LANE / BX) & STEP ? W + LANE - shift : LANE)...>(x, y);
+        return shuffle<((LANE / BX) & STEP ? W + LANE - shift : LANE)...>(x, y);
 }
 
 // BRICK_ROWS rows of W voxels, one row for each of a brick's, become as many bricks side by side along x. Its own inverse.
@@ -82,8 +81,8 @@ inline void transpose(vec (&rows)[BRICK_ROWS]) {
         for (int i = 0; i < BRICK_ROWS; ++i) {
             if (i & STEP) continue;
             const vec x = rows[i], y = rows[i + STEP];
-            rows[i] = exchanged<STEP, false>(x, y, Lanes{});
-            rows[i + STEP] = exchanged<STEP, true>(x, y, Lanes{});
+            rows[i] = exchange<STEP, false>(x, y, Lanes{});
+            rows[i + STEP] = exchange<STEP, true>(x, y, Lanes{});
         }
         transpose<STEP / 2>(rows);
     }

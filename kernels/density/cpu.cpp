@@ -1,10 +1,11 @@
-// Model density, its gradients, and similarity with forces, on the CPU.
+// Model density, its gradients, and similarity with forces, on the CPU: the operators, from checked arguments to results.
 //
 // One thread at a time owns a tile of the grid (tiles.h): it splats the listed atoms (spheres.h) into a scratch of bricks (bricks.h)
-// that stays in its cache, sweeps the scratch once for the sums that the similarity needs, and gathers, for every listed atom,
-// the gradients that those sums will weight. For the correlations g = dS/d(density) is c0 + c1*density + c2*target with c known
-// only after the last tile, so the three terms are gathered apart and combined at the end: density and g never exist for more
-// than a tile. Tiles, lists and the order of every addition follow from the input alone: the same bits for any number of threads.
+// that stays in its cache, sweeps the scratch once for the sums of the similarity (measures.h), and gathers, for every listed atom,
+// the gradients that those sums will weight. For the correlations dS/d(density) is c0 + c1*density + c2*target with c known only
+// after the last tile, so the three terms are gathered apart and combined at the end: density and dS/d(density) never exist for
+// more than a tile. Tiles, lists and the order of every addition follow from the input alone: the same bits for any number of
+// threads.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -18,14 +19,14 @@
 
 #define OPENMM_DENSITY_SLEEPING_THREADS  // it runs in every step, beside the threads of OpenMM
 #include "../scale.h"
+#include "measures.h"
 #include "spheres.h"
 
 namespace openmm_density {
 namespace {
 
-constexpr int64_t ATOMS_TO_ALERT_FOR = 500;
-
-enum Measure { CROSS_CORRELATION, CROSS_CORRELATION_ABOUT_MEAN, INNER_PRODUCT, RELATIVE_ENTROPY, LEAST_SQUARES };
+// With fewer atoms a single thread ends before another is awake.
+constexpr int64_t ATOMS_TO_PREWAKE_FOR = 500;
 
 // Hand every tile to a thread: f(tile, view, scratch). The scratch has so many channels.
 template <typename F>
@@ -35,7 +36,7 @@ void each_tile(Workspace& work, const Plan& plan, int channels, const F& f) {
     parallel_for(n_tiles, [&](int64_t index, int thread) {
         ThreadScratch& scratch = work.threads[thread];
         const Tile& tile = work.tiles[index];
-        const TileView view(work, plan, tile, scratch.parts);
+        const TileView view(work, plan, tile, scratch.footprints);
         for (int channel = 0; channel < channels; ++channel) {
             auto& values = scratch.channels[channel];
             if (static_cast<int64_t>(values.size()) < view.size()) values.resize(view.size());
@@ -53,7 +54,7 @@ void splat_tile(const Plan& plan, const Kernels& kernels, const Tile& tile, cons
         [&](int, int, int, int64_t at) { std::fill_n(scratch.channels[0].begin() + at, BRICK_ROWS, vec{}); },
         [] {});
     for (int64_t i = 0; i < n; ++i)
-        kernels.splat(plan, scratch.parts[i], view, scratch.tables.data() + table_size * i, scratch.channels[0].data());
+        kernels.splat(plan, scratch.footprints[i], view, scratch.tables.data() + table_size * i, scratch.channels[0].data());
 }
 
 // Sums over the partials of an atom's images, in the order of its list.
@@ -82,17 +83,20 @@ struct Inputs {
     Inputs(const at::Tensor& positions_, const at::Tensor& amplitudes_, const at::Tensor& exponents_, double cutoff,
            int64_t count)
         : positions(positions_.contiguous()), amplitudes(amplitudes_.contiguous()), exponents(exponents_.contiguous()) {
-        TORCH_CHECK(positions.dim() == 2 && positions.size(1) == 3, "positions must have shape (N, 3)");
+        TORCH_CHECK(positions.dim() == 2 && positions.size(1) == 3, "positions must have shape (N, 3), not ",
+                    positions.sizes());
         TORCH_CHECK(positions.scalar_type() == at::kFloat || positions.scalar_type() == at::kDouble,
-                    "positions must be float32 or float64");
+                    "positions must be float32 or float64, not ", positions.scalar_type());
         TORCH_CHECK(amplitudes.scalar_type() == at::kFloat && exponents.scalar_type() == at::kFloat,
-                    "amplitudes and exponents must be float32");
+                    "amplitudes and exponents must be float32, not ",
+                    amplitudes.scalar_type(), " and ", exponents.scalar_type());
         TORCH_CHECK(amplitudes.dim() == 2 && amplitudes.size(0) == count && amplitudes.sizes() == exponents.sizes(),
-                    "amplitudes and exponents must both have shape (", count, ", number of Gaussians)");
-        TORCH_CHECK(amplitudes.size(1) >= 1 && amplitudes.size(1) <= MAX_GAUSSIANS, "between 1 and ", MAX_GAUSSIANS,
-                    " Gaussians per atom, not ", amplitudes.size(1));
-        TORCH_CHECK(cutoff > 0 && std::isfinite(cutoff), "cutoff must be positive, not ", cutoff);
-        TORCH_CHECK(count < (int64_t(1) << 31), "too many atoms");
+                    "amplitudes and exponents must both have shape (", count, ", number of Gaussians), not ",
+                    amplitudes.sizes(), " and ", exponents.sizes());
+        TORCH_CHECK(amplitudes.size(1) >= 1 && amplitudes.size(1) <= MAX_GAUSSIANS, "an atom has between 1 and ",
+                    MAX_GAUSSIANS, " Gaussians, not ", amplitudes.size(1));
+        TORCH_CHECK(cutoff > 0 && std::isfinite(cutoff), "cutoff must be positive and finite, not ", cutoff);
+        TORCH_CHECK(count < (int64_t(1) << 31), "2147483647 atoms are the most, not ", count);
         atoms = {count, static_cast<int>(amplitudes.size(1)), amplitudes.const_data_ptr<float>(),
                  exponents.const_data_ptr<float>(), cutoff};
     }
@@ -134,7 +138,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> density_gather(const at::Tensor& 
                                                               const at::Tensor& origin, bool periodic,
                                                               bool parameters) {
     const Grid grid(matrix, origin, gradient.sizes(), periodic);
-    TORCH_CHECK(gradient.scalar_type() == at::kFloat, "gradient must be float32");
+    TORCH_CHECK(gradient.scalar_type() == at::kFloat, "gradient must be float32, not ", gradient.scalar_type());
     const at::Tensor field = gradient.contiguous();
     const float* g = field.const_data_ptr<float>();
     const Inputs inputs(positions, amplitudes, exponents, cutoff, positions.size(0));
@@ -142,7 +146,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> density_gather(const at::Tensor& 
     const Plan plan = inputs.plan(work, grid, nullptr);
     const Kernels kernels = kernels_for(plan);
     const int n_gaussians = parameters ? inputs.atoms.gaussians : 0;
-    const int width = parameters ? 3 + 2 + 2 * n_gaussians : 3;
+    const int width = parameters ? all_sums(n_gaussians) : GRADIENT_SUMS;
     const auto gather = parameters ? kernels.fresh_gather_all : kernels.fresh_gather;
     work.partials.resize(work.images.size() * width);
     each_tile(work, plan, 1, [&](const Tile& tile, const TileView& view, ThreadScratch& scratch) {
@@ -157,7 +161,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> density_gather(const at::Tensor& 
         const size_t table_size = kernels.table_size(plan);
         if (scratch.tables.size() < table_size) scratch.tables.resize(table_size);
         for (int64_t i = 0; i < tile.end - tile.begin; ++i)
-            gather(plan, scratch.parts[i], view, scratch.tables.data(), scratch,
+            gather(plan, scratch.footprints[i], view, scratch.tables.data(), scratch,
                    work.partials.data() + width * (tile.begin + i));
     });
 
@@ -169,7 +173,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> density_gather(const at::Tensor& 
     const double s_c = cutoff * cutoff;
     const int64_t n_chunks = (inputs.atoms.count + ATOMS_PER_CHUNK - 1) / ATOMS_PER_CHUNK;
     parallel_for(n_chunks, [&](int64_t chunk, int) {
-        double total[3 + 2 + 2 * MAX_GAUSSIANS];
+        double total[all_sums(MAX_GAUSSIANS)];
         for (int64_t atom = chunk * ATOMS_PER_CHUNK; atom < std::min(inputs.atoms.count, (chunk + 1) * ATOMS_PER_CHUNK);
              ++atom) {
             add_partials(work, atom, width, total);
@@ -178,112 +182,40 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> density_gather(const at::Tensor& 
             else
                 store_gradient(grid, total, d_positions.mutable_data_ptr<float>() + 3 * atom);
             if (!parameters) continue;
-            const double sum_g = total[3], sum_gs = total[4];
+            const double sum_g = total[SUM_G], sum_gs = total[SUM_GS];
             for (int c = 0; c < n_gaussians; ++c) {
-                const double sum_ge = total[5 + 2 * c], sum_gse = total[6 + 2 * c];
+                const double of_ge = total[sum_ge(c)], of_gse = total[sum_gse(c)];
                 const double a = inputs.atoms.amplitudes[atom * n_gaussians + c];
                 const double alpha = inputs.atoms.exponents[atom * n_gaussians + c];
                 const double edge = std::exp(-alpha * s_c);
                 // d/dA and d/dalpha of A (exp(-alpha s) - exp(-alpha s_c) + alpha exp(-alpha s_c) (s - s_c)).
                 da[atom * n_gaussians + c] =
-                    static_cast<float>(sum_ge - edge * sum_g + alpha * edge * (sum_gs - s_c * sum_g));
+                    static_cast<float>(of_ge - edge * sum_g + alpha * edge * (sum_gs - s_c * sum_g));
                 dalpha[atom * n_gaussians + c] =
-                    static_cast<float>(a * (-sum_gse + edge * (sum_gs - alpha * s_c * (sum_gs - s_c * sum_g))));
+                    static_cast<float>(a * (-of_gse + edge * (sum_gs - alpha * s_c * (sum_gs - s_c * sum_g))));
             }
         }
     });
     return {d_positions, d_amplitudes, d_exponents};
 }
 
-// Sums over the target alone, which do not change between steps (see target_moments in __init__.py).
-struct Moments {
-    double count, sum, square, positive_count, positive_sum, positive_log;
-};
-
-// S and g = c0 + c1*density + c2*target from the sums of density, density^2 and density*target.
-struct Correlation {
-    double similarity = 0, c0 = 0, c1 = 0, c2 = 0;
-
-    Correlation(Measure measure, const Moments& t, double sum, double square, double product) {
-        const bool about_mean = measure != CROSS_CORRELATION;
-        const double mean = about_mean ? sum / t.count : 0, target_mean = about_mean ? t.sum / t.count : 0;
-        const double variance = square - mean * sum, target_variance = t.square - target_mean * t.sum;
-        // Below this the density is uniform up to rounding, and a correlation has no meaning.
-        if (!(variance > 1e-8 * square) || !(target_variance > 0)) return;
-        const double norm = std::sqrt(variance * target_variance);
-        similarity = (product - mean * t.sum) / norm;
-        c2 = 1 / norm;
-        c1 = -similarity / variance;
-        c0 = -(target_mean * c2 + mean * c1);
-        if (measure == LEAST_SQUARES) {
-            const double scale = 2 * std::max(similarity, 0.0);
-            c0 *= scale;
-            c1 *= scale;
-            c2 *= scale;
-            similarity = similarity > 0 ? similarity * similarity : 0;
-        }
-    }
-};
-
-// After this the channels hold what is to be gathered, with zeros wherever a voxel does not count: outside the grid, or
-// not finite in the target. Returns the tile's sums.
-std::array<double, 3> sweep_tile(const Plan& plan, const TileView& view, ThreadScratch& scratch, const float* target,
-                                 Measure measure, double floor) {
-    std::array<double, 3> sums{};
-    vec* density = scratch.channels[0].data();
-    vec* t_out = scratch.channels[1].data();
-    vec* one_out = scratch.channels[2].data();
-    const bool entropy = measure == RELATIVE_ENTROPY, inner = measure == INNER_PRODUCT;
-    const bool counts = measure == CROSS_CORRELATION_ABOUT_MEAN || measure == LEAST_SQUARES;
-    const float scale = static_cast<float>(floor), inverse = static_cast<float>(1 / floor);
-    const float outside = std::nanf("");
-    vec sum_0{}, sum_1{}, sum_2{};
-    each_bricks(
-        view,
-        [&](int bz, int by, int bx, int64_t at) {
-            vec bricks[BRICK_ROWS];
-            load_bricks(plan, bz, by, bx, target, outside, bricks);
-            for (int i = 0; i < BRICK_ROWS; ++i, ++at) {
-                ivec valid = bricks[i] - bricks[i] == 0.0f;
-                if (entropy) valid &= bricks[i] > 0.0f;
-                const vec t = zero_unless(valid, bricks[i]);
-                const vec rho = zero_unless(valid, density[at]);
-                if (entropy) {
-                    const vec shifted = rho * inverse + 1.0f;
-                    sum_0 += t * log_of_positive(shifted > 1e-6f ? shifted : splat(1e-6f));
-                    density[at] = zero_unless(shifted > 1e-6f, t / (shifted * scale));
-                    continue;
-                }
-                sum_0 += rho;
-                sum_1 += rho * rho;
-                sum_2 += rho * t;
-                density[at] = inner ? t : rho;
-                if (!inner) t_out[at] = t;
-                if (counts) one_out[at] = zero_unless(valid, splat(1.0f));
-            }
-        },
-        [&] {
-            sums[0] += sum(sum_0);
-            sums[1] += sum(sum_1);
-            sums[2] += sum(sum_2);
-            sum_0 = sum_1 = sum_2 = vec{};
-        });
-    return sums;
-}
-
 std::tuple<at::Tensor, at::Tensor> density_similarity(const at::Tensor& positions, const at::Tensor& atoms,
                                                       const at::Tensor& amplitudes, const at::Tensor& exponents,
-                                                      double cutoff, const at::Tensor& target, const at::Tensor& moments,
+                                                      double cutoff, const at::Tensor& target, const at::Tensor& moments_,
                                                       const at::Tensor& matrix, const at::Tensor& origin, bool periodic,
                                                       int64_t measure_, double total_weight,
                                                       const std::optional<at::Tensor>& scale) {
     const Grid grid(matrix, origin, target.sizes(), periodic);
-    TORCH_CHECK(target.scalar_type() == at::kFloat, "target must be float32");
-    TORCH_CHECK(target.is_contiguous(), "target must be contiguous");
-    TORCH_CHECK(moments.scalar_type() == at::kDouble && moments.numel() == 6 && moments.is_contiguous(),
-                "moments must be those of target_moments");
-    TORCH_CHECK(atoms.scalar_type() == at::kLong && atoms.dim() == 1, "atoms must be int64 of shape (M,)");
-    TORCH_CHECK(measure_ >= CROSS_CORRELATION && measure_ <= LEAST_SQUARES, "there is no measure ", measure_);
+    TORCH_CHECK(target.scalar_type() == at::kFloat, "target must be float32, not ", target.scalar_type());
+    TORCH_CHECK(target.is_contiguous(), "target must be contiguous, but has strides ", target.strides(),
+                ": pass target.contiguous()");
+    TORCH_CHECK(moments_.scalar_type() == at::kDouble && moments_.numel() == MOMENTS && moments_.is_contiguous(),
+                "moments must be ", static_cast<int>(MOMENTS), " contiguous float64 numbers, not ", moments_.sizes(), " of ",
+                moments_.scalar_type(), ": take them from target_moments");
+    TORCH_CHECK(atoms.scalar_type() == at::kLong && atoms.dim() == 1, "atoms must be int64 of shape (M,), not ",
+                atoms.scalar_type(), " of shape ", atoms.sizes());
+    TORCH_CHECK(measure_ >= 0 && measure_ < MEASURES, "there is no measure ", measure_,
+                ": use one of the constants of openmm_density.kernels.density");
     const Measure measure = static_cast<Measure>(measure_);
     TORCH_CHECK(total_weight > 0 || (measure != INNER_PRODUCT && measure != RELATIVE_ENTROPY),
                 "the total weight must be positive, not ", total_weight);
@@ -293,22 +225,18 @@ std::tuple<at::Tensor, at::Tensor> density_similarity(const at::Tensor& position
     const int64_t n_atoms = inputs.atoms.count, n_positions = inputs.positions.size(0);
     for (int64_t i = 0; i < n_atoms; ++i)
         TORCH_CHECK_INDEX(selection[i] >= 0 && selection[i] < n_positions, "atom ", selection[i], " is not among the ",
-                          n_positions, " positions");
-    const double* m = moments.const_data_ptr<double>();
-    const Moments t{m[0], m[1], m[2], m[3], m[4], m[5]};
+                          n_positions, " positions: atoms are counted from 0");
+    const double* moments = moments_.const_data_ptr<double>();
     const double factor = value_of(scale);
-    // The entropy's floor, as a density: epsilon = 1e-3 of the mean share, times W.
-    const double floor = measure == RELATIVE_ENTROPY ? 1e-3 / t.positive_count * total_weight : 1;
+    const double floor = measure == RELATIVE_ENTROPY ? entropy_floor(moments, total_weight) : 1;
 
     // Whether tiles come after a plan that one thread makes, or the plan itself is shared: there is work for several.
-    if (n_atoms >= ATOMS_TO_ALERT_FOR) alert_threads();
+    if (n_atoms >= ATOMS_TO_PREWAKE_FOR) prewake_threads();
     Workspace& work = workspace();
     const Plan plan = inputs.plan(work, grid, selection);
     const Kernels kernels = kernels_for(plan);
-    const int channels = measure == CROSS_CORRELATION                                   ? 2
-                         : measure == INNER_PRODUCT || measure == RELATIVE_ENTROPY ? 1
-                                                                                   : 3;
-    const int width = 3 * channels;
+    const int channels = channels_of(measure);
+    const int width = GRADIENT_SUMS * channels;
     work.partials.resize(work.images.size() * width);
     work.sums.resize(work.tiles.size());
     const float* target_data = target.const_data_ptr<float>();
@@ -317,47 +245,31 @@ std::tuple<at::Tensor, at::Tensor> density_similarity(const at::Tensor& position
         work.sums[tile.number] = sweep_tile(plan, view, scratch, target_data, measure, floor);
         const int64_t table_size = kernels.table_size(plan);
         for (int64_t i = 0; i < tile.end - tile.begin; ++i)
-            kernels.gather[channels - 1](plan, scratch.parts[i], view, scratch.tables.data() + table_size * i, scratch,
+            kernels.gather[channels - 1](plan, scratch.footprints[i], view, scratch.tables.data() + table_size * i, scratch,
                                          work.partials.data() + width * (tile.begin + i));
     });
 
-    std::array<double, 3> sums{};
-    for (const auto& of_tile : work.sums)
-        for (int i = 0; i < 3; ++i) sums[i] += of_tile[i];
-    double value = 0;
-    double weights[MAX_CHANNELS] = {};  // of the channels: density, target, 1
-    if (measure == INNER_PRODUCT) {
-        const double mean = t.sum / t.count, variance = t.square / t.count - mean * mean;
-        if (variance > 0) weights[0] = 1 / (total_weight * std::sqrt(variance));
-        value = weights[0] * sums[2];
-    } else if (measure == RELATIVE_ENTROPY && t.positive_sum > 0) {
-        const double epsilon = 1e-3 / t.positive_count;
-        weights[0] = 1 / t.positive_sum;
-        value = -(t.positive_log / t.positive_sum - std::log(t.positive_sum) - std::log(epsilon)) +
-                sums[0] / t.positive_sum;
-    } else if (measure != RELATIVE_ENTROPY) {
-        const Correlation correlation(measure, t, sums[0], sums[1], sums[2]);
-        value = correlation.similarity;
-        weights[0] = correlation.c1;
-        weights[1] = correlation.c2;
-        weights[2] = correlation.c0;
-    }
+    Sums sums{};
+    for (const Sums& of_tile : work.sums)
+        for (int i = 0; i < SUMS; ++i) sums[i] += of_tile[i];
+    Similarity result = similarity_of(measure, moments, sums, total_weight);
+    for (double& weight : result.weights) weight *= factor;
 
-    at::Tensor similarity = at::empty({}, moments.options());
-    *similarity.mutable_data_ptr<double>() = value;
+    at::Tensor similarity = at::empty({}, moments_.options());
+    *similarity.mutable_data_ptr<double>() = result.value;
     // Not at::zeros, whose threads spin on: see scale.h.
     at::Tensor gradient = at::empty(inputs.positions.sizes(), inputs.positions.options());
     if (n_atoms < n_positions) std::memset(gradient.mutable_data_ptr(), 0, gradient.nbytes());
-    for (double& weight : weights) weight *= factor;
     const auto combine = [&](auto number) {
         constexpr int CHANNELS = decltype(number)::value;
         const int64_t n_chunks = (n_atoms + ATOMS_PER_CHUNK - 1) / ATOMS_PER_CHUNK;
         parallel_for(n_chunks, [&](int64_t chunk, int) {
             for (int64_t atom = chunk * ATOMS_PER_CHUNK; atom < std::min(n_atoms, (chunk + 1) * ATOMS_PER_CHUNK); ++atom) {
-                double total[3 * CHANNELS], in_voxels[3] = {};
-                add_partials(work, atom, 3 * CHANNELS, total);
+                double total[GRADIENT_SUMS * CHANNELS], in_voxels[3] = {};
+                add_partials(work, atom, GRADIENT_SUMS * CHANNELS, total);
                 for (int channel = 0; channel < CHANNELS; ++channel)
-                    for (int axis = 0; axis < 3; ++axis) in_voxels[axis] += weights[channel] * total[3 * channel + axis];
+                    for (int axis = 0; axis < 3; ++axis)
+                        in_voxels[axis] += result.weights[channel] * total[GRADIENT_SUMS * channel + axis];
                 if (gradient.scalar_type() == at::kDouble)
                     store_gradient(grid, in_voxels, gradient.mutable_data_ptr<double>() + 3 * selection[atom]);
                 else

@@ -1,10 +1,9 @@
-"""Density, its gradients and its similarity to a target on the GPU.
+"""Density, its gradients and its similarity to a target on the GPU: the launches, from checked arguments to results.
 
-Every atom goes into the tile of 8x8x4 voxels where it lies (`gpu_tiles`). A program then takes a tile, collects the atoms that
-reach it and writes its density once, with the tile's part of the similarity's sums (`gpu_splat`); tiles that no atom reaches are
-neither written nor read. Once the sums are known the density is replaced by dS/d(density) (`gpu_similarity`), from which a
-program for every few atoms gathers their forces (`gpu_gather`). Between these kernels the density lies tile by tile, so that what
-is near in space is near in memory.
+Every atom goes into the tile of 8x8x4 voxels where it lies (`gpu_tiles`, `gpu_atoms`). A program then takes a tile, collects the
+atoms that reach it and writes its density once (`gpu_splat`), with the tile's part of the similarity's sums; tiles that no atom
+reaches are neither written nor read. Once the sums are known the density is replaced by ∂S/∂ρ (`gpu_measures`), from which a
+program for every few atoms gathers their forces (`gpu_gather`).
 
 Nothing here waits for the GPU, allocates by the data or keeps anything between calls, so that calls can be captured in a CUDA
 graph. Sums are in the order of the atoms in a tile, so that the same input gives the same bits.
@@ -21,16 +20,17 @@ import triton
 from torch import Tensor
 
 from .. import tuning
-from . import gpu_gather, gpu_similarity, gpu_splat, gpu_tiles
+from . import gpu_atoms, gpu_gather, gpu_measures, gpu_splat, gpu_tiles, measures
+from .gpu_geometry import GEOMETRY_SLOTS, INVERSE_SLOTS
 from .gpu_tiles import SCAN_BLOCK, TILE, TILE_X, TILE_Y, TILE_Z
 
 MAX_GAUSSIANS = 5
-# Programs that clear, and programs that share the tiles: more than a GPU runs at once, so that none waits long for the last.
+# Programs that clear, and programs that share the tiles: more than a GPU runs at once, so that all end at about the same time.
 CLEARING_PROGRAMS = 256
 SPLAT_PROGRAMS = 8192
 DIFFERENTIATING_PROGRAMS = 4096
 COMPARED_AT_ONCE = 4096
-# Up to here there are too few atoms to give a program of the gather more than it looks at together.
+# Up to here there are too few atoms to give a program of the gather more than one group.
 _FEW_ATOMS = 40_000
 
 
@@ -41,19 +41,19 @@ class Configuration(NamedTuple):
     ----------
     splat_registers, gather_registers : int
         At most so many registers for a thread.
-    gather_turns : int
-        How often a program of the gather turns to the next atoms.
+    gather_groups : int
+        Groups of atoms for each program of the gather.
     """
 
     splat_registers: int
     gather_registers: int
-    gather_turns: int
+    gather_groups: int
 
 
 _CANDIDATES = tuple(
-    Configuration(splat, gather, turns)
+    Configuration(splat, gather, groups)
     for splat, gather in ((96, 64), (96, 80), (128, 128), (168, 168))
-    for turns in (1, 4)
+    for groups in (1, 4)
 )
 
 
@@ -64,8 +64,8 @@ def _default_configuration(n_atoms: int, gaussians: int) -> Configuration:
     return Configuration(96, 80, 4 if n_atoms > _FEW_ATOMS else 1)
 
 
-class _Listed(NamedTuple):
-    """The atoms in the order of their tiles."""
+class _ListedAtoms(NamedTuple):
+    """The atoms in the order of their tiles: `start` of `gpu_tiles.scan`, and the tables of `gpu_atoms.arrange`."""
 
     start: Tensor
     in_space: Tensor
@@ -75,16 +75,16 @@ class _Listed(NamedTuple):
 
 
 class _Splat(NamedTuple):
-    """What a splat leaves beside the density: the listed atoms, the touched tiles and the sums over each of them."""
+    """What a splat returns beside the density: the listed atoms, the touched tiles and the sums over each of them."""
 
-    listed: _Listed
+    listed: _ListedAtoms
     tiles: Tensor
     n_touched: Tensor
     sums: Tensor
 
 
 class _Model:
-    """What the operators have in common: checked arguments, and the launches that place and list the atoms."""
+    """What the operators have in common: checked arguments, and the launches up to the density."""
 
     def __init__(
         self,
@@ -114,11 +114,11 @@ class _Model:
                 )
         if amplitudes.shape != exponents.shape or not 1 <= amplitudes.shape[1] <= MAX_GAUSSIANS:
             raise ValueError(
-                f"between 1 and {MAX_GAUSSIANS} Gaussians per atom, as many amplitudes as exponents, "
+                f"an atom has between 1 and {MAX_GAUSSIANS} Gaussians, as many amplitudes as exponents, "
                 f"not {amplitudes.shape[1]} and {exponents.shape[1]}"
             )
         if not (math.isfinite(cutoff) and cutoff > 0):
-            raise ValueError(f"cutoff must be positive, not {cutoff}")
+            raise ValueError(f"cutoff must be positive and finite, not {cutoff}")
         if matrix.shape != (3, 3) or matrix.dtype != torch.float64:
             raise ValueError(f"matrix must be float64 of shape (3, 3), not {_describe(matrix)}")
         if origin.shape != (3,) or origin.dtype != torch.float64:
@@ -136,9 +136,9 @@ class _Model:
         self.wide = self.n_tiles * TILE.value > 2**31 - 1
         self.aligned = shape[2] % 4 == 0
         self.runs_aligned = self.aligned or not periodic
-        self.words = 4 * triton.cdiv(2 * self.gaussians + 2, 4)
-        self.inverse = self.empty(9, dtype=torch.float64)
-        self.geometry = self.empty(18)
+        self.words = gpu_atoms.words_of_gaussians(self.gaussians)
+        self.inverse = self.empty(INVERSE_SLOTS, dtype=torch.float64)
+        self.geometry = self.empty(GEOMETRY_SLOTS)
         self.configuration = _default_configuration(self.n_atoms, self.gaussians)
 
     def empty(self, *size: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -151,7 +151,7 @@ class _Model:
         totals: Tensor | None = None,
         gradient: Tensor | None = None,
     ) -> None:
-        """Work out what the grid means, and clear counts, marks, totals and gradient."""
+        """Work out `inverse` and `geometry`, and clear counts, marks, totals and gradient."""
         n_tiles, n_totals, n_gradient = (
             0 if cleared is None else cleared.numel() for cleared in (count, totals, gradient)
         )
@@ -172,14 +172,14 @@ class _Model:
             BLOCK=block,
         )
 
-    def where(self) -> tuple[Any, ...]:
-        """Return the arguments that say where atoms are, and in what."""
+    def location_arguments(self) -> tuple[Any, ...]:
+        """Return the arguments of kernels that locate atoms on the grid."""
         atoms = self.geometry if self.atoms is None else self.atoms
         n = self.n_atoms, self.positions.shape[0]
         return (self.positions, atoms, *n, self.inverse, self.geometry, self.origin, *self.size)
 
-    def listed(self, gradient: Tensor | None) -> tuple[_Listed, Tensor, Tensor]:
-        """Put the atoms in the order of their tiles; give them, the touched tiles and their number. Clear the gradient."""
+    def listed(self, gradient: Tensor | None) -> tuple[_ListedAtoms, Tensor, Tensor]:
+        """Return the atoms in the order of their tiles, the touched tiles and their number. Clear the gradient."""
         n, n_tiles = self.n_atoms, self.n_tiles
         blocks = triton.cdiv(n_tiles, SCAN_BLOCK.value)
         count, touched = self.empty(2, n_tiles, dtype=torch.int32)
@@ -189,12 +189,14 @@ class _Model:
         tiles = self.empty(n_tiles, 4, dtype=torch.int32)
         n_touched = self.empty(1, dtype=torch.int32)
         tile_of, arrival, unsorted = self.empty(3, n, dtype=torch.int32)
-        block = gpu_tiles.PLACE_BLOCK
+        block = gpu_atoms.PLACE_BLOCK
         by_atom = (triton.cdiv(n, block),)
-        a_lane_each = {"BLOCK": block, "num_warps": triton.cdiv(block, 32)}
+        lane_per_atom = {"BLOCK": block, "num_warps": triton.cdiv(block, 32)}
         selection = {"SELECTED": self.atoms is not None, "PERIODIC": self.periodic}
         if n:
-            gpu_tiles.place[by_atom](*self.where(), tile_of, arrival, count, **selection, **a_lane_each)
+            gpu_atoms.place[by_atom](
+                *self.location_arguments(), tile_of, arrival, count, **selection, **lane_per_atom
+            )
         gpu_tiles.mark[(triton.cdiv(n_tiles, gpu_tiles.MARK_BLOCK),)](
             count,
             touched,
@@ -205,7 +207,7 @@ class _Model:
             BLOCK=gpu_tiles.MARK_BLOCK,
         )
         gpu_tiles.scan[(blocks,)](count, touched, n_tiles, *self.size, totals, start, tiles, n_touched)
-        listed = _Listed(
+        listed = _ListedAtoms(
             start,
             self.empty(n, 4),
             self.empty(n, 4),
@@ -213,9 +215,9 @@ class _Model:
             self.empty(n, self.words),
         )
         if n:
-            gpu_tiles.fill[by_atom](tile_of, arrival, n, start, unsorted, **a_lane_each)
-            gpu_tiles.arrange[by_atom](
-                *self.where(),
+            gpu_atoms.fill[by_atom](tile_of, arrival, n, start, unsorted, **lane_per_atom)
+            gpu_atoms.arrange[by_atom](
+                *self.location_arguments(),
                 tile_of,
                 start,
                 start[-1:],
@@ -228,7 +230,7 @@ class _Model:
                 WORDS=self.words,
                 ALIGNED=self.runs_aligned,
                 **selection,
-                **a_lane_each,
+                **lane_per_atom,
             )
         return listed, tiles, n_touched
 
@@ -238,14 +240,14 @@ class _Model:
         target: Tensor | None = None,
         moments: Tensor | None = None,
         total_weight: float = 1.0,
-        measure: int = -1,
+        measure: int = gpu_splat.DENSITY_ONLY.value,
         gradient: Tensor | None = None,
     ) -> _Splat:
         """Write the density of all tiles that atoms touch; with a target, also the sums of a measure. Clear the gradient."""
         listed, tiles, n_touched = self.listed(gradient)
         programs = min(self.n_tiles, SPLAT_PROGRAMS)
-        waiting, blocks = gpu_splat.WAITING.value, gpu_splat.BLOCKS.value
-        sums = self.empty(3, self.n_tiles)
+        buffer, blocks = gpu_splat.BUFFER.value, gpu_splat.BLOCKS.value
+        sums = self.empty(len(measures.Sum), self.n_tiles)
         gpu_splat.splat[(programs,)](
             tiles,
             n_touched,
@@ -254,8 +256,8 @@ class _Model:
             listed.gaussians,
             self.geometry,
             *self.size,
-            self.empty(4 * waiting * programs),
-            self.empty(blocks * (waiting + 1) * programs, dtype=torch.int16),
+            self.empty(4 * buffer * programs),
+            self.empty(blocks * (buffer + 1) * programs, dtype=torch.int16),
             density,
             density if target is None else target,
             sums if moments is None else moments,
@@ -293,7 +295,7 @@ def density_splat(
     shape: list[int],
     periodic: bool = False,
 ) -> Tensor:
-    """Return what `openmm_density.kernels.density.density_splat` gives, with the same arguments."""
+    """Return what `openmm_density.kernels.density.density_splat` returns, with the same arguments."""
     model = _Model(positions, None, amplitudes, exponents, cutoff, matrix, origin, shape, periodic)
     with _on(positions):
         density = torch.zeros(model.shape, dtype=torch.float32, device=positions.device)
@@ -312,7 +314,7 @@ def density_gather(
     periodic: bool = False,
     parameters: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what `openmm_density.kernels.density.density_gather` gives, with the same arguments."""
+    """Return what `openmm_density.kernels.density.density_gather` returns, with the same arguments."""
     model = _Model(
         positions, None, amplitudes, exponents, cutoff, matrix, origin, list(gradient.shape), periodic
     )
@@ -368,19 +370,31 @@ def density_similarity(
     total_weight: float,
     scale: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return what `openmm_density.kernels.density.density_similarity` gives, with the same arguments.
+    """Return what `openmm_density.kernels.density.density_similarity` returns, with the same arguments.
 
     Indices in `atoms` that are not among the positions count as atoms out of reach: to raise an error would be to wait for the
     GPU.
     """
     if target.dtype != torch.float32 or not target.is_contiguous():
-        raise ValueError(f"target must be contiguous float32, not {_describe(target)}")
-    if moments.dtype != torch.float64 or moments.numel() != 6 or not moments.is_contiguous():
-        raise ValueError("moments must be those of target_moments")
+        raise ValueError(
+            f"target must be float32 and contiguous, not {_describe(target)} with strides {target.stride()}: "
+            "pass target.float().contiguous()"
+        )
+    if (
+        moments.dtype != torch.float64
+        or moments.numel() != len(measures.Moment)
+        or not moments.is_contiguous()
+    ):
+        raise ValueError(
+            f"moments must be {len(measures.Moment)} contiguous float64 numbers, not {_describe(moments)}: "
+            "take them from target_moments"
+        )
     if atoms.dtype != torch.int64 or atoms.dim() != 1:
         raise ValueError(f"atoms must be int64 of shape (M,), not {_describe(atoms)}")
-    if not gpu_similarity.CROSS_CORRELATION.value <= measure <= gpu_similarity.LEAST_SQUARES.value:
-        raise ValueError(f"there is no measure {measure}")
+    if measure not in measures.NUMBERS:
+        raise ValueError(
+            f"there is no measure {measure}: use one of the constants of openmm_density.kernels.density"
+        )
     model = _Model(
         positions,
         atoms.contiguous(),
@@ -418,13 +432,13 @@ def _evaluate(
     total_weight: float,
     scale: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    # Tile by tile, and not filled: what is read of it has been written by the tiles.
+    # In storage order, and not filled: what is read of it has been written by the splat.
     density = model.empty(model.n_tiles * TILE.value)
     gradient = torch.empty_like(model.positions)
     splat = model.splat(density, target, moments, total_weight, measure, gradient)
     similarity = model.empty(dtype=torch.float64)
-    coefficients = model.empty(3)
-    gpu_similarity.compare[(1,)](
+    coefficients = model.empty(len(measures.Coefficient))
+    gpu_measures.compare[(1,)](
         splat.sums,
         model.n_tiles,
         splat.n_touched,
@@ -439,7 +453,7 @@ def _evaluate(
         num_warps=16,
     )
     if model.n_atoms:
-        gpu_similarity.differentiate[(min(model.n_tiles, DIFFERENTIATING_PROGRAMS),)](
+        gpu_measures.differentiate[(min(model.n_tiles, DIFFERENTIATING_PROGRAMS),)](
             splat.tiles,
             splat.n_touched,
             *model.size,
@@ -452,7 +466,9 @@ def _evaluate(
             num_warps=1,
         )
         listed, chosen = splat.listed, model.configuration
-        gpu_gather.gather_forces[(triton.cdiv(model.n_atoms, gpu_gather.ATOMS.value * chosen.gather_turns),)](
+        gpu_gather.gather_forces[
+            (triton.cdiv(model.n_atoms, gpu_gather.ATOMS.value * chosen.gather_groups),)
+        ](
             listed.start[-1:],
             listed.to_corner,
             listed.corner,
@@ -467,7 +483,7 @@ def _evaluate(
             PERIODIC=model.periodic,
             WIDE=model.wide,
             ALIGNED=model.runs_aligned,
-            TURNS=chosen.gather_turns,
+            GROUPS=chosen.gather_groups,
             num_warps=1,
             maxnreg=chosen.gather_registers,
         )

@@ -1,36 +1,23 @@
-"""Forces on the GPU: what a density's change makes of a field, gathered by atoms from the voxels around them."""
+"""Forces on the GPU: the adjoint of the splat, gathered by atoms from the voxels around them."""
 
 # No annotations from __future__: Triton reads those of its kernels.
 import triton
 import triton.language as tl
 
-from .gpu_tiles import (
-    LOG2_E,
-    PLANE,
-    SIZES,
-    TILE,
-    TILE_X,
-    TILE_Y,
-    first_of_box,
-    floor_divide,
-    kernel,
-    load_four,
-    located,
-    reach_of_sphere,
-    steps_of_grid,
-    tiles_of_grid,
-)
+from .gpu_atoms import AMPLITUDES, EDGE_SLOPE, EDGE_TERMS, EXPONENTS, LOG2_E, first_of_box, load_four, located
+from .gpu_geometry import cholesky_of_metric, reach_of_sphere, twice_matrix
+from .gpu_tiles import PLANE, SIZES, TILE, TILE_X, TILE_Y, floor_divide, kernel, tiles_of_grid
 
-# Atoms that the gather looks at together, and the lanes of each.
+# Atoms of a group, which a program gathers together, and the lanes of each.
 ATOMS, RUNS, LANES = tl.constexpr(2), tl.constexpr(16), tl.constexpr(32)
-# Planes of a turn of the loop over them: the nine of a sphere of 4.4 voxels take three.
+# Planes of an iteration of the loop over them: the nine of a sphere of 4.4 voxels take three.
 PLANES_AT_ONCE = tl.constexpr(3)
 FAR = tl.constexpr(1e18)
 
 
 @triton.jit
 def _last_of_box(to_corner, reach, first, n, PERIODIC: tl.constexpr):
-    """The number of the last voxel of a sphere's box, counted from the first; negative where there is none."""
+    """Return the number of the last voxel of a sphere's box, counted from the first; negative where there is none."""
     last = tl.floor(reach - to_corner).to(tl.int32)
     if not PERIODIC:
         last = tl.minimum(last, n - 1 - first)
@@ -39,7 +26,7 @@ def _last_of_box(to_corner, reach, first, n, PERIODIC: tl.constexpr):
 
 @triton.jit
 def _bottom(x, y, nx, ny, tiles_x, column, PERIODIC: tl.constexpr, WIDE: tl.constexpr):
-    """Where voxels of z 0 are; `column` is the number of voxels in a column of tiles."""
+    """Return the indices of voxels of z 0 in storage order; `column` is the number of voxels in a column of tiles."""
     if PERIODIC:
         x -= floor_divide(x, nx) * nx
         y -= floor_divide(y, ny) * ny
@@ -52,7 +39,7 @@ def _bottom(x, y, nx, ny, tiles_x, column, PERIODIC: tl.constexpr, WIDE: tl.cons
 
 @triton.jit
 def _load_plane(field, plane, bottom, ALIGNED: tl.constexpr):
-    """The runs of a plane, which lies so far above the bottom of the grid."""
+    """Return the runs of a plane, which lies so far above the bottom of the grid."""
     if ALIGNED:
         return tl.load(field + tl.multiple_of(plane + bottom, 4)[None, :] + tl.arange(0, 4)[:, None])
     else:
@@ -73,19 +60,19 @@ def _planes(
     last,
     planes,
     top,
-    lxz,
-    lyz,
-    lzz,
+    u_xz,
+    u_yz,
+    u_zz,
     gaussians,
     i,
-    slope,
+    at_cutoff,
     GAUSSIANS: tl.constexpr,
     WORDS: tl.constexpr,
     PERIODIC: tl.constexpr,
     ALIGNED: tl.constexpr,
     SKEWED: tl.constexpr,
 ):
-    """For the runs of two rows, the sum of field times -rho'(s) over the planes of a box, and the sum of the sums so far.
+    """Return, for the runs of two rows, the sum of field times −ρ′(s) over the planes of a box, and the sum of the sums so far.
 
     What depends on x and y alone is worked out once for all planes of an orthogonal grid.
     """
@@ -94,12 +81,14 @@ def _planes(
     factors_0 = ()
     factors_1 = ()
     for c in tl.static_range(GAUSSIANS):
-        alpha = tl.load(gaussians + WORDS * i + GAUSSIANS + c)
+        alpha = tl.load(gaussians + WORDS * i + (EXPONENTS * GAUSSIANS + c))
         factor_0 = tl.full([1, 1], 1.0, tl.float32)
         if GAUSSIANS > 1:
-            factor_0 = (tl.load(gaussians + WORDS * i + c) * alpha / LOG2_E)[None, :]
+            factor_0 = (tl.load(gaussians + WORDS * i + (AMPLITUDES * GAUSSIANS + c)) * alpha / LOG2_E)[
+                None, :
+            ]
         alphas = alphas + (alpha,)  # noqa: RUF005
-        alphas_z = alphas_z + (-alpha * (lzz * lzz),)  # noqa: RUF005
+        alphas_z = alphas_z + (-alpha * (u_zz * u_zz),)  # noqa: RUF005
         factor_1 = factor_0
         if not SKEWED:
             along_x = tl.exp2(-alpha[None, :] * (x * x))
@@ -119,10 +108,10 @@ def _planes(
         if PERIODIC:
             plane = tl.where(plane == top, 0, plane)
         dz_square = dz * dz
-        s_z = dz_square * (lzz * lzz)
+        s_z = dz_square * (u_zz * u_zz)
         if SKEWED:
-            away_x = x + (dz * lxz)[None, :]
-            away_y = dz * lyz
+            away_x = x + (dz * u_xz)[None, :]
+            away_y = dz * u_yz
             beyond = tl.where(k <= last, s_z, FAR)
             s_0 = away_x * away_x + ((y_0 + away_y) * (y_0 + away_y) + beyond)[None, :]
             away_x += between[None, :]
@@ -130,16 +119,16 @@ def _planes(
         if GAUSSIANS == 1:
             # Above its value at the cut-off within it and nowhere else: clamping between 0 and 1 costs the GPU nothing.
             if SKEWED:
-                above_0 = tl.exp2(-alphas[0][None, :] * s_0) - slope[None, :]
-                above_1 = tl.exp2(-alphas[0][None, :] * s_1) - slope[None, :]
+                above_0 = tl.exp2(-alphas[0][None, :] * s_0) - at_cutoff[None, :]
+                above_1 = tl.exp2(-alphas[0][None, :] * s_1) - at_cutoff[None, :]
             else:
                 along_z = tl.where(k <= last, tl.exp2(alphas_z[0] * dz_square), 0.0)[None, :]
-                above_0 = factors_0[0] * along_z - slope[None, :]
-                above_1 = factors_1[0] * along_z - slope[None, :]
+                above_0 = factors_0[0] * along_z - at_cutoff[None, :]
+                above_1 = factors_1[0] * along_z - at_cutoff[None, :]
             steepness_0 = tl.clamp(above_0, 0.0, 1.0)
             steepness_1 = tl.clamp(above_1, 0.0, 1.0)
         else:
-            steepness_0 = x * 0.0 - slope[None, :]
+            steepness_0 = x * 0.0 - at_cutoff[None, :]
             steepness_1 = steepness_0
             for c in tl.static_range(GAUSSIANS):
                 if SKEWED:
@@ -185,29 +174,49 @@ def gather_forces(
     PERIODIC: tl.constexpr,
     WIDE: tl.constexpr,
     ALIGNED: tl.constexpr,
-    TURNS: tl.constexpr,
+    GROUPS: tl.constexpr,
 ):
-    """Differentiate the sum of field times density with respect to the positions of some atoms that lie side by side.
+    """Differentiate Σ field·ρ with respect to the positions of groups of atoms that lie side by side.
 
-    ATOMS at a time, TURNS times, a program goes through the planes of their boxes. Of RUNS lanes of an atom each sees a run of
-    four voxels along x in the first half of a plane's rows, and one in the second; where runs begin at multiples of four
-    (ALIGNED), each is one load. The field lies tile by tile.
+    A program goes through GROUPS groups of ATOMS atoms, and with each through the planes of their boxes. Of RUNS lanes of an
+    atom each sees a run of four voxels along x in the first half of a plane's rows, and one in the second; where runs begin at
+    multiples of four (ALIGNED), each is one load.
+
+    Launch grid: ``(cdiv(n_atoms, ATOMS * GROUPS),)``, of one warp.
+
+    ================  =================  ==========  =======================================================
+    argument          shape              dtype       what it is
+    ================  =================  ==========  =======================================================
+    n_listed          (1,)               int32       atoms that reach the grid
+    to_corner         (n_atoms, 4)       float32     of `arrange`
+    corner            (n_atoms, 4)       int32       of `arrange`
+    gaussians         (n_atoms, WORDS)   float32     of `arrange`
+    geometry          (GEOMETRY_SLOTS,)  float32
+    cutoff            scalar             float32
+    nx, ny, nz        scalar             int32       voxels of the grid
+    field             (n_tiles, TILE)    float32     in storage order: ∂S/∂ρ
+    gradient          (n_positions, 3)   float32/64  out, for the particles that reach the grid
+    GAUSSIANS, WORDS  constant                       Gaussians of an atom; `words_of_gaussians`
+    PERIODIC, WIDE    constant                       WIDE: indices need 64 bits
+    ALIGNED           constant                       whether boxes begin at multiples of four voxels along x
+    GROUPS            constant                       groups of atoms for each program
+    ================  =================  ==========  =======================================================
     """
     n = tl.load(n_listed)
-    first = tl.program_id(0) * (TURNS * ATOMS)
+    first = tl.program_id(0) * (GROUPS * ATOMS)
     if first >= n:
         return
-    lxx, lxy, lxz, lyy, lyz, lzz = steps_of_grid(geometry)
+    u_xx, u_xy, u_xz, u_yy, u_yz, u_zz = cholesky_of_metric(geometry)
     reach_x, reach_y, reach_z = reach_of_sphere(geometry)
-    orthogonal = (lxy == 0.0) & (lxz == 0.0) & (lyz == 0.0)
+    orthogonal = (u_xy == 0.0) & (u_xz == 0.0) & (u_yz == 0.0)
     tiles_x, _tiles_y, tiles_z = tiles_of_grid(nx, ny, nz)
     column = tiles_z * TILE
     per_cutoff = 1.0 / (cutoff * cutoff)
-    to_space = _rows_to_space(geometry)
+    to_space = twice_matrix(geometry)
     lane = tl.arange(0, LANES)
-    for turn in range(TURNS):
-        # Lanes without an atom, a run, a row or a plane of their own take another's, times 0: what they load is defined.
-        i = tl.minimum(first + turn * ATOMS + lane // RUNS, n - 1)
+    for group in range(GROUPS):
+        # Lanes without an atom, a run, a row or a plane of their own take another's, times 0: what they load is then defined.
+        i = tl.minimum(first + group * ATOMS + lane // RUNS, n - 1)
         to_x, to_y, first_dz, _fourth = load_four(to_corner, i)
         x0, y0, z0, _particle = load_four(corner, i)
         last_x = _last_of_box(to_x, reach_x, x0, nx, PERIODIC)
@@ -218,12 +227,12 @@ def gather_forces(
         units = tl.where(last_x >= 0, runs * half, 0)
         planes = tl.max(tl.where(units > 0, last_z + 1, 0), axis=0)
         if GAUSSIANS == 1:
-            # What the sum is multiplied with can wait.
-            a, alpha, slope, _slope_of_density = load_four(gaussians, i)
+            # The sum is multiplied with a and alpha at the end.
+            a, alpha, at_cutoff, _edge_slope = load_four(gaussians, i)
             scale = a * alpha * (per_cutoff / LOG2_E)
         else:
             scale = tl.full([LANES], 1.0, tl.float32) * per_cutoff
-            slope = tl.load(gaussians + WORDS * i + 2 * GAUSSIANS + 1)
+            at_cutoff = tl.load(gaussians + WORDS * i + (EDGE_TERMS * GAUSSIANS + EDGE_SLOPE))
         if PERIODIC:
             z0 -= floor_divide(z0, nz) * nz
         plane = z0 * PLANE
@@ -258,21 +267,21 @@ def gather_forces(
                 field,
                 bottom_0,
                 bottom_1,
-                dx * lxx + (dy_0 * lxy)[None, :],
-                tl.where(here, dy_0 * lyy, FAR),
-                tl.where(here & both, dy_1 * lyy, FAR),
-                half_rows * lxy,
+                dx * u_xx + (dy_0 * u_xy)[None, :],
+                tl.where(here, dy_0 * u_yy, FAR),
+                tl.where(here & both, dy_1 * u_yy, FAR),
+                half_rows * u_xy,
                 first_dz,
                 plane,
                 last_z,
                 planes,
                 nz * PLANE,
-                lxz,
-                lyz,
-                lzz,
+                u_xz,
+                u_yz,
+                u_zz,
                 gaussians,
                 i,
-                slope,
+                at_cutoff,
             )
             if orthogonal:
                 plain_0, plain_1, before = _planes(*box, GAUSSIANS, WORDS, PERIODIC, ALIGNED, False)
@@ -287,18 +296,9 @@ def gather_forces(
         x_of_atom = tl.sum(tl.reshape(sum_x * scale, [ATOMS, RUNS]), axis=1)
         y_of_atom = tl.sum(tl.reshape(sum_y * scale, [ATOMS, RUNS]), axis=1)
         z_of_atom = tl.sum(tl.reshape(sum_z * scale, [ATOMS, RUNS]), axis=1)
-        i = first + turn * ATOMS + tl.arange(0, ATOMS)
+        i = first + group * ATOMS + tl.arange(0, ATOMS)
         particle = tl.load(corner + 4 * i + 3, mask=i < n, other=0).to(tl.int64)
         _store_gradient(gradient + 3 * particle, to_space, x_of_atom, y_of_atom, z_of_atom, i < n)
-
-
-@triton.jit
-def _rows_to_space(geometry):
-    """Twice the rows of the matrix: d(density)/dx = -2 rho'(s) (voxel - atom), from voxels to space."""
-    rows = ()
-    for k in tl.static_range(9):
-        rows = rows + (2.0 * tl.load(geometry + 9 + k),)  # noqa: RUF005
-    return rows
 
 
 @triton.jit
@@ -310,7 +310,7 @@ def _store_gradient(gradient, to_space, x, y, z, mask=None):
 
 @triton.jit
 def _box_of_atom(v, f, reach, n, PERIODIC: tl.constexpr):
-    """The first and last voxel that a sphere reaches along an axis; where it reaches none, the last is before the first."""
+    """Return the first and last voxel that a sphere reaches along an axis; the last is before the first where it reaches none."""
     first = first_of_box(v, f, reach, n, PERIODIC)
     last = v + tl.floor(f + reach).to(tl.int32)
     if not PERIODIC:
@@ -340,12 +340,34 @@ def gather_all(
     WIDE: tl.constexpr,
     RUNS: tl.constexpr,
 ):
-    """Differentiate the sum of field times density with respect to all that an atom has, one Gaussian after the other."""
+    """Differentiate Σ field·ρ with respect to position, amplitudes and exponents of an atom, one Gaussian after the other.
+
+    Launch grid: ``(n_atoms,)``, of one warp.
+
+    =========================  ====================  ==========  ===========================================
+    argument                   shape                 dtype       what it is
+    =========================  ====================  ==========  ===========================================
+    positions                  (n_atoms, 3)          float32/64
+    n_atoms                    scalar                int32
+    inverse                    (9,)                  float64     from a position to voxels
+    origin                     (3,)                  float64     position of voxel 0
+    amplitudes, exponents      (n_atoms, GAUSSIANS)  float32     A and α
+    geometry                   (GEOMETRY_SLOTS,)     float32
+    cutoff                     scalar                float32
+    nx, ny, nz                 scalar                int32       voxels of the grid
+    field                      (nz, ny, nx)          float32
+    by_position                (n_atoms, 3)          float32/64  out
+    by_amplitude, by_exponent  (n_atoms, GAUSSIANS)  float32     out
+    GAUSSIANS, PERIODIC        constant
+    WIDE                       constant                          indices need 64 bits
+    RUNS                       constant                          runs of four voxels that are loaded at once
+    =========================  ====================  ==========  ===========================================
+    """
     atom = tl.program_id(0)
     reaches, _particle, vx, vy, vz, fx, fy, fz = located(
         positions, positions, atom, n_atoms, n_atoms, inverse, geometry, origin, nx, ny, nz, False, PERIODIC
     )
-    lxx, lxy, lxz, lyy, lyz, lzz = steps_of_grid(geometry)
+    u_xx, u_xy, u_xz, u_yy, u_yz, u_zz = cholesky_of_metric(geometry)
     reach_x, reach_y, reach_z = reach_of_sphere(geometry)
     s_c = cutoff * cutoff
     x0, x1 = _box_of_atom(vx, fx, reach_x, nx, PERIODIC)
@@ -364,7 +386,7 @@ def gather_all(
         sum_alpha = tl.zeros([4, RUNS], tl.float32)
         for begin in range(0, units, RUNS):
             unit = begin + tl.arange(0, RUNS)
-            # As in the gather of forces.
+            # As in `gather_forces`.
             j = ((unit.to(tl.float32) + 0.5) / runs.to(tl.float32)).to(tl.int32)
             y = y0 + j
             x = (x0 + 4 * (unit - j * runs))[None, :] + tl.arange(0, 4)[:, None]
@@ -374,14 +396,14 @@ def gather_all(
                 in_plane = (y - floor_divide(y, ny) * ny)[None, :] * nx + x - floor_divide(x, nx) * nx
             dx = (x - vx).to(tl.float32) - fx
             dy = ((y - vy).to(tl.float32) - fy)[None, :]
-            along_x = dx * lxx + dy * lxy
-            along_y = dy * lyy
+            along_x = dx * u_xx + dy * u_xy
+            along_y = dy * u_yy
             limit = tl.where(there, 1.0, -1.0)
             for z in range(z0, z1 + 1):
                 dz = (z - vz).to(tl.float32) - fz
-                away_x = along_x + dz * lxz
-                away_y = along_y + dz * lyz
-                away_z = dz * lzz
+                away_x = along_x + dz * u_xz
+                away_y = along_y + dz * u_yz
+                away_z = dz * u_zz
                 s = away_x * away_x + (away_y * away_y + away_z * away_z)
                 near = s < limit
                 plane = z
@@ -401,5 +423,5 @@ def gather_all(
         tl.store(by_exponent + atom * GAUSSIANS + c, a * s_c * tl.sum(sum_alpha))
     row = by_position + 3 * atom.to(tl.int64)
     per_s_c = 1.0 / s_c
-    to_space = _rows_to_space(geometry)
+    to_space = twice_matrix(geometry)
     _store_gradient(row, to_space, tl.sum(sum_x) * per_s_c, tl.sum(sum_y) * per_s_c, tl.sum(sum_z) * per_s_c)

@@ -1,15 +1,28 @@
 """Density on the GPU: a program takes a tile, and adds up in registers the atoms that reach it.
 
-It collects the atoms that reach the tile from the tiles around it, lists for every block of 4x4x2 voxels those that reach the
-block, and lets each of its lanes work off its share of a list for a block. Lengths are in the turned frame, in units of the
-cut-off, from the middle of the tile.
+It searches the tiles around for atoms that reach its own and collects them in a buffer of candidates. When another step of the
+search might not fit, and at the end, the buffer is flushed: the candidates that reach each block of 4x4x2 voxels are listed, and
+each lane adds its share of the list of a block to the density. Lengths are U times a distance in voxels (`gpu_geometry`): in
+units of the cut-off, and here from the middle of the tile.
 """
 
 # No annotations from __future__: Triton reads those of its kernels.
 import triton
 import triton.language as tl
 
-from .gpu_similarity import RELATIVE_ENTROPY
+from .gpu_atoms import (
+    AMPLITUDES,
+    EDGE_CONSTANT,
+    EDGE_EXPONENTIAL,
+    EDGE_SLOPE,
+    EDGE_TERMS,
+    EXPONENTS,
+    load_four,
+    load_words,
+    store_four,
+)
+from .gpu_geometry import cholesky_of_metric, reach_of_sphere
+from .gpu_measures import store_tile_sums
 from .gpu_tiles import (
     SIZES,
     TILE,
@@ -18,13 +31,8 @@ from .gpu_tiles import (
     TILE_Z,
     floor_divide,
     kernel,
-    load_four,
-    load_words,
-    numbered,
-    reach_of_sphere,
-    steps_of_grid,
-    store_four,
     tile_along,
+    tile_through_images,
     tiles_of_grid,
     touched_tile,
     voxels_by_tile,
@@ -37,30 +45,40 @@ BLOCK_X, BLOCK_Y, BLOCK_Z = tl.constexpr(4), tl.constexpr(4), tl.constexpr(2)
 BLOCKS_X, BLOCKS_Y, BLOCKS_Z = tl.constexpr(2), tl.constexpr(2), tl.constexpr(2)
 BLOCKS, SHARES = tl.constexpr(8), tl.constexpr(4)
 # A step of the search looks at so many atoms, so many of each of some rows of tiles.
-CANDIDATES, ATOMS_OF_ROW = tl.constexpr(128), tl.constexpr(8)
-# Atoms that wait for their turn in a tile; they are turned to when another step of the search might not fit.
-WAITING = tl.constexpr(384)
+SEARCH_STEP, ATOMS_OF_ROW = tl.constexpr(128), tl.constexpr(8)
+# The atoms that the buffer of candidates holds.
+BUFFER = tl.constexpr(384)
 # Of these, so many for each lane are listed by block at once.
 LISTED_AT_ONCE = tl.constexpr(8)
+# In place of a measure: no sums, and the density as a grid.
 DENSITY_ONLY = tl.constexpr(-1)
 
 
 @triton.jit
 def _box(
-    SIZE_X: tl.constexpr, SIZE_Y: tl.constexpr, SIZE_Z: tl.constexpr, lxx, lxy, lxz, lyy, lyz, lzz, orthogonal
+    SIZE_X: tl.constexpr,
+    SIZE_Y: tl.constexpr,
+    SIZE_Z: tl.constexpr,
+    u_xx,
+    u_xy,
+    u_xz,
+    u_yy,
+    u_yz,
+    u_zz,
+    orthogonal,
 ):
-    """Of a box of voxels its middle, seen from the first of them, and half of its size; and from where on atoms do not reach it.
+    """Return the middle of a box of voxels, from the first of them; half of its size; the squared reach of atoms beyond it.
 
-    A skewed box is taken for the sphere around it.
+    A skewed box is replaced by the sphere around it.
     """
-    half_x = lxx * ((SIZE_X - 1) / 2)
-    half_y = lyy * ((SIZE_Y - 1) / 2)
-    half_z = lzz * ((SIZE_Z - 1) / 2)
-    middle_x = half_x + lxy * ((SIZE_Y - 1) / 2) + lxz * ((SIZE_Z - 1) / 2)
-    middle_y = half_y + lyz * ((SIZE_Z - 1) / 2)
+    half_x = u_xx * ((SIZE_X - 1) / 2)
+    half_y = u_yy * ((SIZE_Y - 1) / 2)
+    half_z = u_zz * ((SIZE_Z - 1) / 2)
+    middle_x = half_x + u_xy * ((SIZE_Y - 1) / 2) + u_xz * ((SIZE_Z - 1) / 2)
+    middle_y = half_y + u_yz * ((SIZE_Z - 1) / 2)
     middle_z = half_z
-    wide_x = half_x + tl.abs(lxy) * ((SIZE_Y - 1) / 2) + tl.abs(lxz) * ((SIZE_Z - 1) / 2)
-    wide_y = half_y + tl.abs(lyz) * ((SIZE_Z - 1) / 2)
+    wide_x = half_x + tl.abs(u_xy) * ((SIZE_Y - 1) / 2) + tl.abs(u_xz) * ((SIZE_Z - 1) / 2)
+    wide_y = half_y + tl.abs(u_yz) * ((SIZE_Z - 1) / 2)
     around = tl.sqrt(wide_x * wide_x + wide_y * wide_y + half_z * half_z)
     radius = tl.where(orthogonal, 1.0, 1.0 + around) * (1.0 + 1e-5)
     half_x = tl.where(orthogonal, half_x, 0.0)
@@ -71,7 +89,7 @@ def _box(
 
 @triton.jit
 def _reached(x, y, z, half_x, half_y, half_z, limit):
-    """Whether atoms at some distance from the middle of a box reach it."""
+    """Return whether atoms reach a box, from their positions relative to its middle."""
     off_x = tl.maximum(tl.abs(x) - half_x, 0.0)
     off_y = tl.maximum(tl.abs(y) - half_y, 0.0)
     off_z = tl.maximum(tl.abs(z) - half_z, 0.0)
@@ -80,7 +98,7 @@ def _reached(x, y, z, half_x, half_y, half_z, limit):
 
 @triton.jit
 def _sum_of_lanes(of_lane):
-    """For lanes that share a block, their sum, and that of those before."""
+    """Return, for lanes that share a block, the sum over those before each and the sum over all."""
     by_block = tl.reshape(of_lane, [SHARES, BLOCKS])
     before = tl.cumsum(by_block, axis=0) - by_block
     total = tl.broadcast_to(tl.sum(by_block, axis=0)[None, :], [SHARES, BLOCKS])
@@ -89,27 +107,39 @@ def _sum_of_lanes(of_lane):
 
 @triton.jit
 def _list_by_block(
-    waiting, n_waiting, lists, corner_x, corner_y, corner_z, lxx, lxy, lxz, lyy, lyz, lzz, orthogonal
+    candidates,
+    n_candidates,
+    lists,
+    corner_x,
+    corner_y,
+    corner_z,
+    u_xx,
+    u_xy,
+    u_xz,
+    u_yy,
+    u_yz,
+    u_zz,
+    orthogonal,
 ):
-    """List for every block of a tile how many of the waiting atoms reach it, and which.
+    """List for every block of a tile how many of the candidates reach it, and which.
 
-    In an orthogonal grid that is a matter of their distance from the block, else, with some to spare, from its middle.
+    In an orthogonal grid their distance from the block decides, else, with some to spare, that from its middle.
     """
     lane = tl.arange(0, LANES)
     middle_x, middle_y, middle_z, half_x, half_y, half_z, limit = _box(
-        BLOCK_X, BLOCK_Y, BLOCK_Z, lxx, lxy, lxz, lyy, lyz, lzz, orthogonal
+        BLOCK_X, BLOCK_Y, BLOCK_Z, u_xx, u_xy, u_xz, u_yy, u_yz, u_zz, orthogonal
     )
     middle_x = (corner_x + middle_x)[:, None]
     middle_y = (corner_y + middle_y)[:, None]
     middle_z = (corner_z + middle_z)[:, None]
     listed = tl.zeros([LANES], tl.int32)
-    for first in range(0, n_waiting, LISTED_AT_ONCE * SHARES):
-        # The room of those that wait is a multiple of these: beyond the last there is something to load.
+    for first in range(0, n_candidates, LISTED_AT_ONCE * SHARES):
+        # The size of the buffer is a multiple of these: beyond the last candidate there is something to load.
         ahead = tl.arange(0, LISTED_AT_ONCE)[None, :] * SHARES
         ahead = tl.broadcast_to(ahead, [LANES, LISTED_AT_ONCE])
         m = first + (lane // BLOCKS)[:, None] + ahead
-        x, y, z, _i = load_four((waiting + 4 * (first + lane // BLOCKS))[:, None, None], ahead)
-        near = (m < n_waiting) & _reached(
+        x, y, z, _i = load_four((candidates + 4 * (first + lane // BLOCKS))[:, None, None], ahead)
+        near = (m < n_candidates) & _reached(
             x - middle_x, y - middle_y, z - middle_z, half_x, half_y, half_z, limit
         )
         before, total = _sum_of_lanes(tl.sum(near.to(tl.int32), axis=1))
@@ -122,27 +152,27 @@ def _list_by_block(
 @triton.jit
 def _add_listed(
     rho,
-    waiting,
+    candidates,
     lists,
     corner_x,
     corner_y,
     corner_z,
     gaussians,
-    lxx,
-    lxy,
-    lxz,
-    lyy,
-    lyz,
-    lzz,
+    u_xx,
+    u_xy,
+    u_xz,
+    u_yy,
+    u_yz,
+    u_zz,
     GAUSSIANS: tl.constexpr,
     WORDS: tl.constexpr,
     SKEWED: tl.constexpr,
 ):
     """Add the atoms that are listed for a block to the density of its voxels, each lane its share.
 
-    In an orthogonal grid an exponential is a product of one for each axis, else only the whole distance gives it. One Gaussian
-    is above its value at the cut-off within it and nowhere else, so that what an atom adds is a difference of two numbers that
-    are clamped between 0 and 1, which costs the GPU nothing.
+    In an orthogonal grid an exponential is a product of one for each axis, else it takes the whole distance. One Gaussian is
+    above its value at the cut-off within it and nowhere else, so that what an atom adds is a difference of two numbers that are
+    clamped between 0 and 1, which costs the GPU nothing.
     """
     u = tl.arange(0, BLOCK_X)[None, None, :, None].to(tl.float32)
     v = tl.arange(0, BLOCK_Y)[None, :, None, None].to(tl.float32)
@@ -151,23 +181,23 @@ def _add_listed(
     share = lane // BLOCKS
     listed = tl.load(lists + lane % BLOCKS).to(tl.int32)
     lists += BLOCKS
-    # Each turn asks for what the next ones need before it does its own work, so that none waits: where the atom after the next
-    # is, which the third is, and the next one's Gaussian, where that is only one.
+    # Each iteration loads ahead for the next ones before its own work, so that none waits: where the atom after the next is,
+    # which the third is, and the next one's Gaussian, where that is only one.
     m = tl.load(lists + lane, mask=share < listed, other=0).to(tl.int32)
-    x, y, z, i = load_four(waiting, m)
+    x, y, z, i = load_four(candidates, m)
     i = tl.where(share < listed, i.to(tl.int32, bitcast=True), 0)
     if GAUSSIANS == 1:
         words = load_words(gaussians, i, WORDS)
     m = tl.load(lists + lane + LANES, mask=share + SHARES < listed, other=0).to(tl.int32)
-    next_x, next_y, next_z, next_i = load_four(waiting, m)
+    next_x, next_y, next_z, next_i = load_four(candidates, m)
     m = tl.load(lists + lane + 2 * LANES, mask=share + 2 * SHARES < listed, other=0).to(tl.int32)
     for e in range(0, tl.max(listed, axis=0), SHARES):
-        after_x, after_y, after_z, after_i = load_four(waiting, m)
+        after_x, after_y, after_z, after_i = load_four(candidates, m)
         ahead = e + 3 * SHARES
         m = tl.load(lists + ahead * BLOCKS + lane, mask=ahead + share < listed, other=0).to(tl.int32)
         if GAUSSIANS == 1:
             next_words = load_words(gaussians, next_i.to(tl.int32, bitcast=True), WORDS)
-            # Keeps the compiler from asking late.
+            # Keeps the compiler from moving the loads down.
             tl.debug_barrier()
         else:
             words = load_words(gaussians, i, WORDS)
@@ -175,22 +205,22 @@ def _add_listed(
         x = (x - corner_x)[None, None, None, :]
         y = (y - corner_y)[None, None, None, :]
         z = (z - corner_z)[None, None, None, :]
-        dz = w * lzz - z
+        dz = w * u_zz - z
         if SKEWED:
-            dy = v * lyy + (w * lyz - y)
-            dx = u * lxx + (v * lxy + (w * lxz - x))
+            dy = v * u_yy + (w * u_yz - y)
+            dx = u * u_xx + (v * u_xy + (w * u_xz - x))
             s = dx * dx + (dy * dy + dz * dz)
         else:
-            dy = v * lyy - y
-            dx = u * lxx - x
+            dy = v * u_yy - y
+            dx = u * u_xx - x
             s_x = dx * dx
             s_y = dy * dy
             s_z = dz * dz
         if GAUSSIANS == 1:
-            minus = -words[1][None, None, None, :]
-            edge = words[2][None, None, None, :]
-            amplitude = tl.where(there, words[0], 0.0)[None, None, None, :]
-            slope = tl.where(there, words[3], 0.0)[None, None, None, :]
+            minus = -words[EXPONENTS][None, None, None, :]
+            edge = words[EDGE_TERMS + EDGE_EXPONENTIAL][None, None, None, :]
+            amplitude = tl.where(there, words[AMPLITUDES], 0.0)[None, None, None, :]
+            slope = tl.where(there, words[EDGE_TERMS + EDGE_SLOPE], 0.0)[None, None, None, :]
             if SKEWED:
                 above = tl.clamp(tl.exp2(minus * s) - edge, 0.0, 1.0)
                 within = tl.clamp(1.0 - s, 0.0, 1.0)
@@ -202,8 +232,8 @@ def _add_listed(
             rho += amplitude * above
             rho -= slope * within
         else:
-            constant = words[2 * GAUSSIANS][None, None, None, :]
-            slope = words[2 * GAUSSIANS + 1][None, None, None, :]
+            constant = words[EDGE_TERMS * GAUSSIANS + EDGE_CONSTANT][None, None, None, :]
+            slope = words[EDGE_TERMS * GAUSSIANS + EDGE_SLOPE][None, None, None, :]
             limit = tl.where(there, 1.0, -1.0)[None, None, None, :]
             if SKEWED:
                 near = s < limit
@@ -212,8 +242,8 @@ def _add_listed(
                 near = s_x < limit - (s_y + s_z)
                 value = slope * s_x + (constant + slope * (s_y + s_z))
             for c in tl.static_range(GAUSSIANS):
-                minus = -words[GAUSSIANS + c][None, None, None, :]
-                amplitude = words[c][None, None, None, :]
+                minus = -words[EXPONENTS * GAUSSIANS + c][None, None, None, :]
+                amplitude = words[AMPLITUDES * GAUSSIANS + c][None, None, None, :]
                 if SKEWED:
                     value += amplitude * tl.exp2(minus * s)
                 else:
@@ -230,14 +260,16 @@ def _add_listed(
 
 @triton.jit
 def _tiles_in_reach(first, last, SIZE: tl.constexpr, reach, n, tiles, PERIODIC: tl.constexpr):
-    """The first of the tiles along an axis, numbered on through the images, whose atoms reach some voxels, and how many."""
-    first = numbered(first - tl.ceil(reach).to(tl.int32), n, SIZE, tiles, PERIODIC)
-    return first, numbered(last + tl.floor(reach).to(tl.int32), n, SIZE, tiles, PERIODIC) - first + 1
+    """Return the first of the tiles along an axis whose atoms reach some voxels, counted on through the images, and how many."""
+    first = tile_through_images(first - tl.ceil(reach).to(tl.int32), n, SIZE, tiles, PERIODIC)
+    return first, tile_through_images(
+        last + tl.floor(reach).to(tl.int32), n, SIZE, tiles, PERIODIC
+    ) - first + 1
 
 
 @triton.jit
 def _divide(i, n):
-    """The quotient of small numbers: the half makes it right in spite of rounding, up to 2^21."""
+    """Return the quotient of small numbers: the half makes it right in spite of rounding, up to 2^21."""
     return ((i.to(tl.float32) + 0.5) / n.to(tl.float32)).to(tl.int32)
 
 
@@ -252,7 +284,7 @@ def splat(
     nx,
     ny,
     nz,
-    waiting,
+    candidates,
     lists,
     density,
     target,
@@ -269,35 +301,60 @@ def splat(
 ):
     """Write the density of every touched tile, and each tile's part of the sums of the similarity.
 
-    SHARES lanes share the atoms of a block of the tile, and add up what they have at the end. With a measure, the density is
-    written tile by tile, else as a grid.
+    SHARES lanes share the atoms of a block of the tile, and add up what they have at the end.
+
+    Launch grid: ``(programs,)``, any number, of one warp: they share the touched tiles.
+
+    ================  ==============================  =======  ===================================================================
+    argument          shape                           dtype    what it is
+    ================  ==============================  =======  ===================================================================
+    tiles             (n_tiles, 4)                    int32    of `scan`
+    n_touched         (1,)                            int32
+    start             (n_tiles + 1,)                  int32    of `scan`
+    in_space          (n_atoms, 4)                    float32  of `arrange`
+    gaussians         (n_atoms, WORDS)                float32  of `arrange`
+    geometry          (GEOMETRY_SLOTS,)               float32
+    nx, ny, nz        scalar                          int32    voxels of the grid
+    candidates        (programs, BUFFER, 4)           float32  scratch: position, and the atom as an int32
+    lists             (programs, BUFFER + 1, BLOCKS)  int16    scratch: how many candidates reach each block, then which
+    density           (n_tiles, TILE)                 float32  out: in storage order; (nz, ny, nx) with DENSITY_ONLY
+    target            (nz, ny, nx)                    float32  not finite where a voxel does not count; not read with DENSITY_ONLY
+    moments           (6,)                            float64  in the slots of `measures.Moment`; likewise
+    total_weight      scalar                          float32  W
+    sums              (3, n_tiles)                    float32  out: in the slots of `measures.Sum`, by entry of `tiles`; likewise
+    n_tiles           scalar                          int32
+    GAUSSIANS, WORDS  constant                                 Gaussians of an atom; `words_of_gaussians`
+    PERIODIC          constant
+    MEASURE           constant                                 one of the measures, or DENSITY_ONLY
+    WIDE, ALIGNED     constant                                 indices need 64 bits; nx is a multiple of 4
+    ================  ==============================  =======  ===================================================================
     """
     program = tl.program_id(0)
-    waiting += program * (4 * WAITING)
-    lists += program * (BLOCKS * (WAITING + 1))
-    lxx, lxy, lxz, lyy, lyz, lzz = steps_of_grid(geometry)
+    candidates += program * (4 * BUFFER)
+    lists += program * (BLOCKS * (BUFFER + 1))
+    u_xx, u_xy, u_xz, u_yy, u_yz, u_zz = cholesky_of_metric(geometry)
     reach_x, reach_y, reach_z = reach_of_sphere(geometry)
-    orthogonal = (lxy == 0.0) & (lxz == 0.0) & (lyz == 0.0)
+    orthogonal = (u_xy == 0.0) & (u_xz == 0.0) & (u_yz == 0.0)
     middle_x, middle_y, middle_z, half_x, half_y, half_z, limit = _box(
-        TILE_X, TILE_Y, TILE_Z, lxx, lxy, lxz, lyy, lyz, lzz, orthogonal
+        TILE_X, TILE_Y, TILE_Z, u_xx, u_xy, u_xz, u_yy, u_yz, u_zz, orthogonal
     )
     lane = tl.arange(0, LANES)
     block_x = lane % BLOCKS_X * BLOCK_X
     block_y = lane // BLOCKS_X % BLOCKS_Y * BLOCK_Y
     block_z = lane % BLOCKS // (BLOCKS_X * BLOCKS_Y) * BLOCK_Z
-    corner_x = block_x * lxx + block_y * lxy + block_z * lxz - middle_x
-    corner_y = block_y * lyy + block_z * lyz - middle_y
-    corner_z = block_z * lzz - middle_z
+    corner_x = block_x * u_xx + block_y * u_xy + block_z * u_xz - middle_x
+    corner_y = block_y * u_yy + block_z * u_yz - middle_y
+    corner_z = block_z * u_zz - middle_z
     corner = (corner_x, corner_y, corner_z)
-    steps = (lxx, lxy, lxz, lyy, lyz, lzz)
-    candidate = lane[:, None] + LANES * tl.arange(0, CANDIDATES // LANES)[None, :]
-    row_of_candidate = candidate // ATOMS_OF_ROW
-    place_in_row = candidate % ATOMS_OF_ROW
-    ROWS: tl.constexpr = CANDIDATES // ATOMS_OF_ROW
+    steps = (u_xx, u_xy, u_xz, u_yy, u_yz, u_zz)
+    searched = lane[:, None] + LANES * tl.arange(0, SEARCH_STEP // LANES)[None, :]
+    row_of_searched = searched // ATOMS_OF_ROW
+    place_in_row = searched % ATOMS_OF_ROW
+    ROWS: tl.constexpr = SEARCH_STEP // ATOMS_OF_ROW
     tiles_x, tiles_y, tiles_z = tiles_of_grid(nx, ny, nz)
 
-    for turn in range(program, tl.load(n_touched), tl.num_programs(0)):
-        tile, x0, y0, z0 = touched_tile(tiles, turn)
+    for entry in range(program, tl.load(n_touched), tl.num_programs(0)):
+        tile, x0, y0, z0 = touched_tile(tiles, entry)
         x1 = tl.minimum(x0 + TILE_X, nx) - 1
         y1 = tl.minimum(y0 + TILE_Y, ny) - 1
         z1 = tl.minimum(z0 + TILE_Z, nz) - 1
@@ -317,11 +374,11 @@ def splat(
         first_row = 0
         k = 0
         while first_row < rows:
-            # Until no more may fit, mostly once for a tile: what the search knows of its rows need not be kept meanwhile.
-            n_waiting = 0
-            while (first_row < rows) & (n_waiting <= WAITING - CANDIDATES):
+            # Until the buffer is flushed, mostly once for a tile: the search's registers need not be kept meanwhile.
+            n_candidates = 0
+            while (first_row < rows) & (n_candidates <= BUFFER - SEARCH_STEP):
                 # A row of tiles along x is one stretch of the list, in every image of the cell that the tile sees.
-                row = first_row + row_of_candidate
+                row = first_row + row_of_searched
                 if PERIODIC:
                     row_yz = _divide(row, many_x)
                     shift_x = (image_x + row - row_yz * many_x) * nx
@@ -343,39 +400,39 @@ def splat(
                 away_x = shift_x - x0
                 away_y = (away_y + ty * TILE_Y).to(tl.float32)
                 away_z = (away_z + tz * TILE_Z).to(tl.float32)
-                line_x = away_y * lxy + away_z * lxz - middle_x
-                line_y = away_y * lyy + away_z * lyz - middle_y
-                line_z = away_z * lzz - middle_z
+                line_x = away_y * u_xy + away_z * u_xz - middle_x
+                line_y = away_y * u_yy + away_z * u_yz - middle_y
+                line_z = away_z * u_zz - middle_z
                 line = (tz * tiles_y + ty) * tiles_x
                 first_x = tile_along(low_x - shift_x, nx, TILE_X)
                 last_x = tile_along(high_x - shift_x, nx, TILE_X)
                 begin = tl.load(start + line + first_x, mask=row < rows, other=0) + place_in_row
                 end = tl.load(start + line + last_x + 1, mask=row < rows, other=0)
                 longest = tl.max(tl.max(end - begin + place_in_row, axis=0), axis=0)
-                while (k < longest) & (n_waiting <= WAITING - CANDIDATES):
+                while (k < longest) & (n_candidates <= BUFFER - SEARCH_STEP):
                     there = begin + k < end
                     i = tl.where(there, begin + k, 0)
                     x, y, z, tile_x = load_four(in_space, i)
-                    x += (tile_x.to(tl.int32, bitcast=True) + away_x).to(tl.float32) * lxx + line_x
+                    x += (tile_x.to(tl.int32, bitcast=True) + away_x).to(tl.float32) * u_xx + line_x
                     y += line_y
                     z += line_z
                     near = there & _reached(x, y, z, half_x, half_y, half_z, limit)
                     of_lane = tl.sum(near.to(tl.int32), axis=1)
-                    before = n_waiting + tl.cumsum(of_lane, axis=0) - of_lane
+                    before = n_candidates + tl.cumsum(of_lane, axis=0) - of_lane
                     place = before[:, None] + tl.cumsum(near.to(tl.int32), axis=1) - 1
-                    store_four(waiting, place, x, y, z, i.to(tl.float32, bitcast=True), near)
-                    n_waiting += tl.sum(of_lane, axis=0)
+                    store_four(candidates, place, x, y, z, i.to(tl.float32, bitcast=True), near)
+                    n_candidates += tl.sum(of_lane, axis=0)
                     k += ATOMS_OF_ROW
                 if k >= longest:
                     first_row += ROWS
                     k = 0
             tl.debug_barrier()
-            _list_by_block(waiting, n_waiting, lists, *corner, *steps, orthogonal)
+            _list_by_block(candidates, n_candidates, lists, *corner, *steps, orthogonal)
             tl.debug_barrier()
             if orthogonal:
-                rho = _add_listed(rho, waiting, lists, *corner, gaussians, *steps, GAUSSIANS, WORDS, False)
+                rho = _add_listed(rho, candidates, lists, *corner, gaussians, *steps, GAUSSIANS, WORDS, False)
             else:
-                rho = _add_listed(rho, waiting, lists, *corner, gaussians, *steps, GAUSSIANS, WORDS, True)
+                rho = _add_listed(rho, candidates, lists, *corner, gaussians, *steps, GAUSSIANS, WORDS, True)
             tl.debug_barrier()
 
         total = tl.sum(tl.reshape(rho, [BLOCK_Z, BLOCK_Y, BLOCK_X, SHARES, BLOCKS]), axis=3)
@@ -387,16 +444,4 @@ def splat(
         else:
             tl.store(density + voxels_by_tile(tile, WIDE), total)
             t = tl.load(target + at, mask=inside, other=0.0)
-            counts = inside & (t - t == 0.0)
-            if MEASURE == RELATIVE_ENTROPY:
-                counts = counts & (t > 0.0)
-            t = tl.where(counts, t, 0.0)
-            total = tl.where(counts, total, 0.0)
-            if MEASURE == RELATIVE_ENTROPY:
-                inverse_floor = (1.0 / (1e-3 / tl.load(moments + 3) * total_weight)).to(tl.float32)
-                shifted = tl.maximum(total * inverse_floor + 1.0, 1e-6)
-                tl.store(sums + turn, tl.sum(t * tl.log(shifted)))
-            else:
-                tl.store(sums + turn, tl.sum(total))
-                tl.store(sums + n_tiles + turn, tl.sum(total * total))
-                tl.store(sums + 2 * n_tiles + turn, tl.sum(total * t))
+            store_tile_sums(sums, entry, n_tiles, total, t, inside, moments, total_weight, MEASURE)

@@ -1,7 +1,7 @@
 """Model density and its similarity to a target in plain PyTorch, float64: the oracle of the kernels.
 
 Everything is differentiable by autograd, which is where the reference gradients come from. The formulas are those of the
-operators' docstrings; nothing here is optimised beyond working in blocks of atoms.
+operators' docstrings and of `measures`; nothing here is optimised beyond working in blocks of atoms.
 """
 
 from __future__ import annotations
@@ -10,14 +10,9 @@ import torch
 from torch import Tensor
 
 from ..scatter.reference import structured_scatter_add
+from .measures import similarity
 
 ATOMS_PER_BLOCK = 128
-
-CROSS_CORRELATION = 0
-CROSS_CORRELATION_ABOUT_MEAN = 1
-INNER_PRODUCT = 2
-RELATIVE_ENTROPY = 3
-LEAST_SQUARES = 4
 
 
 def density_splat(
@@ -121,21 +116,3 @@ def density_similarity(
         if value.requires_grad:
             (gradient,) = torch.autograd.grad(value, x)
     return value.detach(), torch.nan_to_num(gradient, nan=0.0)
-
-
-def similarity(density: Tensor, target: Tensor, measure: int, total_weight: float) -> Tensor:
-    """Return the similarity S of two densities over the same voxels, both flat and float64."""
-    if measure == INNER_PRODUCT:
-        return (density / total_weight * target / target.std(correction=0)).sum()
-    if measure == RELATIVE_ENTROPY:
-        positive = target > 0
-        share = target[positive] / target[positive].sum()
-        floor = 1e-3 * share.mean()
-        return -(share * torch.log(share / (density[positive] / total_weight + floor))).sum()
-    if measure != CROSS_CORRELATION:
-        density, target = density - density.mean(), target - target.mean()
-    square = (density**2).sum()
-    if float(square.detach()) <= 0.0:
-        return torch.zeros((), dtype=torch.float64)
-    r = (density * target).sum() / torch.sqrt(square * (target**2).sum())
-    return r.clamp(min=0.0) ** 2 if measure == LEAST_SQUARES else r

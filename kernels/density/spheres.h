@@ -1,7 +1,7 @@
-// One atom over the bricks that its sphere touches: its density, and sums of a field weighted with the density's slope.
+// One atom over the bricks that its sphere touches: its density, and sums of a field weighted with the slope of its density.
 #pragma once
 
-#include "tiles.h"
+#include "tile_bricks.h"
 
 namespace openmm_density {
 namespace {
@@ -33,23 +33,28 @@ struct Profile {
 // What the exponentials of a sphere are multiplied by.
 enum Factor { ONE, AMPLITUDE, STEEPNESS };
 
-// Where the bricks of a part lie. BRICKS is how many bricks long its columns are, which then stay in registers, or 0 for any number.
+// Where the bricks of a footprint are. BRICKS is how many bricks long its columns are, which then stay in registers, or 0 for any
+// number.
 template <int BRICKS>
 struct Columns {
-    const Part& part;
+    const TileFootprint& footprint;
     const int plan_bricks;
 
-    Columns(const Plan& plan, const Part& part_) : part(part_), plan_bricks(plan.bricks) {}
+    Columns(const Plan& plan, const TileFootprint& footprint_) : footprint(footprint_), plan_bricks(plan.bricks) {}
 
     int bricks() const { return BRICKS > 0 ? BRICKS : plan_bricks; }
-    // Of the voxels of a brick, as seen from the atom, in voxels.
-    vec x(int b) const { return (x_places() + static_cast<float>(part.x + b * BX)) - part.beyond[0]; }
-    vec y(int column) const { return (y_places() + static_cast<float>(part.y + part.column_y[column] * BY)) - part.beyond[1]; }
-    vec z(int column) const { return (z_places() + static_cast<float>(part.z + part.column_z[column] * BZ)) - part.beyond[2]; }
+    // From the atom to the voxels of a brick, in voxels.
+    vec x(int b) const { return (lane_x() + static_cast<float>(footprint.first[0] + b * BX)) - footprint.offset[0]; }
+    vec y(int column) const {
+        return (lane_y() + static_cast<float>(footprint.first[1] + footprint.column_y[column] * BY)) - footprint.offset[1];
+    }
+    vec z(int column) const {
+        return (lane_z() + static_cast<float>(footprint.first[2] + footprint.column_z[column] * BZ)) - footprint.offset[2];
+    }
 };
 
-// On an orthogonal grid exp(-alpha s) is a product of three short tables, and a brick costs one fused multiply-add per
-// Gaussian. The tables are made when the atom is splatted and read again when it is gathered.
+// On an orthogonal grid exp(-alpha s) is a product of three short tables, one for each axis, and a brick costs one fused
+// multiply-add per Gaussian. The tables are made when the atom is splatted and read again when it is gathered.
 template <int C, int BRICKS, Factor FACTOR>
 class OrthogonalSphere : public Columns<BRICKS> {
    public:
@@ -61,48 +66,25 @@ class OrthogonalSphere : public Columns<BRICKS> {
 
     static int table_size(const Plan& plan) { return C * (vectors(plan.bricks * BX) + TABLE_Y + TABLE_Z); }
 
-    OrthogonalSphere(const Plan& plan, const Part& part, vec* table, bool fill)
-        : Columns<BRICKS>(plan, part), profile_(plan.atoms, plan.edges, part.atom) {
-        const int n_x = this->bricks() * BX, n_y = part.n_y * BY, n_z = part.n_z * BZ;
+    OrthogonalSphere(const Plan& plan, const TileFootprint& footprint, vec* table, bool fill)
+        : Columns<BRICKS>(plan, footprint), profile_(plan.atoms, plan.edges, footprint.atom) {
         const auto step = [&](int axis) { return static_cast<float>(plan.grid.matrix[axis][axis]); };
         step_x_ = step(0);
         tables_x_ = table;
-        pitch_x_ = vectors(n_x);
+        pitch_x_ = vectors(this->bricks() * BX);
         vec* const tables_y = table + C * pitch_x_;
         vec* const tables_z = tables_y + C * TABLE_Y;
-        for (int i = 0; i * W < n_x; ++i) {
-            const vec d = distances(part.x + i * W, part.beyond[0], step_x_);
-            if (fill)
-                for (int c = 0; c < C; ++c) tables_x_[c * pitch_x_ + i] = exponential(c, d);
-            if (i * W >= HELD * BX) continue;
-            each_spread_x(d * d, W / BX, [&](int b, vec s) { dx2_[i * (W / BX) + b] = s; });
-            for (int c = 0; c < C; ++c)
-                each_spread_x(tables_x_[c * pitch_x_ + i] * factor(c), W / BX, [&](int b, vec e) { x_[c][i * (W / BX) + b] = e; });
-        }
-        for (int i = 0; i * W < n_y; ++i) {
-            const vec d = distances(part.y + i * W, part.beyond[1], step(1));
-            each_spread_y(d * d, part.n_y - i * (W / BY), [&](int b, vec s) { dy2_[i * (W / BY) + b] = s; });
-            for (int c = 0; c < C; ++c) {
-                if (fill) tables_y[c * TABLE_Y + i] = exponential(c, d);
-                each_spread_y(tables_y[c * TABLE_Y + i], part.n_y - i * (W / BY), [&](int b, vec e) { y_[c][i * (W / BY) + b] = e; });
-            }
-        }
-        for (int i = 0; i * W < n_z; ++i) {
-            const vec d = distances(part.z + i * W, part.beyond[2], step(2));
-            each_spread_z(d * d, part.n_z - i * (W / BZ), [&](int b, vec s) { dz2_[i * (W / BZ) + b] = s; });
-            for (int c = 0; c < C; ++c) {
-                if (fill) tables_z[c * TABLE_Z + i] = exponential(c, d);
-                each_spread_z(tables_z[c * TABLE_Z + i], part.n_z - i * (W / BZ), [&](int b, vec e) { z_[c][i * (W / BZ) + b] = e; });
-            }
-        }
+        set_axis<0>(x_, tables_x_, pitch_x_, this->bricks(), step_x_, fill);
+        set_axis<1>(y_, tables_y, TABLE_Y, footprint.n_y, step(1), fill);
+        set_axis<2>(z_, tables_z, TABLE_Z, footprint.n_z, step(2), fill);
     }
 
     Column column(int i) const {
-        const int y = this->part.column_y[i], z = this->part.column_z[i];
+        const int y = this->footprint.column_y[i], z = this->footprint.column_z[i];
         Column column;
-        column.square = dy2_[y] + dz2_[z];
+        column.square = y_.square[y] + z_.square[z];
         column.limit = profile_.s_c - column.square;
-        for (int c = 0; c < C; ++c) column.product[c] = z_[c][z] * y_[c][y];
+        for (int c = 0; c < C; ++c) column.product[c] = z_.exponential[c][z] * y_.exponential[c][y];
         return column;
     }
     Interval bricks_of(int) const { return {0, this->bricks()}; }
@@ -117,7 +99,7 @@ class OrthogonalSphere : public Columns<BRICKS> {
 
     // -d rho/ds; of STEEPNESS.
     vec slope(const Column& column, int b) const {
-        vec h = splat(profile_.slope_cutoff);
+        vec h = broadcast(profile_.slope_cutoff);
         for (int c = 0; c < C; ++c) h += column.product[c] * along_x(c, b);
         return h;
     }
@@ -131,31 +113,57 @@ class OrthogonalSphere : public Columns<BRICKS> {
    private:
     static constexpr int vectors(int n) { return (n + W - 1) / W; }
     static constexpr int TABLE_Y = vectors(TILE_Y * BY), TABLE_Z = vectors(TILE_Z * BZ);
-    // So many bricks along x are spread once; those beyond are spread from the tables each time.
-    static constexpr int HELD = BRICKS > 0 ? BRICKS : 16;
-    static vec distances(int first, float beyond, float step) { return ((lanes() + static_cast<float>(first)) - beyond) * step; }
-    vec exponential(int c, vec d) const { return exp_of_negative(d * d * -profile_.exponent[c]); }
+    // So many bricks along x are broadcast once, into registers where BRICKS is known; later ones from the tables each time.
+    static constexpr int REGISTER_BRICKS = BRICKS > 0 ? BRICKS : 16;
+
+    // Over the lanes of each brick along one axis, the squared distance from the atom and the exponentials.
+    template <int SIZE>
+    struct BrickTables {
+        vec square[SIZE], exponential[C][SIZE];
+    };
+
+    // Broadcast the tables of an axis over its bricks; those of x are multiplied by FACTOR. `table` holds the exponentials at the
+    // voxels in vectors, `pitch` for each Gaussian, and is worked out first where `fill` says so.
+    template <int AXIS, int SIZE>
+    [[gnu::always_inline]] void set_axis(BrickTables<SIZE>& axis, vec* table, int pitch, int n_bricks, float step, bool fill) {
+        constexpr int BRICKS_OF_VECTOR = W / BRICK[AXIS];
+        for (int i = 0; i * BRICKS_OF_VECTOR < n_bricks; ++i) {
+            const int first_voxel = this->footprint.first[AXIS] + i * W, first = i * BRICKS_OF_VECTOR;
+            const vec d = ((lanes() + static_cast<float>(first_voxel)) - this->footprint.offset[AXIS]) * step;
+            // Along x the table may go on beyond the bricks that are kept.
+            if (AXIS == 0 && fill)
+                for (int c = 0; c < C; ++c) table[c * pitch + i] = exp_of_negative(d * d * -profile_.exponent[c]);
+            if (AXIS == 0 && first >= SIZE) continue;
+            const int n = AXIS > 0 ? n_bricks - first : BRICKS_OF_VECTOR;
+            each_broadcast<AXIS>(d * d, n, [&](int b, vec s) { axis.square[first + b] = s; });
+            for (int c = 0; c < C; ++c) {
+                if (AXIS > 0 && fill) table[c * pitch + i] = exp_of_negative(d * d * -profile_.exponent[c]);
+                const vec exponential = AXIS > 0 ? table[c * pitch + i] : table[c * pitch + i] * factor(c);
+                each_broadcast<AXIS>(exponential, n, [&](int b, vec e) { axis.exponential[c][first + b] = e; });
+            }
+        }
+    }
     float factor(int c) const {
         return FACTOR == ONE ? 1.0f : FACTOR == AMPLITUDE ? profile_.amplitude[c] : profile_.steepness[c];
     }
     vec squares(int b) const {
-        if (BRICKS > 0 || b < HELD) return dx2_[b];
+        if (BRICKS > 0 || b < REGISTER_BRICKS) return x_.square[b];
         const vec dx = this->x(b) * step_x_;
         return dx * dx;
     }
     vec along_x(int c, int b) const {
-        if (BRICKS > 0 || b < HELD) return x_[c][b];
+        if (BRICKS > 0 || b < REGISTER_BRICKS) return x_.exponential[c][b];
         // The last brick reads on into the tables along y, which follow.
-        return spread_x(reinterpret_cast<const float*>(tables_x_ + c * pitch_x_) + b * BX) * factor(c);
+        return broadcast_x(reinterpret_cast<const float*>(tables_x_ + c * pitch_x_) + b * BX) * factor(c);
     }
 
     Profile<C> profile_;
     float step_x_;
     vec* tables_x_;
     int pitch_x_;
-    vec dx2_[vectors(HELD * BX) * (W / BX)], x_[C][vectors(HELD * BX) * (W / BX)];
-    vec dy2_[TABLE_Y * (W / BY)], y_[C][TABLE_Y * (W / BY)];
-    vec dz2_[TABLE_Z * (W / BZ)], z_[C][TABLE_Z * (W / BZ)];
+    BrickTables<vectors(REGISTER_BRICKS * BX) * (W / BX)> x_;
+    BrickTables<TABLE_Y * (W / BY)> y_;
+    BrickTables<TABLE_Z * (W / BZ)> z_;
 };
 
 // On any grid: s is a quadratic in the voxel index along x, and each brick takes C exponentials.
@@ -168,8 +176,8 @@ class SkewedSphere : public Columns<BRICKS> {
 
     static int table_size(const Plan&) { return 0; }
 
-    SkewedSphere(const Plan& plan, const Part& part, vec*, bool)
-        : Columns<BRICKS>(plan, part), profile_(plan.atoms, plan.edges, part.atom) {
+    SkewedSphere(const Plan& plan, const TileFootprint& footprint, vec*, bool)
+        : Columns<BRICKS>(plan, footprint), profile_(plan.atoms, plan.edges, footprint.atom) {
         for (int column = 0; column < 3; ++column)
             for (int row = 0; row < 3; ++row) step_[column][row] = static_cast<float>(plan.grid.matrix[row][column]);
         xx_ = dot(step_[0], step_[0]);
@@ -190,8 +198,8 @@ class SkewedSphere : public Columns<BRICKS> {
 
     // Exponentials are worth leaving out bricks for.
     Interval bricks_of(int i) const {
-        const float y = this->part.middle_y(this->part.column_y[i]), z = this->part.middle_z(this->part.column_z[i]);
-        const float first = static_cast<float>(this->part.x) - this->part.beyond[0];
+        const float y = this->footprint.middle_y(this->footprint.column_y[i]), z = this->footprint.middle_z(this->footprint.column_z[i]);
+        const float first = static_cast<float>(this->footprint.first[0]) - this->footprint.offset[0];
         const float nearest = -(y * dot(step_[0], step_[1]) + z * dot(step_[0], step_[2])) / xx_ - first;
         const float square = (farthest_ - (yy_ * y + 2 * yz_ * z) * y - zz_ * z * z) / xx_;
         const float half = std::sqrt(std::max(square, 0.0f)) + margin_;
@@ -213,7 +221,7 @@ class SkewedSphere : public Columns<BRICKS> {
 
     vec slope(const Column& column, int b) const {
         const vec s = squared_distance(column, b);
-        vec h = splat(profile_.slope_cutoff);
+        vec h = broadcast(profile_.slope_cutoff);
         for (int c = 0; c < C; ++c) h += profile_.steepness[c] * exp_of_negative(s * -profile_.exponent[c]);
         return h;
     }
@@ -231,14 +239,14 @@ class SkewedSphere : public Columns<BRICKS> {
     float step_[3][3], xx_, yy_, yz_, zz_, farthest_, margin_;
 };
 
-// f(column, brick of it, where that is in the scratch) for every brick that the sphere may touch; after(i) after column i.
+// f(column, brick of it, index in the scratch) for every brick that the sphere may touch; after(i) after column i.
 template <typename Sphere, typename F, typename After>
 inline void each_brick(const Sphere& sphere, const TileView& view, const F& f, const After& after) {
-    const int64_t corner = view.offset(sphere.part.bz, sphere.part.by) + (sphere.part.bx - view.bx);
+    const int64_t corner = view.offset(sphere.footprint.bz, sphere.footprint.by) + (sphere.footprint.bx - view.bx);
     const int64_t plane = int64_t(view.rows.end - view.rows.begin) * view.pitch;
-    for (int i = 0; i < sphere.part.n_columns; ++i) {
+    for (int i = 0; i < sphere.footprint.n_columns; ++i) {
         const auto column = sphere.column(i);
-        const int64_t at = corner + sphere.part.column_z[i] * plane + sphere.part.column_y[i] * int64_t(view.pitch);
+        const int64_t at = corner + sphere.footprint.column_z[i] * plane + sphere.footprint.column_y[i] * int64_t(view.pitch);
         const Interval bricks = sphere.bricks_of(i);
         for (int b = bricks.begin; b < bricks.end; ++b) f(column, b, at + b);
         after(i);
@@ -246,8 +254,8 @@ inline void each_brick(const Sphere& sphere, const TileView& view, const F& f, c
 }
 
 template <typename Sphere>
-void splat_part(const Plan& plan, const Part& part, const TileView& view, vec* table, vec* density) {
-    const Sphere sphere(plan, part, table, true);
+void splat_atom(const Plan& plan, const TileFootprint& footprint, const TileView& view, vec* table, vec* density) {
+    const Sphere sphere(plan, footprint, table, true);
     each_brick(
         sphere, view, [&](const auto& column, int b, int64_t at) { density[at] += sphere.value(column, b); }, [](int) {});
 }
@@ -264,37 +272,52 @@ struct Multiples {
 constexpr Multiples<TILE_Y, BY> MULTIPLES_Y{};
 constexpr Multiples<TILE_Z, BZ> MULTIPLES_Z{};
 
-// How far the voxels of columns are from the atom, as steps from those of the row and the plane of bricks that are nearest to it:
-// no digits are lost near the atom, and no integers are converted.
-class Steps {
+// From the atom to the voxels of a column of bricks, in voxels: those of the row and the plane of bricks nearest to the atom, plus
+// whole bricks. No digits are lost near the atom, and no integers are converted.
+class ColumnDistances {
    public:
-    explicit Steps(const Part& part) : part_(part), y_(-part.y / BY), z_(-part.z / BZ) {
-        y_ = std::min(std::max(y_, 0), part.n_y - 1);
-        z_ = std::min(std::max(z_, 0), part.n_z - 1);
-        nearest_y_ = (y_places() + static_cast<float>(part.y + y_ * BY)) - part.beyond[1];
-        nearest_z_ = (z_places() + static_cast<float>(part.z + z_ * BZ)) - part.beyond[2];
+    explicit ColumnDistances(const TileFootprint& footprint)
+        : footprint_(footprint), y_(-footprint.first[1] / BY), z_(-footprint.first[2] / BZ) {
+        y_ = std::min(std::max(y_, 0), footprint.n_y - 1);
+        z_ = std::min(std::max(z_, 0), footprint.n_z - 1);
+        nearest_y_ = (lane_y() + static_cast<float>(footprint.first[1] + y_ * BY)) - footprint.offset[1];
+        nearest_z_ = (lane_z() + static_cast<float>(footprint.first[2] + z_ * BZ)) - footprint.offset[2];
     }
-    vec y(int column) const { return nearest_y_ + MULTIPLES_Y[part_.column_y[column] - y_]; }
-    vec z(int column) const { return nearest_z_ + MULTIPLES_Z[part_.column_z[column] - z_]; }
+    vec y(int column) const { return nearest_y_ + MULTIPLES_Y[footprint_.column_y[column] - y_]; }
+    vec z(int column) const { return nearest_z_ + MULTIPLES_Z[footprint_.column_z[column] - z_]; }
 
    private:
-    const Part& part_;
+    const TileFootprint& footprint_;
     int y_, z_;
     vec nearest_y_, nearest_z_;
 };
 
-// sums[3 * channel + axis] = sum over voxels of channel * (-d rho/ds) * (voxel - atom), in voxels.
+// Slots of what gather_all_of_atom sums over the voxels of a field g; gather_atom sums the first three for each channel.
+enum GatherSum {
+    SUM_X,   // g (-d rho/ds) x, y and z from the atom to the voxel, in voxels
+    SUM_Y,
+    SUM_Z,
+    SUM_G,   // g
+    SUM_GS,  // g s
+    SUM_GE,  // of each Gaussian g exp(-alpha s), and then g s exp(-alpha s)
+    GRADIENT_SUMS = SUM_G
+};
+constexpr int sum_ge(int gaussian) { return SUM_GE + 2 * gaussian; }
+constexpr int sum_gse(int gaussian) { return SUM_GE + 2 * gaussian + 1; }
+constexpr int all_sums(int gaussians) { return SUM_GE + 2 * gaussians; }
+
+// sums[GRADIENT_SUMS * channel + axis] of every channel.
 // FRESH where no splat came before: the tables are not there yet, and the channel may hold anything beyond the cut-off, NaN too,
 // which 0 times would not be 0.
 template <int CHANNELS, bool FRESH, int BRICKS, typename Sphere>
-void gather_part(const Plan& plan, const Part& part, const TileView& view, vec* table, const ThreadScratch& scratch,
-                 float* sums) {
-    const Sphere sphere(plan, part, table, FRESH);
+void gather_atom(const Plan& plan, const TileFootprint& footprint, const TileView& view, vec* table,
+                 const ThreadScratch& scratch, float* sums) {
+    const Sphere sphere(plan, footprint, table, FRESH);
     const vec* channels[CHANNELS];
     for (int channel = 0; channel < CHANNELS; ++channel) channels[channel] = scratch.channels[channel].data();
     vec in_column[CHANNELS] = {}, of_brick[CHANNELS][BRICKS + 1] = {};  // one more: an array cannot be empty
     vec sum_x[CHANNELS] = {}, sum_y[CHANNELS] = {}, sum_z[CHANNELS] = {};
-    const Steps steps(part);
+    const ColumnDistances distances(footprint);
     each_brick(
         sphere, view,
         [&](const auto& column, int b, int64_t at) {
@@ -313,7 +336,7 @@ void gather_part(const Plan& plan, const Part& part, const TileView& view, vec* 
             }
         },
         [&](int i) {
-            const vec y = steps.y(i), z = steps.z(i);
+            const vec y = distances.y(i), z = distances.z(i);
             for (int channel = 0; channel < CHANNELS; ++channel) {
                 sum_y[channel] += in_column[channel] * y;
                 sum_z[channel] += in_column[channel] * z;
@@ -322,32 +345,32 @@ void gather_part(const Plan& plan, const Part& part, const TileView& view, vec* 
         });
     for (int channel = 0; channel < CHANNELS; ++channel) {
         for (int b = 0; b < BRICKS; ++b) sum_x[channel] += of_brick[channel][b] * sphere.x(b);
-        sums[3 * channel] = sum(sum_x[channel]);
-        sums[3 * channel + 1] = sum(sum_y[channel]);
-        sums[3 * channel + 2] = sum(sum_z[channel]);
+        sums[GRADIENT_SUMS * channel + SUM_X] = sum(sum_x[channel]);
+        sums[GRADIENT_SUMS * channel + SUM_Y] = sum(sum_y[channel]);
+        sums[GRADIENT_SUMS * channel + SUM_Z] = sum(sum_z[channel]);
     }
 }
 
-// Of channel 0, what gather_part gives, and then its sums with 1, s, and per Gaussian exp(-alpha s) and s exp(-alpha s), which
-// the derivatives with respect to amplitudes and exponents are made of. Each exponential serves both.
+// All sums of channel 0, which the derivatives with respect to positions, amplitudes and exponents are made of. Each exponential
+// serves both of its sums.
 template <int C, typename Sphere>
-void gather_all_of_part(const Plan& plan, const Part& part, const TileView& view, vec* table, const ThreadScratch& scratch,
-                        float* sums) {
-    const Sphere sphere(plan, part, table, true);
+void gather_all_of_atom(const Plan& plan, const TileFootprint& footprint, const TileView& view, vec* table,
+                        const ThreadScratch& scratch, float* sums) {
+    const Sphere sphere(plan, footprint, table, true);
     const vec* field = scratch.channels[0].data();
-    vec in_column{}, sum_x{}, sum_y{}, sum_z{}, others[2 + 2 * C] = {};
+    vec in_column{}, sum_x{}, sum_y{}, sum_z{}, of_parameters[all_sums(C) - GRADIENT_SUMS] = {};
     each_brick(
         sphere, view,
         [&](const auto& column, int b, int64_t at) {
             const vec g = zero_unless(sphere.within(column, b), field[at]);
             const vec s = sphere.squared_distance(column, b);
-            others[0] += g;
-            others[1] += g * s;
+            of_parameters[SUM_G - GRADIENT_SUMS] += g;
+            of_parameters[SUM_GS - GRADIENT_SUMS] += g * s;
             vec weighted = g * sphere.profile().slope_cutoff;
             for (int c = 0; c < C; ++c) {
                 const vec of_gaussian = g * sphere.exponential(column, c, b);
-                others[2 + 2 * c] += of_gaussian;
-                others[3 + 2 * c] += of_gaussian * s;
+                of_parameters[sum_ge(c) - GRADIENT_SUMS] += of_gaussian;
+                of_parameters[sum_gse(c) - GRADIENT_SUMS] += of_gaussian * s;
                 weighted += of_gaussian * sphere.profile().steepness[c];
             }
             in_column += weighted;
@@ -358,30 +381,30 @@ void gather_all_of_part(const Plan& plan, const Part& part, const TileView& view
             sum_z += in_column * sphere.z(i);
             in_column = vec{};
         });
-    sums[0] = sum(sum_x);
-    sums[1] = sum(sum_y);
-    sums[2] = sum(sum_z);
-    for (int i = 0; i < 2 + 2 * C; ++i) sums[3 + i] = sum(others[i]);
+    sums[SUM_X] = sum(sum_x);
+    sums[SUM_Y] = sum(sum_y);
+    sums[SUM_Z] = sum(sum_z);
+    for (int i = GRADIENT_SUMS; i < all_sums(C); ++i) sums[i] = sum(of_parameters[i - GRADIENT_SUMS]);
 }
 
 // One instance of the kernels for a number of Gaussians and a kind of grid.
 struct Kernels {
-    using Gather = void (*)(const Plan&, const Part&, const TileView&, vec* table, const ThreadScratch&, float* sums);
+    using Gather = void (*)(const Plan&, const TileFootprint&, const TileView&, vec* table, const ThreadScratch&, float* sums);
     int (*table_size)(const Plan&);
-    void (*splat)(const Plan&, const Part&, const TileView&, vec* table, vec* density);
+    void (*splat)(const Plan&, const TileFootprint&, const TileView&, vec* table, vec* density);
     Gather gather[MAX_CHANNELS];
     Gather fresh_gather, fresh_gather_all;
 };
 
 template <template <int, int, Factor> class Sphere, int C, int BRICKS>
 Kernels kernels_of() {
-    using Sloping = Sphere<C, BRICKS, STEEPNESS>;
-    return {Sloping::table_size,
-            splat_part<Sphere<C, BRICKS, AMPLITUDE>>,
-            {gather_part<1, false, BRICKS, Sloping>, gather_part<2, false, BRICKS, Sloping>,
-             gather_part<3, false, BRICKS, Sloping>},
-            gather_part<1, true, BRICKS, Sloping>,
-            gather_all_of_part<C, Sphere<C, BRICKS, ONE>>};
+    using SlopeSphere = Sphere<C, BRICKS, STEEPNESS>;
+    return {SlopeSphere::table_size,
+            splat_atom<Sphere<C, BRICKS, AMPLITUDE>>,
+            {gather_atom<1, false, BRICKS, SlopeSphere>, gather_atom<2, false, BRICKS, SlopeSphere>,
+             gather_atom<3, false, BRICKS, SlopeSphere>},
+            gather_atom<1, true, BRICKS, SlopeSphere>,
+            gather_all_of_atom<C, Sphere<C, BRICKS, ONE>>};
 }
 
 template <int C>

@@ -16,6 +16,8 @@ from ..table_checks import check_once
 _ATOMS = 64
 _DIVISIONS = 512
 _SUMS = 512
+# Rows of the sums over each program's atoms.
+SUM_WU, SUM_W = tl.constexpr(0), tl.constexpr(1)
 
 
 def map_potential(
@@ -28,7 +30,7 @@ def map_potential(
     periodic: bool,
     scale: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return what `openmm_density.kernels.interpolation.map_potential` gives, with the same arguments.
+    """Return what `openmm_density.kernels.interpolation.map_potential` returns, with the same arguments.
 
     ``atoms`` and ``matrix`` are checked when they are first seen, and not again; that alone reads from the device.
 
@@ -175,6 +177,26 @@ def _interpolate_kernel(
     PERIODIC: tl.constexpr,
     ATOMS: tl.constexpr,
 ):
+    """Interpolate the potential at the atoms: the sums over a program's atoms, and w ∂u/∂x of each.
+
+    Launch grid: ``(cdiv(n_atoms, ATOMS),)``: a lane to an atom.
+
+    ===============  ================  ==========  =============================================
+    argument         shape             dtype       what it is
+    ===============  ================  ==========  =============================================
+    positions        (n_positions, 3)  float32/64
+    atoms            (n_atoms,)        int64       the particle of each atom
+    weights          (n_atoms,)        float32     w
+    potential        (nz, ny, nx)      float32     u
+    matrix           (3, 3)            float64     its columns are the steps from voxel to voxel
+    origin           (3,)              float64     position of voxel 0
+    gradient         (n_positions, 3)  float32/64  0 before; out
+    sums             (2, programs)     float64     out: Σ w u in row SUM_WU, Σ w in row SUM_W
+    n_atoms          scalar            int32
+    nx, ny, nz       scalar            int32       voxels of the grid
+    PERIODIC, ATOMS  constant                      ATOMS: atoms of a program
+    ===============  ================  ==========  =============================================
+    """
     program = tl.program_id(0)
     fitted = program.to(tl.int64) * ATOMS + tl.arange(0, ATOMS)
     exists = fitted < n_atoms
@@ -241,8 +263,8 @@ def _interpolate_kernel(
     tl.store(gradient + 3 * atom, gx.to(type), mask=usable)
     tl.store(gradient + 3 * atom + 1, gy.to(type), mask=usable)
     tl.store(gradient + 3 * atom + 2, gz.to(type), mask=usable)
-    tl.store(sums + program, tl.sum(weight * value, axis=0))
-    tl.store(sums + tl.num_programs(0) + program, tl.sum(weight, axis=0))
+    tl.store(sums + SUM_WU * tl.num_programs(0) + program, tl.sum(weight * value, axis=0))
+    tl.store(sums + SUM_W * tl.num_programs(0) + program, tl.sum(weight, axis=0))
 
 
 @triton.jit
@@ -256,14 +278,29 @@ def _divide_kernel(
     ATOMS: tl.constexpr,
     SUMS: tl.constexpr,
 ):
+    """Divide by the total weight: the similarity, by the first program, and the gradients.
+
+    Launch grid: ``(cdiv(n_atoms, ATOMS),)``: a lane to an atom.
+
+    ===============  ================  ==========  ==============================================
+    argument         shape             dtype       what it is
+    ===============  ================  ==========  ==============================================
+    atoms            (n_atoms,)        int64       the particle of each atom
+    gradient         (n_positions, 3)  float32/64  of `_interpolate_kernel`; in place
+    sums             (2, n_sums)       float64     of `_interpolate_kernel`
+    similarity       ()                float64     out
+    n_atoms, n_sums  scalar            int32
+    ATOMS, SUMS      constant                      atoms of a program; sums that are read at once
+    ===============  ================  ==========  ==============================================
+    """
     program = tl.program_id(0)
     value = tl.zeros((SUMS,), tl.float64)
     weight = tl.zeros((SUMS,), tl.float64)
     start = 0
     while start < n_sums:
         place = start + tl.arange(0, SUMS)
-        value += tl.load(sums + place, mask=place < n_sums, other=0.0)
-        weight += tl.load(sums + n_sums + place, mask=place < n_sums, other=0.0)
+        value += tl.load(sums + SUM_WU * n_sums + place, mask=place < n_sums, other=0.0)
+        weight += tl.load(sums + SUM_W * n_sums + place, mask=place < n_sums, other=0.0)
         start += SUMS
     per_weight = 1.0 / tl.sum(weight, axis=0)
     if program == 0:

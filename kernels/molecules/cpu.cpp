@@ -18,7 +18,7 @@
 namespace openmm_density {
 namespace {
 
-constexpr int64_t kMoleculesPerTask = 512;
+constexpr int64_t MOLECULES_PER_TASK = 512;
 
 struct Lattice {
     double vector[3][3];  // rows
@@ -70,9 +70,9 @@ struct Lattice {
 template <typename Real>
 void shift_molecules(const Real* positions, const int64_t* particles, const int64_t* order, const int64_t* offsets,
                      int64_t n_molecules, const double* references, const Lattice& lattice, Real* whole) {
-    parallel_for((n_molecules + kMoleculesPerTask - 1) / kMoleculesPerTask, [&](int64_t task, int) {
-        const int64_t end = std::min(n_molecules, (task + 1) * kMoleculesPerTask);
-        for (int64_t molecule = task * kMoleculesPerTask; molecule < end; ++molecule) {
+    parallel_for((n_molecules + MOLECULES_PER_TASK - 1) / MOLECULES_PER_TASK, [&](int64_t task, int) {
+        const int64_t end = std::min(n_molecules, (task + 1) * MOLECULES_PER_TASK);
+        for (int64_t molecule = task * MOLECULES_PER_TASK; molecule < end; ++molecule) {
             double sum[3] = {}, away[3], shift[3];
             for (int64_t k = offsets[molecule]; k < offsets[molecule + 1]; ++k) {
                 const Real* const position = positions + 3 * particles[order[k]];

@@ -16,7 +16,7 @@ _FEW_MOLECULES = 500
 def whole_molecules(
     positions: Tensor, particles: Tensor, order: Tensor, offsets: Tensor, references: Tensor, box: Tensor
 ) -> Tensor:
-    """Return what `openmm_density.kernels.molecules.whole_molecules` gives, with the same arguments.
+    """Return what `openmm_density.kernels.molecules.whole_molecules` returns, with the same arguments.
 
     Tables are checked when they are first seen, and not again; that alone reads from the device.
 
@@ -56,7 +56,7 @@ def whole_molecules(
 
 
 def among_all(values: Tensor, particles: Tensor, count: int) -> Tensor:
-    """Return what `openmm_density.kernels.molecules.among_all` gives, with the same arguments.
+    """Return what `openmm_density.kernels.molecules.among_all` returns, with the same arguments.
 
     Raises
     ------
@@ -73,6 +73,23 @@ def among_all(values: Tensor, particles: Tensor, count: int) -> Tensor:
 
 @triton.jit
 def _whole_kernel(positions, particles, order, offsets, references, box, whole, BLOCK: tl.constexpr):
+    """Shift a molecule by the lattice vector that brings its centroid nearest to its reference point.
+
+    Launch grid: ``(n_molecules,)``.
+
+    ==========  ==================  ==========  =============================================================================
+    argument    shape               dtype       what it is
+    ==========  ==================  ==========  =============================================================================
+    positions   (n_positions, 3)    float32/64
+    particles   (n_selected,)       int64       the selected particles
+    order       (n_selected,)       int64       entries of particles, molecule after molecule
+    offsets     (n_molecules + 1,)  int64       molecule m has the entries from order[offsets[m]] up to order[offsets[m + 1]]
+    references  (n_molecules, 3)    float64
+    box         (3, 3)              float32/64  lattice vectors, in rows
+    whole       (n_selected, 3)     float32/64  out, in the order of particles
+    BLOCK       constant                        particles that are read at once
+    ==========  ==================  ==========  =============================================================================
+    """
     molecule = tl.program_id(0)
     first = tl.load(offsets + molecule)
     end = tl.load(offsets + molecule + 1)

@@ -9,7 +9,7 @@ from torch import Tensor
 def whole_molecules(
     positions: Tensor, particles: Tensor, order: Tensor, offsets: Tensor, references: Tensor, box: Tensor
 ) -> Tensor:
-    """Return what `openmm_density.kernels.molecules.whole_molecules` gives, with the same arguments.
+    """Return what `openmm_density.kernels.molecules.whole_molecules` returns, with the same arguments.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def whole_molecules(
 
 
 def among_all(values: Tensor, particles: Tensor, count: int) -> Tensor:
-    """Return what `openmm_density.kernels.molecules.among_all` gives, with the same arguments.
+    """Return what `openmm_density.kernels.molecules.among_all` returns, with the same arguments.
 
     Raises
     ------

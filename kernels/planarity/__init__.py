@@ -22,7 +22,7 @@ and no net torque, n × Σ w d (x − c) = n × C n = 0. With one σ in a plane,
 and w d n is the usual [d/σ² − mean(d/σ²)] n.
 
 **Where there is no plane.** E = ½ λ₁ is continuous everywhere, and no atom's gradient is longer than √(2E)/σ: both go to
-zero as the atoms approach a line. Atoms on a line (λ₂ ≤ 10⁻¹² λ₃: as wide as the rounding of float32), in one point,
+zero as the atoms approach a line. Atoms on a line (λ₂ ≤ COLLINEARITY_LIMIT λ₃: as wide as the rounding of float32), in one point,
 or of which one is not finite add no energy and no gradient. Elsewhere E has a kink where λ₁ = λ₂, which is no flat
 group: a regular tetrahedron is one.
 
@@ -41,7 +41,7 @@ from ..autograd import scaled, with_derivative
 from ..library import define
 from . import reference
 
-__all__ = ["SMALLEST_PLANE", "Planes", "deviations", "pack_planes", "planarity"]
+__all__ = ["COLLINEARITY_LIMIT", "SMALLEST_PLANE", "Planes", "deviations", "pack_planes", "planarity"]
 
 
 def __dir__() -> list[str]:
@@ -49,6 +49,7 @@ def __dir__() -> list[str]:
 
 
 SMALLEST_PLANE = reference.SMALLEST_PLANE
+COLLINEARITY_LIMIT = reference.COLLINEARITY_LIMIT
 deviations = reference.deviations
 
 # Weights 1/σ² and their sums must stay within float32.
@@ -86,15 +87,15 @@ class Planes(NamedTuple):
 
     Attributes
     ----------
-    members : Tensor of shape (M,), int32
+    members : Tensor, shape (M,), int32
         The atoms of the first plane, then of the second, ...
-    offsets : Tensor of shape (P + 1,), int32
+    offsets : Tensor, shape (P + 1,), int32
         Plane p has the members from ``offsets[p]`` up to ``offsets[p + 1]``.
-    inverse_sigmas : Tensor of shape (M,), float32
+    inverse_sigmas : Tensor, shape (M,), float32
         1/σ of every member.
-    atom_offsets : Tensor of shape (A + 1,), int32
+    atom_offsets : Tensor, shape (A + 1,), int32
         Atom a is listed in ``atom_members`` from ``atom_offsets[a]`` up to ``atom_offsets[a + 1]``.
-    atom_members : Tensor of shape (M,), int32
+    atom_members : Tensor, shape (M,), int32
         Where each atom stands in ``members``.
     """
 
@@ -117,23 +118,23 @@ def planarity(
     """Sum the planarity energy of all planes and its gradient; callable from TorchScript.
 
     The same input gives the same bits for every number of threads. Only the positions are differentiable, and
-    once: ``energy.backward()`` gives them ``gradient``. Autograd does not know the operator itself,
+    once: ``energy.backward()`` adds ``gradient`` to theirs. Autograd does not know the operator itself,
     ``torch.ops.openmm_density.planarity``, which is what a module for a simulation calls.
 
     Parameters
     ----------
-    positions : Tensor of shape (N, 3), float32 or float64
+    positions : Tensor, shape (N, 3), float32 or float64
         Atoms, in any unit of length.
     members, offsets, inverse_sigmas, atom_offsets, atom_members : Tensor
-        As `pack_planes` gives them, on the device of the positions; σ in their unit of length.
+        As `pack_planes` returns them, on the device of the positions; σ in their unit of length.
     constants : bool
         Whether the energy holds Σ (ln σ + ½ ln 2π). Without it flat planes have no energy.
 
     Returns
     -------
-    energy : Tensor of shape (), float64
+    energy : Tensor, shape (), float64
         In units of kT.
-    gradient : Tensor of shape (N, 3), of the positions' type
+    gradient : Tensor, shape (N, 3), of the positions' type
         Of the energy with respect to the positions, contiguous: the negative of the forces.
 
     Raises

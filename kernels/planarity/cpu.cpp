@@ -24,15 +24,15 @@ using openmm_density::parallel_for;
 using openmm_density::threads_for;
 
 // Two or more vectors of every width there is: the solver waits for its divisions, and another vector fills the gaps.
-constexpr int kLanes = 32;
-constexpr int64_t kPlanesPerTask = 8 * kLanes;
-constexpr int64_t kAtomsPerTask = 4096;
-constexpr int64_t kSmallestPlane = 4;
-// Second over third eigenvalue. A plane a million times longer than wide is a line: its normal is rounding.
-constexpr float kCollinear = 1e-12f;
-constexpr double kHalfLogTwoPi = 0.91893853320467274178;
+constexpr int LANES = 32;
+constexpr int64_t PLANES_PER_TASK = 8 * LANES;
+constexpr int64_t ATOMS_PER_TASK = 4096;
+constexpr int64_t SMALLEST_PLANE = 4;
+// Second over third eigenvalue: a plane a million times longer than wide is a line, whose normal is rounding.
+constexpr float COLLINEARITY_LIMIT = 1e-12f;
+constexpr double HALF_LOG_TWO_PI = 0.91893853320467274178;
 
-using Lanes = float[kLanes];
+using Lanes = float[LANES];
 
 // The planes of one call, as pack_planes lays them out.
 struct Planes {
@@ -42,16 +42,19 @@ struct Planes {
     int64_t count;
 };
 
-// The members of kLanes planes: rows of lanes, padded to the largest plane with members that weigh nothing.
+// The members of LANES planes: rows of lanes, padded to the largest plane with members that weigh nothing.
 struct Members {
     float* x[3];
     float* inverse_sigma;
     int32_t rows;
 };
 
-// Symmetric matrices: xx, yy, zz, xy, xz, yz.
+// Slots of a symmetric matrix.
+enum Element { XX, YY, ZZ, XY, XZ, YZ, ELEMENTS };
+
+// Symmetric matrices, one per lane.
 struct alignas(64) Matrices {
-    Lanes element[6];
+    Lanes element[ELEMENTS];
 };
 
 struct alignas(64) Axes {
@@ -77,26 +80,26 @@ inline void rotate(float& pp, float& qq, float& pq, float& pr, float& qr, float 
     }
 }
 
-// Cyclic Jacobi: leaves the eigenvalues in xx, yy, zz and gives the eigenvectors in the same order.
+// Cyclic Jacobi: the eigenvalues are left in XX, YY, ZZ, and the axes are the eigenvectors in the same order.
 void diagonalise(Matrices& matrices, Axes& axes, int sweeps) {
     auto& m = matrices.element;
     auto& v = axes.component;
     for (int i = 0; i < 3; ++i)
         for (int j = 0; j < 3; ++j)
-            for (int lane = 0; lane < kLanes; ++lane) v[i][j][lane] = i == j ? 1.0f : 0.0f;
+            for (int lane = 0; lane < LANES; ++lane) v[i][j][lane] = i == j ? 1.0f : 0.0f;
     for (int sweep = 0; sweep < sweeps; ++sweep) {
 #pragma omp simd
-        for (int lane = 0; lane < kLanes; ++lane) {
-            float xx = m[0][lane], yy = m[1][lane], zz = m[2][lane];
-            float xy = m[3][lane], xz = m[4][lane], yz = m[5][lane];
+        for (int lane = 0; lane < LANES; ++lane) {
+            float xx = m[XX][lane], yy = m[YY][lane], zz = m[ZZ][lane];
+            float xy = m[XY][lane], xz = m[XZ][lane], yz = m[YZ][lane];
             float a[3] = {v[0][0][lane], v[0][1][lane], v[0][2][lane]};
             float b[3] = {v[1][0][lane], v[1][1][lane], v[1][2][lane]};
             float c[3] = {v[2][0][lane], v[2][1][lane], v[2][2][lane]};
             rotate(xx, yy, xy, xz, yz, a, b);
             rotate(xx, zz, xz, xy, yz, a, c);
             rotate(yy, zz, yz, xy, xz, b, c);
-            m[0][lane] = xx, m[1][lane] = yy, m[2][lane] = zz;
-            m[3][lane] = xy, m[4][lane] = xz, m[5][lane] = yz;
+            m[XX][lane] = xx, m[YY][lane] = yy, m[ZZ][lane] = zz;
+            m[XY][lane] = xy, m[XZ][lane] = xz, m[YZ][lane] = yz;
             for (int j = 0; j < 3; ++j) v[0][j][lane] = a[j], v[1][j][lane] = b[j], v[2][j][lane] = c[j];
         }
     }
@@ -110,26 +113,26 @@ void gather(const Real* positions, const Planes& planes, const int32_t* first, c
     float* const y = out.x[1];
     float* const z = out.x[2];
     float* const s = out.inverse_sigma;
-    for (int lane = 0; lane < kLanes; ++lane) {
+    for (int lane = 0; lane < LANES; ++lane) {
         const int32_t* const atoms = planes.members + first[lane];
         const Real* const origin = positions + 3 * int64_t{atoms[0]};
         const float* const inverse_sigmas = planes.inverse_sigmas + first[lane];
         int32_t at = lane;
-        for (int32_t row = 0; row < size[lane]; ++row, at += kLanes) {
+        for (int32_t row = 0; row < size[lane]; ++row, at += LANES) {
             const Real* const position = positions + 3 * int64_t{atoms[row]};
             x[at] = static_cast<float>(position[0] - origin[0]);
             y[at] = static_cast<float>(position[1] - origin[1]);
             z[at] = static_cast<float>(position[2] - origin[2]);
             s[at] = inverse_sigmas[row];
         }
-        for (int32_t row = size[lane]; row < out.rows; ++row, at += kLanes) x[at] = y[at] = z[at] = s[at] = 0.0f;
+        for (int32_t row = size[lane]; row < out.rows; ++row, at += LANES) x[at] = y[at] = z[at] = s[at] = 0.0f;
     }
 
     alignas(64) Lanes mean[3] = {}, weight = {};
     for (int32_t row = 0; row < out.rows; ++row)
 #pragma omp simd
-        for (int lane = 0; lane < kLanes; ++lane) {
-            const int32_t at = row * kLanes + lane;
+        for (int lane = 0; lane < LANES; ++lane) {
+            const int32_t at = row * LANES + lane;
             const float w = s[at] * s[at];
             weight[lane] += w;
             mean[0][lane] += w * x[at];
@@ -138,14 +141,14 @@ void gather(const Real* positions, const Planes& planes, const int32_t* first, c
         }
 
 #pragma omp simd
-    for (int lane = 0; lane < kLanes; ++lane) {
+    for (int lane = 0; lane < LANES; ++lane) {
         total_weight[lane] = weight[lane];
         for (int i = 0; i < 3; ++i) mean[i][lane] /= weight[lane];
     }
     for (int32_t row = 0; row < out.rows; ++row)
 #pragma omp simd
-        for (int lane = 0; lane < kLanes; ++lane) {
-            const int32_t at = row * kLanes + lane;
+        for (int lane = 0; lane < LANES; ++lane) {
+            const int32_t at = row * LANES + lane;
             x[at] = (x[at] - mean[0][lane]) * s[at];
             y[at] = (y[at] - mean[1][lane]) * s[at];
             z[at] = (z[at] - mean[2][lane]) * s[at];
@@ -156,17 +159,17 @@ void covariance(const Members& members, Matrices& result) {
     Matrices sum{};
     auto& m = sum.element;
     for (int32_t row = 0; row < members.rows; ++row) {
-        const float* const x = members.x[0] + row * kLanes;
-        const float* const y = members.x[1] + row * kLanes;
-        const float* const z = members.x[2] + row * kLanes;
+        const float* const x = members.x[0] + row * LANES;
+        const float* const y = members.x[1] + row * LANES;
+        const float* const z = members.x[2] + row * LANES;
 #pragma omp simd
-        for (int lane = 0; lane < kLanes; ++lane) {
-            m[0][lane] += x[lane] * x[lane];
-            m[1][lane] += y[lane] * y[lane];
-            m[2][lane] += z[lane] * z[lane];
-            m[3][lane] += x[lane] * y[lane];
-            m[4][lane] += x[lane] * z[lane];
-            m[5][lane] += y[lane] * z[lane];
+        for (int lane = 0; lane < LANES; ++lane) {
+            m[XX][lane] += x[lane] * x[lane];
+            m[YY][lane] += y[lane] * y[lane];
+            m[ZZ][lane] += z[lane] * z[lane];
+            m[XY][lane] += x[lane] * y[lane];
+            m[XZ][lane] += x[lane] * z[lane];
+            m[YZ][lane] += y[lane] * z[lane];
         }
     }
     result = sum;
@@ -175,18 +178,18 @@ void covariance(const Members& members, Matrices& result) {
 void scale(Matrices& matrices, const Lanes& factor) {
     for (auto& element : matrices.element)
 #pragma omp simd
-        for (int lane = 0; lane < kLanes; ++lane) element[lane] *= factor[lane];
+        for (int lane = 0; lane < LANES; ++lane) element[lane] *= factor[lane];
 }
 
-// Turn the members into the frame of the axes.
-void turn(const Members& members, const Axes& axes) {
+// Rotate the members into the frame of the axes.
+void rotate_into(const Members& members, const Axes& axes) {
     const auto& v = axes.component;
     for (int32_t row = 0; row < members.rows; ++row) {
-        float* const x = members.x[0] + row * kLanes;
-        float* const y = members.x[1] + row * kLanes;
-        float* const z = members.x[2] + row * kLanes;
+        float* const x = members.x[0] + row * LANES;
+        float* const y = members.x[1] + row * LANES;
+        float* const z = members.x[2] + row * LANES;
 #pragma omp simd
-        for (int lane = 0; lane < kLanes; ++lane) {
+        for (int lane = 0; lane < LANES; ++lane) {
             const float a = v[0][0][lane] * x[lane] + v[0][1][lane] * y[lane] + v[0][2][lane] * z[lane];
             const float b = v[1][0][lane] * x[lane] + v[1][1][lane] * y[lane] + v[1][2][lane] * z[lane];
             const float c = v[2][0][lane] * x[lane] + v[2][1][lane] * y[lane] + v[2][2][lane] * z[lane];
@@ -195,14 +198,14 @@ void turn(const Members& members, const Axes& axes) {
     }
 }
 
-// Energies of kLanes planes, and the gradient of each of their members.
+// Energies of LANES planes, and the gradient of each of their members.
 template <typename Real>
 void evaluate(const Real* positions, const Planes& planes, int64_t begin, int64_t count, const Members& scratch,
               float* member_gradient, double& energy) {
-    int32_t first[kLanes], size[kLanes];
+    int32_t first[LANES], size[LANES];
     Members members = scratch;
     members.rows = 0;
-    for (int lane = 0; lane < kLanes; ++lane) {
+    for (int lane = 0; lane < LANES; ++lane) {
         const int64_t plane = begin + std::min<int64_t>(lane, count - 1);
         first[lane] = planes.offsets[plane];
         size[lane] = planes.offsets[plane + 1] - first[lane];
@@ -215,15 +218,15 @@ void evaluate(const Real* positions, const Planes& planes, int64_t begin, int64_
     gather(positions, planes, first, size, members, weight);
     covariance(members, matrices);
 #pragma omp simd
-    for (int lane = 0; lane < kLanes; ++lane) {
-        trace[lane] = matrices.element[0][lane] + matrices.element[1][lane] + matrices.element[2][lane];
+    for (int lane = 0; lane < LANES; ++lane) {
+        trace[lane] = matrices.element[XX][lane] + matrices.element[YY][lane] + matrices.element[ZZ][lane];
         inverse_trace[lane] = 1.0f / std::max(trace[lane], FLT_MIN);
     }
     scale(matrices, inverse_trace);
     diagonalise(matrices, rough, 3);
     // The covariance squares the members, which halves the digits of a narrow plane's small eigenvalues. In the
     // frame of its own axes they no longer are small differences of large numbers.
-    turn(members, rough);
+    rotate_into(members, rough);
     covariance(members, matrices);
     scale(matrices, inverse_trace);
     diagonalise(matrices, exact, 2);
@@ -231,8 +234,8 @@ void evaluate(const Real* positions, const Planes& planes, int64_t begin, int64_
     alignas(64) Lanes axis[3], normal[3], mean = {}, square = {}, usable;
     const auto& m = matrices.element;
 #pragma omp simd
-    for (int lane = 0; lane < kLanes; ++lane) {
-        const float a = m[0][lane], b = m[1][lane], c = m[2][lane];
+    for (int lane = 0; lane < LANES; ++lane) {
+        const float a = m[XX][lane], b = m[YY][lane], c = m[ZZ][lane];
         const float largest = std::max(std::max(a, b), c);
         const float middle = std::max(std::min(a, b), std::min(std::max(a, b), c));
         const bool third = c < a && c < b;
@@ -247,27 +250,27 @@ void evaluate(const Real* positions, const Planes& planes, int64_t begin, int64_
                               u[2] * rough.component[2][j][lane];
         // False for NaN too: a member that is not finite makes the trace so.
         const bool finite = trace[lane] <= std::numeric_limits<float>::max();
-        usable[lane] = finite && middle > kCollinear * largest ? 1.0f : 0.0f;
+        usable[lane] = finite && middle > COLLINEARITY_LIMIT * largest ? 1.0f : 0.0f;
     }
 
     for (int32_t row = 0; row < members.rows; ++row) {
-        float* const x = members.x[0] + row * kLanes;
-        const float* const y = members.x[1] + row * kLanes;
-        const float* const z = members.x[2] + row * kLanes;
-        const float* const s = members.inverse_sigma + row * kLanes;
+        float* const x = members.x[0] + row * LANES;
+        const float* const y = members.x[1] + row * LANES;
+        const float* const z = members.x[2] + row * LANES;
+        const float* const s = members.inverse_sigma + row * LANES;
 #pragma omp simd
-        for (int lane = 0; lane < kLanes; ++lane) {
+        for (int lane = 0; lane < LANES; ++lane) {
             x[lane] = axis[0][lane] * x[lane] + axis[1][lane] * y[lane] + axis[2][lane] * z[lane];
             mean[lane] += s[lane] * x[lane];
         }
     }
 #pragma omp simd
-    for (int lane = 0; lane < kLanes; ++lane) mean[lane] /= weight[lane];
+    for (int lane = 0; lane < LANES; ++lane) mean[lane] /= weight[lane];
     for (int32_t row = 0; row < members.rows; ++row) {
-        float* const x = members.x[0] + row * kLanes;
-        const float* const s = members.inverse_sigma + row * kLanes;
+        float* const x = members.x[0] + row * LANES;
+        const float* const s = members.inverse_sigma + row * LANES;
 #pragma omp simd
-        for (int lane = 0; lane < kLanes; ++lane) {
+        for (int lane = 0; lane < LANES; ++lane) {
             // The centroid's rounding, which would be a net force.
             const float distance = x[lane] - s[lane] * mean[lane];
             square[lane] += distance * distance;
@@ -281,7 +284,7 @@ void evaluate(const Real* positions, const Planes& planes, int64_t begin, int64_
         const float n[3] = {good ? normal[0][lane] : 0.0f, good ? normal[1][lane] : 0.0f, good ? normal[2][lane] : 0.0f};
         float* gradient = member_gradient + 3 * int64_t{first[lane]};
         for (int32_t row = 0; row < size[lane]; ++row, gradient += 3) {
-            const float slope = good ? members.x[0][row * kLanes + lane] : 0.0f;
+            const float slope = good ? members.x[0][row * LANES + lane] : 0.0f;
             for (int i = 0; i < 3; ++i) gradient[i] = slope * n[i];
         }
     }
@@ -289,7 +292,7 @@ void evaluate(const Real* positions, const Planes& planes, int64_t begin, int64_
 
 // The terms of the likelihood that do not depend on the positions, of the members [begin, end).
 double constants_of(const float* inverse_sigmas, int64_t begin, int64_t end) {
-    double sum = kHalfLogTwoPi * static_cast<double>(end - begin);
+    double sum = HALF_LOG_TWO_PI * static_cast<double>(end - begin);
     double product = 1.0;
     for (int64_t member = begin; member < end; ++member) {
         product *= inverse_sigmas[member];
@@ -305,9 +308,9 @@ double constants_of(const float* inverse_sigmas, int64_t begin, int64_t end) {
 template <typename Real>
 void add_to_atoms(const float* member_gradient, const int32_t* atom_offsets, const int32_t* atom_members, int64_t n_listed,
                   int64_t n_atoms, double scale, Real* gradient) {
-    parallel_for((n_atoms + kAtomsPerTask - 1) / kAtomsPerTask, [&](int64_t task, int) {
-        const int64_t end = std::min(n_atoms, (task + 1) * kAtomsPerTask);
-        for (int64_t atom = task * kAtomsPerTask; atom < end; ++atom) {
+    parallel_for((n_atoms + ATOMS_PER_TASK - 1) / ATOMS_PER_TASK, [&](int64_t task, int) {
+        const int64_t end = std::min(n_atoms, (task + 1) * ATOMS_PER_TASK);
+        for (int64_t atom = task * ATOMS_PER_TASK; atom < end; ++atom) {
             float sum[3] = {0.0f, 0.0f, 0.0f};
             if (atom < n_listed)
                 for (int32_t entry = atom_offsets[atom]; entry < atom_offsets[atom + 1]; ++entry)
@@ -321,14 +324,14 @@ template <typename Real>
 double compute(const at::Tensor& positions, const Planes& planes, const at::Tensor& atom_offsets,
                const at::Tensor& atom_members, bool constants, double scale, at::Tensor& gradient) {
     const int64_t n_members = planes.offsets[planes.count];
-    const int64_t n_tasks = (planes.count + kPlanesPerTask - 1) / kPlanesPerTask;
+    const int64_t n_tasks = (planes.count + PLANES_PER_TASK - 1) / PLANES_PER_TASK;
     int32_t rows = 0;
     for (int64_t plane = 0; plane < planes.count; ++plane)
         rows = std::max(rows, planes.offsets[plane + 1] - planes.offsets[plane]);
 
     const auto options = positions.options().dtype(at::kFloat);
     at::Tensor member_gradient = at::empty({n_members, 3}, options);
-    const int64_t row_floats = int64_t{rows} * kLanes;
+    const int64_t row_floats = int64_t{rows} * LANES;
     at::Tensor scratch = at::empty({threads_for(n_tasks), 4 * row_floats}, options);
     float* const member_gradients = member_gradient.data_ptr<float>();
     float* const scratch_floats = scratch.data_ptr<float>();
@@ -338,11 +341,11 @@ double compute(const at::Tensor& positions, const Planes& planes, const at::Tens
     parallel_for(n_tasks, [&](int64_t task, int thread) {
         float* const mine = scratch_floats + thread * 4 * row_floats;
         const Members members{{mine, mine + row_floats, mine + 2 * row_floats}, mine + 3 * row_floats, 0};
-        const int64_t begin = task * kPlanesPerTask;
-        const int64_t end = std::min(planes.count, begin + kPlanesPerTask);
+        const int64_t begin = task * PLANES_PER_TASK;
+        const int64_t end = std::min(planes.count, begin + PLANES_PER_TASK);
         double energy = 0.0;
-        for (int64_t plane = begin; plane < end; plane += kLanes)
-            evaluate(coordinates, planes, plane, std::min<int64_t>(kLanes, end - plane), members, member_gradients, energy);
+        for (int64_t plane = begin; plane < end; plane += LANES)
+            evaluate(coordinates, planes, plane, std::min<int64_t>(LANES, end - plane), members, member_gradients, energy);
         if (constants) energy += constants_of(planes.inverse_sigmas, planes.offsets[begin], planes.offsets[end]);
         partial[task] = energy;
     });
@@ -378,8 +381,8 @@ void check_offsets(const at::Tensor& offsets, int64_t total, int32_t smallest_st
     int32_t steps_too_small = 0;
 #pragma omp simd reduction(+ : steps_too_small)
     for (int64_t i = 1; i < n; ++i) steps_too_small += int64_t{values[i]} - values[i - 1] < smallest_step;
-    const bool sound = n > 0 && values[0] == 0 && values[n - 1] == total && steps_too_small == 0;
-    TORCH_CHECK_VALUE(sound, "planarity: ", name, " must rise from 0 to ", total, " in steps of at least ", smallest_step,
+    const bool rises = n > 0 && values[0] == 0 && values[n - 1] == total && steps_too_small == 0;
+    TORCH_CHECK_VALUE(rises, "planarity: ", name, " must rise from 0 to ", total, " in steps of at least ", smallest_step,
                       ": take it from pack_planes");
 }
 
@@ -400,7 +403,7 @@ std::tuple<at::Tensor, at::Tensor> planarity(const at::Tensor& positions, const 
     TORCH_CHECK_VALUE(inverse_sigmas.numel() == n_members && atom_members.numel() == n_members, "planarity: ", n_members,
                       " members need as many inverse_sigmas and atom_members, but there are ", inverse_sigmas.numel(), " and ",
                       atom_members.numel(), ": take all tables from one pack_planes");
-    check_offsets(offsets, n_members, kSmallestPlane, "offsets");
+    check_offsets(offsets, n_members, SMALLEST_PLANE, "offsets");
     check_offsets(atom_offsets, n_members, 0, "atom_offsets");
     check_entries(members, positions.size(0), "members", "positions");
     check_entries(atom_members, n_members, "atom_members", "members");

@@ -25,8 +25,7 @@ _ENERGIES = 1024
 
 _LARGEST = tl.constexpr(3.4028234663852886e38)
 _SMALLEST = tl.constexpr(1.1754943508222875e-38)
-# Second over third eigenvalue. A plane a million times longer than wide is a line: its normal is rounding.
-_COLLINEAR = tl.constexpr(1e-12)
+COLLINEARITY_LIMIT = tl.constexpr(reference.COLLINEARITY_LIMIT)
 _HALF_LOG_TWO_PI = tl.constexpr(0.5 * math.log(2.0 * math.pi))
 
 
@@ -40,7 +39,7 @@ def planarity(
     constants: bool = False,
     scale: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return what `openmm_density.kernels.planarity.planarity` gives, with the same arguments.
+    """Return what `openmm_density.kernels.planarity.planarity` returns, with the same arguments.
 
     The tables' entries are checked when they are first seen, and not again; that alone reads from the device.
 
@@ -165,6 +164,24 @@ def _planes_kernel(
     CONSTANTS: tl.constexpr,
     PLANES: tl.constexpr,
 ):
+    """Sum the energies of planes, and store the gradient of each of their members.
+
+    Launch grid: ``(cdiv(n_planes, PLANES),)``: a lane to a plane.
+
+    ===============  ===============  ==========  ============================================================
+    argument         shape            dtype       what it is
+    ===============  ===============  ==========  ============================================================
+    positions        (n_atoms, 3)     float32/64
+    members          (n_members,)     int32       atoms of the first plane, then of the second, ...
+    offsets          (n_planes + 1,)  int32       plane p has the members from offsets[p] up to offsets[p + 1]
+    inverse_sigmas   (n_members,)     float32     1/σ
+    member_gradient  (n_members, 3)   float32     out
+    energies         (programs,)      float64     out: of each program's planes
+    n_planes         scalar           int32
+    CONSTANTS        constant                     whether energies hold Σ (ln σ + ½ ln 2π)
+    PLANES           constant                     planes of a program
+    ===============  ===============  ==========  ============================================================
+    """
     program = tl.program_id(0)
     plane = program.to(tl.int64) * PLANES + tl.arange(0, PLANES)
     exists = plane < n_planes
@@ -244,7 +261,7 @@ def _planes_kernel(
     uy = tl.where(third, fy, tl.where(second, ey, dy))
     uz = tl.where(third, fz, tl.where(second, ez, dz))
     # False for NaN too: a member that is not finite makes the trace so.
-    usable = exists & (trace <= _LARGEST) & (middle > _COLLINEAR * largest)
+    usable = exists & (trace <= _LARGEST) & (middle > COLLINEARITY_LIMIT * largest)
     nx = tl.where(usable, _dot(ux, uy, uz, ax, bx, cx), 0.0)
     ny = tl.where(usable, _dot(ux, uy, uz, ay, by, cy), 0.0)
     nz = tl.where(usable, _dot(ux, uy, uz, az, bz, cz), 0.0)
@@ -283,6 +300,24 @@ def _atoms_kernel(
     ATOMS: tl.constexpr,
     ENERGIES: tl.constexpr,
 ):
+    """Add the members' gradients to their atoms, and by the first program the planes' energies.
+
+    Launch grid: ``(1 + cdiv(n_atoms, ATOMS),)``: a lane to an atom in all but the first program.
+
+    =================  ===============  ==========  =====================================================================
+    argument           shape            dtype       what it is
+    =================  ===============  ==========  =====================================================================
+    member_gradient    (n_members, 3)   float32     of `_planes_kernel`
+    atom_offsets       (n_listed + 1,)  int32       atom a has the entries from atom_offsets[a] up to atom_offsets[a + 1]
+    atom_members       (n_members,)     int32       where each atom stands in members
+    gradient           (n_atoms, 3)     float32/64  out
+    energies           (n_energies,)    float64     of `_planes_kernel`
+    energy             ()               float64     out
+    n_atoms, n_listed  scalar           int32       rows of gradient; atoms that may be members
+    n_energies         scalar           int32
+    ATOMS, ENERGIES    constant                     atoms of a program; energies that are read at once
+    =================  ===============  ==========  =====================================================================
+    """
     program = tl.program_id(0)
     if program == 0:
         total = tl.zeros((ENERGIES,), tl.float64)

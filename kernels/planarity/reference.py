@@ -9,7 +9,7 @@ from torch import Tensor
 
 SMALLEST_PLANE = 4
 # Second over third eigenvalue: a plane a million times longer than wide is a line, and has no normal.
-COLLINEAR = 1e-12
+COLLINEARITY_LIMIT = 1e-12
 
 
 def planarity(
@@ -21,7 +21,7 @@ def planarity(
     atom_members: Tensor,
     constants: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Return what `openmm_density.kernels.planarity.planarity` gives, with the same arguments.
+    """Return what `openmm_density.kernels.planarity.planarity` returns, with the same arguments.
 
     ``atom_offsets`` and ``atom_members`` are checked and not used: PyTorch adds to the atoms by index.
 
@@ -53,14 +53,14 @@ def deviations(positions: Tensor, members: Tensor, offsets: Tensor, inverse_sigm
 
     Parameters
     ----------
-    positions : Tensor of shape (N, 3)
+    positions : Tensor, shape (N, 3)
         Atoms, in the unit of length of the sigmas.
     members, offsets, inverse_sigmas : Tensor
-        As `pack_planes` gives them.
+        As `pack_planes` returns them.
 
     Returns
     -------
-    Tensor of shape (M,), float64
+    Tensor, shape (M,), float64
         In the order of ``members``; 0 in a group that has no plane: collinear, coincident or not finite.
     """
     x = positions.detach().to(torch.float64)
@@ -75,14 +75,14 @@ def fit_planes(coordinates: Tensor, inverse_sigma: Tensor) -> tuple[Tensor, Tens
 
     Parameters
     ----------
-    coordinates : Tensor of shape (P, n, 3), float64
-    inverse_sigma : Tensor of shape (P, n), float64
+    coordinates : Tensor, shape (P, n, 3), float64
+    inverse_sigma : Tensor, shape (P, n), float64
 
     Returns
     -------
-    distance : Tensor of shape (P, n)
+    distance : Tensor, shape (P, n)
         From the plane, along the normal.
-    normal : Tensor of shape (P, 3)
+    normal : Tensor, shape (P, 3)
         Both are 0 where there is no plane.
     """
     weight = inverse_sigma.square()
@@ -91,14 +91,14 @@ def fit_planes(coordinates: Tensor, inverse_sigma: Tensor) -> tuple[Tensor, Tens
     covariance = torch.einsum("pa,pai,paj->pij", weight, centred, centred)
     finite = covariance.isfinite().all(-1).all(-1)
     eigenvalues, eigenvectors = torch.linalg.eigh(torch.where(finite[:, None, None], covariance, 0.0))
-    has_normal = finite & (eigenvalues[:, 1] > COLLINEAR * eigenvalues[:, 2])
+    has_normal = finite & (eigenvalues[:, 1] > COLLINEARITY_LIMIT * eigenvalues[:, 2])
     normal = torch.where(has_normal[:, None], eigenvectors[..., 0], 0.0)
     centred = torch.where(has_normal[:, None, None], centred, 0.0)
     return torch.einsum("pai,pi->pa", centred, normal), normal
 
 
 def _slots_by_size(offsets: Tensor) -> list[Tensor]:
-    """Give, for each size n, where in ``members`` the planes of that size stand, as (P, n)."""
+    """Return, for each size n, where in ``members`` the planes of that size stand, as (P, n)."""
     sizes = offsets.diff()
     first = offsets[:-1]
     return [

@@ -51,7 +51,7 @@ class DensityFit:
     """Pull a model into a density map.
 
     The density of the fitted atoms is compared with the map, and the energy is k (1 − S) for similarities S bounded by 1, else
-    −k S; see the formulas in `openmm_density.kernels.density`. Forces are its exact gradient.
+    −k S; see the formulas in `openmm_density.kernels.density.measures`. Forces are its exact gradient.
 
     It is put together from a `TargetSource` (the map: cropped, resampled, masked), `FittedAtoms` (selection, weights, widths) and
     a `Measure`.

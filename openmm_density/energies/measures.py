@@ -1,8 +1,8 @@
 """The measures of similarity between a model's density and a map: what is true of each, in one table.
 
 All that is asked of a measure outside the kernels is asked of `MEASURES`: which exist, how large S can be, what a map and the
-weights of the atoms must be like. A new measure is a row here, its formula in `openmm_density.kernels.density.reference`, and
-the two kernels.
+weights of the atoms must be like. A new measure is a row here and, with its formula, a number in
+`openmm_density.kernels.density.measures`; in ``measures.h`` and ``gpu_measures.py`` beside it, what the two kernels make of it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Measure:
     name : str
         What ``similarity=`` calls it.
     constant : str, optional
-        The constant of `openmm_density.kernels.density` whose value tells the kernels of it. None for a measure that needs no
-        density of the model: the map itself is a potential, interpolated at the atoms.
+        The constant of `openmm_density.kernels.density.measures` whose value tells the kernels of it. None for a measure that
+        needs no density of the model: the map itself is a potential, interpolated at the atoms.
     max_similarity : float
         The largest value that S can have; 0 for measures without a bound, whose energy is −k S.
     about_mean : bool
@@ -51,9 +51,9 @@ class Measure:
     def number(self) -> int:
         """The kernels' integer."""
         # Names of measures are asked for by the command line's help, which does not wait for torch.
-        from openmm_density.kernels import density
+        from openmm_density.kernels.density import measures
 
-        return int(getattr(density, self.constant))
+        return int(getattr(measures, self.constant))
 
     @property
     def is_potential(self) -> bool:

@@ -213,12 +213,12 @@ def test_one_atom_far_from_the_edges_and_rows_of_a_multiple_of_four():
     assert_right(scene)
 
 
-def test_more_atoms_than_wait_at_once(monkeypatch):
-    """More than wait in a tile, so that they are worked off in parts."""
+def test_more_candidates_than_the_buffer_holds(monkeypatch):
+    """More atoms than the buffer of a tile holds, so that it is flushed more than once."""
     if not ON_GPU:
-        monkeypatch.setattr(gpu_splat, "WAITING", language.constexpr(gpu_splat.CANDIDATES.value + 32))
+        monkeypatch.setattr(gpu_splat, "BUFFER", language.constexpr(gpu_splat.SEARCH_STEP.value + 32))
     n_atoms = 700 if ON_GPU else 80
-    assert n_atoms > gpu_splat.WAITING.value - gpu_splat.CANDIDATES.value
+    assert n_atoms > gpu_splat.BUFFER.value - gpu_splat.SEARCH_STEP.value
     scene = Scene(shape=(3, 4, 5), n_atoms=n_atoms, gaussians=1, cutoff=1.2, awkward=False)
     exact = scene.splat(reference.density_splat)
     assert deviation(scene.splat(splat), exact) < 2 * TIGHT
