@@ -1,0 +1,108 @@
+"""The shape of the package: imports lead down, and modules, functions and constructors stay small."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from .conftest import PROJECT
+
+FOLDERS = {"openmm_density": PROJECT / "openmm_density", "openmm_density.kernels": PROJECT / "kernels"}
+
+# The lowest first; what stands on one line does not import one another, but for the lowest.
+FLOORS = (
+    "kernels errors units wording unpacking atomic_files cif_files lazy_names plugins stopwatch",
+    "chemistry cuda_graph_force",
+    "maps models",
+    "energies",
+    "restraints",
+    "validation",
+    "analysis reporters",
+    "fitting doctor",
+    "cli",
+)
+FLOOR = {name: number for number, names in enumerate(FLOORS) for name in names.split()}
+
+MOST_ARGUMENTS = 12
+# Everything that a user of a script sets in one place, passed on in parts.
+FACADES = {"DensityFit", "FlexibleFit"}
+# What a file, a fit or a report holds: filled in by one function of ours, by name, and read by everybody.
+RECORDS = {"Diagnosis", "FitResult", "GeometryReport", "Model", "RunState"}
+
+
+@cache
+def modules() -> dict[str, tuple[Path, ast.Module]]:
+    """Return the path and the syntax tree of every module, by its full name."""
+    found = {}
+    for package, folder in FOLDERS.items():
+        for path in sorted(folder.rglob("*.py")):
+            parts = path.relative_to(folder).with_suffix("").parts
+            name = ".".join((package, *parts)).removesuffix(".__init__")
+            found[name] = path, ast.parse(path.read_text(encoding="utf-8"))
+    return found
+
+
+def imports_of(name: str) -> Iterator[str]:
+    """Yield the modules of ours that a module imports anywhere, for types as well."""
+    path, tree = modules()[name]
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names if each.name.split(".")[0] == "openmm_density")
+        elif isinstance(node, ast.ImportFrom):
+            parts = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            source = ".".join([*parts, *([node.module] if node.module else [])])
+            if source.split(".")[0] == "openmm_density":
+                wholes = (f"{source}.{each.name}" for each in node.names)
+                yield from (whole if whole in modules() else source for whole in wholes)
+
+
+def room(name: str) -> str:
+    """Return the folder or module right below the package in which a module is; empty for the package itself."""
+    return name.split(".")[1] if "." in name else ""
+
+
+def test_every_module_stands_on_a_floor():
+    assert {room(name) for name in modules()} - {""} == FLOOR.keys()
+
+
+def test_imports_lead_down():
+    wrong = []
+    for name in modules():
+        for imported in set(imports_of(name)):
+            own, other = room(name), room(imported)
+            beside = FLOOR.get(own) == FLOOR.get(other) != 0
+            if own != other and own and other and (FLOOR[other] > FLOOR[own] or beside):
+                wrong.append(f"{name} imports {imported}")
+    assert wrong == []
+
+
+def test_nothing_imports_in_a_circle():
+    left = {name: {each for each in imports_of(name) if each in modules()} - {name} for name in modules()}
+    # What a package shows is in its modules, which may name the package.
+    left = {name: {each for each in found if not name.startswith(f"{each}.")} for name, found in left.items()}
+    while left:
+        lowest = {name for name, found in left.items() if not found & left.keys()}
+        assert lowest, f"a circle among {sorted(left)}"
+        left = {name: found for name, found in left.items() if name not in lowest}
+
+
+def test_constructors_take_few_arguments():
+    crowded = {
+        node.name: count
+        for _, tree in modules().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and (count := n_arguments(node)) > MOST_ARGUMENTS
+    }
+    assert crowded.keys() - FACADES - RECORDS == set(), crowded
+
+
+def n_arguments(node: ast.ClassDef) -> int:
+    """Return how many arguments the constructor of a class takes: those of its `__init__`, or a dataclass's fields."""
+    for each in node.body:
+        if isinstance(each, ast.FunctionDef) and each.name == "__init__":
+            return len([*each.args.posonlyargs, *each.args.args, *each.args.kwonlyargs]) - 1
+    if not any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list):
+        return 0
+    fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
+    return len([each for each in fields if "init=False" not in ast.unparse(each)])
