@@ -19,7 +19,8 @@ def exists(name):
 
 def test_every_path_that_it_names_is_there():
     assert len(PATHS) > 30
-    assert [name for name in PATHS if not exists(name.split("::")[0])] == []
+    missing = [name for name in PATHS if not exists(name)]
+    assert not missing, missing
 
 
 def test_it_is_one_page():
