@@ -8,6 +8,9 @@ A folder that holds a ``cpu.cpp`` is a family of operators, and nothing else lis
 - ``gpu.py``: Triton, with larger kernels in files of their own
 - ``example.py``: a small evaluation, by which ``openmm-density doctor`` tries a GPU
 
+What they share: ``library`` defines and finds them, ``compilation`` compiles and loads the C++, ``autograd`` differentiates a
+value that comes with its gradient, ``table_checks`` validates a table once, ``tuning`` chooses launch configurations, and headers.
+
 They live in the torch namespace ``openmm_density::`` and can be called from Python and TorchScript.
 """
 

@@ -15,9 +15,9 @@ _SECONDS = 900.0
 def build_lock(path: Path, seconds: float = _SECONDS) -> Iterator[bool | None]:
     """Hold the lock of a build, and say whether it is held.
 
-    The kernel keeps such a lock for its process alone, threads apart, and ends it with the process, however that ends. Not
-    holding it (a file system without locks, a builder that is stopped for good) costs a second compilation and nothing else:
-    every build has a folder of its own, and its results are moved into place whole.
+    The operating system keeps such a lock for one holder, also among threads, and ends it with its process, however that ends.
+    Not holding it (a file system without locks, a builder that is stopped for good) costs a second compilation and nothing
+    else: every build has a folder of its own, from which its results are moved into place.
 
     Parameters
     ----------

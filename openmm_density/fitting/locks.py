@@ -25,7 +25,7 @@ _PATIENCE, _INTERVAL = 0.1, 0.02
 class FolderLock:
     """Keep a folder for one fit, as a context manager or until `release`.
 
-    The kernel holds the lock for this process, and ends it with the process, however that ends.
+    The operating system holds the lock for this process, and ends it with the process, however that ends.
 
     Parameters
     ----------
