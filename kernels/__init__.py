@@ -9,7 +9,7 @@ A folder that holds a ``cpu.cpp`` is a family of operators, and nothing else lis
 - ``example.py``: a small evaluation, by which ``openmm-density doctor`` tries a GPU
 
 What they share: ``library`` defines and finds them, ``compilation`` compiles and loads the C++, ``autograd`` differentiates a
-value that comes with its gradient, ``table_checks`` validates a table once, ``tuning`` chooses launch configurations, and headers.
+value that comes with its gradient, ``table_checks`` validates a table once, ``tuning`` chooses launch configurations; headers.
 
 They live in the torch namespace ``openmm_density::`` and can be called from Python and TorchScript.
 """

@@ -1,10 +1,9 @@
 """Launch configurations of kernels on the GPU: shipped, or measured once for each GPU and class of problems.
 
-Triton's own ``autotune`` cannot take this place. It times one kernel, and a configuration here is that of a whole evaluation:
-the registers of two kernels and the number of atom groups, by which the host sizes the buffers between them. Where a CUDA graph
-is captured it would time at a key that it has not met, which waits for the device and so ends the capture. And it times on every
-GPU, so that the configuration, and with it the last bits of the forces, could differ from one process to the next on GPUs for
-which a configuration ships.
+Triton's own ``autotune`` would not do as well. At every key that it has not met it times kernels, which waits for the device:
+also on the GPUs for which a configuration ships (where pruning leaves but that one), and also while a CUDA graph is captured,
+which ends the capture; here both take what ships. And with more than one configuration it needs a GPU's driver, so that no
+kernel would run in Triton's interpreter, in which they are tested where there is no GPU.
 """
 
 from __future__ import annotations
@@ -66,10 +65,10 @@ def choose(
     named tuple
         The default or one of the candidates.
     """
-    wish = os.environ.get("OPENMM_DENSITY_AUTOTUNE")
-    if not torch.cuda.is_available() or wish == "0":
+    setting = os.environ.get("OPENMM_DENSITY_AUTOTUNE")
+    if not torch.cuda.is_available() or setting == "0":
         return default
-    if wish != "1" and torch.cuda.get_device_capability()[0] in _SHIPPED_FOR:
+    if setting != "1" and torch.cuda.get_device_capability()[0] in _SHIPPED_FOR:
         return default
     gpu = f"{torch.cuda.get_device_name()} triton {triton.__version__}"
     key = f"{kernel} {problem} {gpu}"
