@@ -44,13 +44,13 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     OSError
         Where the file cannot be written.
     """
-    with temporary_beside(path) as temporary:
+    with _temporary_beside(path) as temporary:
         yield temporary
         os.replace(temporary, path)
 
 
 @contextmanager
-def temporary_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
+def _temporary_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Make an empty temporary file beside a file, to be written and renamed; what keeps its name goes at the end.
 
     It is locked as long as this process lives, by which `remove_abandoned` tells it from what a killed one has left.
@@ -92,7 +92,7 @@ _ABANDONED_SECONDS = 24 * 3600.0
 
 
 def remove_abandoned(folder: str | os.PathLike[str]) -> None:
-    """Remove temporary files of `temporary_beside` that processes which were killed have left in a folder; others stay."""
+    """Remove temporary files that killed processes have left in a folder; others stay."""
     with suppress(OSError):
         for name in os.listdir(folder):
             if _TEMPORARY.fullmatch(name):

@@ -20,11 +20,11 @@ namespace {
 using openmm_density::parallel_for;
 using openmm_density::threads_for;
 
-constexpr int64_t kLineFloats = 16;      // a cache line: two threads never write to the same one
-constexpr int64_t kPartLines = 1 << 14;  // 1 MiB: a part stays in the second-level cache while cubes add to it
-constexpr int64_t kPartsPerThread = 8;   // models fill maps unevenly
-constexpr int64_t kPartFloats = 4096;    // less work than that is not worth waking a thread
-constexpr int64_t kCubesPerTask = 64;
+constexpr int64_t LINE_FLOATS = 16;      // a cache line: two threads never write to the same one
+constexpr int64_t PART_LINES = 1 << 14;  // 1 MiB: a part stays in the second-level cache while cubes add to it
+constexpr int64_t PARTS_PER_THREAD = 8;  // models fill maps unevenly
+constexpr int64_t PART_FLOATS = 4096;    // less work than that is not worth waking a thread
+constexpr int64_t CUBES_PER_TASK = 64;
 
 template <typename Index>
 struct Range {
@@ -78,10 +78,10 @@ struct Layout {
           wbwc(wbwc),
           rows(new Row[shape.n_cubes * shape.ny]),
           cubes(new Cube[shape.n_cubes]) {
-        const int64_t n_tasks = (shape.n_cubes + kCubesPerTask - 1) / kCubesPerTask;
+        const int64_t n_tasks = (shape.n_cubes + CUBES_PER_TASK - 1) / CUBES_PER_TASK;
         parallel_for(n_tasks, [&](int64_t task, int) {
-            const int64_t end = std::min(shape.n_cubes, (task + 1) * kCubesPerTask);
-            for (int64_t c = task * kCubesPerTask; c < end; ++c) measure(c, map_size);
+            const int64_t end = std::min(shape.n_cubes, (task + 1) * CUBES_PER_TASK);
+            for (int64_t c = task * CUBES_PER_TASK; c < end; ++c) measure(c, map_size);
         });
         for (int64_t c = 0; c < shape.n_cubes; ++c) {
             TORCH_CHECK_VALUE(cubes[c].in_range, "wa + wbwc of cube ", c, " leaves the map: it spans ", cubes[c].low, " to ",
@@ -153,14 +153,14 @@ void scatter_part(const Layout<Index>& layout, const float* values, float* map, 
 
 template <typename Index>
 void scatter(const Layout<Index>& layout, const float* values, float* map, int64_t map_size) {
-    const int64_t n_lines = (map_size + kLineFloats - 1) / kLineFloats;
-    const int64_t n_worthwhile = std::min(n_lines, 1 + (map_size + layout.shape.n_voxels()) / kPartFloats);
+    const int64_t n_lines = (map_size + LINE_FLOATS - 1) / LINE_FLOATS;
+    const int64_t n_worthwhile = std::min(n_lines, 1 + (map_size + layout.shape.n_voxels()) / PART_FLOATS);
     const int64_t n_threads = threads_for(n_worthwhile);
-    const int64_t n_shares = n_threads == 1 ? 1 : n_threads * kPartsPerThread;
-    const int64_t n_parts = std::min(n_worthwhile, std::max(n_shares, n_lines / kPartLines));
+    const int64_t n_shares = n_threads == 1 ? 1 : n_threads * PARTS_PER_THREAD;
+    const int64_t n_parts = std::min(n_worthwhile, std::max(n_shares, n_lines / PART_LINES));
     parallel_for(n_parts, [&](int64_t part, int) {
-        const int64_t begin = n_lines * part / n_parts * kLineFloats;
-        const int64_t end = std::min(map_size, n_lines * (part + 1) / n_parts * kLineFloats);
+        const int64_t begin = n_lines * part / n_parts * LINE_FLOATS;
+        const int64_t end = std::min(map_size, n_lines * (part + 1) / n_parts * LINE_FLOATS);
         std::fill(map + begin, map + end, 0.0f);
         scatter_part(layout, values, map, begin, end);
     });
@@ -169,10 +169,10 @@ void scatter(const Layout<Index>& layout, const float* values, float* map, int64
 template <typename Index>
 void gather(const Layout<Index>& layout, const float* map, float* values) {
     const auto [n_cubes, nx, ny, nz] = layout.shape;
-    const int64_t n_tasks = (n_cubes + kCubesPerTask - 1) / kCubesPerTask;
+    const int64_t n_tasks = (n_cubes + CUBES_PER_TASK - 1) / CUBES_PER_TASK;
     parallel_for(n_tasks, [&, n_cubes = n_cubes, nx = nx, ny = ny, nz = nz](int64_t task, int) {
-        const int64_t end = std::min(n_cubes, (task + 1) * kCubesPerTask);
-        for (int64_t c = task * kCubesPerTask; c < end; ++c) {
+        const int64_t end = std::min(n_cubes, (task + 1) * CUBES_PER_TASK);
+        for (int64_t c = task * CUBES_PER_TASK; c < end; ++c) {
             const auto* rows = layout.rows.get() + c * ny;
             for (int64_t i = 0; i < nx; ++i) {
                 const int64_t base = layout.wa[c * nx + i];

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from openmm import app
 
-from ..atomic_files import remove_abandoned, temporary_beside, write_text
+from ..atomic_files import remove_abandoned, replacing, write_text
 from ..errors import InputError
 from ..models.structure_files import Header, write_cif
 from ..stopwatch import PARTS, Stopwatch
@@ -87,14 +87,13 @@ class RunFolder:
             if self.trajectory.exists():
                 with open(self.trajectory, "rb+") as file:
                     os.fsync(file.fileno())
-            with temporary_beside(self.path / STATE) as temporary:
+            with replacing(self.path / STATE) as temporary:
                 with open(temporary, "wb") as file:
                     write_state(file, state)
                     file.flush()
                     os.fsync(file.fileno())
                 if (self.path / STATE).exists():
                     os.replace(self.path / STATE, self.path / PREVIOUS)
-                os.replace(temporary, self.path / STATE)
         except OSError as error:
             raise InputError(
                 f"the state cannot be written ({error.strerror or error})",
