@@ -128,6 +128,7 @@ class PlanarityRestraint(Restraint):
     default_force_constant = 1.0
     force_constant_unit = unit.dimensionless
     default_parameter_name = "planarity_strength"
+    _frames_below_caller = 4
 
     @_sigma_by_position
     def __init__(

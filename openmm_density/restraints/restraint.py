@@ -105,6 +105,8 @@ class Restraint(ABC):
     """In `force_constant_unit`."""
     force_constant_unit: ClassVar[unit.Unit]
     default_parameter_name: ClassVar[str]
+    # Where a deprecated argument was given: the constructor of the restraint's class calls that of this one.
+    _frames_below_caller: ClassVar[int] = 3
 
     def __init__(
         self,
@@ -122,11 +124,10 @@ class Restraint(ABC):
         self.topology = topology
         self.start = self._checked_start(positions)
         if strength is not None:
-            # The caller is two frames up: the constructor of the restraint's class is between.
             warnings.warn(
                 "strength= of a restraint is deprecated: use force_constant=",
                 DeprecationWarning,
-                stacklevel=3,
+                stacklevel=self._frames_below_caller,
             )
             force_constant = strength if force_constant is None else force_constant
         self.force_constant = self._checked_force_constant(force_constant)

@@ -159,8 +159,11 @@ def test_what_has_moved_is_found_where_it_was_with_a_warning() -> None:
 
 
 def test_former_arguments_of_restraints_work_with_a_warning(fragment: Model) -> None:
-    with pytest.warns(DeprecationWarning, match="use force_constant="):
+    with pytest.warns(DeprecationWarning, match="use force_constant=") as told:
         restraint = restraints.PeptideRestraint(fragment.topology, fragment.positions, strength=7.0)
+        assert restraints.PlanarityRestraint(fragment.topology, strength=7.0).force_constant == 7.0
+    # Where the user calls: Python shows no such warning of a module other than the main one.
+    assert [warning.filename for warning in told] == [__file__] * 2
     with pytest.warns(DeprecationWarning, match="use force_constant"):
         assert restraint.default_strength == restraint.force_constant == 7.0
     with pytest.warns(DeprecationWarning, match="give sigma="):
