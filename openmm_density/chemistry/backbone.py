@@ -8,6 +8,9 @@ import gemmi
 import numpy as np
 from openmm import app
 
+BACKBONE = ("N", "CA", "C", "O")
+"""Heavy atoms of the backbone of an amino acid; a terminal one has OXT besides."""
+
 
 class NamedAtoms(dict[str, int]):
     """Atom indices of one residue by name."""

@@ -8,14 +8,12 @@ import mdtraj
 import numpy as np
 from openmm import app
 
-from .backbone import NamedAtoms, atoms_by_name, peptide_bonds
+from .backbone import BACKBONE, NamedAtoms, atoms_by_name, peptide_bonds
 
 LONGEST_HYDROGEN_BOND = 3.6
 """Å from N to O; DSSP's energy alone also counts longer ones."""
 DSSP_ENERGY = -0.5
 """kcal/mol, below which DSSP counts a hydrogen bond."""
-
-_BACKBONE = ("N", "CA", "C", "O")
 
 
 def secondary_structure_torsions(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
@@ -75,16 +73,16 @@ class _Backbone:
     def __init__(self, topology: app.Topology, positions: np.ndarray) -> None:
         self.residues = atoms_by_name(topology)
         self.bonds = list(peptide_bonds(topology, self.residues))
-        self._whole = [names for names in self.residues if names.keys() >= set(_BACKBONE)]
+        self._whole = [names for names in self.residues if names.keys() >= set(BACKBONE)]
         joined = {(before.index, behind.index) for before, behind in self.bonds}
         own = mdtraj.Topology()
         for previous, names in zip([None, *self._whole], self._whole):
             if previous is None or (previous.index, names.index) not in joined:
                 chain = own.add_chain()
             residue = own.add_residue("PRO" if names.residue.name == "PRO" else "ALA", chain)
-            for name in _BACKBONE:
+            for name in BACKBONE:
                 own.add_atom(name, mdtraj.element.get_by_symbol(name[0]), residue)
-        atoms = [names[name] for names in self._whole for name in _BACKBONE]
+        atoms = [names[name] for names in self._whole for name in BACKBONE]
         self._trajectory = mdtraj.Trajectory(positions[atoms] / 10.0, own)
 
     @cached_property

@@ -32,6 +32,21 @@ SIDE_CHAINS = {
 """The atoms along each side chain (IUPAC), as far as its torsions are about bonds of tetrahedral atoms: those of aromatic rings,
 amides and carboxylates vary too broadly for a limit."""
 
+PLANAR_ENDS = {
+    "ARG": "CZ",
+    "ASN": "OD1",
+    "ASP": "OD1",
+    "GLN": "OE1",
+    "GLU": "OE1",
+    "HIS": "ND1",
+    "PHE": "CD1",
+    "TRP": "CD1",
+    "TYR": "CD1",
+}
+"""Of side chains that end in a planar group: the atom behind those of `SIDE_CHAINS` (IUPAC), whose torsion turns the group."""
+SYMMETRIC_ENDS = frozenset({"ASP", "GLU", "PHE", "TYR"})
+"""Those whose planar group looks the same after half a turn."""
+
 
 def side_chain_torsions(topology: app.Topology) -> tuple[np.ndarray, np.ndarray]:
     """Find the torsions about bonds of two tetrahedral atoms in side chains.

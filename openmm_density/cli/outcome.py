@@ -51,14 +51,16 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
 
 def _print_changes(console: Console, summary: dict[str, Any]) -> None:
     """Print what the fit changed of the chemistry, where it fits worst, and what was rebuilt."""
-    from ..fitting.output.agreement import TOLD
+    from ..fitting.output.agreement import MOST_MARKED
     from ..fitting.rebuilding.changes import rebuilt_in_words
 
     simulated = summary.get("simulated")
     made = simulated or summary
     turned = len(made["peptide_flips"]), len(made["inverted_centres"])
     console.print(f"{turned[0]} peptides flipped, {turned[1]} chiral centres inverted")
-    worst = (f"{each['residue']} ({each['correlation']:.2f})" for each in summary["worst_residues"][:TOLD])
+    worst = (
+        f"{each['residue']} ({each['correlation']:.2f})" for each in summary["worst_residues"][:MOST_MARKED]
+    )
     console.print(f"lowest correlations{'' if simulated is None else ' before'}: {', '.join(worst)}")
     rebuilt = rebuilt_in_words(summary["rebuilding"])
     if rebuilt is not None:

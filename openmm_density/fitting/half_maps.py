@@ -1,4 +1,4 @@
-"""How strongly a model may be pulled into a map before it is pulled into its noise: fit into one half map, score in the other."""
+"""The strength at which a model is not yet fitted into noise, by cross-validation: fit into one half map, score in the other."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .protocols import Protocol, Stage
 STRENGTHS = (5.0, 10.0, 20.0, 40.0, 80.0)
 """kJ/mol per fitted atom."""
 TOLERANCE = 0.002
-"""Of the free correlation: what is gained beyond the chosen strength."""
+"""Largest gain of the free correlation (CC mask) that is taken for none: it sets the chosen strength."""
 
 STEPS_AT_EACH, COOLING_STEPS = 800, 400
-"""Steps at each strength, and then to cool down, for thermal motion blurs what is scored."""
+"""Steps at each strength, and then of cooling, as thermal motion lowers the correlations that are compared."""
 _COLD = 10.0
 
 
@@ -38,9 +38,9 @@ class StrengthScan:
     chosen : float
         The least strength whose free correlation is within `TOLERANCE` of the highest.
     steps_each : int
-        Spent at each strength, cooling included.
+        At each strength, cooling included.
     wall_seconds : float
-        Of the whole search.
+        Of the whole scan.
     """
 
     strengths: list[float]
@@ -52,11 +52,11 @@ class StrengthScan:
 
     @property
     def still_rises(self) -> bool:
-        """Whether the free correlation rose up to the strongest pull, so that no limit was found."""
+        """Whether the free correlation rose up to the largest strength, so that no limit was found."""
         return len(self.strengths) > 1 and self.chosen == self.strengths[-1]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain lists and numbers; `StrengthScan` takes them back."""
+        """Return plain lists and numbers: the arguments of `StrengthScan`."""
         return asdict(self)
 
 
@@ -74,7 +74,7 @@ def scan_strengths(
 ) -> StrengthScan:
     """Fit into one half map at a series of strengths, each from where the last ended, and score in the other.
 
-    The noise of the halves is independent: what a stronger pull gains in the first alone is a fit of noise.
+    The noise of the half maps is independent: a gain of correlation with the first alone is a fit of its noise.
 
     Parameters
     ----------
@@ -109,25 +109,25 @@ def scan_strengths(
         )
     first, second = half_maps
     check_half_maps(first, second)
-    staircase = _staircase(protocol, strengths)
+    scan_protocol = _protocol_of_scan(protocol, strengths)
     options["report_interval"] = COOLING_STEPS
-    fit = FlexibleFit(model, first, resolution, staircase, free_map=second, **options)
+    fit = FlexibleFit(model, first, resolution, scan_protocol, free_map=second, **options)
     result = fit.run(progress=progress, on_interrupt=on_interrupt, on_end=on_end)
     if result.interrupted:
         raise KeyboardInterrupt
-    ends = {row.stage: row for row in result.rows if row.stage.startswith(_COOL)}
-    scored = [ends[f"{_COOL}{strength:g}"] for strength in strengths]
+    ends = {row.stage: row for row in result.rows if row.stage.startswith(_COOLING)}
+    scored = [ends[f"{_COOLING}{strength:g}"] for strength in strengths]
     work, free = [row.cc for row in scored], [row.cc_free for row in scored]
     chosen = next(strength for strength, cc in zip(strengths, free) if cc >= max(free) - TOLERANCE)
     steps = STEPS_AT_EACH + COOLING_STEPS
     return StrengthScan(strengths, work, free, chosen, steps, time.perf_counter() - started)
 
 
-_COOL = "cool at "
+_COOLING = "cool at "
 
 
-def _staircase(protocol: Protocol, strengths: Sequence[float]) -> Protocol:
-    """Return the stages of the search, with what the last stage of the protocol holds for near and for far starts."""
+def _protocol_of_scan(protocol: Protocol, strengths: Sequence[float]) -> Protocol:
+    """Return a protocol that raises the strength in steps, with the restraints of the last stage for near and for far starts."""
     full = strengths[-1]
     ends = {
         side: stages[-1]
@@ -143,7 +143,7 @@ def _staircase(protocol: Protocol, strengths: Sequence[float]) -> Protocol:
         part = strength / full
         stages += [
             Stage(f"at {strength:g}", STEPS_AT_EACH, (before / full, part), (warm, warm)),
-            Stage(f"{_COOL}{strength:g}", COOLING_STEPS, (part, part), (warm, _COLD)),
+            Stage(f"{_COOLING}{strength:g}", COOLING_STEPS, (part, part), (warm, _COLD)),
         ]
         before = strength
     sided = [

@@ -15,7 +15,7 @@ from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..rebuilding.changes import mark_rebuilt
 
-TOLD = 5
+MOST_MARKED = 5
 """Residues of lowest correlation that are named and marked."""
 
 _NAMES = {"CA": "Cα", "P": "P", "C1'": "C1′"}

@@ -40,7 +40,7 @@ WORSE_SHARE = {"ramachandran_outlier": 0.02, "rotamer_outlier": 0.02, "clash": 0
 FEW_STEPS = 5000
 # Published resolutions may be a little beyond what the voxels hold.
 NYQUIST_SLACK = 0.9
-# Doubts that are told of stretches of residues; residues.png marks all.
+# So many stretches of residues are named; residues.png marks all.
 MOST_STRETCHES = 5
 
 
@@ -89,34 +89,34 @@ def doubts_about(
 
 
 def interruption(protocol: Protocol, result: FitResult) -> list[str]:
-    """Say of a fit that was interrupted how far it came and what has not happened yet; nothing of one that came to its end."""
+    """Return how far a fit came that was interrupted, and what has not happened yet; nothing for one that came to its end."""
     if not result.interrupted:
         return []
-    begun, planned = result.stages, protocol.stages
+    started, planned = result.stages, protocol.stages
     where = f"the fit was interrupted at step {result.steps} of {protocol.steps}"
-    if not begun:
+    if not started:
         return [
             f"{where}, before its first stage: the model was only minimised, and nothing has pulled it into the map yet."
         ]
-    last, left = begun[-1], [stage.name for stage in planned[len(begun) :]]
-    stage = planned[len(begun) - 1]
+    last, left = started[-1], [stage.name for stage in planned[len(started) :]]
+    stage = planned[len(started) - 1]
     unfinished = last["steps"] < stage.steps and not last["converged"]
     if unfinished:
         left.insert(0, f"the rest of {stage.name}")
     if not left:
         return [f"{where}, after its last stage: only the last minimisation is cut short."]
-    pulled = max((each["strength"] for each in begun), default=0.0) / (result.strength or 1.0)
+    pulled = max((each["strength"] for each in started), default=0.0) / (result.strength or 1.0)
     end = planned[-1]
     cooled = ", so that it is not annealed" if end.temperature[1] < end.temperature[0] else ""
     return [
-        f"{where}, in stage {len(begun)} of {len(planned)} ({stage.name}): the model is between its start and a fit. The density "
-        f"had pulled with up to {pulled:.0%} of its full strength; {listing(left)} {'has' if len(left) == 1 else 'have'} not "
-        f"happened yet{cooled}. Go on with --resume before you judge it."
+        f"{where}, in stage {len(started)} of {len(planned)} ({stage.name}): the model is between its start and a fit. The "
+        f"density had pulled with up to {pulled:.0%} of its full strength; {listing(left)} {'has' if len(left) == 1 else 'have'} "
+        f"not happened yet{cooled}. Go on with --resume before you judge it."
     ]
 
 
 def _overall_doubts(fit: FlexibleFit, result: FitResult) -> list[str]:
-    """Say so where the resolution, the place of the model or its correlation are not those of a good fit."""
+    """Return a sentence where the resolution, the place of the model or its correlation are not those of a good fit."""
     doubts = []
     finest = 2 * float(fit.density_map.voxel_size.max())
     if fit.density.resolution < NYQUIST_SLACK * finest:
@@ -148,7 +148,7 @@ def _overall_doubts(fit: FlexibleFit, result: FitResult) -> list[str]:
 
 
 def _noise_doubt(result: FitResult, summary: Mapping[str, Any], scan: StrengthScan | None) -> list[str]:
-    """Say so where the model agrees with the map better than a reference does that it came close to."""
+    """Return a sentence where the model agrees with the map better than a reference does that it came close to."""
     if result.cc_reference is None or result.cc_final <= result.cc_reference + ABOVE_REFERENCE:
         return []
     of = summary["ca_rmsd_of"]
@@ -166,7 +166,7 @@ def _noise_doubt(result: FitResult, summary: Mapping[str, Any], scan: StrengthSc
 def _geometry_doubt(
     fit: FlexibleFit, result: FitResult, summary: Mapping[str, Any], scan: StrengthScan | None
 ) -> list[str]:
-    """Say so where the geometry is clearly worse than where force field and restraints alone bring it."""
+    """Return a sentence where the geometry is clearly worse than where force field and restraints alone bring it."""
     if result.simulated is not None:  # it is the start's own
         return []
     relaxed, after = (summary[f"geometry_{stage}"] for stage in ("relaxed", "final"))
@@ -201,7 +201,7 @@ def _geometry_doubt(
 
 
 def _strength_doubt(scan: StrengthScan | None) -> list[str]:
-    """Say so where half maps found no strength that is too much."""
+    """Return a sentence where half maps found no strength that is too much."""
     if scan is None or not scan.still_rises:
         return []
     return [
@@ -212,7 +212,7 @@ def _strength_doubt(scan: StrengthScan | None) -> list[str]:
 
 
 def _backbone_doubt(summary: Mapping[str, Any]) -> list[str]:
-    """Name the residues whose backbone torsions the fit made unusual."""
+    """Return a sentence with the residues whose backbone torsions the fit made unusual."""
     before, after = (summary[f"geometry_{stage}"]["ramachandran_outliers"] for stage in ("initial", "final"))
     spoilt = [residue for residue in after or () if residue not in before]
     if not spoilt:
@@ -221,7 +221,7 @@ def _backbone_doubt(summary: Mapping[str, Any]) -> list[str]:
 
 
 def _turned_doubts(violations: Mapping[str, Sequence[Violation]], summary: Mapping[str, Any]) -> list[str]:
-    """Name the chiral centres and peptide bonds that are not as they were: those that ended violated, or changed over unheld."""
+    """Return sentences with the chiral centres and peptide bonds that ended violated, or changed where nothing held them."""
     doubts = []
     for name, changed, what in (
         ("chirality", "inverted_centres", "chiral centres ended flat or inverted"),
@@ -239,7 +239,7 @@ def _turned_doubts(violations: Mapping[str, Sequence[Violation]], summary: Mappi
 
 
 def _pierced_doubt(summary: Mapping[str, Any]) -> list[str]:
-    """Name the rings through which bonds pass."""
+    """Return a sentence with the rings through which bonds pass."""
     pierced = summary["pierced_rings_final"]
     if not pierced:
         return []
@@ -247,7 +247,7 @@ def _pierced_doubt(summary: Mapping[str, Any]) -> list[str]:
 
 
 def _metal_doubt(result: FitResult) -> list[str]:
-    """Name the bonds of metals that a file names and that were longer than what would be taken for one."""
+    """Return a sentence with the bonds of metals that a file names and that were longer than what would be taken for one."""
     topology = result.prepared.topology
     atoms = list(topology.atoms())
     pairs = {tuple(sorted(pair)) for pair in result.prepared.links}
@@ -269,7 +269,7 @@ def _metal_doubt(result: FitResult) -> list[str]:
 
 
 def _stretched_doubt(result: FitResult) -> list[str]:
-    """Name the bonds of metals and ligands that the fit pulled apart."""
+    """Return a sentence with the bonds of metals and ligands that the fit pulled apart."""
     atoms = list(result.prepared.topology.atoms())
     stretched = []
     for pair in result.prepared.links:
@@ -288,7 +288,7 @@ def _stretched_doubt(result: FitResult) -> list[str]:
 
 
 def _bent_doubts(summary: Mapping[str, Any]) -> list[str]:
-    """Name the ligands that the fit bent."""
+    """Return a sentence with the ligands that the fit bent."""
     pairs = zip(summary["flat_ligands_initial"], summary["flat_ligands_final"])
     bent = [
         f"{after['residue']} ({before['rms']:.2f} to {after['rms']:.2f} Å)"
@@ -299,9 +299,9 @@ def _bent_doubts(summary: Mapping[str, Any]) -> list[str]:
 
 
 def _stretch_doubts(stretches: Sequence[Stretch]) -> list[str]:
-    told = [str(stretch) for stretch in stretches[:MOST_STRETCHES]]
-    left = len(stretches) - len(told)
+    named = [str(stretch) for stretch in stretches[:MOST_STRETCHES]]
+    left = len(stretches) - len(named)
     if left:
         who = "1 more stretch of residues fits" if left == 1 else f"{left} more stretches of residues fit"
-        told.append(f"{who} the map badly: see residues.png.")
-    return told
+        named.append(f"{who} the map badly: see residues.png.")
+    return named

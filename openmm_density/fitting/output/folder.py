@@ -1,4 +1,4 @@
-"""The folder of a fit: models, trajectory, log, summary and pictures, written whole or not at all."""
+"""The folder of a fit: models, trajectory, log, summary and pictures, each written atomically."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..half_maps import StrengthScan
 from ..interrupts import Stop
 from ..locks import FolderLock
 from ..log_table import log_table
-from .agreement import TOLD, MapAgreement, map_agreement, poorest
+from .agreement import MOST_MARKED, MapAgreement, map_agreement, poorest
 from .plots import View, plot_overview, plot_progress, plot_residues
 from .summary import kept_and_simulated, summarize, times_of, write_summary
 
@@ -59,7 +59,7 @@ class OutputFolder:
     ----------
     path : Path
     run : RunFolder
-        Where the fit keeps its states while it runs.
+        Where the fit saves its states while it runs.
     has_pictures : bool
         Whether `write` has drawn them all.
 
@@ -133,7 +133,7 @@ class OutputFolder:
                 self.path.rmdir()
 
     def discard(self) -> None:
-        """Let others have the folder; remove what a fit has begun that never came to a state from which it could go on."""
+        """Release the folder; remove the states of a fit that has saved none from which it could go on."""
         if not (self._resumed or self.run.holds_a_state):
             self.run.remove()
         self._leave()
@@ -147,9 +147,9 @@ class OutputFolder:
         scan: StrengthScan | None = None,
         stop: Stop | None = None,
     ) -> dict[str, Any]:
-        """Write everything, the models first and pictures last; give the summary.
+        """Write everything, the models first and pictures last, and return the summary.
 
-        What served to go on is removed where the fit has come to its end and everything is written.
+        The saved states are removed where the fit has come to its end and everything is written.
 
         Parameters
         ----------
@@ -227,7 +227,7 @@ class OutputFolder:
                 path,
                 result.rows,
                 result.stages,
-                # A blow-up halves the time step.
+                # After an instability the time step is halved.
                 None if result.blow_ups else fit.protocol.timestep,
                 result.cc_initial,
                 result.cc_reference,
@@ -255,7 +255,7 @@ def _view(result: FitResult, stage: str, agreement: MapAgreement) -> View:
     members = [_standing_for(residue) for residue in result.prepared.model.topology.residues()]
     marks = [
         (f"{row['chain']} {row['number']}{row['insertion_code']}".strip(), in_input[members[i]].mean(axis=0))
-        for i, row in poorest(agreement.residues, stage)[:TOLD]
+        for i, row in poorest(agreement.residues, stage)[:MOST_MARKED]
     ]
     shown = [
         atom.index

@@ -64,17 +64,18 @@ def _placement_note(fit: FlexibleFit) -> list[str]:
 
 
 def _strain_note(fit: FlexibleFit) -> list[str]:
-    """Say so where the start had to be relaxed in stages."""
+    """Return a sentence where the start had to be relaxed in stages."""
     if not fit.start_strain.is_bad:
         return []
     found = "; ".join(fit.start_strain.described(fit.prepared.topology))
     return [
-        f"The start has a bad geometry, which was relaxed in stages before the fit, with the hand of every centre kept: {found}."
+        "The start has a bad geometry, which was relaxed in stages before the fit, with the chirality of every centre kept: "
+        f"{found}."
     ]
 
 
 def _search_note(result: FitResult) -> list[str]:
-    """Say so where searches were left out for lack of steps."""
+    """Return a sentence where searches were left out for lack of steps."""
     left_out = left_out_in_words(result.rebuilding, result.steps)
     return [] if left_out is None else [left_out]
 
@@ -91,7 +92,7 @@ def _validation_note(scan: StrengthScan | None) -> str:
 
 
 def _strength_note(fit: FlexibleFit, result: FitResult) -> list[str]:
-    """Say so where the automatic strength is at a bound."""
+    """Return a sentence where the automatic strength is at a bound."""
     low, high = STRENGTH_BOUNDS
     if fit.protocol.strength != "auto" or low < result.strength < high or not result.strength:
         return []
@@ -102,7 +103,7 @@ def _strength_note(fit: FlexibleFit, result: FitResult) -> list[str]:
 
 
 def _unknown_notes(residues: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Name the residues whose correlation is not known, before and after."""
+    """Return a sentence with the residues whose correlation is not known, before and after."""
     notes = []
     for stage, when in (("initial", "before"), ("final", "after")):
         unknown = [row["residue"] for row in residues if row[f"correlation_{stage}"] is None]

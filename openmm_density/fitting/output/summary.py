@@ -114,9 +114,11 @@ def kept_and_simulated(
     kept = {"kept": result.kept, "kept_because": None, "simulated": None}
     if result.simulated is None:
         return kept
-    told = summarize(fit, result.as_simulated(), simulated_agreement, "", "")
-    figures = {name.removesuffix("_final"): told[name] for name in told if name.endswith("_final")}
-    figures |= {name: told[name] for name in ("peptide_flips", "inverted_centres", "restraints_violated")}
+    simulated = summarize(fit, result.as_simulated(), simulated_agreement, "", "")
+    figures = {name.removesuffix("_final"): simulated[name] for name in simulated if name.endswith("_final")}
+    figures |= {
+        name: simulated[name] for name in ("peptide_flips", "inverted_centres", "restraints_violated")
+    }
     return kept | {"kept_because": result.simulated.because, "simulated": figures}
 
 
@@ -285,7 +287,7 @@ def _checks_after(fit: FlexibleFit, result: FitResult) -> MapChecks:
 
 
 def _violations(fit: FlexibleFit, result: FitResult) -> dict[str, list[Violation]]:
-    """List what ended violated, by the name of the restraint; what a protocol let go on its way was meant to change."""
+    """List what ended violated, by the name of the restraint; what the last stage no longer restrains was meant to change."""
     held = [each for each in fit.restraints if each.name in fit.protocol.stages[-1].restraints]
     return find_violations(held, result.final)
 

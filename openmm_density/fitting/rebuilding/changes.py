@@ -1,4 +1,4 @@
-"""What was rebuilt, as users are told of it."""
+"""What was rebuilt: the record in ``summary.json``, and sentences about it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAMED = 4
 
 @dataclass(frozen=True)
 class RebuiltStretch:
-    """Consecutive residues of a chain that were laid elsewhere.
+    """Consecutive residues of a chain that were moved.
 
     Attributes
     ----------
@@ -24,7 +24,7 @@ class RebuiltStretch:
     rows : list of int
         Their places in the model that was given, from 0: several chains may have one name.
     shifted_by : int
-        By how many residues along the chain they were moved; 0 for a loop that takes another way.
+        By how many residues along the chain they were moved; 0 for a loop with another path.
     gain : float
         What that is better by, in kJ/mol.
     """
@@ -38,7 +38,7 @@ class RebuiltStretch:
 
 
 @dataclass(frozen=True)
-class TurnedSideChain:
+class FittedRotamer:
     """A side chain in another rotamer.
 
     Attributes
@@ -64,17 +64,17 @@ class Changes:
     Attributes
     ----------
     places_tried : int
-        How many stretches were shifted to and fro.
+        In how many places shifted stretches were tried.
     stretches : list of RebuiltStretch
-        Those that stayed where they were shifted to.
-    side_chains : list of TurnedSideChain
+        Those that fit better as they were moved.
+    side_chains : list of FittedRotamer
     places_left : int
-        How many more stretches would have been shifted to and fro, had the fit had more steps.
+        In how many more places they would have been tried, had the fit had more steps.
     """
 
     places_tried: int = 0
     stretches: list[RebuiltStretch] = field(default_factory=list)
-    side_chains: list[TurnedSideChain] = field(default_factory=list)
+    side_chains: list[FittedRotamer] = field(default_factory=list)
     places_left: int = 0
 
     def as_dict(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def span(chain: str, first: str, last: str) -> str:
 
 
 def rebuilt_in_words(rebuilding: Sequence[Mapping[str, Any]]) -> str | None:
-    """Say in a line what was rebuilt.
+    """Return a line on what was rebuilt.
 
     Parameters
     ----------
@@ -107,22 +107,22 @@ def rebuilt_in_words(rebuilding: Sequence[Mapping[str, Any]]) -> str | None:
     stretches = sorted(
         (stretch for each in kept for stretch in each["stretches"]), key=lambda stretch: -stretch["gain"]
     )
-    told = []
+    parts = []
     if stretches:
-        told.append(listing([_stretch_in_words(stretch) for stretch in stretches], _NAMED))
+        parts.append(listing([_stretch_in_words(stretch) for stretch in stretches], _NAMED))
     turned = {side_chain["row"] for each in kept for side_chain in each["side_chains"]}
     if turned:
-        told.append(f"{len(turned)} side chain{'s' if len(turned) > 1 else ''} turned")
+        parts.append(f"{len(turned)} side chain{'s' if len(turned) > 1 else ''} turned")
     undone = len(rebuilding) - len(kept)
     if undone:
-        told.append(f"{undone} undone, as the model did not bear it")
+        parts.append(f"{undone} undone, as the model became unstable")
     count = "1 search" if len(rebuilding) == 1 else f"{len(rebuilding)} searches"
     seconds = sum(each["wall_seconds"] for each in rebuilding)
-    return f"{', '.join(told) or 'nothing'}; {count}, {seconds:.0f} s"
+    return f"{', '.join(parts) or 'nothing'}; {count}, {seconds:.0f} s"
 
 
 def left_out_in_words(rebuilding: Sequence[Mapping[str, Any]], steps: int) -> str | None:
-    """Say in a sentence what of the searches was left out for lack of steps; None where nothing was.
+    """Return a sentence on the searches that were left out for lack of steps; None where none was.
 
     Parameters
     ----------
@@ -131,24 +131,24 @@ def left_out_in_words(rebuilding: Sequence[Mapping[str, Any]], steps: int) -> st
     steps : int
         Of the fit.
     """
-    told = []
+    parts = []
     for what in ("register", "side chains"):
         stages = [each["stage"] for each in rebuilding if what in each.get("left_out", ())]
         if stages:
-            told.append(f"{what} before {listing(stages, len(stages))}")
+            parts.append(f"{what} before {listing(stages, len(stages))}")
     places = sum(each.get("places_left", 0) for each in rebuilding)
     if places:
-        told.append(f"{places} place{'s' if places > 1 else ''} where a stretch may be off by a residue")
-    if not told:
+        parts.append(f"{places} place{'s' if places > 1 else ''} where a stretch may be off by a residue")
+    if not parts:
         return None
     return (
-        f"Searches were kept to about the time of the {steps} steps, and these left out: {'; '.join(told)}. More --steps make "
+        f"Searches were kept to about the time of the {steps} steps, and these left out: {'; '.join(parts)}. More --steps make "
         "room for them, --search full makes them all."
     )
 
 
 def mark_rebuilt(residues: Sequence[dict[str, Any]], rebuilding: Sequence[Mapping[str, Any]]) -> None:
-    """Tell in the row of each residue whether it was rebuilt.
+    """Mark in the row of each residue whether it was rebuilt.
 
     Parameters
     ----------

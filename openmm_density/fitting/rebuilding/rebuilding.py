@@ -1,4 +1,4 @@
-"""What no dynamics of picoseconds finds: side chains turned into other rotamers, and stretches shifted into register."""
+"""Side chains fitted in other rotamers, and stretches shifted into register: more than dynamics of some picoseconds finds."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ...models.preparation import Prepared
 from ...validation.correlation import MapCorrelation
 from ..interrupts import StopRequest
 from ..stability import Unstable
-from .changes import Changes, RebuiltStretch, TurnedSideChain, span
+from .changes import Changes, FittedRotamer, RebuiltStretch, span
 from .density_model import DensityModel
-from .excerpt import Excerpt
+from .local_system import LocalSystem
 from .molecule import Molecule
 from .register_search import RegisterSearch, Stretch
 from .rotamer_search import RotamerSearch
@@ -30,16 +30,16 @@ from .sequence_match import SequenceMatch
 
 LEAST_GAIN = 50.0
 """kJ/mol by which a stretch has to be better where it was shifted to: twenty times the thermal energy."""
-PROMISING = 200.0
-"""kJ/mol by which it may still be worse to be annealed again: its ends need time, and so do side chains of 3 Å farther on."""
+RETRY_WINDOW = 200.0
+"""kJ/mol by which a shift may be worse and is still annealed again: its ends, and side chains that moved by 3 Å, need time."""
 ANNEALING, ANNEALING_STEPS = (600.0, 450.0, 300.0, 150.0), 200
 """K, and steps at each, for a stretch to find its place in: over the barriers between rotamers and peptides."""
 
-# Of the shifts of one place so many are annealed, the best after a minimisation.
-_KEPT = 4
-# How often both are annealed again where neither is clearly better.
-_CHANCES = 3
-# After shifts others may show.
+# Of the shifts tried in one place, those of lowest energy after a minimisation are annealed.
+_ANNEALED = 4
+# How often shifted and original stretch are annealed again where neither is clearly better.
+_RETRIES = 3
+# Once stretches were shifted, others may be found.
 _ROUNDS = 3
 # Each holds its surroundings' density as a spline, a gigabyte in a fine map.
 _MOST_AT_ONCE = 8
@@ -61,7 +61,7 @@ class Rebuilding:
         k in kJ/mol, of all atoms together.
     threads : int, optional
         Stretches that are tried at once; as many as there are processors by default. What comes out does not depend on it.
-    say : callable, optional
+    progress : callable, optional
         Called, in this thread, with a few words on what is being searched.
 
     Attributes
@@ -80,10 +80,10 @@ class Rebuilding:
         density: DensityFit,
         strength: float,
         threads: int | None = None,
-        say: Callable[[str], None] | None = None,
+        progress: Callable[[str], None] | None = None,
     ) -> None:
         self.changes, self.work = Changes(), 0.0
-        self._say = say or (lambda _: None)
+        self._progress = progress or (lambda _: None)
         self._threads = min(threads or os.cpu_count() or 1, _MOST_AT_ONCE)
         self._system = system
         self._residues = _as_given(prepared)
@@ -96,10 +96,10 @@ class Rebuilding:
 
     def with_fitted_rotamers(self, positions: np.ndarray, stop: StopRequest | None = None) -> np.ndarray:
         """Return the positions (N, 3) in Å with side chains in the rotamers that the map shows; the same array if none is."""
-        self._say("side chains")
+        self._progress("side chains")
         turned, residues = self._rotamers.improved(positions, only_seen=True, stop=stop)
         self.changes.side_chains += [
-            TurnedSideChain(
+            FittedRotamer(
                 residue_label(self._residues[residue]),
                 self._residues[residue].index,
                 *(
@@ -117,8 +117,8 @@ class Rebuilding:
     ) -> np.ndarray:
         """Return the positions in Å with stretches that are off by a residue shifted; the same array where none is.
 
-        Each of the stretches that may be off (see `RegisterSearch.doubtful` and `SequenceMatch.stretches`) is shifted, and has to
-        be better in the energy of an `Excerpt`, by `LEAST_GAIN`, than the same atoms after the same search and annealing where
+        Each of the stretches that may be off (see `RegisterSearch.candidates` and `SequenceMatch.stretches`) is shifted. It has
+        to have a lower energy in a `LocalSystem`, by `LEAST_GAIN`, than the same atoms after the same search and annealing where
         they were.
 
         Parameters
@@ -132,7 +132,7 @@ class Rebuilding:
         """
         result, changed = positions, None
         for _ in range(_ROUNDS):
-            self._say("register")
+            self._progress("register")
             correlations = self._correlation.residue_correlations(result)
             possible = self._searches(result, correlations, changed, stop)
             searches = self._worst(possible, correlations, room - self.work)
@@ -164,10 +164,10 @@ class Rebuilding:
         changed: np.ndarray | None,
         stop: StopRequest,
     ) -> list[tuple[list[Stretch], np.ndarray]]:
-        """Return stretches of which one may be shifted, with the residues that move then, where these changed if that is told."""
+        """Return stretches of which one may be shifted, and the residues that move then; with ``changed``, only near these."""
         searches = []
-        doubtful = self._registers.doubtful(correlations)
-        for stretches in doubtful + self._matches.stretches(positions, stop, changed):
+        candidates = self._registers.candidates(correlations)
+        for stretches in candidates + self._matches.stretches(positions, stop, changed):
             region = np.unique(np.concatenate([stretch.region for stretch in stretches]))
             if not self._density.weights[self._registers.atoms_of(region)].any():  # none of it is fitted
                 continue
@@ -184,7 +184,7 @@ class Rebuilding:
         for number in sorted(range(len(searches)), key=lambda n: float(known[searches[n][1]].mean())):
             stretches, region = searches[number]
             moving = self._molecule.is_heavy[self._registers.atoms_of(region)].sum()
-            shifts = sum(len(stretch.ways) for stretch in stretches)
+            shifts = sum(len(stretch.shifts) for stretch in stretches)
             work = place_work(int(moving), len(region), shifts)
             if work <= room:
                 room -= work
@@ -203,7 +203,7 @@ class Rebuilding:
                     under_way.pop(done, None)
                     if under_way:
                         first = _around(next(iter(under_way.values())))
-                        self._say(f"register: {self._named(first)} ({number} of {len(tries)})")
+                        self._progress(f"register: {self._named(first)} ({number} of {len(tries)})")
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
@@ -216,7 +216,7 @@ class Rebuilding:
 
     def _rebuilt(self, gain: float, before: np.ndarray, after: np.ndarray, around: Stretch) -> RebuiltStretch:
         """Tell what a stretch that was tried ended as."""
-        first, last, by = self._registers.laid_elsewhere(before, after, around)
+        first, last, by = self._registers.displacement(before, after, around)
         residues = [self._residues[index] for index in around.chain[first : last + 1]]
         ends = map(_number, (residues[0], residues[-1]))
         rows = [residue.index for residue in residues]
@@ -230,23 +230,23 @@ class Rebuilding:
         unchanged = 0.0, atoms, positions[atoms]
         if stop.requested:
             return unchanged
-        excerpt = Excerpt(self._system, self._molecule, self._density, positions, region)
+        local = LocalSystem(self._system, self._molecule, self._density, positions, region)
 
         def built(start: np.ndarray) -> tuple[float, np.ndarray]:
-            placed = excerpt.minimized(start, soft=True)
-            placed = excerpt.minimized(self._rotamers.improved(placed, region, passes=1)[0])
-            return excerpt.energy(placed), placed
+            placed = local.minimized(start, soft=True)
+            placed = local.minimized(self._rotamers.improved(placed, region, passes=1)[0])
+            return local.energy(placed), placed
 
         def annealed(start: np.ndarray) -> tuple[float, np.ndarray]:
             try:
-                placed = excerpt.annealed(start, ANNEALING, ANNEALING_STEPS)
-                placed = excerpt.minimized(self._rotamers.improved(placed, region)[0])
-                return excerpt.energy(placed), placed
+                placed = local.annealed(start, ANNEALING, ANNEALING_STEPS)
+                placed = local.minimized(self._rotamers.improved(placed, region)[0])
+                return local.energy(placed), placed
             except Unstable:
                 return np.inf, start
 
         tries = []
-        for stretch, by in [(each, by) for each in stretches for by in each.ways]:
+        for stretch, by in [(each, by) for each in stretches for by in each.shifts]:
             if stop.requested:
                 return unchanged
             try:
@@ -254,7 +254,7 @@ class Rebuilding:
             except Unstable:  # what cannot be minimised cannot be right
                 continue
         best = np.inf, positions
-        for _, start in sorted(tries, key=lambda each: each[0])[:_KEPT]:
+        for _, start in sorted(tries, key=lambda each: each[0])[:_ANNEALED]:
             if stop.requested:
                 return unchanged
             best = min(best, annealed(start), key=lambda each: each[0])
@@ -264,17 +264,17 @@ class Rebuilding:
             return unchanged
         before = annealed(start)
         # Of several annealings one is better by luck.
-        for _ in range(min(len(tries), _KEPT) - 1):
-            if stop.requested or not LEAST_GAIN < before[0] - best[0] < PROMISING:
+        for _ in range(min(len(tries), _ANNEALED) - 1):
+            if stop.requested or not LEAST_GAIN < before[0] - best[0] < RETRY_WINDOW:
                 break
             before = min(before, annealed(start), key=lambda each: each[0])
         if not np.isfinite([before[0], best[0]]).all():  # there is nothing to compare
             return unchanged
-        for _ in range(_CHANCES):
-            if stop.requested or not -PROMISING < before[0] - best[0] <= LEAST_GAIN:
+        for _ in range(_RETRIES):
+            if stop.requested or not -RETRY_WINDOW < before[0] - best[0] <= LEAST_GAIN:
                 break
             before, best = (min(now, annealed(now[1]), key=lambda each: each[0]) for now in (before, best))
-        return before[0] - best[0], atoms, excerpt.whole(positions, best[1])[atoms]
+        return before[0] - best[0], atoms, local.with_hydrogens(positions, best[1])[atoms]
 
 
 def _around(stretches: Sequence[Stretch]) -> Stretch:

@@ -12,9 +12,9 @@ from openmm import app
 from ...chemistry.backbone import atoms_by_name, peptide_bonds
 
 FLANK = 4
-"""Residues at either end of a shifted stretch that take up what is left over there and make up what is missing."""
+"""Residues at either end of a shifted stretch over which the shift falls off to none."""
 FEWEST_SHIFTED = 3
-"""Consecutive residues in the place of their neighbours make a shift; fewer are a loop that takes another way."""
+"""So many consecutive residues in the places of their neighbours make a shift; fewer are a loop with another path."""
 LONGEST = 40
 """Residues of a stretch. Longer ones are not built: what is off over more has other faults within."""
 
@@ -28,7 +28,7 @@ _JOINED, _STEP = 14, 4
 _MOST_ENDS, _MOST_ENDS_OF_TWO = 4, 3
 # And of all places, for stretches of one and two residues.
 _MOST_SHORT = 16
-# Å: what of a backbone goes less far stays.
+# Å: backbone atoms that are displaced by less count as unmoved.
 _MOVED = 0.5
 
 
@@ -42,14 +42,14 @@ class Stretch:
         Indices of all residues of the unbroken chain.
     first, last : int
         Places in it.
-    ways : tuple of int
-        By how many residues along the chain it may have to be moved.
+    shifts : tuple of int
+        The shifts to be tried, in residues along the chain.
     """
 
     chain: np.ndarray
     first: int
     last: int
-    ways: tuple[int, ...] = (1, -1)
+    shifts: tuple[int, ...] = (1, -1)
 
     @property
     def region(self) -> np.ndarray:
@@ -93,7 +93,7 @@ class RegisterSearch:
         """Whether a residue, by its index, is one of two or more that are bonded."""
         return residue in self._in_chains
 
-    def doubtful(self, correlations: np.ndarray) -> list[list[Stretch]]:
+    def candidates(self, correlations: np.ndarray) -> list[list[Stretch]]:
         """Return stretches that may be off: for each place that fits badly, and each two that are near, those between them.
 
         Parameters
@@ -131,7 +131,7 @@ class RegisterSearch:
     def shifted(self, positions: np.ndarray, stretches: Sequence[Stretch], by: int) -> np.ndarray:
         """Move stretches along their chains, each residue as a whole to where the one so many places further on is.
 
-        Flanks follow by parts. What comes out overlaps and gapes at the ends, and has to be minimised.
+        The flanks are moved by a part of the shift that falls with the distance. The ends are strained and have to be minimised.
 
         Parameters
         ----------
@@ -153,20 +153,20 @@ class RegisterSearch:
                 if beyond or not within:
                     result[atoms] = positions[atoms] + (1 - beyond / (FLANK + 1)) * step
                 else:
-                    result[atoms] = self.moved_onto(
+                    result[atoms] = self.superposed(
                         positions, atoms, int(chain[place]), int(chain[place + by])
                     )
         return result
 
-    def moved_onto(self, positions: np.ndarray, atoms: np.ndarray, residue: int, other: int) -> np.ndarray:
+    def superposed(self, positions: np.ndarray, atoms: np.ndarray, residue: int, other: int) -> np.ndarray:
         """Return the positions (n, 3) of some atoms of a residue after N, CA and C came to lie on those of another."""
         own, onto = self._frames[residue], self._frames[other]
         nitrogen, alpha, carbon = np.stack([own, onto], axis=1)
         before, after = axes_of_planes(positions, alpha, carbon, nitrogen)
         return (positions[atoms] - positions[own[1]]) @ (before.T @ after) + positions[onto[1]]
 
-    def laid_elsewhere(self, before: np.ndarray, after: np.ndarray, stretch: Stretch) -> tuple[int, int, int]:
-        """Tell what became of a stretch and its flanks: not all of it ends where it was shifted to.
+    def displacement(self, before: np.ndarray, after: np.ndarray, stretch: Stretch) -> tuple[int, int, int]:
+        """Return by how much a stretch and its flanks were displaced: not all of it ends where it was shifted to.
 
         Parameters
         ----------

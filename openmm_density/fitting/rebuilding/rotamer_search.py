@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...chemistry.backbone import BACKBONE
 from ..interrupts import Stop
 from .density_model import DensityEnergySlopes, DensityModel
 from .molecule import Molecule
 from .side_chain_energy import SideChainEnergy
-from .side_chains import BACKBONE, SideChain, set_torsion, turning_side_chain, whole_side_chain
+from .side_chains import SideChain, set_torsion, turning_side_chain, whole_side_chain
 
 LEAST_GAIN = 10.0
 """kJ/mol by which another rotamer has to be better: four times the thermal energy."""

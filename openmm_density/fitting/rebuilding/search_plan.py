@@ -18,7 +18,7 @@ up to ten times as long as 20000, those of the built-in protocols, which leaves 
 _SETTLING = 1000.0
 # A side chain in all of its rotamers until none is turned any more; a residue matched with the places next to it.
 _SIDE_CHAIN, _MATCH = 8000.0, 1850.0
-# An excerpt has so many atoms, by its moving ones, and each of its atoms takes so long to be put into it, minimised and annealed.
+# A local system has so many atoms, by its moving ones; its creation, minimisation and annealing take so long for each.
 _AROUND, _PER_MOVING = 150.0, 1.9
 _CREATION, _MINIMIZATION, _ANNEALING = 430.0, 105.0, 460.0
 # One pass over a residue's side chain there; so many shifts are annealed of those that are built, and both ends again.

@@ -1,4 +1,4 @@
-"""Where along its chain each side chain fits: stretches off by a residue show here even where their backbone fits well."""
+"""Where along its chain each side chain fits: finds stretches out of register even where their backbone fits the map."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import numpy as np
 from openmm import app
 from scipy.spatial import cKDTree
 
-from ...chemistry.backbone import atoms_by_name
+from ...chemistry.backbone import BACKBONE, atoms_by_name
 from ..interrupts import StopRequest
 from .density_model import DensityEnergySlopes, DensityModel
 from .register_search import LONGEST, RegisterSearch, Stretch
 from .rotamer_search import RotamerSearch
-from .side_chains import BACKBONE
 
 SHIFTS = np.array([0, -1, 1])
-"""Each residue where it is, where the one before is, and where the one behind is; the first of equals is taken."""
+"""Each residue in its own place, in that of the one before, and in that of the one behind; the first of equals is taken."""
 
 # kJ/mol for each change of shift along a chain: side chains alone, in any rotamer, are often better off a residue further on.
 # They gain less there where the strength (kJ/mol per atom) is below the second figure, and a change costs less in proportion.
@@ -66,7 +65,7 @@ class SequenceMatch:
     def stretches(
         self, positions: np.ndarray, stop: StopRequest, changed: np.ndarray | None = None
     ) -> list[list[Stretch]]:
-        """Return the stretches that fit better a residue on or back, as `RegisterSearch.doubtful` does: each with ends nearby.
+        """Return the stretches that fit better a residue on or back, as `RegisterSearch.candidates` does: each with ends nearby.
 
         Parameters
         ----------
@@ -132,7 +131,7 @@ class SequenceMatch:
                 bonded = chain[max(onto - 1, 0) : onto + 2]
                 result[place, column] = self._rotamers.lowest_energy(
                     residue,
-                    self._registers.moved_onto(positions, atoms, residue, int(chain[onto])),
+                    self._registers.superposed(positions, atoms, residue, int(chain[onto])),
                     self._backbone[near],
                     backbone[near],
                     ~np.isin(self._backbone_residues[near], bonded),
@@ -174,9 +173,9 @@ def lowest_path(energies: np.ndarray, shifts: np.ndarray, change: float) -> np.n
     came_from = []
     total = at_ends + energies[0]
     for own in energies[1:]:
-        ways = total[:, None] + steps
-        came_from.append(ways.argmin(axis=0))
-        total = ways.min(axis=0) + own
+        paths = total[:, None] + steps
+        came_from.append(paths.argmin(axis=0))
+        total = paths.min(axis=0) + own
     path = [int((total + at_ends).argmin())]
     for before in reversed(came_from):
         path.append(int(before[path[-1]]))

@@ -8,30 +8,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from openmm import app
 
-from ...chemistry.side_chains import LARGEST_DEVIATION, SIDE_CHAINS
+from ...chemistry.backbone import BACKBONE
+from ...chemistry.side_chains import LARGEST_DEVIATION, PLANAR_ENDS, SIDE_CHAINS, SYMMETRIC_ENDS
 from ...chemistry.torsions import torsion_angles
 from .molecule import Molecule
 
-BACKBONE = ("N", "CA", "C", "O")
-
-# Degrees. About bonds between tetrahedral atoms torsions are staggered; about a bond to a planar group they take any value, and
-# a group that looks the same from both sides has the same conformation after half a turn.
+# Degrees. About a bond between tetrahedral atoms torsions are staggered; about a bond to a planar group they take any value, and
+# that of arginine three.
 _STAGGERED = (-60.0, 60.0, 180.0)
+_GUANIDINIUM = (-90.0, 90.0, 180.0)
 _FULL_TURN = tuple(float(angle) for angle in range(-180, 180, 30))
 _HALF_TURN = _FULL_TURN[3:9]
-# Of side chains that end in a planar group: the atom behind those of `SIDE_CHAINS` (IUPAC), and the values of the torsion that
-# turns the group.
-_PLANAR_ENDS = {
-    "ARG": ("CZ", (-90.0, 90.0, 180.0)),
-    "ASN": ("OD1", _FULL_TURN),
-    "ASP": ("OD1", _HALF_TURN),
-    "GLN": ("OE1", _FULL_TURN),
-    "GLU": ("OE1", _HALF_TURN),
-    "HIS": ("ND1", _FULL_TURN),
-    "PHE": ("CD1", _HALF_TURN),
-    "TRP": ("CD1", _FULL_TURN),
-    "TYR": ("CD1", _HALF_TURN),
-}
 
 
 @dataclass(frozen=True)
@@ -83,7 +70,7 @@ class SideChain:
         """Tell whether a torsion differs by more than torsions of one rotamer do, by positions (N, 3) of the whole model."""
         apart = self.torsion_angles(after) - self.torsion_angles(before)
         period = np.full(len(apart), 360.0)
-        if _PLANAR_ENDS.get(self.name, ("", ()))[1] is _HALF_TURN:
+        if self.name in SYMMETRIC_ENDS:
             period[-1:] = 180.0
         apart = np.abs((apart + period / 2) % period - period / 2)
         return bool((apart > np.degrees(LARGEST_DEVIATION)).any())
@@ -191,7 +178,7 @@ def _path_and_torsions(name: str) -> tuple[tuple[str, ...], tuple[tuple[float, .
     """Return the atoms along a side chain, and the values in degrees of its χ1, χ2 …; empty for other residues."""
     path = SIDE_CHAINS.get(name, ())
     values = (_STAGGERED,) * (len(path) - 3)
-    if name in _PLANAR_ENDS:
-        end, turns = _PLANAR_ENDS[name]
-        path, values = (*path, end), (*values, turns)
+    if name in PLANAR_ENDS:
+        turns = _GUANIDINIUM if name == "ARG" else _HALF_TURN if name in SYMMETRIC_ENDS else _FULL_TURN
+        path, values = (*path, PLANAR_ENDS[name]), (*values, turns)
     return path, values

@@ -6,8 +6,8 @@ from typing import Any
 
 from openmm_density.fitting.rebuilding.changes import (
     Changes,
+    FittedRotamer,
     RebuiltStretch,
-    TurnedSideChain,
     mark_rebuilt,
     rebuilt_in_words,
     span,
@@ -15,7 +15,7 @@ from openmm_density.fitting.rebuilding.changes import (
 
 
 def search(*stretches: RebuiltStretch, turned: tuple[int, ...] = (), **changed: Any) -> dict[str, Any]:
-    side_chains = [TurnedSideChain(f"ILE {row}", row, [-60], [180]) for row in turned]
+    side_chains = [FittedRotamer(f"ILE {row}", row, [-60], [180]) for row in turned]
     changes = Changes(3, list(stretches), side_chains)
     return {
         "stage": "heat",
@@ -39,7 +39,7 @@ def test_a_line_says_it_all() -> None:
     many = rebuilt_in_words([search(*[shifted] * 9)])
     assert many.count("shifted") == 4 and "and 5 more" in many
     undone = rebuilt_in_words([search(turned=(9,)), search(shifted, undone=True)])
-    assert undone == "1 side chain turned, 1 undone, as the model did not bear it; 2 searches, 61 s"
+    assert undone == "1 side chain turned, 1 undone, as the model became unstable; 2 searches, 61 s"
 
 
 def test_spans_are_short() -> None:

@@ -67,16 +67,16 @@ def test_a_stretch_comes_back_into_register(
 ) -> None:
     monkeypatch.setattr("openmm_density.fitting.rebuilding.rebuilding.ANNEALING_STEPS", 20)
     monkeypatch.setattr("openmm_density.fitting.rebuilding.rebuilding._ROUNDS", 1)
-    doubtful = RegisterSearch.doubtful
+    candidates = RegisterSearch.candidates
 
     def long_ones(self: RegisterSearch, correlations: np.ndarray) -> list[list[Stretch]]:
         """Leave out the shorter of the stretches, each of which would be shifted and minimised."""
         return [
             [stretch for stretch in place if stretch.last - stretch.first >= 5]
-            for place in doubtful(self, correlations)
+            for place in candidates(self, correlations)
         ]
 
-    monkeypatch.setattr(RegisterSearch, "doubtful", long_ones)
+    monkeypatch.setattr(RegisterSearch, "candidates", long_ones)
     search = RegisterSearch(native.topology)
     wrong = search.shifted(native.positions, [Stretch(search.chains[0], FIRST, LAST)], 1)
     start = replace(native, positions=wrong)
@@ -133,7 +133,7 @@ def test_what_is_in_register_stays_and_threads_do_not_matter(
     monkeypatch.setattr("openmm_density.fitting.rebuilding.rebuilding._ROUNDS", 1)
     search = RegisterSearch(native.topology)
     off, right = (Stretch(search.chains[0], *ends) for ends in ((FIRST, LAST), (3, 6)))
-    monkeypatch.setattr(RegisterSearch, "doubtful", lambda *_: [[right], [off]])
+    monkeypatch.setattr(RegisterSearch, "candidates", lambda *_: [[right], [off]])
     monkeypatch.setattr(SequenceMatch, "stretches", lambda *_: [])
     wrong = replace(native, positions=search.shifted(native.positions, [off], -1))
     positions = prepare(wrong).positions
@@ -155,7 +155,7 @@ def test_of_the_places_the_worst_are_tried_that_there_is_room_for(
 ) -> None:
     search = RegisterSearch(native.topology)
     off, right = (Stretch(search.chains[0], *ends) for ends in ((FIRST, LAST), (27, 29)))
-    monkeypatch.setattr(RegisterSearch, "doubtful", lambda *_: [[right], [off]])
+    monkeypatch.setattr(RegisterSearch, "candidates", lambda *_: [[right], [off]])
     monkeypatch.setattr(SequenceMatch, "stretches", lambda *_: [])
     tried = []
 
@@ -204,11 +204,11 @@ def test_what_only_side_chains_tell_is_shifted_the_way_they_tell(
     off = Stretch(search.chains[0], FIRST, LAST)
     wrong = replace(native, positions=search.shifted(native.positions, [off], 1))
     positions = prepare(wrong).positions
-    monkeypatch.setattr(RegisterSearch, "doubtful", lambda *_: [])
+    monkeypatch.setattr(RegisterSearch, "candidates", lambda *_: [])
     carbons = alpha_carbons(native)[FIRST : LAST + 1]
 
-    def off_by(ways: tuple[int, ...]) -> float:
-        told = replace(off, ways=ways)
+    def off_by(shifts: tuple[int, ...]) -> float:
+        told = replace(off, shifts=shifts)
         monkeypatch.setattr(SequenceMatch, "stretches", lambda *_: [[told]] if _[-1] is None else [])
         prepared = prepare(wrong)
         found = rebuilding_of(wrong, density_map).with_shifted_stretches(positions, Going())
@@ -328,7 +328,7 @@ def test_an_error_while_progress_is_told_ends_the_search(native: Model, density_
         if "2 of 50" in doing:
             raise Closed
 
-    rebuilding._say = close
+    rebuilding._progress = close
     with pytest.raises(Closed):
         rebuilding.with_shifted_stretches(prepare(wrong).positions, Going())
     # Those that had not begun were given up.

@@ -61,7 +61,7 @@ def test_what_became_of_a_stretch_is_told_by_where_it_lies(native: Model, search
     tried = Stretch(chain, 118, 137)
     for by in (1, -1):
         shifted = search.shifted(native.positions, [Stretch(chain, 120, 135)], by)
-        first, last, found = search.laid_elsewhere(native.positions, shifted, tried)
+        first, last, found = search.displacement(native.positions, shifted, tried)
         # Of the flanks, what went more than half of the way.
         assert found == by and 120 - FLANK // 2 <= first <= 120 and 135 <= last <= 135 + FLANK // 2
     # A loop that takes another way is not shifted.
@@ -69,12 +69,12 @@ def test_what_became_of_a_stretch_is_told_by_where_it_lies(native: Model, search
     atoms = search.atoms_of(chain[126:129])
     bulge[atoms] += np.array([0.0, 0.0, 2.0])
     moved = np.linalg.norm((bulge - native.positions)[atoms], axis=1)
-    assert search.laid_elsewhere(native.positions, bulge, tried) == (126, 128, 0) and (moved == 2.0).all()
+    assert search.displacement(native.positions, bulge, tried) == (126, 128, 0) and (moved == 2.0).all()
     # At the ends of a chain there is nothing beyond.
     end = len(chain) - 1
     shifted = search.shifted(native.positions, [Stretch(chain, 0, 9), Stretch(chain, end - 9, end)], 1)
-    assert search.laid_elsewhere(native.positions, shifted, Stretch(chain, 0, 9))[2] == 1
-    assert search.laid_elsewhere(native.positions, shifted, Stretch(chain, end - 9, end))[2] == 1
+    assert search.displacement(native.positions, shifted, Stretch(chain, 0, 9))[2] == 1
+    assert search.displacement(native.positions, shifted, Stretch(chain, end - 9, end))[2] == 1
 
 
 def test_there_and_back_is_where_it_was(native: Model, search: RegisterSearch) -> None:
@@ -89,10 +89,10 @@ def test_there_and_back_is_where_it_was(native: Model, search: RegisterSearch) -
 def test_a_stretch_out_of_register_is_doubtful(native: Model, search: RegisterSearch) -> None:
     simulated = DensityMap.simulate(native.topology, native.positions, RESOLUTION, 1.0, noise=0.1, seed=1)
     correlation = MapCorrelation(simulated, native.topology, RESOLUTION)
-    assert search.doubtful(correlation.residue_correlations(native.positions)) == []
+    assert search.candidates(correlation.residue_correlations(native.positions)) == []
     (chain,) = search.chains
     wrong = search.shifted(native.positions, [Stretch(chain, 60, 70), Stretch(chain, 150, 165)], 1)
-    found = search.doubtful(correlation.residue_correlations(wrong))
+    found = search.candidates(correlation.residue_correlations(wrong))
     for begin, end in ((60, 70), (150, 165)):
         # To a few residues, which flanks make good.
         assert any(
@@ -125,7 +125,7 @@ def test_stretches_stay_within_their_chains(small_data: Path) -> None:
         assert len({residues[i].chain.index for i in chain}) == 1
     correlations = np.random.default_rng(2).uniform(0.4, 1.0, len(residues))
     correlations[::17] = np.nan
-    found = search.doubtful(correlations)
+    found = search.candidates(correlations)
     assert found and all(found) and max(map(len, found)) > 1
     for stretch in (stretch for stretches in found for stretch in stretches):
         assert 1 <= stretch.last - stretch.first + 1 <= 40
@@ -145,7 +145,7 @@ def test_gaps_end_chains_and_models_without_protein_have_none(small_data: Path) 
         ]
         assert np.linalg.norm(np.diff(broken.positions[carbons], axis=0), axis=1).max(initial=0) < 4.5
     empty = RegisterSearch(app.Topology())
-    assert empty.chains == [] and empty.doubtful(np.zeros(0)) == []
+    assert empty.chains == [] and empty.candidates(np.zeros(0)) == []
 
 
 def test_single_residues_and_neighbours_are_tried_where_the_fit_is_bad(
@@ -154,12 +154,12 @@ def test_single_residues_and_neighbours_are_tried_where_the_fit_is_bad(
     (chain,) = search.chains
     correlations = np.full(len(chain), 0.8)
     correlations[99:104] = 0.1
-    (found,) = search.doubtful(correlations)
+    (found,) = search.candidates(correlations)
     ends = {(stretch.first, stretch.last) for stretch in found}
     run = range(min(ends)[0], max(last for _, last in ends) + 1)
     assert set(range(99, 104)) < set(run)
     assert {(place, place) for place in run} | {(place, place + 1) for place in run[:-1]} < ends
     # A domain that lies elsewhere is no loop that took a wrong turn.
     correlations[100:200] = 0.1
-    (found,) = search.doubtful(correlations)
+    (found,) = search.candidates(correlations)
     assert min(stretch.last - stretch.first for stretch in found) > 10

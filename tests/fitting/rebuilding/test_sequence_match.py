@@ -66,10 +66,10 @@ def test_stretches_are_found_from_end_to_end_with_the_way_back(
     assert len(found) == 2
     for (middle, *around), (first, last, back) in zip(found, ((60, 75, -1), (150, 165, 1))):
         assert abs(middle.first - first) <= 3 and abs(middle.last - last) <= 3
-        assert middle.ways == (back,) and len(around) == 4
+        assert middle.shifts == (back,) and len(around) == 4
         for other in around:
             assert abs(other.first - middle.first) + abs(other.last - middle.last) == 1
-            assert other.ways == middle.ways
+            assert other.shifts == middle.shifts
 
 
 def test_energies_are_those_of_side_chains_in_places_along_the_chain(
@@ -126,7 +126,7 @@ def test_stretches_at_the_ends_of_a_chain_are_found(
         wrong = registers.shifted(native.positions, [Stretch(chain, first, last)], by)
         (found,) = search.stretches(wrong, Going())
         assert abs(found[0].first - first) <= 4 and abs(found[0].last - last) <= 4
-        assert all(0 <= each.first <= each.last <= end and each.ways == (-by,) for each in found)
+        assert all(0 <= each.first <= each.last <= end and each.shifts == (-by,) for each in found)
 
 
 def test_contacts_alone_make_no_stretches_of_a_model_in_register(data_dir: Path) -> None:
@@ -144,7 +144,9 @@ def test_a_weak_density_shows_the_same_stretches(native: Model) -> None:
         search, registers = match_of(native.topology, simulated, strength)
         (chain,) = registers.chains
         wrong = registers.shifted(native.positions, [Stretch(chain, 60, 75)], 1)
-        found.append([(each.first, each.last, each.ways) for (each, *_) in search.stretches(wrong, Going())])
+        found.append(
+            [(each.first, each.last, each.shifts) for (each, *_) in search.stretches(wrong, Going())]
+        )
     strong, weak = found
     assert len(strong) == len(weak) == 1
     assert np.abs(np.subtract(strong[0][:2], weak[0][:2])).max() <= 2 and strong[0][2] == weak[0][2] == (-1,)

@@ -29,7 +29,7 @@ def plot_residues(path: Path, residues: Sequence[dict[str, Any]], stretches: Seq
     path : path
         A PNG.
     residues : sequence of dict
-        From `openmm_density.validation.model_report.residue_changes`; marked are those that are ``rebuilt``, where that is told.
+        From `openmm_density.validation.model_report.residue_changes`; those that are ``rebuilt`` are marked.
     stretches : sequence of Stretch
         What is doubtful, to be marked.
     """

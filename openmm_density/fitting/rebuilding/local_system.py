@@ -1,4 +1,4 @@
-"""A stretch of a model and what is around it, as a System small enough to try many ways in which the stretch may lie."""
+"""A stretch of a model and the atoms around it as a small System, in which many conformations of the stretch can be tried."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from .density_model import DensityModel
 from .molecule import Molecule
 from .register_search import axes_of_planes
 
-HELD = ("cis", "chirality", "ramachandran")
-"""Restraints that hold in an excerpt."""
+RESTRAINTS = ("cis", "chirality", "ramachandran")
+"""Restraints on the atoms that move."""
 SURROUNDINGS = 7.0
-"""Å around the stretch in which atoms are met, and stay where they are."""
+"""Å around the stretch within which atoms are present, fixed where they are."""
 
 _TIMESTEP, _FRICTION, _SEED = 0.002, 5.0, 1
 _MINIMIZATION = 150
-# Before what blew up is tried again.
+# Steps of steepest descent before what became unstable is tried again.
 _DESCENT = 50
-# Where atoms pass each other they are so much softer.
+# Factor of the repulsion where atoms may pass through each other.
 _SOFT = 0.05
-# Å: with this for a radius an atom meets nothing.
+# Å: an atom with this radius is in no contact.
 _NO_RADIUS = -100.0
-# Å around it where the density is known, and the voxels of its spline in widths of what it is the spline of.
+# Å around the moving atoms that the tabulated map reaches, and its step in widths of the Gaussian that the map is blurred with.
 _MARGIN, _VOXEL = 6.0, 0.6
 
 
-class Excerpt:
-    """The heavy atoms of some residues, with their bonds, the density, and what they must not meet.
+class LocalSystem:
+    """The heavy atoms of some residues, which move, among the fixed atoms around them.
 
-    The energy holds what the force field says of bonds, angles and torsions, a repulsion of atoms that are not bonded, and
-    k (1 - S) of the density, linear in what the residues change of it: an integral of the map with each atom's Gaussian, and one
-    for each pair of atoms. No hydrogens, no charges: a step takes a hundredth of that of the whole model.
+    The energy is that of the force field's bonds, angles and torsions, a repulsion of atoms that are not bonded, and k (1 - S) of
+    the density, linear in the integrals that the residues change: those of the map with each atom's Gaussian, and of each pair of
+    atoms. Without hydrogens and charges a step takes a hundredth of the time of one of the whole model.
 
     Parameters
     ----------
@@ -75,26 +75,26 @@ class Excerpt:
         near = cKDTree(positions[self.moving]).query(positions, distance_upper_bound=SURROUNDINGS)[0]
         members = np.flatnonzero(heavy & (np.isfinite(near) | of_residues))
         self._members = members
-        self._of_members = np.searchsorted(members, self.moving)
+        self._moving_members = np.searchsorted(members, self.moving)
         place = np.full(len(heavy), -1)
         place[members] = np.arange(len(members))
         moves = np.zeros(len(members), dtype=bool)
-        moves[self._of_members] = True
-        part, bonds = _part(molecule, members, place)
+        moves[self._moving_members] = True
+        part, bonds = _local_topology(molecule, members, place)
         small = openmm.System()
         for index, moving in zip(members, moves):
             small.addParticle(system.getParticleMass(int(index)) if moving else 0.0)
         for force in system.getForces():
             if (own := _bonded(force, place, moves)) is not None:
                 small.addForce(own)
-        self.restraints: list[Restraint] = make_restraints(HELD, part, positions[members])
+        self.restraints: list[Restraint] = make_restraints(RESTRAINTS, part, positions[members])
         for restraint in self.restraints:
             small.addForce(restraint.create_force())
         slopes = density.slopes(positions)
-        # Metals are let alone, as in other contacts: what they bind is nearer, and the topology lacks those bonds.
+        # Metals are in no contact: their ligands are nearer, and the topology lacks those bonds.
         radii = np.where(molecule.is_metal[members], _NO_RADIUS, molecule.radii[members])
         small.addForce(_pairs(bonds, molecule.polar[members], density, members, radii, slopes.per_pair))
-        small.addForce(_in_map(density, members, self._of_members, positions, slopes.per_map))
+        small.addForce(_in_map(density, members, self._moving_members, positions, slopes.per_map))
         self._integrator = openmm.LangevinMiddleIntegrator(300.0, _FRICTION, _TIMESTEP)
         self._integrator.setRandomNumberSeed(_SEED)
         platform = openmm.Platform.getPlatformByName("CPU")
@@ -102,31 +102,31 @@ class Excerpt:
             small, self._integrator, platform, {"Threads": str(threads), "DeterministicForces": "true"}
         )
         self._safeguard = Safeguard(part, small)
-        self._follow = _Hydrogens(molecule, self.moving)
+        self._hydrogens = _BoundHydrogens(molecule, self.moving)
 
     def minimized(self, positions: np.ndarray, soft: bool = False) -> np.ndarray:
-        """Return the positions (N, 3) in Å with the residues near a minimum of the energy; soft, atoms may pass each other.
+        """Return positions (N, 3) in Å with the residues near a minimum of the energy; soft, atoms may pass through each other.
 
         Raises
         ------
         Unstable
-            If it blows up, after a descent in small steps as well.
+            If the minimisation becomes unstable, again after a descent in small steps.
         """
-        self._put(positions, _SOFT if soft else 1.0)
+        self._set_positions(positions, _SOFT if soft else 1.0)
         self._safeguard.run(self._context, (self._minimize, self._minimize_carefully))
-        return self._found(positions)
+        return self._with_moved(positions)
 
     def annealed(self, positions: np.ndarray, temperatures: Sequence[float], steps: int) -> np.ndarray:
         """Return the positions in Å after so many steps at each temperature in K, and a minimisation.
 
-        The same calls of the same excerpts, in the same order, give the same, bit for bit.
+        The same calls in the same order give the same positions, bit for bit.
 
         Raises
         ------
         Unstable
-            If it blows up, with half the time step as well.
+            If the dynamics becomes unstable, again with half the time step.
         """
-        self._put(positions, _SOFT)
+        self._set_positions(positions, _SOFT)
 
         def anneal(timestep: float) -> None:
             self._integrator.setStepSize(timestep)
@@ -143,7 +143,7 @@ class Excerpt:
 
         hottest = hottest_bearable(max(temperatures))
         self._safeguard.run(self._context, (lambda: anneal(_TIMESTEP), anneal_carefully), hottest)
-        return self._found(positions)
+        return self._with_moved(positions)
 
     def energy(self, positions: np.ndarray) -> float:
         """Return the energy in kJ/mol.
@@ -153,17 +153,17 @@ class Excerpt:
         Unstable
             If it is not a number.
         """
-        self._put(positions, 1.0)
+        self._set_positions(positions, 1.0)
         energy = self._context.getState(energy=True).getPotentialEnergy()._value
         if not np.isfinite(energy):
             raise Unstable("the energy is not a number")
         return energy
 
-    def whole(self, before: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """Return positions with the hydrogens of the residues carried along by the atoms that they are bound to."""
-        return self._follow.carried(before, positions)
+    def with_hydrogens(self, before: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        """Return positions with the hydrogens of the residues placed by the heavy atoms that they are bound to."""
+        return self._hydrogens.carried(before, positions)
 
-    def _put(self, positions: np.ndarray, hardness: float) -> None:
+    def _set_positions(self, positions: np.ndarray, hardness: float) -> None:
         self._context.setPositions(positions[self._members] / ANGSTROM_PER_NANOMETER)
         self._context.setParameter("hardness", hardness)
 
@@ -174,15 +174,15 @@ class Excerpt:
         descend(self._context, _DESCENT)
         self._minimize()
 
-    def _found(self, positions: np.ndarray) -> np.ndarray:
+    def _with_moved(self, positions: np.ndarray) -> np.ndarray:
         """Return positions (Å) with the residues where the Context has them."""
         found = np.asarray(self._context.getState(positions=True).getPositions(asNumpy=True)._value)
         result = positions.copy()
-        result[self.moving] = found[self._of_members] * ANGSTROM_PER_NANOMETER
+        result[self.moving] = found[self._moving_members] * ANGSTROM_PER_NANOMETER
         return result
 
 
-class _Hydrogens:
+class _BoundHydrogens:
     """Where hydrogens are, by the atoms that they are bound to and the neighbours of these."""
 
     def __init__(self, molecule: Molecule, moving: np.ndarray) -> None:
@@ -210,7 +210,7 @@ class _Hydrogens:
         return result
 
 
-def _part(
+def _local_topology(
     molecule: Molecule, members: np.ndarray, place: np.ndarray
 ) -> tuple[app.Topology, list[tuple[int, int]]]:
     """Return the topology of some atoms, and its bonds, by their places among them."""

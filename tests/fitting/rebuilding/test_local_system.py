@@ -9,7 +9,7 @@ import pytest
 from openmm_density import DensityFit, DensityMap
 from openmm_density.chemistry.elements import is_hydrogen
 from openmm_density.fitting.rebuilding.density_model import DensityModel
-from openmm_density.fitting.rebuilding.excerpt import Excerpt
+from openmm_density.fitting.rebuilding.local_system import LocalSystem
 from openmm_density.fitting.rebuilding.molecule import Molecule
 from openmm_density.fitting.stability import Unstable
 from openmm_density.models.preparation import Prepared, prepare
@@ -22,7 +22,7 @@ REGION = np.arange(10, 18)
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    return prepare(fragment(tmp_path_factory.mktemp("excerpt") / "model.pdb", residues=RESIDUES))
+    return prepare(fragment(tmp_path_factory.mktemp("local") / "model.pdb", residues=RESIDUES))
 
 
 @pytest.fixture(scope="module")
@@ -40,15 +40,15 @@ def density(prepared: Prepared, molecule: Molecule) -> DensityModel:
 
 
 @pytest.fixture(scope="module")
-def excerpt(prepared: Prepared, molecule: Molecule, density: DensityModel) -> Excerpt:
+def local(prepared: Prepared, molecule: Molecule, density: DensityModel) -> LocalSystem:
     system = prepared.system(constraints=None, rigidWater=False)
-    return Excerpt(system, molecule, density, prepared.positions, REGION)
+    return LocalSystem(system, molecule, density, prepared.positions, REGION)
 
 
-def test_heavy_atoms_of_the_residues_move_and_no_others(prepared: Prepared, excerpt: Excerpt) -> None:
+def test_heavy_atoms_of_the_residues_move_and_no_others(prepared: Prepared, local: LocalSystem) -> None:
     wanted = [a.index for a in prepared.topology.atoms() if a.residue.index in REGION and not is_hydrogen(a)]
-    assert excerpt.moving.tolist() == wanted
-    moved = excerpt.annealed(prepared.positions, (300.0, 100.0), 20)
+    assert local.moving.tolist() == wanted
+    moved = local.annealed(prepared.positions, (300.0, 100.0), 20)
     changed = np.flatnonzero((moved != prepared.positions).any(axis=1))
     assert set(changed.tolist()) == set(wanted)
 
@@ -56,7 +56,7 @@ def test_heavy_atoms_of_the_residues_move_and_no_others(prepared: Prepared, exce
 def test_the_same_calls_give_the_same(prepared: Prepared, molecule: Molecule, density: DensityModel) -> None:
     system = prepared.system(constraints=None, rigidWater=False)
     first, second = (
-        Excerpt(system, molecule, density, prepared.positions, REGION).annealed(
+        LocalSystem(system, molecule, density, prepared.positions, REGION).annealed(
             prepared.positions, (300.0, 100.0), 20
         )
         for _ in range(2)
@@ -65,39 +65,37 @@ def test_the_same_calls_give_the_same(prepared: Prepared, molecule: Molecule, de
 
 
 def test_density_is_that_of_the_search_to_first_order(
-    prepared: Prepared, molecule: Molecule, density: DensityModel, excerpt: Excerpt
+    prepared: Prepared, molecule: Molecule, density: DensityModel, local: LocalSystem
 ) -> None:
     """The forces of map and overlaps are those of k S: bonded terms and contacts are the same with another strength."""
     weaker = DensityModel(density.target, density.weights, density.sigma, 0.0)
     system = prepared.system(constraints=None, rigidWater=False)
-    without = Excerpt(system, molecule, weaker, prepared.positions, REGION)
+    without = LocalSystem(system, molecule, weaker, prepared.positions, REGION)
     rng = np.random.default_rng(5)
     moved = prepared.positions.copy()
     # A side chain's end, far from excluded neighbours' overlaps.
     for _ in range(3):
         shift = np.zeros_like(moved)
-        shift[excerpt.moving] = rng.normal(0, 0.02, 3)
+        shift[local.moving] = rng.normal(0, 0.02, 3)
         trial = moved + shift
-        ours = (excerpt.energy(trial) - without.energy(trial)) - (
-            excerpt.energy(moved) - without.energy(moved)
-        )
+        ours = (local.energy(trial) - without.energy(trial)) - (local.energy(moved) - without.energy(moved))
         fitted = len(np.flatnonzero(density.weights))
         wanted = -STRENGTH * fitted * (density.similarity(trial) - density.similarity(moved))
         assert ours == pytest.approx(wanted, abs=0.1 * abs(wanted) + 0.5)
 
 
-def test_what_was_shaken_comes_back(prepared: Prepared, excerpt: Excerpt) -> None:
+def test_what_was_shaken_comes_back(prepared: Prepared, local: LocalSystem) -> None:
     shaken = prepared.positions.copy()
-    shaken[excerpt.moving] += np.random.default_rng(2).normal(0, 0.4, (len(excerpt.moving), 3))
-    relaxed = excerpt.minimized(excerpt.minimized(shaken, soft=True))
-    assert excerpt.energy(relaxed) < excerpt.energy(shaken)
-    off = np.linalg.norm((relaxed - prepared.positions)[excerpt.moving], axis=1)
+    shaken[local.moving] += np.random.default_rng(2).normal(0, 0.4, (len(local.moving), 3))
+    relaxed = local.minimized(local.minimized(shaken, soft=True))
+    assert local.energy(relaxed) < local.energy(shaken)
+    off = np.linalg.norm((relaxed - prepared.positions)[local.moving], axis=1)
     assert np.sqrt((off**2).mean()) < 0.35
 
 
-def test_hydrogens_follow_what_they_are_bound_to(prepared: Prepared, excerpt: Excerpt) -> None:
-    moved = excerpt.annealed(prepared.positions, (300.0,), 50)
-    whole = excerpt.whole(prepared.positions, moved)
+def test_hydrogens_follow_what_they_are_bound_to(prepared: Prepared, local: LocalSystem) -> None:
+    moved = local.annealed(prepared.positions, (300.0,), 50)
+    whole = local.with_hydrogens(prepared.positions, moved)
     of_bonds = [
         (a.index, b.index)
         for a, b in prepared.topology.bonds()
@@ -108,18 +106,18 @@ def test_hydrogens_follow_what_they_are_bound_to(prepared: Prepared, excerpt: Ex
         for x in (prepared.positions, whole)
     )
     np.testing.assert_allclose(after, before, atol=1e-6)
-    np.testing.assert_array_equal(whole[excerpt.moving], moved[excerpt.moving])
+    np.testing.assert_array_equal(whole[local.moving], moved[local.moving])
 
 
-def test_another_force_field_has_the_bonds_of_an_excerpt(
+def test_another_force_field_has_the_bonds_of_a_local_system(
     prepared: Prepared, molecule: Molecule, density: DensityModel
 ) -> None:
     other = prepare(prepared.model, "charmm36")
     assert other.topology.getNumAtoms() == prepared.topology.getNumAtoms()
     system = other.system(constraints=None, rigidWater=False)
-    excerpt = Excerpt(system, molecule, density, prepared.positions, REGION)
-    relaxed = excerpt.minimized(prepared.positions)
-    assert np.linalg.norm((relaxed - prepared.positions)[excerpt.moving], axis=1).max() < 1.0
+    local = LocalSystem(system, molecule, density, prepared.positions, REGION)
+    relaxed = local.minimized(prepared.positions)
+    assert np.linalg.norm((relaxed - prepared.positions)[local.moving], axis=1).max() < 1.0
 
 
 @pytest.mark.parametrize("method", ["minimized", "annealed"])
@@ -141,19 +139,19 @@ def test_what_blows_up_is_tried_more_gently(
             positions[3] = np.nan
             context.setPositions(positions)
 
-    excerpt = Excerpt(
+    local = LocalSystem(
         prepared.system(constraints=None, rigidWater=False), molecule, density, prepared.positions, REGION
     )
-    atom = list(prepared.topology.atoms())[excerpt._members[3]]
+    atom = list(prepared.topology.atoms())[local._members[3]]
     arguments = (prepared.positions,) if method == "minimized" else (prepared.positions, (300.0,), 20)
     monkeypatch.setattr(openmm.LocalEnergyMinimizer, "minimize", spoilt)
     blown = 1
-    found = getattr(excerpt, method)(*arguments)
+    found = getattr(local, method)(*arguments)
     assert np.isfinite(found).all() and len(calls) == 2
     assert calls == pytest.approx([0.002, 0.002 if method == "minimized" else 0.001])
     calls.clear()
     blown = 2
     with pytest.raises(Unstable, match=f"A {atom.residue.name} {atom.residue.id} {atom.name} are not"):
-        getattr(excerpt, method)(*arguments)
-    assert np.isfinite(excerpt.energy(prepared.positions))
-    assert np.isfinite(getattr(excerpt, method)(*arguments)).all()
+        getattr(local, method)(*arguments)
+    assert np.isfinite(local.energy(prepared.positions))
+    assert np.isfinite(getattr(local, method)(*arguments)).all()
