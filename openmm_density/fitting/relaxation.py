@@ -13,8 +13,8 @@ from openmm import app, unit
 from scipy.spatial import cKDTree
 
 from ..chemistry.elements import is_hydrogen
+from ..chemistry.pierced_rings import PiercedRing, pierced_rings
 from ..models.clashes import clashing_pairs, nonbonded_exceptions
-from ..models.pierced_rings import PiercedRing, pierced_rings
 from ..restraints import make_restraints
 from ..units import ANGSTROM_PER_NANOMETER
 from ..wording import counted, listing

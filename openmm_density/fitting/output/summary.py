@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ...atomic_files import write_text
+from ...chemistry.pierced_rings import pierced_rings
 from ...chemistry.planes import find_planes, planarity_report
-from ...models.pierced_rings import pierced_rings
 from ...restraints import Violation, find_violations
 from ...stopwatch import PARTS, Stopwatch
 from ...validation.flatness import flat_ligands

@@ -11,7 +11,7 @@ import numpy as np
 from openmm import app
 from scipy.spatial import cKDTree
 
-from ..chemistry.residues import atom_label, residue_label
+from .residues import atom_label, residue_label
 
 LARGEST_RING = 8
 """Atoms; through larger rings molecules do pass, as in catenanes."""

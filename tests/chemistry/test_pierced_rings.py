@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from openmm import app
 
-from openmm_density.models.pierced_rings import pierced_rings, rings_of
+from openmm_density.chemistry.pierced_rings import pierced_rings, rings_of
 
 from ..fragments import fragment
 
