@@ -84,7 +84,7 @@ def faults(call, is_command):
         yield "problem repeats the argument"
 
 
-CONVERTED = [place for place in PLACES if place not in ("energies", "fitting")]
+CONVERTED = [place for place in PLACES if place != "fitting"]
 
 
 @pytest.mark.parametrize("place", CONVERTED)

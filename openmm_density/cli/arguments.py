@@ -22,7 +22,17 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End the process with status 2."""
-        self.exit(2, f"{self.prog}: error: {message.removeprefix('argument ')} (see {self.prog} --help)\n")
+        # argparse writes "argument --steps: " before what `refused` says of it.
+        sentence = message.removeprefix("argument ").replace(f": {_MUST_BE}", f" {_MUST_BE}", 1)
+        self.exit(2, f"{self.prog}: error: {sentence} (see {self.prog} --help)\n")
+
+
+_MUST_BE = "must be "
+
+
+def refused(required: str, text: str) -> argparse.ArgumentTypeError:
+    """Return the error for the text of an option that is not what is required, as in "a whole number"."""
+    return argparse.ArgumentTypeError(f'{_MUST_BE}{required}, found "{text}"')
 
 
 def add_map(parser: argparse.ArgumentParser) -> None:
@@ -90,7 +100,7 @@ def number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f'found "{text}"; give a number') from None
+        raise refused("a number", text) from None
 
 
 def whole_number(text: str) -> int:
@@ -104,9 +114,9 @@ def whole_number(text: str) -> int:
     try:
         whole = int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f'found "{text}"; give a whole number') from None
+        raise refused("a whole number", text) from None
     if abs(whole) > _LARGEST:
-        raise argparse.ArgumentTypeError(f"found {text}; give a whole number up to {_LARGEST}")
+        raise refused(f"a whole number up to {_LARGEST}", text)
     return whole
 
 
@@ -117,16 +127,14 @@ _LARGEST = 2**31 - 1
 def _voxel_size(text: str) -> float | list[float]:
     sizes = [number(part) for part in text.split(",")]
     if len(sizes) not in (1, 3) or not all(0 < size < float("inf") for size in sizes):
-        raise argparse.ArgumentTypeError(f'found "{text}"; give a positive number of Å, or three: X,Y,Z')
+        raise refused("a positive number of Å, or three: X,Y,Z", text)
     return sizes[0] if len(sizes) == 1 else sizes
 
 
 def _columns(text: str) -> list[str]:
     labels = text.split(",")
     if len(labels) != 2 or not all(labels):
-        raise argparse.ArgumentTypeError(
-            f'found "{text}"; give the labels of amplitude and phase, as in FWT,PHWT'
-        )
+        raise refused("the labels of amplitude and phase, as in FWT,PHWT", text)
     return labels
 
 

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from ..energies.measures import SIMILARITIES
-from .arguments import add_columns, add_corrections, add_dictionary, number, whole_number
+from .arguments import add_columns, add_corrections, add_dictionary, number, refused, whole_number
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +37,9 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="DIR", help="folder for the results")
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier fit in DIR")
     parser.add_argument(
-        "--resume", metavar="DIR", help="go on with the fit in DIR that was interrupted; it knows all else"
+        "--resume",
+        metavar="DIR",
+        help="resume the fit in DIR that was interrupted, with the options that it began with",
     )
     parser.add_argument(
         "--reference", metavar="TARGET", help="a model of the target, to report the distance to"
@@ -194,13 +196,13 @@ def _strength(text: str) -> float | str:
     try:
         return text if text == "auto" else float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f'found "{text}"; give auto or a number of kJ/mol') from None
+        raise refused("auto or a number of kJ/mol", text) from None
 
 
 def _ligand(text: str) -> list[str]:
     name, equals, smiles = text.partition("=")
     if not (name and equals and smiles):
-        raise argparse.ArgumentTypeError(f'found "{text}"; give NAME=SMILES, such as BNZ=c1ccccc1')
+        raise refused("NAME=SMILES, such as BNZ=c1ccccc1", text)
     return [name, smiles]
 
 
@@ -210,4 +212,4 @@ def _planarity(text: str) -> float | str | None:
     try:
         return float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f'found "{text}"; give on, off or a number of Å') from None
+        raise refused("on, off or a number of Å", text) from None

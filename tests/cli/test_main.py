@@ -41,7 +41,7 @@ def test_a_warning_is_given_once(folder, monkeypatch, capsys):
         (("mend",), "openmm-density: error: COMMAND: invalid choice: 'mend'"),
         (
             ("fit", "a.pdb", "--steps", "many"),
-            'openmm-density fit: error: --steps: found "many"; give a whole number (see openmm-density fit --help)',
+            'openmm-density fit: error: --steps must be a whole number, found "many" (see openmm-density fit --help)',
         ),
         (
             ("score", "a.pdb", "b.mrc"),
