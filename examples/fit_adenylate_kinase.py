@@ -66,7 +66,7 @@ pairs = match_alpha_carbons(model.topology, closed.topology)
 
 
 def report(stage: str) -> np.ndarray:
-    """Print where the model is, and give its positions in Å."""
+    """Print how well the model fits, and return its positions in Å."""
     state = simulation.context.getState(positions=True)
     positions = state.getPositions(asNumpy=True).value_in_unit(unit.angstrom)
     print(

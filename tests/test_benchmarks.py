@@ -62,15 +62,15 @@ def test_planarity_and_its_peers_agree(module, tmp_path, monkeypatch, capsys):
 
 
 def test_disagreement_stops_the_run(module):
-    turns = module("turns")
+    interleaved = module("interleaved")
     expected, found = np.array([1.0, -4.0]), np.array([1.0, -3.996])
-    assert turns.compare("density", found, expected, 2e-3) == pytest.approx(1e-3)
-    with pytest.raises(turns.Disagreement, match=r"density is off by 1\.0e-03 of the largest value"):
-        turns.compare("density", found, expected, 5e-4)
-    with pytest.raises(turns.Disagreement, match="nan"):
-        turns.compare("density", np.array([np.nan, -4.0]), expected, 1e-3)
-    with pytest.raises(turns.Disagreement, match="shape"):
-        turns.compare("density", np.zeros(3), expected, 1e-3)
+    assert interleaved.compare("density", found, expected, 2e-3) == pytest.approx(1e-3)
+    with pytest.raises(interleaved.Disagreement, match=r"density is off by 1\.0e-03 of the largest value"):
+        interleaved.compare("density", found, expected, 5e-4)
+    with pytest.raises(interleaved.Disagreement, match="nan"):
+        interleaved.compare("density", np.array([np.nan, -4.0]), expected, 1e-3)
+    with pytest.raises(interleaved.Disagreement, match="shape"):
+        interleaved.compare("density", np.zeros(3), expected, 1e-3)
 
 
 def test_an_environment_without_torchref_is_noted(module, tmp_path):

@@ -31,11 +31,11 @@ from density_models import (
     unit_gaussians,
 )
 from density_peers import TorchRef, gemmi_engine, gromacs_engines, torchref_engines
-from nothing import Nothing
+from empty_module import EmptyModule
+from interleaved import Case, Difference, Engine, compare, independently, measure, timed
 from openmm import app, unit
 from openmmtorch import TorchForce
 from torch import Tensor
-from turns import Case, Difference, Engine, compare, independently, measure, timed
 
 from openmm_density import DensityFit, DensityMap
 from openmm_density.kernels.density import (
@@ -47,8 +47,8 @@ from openmm_density.kernels.density import (
 
 TERM = "density term of {} atoms"
 ALONE = "each thread alone"
-# Short turns, and many: the term is a small difference of two steps.
-STEPS_PER_TURN = 10
+# Short rounds, and many: the term is a small difference of two steps.
+STEPS_PER_ROUND = 10
 STEPS_BEFORE = 5
 STEP_TURNS = 5
 
@@ -58,7 +58,7 @@ class Settings:
     """What the command line asks for."""
 
     threads: int
-    turns: int
+    rounds: int
     limit: float
     quick: bool
     gemmi: bool
@@ -89,7 +89,7 @@ def random_case(atoms: RandomAtoms, title: str, settings: Settings, one_thread: 
         if settings.gemmi:
             engines += [timed("density_splat", DENSITY, 1, atoms.splat), gemmi_engine(atoms, density)]
         engines += torchref_engines(settings.torchref, atoms, (density, gradient), settings.folder, threads)
-    measure(engines, settings.turns, settings.limit)
+    measure(engines, settings.rounds, settings.limit)
     return Case(title, engines, agreement)
 
 
@@ -137,7 +137,7 @@ def boxes_case(settings: Settings) -> Case:
             "gradient in a large box", gradients[-1], gradients[0], ROUNDING
         )
     }
-    measure(engines, settings.turns, settings.limit)
+    measure(engines, settings.rounds, settings.limit)
     title = f"adenylate kinase, {len(start)} heavy atoms, boxes of {', '.join(map(str, sizes))} voxels of {voxel_size} Å"
     return Case(title, engines, agreement)
 
@@ -244,7 +244,9 @@ def dynamics_case(settings: Settings) -> Case:
     steps = [step for name in engines for step in (engines[name], floor[name], bare[name])]
     repeated = steps * (1 if settings.quick else STEP_TURNS)
     measure(
-        [*repeated, *operators.values(), *alone.values(), *peers.values()], settings.turns, 4 * settings.limit
+        [*repeated, *operators.values(), *alone.values(), *peers.values()],
+        settings.rounds,
+        4 * settings.limit,
     )
 
     terms = []
@@ -274,7 +276,7 @@ def dynamics_case(settings: Settings) -> Case:
 
 def idle_force(n_particles: int, group: int) -> TorchForce:
     """Build a force of a module that does nothing: openmm-torch's own share of a step."""
-    force = TorchForce(torch.jit.script(Nothing(n_particles, torch.float64)))
+    force = TorchForce(torch.jit.script(EmptyModule(n_particles, torch.float64)))
     force.setOutputsForces(True)
     force.setForceGroup(group)
     return force
@@ -286,8 +288,8 @@ def stepping(integrator: openmm.Integrator, groups: set[int], threads: int) -> f
     integrator.setIntegrationForceGroups(groups)
     integrator.step(STEPS_BEFORE)
     begun = time.perf_counter()
-    integrator.step(STEPS_PER_TURN)
-    return (time.perf_counter() - begun) / STEPS_PER_TURN
+    integrator.step(STEPS_PER_ROUND)
+    return (time.perf_counter() - begun) / STEPS_PER_ROUND
 
 
 def gradient_of(fit: DensityFit, positions: unit.Quantity) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Time the density kernel against those who do the same, engine by engine in turns within one run.
+"""Time the density kernel against those who do the same, alternating between engines within one run.
 
     python examples/benchmarks/density_cpu.py
     python examples/benchmarks/density_cpu.py --torchref env053/bin/python,env064/bin/python,env070/bin/python --json density.json
@@ -39,9 +39,9 @@ import torch
 from density_cases import ALONE, CASES, MEMORY, Settings, memory_figures
 from density_models import DENSITY, GRADIENT, SIMILARITY
 from density_peers import start_torchref
+from interleaved import Case, Disagreement, Engine, processor, show
 from rich.console import Console
 from rich.table import Table
-from turns import Case, Disagreement, Engine, processor, show
 
 from openmm_density.atomic_files import write_text
 from openmm_density.kernels import compilation
@@ -168,7 +168,7 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--cases", default=",".join([*CASES, MEMORY]), help="which cases")
     parser.add_argument("--threads", type=int, default=2, help="threads of every engine that has them")
-    parser.add_argument("--repeats", type=int, default=7, help="turns of each engine")
+    parser.add_argument("--repeats", type=int, default=7, help="rounds of each engine")
     parser.add_argument("--limit", type=float, default=15.0, help="seconds of timing for a case, about")
     parser.add_argument("--quick", action="store_true", help="small inputs: whether it runs, not how fast")
     parser.add_argument("--json", type=Path, help="write the figures to this file")

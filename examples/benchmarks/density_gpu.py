@@ -231,7 +231,7 @@ class Problem:
 
 
 def replayed(engine: Engine) -> tuple[Callable[[], None], tuple[torch.Tensor, torch.Tensor]]:
-    """Capture an engine in a CUDA graph; give its replay and where the results are."""
+    """Capture an engine in a CUDA graph; return its replay and where the results are."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):

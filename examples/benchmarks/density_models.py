@@ -7,9 +7,9 @@ from pathlib import Path
 import gemmi
 import numpy as np
 import torch
+from interleaved import compare
 from openmm import app, unit
 from torch import Tensor
-from turns import compare
 
 from openmm_density import DensityFit
 from openmm_density.energies.form_factors import form_factor_gaussians, resolution_gaussians

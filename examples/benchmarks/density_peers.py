@@ -27,7 +27,7 @@ from density_models import (
     RandomAtoms,
     forces_in_two_passes,
 )
-from turns import Engine, compare
+from interleaved import Engine, compare
 
 from openmm_density import DensityFit, DensityMap
 
@@ -68,7 +68,7 @@ class TorchRef:
         return answer
 
     def load(self, inputs: Path, folder: Path, threads: int) -> tuple[np.ndarray, np.ndarray]:
-        """Load a case; give density [z, y, x] and gradient; this warms it up."""
+        """Load a case; return density [z, y, x] and gradient; this is the warm-up."""
         outputs = folder / "torchref.npz"
         self._ask("load", inputs=str(inputs), outputs=str(outputs), threads=threads)
         with np.load(outputs) as arrays:

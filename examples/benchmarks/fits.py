@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from interleaved import processor
 from rich.console import Console
 from rich.table import Table
-from turns import processor
 
 from openmm_density import DensityMap
 from openmm_density.atomic_files import write_text
@@ -90,7 +90,7 @@ CASES = {
 def fit_case(
     name: str, data: Path, protocol: str = "standard", steps: int | None = None, **options: Any
 ) -> dict[str, Any]:
-    """Fit one case; give its figures.
+    """Fit one case; return its figures.
 
     Parameters
     ----------

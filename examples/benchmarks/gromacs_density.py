@@ -110,7 +110,7 @@ class GromacsDensity:
                   "-po", f"{name}.out.mdp", "-maxwarn", "5")  # fmt: skip
 
     def run(self, name: str, threads: int = 1) -> float:
-        """Run what was prepared, with so many threads in one rank; give the milliseconds of a step by GROMACS's own clock."""
+        """Run what was prepared, with so many threads in one rank; return the milliseconds of a step by GROMACS's own clock."""
         self._gmx("mdrun", "-s", f"{name}.tpr", "-deffnm", name, "-ntmpi", "1", "-ntomp", threads,
                   "-nb", "cpu", "-pin", "off")  # fmt: skip
         log = (self._folder / f"{name}.log").read_text()

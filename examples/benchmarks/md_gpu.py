@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import openmm
 import torch
-from nothing import Nothing
+from empty_module import EmptyModule
 from openmm import app, unit
 
 from openmm_density import DensityFit, DensityMap
@@ -269,7 +269,7 @@ def measure(bench: Bench, cases: list[str], only: str | None, show: Callable[[Ro
         kernels = kernel_seconds(fit.create_module(), n_particles, bench.model)
         for backend, graphs in ways() if only is None else [w for w in ways() if w[0] == only]:
             nothing = create_force(
-                Nothing(n_particles, torch.float32),
+                EmptyModule(n_particles, torch.float32),
                 "nothing",
                 0.0,
                 periodic=True,
@@ -278,7 +278,7 @@ def measure(bench: Bench, cases: list[str], only: str | None, show: Callable[[Ro
                 force_group=DENSITY_GROUP,
                 parameter_derivative=False,
                 cuda_graphs=graphs,
-                of_particles=(fit.atoms, lambda n=fit.n_fitted_atoms: Nothing(n, torch.float32)),
+                of_particles=(fit.atoms, lambda n=fit.n_fitted_atoms: EmptyModule(n, torch.float32)),
             )
             density = fit.create_force(backend, parameter_derivative=False, cuda_graphs=graphs)
             for name, force in (("nothing", nothing), (case, density)):

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from interleaved import Case, Disagreement, compare, measure, processor, show, timed
 from rich.console import Console
-from turns import Case, Disagreement, compare, measure, processor, show, timed
 
 from openmm_density.atomic_files import write_text
 from openmm_density.kernels import compilation
@@ -74,7 +74,9 @@ def main() -> None:
     parser.add_argument(
         "--precision", choices=("single", "double"), default="single", help="type of the positions"
     )
-    parser.add_argument("--repeats", type=int, default=20, help="turns of each engine (default: %(default)s)")
+    parser.add_argument(
+        "--repeats", type=int, default=20, help="rounds of each engine (default: %(default)s)"
+    )
     parser.add_argument(
         "--limit", type=float, default=10.0, help="seconds of timing, about (default: %(default)s)"
     )

@@ -1,7 +1,7 @@
 """Evaluate TorchRef's density and gradient on request, inside whatever environment TorchRef is installed in.
 
-`density_cpu.py` starts one such process for each version, so that versions that need different versions of torch are timed in
-turns within one run. Requests come as lines of JSON on the standard input, each is answered by one line of JSON:
+`density_cpu.py` starts one such process for each version, so that versions that need different versions of torch are timed
+alternately within one run. Requests come as lines of JSON on the standard input, each is answered by one line of JSON:
 
     {"do": "describe"}                                               version of TorchRef and of torch, its engine
     {"do": "load", "inputs": a.npz, "outputs": b.npz, "threads": 2}  nothing; b.npz has the results
@@ -68,7 +68,7 @@ class Worker:
         self.shape: tuple[int, ...] = ()
 
     def describe(self) -> dict[str, Any]:
-        """Say what runs here."""
+        """Return the name of what runs here."""
         return {"torchref": torchref.__version__, "torch": torch.__version__, "engine": self.engine}
 
     def load(self, inputs: str, outputs: str, threads: int) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import torch
 
 
-class Nothing(torch.nn.Module):
+class EmptyModule(torch.nn.Module):
     """No energy and no forces, for the price of two tensors that are there already."""
 
     def __init__(self, n_particles: int, dtype: torch.dtype) -> None:

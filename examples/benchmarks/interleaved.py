@@ -1,4 +1,4 @@
-"""Engines that do the same thing: compared first, then timed in turns, so that what else the machine does meets them all."""
+"""Engines that do the same: compared first, then timed in alternation, so that other load on the machine meets all alike."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Engine:
     call: Callable[[], float]
     is_short: bool = True
     deviations: dict[str, float] = field(default_factory=dict)
-    turns: list[list[float]] = field(default_factory=list)
+    rounds: list[list[float]] = field(default_factory=list)
 
     @property
     def times(self) -> np.ndarray:
         """All times in ms."""
-        return np.array([value for turn in self.turns for value in turn])
+        return np.array([value for each in self.rounds for value in each])
 
     @property
     def median(self) -> float:
@@ -98,11 +98,11 @@ def independently(name: str, operation: str, threads: int, function: Callable[[]
 
 
 class Difference(Engine):
-    """What one engine takes more than another, turn by turn."""
+    """What one engine takes more than another, round by round."""
 
     def __init__(self, name: str, operation: str, larger: Engine, smaller: Engine) -> None:
         super().__init__(name, operation, larger.threads, larger.call)
-        self.turns = [[float(np.median(a) - np.median(b))] for a, b in zip(larger.turns, smaller.turns)]
+        self.rounds = [[float(np.median(a) - np.median(b))] for a, b in zip(larger.rounds, smaller.rounds)]
         self._fastest = larger.fastest - smaller.fastest
 
     @property
@@ -156,20 +156,20 @@ def compare(what: str, found: Any, expected: Any, tolerance: float) -> float:
     return deviation
 
 
-def measure(engines: list[Engine], turns: int, limit: float) -> None:
-    """Time the engines in turns; one that has used up its share of so many seconds drops out of further turns."""
+def measure(engines: list[Engine], rounds: int, limit: float) -> None:
+    """Time the engines in alternation; one that has used up its share of so many seconds is left out of further rounds."""
     used = {id(engine): 0.0 for engine in engines}
-    for _ in range(turns):
+    for _ in range(rounds):
         for engine in engines:
-            if engine.turns and used[id(engine)] > limit / len(used):
+            if engine.rounds and used[id(engine)] > limit / len(used):
                 continue
             start = time.perf_counter()
             times = [engine.call()]
             if engine.is_short and times[0] < 0.3:
-                # The first call of a turn finds the caches full of another engine's data: it does not count.
+                # The first call of a round finds the caches full of another engine's data: it does not count.
                 calls = max(1, min(50, round(0.05 / times[0])))
                 times = [engine.call() for _ in range(calls)]
-            engine.turns.append([1000 * seconds for seconds in times])
+            engine.rounds.append([1000 * seconds for seconds in times])
             used[id(engine)] += time.perf_counter() - start
 
 
