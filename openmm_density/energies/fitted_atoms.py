@@ -229,7 +229,8 @@ def _contents(array: np.ndarray) -> str:
 def _charges(system: openmm.System | None) -> np.ndarray:
     if system is None:
         raise InputError(
-            f"{as_argument('weights', 'charge')} needs the charges of a System", remedy="pass system="
+            f"{as_argument('weights', 'charge')} needs the charges of a System",
+            remedy=f"pass {as_argument('system')}",
         )
     for force in system.getForces():
         if isinstance(force, openmm.NonbondedForce):
