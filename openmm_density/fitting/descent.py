@@ -21,7 +21,7 @@ def descend(
 ) -> None:
     """Move a Context's atoms down their forces, in steps in which the atom with the largest force moves by at most so many nm.
 
-    A step that does not lower the energy is taken back and shortened, others lengthen the next; atoms without mass stay. The
+    A step that does not lower the energy is undone and shortened, others lengthen the next; atoms without mass stay. The
     energy never rises, and each step costs one evaluation of energy and forces.
 
     Parameters

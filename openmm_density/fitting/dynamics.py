@@ -43,9 +43,14 @@ class Dynamics:
         self._protocol, self._seed, self._safeguard = protocol, seed, safeguard
         self._freedom = 3 * int((safeguard.masses > 0).sum()) - system.getNumConstraints()
 
+    @property
+    def full_timestep(self) -> float:
+        """The time step of the protocol in ps."""
+        return self._protocol.timestep / 1000
+
     def timestep(self, state: RunState) -> float:
-        """Return the time step in ps, which is halved each time that the simulation is taken back."""
-        return self._protocol.timestep / 1000 / 2**state.caution
+        """Return the time step in ps, which is halved each time that the fit is rolled back."""
+        return self.full_timestep / 2**state.caution
 
     def seed(self, state: RunState) -> int:
         """Return other noise to every segment; to OpenMM, 0 means any."""

@@ -70,7 +70,7 @@ class FitResult:
     stages : list of dict
         Of each stage that was begun: its name, the steps done, its resolution, the strength and whether it converged.
     blow_ups : list of str
-        A sentence on each time that the simulation became unstable and was taken back.
+        A sentence on each time that the simulation became unstable and was rolled back.
     rebuilding : list of dict
         Of each search before a stage: ``stage``, ``step``, what `Changes.as_dict` gives, ``undone`` (whether the model was put
         back, as it did not bear it), ``left_out`` (what the stage asked for and there was no time for), ``work`` (estimated, in

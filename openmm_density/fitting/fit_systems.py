@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -15,14 +14,14 @@ from ..chemistry.residues import residue_label
 from ..energies.density_fit import DensityFit
 from ..energies.forces import backend_problem, best_backend
 from ..energies.form_factors import SIGMA_PER_RESOLUTION
-from ..errors import InputError
+from ..errors import InputError, as_argument
 from ..maps.checks import widest_side
-from ..maps.density_map import DensityMap
 from ..models.preparation import Prepared
 from ..models.structures import Model
 from ..restraints import PlanarityRestraint, PositionalRestraint, Restraint, make_restraints
-from ..validation.correlation import MapCorrelation
 from ..wording import listing
+from .fit_map import FitMap
+from .options import RestraintOptions, RunOptions
 from .protocols import COARSE, NEAR_CC, Protocol, Stage
 from .unseen import unseen_residues
 
@@ -43,23 +42,14 @@ class FitSystems:
     ----------
     prepared : Prepared
         The model, with the water around it where there is any.
-    density_map : DensityMap
-    resolution : float
-        Of the map, in Å.
+    fit_map : FitMap
     protocol : Protocol
         Names what its stages hold.
     cc_initial : float
         Correlation of the model with the map: tells whether it lies there, and what the map does not show can be held.
-    seed : int
-        Of the barostat.
-    platform : str
-        That runs them.
-    restrain_to : Model, optional
-        Whose distances the restraint "distance" keeps in place of the model's own.
-    planarity : float, Quantity or None
-        σ in Å with which flat groups are held flat; None leaves them to the force field.
-    dictionaries : path or sequence of paths
-        Restraint dictionaries of ligands, which tell what is flat in them.
+    run : RunOptions
+        The platform, and the seed of a barostat.
+    held : RestraintOptions
     density_options : mapping
         Of `DensityFit`.
 
@@ -86,38 +76,33 @@ class FitSystems:
     def __init__(
         self,
         prepared: Prepared,
-        density_map: DensityMap,
-        resolution: float,
+        fit_map: FitMap,
         protocol: Protocol,
-        *,
         cc_initial: float,
-        seed: int,
-        platform: str,
-        restrain_to: Model | None,
-        planarity: Any,
-        dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+        run: RunOptions,
+        held: RestraintOptions,
         density_options: Mapping[str, Any],
     ) -> None:
         self.prepared = prepared
-        self._density_map = density_map
-        self._protocol, self._seed, self._platform = protocol, seed, platform
-        held = dict.fromkeys(name for stage in protocol.stages for name in stage.restraints)
+        self._fit_map = fit_map
+        self._protocol, self._seed, self._platform = protocol, run.seed, run.platform
+        names = dict.fromkeys(name for stage in protocol.stages for name in stage.restraints)
         # In a box of water ordered waters trade places with others.
         apart = ("planarity", "water") if prepared.solvent == "water" else ("planarity",)
         self.restraints: list[Restraint] = make_restraints(
-            [name for name in held if name not in apart],
+            [name for name in names if name not in apart],
             prepared.topology,
             prepared.positions,
             force_group=RESTRAINT_GROUP,
-            options=_restraint_options(held, prepared.solvent, restrain_to),
+            options=_restraint_options(names, prepared.solvent, held.restrain_to),
         )
         self.notes: list[str] = []
-        self._anchors = self._anchored(cc_initial, resolution)
+        self._anchors = self._anchored(cc_initial)
         self.planarity: PlanarityRestraint | None = None
         # Of this one density and planarity learn masses, charges and molecules.
         self._plain = self._restrained(hydrogen_mass=protocol.hydrogen_mass)
-        if planarity is not None:
-            options = {"sigma": planarity, "dictionaries": dictionaries, "system": self._plain}
+        if held.planarity is not None:
+            options = {"sigma": held.planarity, "dictionaries": held.dictionaries, "system": self._plain}
             (self.planarity,) = make_restraints(
                 "planarity",
                 prepared.topology,
@@ -126,9 +111,9 @@ class FitSystems:
                 options={"planarity": options},
             )
         self.density = DensityFit(
-            density_map,
+            fit_map.density_map,
             prepared.topology,
-            resolution,
+            fit_map.resolution,
             positions=prepared.positions,
             system=self._plain,
             force_group=DENSITY_GROUP,
@@ -179,7 +164,7 @@ class FitSystems:
             density = self._density_blurred(blur)
             if resolution > own:
                 sigma = SIGMA_PER_RESOLUTION * np.sqrt(resolution**2 - own**2)
-                density = self.density.with_map(self._density_map.gaussian_filter(sigma), resolution)
+                density = self.density.with_map(self._fit_map.density_map.gaussian_filter(sigma), resolution)
             system = self.with_density(density)
             if pressure is not None:
                 barostat = openmm.MonteCarloBarostat(pressure, self._protocol.stages[0].temperature[0])
@@ -193,26 +178,26 @@ class FitSystems:
         blur = 1.0
         fixed = stage.resolution is not None or stage.strength[1] == 0
         if self._protocol.match_blur and not fixed and self.density.measure.compares_widths:
-            side = widest_side(self._density_map)
+            side = widest_side(self._fit_map.density_map)
             widths = [width for width in BLURS if width * self.density.resolution <= side]
             blur = max(widths, key=lambda width: self._density_blurred(width).similarity(positions))
         return self.at(stage.resolution, stage.pressure, blur)
 
-    def let_go(self, context: openmm.Context, stage: Stage) -> None:
-        """Take the strength of what a stage does not hold."""
+    def release_restraints(self, context: openmm.Context, stage: Stage) -> None:
+        """Disable the restraints that a stage does not name."""
         for restraint in self.restraints:
             if restraint.name not in stage.restraints:
                 context.setParameter(restraint.parameter_name, 0.0)
 
-    def hold_flat(self, context: openmm.Context, stage: Stage, timestep: float | None = None) -> None:
-        """Hold flat groups flat if a stage does, in full, or with what a time step (ps) bears where they share light atoms."""
+    def set_planarity(self, context: openmm.Context, stage: Stage, timestep: float | None = None) -> None:
+        """Enable the planarity restraint if a stage names it, in full, or by what is stable at a time step in ps."""
         if self.planarity is None:
             return
-        strength = 1.0 if "planarity" in stage.restraints else 0.0
-        if strength and timestep is not None:
+        scale = 1.0 if "planarity" in stage.restraints else 0.0
+        if scale and timestep is not None:
             stable = STABLE_FRACTION * self.planarity.stable_timestep(self._plain)
-            strength = min(strength, (stable / timestep) ** 2)
-        context.setParameter(self.planarity.parameter_name, strength)
+            scale = min(scale, (stable / timestep) ** 2)
+        context.setParameter(self.planarity.parameter_name, scale)
 
     def _density_blurred(self, blur: float) -> DensityFit:
         if blur not in self._blurred:
@@ -229,13 +214,13 @@ class FitSystems:
             system.addForce(self.planarity.create_force(**self._force_options()))
         return system
 
-    def _anchored(self, cc_initial: float, resolution: float) -> list[Restraint]:
+    def _anchored(self, cc_initial: float) -> list[Restraint]:
         """Hold where they are residues that a coarse map does not show where a model that lies in it has them."""
-        if cc_initial < NEAR_CC or resolution < COARSE or not self.restraints:
+        if cc_initial < NEAR_CC or self._fit_map.resolution < COARSE or not self.restraints:
             return []
         topology, positions = self.prepared.topology, self.prepared.positions
-        correlation = MapCorrelation(self._density_map, topology, resolution)
-        unseen = unseen_residues(topology, correlation.residue_correlations(positions))
+        correlations = self._fit_map.correlation(topology).residue_correlations(positions)
+        unseen = unseen_residues(topology, correlations)
         if not len(unseen):
             return []
         residues = list(topology.residues())
@@ -262,14 +247,18 @@ class FitSystems:
 
 
 def _restraint_options(
-    held: Iterable[str], solvent: str, restrain_to: Model | None
+    names: Iterable[str], solvent: str, restrain_to: Model | None
 ) -> dict[str, dict[str, Any]]:
     """Return what restraints are told beside the start."""
     options: dict[str, dict[str, Any]] = {}
-    if solvent == "water" and "position" in held:
+    if solvent == "water" and "position" in names:
         options["position"] = {"periodic": True}
     if restrain_to is not None:
-        if "distance" not in held:
-            raise InputError('restrain_to is for the restraint "distance": add it, or leave restrain_to out.')
+        if "distance" not in names:
+            raise InputError(
+                'is for the restraint "distance", which no stage has',
+                argument="restrain_to",
+                remedy=f"add it to {as_argument('restraints')}, or leave {as_argument('restrain_to')} out",
+            )
         options["distance"] = {"reference": restrain_to}
     return options

@@ -1,126 +1,146 @@
-"""A look at the map before a fit believes it: what is wrong with it, and where the model belongs in it."""
+"""A look at the map before a fit believes it, and after: what is wrong with it, and where the model belongs in it."""
 
 from __future__ import annotations
 
-import numpy as np
-from openmm import app
+from dataclasses import replace
+from typing import NamedTuple
 
-from ..maps.corrections import MapCorrections
-from ..maps.density_map import DensityMap
+import numpy as np
+
+from ..models.preparation import Prepared
 from ..models.structures import Model
-from ..validation.correlation import MapCorrelation
 from ..validation.map_checks import MapChecks, check_map_with_model, check_stretching
-from .placement import Placement, placed, placed_at, placed_near
+from .fit_map import FitMap
+from .fit_result import FitResult
+from .placement import Placement, check_place, placed, placed_at, placed_near
 
 # A model that correlates by less with a map whose mirror image was asked for has yet to be placed in it.
 MIRRORED_FIT = 0.4
 
 
-def placed_and_checked(
-    model: Model,
-    read: DensityMap,
-    density_map: DensityMap,
-    resolution: float,
-    place: str,
-    corrections: MapCorrections,
-) -> tuple[MapChecks, Placement | None]:
+class Examination(NamedTuple):
+    """What was found out about model and map before a fit.
+
+    Attributes
+    ----------
+    model : Model
+        Where it starts.
+    checks : MapChecks
+        Of the map with the model there.
+    placement : Placement or None
+        How the model got there; None where it stays.
+    cc : float
+        Its correlation with the map there.
+    """
+
+    model: Model
+    checks: MapChecks
+    placement: Placement | None
+    cc: float
+
+
+def examine_start(model: Model, fit_map: FitMap, place: str) -> Examination:
     """Look at the map with the model where it is, place the model, and look again.
 
     Parameters
     ----------
     model : Model
-    read, density_map : DensityMap
-        The map as it was read, and corrected.
-    resolution : float
-        In Å.
+    fit_map : FitMap
     place : {"auto", "on", "off"}
         As for `FlexibleFit`. With ``auto`` a model is also placed that a correction of the map has left outside its density, or
         that lies beside it.
-    corrections : MapCorrections
-        What the map was corrected for.
-
-    Returns
-    -------
-    checks : MapChecks
-        Of the model where it starts.
-    placement : Placement or None
-        None where the model stays.
 
     Raises
     ------
     InputError
-        If no fit can be right: the contrast is inverted, or the map is rolled.
+        If the model cannot be placed, or no fit can be right: the contrast is inverted, or the map is rolled.
     """
-    checks = check_map_with_model(density_map, model.topology, model.positions, resolution)
-    checks.refuse_errors()
-    if place == "auto" and corrections.voxel_size is not None:
-        moved = _carried_along(model, read, density_map)
-        nearby = placed_near(model, density_map, resolution, moved)
-        if nearby is not None:
-            return _checked_there(nearby, model, density_map, resolution), nearby
-    if place == "auto" and any(finding.check == "place" for finding in checks.findings):
-        pose = checks.figures["place"]
-        beside = placed_at(
-            model, density_map, resolution, np.array(pose["rotation"]), np.array(pose["shift"])
-        )
-        return _checked_there(beside, model, density_map, resolution), beside
-    if place == "auto" and corrections.mirror:
-        correlation = MapCorrelation(density_map, model.topology, resolution)
-        if correlation.cc_mask(model.positions) < MIRRORED_FIT:
-            place = "on"
-    placement = placed(model, density_map, resolution, place)
-    if placement is None:
-        return checks, None
-    return _checked_there(placement, model, density_map, resolution), placement
+    check_place(model, place)
+    here = _examined_at(model, fit_map, None)
+    placement = _placement(model, fit_map, place, here)
+    return here if placement is None else _examined_at(model, fit_map, placement)
 
 
-def checked_after(
-    model: Model,
-    density_map: DensityMap,
-    resolution: float,
-    topology: app.Topology,
-    start: np.ndarray,
-    relaxed: np.ndarray,
-    final: np.ndarray,
-    in_input: np.ndarray,
-    cc: float,
-) -> MapChecks:
+def examination_known(
+    model: Model, fit_map: FitMap, checks: MapChecks, placement: Placement | None
+) -> Examination:
+    """Return the examination of a fit that goes on, whose map was looked at when it began."""
+    there = _placed(model, fit_map, placement)
+    return Examination(there, checks, placement, _cc(there, fit_map))
+
+
+def examine_fitted(fit_map: FitMap, solute: Prepared, result: FitResult) -> MapChecks:
     """Look at the map once more, with the model where it was fitted, and at what the map did to the model.
 
     Parameters
     ----------
-    model : Model
-        As it was read.
-    density_map : DensityMap
-    resolution : float
-        In Å.
-    topology : openmm.app.Topology
-        Of the simulated model, without solvent.
-    start, relaxed, final : np.ndarray, shape (M, 3)
-        Its positions before the fit, minimised without the map, and after the fit, in Å.
-    in_input : np.ndarray, shape (N, 3)
-        Those of the atoms that were read, after the fit, in Å.
-    cc : float
-        Their correlation with the map.
+    fit_map : FitMap
+    solute : Prepared
+        The model before the fit, without solvent.
+    result : FitResult
     """
-    checks = check_map_with_model(density_map, model.topology, in_input, resolution, cc=cc)
+    model, n = solute.model, len(solute.positions)
+    checks = check_map_with_model(
+        fit_map.density_map,
+        model.topology,
+        solute.input_positions(result.final[:n]),
+        fit_map.resolution,
+        cc=result.cc_final,
+        correlation=fit_map.correlation(model.topology),
+    )
     rescaled = any(finding.check == "voxel_size" for finding in checks.findings)
     scale = checks.figures["voxel_size"]["scale"] if rescaled else 1.0
-    n = topology.getNumAtoms()
-    return checks + check_stretching(density_map, topology, start[:n], relaxed[:n], final[:n], scale)
+    return checks + check_stretching(
+        fit_map.density_map, solute.topology, solute.positions, result.relaxed[:n], result.final[:n], scale
+    )
 
 
-def _checked_there(
-    placement: Placement, model: Model, density_map: DensityMap, resolution: float
-) -> MapChecks:
-    there = placement.moved(model.positions)
-    checks = check_map_with_model(density_map, model.topology, there, resolution)
+def _examined_at(model: Model, fit_map: FitMap, placement: Placement | None) -> Examination:
+    there = _placed(model, fit_map, placement)
+    cc = _cc(there, fit_map)
+    checks = check_map_with_model(
+        fit_map.density_map,
+        there.topology,
+        there.positions,
+        fit_map.resolution,
+        cc=cc,
+        correlation=fit_map.correlation(there.topology),
+    )
     checks.refuse_errors()
-    return checks
+    return Examination(there, checks, placement, cc)
 
 
-def _carried_along(model: Model, read: DensityMap, density_map: DensityMap) -> np.ndarray:
+def _placed(model: Model, fit_map: FitMap, placement: Placement | None) -> Model:
+    if placement is not None:
+        model = placement.apply(model)
+    # Whatever crystal the model comes from, it is not in it in a map that is none.
+    if model.space_group and not fit_map.density_map.periodic:
+        model = replace(model, space_group="")
+    return model
+
+
+def _cc(model: Model, fit_map: FitMap) -> float:
+    return fit_map.correlation(model.topology).cc_mask(model.positions)
+
+
+def _placement(model: Model, fit_map: FitMap, place: str, here: Examination) -> Placement | None:
+    """Return how the model gets to where it belongs, or None where it may stay."""
+    if place == "auto":
+        if fit_map.corrections.voxel_size is not None:
+            nearby = placed_near(model, fit_map, _carried_along(model, fit_map))
+            if nearby is not None:
+                return nearby
+        if any(finding.check == "place" for finding in here.checks.findings):
+            pose = here.checks.figures["place"]
+            return placed_at(model, fit_map, np.array(pose["rotation"]), np.array(pose["shift"]))
+        if fit_map.corrections.mirror and here.cc < MIRRORED_FIT:
+            place = "on"
+    return placed(model, fit_map, place)
+
+
+def _carried_along(model: Model, fit_map: FitMap) -> np.ndarray:
     """Return by how much the middle of the model moves, in Å, if it stays at its voxel."""
+    density_map = fit_map.density_map
     centre = model.positions.mean(axis=0)
-    index = read.to_index(centre[None])[0]
+    index = fit_map.read.to_index(centre[None])[0]
     return density_map.origin + density_map.matrix @ index - centre

@@ -12,12 +12,11 @@ from openmm import unit
 from ..chemistry.planes import PlaneSet
 from ..energies.density_fit import DensityFit
 from ..errors import InputError
-from ..maps.density_map import DensityMap
 from ..models.matching import ca_rmsd, match_alpha_carbons
 from ..models.preparation import Prepared
 from ..models.structures import Model
 from ..units import positions_in_angstrom
-from ..validation.correlation import MapCorrelation
+from .fit_map import FitMap
 from .fit_result import Row
 from .fit_systems import DENSITY_GROUP
 
@@ -32,14 +31,19 @@ class Measurements:
     prepared : Prepared
     density : DensityFit
         At the resolution of the map.
-    correlation : MapCorrelation
-        Of the model as it was read with the map: hydrogens that were built have no say.
+    fit_map : FitMap
+    cc_initial : float
+        Correlation of the model as it was read with the map, where the fit starts.
     planes : PlaneSet
         Flat groups of the model as it was read.
     reference : Model, optional
         A model of the target.
-    free_map : DensityMap, optional
+    free_map : FitMap, optional
         Another map of the same.
+
+    Attributes
+    ----------
+    cc_initial : float
 
     Raises
     ------
@@ -51,15 +55,18 @@ class Measurements:
         self,
         prepared: Prepared,
         density: DensityFit,
-        correlation: MapCorrelation,
+        fit_map: FitMap,
+        cc_initial: float,
         planes: PlaneSet,
         reference: Model | None = None,
-        free_map: DensityMap | None = None,
+        free_map: FitMap | None = None,
     ) -> None:
         self._prepared, self._density, self._planes = prepared, density, planes
-        self._correlation, self._free_correlation = correlation, None
-        if free_map is not None:
-            self._free_correlation = MapCorrelation(free_map, prepared.model.topology, density.resolution)
+        self.cc_initial = cc_initial
+        # Scored is what the user gave, atom for atom: hydrogens that were built are excluded.
+        scored = prepared.model.topology
+        self._fit_map, self._correlation = fit_map, fit_map.correlation(scored)
+        self._free_correlation = None if free_map is None else free_map.correlation(scored)
         self._reference, self._pairs = reference, None
         if reference is not None:
             try:
@@ -70,22 +77,39 @@ class Measurements:
                     reference_positions=reference.positions,
                 )
             except InputError as error:
-                raise InputError(f"{reference.path}: {error}") from None
+                raise error.within(reference.path) from None
 
-    def row(self, context: openmm.Context, step: int, stage: str, temperature: float) -> Row:
-        """Return the row of the log for a Context at a step, at its temperature in K."""
+    def row(
+        self, context: openmm.Context, density: DensityFit, step: int, stage: str, temperature: float
+    ) -> Row:
+        """Return the row of the log for a Context.
+
+        Parameters
+        ----------
+        context : openmm.Context
+        density : DensityFit
+            That made its density force.
+        step : int
+        stage : str
+        temperature : float
+            In K.
+        """
         state = context.getState(energy=True, positions=True)
         positions = positions_in_angstrom(state.getPositions(asNumpy=True))
-        density = context.getState(energy=True, groups={DENSITY_GROUP})
         in_input = self._prepared.input_positions(positions)
-        strength = context.getParameter(self._density.parameter_name)
+        density_energy = density_energy_in(context)
+        strength = context.getParameter(density.parameter_name)
+        if density is self._density:
+            similarity = _similarity(density, density_energy, strength, positions)
+        else:  # of a coarser map, or of wider Gaussians, whose similarities are other figures
+            similarity = self._density.similarity(positions)
         return Row(
             step=step,
             stage=stage,
             potential_energy=state.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole),
-            density_energy=density.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole),
+            density_energy=density_energy,
             strength=strength / self._density.n_fitted_atoms,
-            similarity=self._density.similarity(positions),
+            similarity=similarity,
             cc=self._correlation.cc_mask(in_input),
             temperature=temperature,
             planarity_rms=self._planes.rms(in_input),
@@ -93,11 +117,37 @@ class Measurements:
             cc_free=None if self._free_correlation is None else self._free_correlation.cc_mask(in_input),
         )
 
+    def cc_reference(self) -> float | None:
+        """Return the correlation of the reference with the map, if there is one."""
+        if self._reference is None:
+            return None
+        return self._fit_map.correlation(self._reference.topology).cc_mask(self._reference.positions)
+
     def ca_rmsd(self, positions: np.ndarray) -> float | None:
         """Return the RMSD of Cα in Å to the reference, if there is one, of positions in Å."""
         if self._reference is None:
             return None
         return ca_rmsd(positions, self._reference.positions, self._pairs)
+
+
+def density_energy_in(context: openmm.Context) -> float:
+    """Return the energy of the density force in kJ/mol."""
+    state = context.getState(energy=True, groups={DENSITY_GROUP})
+    return state.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole)
+
+
+def similarity_in(context: openmm.Context, density: DensityFit) -> float:
+    """Return the similarity of model and map in a Context, from the energy of its density force."""
+    strength = context.getParameter(density.parameter_name)
+    positions = positions_in_angstrom(context.getState(positions=True).getPositions(asNumpy=True))
+    return _similarity(density, density_energy_in(context), strength, positions)
+
+
+def _similarity(density: DensityFit, energy: float, strength: float, positions: np.ndarray) -> float:
+    """Return S from an energy and its k; at k = 0, where the energy tells nothing, from positions in Å."""
+    if strength == 0:
+        return density.similarity(positions)
+    return density.similarity_from_energy(energy, strength)
 
 
 def density_milliseconds(context: openmm.Context) -> float:

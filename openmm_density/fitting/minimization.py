@@ -1,4 +1,4 @@
-"""The minimisations of a fit: they part what clashes or a density pressed together, and end when asked to stop."""
+"""The minimisations of a fit: they relieve steric clashes, also those of a strong density, and end when asked to stop."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ MINIMIZED_AT_ONCE = 200
 CAREFUL_STEPS = 100
 # A bad geometry is minimised so often at the most until no force (kJ/mol/nm) would throw an atom of 12 Da by 0.1 Å in 4 fs.
 MINIMIZED_AT_MOST, STRAINED = 3, 7.5e3
-# Atoms that stay pressed together are parted by so many times the usual repulsion.
-CONTACT_STRENGTHS = (1.0, 4.0, 16.0)
+# Factors of the default repulsion that are tried in turn on atoms that a density presses together.
+CONTACT_SCALES = (1.0, 4.0, 16.0)
 
 
 class Minimizer:
@@ -153,7 +153,7 @@ class Minimizer:
             f"({error}): look for clashes in the model there, or lower the strength."
         )
 
-    def part_contacts(
+    def relieve_clashes(
         self, context: openmm.Context, density: DensityFit, iterations: int, stop: Stop | None = None
     ) -> None:
         """Minimise on with the repulsion that the force field lacks for atoms that a density presses together."""
@@ -168,8 +168,8 @@ class Minimizer:
         apart.setPositions(context.getState(positions=True).getPositions())
         for name, value in context.getParameters().items():
             apart.setParameter(name, value)
-        for times in CONTACT_STRENGTHS:
-            apart.setParameter(contacts.parameter_name, times * contacts.force_constant)
+        for scale in CONTACT_SCALES:
+            apart.setParameter(contacts.parameter_name, scale * contacts.force_constant)
             self.minimize(apart, iterations, stop)
             if (stop is not None and stop.requested) or not contacts.violations(_positions(apart)):
                 break

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from openmm import app
 from scipy import optimize
 from scipy.spatial.transform import Rotation
 
@@ -16,10 +15,11 @@ from ..energies.form_factors import SIGMA_PER_RESOLUTION
 from ..errors import InputError
 from ..maps.density_map import DensityMap
 from ..models.structures import Model
-from ..units import ANGSTROM_PER_NANOMETER, in_angstrom
+from ..units import ANGSTROM_PER_NANOMETER
 from ..validation.map_checks.coverage import IN_DENSITY, coverage
 from ..validation.map_checks.rigid_scan import left_jacobian
 from ..validation.map_checks.rigid_search import best_of_all, distinct, search_grid
+from .fit_map import FitMap
 
 PLACE = ("auto", "on", "off")
 
@@ -79,72 +79,84 @@ class Placement:
         return asdict(self)
 
 
-def placed(model: Model, density_map: DensityMap, resolution: Any, place: str = "auto") -> Placement | None:
+def check_place(model: Model, place: str) -> None:
+    """Refuse ways of placing that are not known, and models that have no place.
+
+    Raises
+    ------
+    InputError
+    """
+    if place not in PLACE:
+        raise InputError(
+            "must be a way of placing that is known",
+            argument="place",
+            found=f'"{place}"',
+            remedy=f"use one of {', '.join(PLACE)}",
+        )
+    heavy = model.positions[_heavy(model)]
+    if not len(heavy):
+        raise InputError(
+            "it has no heavy atom that could be placed", source=model.path, remedy="give a model"
+        )
+    if len(heavy) > 1 and not np.ptp(heavy, axis=0).any():
+        raise InputError(
+            f"its {len(heavy)} heavy atoms are all in one place", source=model.path, remedy="give a model"
+        )
+
+
+def placed(model: Model, fit_map: FitMap, place: str = "auto") -> Placement | None:
     """Return where the model belongs, or None where it may stay.
 
     Parameters
     ----------
+    model : Model
+    fit_map : FitMap
     place : {"auto", "on", "off"}
         Whether to look; ``auto``: if its `coverage` is below `IN_DENSITY`.
     """
-    if place not in PLACE:
-        raise InputError(f'place="{place}" is not known: use {", ".join(PLACE)}.')
     heavy = model.positions[_heavy(model)]
-    if not len(heavy):
-        raise InputError(f"{model.path}: the model has no heavy atom that could be placed.")
-    if len(heavy) > 1 and not np.ptp(heavy, axis=0).any():
-        raise InputError(f"{model.path}: its {len(heavy)} heavy atoms are all in one place; give a model.")
-    if place == "off" or (place == "auto" and coverage(heavy, density_map) >= IN_DENSITY):
+    if place == "off" or (place == "auto" and coverage(heavy, fit_map.density_map) >= IN_DENSITY):
         return None
-    return find_placement(model, density_map, resolution)
+    return find_placement(model, fit_map)
 
 
-def placed_near(
-    model: Model, density_map: DensityMap, resolution: Any, moved: np.ndarray
-) -> Placement | None:
+def placed_near(model: Model, fit_map: FitMap, moved: np.ndarray) -> Placement | None:
     """Return where the model fits best near its place or near another, or None where it may stay.
 
     Parameters
     ----------
+    model : Model
+    fit_map : FitMap
     moved : np.ndarray, shape (3,)
         How far the other place is, in Å.
     """
-    resolution = in_angstrom(resolution, "resolution")
-    heavy = _heavy(model)
-    centre = model.positions[heavy].mean(axis=0)
-    rigid = _Rigid(density_map, model, model.positions - centre, resolution)
-    starts = (centre, centre + moved)
+    rigid = _Rigid.in_map(model, fit_map)
+    starts = (rigid.centre, rigid.centre + moved)
     found = max((rigid.refined(Rotation.identity(), start) for start in starts), key=lambda each: each[0])
-    before = rigid.similarity(Rotation.identity(), centre)[0]
+    before = rigid.similarity(Rotation.identity(), rigid.centre)[0]
     if found[0] < before + WORTH_MOVING:
         return None
-    return _placement(model, density_map, before, *found)
+    return _placement(model, fit_map, before, *found)
 
 
-def placed_at(
-    model: Model, density_map: DensityMap, resolution: Any, rotation: np.ndarray, shift: np.ndarray
-) -> Placement:
+def placed_at(model: Model, fit_map: FitMap, rotation: np.ndarray, shift: np.ndarray) -> Placement:
     """Return where the model fits best near a place that is known: x → rotation · x + shift.
 
     Parameters
     ----------
     model : Model
-    density_map : DensityMap
-    resolution : float or Quantity
-        Of the map, in Å.
+    fit_map : FitMap
     rotation : np.ndarray, shape (3, 3)
     shift : np.ndarray, shape (3,)
         In Å.
     """
-    resolution = in_angstrom(resolution, "resolution")
-    centre = model.positions[_heavy(model)].mean(axis=0)
-    rigid = _Rigid(density_map, model, model.positions - centre, resolution)
-    before = rigid.similarity(Rotation.identity(), centre)[0]
-    found = rigid.refined(Rotation.from_matrix(rotation), rotation @ centre + shift)
-    return _placement(model, density_map, before, *found)
+    rigid = _Rigid.in_map(model, fit_map)
+    before = rigid.similarity(Rotation.identity(), rigid.centre)[0]
+    found = rigid.refined(Rotation.from_matrix(rotation), rotation @ rigid.centre + shift)
+    return _placement(model, fit_map, before, *found)
 
 
-def find_placement(model: Model, density_map: DensityMap, resolution: Any) -> Placement:
+def find_placement(model: Model, fit_map: FitMap) -> Placement:
     """Find the place of a rigid model in a map.
 
     For a set of rotations that covers all of them evenly, the correlation with the blurred map is worked out for all translations
@@ -154,41 +166,35 @@ def find_placement(model: Model, density_map: DensityMap, resolution: Any) -> Pl
     Parameters
     ----------
     model : Model
-    density_map : DensityMap
-    resolution : float or Quantity
-        Of the map, in Å.
+        With a heavy atom.
+    fit_map : FitMap
 
     Raises
     ------
     InputError
-        If the model has no heavy atom or the map no density.
+        If the map has no density.
     """
-    resolution = in_angstrom(resolution, "resolution")
-    heavy = _heavy(model)
-    if not len(heavy):
-        raise InputError(f"{model.path}: the model has no heavy atom that could be placed.")
-    centre = model.positions[heavy].mean(axis=0)
-    centred = model.positions - centre
-    grid, coarse = search_grid(density_map, centred[heavy], max(SEARCH_RESOLUTION, resolution))
-    blurred = density_map
+    resolution = fit_map.resolution
+    fine = _Rigid.in_map(model, fit_map)
+    heavy = fine.centred[_heavy(model)]
+    grid, coarse = search_grid(fit_map.density_map, heavy, max(SEARCH_RESOLUTION, resolution))
+    blurred = fit_map.density_map
     if coarse > resolution:
         sigma = SIGMA_PER_RESOLUTION * np.sqrt(coarse**2 - resolution**2)
-        blurred = density_map.gaussian_filter(sigma)
-    candidates = best_of_all(grid.filled(blurred), grid, centred[heavy], coarse)
+        blurred = blurred.gaussian_filter(sigma)
+    candidates = best_of_all(grid.filled(blurred), grid, heavy, coarse)
 
-    rigid = [
-        _Rigid(target, model, centred, d) for target, d in ((blurred, coarse), (density_map, resolution))
-    ]
-    rough = sorted((rigid[0].refined(*candidate) for candidate in candidates), key=lambda found: -found[0])
-    fine = [rigid[1].refined(rotation, shift) for _, rotation, shift in distinct(rough)[:FINALISTS]]
-    similarity, rotation, shift = max(fine, key=lambda found: found[0])
-    here = rigid[1].similarity(Rotation.identity(), centre)[0]
-    return _placement(model, density_map, here, similarity, rotation, shift)
+    rough = _Rigid(model, blurred, coarse)
+    found = sorted((rough.refined(*candidate) for candidate in candidates), key=lambda each: -each[0])
+    finalists = [fine.refined(rotation, shift) for _, rotation, shift in distinct(found)[:FINALISTS]]
+    best = max(finalists, key=lambda each: each[0])
+    here = fine.similarity(Rotation.identity(), fine.centre)[0]
+    return _placement(model, fit_map, here, *best)
 
 
 def _placement(
     model: Model,
-    density_map: DensityMap,
+    fit_map: FitMap,
     similarity_before: float,
     similarity: float,
     rotation: Rotation,
@@ -205,24 +211,29 @@ def _placement(
         moved_by=float(np.sqrt(((positions - model.positions) ** 2).sum(axis=1).mean())),
         similarity_before=similarity_before,
         similarity_after=similarity,
-        coverage_before=coverage(model.positions[heavy], density_map),
-        coverage_after=coverage(positions[heavy], density_map),
+        coverage_before=coverage(model.positions[heavy], fit_map.density_map),
+        coverage_after=coverage(positions[heavy], fit_map.density_map),
     )
 
 
 class _Rigid:
-    """The similarity of a rigid model as a function of its rotation and place."""
+    """The similarity of a rigid model as a function of its rotation about its centre and of where that is."""
 
-    def __init__(self, target: DensityMap, model: Model, centred: np.ndarray, resolution: float) -> None:
-        topology: app.Topology = model.topology
-        fit = DensityFit(target, topology, resolution, crop_margin=None, periodic=False, strength=1.0)
+    def __init__(self, model: Model, target: DensityMap, resolution: float) -> None:
+        fit = DensityFit(target, model.topology, resolution, crop_margin=None, periodic=False, strength=1.0)
         self._energy = fit.create_module()
-        self._centred = centred
-        self._radius = float(np.sqrt((centred**2).sum(axis=1).mean()))
+        self.centre = model.positions[_heavy(model)].mean(axis=0)
+        self.centred = model.positions - self.centre
+        self._radius = float(np.sqrt((self.centred**2).sum(axis=1).mean()))
+
+    @classmethod
+    def in_map(cls, model: Model, fit_map: FitMap) -> _Rigid:
+        """Return the model in the map as it is."""
+        return cls(model, fit_map.density_map, fit_map.resolution)
 
     def similarity(self, rotation: Rotation, shift: np.ndarray) -> tuple[float, np.ndarray]:
         """Return S, and its gradient with respect to a further rotation vector and the shift, in rad⁻¹ and Å⁻¹."""
-        turned = rotation.apply(self._centred)
+        turned = rotation.apply(self.centred)
         positions = torch.from_numpy((turned + shift) / ANGSTROM_PER_NANOMETER)
         energy, forces = self._energy(positions, torch.ones((), dtype=torch.float64))
         uphill = forces.numpy() / ANGSTROM_PER_NANOMETER

@@ -53,11 +53,30 @@ def solvated(
     InputError
         If the force field knows no water.
     """
+    modeller = _in_water(prepared, _box(prepared, density_map, padding), ionic_strength, platform)
+    positions = np.array(modeller.positions.value_in_unit(unit.angstrom))
+    positions[: len(prepared.positions)] = prepared.positions  # to the last bit, which units do not keep
+    added = len(positions) - len(prepared.positions)
+    report = replace(prepared.report, sentences=[*prepared.report.sentences, _told(prepared, modeller)])
+    return replace(
+        prepared,
+        topology=modeller.topology,
+        positions=positions,
+        input_index=np.concatenate([prepared.input_index, np.full(added, -1, dtype=np.int64)]),
+        b_factors=np.concatenate([prepared.b_factors, np.zeros(added)]),
+        report=report,
+    )
+
+
+def _box(prepared: Prepared, density_map: DensityMap, padding: float) -> np.ndarray:
+    """Return the sides in nm of a box about the middle of the model that holds model and density with so much water (Å)."""
     low, high = _extent(prepared, density_map)
-    centre = (
-        prepared.positions.min(axis=0) + prepared.positions.max(axis=0)
-    ) / 2  # where Modeller puts the box
-    box = 2 * (np.maximum(high - centre, centre - low) + padding) / ANGSTROM_PER_NANOMETER
+    # Where Modeller puts the middle of the box.
+    centre = (prepared.positions.min(axis=0) + prepared.positions.max(axis=0)) / 2
+    return 2 * (np.maximum(high - centre, centre - low) + padding) / ANGSTROM_PER_NANOMETER
+
+
+def _in_water(prepared: Prepared, box: np.ndarray, ionic_strength: float, platform: str) -> app.Modeller:
     modeller = app.Modeller(prepared.topology, prepared.positions / ANGSTROM_PER_NANOMETER * unit.nanometer)
     residues = list(prepared.topology.residues())
     templates = {residues[index]: name for index, name in prepared.residue_templates.items()}
@@ -75,23 +94,20 @@ def solvated(
             source=prepared.model.path,
             remedy="give a force field with water and ions",
         ) from None
-    positions = np.array(modeller.positions.value_in_unit(unit.angstrom))
-    positions[: len(prepared.positions)] = prepared.positions  # to the last bit, which units do not keep
-    added = len(positions) - len(prepared.positions)
-    n_water = sum(residue.name == "HOH" for residue in modeller.topology.residues())
-    n_water -= sum(residue.name == "HOH" for residue in residues)
-    sentence = (
-        f"{n_water} waters and {added - 3 * n_water} ions were added in a box of "
-        f"{' x '.join(f'{10 * side:.0f}' for side in box)} Å."
+    return modeller
+
+
+def _told(prepared: Prepared, modeller: app.Modeller) -> str:
+    """Say what was added."""
+    added = modeller.topology.getNumAtoms() - prepared.topology.getNumAtoms()
+    before, after = (
+        sum(residue.name == "HOH" for residue in topology.residues())
+        for topology in (prepared.topology, modeller.topology)
     )
-    report = replace(prepared.report, sentences=[*prepared.report.sentences, sentence])
-    return replace(
-        prepared,
-        topology=modeller.topology,
-        positions=positions,
-        input_index=np.concatenate([prepared.input_index, np.full(added, -1, dtype=np.int64)]),
-        b_factors=np.concatenate([prepared.b_factors, np.zeros(added)]),
-        report=report,
+    sides = modeller.topology.getUnitCellDimensions().value_in_unit(unit.angstrom)
+    return (
+        f"{after - before} waters and {added - 3 * (after - before)} ions were added in a box of "
+        f"{' x '.join(f'{side:.0f}' for side in sides)} Å."
     )
 
 

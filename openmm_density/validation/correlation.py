@@ -50,6 +50,10 @@ class MapCorrelation:
     b_factors : array_like, shape (N,), optional
         B factors in Å² in place of the uniform 8 d: another figure than the one that is reported everywhere.
 
+    Attributes
+    ----------
+    density_map : DensityMap
+
     Raises
     ------
     InputError
@@ -61,7 +65,7 @@ class MapCorrelation:
         self, density_map: DensityMap, topology: Topology, resolution: Any, *, b_factors: Any = None
     ) -> None:
         check_map(density_map)
-        self._map = density_map
+        self.density_map = density_map
         self._model = ModelDensity(topology, resolution, b_factors=b_factors)
         check_resolution(density_map, self._model.resolution)
         self._n_residues = topology.getNumResidues()
@@ -121,18 +125,20 @@ class MapCorrelation:
 
     def _densities(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return a box's start and, for its voxels, the model's density, the map's, and which of them are on the map."""
-        start, model = self._model.on_grid(positions, self._map.matrix, self._map.origin)
+        start, model = self._model.on_grid(positions, self.density_map.matrix, self.density_map.origin)
         observed, known = np.zeros_like(model), np.zeros(model.shape, dtype=bool)
-        on_map, of_box = self._map.overlap(start, np.array(model.shape[::-1]))
-        observed[of_box], known[of_box] = self._map.data[on_map], True
+        on_map, of_box = self.density_map.overlap(start, np.array(model.shape[::-1]))
+        observed[of_box], known[of_box] = self.density_map.data[on_map], True
         return start, model, observed, known
 
     def _near_atoms(
         self, positions: np.ndarray, start: np.ndarray, shape: tuple[int, ...]
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """List pairs of a residue and the number of a voxel near one of its atoms, some more than once."""
-        index = self._map.to_index(positions[self._heavy]) - start
-        for atoms, voxels in voxels_around(index, np.array(shape[::-1]), self._map.matrix, MASK_RADIUS):
+        index = self.density_map.to_index(positions[self._heavy]) - start
+        for atoms, voxels in voxels_around(
+            index, np.array(shape[::-1]), self.density_map.matrix, MASK_RADIUS
+        ):
             yield self._residue_of_heavy[atoms], voxels
 
     def _overall(self, positions: np.ndarray, densities: tuple[np.ndarray, ...]) -> float:

@@ -47,7 +47,7 @@ def test_the_relaxation_is_that_of_other_platforms(damage, tmp_path):
     relaxed = []
     for platform in ("CUDA", "Reference"):
         fit = fit_of(model, tmp_path, platform)
-        relaxed.append(fit._minimizer._relaxation.relaxed(fit.prepared.positions / 10))
+        relaxed.append(fit._run.engine.minimizer._relaxation.relaxed(fit.prepared.positions / 10))
     alpha = [a.index for a in fit.prepared.topology.atoms() if a.name in ("N", "CA", "C")]
     # Rounding tells, in flat valleys, where a minimiser stops.
     assert np.sqrt(((relaxed[0] - relaxed[1])[alpha] ** 2).sum(axis=1).mean()) < 0.05
@@ -73,12 +73,12 @@ def test_atoms_that_explode_are_rolled_back(monkeypatch, tmp_path):
 def test_forces_that_overflow_are_minimised(tmp_path):
     """Two atoms at 0.02 Å, and no relaxation before: the minimiser alone."""
     fit = fit_of(native(tmp_path), tmp_path, "CUDA")
-    context = openmm.Context(fit.system, openmm.VerletIntegrator(0.001), *fit._platform)
+    context = openmm.Context(fit.system, openmm.VerletIntegrator(0.001), *fit._run.engine.platform)
     positions = fit.prepared.positions / 10
     carbons = [a.index for a in fit.prepared.topology.atoms() if a.name == "CB"]
     positions[carbons[1]] = positions[carbons[5]] + [0.002, 0, 0]
     context.setPositions(positions)
-    fit._minimizer.minimize(context, 300)
+    fit._run.engine.minimizer.minimize(context, 300)
     found = in_nanometers(context)
     assert np.isfinite(found).all() and np.isfinite(forces_of(context)).all()
     assert np.linalg.norm(found[carbons[1]] - found[carbons[5]]) > 0.2
@@ -86,7 +86,7 @@ def test_forces_that_overflow_are_minimised(tmp_path):
 
 def test_a_minimisation_that_blows_up_ends_in_double_precision(monkeypatch, tmp_path):
     fit = fit_of(native(tmp_path), tmp_path, "CUDA")
-    context = openmm.Context(fit.system, openmm.VerletIntegrator(0.001), *fit._platform)
+    context = openmm.Context(fit.system, openmm.VerletIntegrator(0.001), *fit._run.engine.platform)
     context.setPositions(fit.prepared.positions / 10)
     precisions = []
 
@@ -95,7 +95,7 @@ def test_a_minimisation_that_blows_up_ends_in_double_precision(monkeypatch, tmp_
         return True
 
     nan_after(monkeypatch, 2, of=precision)
-    fit._minimizer.minimize(context, 50)
+    fit._run.engine.minimizer.minimize(context, 50)
     assert precisions == ["mixed", "mixed", "double"]
     assert np.isfinite(in_nanometers(context)).all()
 
@@ -104,7 +104,7 @@ def test_double_precision_has_the_same_density(tmp_path):
     fit = fit_of(native(tmp_path), tmp_path, "CUDA")
     contexts = [
         openmm.Context(fit.system, openmm.VerletIntegrator(0.001), *platform)
-        for platform in (fit._platform, in_double_precision(*platform_named("CUDA")))
+        for platform in (fit._run.engine.platform, in_double_precision(*platform_named("CUDA")))
     ]
     found = []
     for context in contexts:

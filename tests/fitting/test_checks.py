@@ -15,6 +15,7 @@ from openmm_density.fitting.checks import (
     check_start,
     checked_interval,
 )
+from openmm_density.fitting.fit_map import FitMap
 from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.models import Model
 
@@ -46,22 +47,22 @@ def test_seeds_are_those_that_openmm_takes():
 def test_a_start_is_a_molecule_in_a_map_that_can_hold_its_resolution():
     density_map = DensityMap(np.zeros((20, 20, 20), dtype=np.float32), np.diag([1.5, 1.5, 1.5]), np.zeros(3))
     molecule = model_of(GLYCINE, WATER)
-    check_start(molecule, density_map, 5.0)
+    check_start(molecule, FitMap(density_map, 5.0))
     with pytest.raises(InputError, match=r"some\.pdb: it holds no atoms but those of water and ions"):
-        check_start(model_of(WATER, ION), density_map, 5.0)
+        check_start(model_of(WATER, ION), FitMap(density_map, 5.0))
     nowhere = model_of(GLYCINE)
     nowhere.positions[1, 2] = np.nan
     with pytest.raises(InputError, match=r"positions must be finite, found NaN.*GLY \d+ C\)"):
-        check_start(nowhere, density_map, 5.0)
+        check_start(nowhere, FitMap(density_map, 5.0))
     with pytest.raises(
         InputError,
         match=r"resolution must not be finer than the map's voxels of 1.50 Å, found 1: .*3.0 Å at best",
     ):
-        check_start(molecule, density_map, 1.0)
+        check_start(molecule, FitMap(density_map, 1.0))
     with pytest.raises(
         InputError, match="resolution must not be coarser than the map is wide, 30 Å, found 40"
     ):
-        check_start(molecule, density_map, 40.0)
+        check_start(molecule, FitMap(density_map, 40.0))
 
 
 def test_stages_ask_for_what_map_and_box_allow():
@@ -71,12 +72,14 @@ def test_stages_ask_for_what_map_and_box_allow():
         check_pressures(protocol, "obc")
     protocol = Protocol((Stage("coarse", 40, resolution=8.0), Stage("own", 40)))
     density_map = DensityMap(np.zeros((20, 20, 20), dtype=np.float32), np.diag([1.5, 1.5, 1.5]), np.zeros(3))
-    check_resolutions(protocol, 8.0, density_map)
-    with pytest.raises(InputError, match='stage "coarse" asks for 8 Å, but the map has 9 Å and is 30 Å wide'):
-        check_resolutions(protocol, 9.0, density_map)
+    check_resolutions(protocol, FitMap(density_map, 8.0))
+    with pytest.raises(
+        InputError, match=r'stage "coarse": its resolution must be between .* 9 Å, .* 30 Å, found 8 Å: give'
+    ):
+        check_resolutions(protocol, FitMap(density_map, 9.0))
     wide = Protocol((Stage("coarse", 40, resolution=31.0),))
-    with pytest.raises(InputError, match="asks for 31 Å, but the map has 8 Å and is 30 Å wide"):
-        check_resolutions(wide, 8.0, density_map)
+    with pytest.raises(InputError, match=r"between .* 8 Å, .* 30 Å, found 31 Å: give"):
+        check_resolutions(wide, FitMap(density_map, 8.0))
 
 
 def test_intervals_are_whole_multiples_and_no_longer_than_the_fit():

@@ -13,6 +13,7 @@ from openmm_density.fitting.fit_systems import DENSITY_GROUP
 from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.fitting.run_state import RunState
 from openmm_density.fitting.stability import Safeguard, Unstable
+from openmm_density.fitting.stage_context import StageContext
 
 from ..fragments import RESOLUTION
 
@@ -150,16 +151,17 @@ def test_the_integrator_of_a_fit_acts_in_impulses(fitted):
     model, density_map = fitted[0].prepared.model, fitted[0].density_map
     options = {"platform": "Reference", "threads": 1, "report_interval": 40, "planarity": None}
     fit = FlexibleFit(model, density_map, RESOLUTION, protocol, **options)
-    state = fit._begun(_never)
+    state = fit._run.initial_state(_never)
     state.strength = 50.0
-    context, _ = fit._context(state, protocol.stages[0])
-    fit._set_strength(context, fit.density, state, 1.0)
+    running = StageContext(fit._run.engine, state, protocol.stages[0])
+    running.set_scale(state, 1.0)
+    context = running.context
 
     def kicked(context, velocities):
         forces = context.getState(forces=True, groups={DENSITY_GROUP}).getForces(asNumpy=True)
         acceleration = (
             np.array(forces.value_in_unit(unit.kilojoule_per_mole / unit.nanometer))
-            / fit._safeguard.masses[:, None]
+            / fit._run.engine.safeguard.masses[:, None]
         )
         return velocities + 0.5 * interval * fit.timestep * acceleration
 
@@ -168,7 +170,6 @@ def test_the_integrator_of_a_fit_acts_in_impulses(fitted):
     by_hand = openmm.Context(fit.system, inner, openmm.Platform.getPlatformByName("Reference"))
     by_hand.setPositions(state.positions)
     by_hand.setVelocities(state.velocities)
-    fit._set_strength(by_hand, fit.density, state, 1.0)
     by_hand.setParameter("density_strength", context.getParameter("density_strength"))
     by_hand.setVelocities(kicked(by_hand, state.velocities))
     inner.step(interval)

@@ -60,15 +60,15 @@ def test_flat_groups_are_held_as_stiffly_as_the_time_step_bears(fitted):
     name = fit.planarity.parameter_name
     longest = fit.planarity.stable_timestep(fit.system)
     held, free = Stage("hold", 4), Stage("free", 4, restraints=("ss",))
-    fit._systems.hold_flat(context, held)
+    fit._systems.set_planarity(context, held)
     assert context.getParameter(name) == 1.0
-    fit._systems.hold_flat(context, held, 2 * longest)
+    fit._systems.set_planarity(context, held, 2 * longest)
     assert context.getParameter(name) == pytest.approx((STABLE_FRACTION / 2) ** 2)
-    fit._systems.hold_flat(context, held, 0.5 * longest)
+    fit._systems.set_planarity(context, held, 0.5 * longest)
     assert context.getParameter(name) == 1.0
-    fit._systems.hold_flat(context, free, 0.5 * longest)
+    fit._systems.set_planarity(context, free, 0.5 * longest)
     assert context.getParameter(name) == 0.0
-    fit._systems.let_go(context, free)
+    fit._systems.release_restraints(context, free)
     strengths = {each.name: context.getParameter(each.parameter_name) for each in fit.restraints}
     assert strengths.pop("ss") > 0 and strengths and not any(strengths.values())
 

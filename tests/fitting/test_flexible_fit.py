@@ -11,15 +11,16 @@ from openmm import unit
 
 from openmm_density import DensityMap
 from openmm_density.errors import InputError, SimulationError
-from openmm_density.fitting import flexible_fit as flexible_fit_module
-from openmm_density.fitting import minimization
+from openmm_density.fitting import minimization, stage_context
 from openmm_density.fitting.checkpoints import STATE, TIMES, RunFolder
 from openmm_density.fitting.dynamics import Dynamics
+from openmm_density.fitting.fit_run import FitRun
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.minimization import Minimizer
 from openmm_density.fitting.protocols import Protocol, Stage, find_protocol
 from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
 from openmm_density.fitting.stability import Unstable
+from openmm_density.fitting.stage_context import StageContext
 from openmm_density.models import prepare
 from openmm_density.stopwatch import Stopwatch
 
@@ -215,7 +216,8 @@ def test_every_stage_is_run_with_what_it_asks_for(parts):
     assert result.stages[1]["strength"] == pytest.approx(30 * 0.2 * 2.5**0.5)
     assert [row.strength for row in result.rows[1:3]] == [0.0, 0.0]
     assert result.rows[1].density_energy == 0.0 < result.rows[4].density_energy
-    states = [fit._context(fit._begun(_never), stage)[0] for stage in protocol.stages[:2]]
+    start = fit._run.initial_state(_never)
+    states = [StageContext(fit._run.engine, start, stage).context for stage in protocol.stages[:2]]
     assert states[0].getParameter("secondary_structure_strength") > 0
     assert states[0].getParameter("chirality_strength") == 0.0
     assert states[1].getParameter("secondary_structure_strength") == 0.0
@@ -227,7 +229,7 @@ class _never:
 
 
 def test_a_stage_ends_once_it_has_converged(parts, monkeypatch):
-    monkeypatch.setattr("openmm_density.fitting.flexible_fit.Plateau.update", lambda self, *_: True)
+    monkeypatch.setattr("openmm_density.fitting.convergence.Plateau.update", lambda self, *_: True)
     protocol = Protocol(
         (Stage("hold", 4000, until_converged=True), Stage("end", 40)), strength=10.0, minimize_last=0
     )
@@ -245,7 +247,7 @@ def test_the_strength_is_calibrated_once_there_is_density(parts):
 
 def test_the_strength_needs_no_warm_up(parts, monkeypatch):
     """A model that was just minimised has hardly any forces to weigh the density against."""
-    monkeypatch.setattr("openmm_density.fitting.flexible_fit.STRENGTH_BOUNDS", (1e-3, 1e6))
+    monkeypatch.setattr("openmm_density.fitting.stage_run.STRENGTH_BOUNDS", (1e-3, 1e6))
     kelvin = (10.0, 300.0)
     found = []
     for stages in ((Stage("cold", 40, temperature=kelvin),), (Stage("warm", 400, 0.0), Stage("draw", 40))):
@@ -271,7 +273,7 @@ def test_a_short_fit_does_not_run_hot(parts):
     assert max(row.temperature for row in rows) < 400.0
 
 
-def test_a_blow_up_is_taken_back_to_the_last_state(parts, tmp_path, monkeypatch):
+def test_a_blow_up_is_rolled_back_to_the_last_state(parts, tmp_path, monkeypatch):
     check = Dynamics.checked
     blown = []
 
@@ -286,7 +288,7 @@ def test_a_blow_up_is_taken_back_to_the_last_state(parts, tmp_path, monkeypatch)
     fit = flexible_fit(parts)
     result = fit.run(RunFolder(tmp_path))
     assert blown == pytest.approx([4.0, 2.0])
-    assert len(result.blow_ups) == 1 and "taken back to step" in result.blow_ups[0]
+    assert len(result.blow_ups) == 1 and "rolled back to step" in result.blow_ups[0]
     assert [row.step for row in result.rows] == [0, 40, 80, 120, 160, 200, 240, 240]
     topology = mdtraj.Topology.from_openmm(fit.prepared.topology)
     assert mdtraj.load(str(tmp_path / "trajectory.dcd"), top=topology).n_frames == 6
@@ -294,7 +296,7 @@ def test_a_blow_up_is_taken_back_to_the_last_state(parts, tmp_path, monkeypatch)
 
 
 def test_a_fit_killed_after_a_blow_up_goes_on_as_it_would_have(parts, tmp_path, monkeypatch):
-    check, save = Dynamics.checked, FlexibleFit._save
+    check, save = Dynamics.checked, FitRun._save
 
     def once(self, context, step, stage):
         if step == 120 and context.getIntegrator().getStepSize().value_in_unit(unit.femtosecond) > 3:
@@ -308,10 +310,10 @@ def test_a_fit_killed_after_a_blow_up_goes_on_as_it_would_have(parts, tmp_path, 
 
     monkeypatch.setattr(Dynamics, "checked", once)
     whole = flexible_fit(parts).run()
-    monkeypatch.setattr(FlexibleFit, "_save", killed)
+    monkeypatch.setattr(FitRun, "_save", killed)
     with pytest.raises(Killed):
         flexible_fit(parts).run(RunFolder(tmp_path))
-    monkeypatch.setattr(FlexibleFit, "_save", save)
+    monkeypatch.setattr(FitRun, "_save", save)
     resumed = flexible_fit(parts).run(RunFolder(tmp_path))
     assert len(resumed.blow_ups) == len(whole.blow_ups) == 1
     assert np.array_equal(resumed.final, whole.final)
@@ -363,7 +365,7 @@ def test_a_fit_in_water_settles_its_box_and_keeps_it_also_where_it_blew_up(tmp_p
         return check(self, context, step, stage)
 
     monkeypatch.setattr(Dynamics, "checked", once)
-    monkeypatch.setattr(flexible_fit_module, "WARM_UP_MINIMIZATION", 10)
+    monkeypatch.setattr(stage_context, "WARM_UP_MINIMIZATION", 10)
     monkeypatch.setattr(minimization, "CAREFUL_STEPS", 10)
     model = fragment(tmp_path / "model.pdb", SHIFT, 4)
     density_map = DensityMap.simulate(model.topology, model.positions - np.array(SHIFT), RESOLUTION, 1.5)
@@ -374,7 +376,7 @@ def test_a_fit_in_water_settles_its_box_and_keeps_it_also_where_it_blew_up(tmp_p
     options = {"solvent": "water", "report_interval": 25, "save_interval": 50, "place": "off"}
     fit = flexible_fit((model, density_map), protocol, **options)
     result = fit.run(RunFolder(tmp_path / "run"))
-    assert len(result.blow_ups) == 1 and "taken back to step 50" in result.blow_ups[0]
+    assert len(result.blow_ups) == 1 and "rolled back to step 50" in result.blow_ups[0]
     solvent = result.prepared.topology.getNumAtoms() - prepare(model).topology.getNumAtoms()
     assert solvent > 3000 and np.isfinite(result.final).all()
     topology = mdtraj.Topology.from_openmm(result.prepared.topology)

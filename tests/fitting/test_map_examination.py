@@ -1,14 +1,17 @@
 """What a fit makes of its map before it begins, and where it puts the model in a map that was corrected."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from openmm_density import DensityMap, InputError
-from openmm_density.fitting.map_examination import checked_after, placed_and_checked
+from openmm_density.fitting.fit_map import FitMap
+from openmm_density.fitting.map_examination import examine_fitted, examine_start
 from openmm_density.maps.corrections import MapCorrections
 from openmm_density.models import read_model
+from openmm_density.validation.correlation import cc_mask
 from openmm_density.validation.map_checks.coverage import IN_DENSITY
 
 from ..conftest import PROJECT
@@ -31,7 +34,14 @@ def a_map(model):
 
 
 def examined(model, read, corrections=NOTHING, place="auto"):
-    return placed_and_checked(model, read, corrections.apply(read), RESOLUTION, place, corrections)
+    found = examine_start(model, FitMap(read, RESOLUTION, corrections), place)
+    assert found.cc == pytest.approx(cc_there(model, found.placement, corrections.apply(read)))
+    return found.checks, found.placement
+
+
+def cc_there(model, placement, density_map):
+    positions = model.positions if placement is None else placement.moved(model.positions)
+    return cc_mask(density_map, model.topology, positions, RESOLUTION)
 
 
 def rmsd(a, b):
@@ -74,7 +84,7 @@ def test_a_model_that_a_wrong_voxel_size_put_beside_its_density_is_placed_and_th
     read = DensityMap.from_file(DATA / "emd6374.mrc.gz")
     wrong = replace(read, matrix=read.matrix * 1.03)
     native = read_model(DATA / "6374_native.pdb")
-    checks, placement = placed_and_checked(native, wrong, wrong, 2.9, "auto", NOTHING)
+    _, checks, placement, _ = examine_start(native, FitMap(wrong, 2.9), "auto")
     assert placement.moved_by > 1.0 and placement.coverage_before > IN_DENSITY
     assert [finding.check for finding in checks.findings] == ["voxel_size"]
 
@@ -99,9 +109,11 @@ def test_a_fitted_model_that_was_stretched_with_its_map_is_told(a_map, model):
     centre = model.positions.mean(axis=0)
     stretched = centre + (model.positions - centre) * 1.025
     wrong = replace(a_map, matrix=a_map.matrix * 1.025, origin=centre + (a_map.origin - centre) * 1.025)
-    checks = checked_after(
-        model, wrong, RESOLUTION, model.topology, *[model.positions] * 2, stretched, stretched, cc=0.98
+    before = SimpleNamespace(
+        model=model, topology=model.topology, positions=model.positions, input_positions=lambda there: there
     )
+    result = SimpleNamespace(relaxed=model.positions, final=stretched, cc_final=0.98)
+    checks = examine_fitted(FitMap(wrong, RESOLUTION), before, result)
     assert [finding.check for finding in checks.findings] == ["stretching"]
     assert "likelier to measure 1.25 Å than 1.28" in checks.doubts[0]
 
@@ -110,6 +122,6 @@ def test_a_model_of_another_form_stays_in_its_frame():
     """Open adenylate kinase fits the map of the closed form a little better elsewhere, from where it would close less well."""
     opened, closed = read_model(ADK_OPEN), read_model(ADK_CLOSED)
     target = DensityMap.simulate(closed.topology, closed.positions, 5.0, 1.0, noise=0.1, seed=1)
-    checks, placement = placed_and_checked(opened, target, target, 5.0, "auto", NOTHING)
+    _, checks, placement, _ = examine_start(opened, FitMap(target, 5.0), "auto")
     assert placement is None and checks.findings == []
     assert checks.figures["place"]["cc_placed"] > checks.figures["place"]["cc"] + 0.2

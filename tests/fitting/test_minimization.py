@@ -124,9 +124,9 @@ def test_an_energy_that_is_no_number_names_model_and_atoms(platform):
 def test_what_a_density_presses_together_is_parted(fitted):
     fit, _ = fitted
     platform = platform_named("CPU", 1)
-    minimizer = Minimizer(fit._systems, fit._safeguard, *platform)
+    minimizer = Minimizer(fit._systems, fit._run.engine.safeguard, *platform)
     context = openmm.Context(fit.system, openmm.VerletIntegrator(0.001), *platform)
-    fit._systems.let_go(context, Stage("free", 4, restraints=()))
+    fit._systems.release_restraints(context, Stage("free", 4, restraints=()))
     context.setParameter(fit.density.parameter_name, 4000.0 * fit.density.n_fitted_atoms)
     context.setPositions(fit.prepared.positions / 10)
     minimizer.minimize(context, 60)
@@ -137,5 +137,5 @@ def test_what_a_density_presses_together_is_parted(fitted):
 
     before = clashes()
     assert before > 0
-    minimizer.part_contacts(context, fit.density, 60)
+    minimizer.relieve_clashes(context, fit.density, 60)
     assert clashes() < before

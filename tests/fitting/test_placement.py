@@ -8,9 +8,11 @@ from scipy.spatial.transform import Rotation
 
 from openmm_density.errors import InputError
 from openmm_density.fitting import FlexibleFit
+from openmm_density.fitting.fit_map import FitMap
 from openmm_density.fitting.placement import (
     Placement,
     _Rigid,
+    check_place,
     find_placement,
     placed,
 )
@@ -37,7 +39,7 @@ def rmsd(a, b):
 def test_a_model_comes_back_from_far_away(parts):
     model, density_map = parts
     away = rotated(model, 5, np.array([60.0, -35.0, 20.0]))
-    found = find_placement(away, density_map, RESOLUTION)
+    found = find_placement(away, FitMap(density_map, RESOLUTION))
     assert rmsd(found.moved(away.positions), model.positions) < 0.3
     assert rmsd(found.apply(away).positions, model.positions) < 0.3
     assert found.moved_by == pytest.approx(rmsd(away.positions, found.moved(away.positions)))
@@ -50,18 +52,18 @@ def test_a_model_in_its_density_stays_and_another_is_placed(parts):
     model, density_map = parts
     assert coverage(heavy(model), density_map) > 0.8
     nearby = replace(model, positions=model.positions + np.array([2.0, -2.0, 1.0]))
-    assert placed(nearby, density_map, RESOLUTION) is None
+    assert placed(nearby, FitMap(density_map, RESOLUTION)) is None
     away = replace(model, positions=model.positions + 500.0)
     assert coverage(heavy(away), density_map) == pytest.approx(0.0)
-    assert placed(away, density_map, RESOLUTION, "off") is None
+    assert placed(away, FitMap(density_map, RESOLUTION), "off") is None
     with pytest.raises(InputError, match="somewhere"):
-        placed(model, density_map, RESOLUTION, "somewhere")
+        check_place(model, "somewhere")
 
 
 def test_the_gradient_of_a_rigid_motion(parts):
     model, density_map = parts
     centre = model.positions.mean(axis=0)
-    rigid = _Rigid(density_map, model, model.positions - centre, RESOLUTION)
+    rigid = _Rigid(model, density_map, RESOLUTION)
     rotation, shift = Rotation.from_rotvec([0.1, 0.2, -0.1]), centre + np.array([0.5, -0.7, 0.3])
     _, gradient = rigid.similarity(rotation, shift)
     found = []

@@ -19,7 +19,7 @@ def test_a_model_that_is_well_is_left_alone(tmp_path):
     fit = fit_of(native(tmp_path), tmp_path, "CPU")
     positions = fit.prepared.positions / 10
     assert not fit.start_strain.is_bad
-    assert fit._minimizer._relaxation.relaxed(positions) is positions
+    assert fit._run.engine.minimizer._relaxation.relaxed(positions) is positions
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_what_is_bad_is_named(damage, words, tmp_path):
 def test_angles_that_are_off_everywhere_are_bad(tmp_path):
     fit = fit_of(native(tmp_path), tmp_path, "CPU")
     noise = np.random.default_rng(1).normal(0.0, 0.06, fit.prepared.positions.shape)
-    strain = fit._minimizer.strain(fit.prepared.positions + noise)
+    strain = fit._run.engine.minimizer.strain(fit.prepared.positions + noise)
     assert strain.is_bad and strain.stretched == 0 and 4.0 < strain.angle_rmsd < 9.0
 
 
@@ -49,8 +49,8 @@ def test_a_damage_stays_where_it_is(tmp_path):
     fit = fit_of(damaged(tmp_path, "bonds of 4 Å"), tmp_path, "CPU")
     whole = native(tmp_path)
     start = fit.prepared.positions / 10
-    relaxed = fit._minimizer._relaxation.relaxed(start)
+    relaxed = fit._run.engine.minimizer._relaxation.relaxed(start)
     alpha = [a.index for a in fit.prepared.topology.atoms() if a.name == "CA"]
     assert np.linalg.norm(relaxed[alpha] - start[alpha], axis=1).max() < 0.12
-    again = fit._minimizer._relaxation.relaxed(start)
+    again = fit._run.engine.minimizer._relaxation.relaxed(start)
     assert np.array_equal(relaxed, again) and len(whole.positions) < len(start)

@@ -14,9 +14,11 @@ from openmm_density.errors import InputError, SimulationError
 from openmm_density.fitting import FlexibleFit, find_protocol, minimization
 from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.dynamics import Dynamics
+from openmm_density.fitting.fit_run import FitRun
 from openmm_density.fitting.half_maps import scan_strengths
 from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.fitting.stability import FARTHEST, Safeguard, Unstable
+from openmm_density.fitting.stage_context import StageContext
 
 from ..fragments import RESOLUTION, fragment, map_of
 
@@ -252,15 +254,15 @@ def test_a_minimisation_that_always_blows_up_names_the_atoms(parts, monkeypatch)
 
 def test_a_last_minimisation_that_blows_up_leaves_the_model_as_it_was(parts, monkeypatch):
     fit = fit_of(parts, FIXED)
-    ended = FlexibleFit._ended
+    finalize = FitRun._finalize
     last = []
 
     def end(self, state, *others):
         last.append(state.positions * 10)
         nan_after(monkeypatch, 100, of=is_whole)
-        return ended(self, state, *others)
+        return finalize(self, state, *others)
 
-    monkeypatch.setattr(FlexibleFit, "_ended", end)
+    monkeypatch.setattr(FitRun, "_finalize", end)
     result = fit.run()
     assert result.final == pytest.approx(last[0], abs=1e-5)
     (said,) = result.blow_ups
@@ -273,7 +275,7 @@ def test_a_blow_up_in_the_dynamics_begins_anew_with_small_steps(parts, monkeypat
     # As usual; then, after a careful minimisation, the first at a quarter of half the step.
     assert sizes == pytest.approx([4.0, 0.5, 2.0])
     (said,) = result.blow_ups
-    assert "A MET 1" in said and "taken back to step 0" in said
+    assert "A MET 1" in said and "rolled back to step 0" in said
     assert np.isfinite(result.final).all()
 
 
@@ -328,7 +330,7 @@ def test_a_blow_up_after_a_resume_is_rolled_back(parts, monkeypatch, tmp_path):
     result = fit_of(parts, protocol, **options).run(RunFolder(tmp_path))
     assert sizes[:3] == pytest.approx([4.0, 0.5, 2.0])
     (said,) = result.blow_ups
-    assert "taken back to step 40" in said and np.isfinite(result.final).all()
+    assert "rolled back to step 40" in said and np.isfinite(result.final).all()
     assert [row.step for row in result.rows] == [0, 20, 40, 60, 80, 80]
 
 
@@ -362,7 +364,7 @@ def test_warnings_for_developers_are_not_shown_by_a_fit(parts, monkeypatch):
 
 def test_nothing_is_calibrated_on_what_is_no_number(parts):
     fit = fit_of(parts, FIXED)
-    context, _ = fit._context(fit._begun(_never), fit.protocol.stages[0])
+    context = StageContext(fit._run.engine, fit._run.initial_state(_never), fit.protocol.stages[0]).context
     positions = np.array(positions_of(context))
     with pytest.raises(InputError, match="positions of A MET 1 CB are not numbers"):
         spoilt = 10 * positions

@@ -21,7 +21,7 @@ from ...validation.map_checks import MapChecks
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan
-from ..map_examination import checked_after
+from ..map_examination import examine_fitted
 from .agreement import MapAgreement, poorest
 from .contacts import contact_report
 from .doubts import doubts_about
@@ -273,17 +273,7 @@ def _checks_after(fit: FlexibleFit, result: FitResult) -> MapChecks:
     if result.interrupted:
         # A search for the mirror image takes longer than a batch system waits, and says nothing of a model on its way.
         return MapChecks()
-    return checked_after(
-        result.prepared.model,
-        fit.density_map,
-        fit.density.resolution,
-        fit.solute.topology,
-        result.initial,
-        result.relaxed,
-        result.final,
-        result.prepared.input_positions(result.final),
-        result.cc_final,
-    )
+    return examine_fitted(fit.fit_map, fit.solute, result)
 
 
 def _violations(fit: FlexibleFit, result: FitResult) -> dict[str, list[Violation]]:

@@ -37,6 +37,18 @@ def check_number(argument: str, value: Any, example: str, source: str | None = N
         )
 
 
+def check_flag(argument: str, value: Any, source: str | None = None) -> None:
+    """Refuse a value that is neither true nor false; ``source`` names the stage that it is of."""
+    if not isinstance(value, bool):
+        raise InputError(
+            "must be true or false",
+            argument=argument,
+            source=source,
+            found=repr(value),
+            remedy="give one of them",
+        )
+
+
 def number_pair(argument: str, value: Any, least: float, source: str | None = None) -> tuple[float, float]:
     """Return the first and the last value of a stage; one number stands for both.
 

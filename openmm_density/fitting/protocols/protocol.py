@@ -11,7 +11,7 @@ from typing import Any
 
 from ...atomic_files import write_text
 from ...errors import InputError
-from .numbers import check_count, check_number, is_number
+from .numbers import check_count, check_flag, check_number, is_number
 from .stage import ALWAYS_HELD, HIGHEST_TEMPERATURE, Stage, checked_restraints, too_hot
 from .toml_text import toml_text
 
@@ -81,36 +81,11 @@ class Protocol:
                 remedy="give printable text",
             )
         if self.strength != "auto":
-            if not is_number(self.strength) or not self.strength >= 0 or math.isinf(self.strength):
-                raise InputError(
-                    'must be "auto" or 0 or more kJ/mol per fitted atom',
-                    argument="strength",
-                    found=repr(self.strength),
-                    remedy='give "auto", or a number such as 10',
-                )
+            self._check_strength()
             object.__setattr__(self, "strength", float(self.strength))
-        for name, example in (
-            ("timestep", "fs, such as 4"),
-            ("friction", "1/ps, such as 1"),
-            ("hydrogen_mass", "Da, such as 3"),
-        ):
-            check_number(name, getattr(self, name), example)
-            if name == "timestep" and self.timestep > LONGEST_TIMESTEP:
-                raise InputError(
-                    f"must be at most {LONGEST_TIMESTEP:g} fs",
-                    argument="timestep",
-                    found=self.timestep,
-                    remedy="give fs, such as 4",
-                )
+        self._check_intervals()
+        for name in ("timestep", "friction", "hydrogen_mass"):
             object.__setattr__(self, name, float(getattr(self, name)))
-        check_count("density_interval", self.density_interval, least=1)
-        if UPDATE_INTERVAL % self.density_interval:
-            raise InputError(
-                f"must divide the {UPDATE_INTERVAL} steps between updates of the strength",
-                argument="density_interval",
-                found=self.density_interval,
-                remedy="give 1, 2 or 4",
-            )
         # Stages end where the density force has acted.
         whole = [-(-stage.steps // self.density_interval) * self.density_interval for stage in self.stages]
         stages = [
@@ -120,13 +95,7 @@ class Protocol:
         object.__setattr__(self, "stages", tuple(stages))
         for name in ("minimize_first", "minimize_last"):
             check_count(name, getattr(self, name), least=0)
-        if not isinstance(self.match_blur, bool):
-            raise InputError(
-                "must be true or false",
-                argument="match_blur",
-                found=repr(self.match_blur),
-                remedy="give one of them",
-            )
+        check_flag("match_blur", self.match_blur)
         if self.search not in SEARCHES:
             raise InputError(
                 f"must be one of {', '.join(SEARCHES)}",
@@ -140,6 +109,36 @@ class Protocol:
                 argument="steps",
                 found=self.steps,
                 remedy="give the steps of dynamics",
+            )
+
+    def _check_strength(self) -> None:
+        if not is_number(self.strength) or not self.strength >= 0 or math.isinf(self.strength):
+            raise InputError(
+                'must be "auto" or 0 or more kJ/mol per fitted atom',
+                argument="strength",
+                found=repr(self.strength),
+                remedy='give "auto", or a number such as 10',
+            )
+
+    def _check_intervals(self) -> None:
+        """Refuse time steps, and what is said in them, that no dynamics can have."""
+        check_number("timestep", self.timestep, "fs, such as 4")
+        if self.timestep > LONGEST_TIMESTEP:
+            raise InputError(
+                f"must be at most {LONGEST_TIMESTEP:g} fs",
+                argument="timestep",
+                found=self.timestep,
+                remedy="give fs, such as 4",
+            )
+        check_number("friction", self.friction, "1/ps, such as 1")
+        check_number("hydrogen_mass", self.hydrogen_mass, "Da, such as 3")
+        check_count("density_interval", self.density_interval, least=1)
+        if UPDATE_INTERVAL % self.density_interval:
+            raise InputError(
+                f"must divide the {UPDATE_INTERVAL} steps between updates of the strength",
+                argument="density_interval",
+                found=self.density_interval,
+                remedy="give 1, 2 or 4",
             )
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...errors import InputError, as_argument
 from ...restraints import RESTRAINTS
-from .numbers import check_count, check_number, number_pair
+from .numbers import check_count, check_flag, check_number, number_pair
 
 HELD = tuple(RESTRAINTS)
 """What a stage may hold: all that `openmm_density.restraints` knows."""
@@ -16,7 +16,7 @@ ALWAYS_HELD = ("cis", "chirality", "ramachandran", "planarity", "water")
 
 # K: beyond it no molecule holds together.
 HIGHEST_TEMPERATURE = 5000.0
-LARGEST_PART = 10.0
+LARGEST_SCALE = 10.0
 """Of the fit's strength in a stage: more is meant in kJ/mol."""
 
 STARTS = ("any", "near", "far")
@@ -34,7 +34,7 @@ class Stage:
         Of molecular dynamics; the most, where it ends once converged.
     strength : tuple of float
         k at its begin and end, as parts of the protocol's full strength, growing geometrically; 0 is no density, 1 all of it, and
-        `LARGEST_PART` the most.
+        `LARGEST_SCALE` the most.
     temperature : tuple of float
         In K, at its begin and end, changing linearly.
     resolution : float, optional
@@ -72,14 +72,14 @@ class Stage:
     start: str = "any"
 
     def __post_init__(self) -> None:
-        where = f'stage "{self.name}"'
         check_name(self.name)
+        where = f'stage "{self.name}"'
         check_count("steps", self.steps, 0, where)
         for name, least in (("strength", 0.0), ("temperature", 1.0)):
             object.__setattr__(self, name, number_pair(name, getattr(self, name), least, where))
-        if max(self.strength) > LARGEST_PART:
+        if max(self.strength) > LARGEST_SCALE:
             raise InputError(
-                f"is a part of the fit's strength, where 1 is all of it and {LARGEST_PART:g} the most",
+                f"is a part of the fit's strength, where 1 is all of it and {LARGEST_SCALE:g} the most",
                 argument="strength",
                 source=where,
                 found=list(self.strength),
@@ -116,16 +116,9 @@ class Stage:
                     remedy=f'set {as_argument("strength")} to 0, and add "position" to {as_argument("restraints")}',
                 )
         for name in ("adaptive", "until_converged", "register", "rotamers"):
-            if not isinstance(getattr(self, name), bool):
-                raise InputError(
-                    "must be true or false",
-                    argument=name,
-                    source=where,
-                    found=repr(getattr(self, name)),
-                    remedy="give one of them",
-                )
+            check_flag(name, getattr(self, name), where)
 
-    def strength_at(self, part: float) -> float:
+    def scale_at(self, part: float) -> float:
         """Return k, as a part of the full strength, when that part (0…1) of the stage is done."""
         begin, end = self.strength
         return 0.0 if begin == 0 else begin * (end / begin) ** part

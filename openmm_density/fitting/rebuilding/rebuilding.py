@@ -14,7 +14,6 @@ from openmm import app
 
 from ...chemistry.residues import residue_label
 from ...energies.density_fit import DensityFit
-from ...maps.density_map import DensityMap
 from ...models.preparation import Prepared
 from ...validation.correlation import MapCorrelation
 from ..interrupts import StopRequest
@@ -54,7 +53,8 @@ class Rebuilding:
         The model.
     system : openmm.System
         Its force field without constraints.
-    density_map : DensityMap
+    correlation : MapCorrelation
+        Of its topology with the map.
     density : DensityFit
         With the similarity "cross-correlation" or "least-squares".
     strength : float
@@ -76,7 +76,7 @@ class Rebuilding:
         self,
         prepared: Prepared,
         system: openmm.System,
-        density_map: DensityMap,
+        correlation: MapCorrelation,
         density: DensityFit,
         strength: float,
         threads: int | None = None,
@@ -92,7 +92,7 @@ class Rebuilding:
         self._rotamers = RotamerSearch(self._molecule, self._density)
         self._registers = RegisterSearch(prepared.topology)
         self._matches = SequenceMatch(prepared.topology, self._density, self._rotamers, self._registers)
-        self._correlation = MapCorrelation(density_map, prepared.topology, density.resolution)
+        self._correlation = correlation
 
     def with_fitted_rotamers(self, positions: np.ndarray, stop: StopRequest | None = None) -> np.ndarray:
         """Return the positions (N, 3) in Å with side chains in the rotamers that the map shows; the same array if none is."""

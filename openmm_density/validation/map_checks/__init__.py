@@ -21,6 +21,8 @@ from .subject import Subject
 if TYPE_CHECKING:
     from openmm.app import Topology
 
+    from ..correlation import MapCorrelation
+
 __all__ = ["Finding", "MapChecks", "check_map_units", "check_map_with_model", "check_stretching"]
 
 
@@ -47,7 +49,13 @@ def check_map_units(density_map: DensityMap, topology: Topology, positions: Any)
 
 
 def check_map_with_model(
-    density_map: DensityMap, topology: Topology, positions: Any, resolution: Any, *, cc: float | None = None
+    density_map: DensityMap,
+    topology: Topology,
+    positions: Any,
+    resolution: Any,
+    *,
+    cc: float | None = None,
+    correlation: MapCorrelation | None = None,
 ) -> MapChecks:
     """Return what is wrong with a map, from a model at the position that it is said to have in it.
 
@@ -67,6 +75,8 @@ def check_map_with_model(
         In Å.
     cc : float, optional
         The model's correlation with the map (CC mask), where it is known already.
+    correlation : MapCorrelation, optional
+        Of this topology with this map at this resolution, where it is built already.
 
     Returns
     -------
@@ -74,7 +84,9 @@ def check_map_with_model(
         Of the checks ``contrast``, ``box``, ``resolution``, ``place``, ``voxel_size`` and ``handedness``, each explained in its
         module.
     """
-    subject = Subject(density_map, topology, positions_in_angstrom(positions), in_angstrom(resolution), cc)
+    subject = Subject(
+        density_map, topology, positions_in_angstrom(positions), in_angstrom(resolution), cc, correlation
+    )
     if not subject.is_heavy.any() or not np.isfinite(subject.positions).all():
         return MapChecks()
     checks = check_contrast(subject)

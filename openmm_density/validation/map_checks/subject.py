@@ -29,6 +29,8 @@ class Subject:
         In Å.
     known_cc : float, optional
         The model's correlation with the map (CC mask), where it is known already.
+    built_correlation : MapCorrelation, optional
+        What correlates such models with the map, where it is built already.
     """
 
     density_map: DensityMap
@@ -36,6 +38,7 @@ class Subject:
     positions: np.ndarray
     resolution: float
     known_cc: float | None = None
+    built_correlation: MapCorrelation | None = None
 
     @cached_property
     def atomic_numbers(self) -> np.ndarray:
@@ -61,6 +64,10 @@ class Subject:
     @cached_property
     def correlation(self) -> MapCorrelation:
         """Of the model with the map."""
+        built = self.built_correlation
+        # A subject that was made of another one may have another map.
+        if built is not None and built.density_map is self.density_map:
+            return built
         return MapCorrelation(self.density_map, self.topology, self.resolution)
 
     @cached_property

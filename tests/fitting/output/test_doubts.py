@@ -11,6 +11,7 @@ import pytest
 from openmm import app
 from scipy.spatial.transform import Rotation
 
+from openmm_density.fitting.fit_map import FitMap
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.half_maps import StrengthScan
 from openmm_density.fitting.output import doubts, notes
@@ -164,7 +165,8 @@ def test_residues_where_the_map_is_empty_are_named(fitted):
     away = result.final + np.array([0.0, 0.0, density_map.shape[0] * 1.2])
     data = np.concatenate([density_map.data, np.zeros_like(density_map.data)])
     masked = FlexibleFit.__new__(FlexibleFit)
-    vars(masked).update(vars(fit), density_map=replace(density_map, data=data))
+    longer = replace(density_map, data=data)
+    vars(masked).update(vars(fit), density_map=longer, fit_map=FitMap(longer, fit.fit_map.resolution))
     found = summarized(masked, replace(result, final=away))
     assert found["residues"][9]["correlation_final"] is None
     assert found["residues"][9]["correlation_initial"] is not None

@@ -8,11 +8,11 @@ from openmm_density.errors import InputError
 from openmm_density.fitting.protocols import Protocol, Stage, find_protocol
 
 
-def test_strength_grows_geometrically_and_temperature_linearly():
+def test_its_scale_grows_geometrically_and_temperature_linearly():
     stage = Stage("draw", 100, strength=(0.1, 0.4), temperature=(300, 100))
-    assert [stage.strength_at(part) for part in (0, 0.5, 1)] == pytest.approx([0.1, 0.2, 0.4])
+    assert [stage.scale_at(part) for part in (0, 0.5, 1)] == pytest.approx([0.1, 0.2, 0.4])
     assert [stage.temperature_at(part) for part in (0, 0.5, 1)] == pytest.approx([300, 200, 100])
-    assert Stage("warm up", 1, strength=0.0).strength_at(0.7) == 0.0
+    assert Stage("warm up", 1, strength=0.0).scale_at(0.7) == 0.0
 
 
 @pytest.mark.parametrize("steps", [1, 7, 100, 12345])

@@ -1,0 +1,244 @@
+"""A fit from its start to its result: minimise, the stages, minimise, through interruptions and blow-ups."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+
+import numpy as np
+import openmm
+
+from ..errors import DeveloperWarning, InputError, SimulationError
+from ..models.preparation import Prepared
+from ..models.structure_files import prepared_header
+from ..stopwatch import Stopwatch
+from ..units import ANGSTROM_PER_NANOMETER
+from ..validation.geometry import geometry_report
+from .checkpoints import RunFolder
+from .engine import Engine
+from .fit_map import FitMap
+from .fit_result import FitResult, Progress, Row
+from .fit_systems import FitSystems
+from .improvement import why_not_better
+from .interrupts import Deadline, StopRequest
+from .locks import FolderLock
+from .measurements import Measurements, density_milliseconds
+from .options import RunOptions
+from .protocols import Protocol
+from .run_state import RunState
+from .searches import Searches
+from .stability import Unstable
+from .stage_context import StageContext
+from .stage_run import StageRun, Watch
+
+# After Ctrl-C, which is waited for, and a batch system's signal, which is not waited for long: iterations and seconds.
+HASTY_MINIMIZATION, HASTY_SECONDS = 100, 2.0
+
+_CONSTRAINT_TOLERANCE = 1e-6
+
+
+class FitRun:
+    """Run a fit, or go on with one.
+
+    Parameters
+    ----------
+    systems : FitSystems
+    fit_map : FitMap
+    protocol : Protocol
+    options : RunOptions
+    measurements : Measurements
+    solute : Prepared
+        The model without solvent.
+    stopwatch : Stopwatch
+
+    Attributes
+    ----------
+    engine : Engine
+    searches : Searches
+    stages : StageRun
+    """
+
+    def __init__(
+        self,
+        systems: FitSystems,
+        fit_map: FitMap,
+        protocol: Protocol,
+        options: RunOptions,
+        measurements: Measurements,
+        solute: Prepared,
+        stopwatch: Stopwatch,
+    ) -> None:
+        self.engine = Engine(systems, protocol, options)
+        self.searches = Searches(self.engine, protocol, fit_map, options.threads)
+        self.stages = StageRun(self.engine, protocol, self.searches, measurements, options, stopwatch)
+        self._protocol, self._measurements, self._stopwatch = protocol, measurements, stopwatch
+        self._prepared, self._solute = systems.prepared, solute
+
+    def run(
+        self,
+        folder: RunFolder | None,
+        progress: Progress | None,
+        on_interrupt: Callable[[], None] | None,
+        on_end: Callable[[], None] | None,
+    ) -> FitResult:
+        """Run to the end or a signal; see `FlexibleFit.run`."""
+        holding = nullcontext() if folder is None else FolderLock(folder.path)
+        with (
+            self._stopwatch.part("dynamics"),
+            holding,
+            StopRequest(on_interrupt, on_end) as stop,
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore", DeveloperWarning)
+            watch = Watch(progress or (lambda *_: None), stop, self._protocol.steps)
+            state = self._first_state(folder, watch)
+            while state.stage < len(self._protocol.stages) and not stop.requested:
+                try:
+                    state = self.stages.segment(state, folder, watch)
+                except Unstable as error:
+                    state = self.stages.rolled_back(state, folder, str(error))
+                if not stop.requested:
+                    self._save(folder, state)
+            watch.say(state, "minimize")
+            try:
+                with self._stopwatch.part("minimization"):
+                    result = self._finalize(state, stop)
+            except Unstable as error:
+                raise self._blown_up(f"at the end ({error})") from None
+            if result.interrupted and folder is not None:
+                # The time since the last saved state was spent as well.
+                folder.save_times(self._stopwatch)
+            return result
+
+    def _first_state(self, folder: RunFolder | None, watch: Watch) -> RunState:
+        """Return the state that a folder holds, or begin."""
+        if folder is not None and folder.holds_a_state:
+            state = folder.load()
+            self._check(state, folder)
+            self._stopwatch.add(folder.load_times(self._stopwatch))
+            return state
+        watch.progress(0, self._protocol.steps, "minimize", None)
+        try:
+            with self._stopwatch.part("minimization"):
+                state = self.initial_state(watch.stop)
+        except Unstable as error:
+            raise self._blown_up(f"from the start ({error})") from None
+        self._save(folder, state)
+        return state
+
+    def initial_state(self, stop: StopRequest) -> RunState:
+        """Minimise without density and without constraints; draw the first velocities.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            After a request to stop, as there is nothing to save yet.
+        """
+        engine, first = self.engine, self._protocol.stages[0]
+        context = openmm.Context(
+            engine.systems.without_density, openmm.VerletIntegrator(0.001), *engine.platform
+        )
+        engine.systems.release_restraints(context, first)
+        engine.minimizer.place(context, self._prepared.positions, self._protocol.minimize_first, stop)
+        if stop.requested:
+            raise KeyboardInterrupt
+        relaxed = np.array(context.getState(positions=True).getPositions(asNumpy=True)._value)
+        state = RunState(positions=relaxed, velocities=np.zeros_like(relaxed), relaxed=relaxed)
+        running = StageContext(engine, state, first)
+        running.context.applyConstraints(_CONSTRAINT_TOLERANCE)
+        state.rows.append(self.stages.row(running, state, "minimize"))
+        running.context.setVelocitiesToTemperature(first.temperature[0], engine.dynamics.seed(state))
+        running.update(state)
+        return state
+
+    def _finalize(self, state: RunState, stop: StopRequest) -> FitResult:
+        """Minimise with the density, measure what came out, and keep the better model."""
+        interrupted = stop.requested
+        stages = self._protocol.stages
+        last_run = stages[max(state.stage - 1, 0)] if interrupted else stages[-1]
+        stage = replace(last_run, resolution=None, pressure=None)
+        running = StageContext(self.engine, state, stage)
+        running.set_scale(state, 0.0 if state.strength is None else stage.strength[1])
+        density_ms = density_milliseconds(running.context)
+        self._minimize_last(running, state, stop)
+        # Resumed, a minimisation that was cut short is made again.
+        interrupted = stop.requested
+        last = self.stages.row(running, state, "minimize")
+        result = self._result(state, last, running.positions(), density_ms, interrupted)
+        return self._better(result)
+
+    def _minimize_last(self, running: StageContext, state: RunState, stop: StopRequest) -> None:
+        context, minimizer = running.context, self.engine.minimizer
+        self.engine.systems.set_planarity(context, running.stage)
+        hasty = stop.requested
+        iterations = HASTY_MINIMIZATION if hasty else self._protocol.minimize_last
+        try:
+            minimizer.minimize(context, iterations, Deadline(HASTY_SECONDS) if hasty else stop)
+            if not stop.requested:
+                minimizer.relieve_clashes(context, running.density, iterations, stop)
+        except SimulationError as error:  # the dynamics were sound
+            state.blow_ups.append(f"The last minimisation was undone: {error}")
+
+    def _result(
+        self, state: RunState, last: Row, final: np.ndarray, density_ms: float, interrupted: bool
+    ) -> FitResult:
+        measurements, initial = self._measurements, self._prepared.positions
+        with self._stopwatch.part("scoring"):
+            cc_reference = measurements.cc_reference()
+        return FitResult(
+            prepared=self._prepared,
+            initial=initial,
+            relaxed=state.relaxed * ANGSTROM_PER_NANOMETER,
+            final=final,
+            rows=[*state.rows, last],
+            stages=state.ended,
+            blow_ups=state.blow_ups,
+            rebuilding=state.rebuilding,
+            interrupted=interrupted,
+            steps=state.step,
+            strength=state.strength or 0.0,
+            cc_initial=measurements.cc_initial,
+            cc_final=last.cc,
+            similarity_initial=self.engine.systems.density.similarity(initial),
+            similarity_final=last.similarity,
+            cc_reference=cc_reference,
+            ca_rmsd_initial=measurements.ca_rmsd(initial),
+            ca_rmsd_final=last.ca_rmsd,
+            ms_per_step=1000 * state.seconds / max(state.step, 1),
+            density_ms_per_step=density_ms,
+            wall_seconds=self._stopwatch.seconds,
+            force_backend=self.engine.systems.force_backend,
+        )
+
+    def _better(self, result: FitResult) -> FitResult:
+        """Keep the model as it was where the fit came to its end and did not make it better."""
+        if result.interrupted or not result.strength:
+            return result
+        topology = self._solute.topology
+        with self._stopwatch.part("scoring"):
+            geometry = [
+                geometry_report(topology, positions[: topology.getNumAtoms()])
+                for positions in (result.initial, result.final)
+            ]
+        because = why_not_better(result.cc_initial, result.cc_final, *geometry)
+        return result if because is None else result.keeping_before(because)
+
+    def _save(self, folder: RunFolder | None, state: RunState) -> None:
+        if folder is not None:
+            with self._stopwatch.part("writing"):
+                prepared = self._prepared
+                folder.save(state, prepared.topology, prepared.b_factors, prepared_header(prepared))
+                folder.save_times(self._stopwatch)
+
+    def _check(self, state: RunState, folder: RunFolder) -> None:
+        if state.positions.shape != self._prepared.positions.shape or state.stage > len(
+            self._protocol.stages
+        ):
+            raise InputError("its state is not one of this fit", source=folder.path, remedy="start it anew")
+
+    def _blown_up(self, when: str) -> SimulationError:
+        return SimulationError(
+            f"{self._prepared.model.path}: the simulation blows up {when}: look for clashes in the model there."
+        )

@@ -1,0 +1,131 @@
+"""The searches before stages of a fit: what no dynamics finds is rebuilt, and warmed, or undone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from ..chemistry.side_chains import SIDE_CHAINS
+from ..errors import SimulationError
+from .engine import Engine
+from .fit_map import FitMap
+from .interrupts import StopRequest
+from .protocols import Protocol
+from .rebuilding import Changes, Rebuilding, SearchPlan, Share
+from .run_state import RunState
+from .stability import Unstable
+from .stage_context import StageContext
+
+# Iterations enough to bring warm atoms to rest, and fitted rotamers into place.
+_MINIMIZATION = 100
+
+
+class Searches:
+    """Rebuild parts of the model before the stages that ask for it, as far as there is time for.
+
+    Parameters
+    ----------
+    engine : Engine
+    protocol : Protocol
+    fit_map : FitMap
+    threads : int, optional
+        Of the searches; see `Rebuilding`.
+
+    Attributes
+    ----------
+    plan : SearchPlan
+    """
+
+    def __init__(self, engine: Engine, protocol: Protocol, fit_map: FitMap, threads: int | None) -> None:
+        self._engine, self._fit_map, self._threads = engine, fit_map, threads
+        prepared, density = engine.systems.prepared, engine.systems.density
+        searchable = density.measure.compares_widths
+        self.plan = SearchPlan(
+            [(stage, searchable and stage.strength[0] > 0) for stage in protocol.stages],
+            protocol.search,
+            prepared.topology.getNumAtoms(),
+            sum(residue.name in SIDE_CHAINS for residue in prepared.topology.residues()),
+            registers=prepared.solvent != "water",
+        )
+
+    def before(self, state: RunState) -> Share | None:
+        """Return what may be searched before the stage that a state begins; None where nothing is asked for."""
+        return self.plan.before(state.stage, state.rebuilding)
+
+    def make(
+        self,
+        running: StageContext,
+        state: RunState,
+        share: Share,
+        say: Callable[[str], None],
+        stop: StopRequest,
+    ) -> None:
+        """Shift stretches and turn side chains of a Context's model, warm it, and note in the state what was done.
+
+        Parameters
+        ----------
+        running : StageContext
+            Put back to the state where the model does not bear what was rebuilt.
+        state : RunState
+        share : Share
+            What there is time for.
+        say : callable
+            Called with a few words on what is being searched.
+        stop : StopRequest
+            Ends it early.
+        """
+        started = time.perf_counter()
+        changes, undone, tried = Changes(), False, 0.0
+        if not share.is_nothing:
+            say("rebuild")
+            rebuilding = self._rebuilding(running, state, say)
+            try:
+                self._rebuild(rebuilding, running, state, share, stop)
+                undone = stop.requested  # before all of it was minimised
+            except (Unstable, SimulationError):  # it was better as it was
+                undone = True
+            if undone:
+                running.restore(state)
+            changes, tried = rebuilding.changes, rebuilding.work
+        state.rebuilding.append(
+            {
+                "stage": running.stage.name,
+                "step": state.step,
+                **changes.as_dict(),
+                "undone": undone,
+                "left_out": list(share.left_out),
+                "work": self.plan.work(share, tried),
+                "wall_seconds": time.perf_counter() - started,
+            }
+        )
+
+    def _rebuilding(self, running: StageContext, state: RunState, say: Callable[[str], None]) -> Rebuilding:
+        # What fits is told best at full strength.
+        running.set_scale(state, 1.0)
+        systems = self._engine.systems
+        return Rebuilding(
+            systems.prepared,
+            systems.force_field,
+            self._fit_map.correlation(systems.prepared.topology),
+            running.density,
+            running.strength,
+            self._threads,
+            say,
+        )
+
+    def _rebuild(
+        self,
+        rebuilding: Rebuilding,
+        running: StageContext,
+        state: RunState,
+        share: Share,
+        stop: StopRequest,
+    ) -> None:
+        minimizer, context = self._engine.minimizer, running.context
+        minimizer.minimize(context, _MINIMIZATION, stop)
+        if share.register:
+            shifted = rebuilding.with_shifted_stretches(running.positions(), stop, share.register)
+            minimizer.place(context, shifted, _MINIMIZATION, stop)
+        fitted = rebuilding.with_fitted_rotamers(running.positions(), stop)
+        minimizer.place(context, fitted, _MINIMIZATION, stop)
+        running.warm(state, running.stage.temperature[0], stop)

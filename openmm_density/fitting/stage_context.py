@@ -1,0 +1,140 @@
+"""A Context in which a stage of a fit runs: what the stage asks for acts here."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import openmm
+from openmm import unit
+
+from ..units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
+from .dynamics import set_temperature
+from .engine import Engine
+from .interrupts import StopRequest
+from .measurements import similarity_in
+from .protocols import UPDATE_INTERVAL, Stage
+from .run_state import RunState
+
+WARM_UP_MINIMIZATION = 100
+"""Iterations for a model that blew up, before it is warmed again."""
+
+
+class StageContext:
+    """A Context at the state of a fit, with what a stage of its protocol asks for.
+
+    Map, pressure and restraints are those of the stage when it is made; strength (0 at first) and temperature follow the stage
+    with `apply`, and what follows the similarity with `follow`. A new field of `Stage` acts in one of these.
+
+    Parameters
+    ----------
+    engine : Engine
+    state : RunState
+        Of which positions, velocities and box are taken.
+    stage : Stage
+
+    Attributes
+    ----------
+    context : openmm.Context
+    density : DensityFit
+        At the resolution of the stage, with Gaussians as wide as the map shows the model there.
+    stage : Stage
+    """
+
+    def __init__(self, engine: Engine, state: RunState, stage: Stage) -> None:
+        self._engine, self.stage = engine, stage
+        systems, dynamics = engine.systems, engine.dynamics
+        self.density, system = systems.of_stage(stage, state.positions * ANGSTROM_PER_NANOMETER)
+        self.context = openmm.Context(system, dynamics.integrator(state, stage), *engine.platform)
+        self.restore(state)
+        self.context.setParameter(self.density.parameter_name, 0.0)
+        systems.release_restraints(self.context, stage)
+        systems.set_planarity(self.context, stage, dynamics.timestep(state))
+
+    @property
+    def strength(self) -> float:
+        """The total k in kJ/mol now."""
+        return self.context.getParameter(self.density.parameter_name)
+
+    def set_scale(self, state: RunState, scale: float) -> None:
+        """Set k to a part of the full strength, which is halved each time that the fit is rolled back."""
+        per_atom = scale * (state.strength or 0.0) / 2**state.caution
+        self.context.setParameter(self.density.parameter_name, per_atom * self.density.n_fitted_atoms)
+
+    def apply(self, state: RunState) -> None:
+        """Set strength and temperature for the block of `UPDATE_INTERVAL` steps that a state is in."""
+        block = state.stage_step // UPDATE_INTERVAL
+        part = min((block + 0.5) * UPDATE_INTERVAL / self.stage.steps, 1.0)
+        factor = state.adaptive.factor if self.stage.adaptive else 1.0
+        self.set_scale(state, self.stage.scale_at(part) * factor)
+        set_temperature(self.context.getIntegrator(), self.stage.temperature_at(part))
+
+    def follow(self, state: RunState) -> bool:
+        """Update, at the end of a block, what follows similarity and model; tell whether the stage has converged."""
+        stage = self.stage
+        if not (stage.adaptive or stage.until_converged) or state.stage_step % UPDATE_INTERVAL:
+            return False
+        similarity = similarity_in(self.context, self.density)
+        if stage.adaptive:
+            state.adaptive.update(similarity, UPDATE_INTERVAL * self._engine.dynamics.full_timestep)
+        if not stage.until_converged:
+            return False
+        return state.plateau.update(similarity, self.positions()[self._engine.trace], UPDATE_INTERVAL)
+
+    def warm(self, state: RunState, kelvin: float, stop: StopRequest | None = None, **how: Any) -> None:
+        """Draw velocities and begin with small steps, see `Dynamics.warm`; what blows up is first brought to rest.
+
+        Raises
+        ------
+        Unstable
+            If it blows up in the smallest steps as well.
+        """
+        minimizer, dynamics = self._engine.minimizer, self._engine.dynamics
+        relax = [
+            partial(way, self.context, WARM_UP_MINIMIZATION, stop)
+            for way in (minimizer.settle, minimizer.relax)
+        ]
+        dynamics.warm(self.context, kelvin, dynamics.seed(state), relax, stop=stop, **how)
+
+    def settle(self, state: RunState, stop: StopRequest) -> None:
+        """Bring the Context to rest after the last segment blew up, and begin again with small steps."""
+        part = min((state.stage_step + 0.5) / max(self.stage.steps, 1), 1.0)
+        self.set_scale(state, self.stage.scale_at(part))
+        self._engine.minimizer.settle(self.context, WARM_UP_MINIMIZATION, stop)
+        self.warm(state, self.stage.temperature_at(part), stop)
+
+    def outcome(self, state: RunState, converged: bool) -> dict[str, Any]:
+        """Return what became of the stage, as in `FitResult.stages`."""
+        resolution = self.stage.resolution or self._engine.systems.density.resolution
+        return {
+            "name": self.stage.name,
+            "steps": state.stage_step,
+            "resolution": resolution,
+            "blur": self.density.resolution / resolution,
+            "strength": self.strength / self.density.n_fitted_atoms,
+            "converged": converged,
+        }
+
+    def positions(self) -> np.ndarray:
+        """Return positions (N, 3) in Å."""
+        return positions_in_angstrom(self.context.getState(positions=True).getPositions(asNumpy=True))
+
+    def update(self, state: RunState) -> None:
+        """Put positions, velocities and box into a state."""
+        found = self.context.getState(positions=True, velocities=True)
+        state.positions = _array(found.getPositions(asNumpy=True), unit.nanometer)
+        state.velocities = _array(found.getVelocities(asNumpy=True), unit.nanometer / unit.picosecond)
+        if self.context.getSystem().usesPeriodicBoundaryConditions():
+            state.box = _array(found.getPeriodicBoxVectors(asNumpy=True), unit.nanometer)
+
+    def restore(self, state: RunState) -> None:
+        """Put a state's positions, velocities and box into the Context."""
+        if state.box is not None:
+            self.context.setPeriodicBoxVectors(*state.box)
+        self.context.setPositions(state.positions)
+        self.context.setVelocities(state.velocities)
+
+
+def _array(quantity: Any, in_unit: unit.Unit) -> np.ndarray:
+    return np.array(quantity.value_in_unit(in_unit), dtype=np.float64)

@@ -1,0 +1,221 @@
+"""How the stages of a fit run: from each saved state to the next, stopped, or rolled back where the simulation blew up."""
+
+from __future__ import annotations
+
+import time
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..energies.density_fit import STRENGTH_BOUNDS
+from ..errors import SimulationError
+from ..stopwatch import Stopwatch
+from .checkpoints import RunFolder, Trajectory, cut_trajectory
+from .convergence import Plateau
+from .engine import Engine
+from .fit_result import Progress, Row
+from .interrupts import StopRequest
+from .measurements import Measurements
+from .options import RunOptions
+from .protocols import UPDATE_INTERVAL, Protocol, Stage
+from .run_state import RunState
+from .searches import Searches
+from .stage_context import StageContext
+
+# What an automatic strength is weighed on: forces of a model that is warm, in K and steps, whatever the protocol does.
+WARM, WARM_STEPS = 300.0, 100
+# The root mean square force of the density over that of the force field.
+FORCE_RATIO = 0.5
+MOST_BLOW_UPS = 3
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What a run tells of its progress, and listens to.
+
+    Attributes
+    ----------
+    progress : callable
+        See `FlexibleFit.run`.
+    stop : StopRequest
+    steps : int
+        Of the whole protocol.
+    """
+
+    progress: Progress
+    stop: StopRequest
+    steps: int
+
+    def say(self, state: RunState, doing: str, row: Row | None = None) -> None:
+        """Tell where the fit is, what is being done, and the newest row of the log."""
+        self.progress(state.step, self.steps, doing, row)
+
+
+class StageRun:
+    """Run the stages of a protocol in segments, each from a saved state to the next.
+
+    Parameters
+    ----------
+    engine : Engine
+    protocol : Protocol
+    searches : Searches
+    measurements : Measurements
+    options : RunOptions
+    stopwatch : Stopwatch
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        protocol: Protocol,
+        searches: Searches,
+        measurements: Measurements,
+        options: RunOptions,
+        stopwatch: Stopwatch,
+    ) -> None:
+        self._engine, self._protocol, self._searches = engine, protocol, searches
+        self._measurements, self._options, self._stopwatch = measurements, options, stopwatch
+
+    def segment(self, before: RunState, folder: RunFolder | None, watch: Watch) -> RunState:
+        """Run to the next state to be saved, or the end of the stage, whichever comes first.
+
+        Parameters
+        ----------
+        before : RunState
+            Stays as it is.
+        folder : RunFolder, optional
+            Where the trajectory grows.
+        watch : Watch
+
+        Raises
+        ------
+        Unstable
+            If the simulation blows up.
+        """
+        state = before.next_segment()
+        stage = self._protocol.stages[state.stage]
+        self._engine.safeguard.begin(state.positions)
+        # A new one at every saved state, so that a resumed fit repeats the uninterrupted one bit for bit.
+        running = StageContext(self._engine, state, stage)
+        self._prepare(running, state, watch)
+        interval = self._options.save_interval
+        last = min(stage.steps, state.stage_step + interval - state.step % interval)
+        converged = False
+        with self._trajectory(folder, state) as trajectory:
+            while state.stage_step < last and not converged:
+                self._step(running, state, last, watch)
+                if watch.stop.requested:
+                    break
+                self._report(running, state, trajectory, watch)
+                converged = running.follow(state)
+        running.update(state)
+        if state.stage_step >= stage.steps or converged or watch.stop.requested:
+            state.ended.append(running.outcome(state, converged))
+            state.stage, state.stage_step, state.plateau = state.stage + 1, 0, Plateau()
+        return state
+
+    def rolled_back(self, state: RunState, folder: RunFolder | None, what: str) -> RunState:
+        """Return the last good state, to go on from with more care, after the segment from it blew up.
+
+        Raises
+        ------
+        SimulationError
+            If that happened too often.
+        """
+        caution = state.caution + 1
+        if caution > MOST_BLOW_UPS:
+            where = "" if folder is None else f" (the last good model is {folder.last_good})"
+            raise SimulationError(
+                f"the simulation became unstable {caution} times, though step and strength were halved each time; the last time "
+                f"{what}{where}: lower the strength, or look for clashes in the model."
+            )
+        if folder is not None:
+            cut_trajectory(folder.trajectory, state.frames)
+        state = state.next_segment()
+        state.caution, state.rolled_back = caution, True
+        state.blow_ups.append(
+            f"The simulation became unstable ({what}); it was rolled back to step {state.step}, and went on with "
+            f"{self._protocol.timestep / 2**caution:g} fs and strength / {2**caution}."
+        )
+        return state
+
+    def row(self, running: StageContext, state: RunState, name: str) -> Row:
+        """Return the row of the log for a Context, once it is sound.
+
+        Raises
+        ------
+        Unstable
+            If it is not.
+        """
+        safeguard = self._engine.safeguard
+        motion = safeguard.check(running.context)
+        with self._stopwatch.part("scoring"):
+            kelvin = self._engine.dynamics.temperature(motion.velocities)
+            row = self._measurements.row(running.context, running.density, state.step, name, kelvin)
+        if not np.isfinite(row.potential_energy):
+            raise safeguard.explained(running.context)
+        return row
+
+    def _prepare(self, running: StageContext, state: RunState, watch: Watch) -> None:
+        """Do what comes before the steps of a segment: find the strength, settle what was rolled back, search."""
+        if state.strength is None and running.stage.strength[1] > 0:
+            state.strength = self._full_strength(state, running.stage, watch.stop)
+        if state.rolled_back:
+            running.settle(state, watch.stop)
+            state.rolled_back = False
+        if state.stage_step == 0 and not watch.stop.requested:
+            share = self._searches.before(state)
+            if share is not None:
+                with self._stopwatch.part("searches"):
+                    self._searches.make(
+                        running, state, share, lambda doing: watch.say(state, doing), watch.stop
+                    )
+
+    def _step(self, running: StageContext, state: RunState, last: int, watch: Watch) -> None:
+        """Step to the next update, report, or end of the segment; check what came out."""
+        running.apply(state)
+        to_update = UPDATE_INTERVAL - state.stage_step % UPDATE_INTERVAL
+        interval = self._options.report_interval
+        length = min(to_update, last - state.stage_step, interval - state.step % interval)
+        started = time.perf_counter()
+        done = self._engine.dynamics.step(running.context, length, watch.stop)
+        state.seconds += time.perf_counter() - started
+        state.step, state.stage_step = state.step + done, state.stage_step + done
+        self._engine.dynamics.checked(running.context, state.step, running.stage)
+
+    def _report(
+        self, running: StageContext, state: RunState, trajectory: Trajectory | None, watch: Watch
+    ) -> None:
+        """Add a row and a frame where they are due."""
+        row = None
+        if state.step % self._options.report_interval == 0:
+            row = self.row(running, state, running.stage.name)
+            state.rows.append(row)
+            if trajectory is not None:
+                running.update(state)
+                trajectory.add(state.positions, state.box)
+                state.frames += 1
+        watch.say(state, running.stage.name, row)
+
+    def _trajectory(
+        self, folder: RunFolder | None, state: RunState
+    ) -> AbstractContextManager[Trajectory | None]:
+        if folder is None:
+            return nullcontext()
+        topology, timestep = self._engine.systems.prepared.topology, self._engine.dynamics.full_timestep
+        return Trajectory(folder.trajectory, topology, timestep, self._options.report_interval, state.frames)
+
+    def _full_strength(self, state: RunState, stage: Stage, stop: StopRequest) -> float | None:
+        """Return k in kJ/mol per fitted atom; None where it is to be calibrated and a request to stop comes before."""
+        if self._protocol.strength != "auto":
+            return float(self._protocol.strength)
+        # The density at its full resolution is weighed against the force field alone, with planarity or without.
+        held = tuple(name for name in stage.restraints if name != "planarity")
+        warm = StageContext(self._engine, state, replace(stage, resolution=None, restraints=held))
+        # At a minimum, or in a cold model, there are hardly any forces to weigh against.
+        warm.warm(state, WARM, stop, steps=WARM_STEPS, part=1.0)
+        if stop.requested:  # it is not warm
+            return None
+        density = self._engine.systems.density
+        return density.calibrate(warm.context, FORCE_RATIO, STRENGTH_BOUNDS) / density.n_fitted_atoms
