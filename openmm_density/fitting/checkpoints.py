@@ -33,8 +33,8 @@ _AGES = 1e10
 class RunFolder:
     """The files of a fit in progress.
 
-    The state is kept in two generations, each written whole before it takes its name, so that one that cannot be read leaves the
-    one before.
+    The state is kept in two generations, each put in place by an atomic write, so that where one cannot be read there is the one
+    before.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ class Dynamics:
         return integrator
 
     def step(self, context: openmm.Context, length: int, stop: StopRequest | None = None) -> int:
-        """Make so many steps, or fewer after a request to stop; give how many."""
+        """Make so many steps, or fewer after a request to stop; return how many."""
         interval = self._protocol.density_interval
         at_once = max(STEPS_AT_ONCE // interval, 1) * interval
         done = 0

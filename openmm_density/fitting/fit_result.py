@@ -1,4 +1,4 @@
-"""What a fit gives: rows of its log and progress while it runs, and its result."""
+"""What comes out of a fit: rows of its log and progress while it runs, and its result."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ class FitResult:
     rows : list of Row
         The log.
     stages : list of dict
-        Of each stage that was begun: its name, the steps done, its resolution, the strength and whether it converged.
+        Of each stage that was started: its name, the steps done, its resolution, the strength and whether it converged.
     blow_ups : list of str
         A sentence on each time that the simulation became unstable and was rolled back.
     rebuilding : list of dict
-        Of each search before a stage: ``stage``, ``step``, what `Changes.as_dict` gives, ``undone`` (whether the model was put
+        Of each search before a stage: ``stage``, ``step``, what `Changes.as_dict` returns, ``undone`` (whether the model was put
         back, as it did not bear it), ``left_out`` (what the stage asked for and there was no time for), ``work`` (estimated, in
         steps of the whole model) and ``wall_seconds``.
     interrupted : bool

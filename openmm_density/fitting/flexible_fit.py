@@ -84,7 +84,7 @@ class FlexibleFit:
     free_map : DensityMap, optional
         Another map of the same, such as the other half map, to report the correlation with. It has no part in the fit.
     corrections : MapCorrections, optional
-        What the maps are corrected for first: voxel size, hand, sign.
+        What the maps are corrected for first: voxel size, handedness, sign.
     map_checks : MapChecks, optional
         What was found out about the map before, as of a fit that goes on: neither map nor place is then looked at again.
     planarity : float, Quantity or None
@@ -260,7 +260,7 @@ class FlexibleFit:
         SimulationError
             If the simulation becomes unstable again and again.
         KeyboardInterrupt
-            After SIGINT or SIGTERM before the dynamics began. Later these end the fit, and give what there is.
+            After SIGINT or SIGTERM before the dynamics. Later these end the fit, and the result is what there is by then.
         """
         if self.threads is not None:
             torch.set_num_threads(self.threads)

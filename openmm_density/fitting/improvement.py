@@ -72,5 +72,5 @@ def clearly_better(one: GeometryReport, other: GeometryReport) -> list[str]:
         other.wrong_alpha_count + other.wrong_centre_count,
     )
     if wrong[0] < wrong[1]:
-        found.append("centres of the wrong hand")
+        found.append("centres of the wrong handedness")
     return found

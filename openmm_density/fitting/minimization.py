@@ -46,8 +46,8 @@ class Minimizer:
         self, systems: FitSystems, safeguard: Safeguard, platform: openmm.Platform, properties: dict[str, str]
     ) -> None:
         self._systems, self._safeguard, self._platform = systems, safeguard, (platform, properties)
-        # While it minimises with a reporter OpenMM does not let go of Python, for which PythonForce waits in another thread on a
-        # GPU: there it minimises in stretches instead, and looks between them whether to stop.
+        # With a reporter OpenMM keeps Python's interpreter lock while it minimises, for which PythonForce waits in another thread
+        # on a GPU: there it minimises in stretches instead, and looks between them whether to stop.
         on_cpu = platform.getName() in ("CPU", "Reference")
         self._in_stretches = systems.force_backend == "PythonForce" and not on_cpu
 
@@ -164,16 +164,16 @@ class Minimizer:
             return
         system = self._systems.with_density(density)
         system.addForce(contacts.create_force())
-        apart = openmm.Context(system, openmm.VerletIntegrator(0.001), *self._platform)
-        apart.setPositions(context.getState(positions=True).getPositions())
+        relieved = openmm.Context(system, openmm.VerletIntegrator(0.001), *self._platform)
+        relieved.setPositions(context.getState(positions=True).getPositions())
         for name, value in context.getParameters().items():
-            apart.setParameter(name, value)
+            relieved.setParameter(name, value)
         for scale in CONTACT_SCALES:
-            apart.setParameter(contacts.parameter_name, scale * contacts.force_constant)
-            self.minimize(apart, iterations, stop)
-            if (stop is not None and stop.requested) or not contacts.violations(_positions(apart)):
+            relieved.setParameter(contacts.parameter_name, scale * contacts.force_constant)
+            self.minimize(relieved, iterations, stop)
+            if (stop is not None and stop.requested) or not contacts.violations(_positions(relieved)):
                 break
-        context.setPositions(apart.getState(positions=True).getPositions())
+        context.setPositions(relieved.getState(positions=True).getPositions())
 
 
 class _Stoppable(openmm.MinimizationReporter):

@@ -200,7 +200,7 @@ def _placement(
     rotation: Rotation,
     shift: np.ndarray,
 ) -> Placement:
-    """Return how a model comes to be turned about its centre, which is then at a place (`shift`, in Å)."""
+    """Return the placement that rotates a model about its centre and brings that to a place (`shift`, in Å)."""
     heavy = _heavy(model)
     centre = model.positions[heavy].mean(axis=0)
     matrix = rotation.as_matrix()
@@ -233,11 +233,11 @@ class _Rigid:
 
     def similarity(self, rotation: Rotation, shift: np.ndarray) -> tuple[float, np.ndarray]:
         """Return S, and its gradient with respect to a further rotation vector and the shift, in rad⁻¹ and Å⁻¹."""
-        turned = rotation.apply(self.centred)
-        positions = torch.from_numpy((turned + shift) / ANGSTROM_PER_NANOMETER)
+        rotated = rotation.apply(self.centred)
+        positions = torch.from_numpy((rotated + shift) / ANGSTROM_PER_NANOMETER)
         energy, forces = self._energy(positions, torch.ones((), dtype=torch.float64))
         uphill = forces.numpy() / ANGSTROM_PER_NANOMETER
-        torque = np.cross(turned, uphill).sum(axis=0)
+        torque = np.cross(rotated, uphill).sum(axis=0)
         return 1.0 - float(energy), np.concatenate([torque, uphill.sum(axis=0)])
 
     def refined(self, rotation: Rotation, shift: np.ndarray) -> tuple[float, Rotation, np.ndarray]:
@@ -249,7 +249,7 @@ class _Rigid:
             ) -> tuple[float, np.ndarray]:
                 turn = v[:3] / self._radius
                 value, gradient = self.similarity(Rotation.from_rotvec(turn) * rotation, shift + v[3:])
-                # The gradient at a turned model is with respect to a further turn: the left Jacobian leads to v.
+                # The gradient at a rotated model is with respect to a further rotation: the left Jacobian leads to v.
                 gradient[:3] = left_jacobian(turn).T @ gradient[:3] / self._radius
                 return -value, -gradient
 

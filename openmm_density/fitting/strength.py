@@ -35,7 +35,7 @@ class AdaptiveStrength:
     average: float | None = None
 
     def update(self, similarity: float, elapsed: float) -> float:
-        """Take the similarity after so many more ps; give the factor."""
+        """Update the factor with the similarity after so many more ps, and return it."""
         if self.average is None:
             self.average = similarity
             return self.factor

@@ -56,7 +56,7 @@ def test_a_correlation_that_differs_by_noise_is_none_either(good: GeometryReport
         ({"ramachandran_outlier_count": 9}, "Ramachandran outliers"),
         ({"rotamer_outlier_count": 12}, "rotamer outliers"),
         ({"twisted_count": 5}, "twisted peptides"),
-        ({"wrong_alpha_count": 1}, "centres of the wrong hand"),
+        ({"wrong_alpha_count": 1}, "centres of the wrong handedness"),
     ],
 )
 def test_a_geometry_that_was_bad_outweighs_a_little_correlation(

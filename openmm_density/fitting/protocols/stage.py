@@ -33,8 +33,8 @@ class Stage:
     steps : int
         Of molecular dynamics; the most, where it ends once converged.
     strength : tuple of float
-        k at its begin and end, as parts of the protocol's full strength, growing geometrically; 0 is no density, 1 all of it, and
-        `LARGEST_SCALE` the most.
+        The scale of k at its begin and end: parts of the protocol's full strength, changing geometrically. 0 is no density, 1
+        the full strength, and `LARGEST_SCALE` the most.
     temperature : tuple of float
         In K, at its begin and end, changing linearly.
     resolution : float, optional
@@ -49,10 +49,10 @@ class Stage:
     until_converged : bool
         Whether the stage ends early once similarity and model no longer change, see `openmm_density.fitting.convergence.Plateau`.
     register : bool
-        Whether stretches are shifted by a residue where they then fit better, and then side chains turned, before the stage
+        Whether stretches are shifted by a residue where they then fit better, and then rotamers fitted, before the stage
         begins, see `openmm_density.fitting.rebuilding.Rebuilding`.
     rotamers : bool
-        Whether side chains are turned into the rotamers that fit best before the stage begins, see
+        Whether side chains are put into the rotamers that fit best before the stage begins, see
         `openmm_density.fitting.rebuilding.rotamer_search.RotamerSearch`.
     start : {"any", "near", "far"}
         For which starts the stage is: all, or those near or far from their density, see `Protocol.from_start`.

@@ -1,0 +1,28 @@
+"""The map of a fit, and what correlates models with it."""
+
+import numpy as np
+
+from openmm_density.fitting.fit_map import FitMap
+from openmm_density.maps.corrections import MapCorrections
+from openmm_density.validation.correlation import MapCorrelation, cc_mask
+
+
+def test_a_correlation_is_built_once_for_each_model(fitted, monkeypatch):
+    fit, _ = fitted
+    built = []
+    build = MapCorrelation.__init__
+    monkeypatch.setattr(
+        MapCorrelation, "__init__", lambda self, *given: built.append(given) or build(self, *given)
+    )
+    fit_map = FitMap(fit.density_map, fit.fit_map.resolution)
+    for model in (fit.solute.model, fit.solute.model, fit.prepared, fit.solute.model):
+        found = fit_map.correlation(model.topology).cc_mask(model.positions)
+    assert len(built) == 2
+    assert found == cc_mask(fit.density_map, model.topology, model.positions, fit_map.resolution)
+
+
+def test_a_map_is_corrected_once(fitted):
+    read = fitted[0].density_map
+    fit_map = FitMap(read, 5.0, MapCorrections(invert=True))
+    assert fit_map.read is read and fit_map.density_map is fit_map.density_map
+    assert np.array_equal(fit_map.density_map.data, -read.data)
