@@ -1,4 +1,4 @@
-// Where the voxels of a map are: r = origin + matrix (i, j, k), finite or repeating.
+// Where the voxels of a map are: r = origin + matrix (i, j, k), on a finite grid or a periodic one.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,13 +20,14 @@ struct Grid {
         TORCH_CHECK(shape_zyx.size() == 3, "a grid has three dimensions (nz, ny, nx), not ", shape_zyx.size());
         for (int axis = 0; axis < 3; ++axis) {
             const int64_t size = shape_zyx[2 - axis];
-            TORCH_CHECK(size > 0 && size < (int64_t(1) << 30), "a grid cannot have ", size, " voxels along an axis");
+            TORCH_CHECK(size > 0 && size < (int64_t(1) << 30), "a grid has from 1 to ",
+                        (int64_t(1) << 30) - 1, " voxels along an axis, not ", size);
             n[axis] = static_cast<int>(size);
         }
         TORCH_CHECK(matrix_.sizes() == at::IntArrayRef({3, 3}) && matrix_.scalar_type() == at::kDouble,
-                    "matrix must be a float64 tensor of shape (3, 3)");
+                    "matrix must be a float64 tensor of shape (3, 3), not ", matrix_.scalar_type(), " of shape ", matrix_.sizes());
         TORCH_CHECK(origin_.sizes() == at::IntArrayRef({3}) && origin_.scalar_type() == at::kDouble,
-                    "origin must be a float64 tensor of shape (3,)");
+                    "origin must be a float64 tensor of shape (3,), not ", origin_.scalar_type(), " of shape ", origin_.sizes());
         const auto m = matrix_.contiguous(), o = origin_.contiguous();
         for (int row = 0; row < 3; ++row) {
             origin[row] = o.const_data_ptr<double>()[row];
@@ -38,7 +39,8 @@ struct Grid {
             return matrix[r1][c1] * matrix[r2][c2] - matrix[r1][c2] * matrix[r2][c1];
         };
         const double determinant = matrix[0][0] * minor(0, 0) + matrix[0][1] * minor(0, 1) + matrix[0][2] * minor(0, 2);
-        TORCH_CHECK(determinant != 0 && std::isfinite(determinant), "the steps of the grid span no volume");
+        TORCH_CHECK(determinant != 0 && std::isfinite(determinant), "the steps of the grid span no volume: the determinant of matrix is ",
+                    determinant, ", and must be finite and not 0");
         for (int row = 0; row < 3; ++row)
             for (int column = 0; column < 3; ++column) inverse[column][row] = minor(row, column) / determinant;
     }

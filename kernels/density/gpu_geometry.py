@@ -81,8 +81,12 @@ def store_geometry(matrix, cutoff, inverse, geometry):
     tl.store(geometry + U_YZ, (per_cutoff * tl.where(tl.abs(u_yz) > small, u_yz, 0.0)).to(tl.float32))
     tl.store(geometry + U_ZZ, (per_cutoff * u_zz).to(tl.float32))
     element = tl.arange(0, 16)
-    of_matrix = tl.load(matrix + element, mask=element < 9).to(tl.float32)
-    tl.store(geometry + MATRIX_XX + element, of_matrix, mask=element < 9)
+    of_matrix = element < 9
+    tl.store(
+        geometry + MATRIX_XX + element,
+        tl.load(matrix + element, mask=of_matrix).to(tl.float32),
+        mask=of_matrix,
+    )
 
 
 @triton.jit

@@ -84,43 +84,60 @@ def map_potential(
 def _check_layout(
     positions: Tensor, atoms: Tensor, weights: Tensor, potential: Tensor, matrix: Tensor, origin: Tensor
 ) -> None:
-    for sound, problem in (
+    for valid, problem in (
         (potential.dim() == 3, f"a grid has three dimensions (nz, ny, nx), not {potential.dim()}"),
         (
             all(0 < size < 2**30 for size in potential.shape),
-            f"a grid cannot have {tuple(potential.shape)} voxels",
+            f"a grid has from 1 to {2**30 - 1} voxels along an axis, not {tuple(potential.shape)}",
         ),
         (
             matrix.shape == (3, 3) and matrix.dtype == torch.float64,
-            "matrix must be a float64 tensor of shape (3, 3)",
+            f"matrix must be a float64 tensor of shape (3, 3), not {_describe(matrix)}",
         ),
         (
             origin.shape == (3,) and origin.dtype == torch.float64,
-            "origin must be a float64 tensor of shape (3,)",
+            f"origin must be a float64 tensor of shape (3,), not {_describe(origin)}",
         ),
-        (positions.dim() == 2 and positions.shape[1] == 3, "positions must have shape (N, 3)"),
-        (positions.dtype in (torch.float32, torch.float64), "positions must be float32 or float64"),
-        (atoms.dim() == 1 and atoms.dtype == torch.int64, "atoms must be int64 of shape (M,)"),
+        (
+            positions.dim() == 2
+            and positions.shape[1] == 3
+            and positions.dtype in (torch.float32, torch.float64),
+            f"positions must be float32 or float64 of shape (N, 3), not {_describe(positions)}",
+        ),
+        (
+            atoms.dim() == 1 and atoms.dtype == torch.int64,
+            f"atoms must be int64 of shape (M,), not {_describe(atoms)}",
+        ),
         (
             weights.shape == atoms.shape and weights.dtype == torch.float32,
-            "weights must be float32 of the shape of atoms",
+            f"weights must be float32 of the shape of atoms, {tuple(atoms.shape)}, not {_describe(weights)}",
         ),
         (
             potential.dtype == torch.float32 and potential.is_contiguous(),
-            "potential must be float32 and contiguous",
+            f"potential must be float32 and contiguous, not {_describe(potential)} with strides {potential.stride()}: "
+            "pass potential.float().contiguous()",
         ),
     ):
-        if not sound:
+        if not valid:
             raise RuntimeError(problem)
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
 
 
 def _check_entries(n_particles: int, atoms: Tensor, matrix: Tensor) -> None:
     wrong = atoms[(atoms < 0) | (atoms >= n_particles)]
     if wrong.numel():
-        raise IndexError(f"atom {int(wrong[0])} is not among the {n_particles} positions")
+        raise IndexError(
+            f"atom {int(wrong[0])} is not among the {n_particles} positions: atoms are counted from 0"
+        )
     determinant = torch.linalg.det(matrix.cpu())
     if determinant == 0 or not determinant.isfinite():
-        raise RuntimeError("the steps of the grid span no volume")
+        raise RuntimeError(
+            f"the steps of the grid span no volume: the determinant of matrix is {float(determinant):g}, "
+            "and must be finite and not 0"
+        )
 
 
 @triton.jit
@@ -298,9 +315,9 @@ def _divide_kernel(
     weight = tl.zeros((SUMS,), tl.float64)
     start = 0
     while start < n_sums:
-        place = start + tl.arange(0, SUMS)
-        value += tl.load(sums + SUM_WU * n_sums + place, mask=place < n_sums, other=0.0)
-        weight += tl.load(sums + SUM_W * n_sums + place, mask=place < n_sums, other=0.0)
+        entry = start + tl.arange(0, SUMS)
+        value += tl.load(sums + SUM_WU * n_sums + entry, mask=entry < n_sums, other=0.0)
+        weight += tl.load(sums + SUM_W * n_sums + entry, mask=entry < n_sums, other=0.0)
         start += SUMS
     per_weight = 1.0 / tl.sum(weight, axis=0)
     if program == 0:
@@ -310,6 +327,6 @@ def _divide_kernel(
     atom = tl.load(atoms + fitted, mask=exists, other=0)
     type = gradient.dtype.element_ty
     for axis in tl.static_range(3):
-        place = gradient + 3 * atom + axis
-        component = tl.load(place, mask=exists, other=0.0).to(tl.float64)
-        tl.store(place, (component * per_weight).to(type), mask=exists)
+        pointer = gradient + 3 * atom + axis
+        component = tl.load(pointer, mask=exists, other=0.0).to(tl.float64)
+        tl.store(pointer, (component * per_weight).to(type), mask=exists)

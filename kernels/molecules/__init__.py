@@ -67,9 +67,9 @@ def whole_molecules(
     particles : Tensor, shape (M,), int64
         Which are selected.
     order : Tensor, shape (M,), int64
-        Places in ``particles``: those of the first molecule, then of the second, ...
+        Rows of ``particles``: those of the first molecule, then of the second, ...
     offsets : Tensor, shape (molecules + 1,), int64
-        Molecule m has the places from ``order[offsets[m]]`` up to ``order[offsets[m + 1]]``, at least one.
+        Molecule m has the rows from ``order[offsets[m]]`` up to ``order[offsets[m + 1]]``, at least one.
     references : Tensor, shape (molecules, 3), float64
         Where each molecule's centroid, over its selected particles, is to be.
     box : Tensor, shape (3, 3), float32 or float64
@@ -83,6 +83,6 @@ def whole_molecules(
     Raises
     ------
     ValueError
-        If a shape or type is not as above, or a table names what is not there.
+        If a shape or type is not as above, or a table names a row or particle that does not exist.
     """
     return whole_molecules_operator(positions, particles, order, offsets, references, box)

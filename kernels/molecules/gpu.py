@@ -9,7 +9,7 @@ from torch import Tensor
 from ..table_checks import check_once
 from . import reference
 
-# Waters by the ten thousand need few threads each, a protein alone as many as there are.
+# Waters by the ten thousand need few threads each, a protein alone as many as it can use.
 _FEW_MOLECULES = 500
 
 
@@ -68,7 +68,7 @@ def among_all(values: Tensor, particles: Tensor, count: int) -> Tensor:
     reference.check_rows(values, particles)
     if not check_once("among_all", lambda: reference.check_particles(particles, count), (particles,), count):
         raise RuntimeError("among_all: evaluate once with these particles before capturing a CUDA graph")
-    return reference.placed(values, particles, count)
+    return reference.rows_among_zeros(values, particles, count)
 
 
 @triton.jit
@@ -99,8 +99,8 @@ def _whole_kernel(positions, particles, order, offsets, references, box, whole, 
     start = first
     while start < end:
         entry = start + tl.arange(0, BLOCK)
-        place = tl.load(order + entry, mask=entry < end, other=0)
-        particle = tl.load(particles + place, mask=entry < end, other=0)
+        row = tl.load(order + entry, mask=entry < end, other=0)
+        particle = tl.load(particles + row, mask=entry < end, other=0)
         x += tl.load(positions + 3 * particle, mask=entry < end, other=0.0).to(tl.float64)
         y += tl.load(positions + 3 * particle + 1, mask=entry < end, other=0.0).to(tl.float64)
         z += tl.load(positions + 3 * particle + 2, mask=entry < end, other=0.0).to(tl.float64)
@@ -148,18 +148,18 @@ def _whole_kernel(positions, particles, order, offsets, references, box, whole, 
     while start < end:
         entry = start + tl.arange(0, BLOCK)
         here = entry < end
-        place = tl.load(order + entry, mask=here, other=0)
-        particle = tl.load(particles + place, mask=here, other=0)
+        row = tl.load(order + entry, mask=here, other=0)
+        particle = tl.load(particles + row, mask=here, other=0)
         tl.store(
-            whole + 3 * place, tl.load(positions + 3 * particle, mask=here, other=0.0) + x_shift, mask=here
+            whole + 3 * row, tl.load(positions + 3 * particle, mask=here, other=0.0) + x_shift, mask=here
         )
         tl.store(
-            whole + 3 * place + 1,
+            whole + 3 * row + 1,
             tl.load(positions + 3 * particle + 1, mask=here, other=0.0) + y_shift,
             mask=here,
         )
         tl.store(
-            whole + 3 * place + 2,
+            whole + 3 * row + 2,
             tl.load(positions + 3 * particle + 2, mask=here, other=0.0) + z_shift,
             mask=here,
         )

@@ -45,12 +45,16 @@ def among_all(values: Tensor, particles: Tensor, count: int) -> Tensor:
     """
     check_rows(values, particles)
     check_particles(particles, count)
-    return placed(values, particles, count)
+    return rows_among_zeros(values, particles, count)
 
 
-def placed(values: Tensor, particles: Tensor, count: int) -> Tensor:
-    """Put rows among zeros."""
+def rows_among_zeros(values: Tensor, particles: Tensor, count: int) -> Tensor:
+    """Return the rows of some particles among zeros for all others; the arguments of `among_all`, unchecked."""
     return values.new_zeros(count, 3).index_copy_(0, particles, values.detach())
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
 
 
 def check_rows(values: Tensor, particles: Tensor) -> None:
@@ -62,9 +66,13 @@ def check_rows(values: Tensor, particles: Tensor) -> None:
         As the operator.
     """
     if values.dim() != 2 or values.shape[1] != 3 or values.dtype not in (torch.float32, torch.float64):
-        raise ValueError("among_all: values must be a float32 or float64 tensor of shape (M, 3)")
+        raise ValueError(
+            f"among_all: values must be a float32 or float64 tensor of shape (M, 3), not {_describe(values)}"
+        )
     if particles.shape != values.shape[:1] or particles.dtype != torch.int64:
-        raise ValueError("among_all: particles must be int64 of shape (M,)")
+        raise ValueError(
+            f"among_all: particles must be int64 of shape ({len(values)},), as many as values, not {_describe(particles)}"
+        )
 
 
 def check_particles(particles: Tensor, count: int) -> None:
@@ -77,7 +85,9 @@ def check_particles(particles: Tensor, count: int) -> None:
     """
     wrong = particles[(particles < 0) | (particles >= count)]
     if wrong.numel():
-        raise ValueError(f"among_all: particle {int(wrong[0])} is not among the {count}")
+        raise ValueError(
+            f"among_all: particle {int(wrong[0])} is not among the {count}: particles are counted from 0"
+        )
 
 
 def check_layout(
@@ -92,30 +102,33 @@ def check_layout(
     """
     floats = (torch.float32, torch.float64)
     n_molecules = offsets.numel() - 1
-    for sound, problem in (
+    for valid, problem in (
         (
             positions.dim() == 2 and positions.shape[1] == 3 and positions.dtype in floats,
-            "positions must be a float32 or float64 tensor of shape (N, 3)",
+            f"positions must be a float32 or float64 tensor of shape (N, 3), not {_describe(positions)}",
         ),
-        (particles.dim() == 1 and particles.dtype == torch.int64, "particles must be int64 of shape (M,)"),
+        (
+            particles.dim() == 1 and particles.dtype == torch.int64,
+            f"particles must be int64 of shape (M,), not {_describe(particles)}",
+        ),
         (
             order.shape == particles.shape and order.dtype == torch.int64,
-            "order must be int64 of the shape of particles",
+            f"order must be int64 of the shape of particles, not {_describe(order)}",
         ),
         (
             offsets.dim() == 1 and offsets.dtype == torch.int64 and n_molecules >= 0,
-            "offsets must be int64 of shape (molecules + 1,)",
+            f"offsets must be int64 of shape (molecules + 1,), not {_describe(offsets)}",
         ),
         (
             references.shape == (n_molecules, 3) and references.dtype == torch.float64,
-            "references must be float64 of shape (molecules, 3)",
+            f"references must be float64 of shape (molecules, 3), not {_describe(references)}",
         ),
         (
             box.shape == (3, 3) and box.dtype in floats,
-            "box must be a float32 or float64 tensor of shape (3, 3)",
+            f"box must be a float32 or float64 tensor of shape (3, 3), not {_describe(box)}",
         ),
     ):
-        if not sound:
+        if not valid:
             raise ValueError(f"whole_molecules: {problem}")
 
 
@@ -130,10 +143,11 @@ def check_entries(n_particles: int, particles: Tensor, order: Tensor, offsets: T
     wrong = particles[(particles < 0) | (particles >= n_particles)]
     if wrong.numel():
         raise ValueError(
-            f"whole_molecules: particle {int(wrong[0])} is not among the {n_particles} positions"
+            f"whole_molecules: particle {int(wrong[0])} is not among the {n_particles} positions: "
+            "particles are counted from 0"
         )
     n = order.numel()
     if not torch.equal(order.sort().values, torch.arange(n, device=order.device)):
-        raise ValueError(f"whole_molecules: order must name each place from 0 to {n - 1} once")
+        raise ValueError(f"whole_molecules: order must name each row of particles, 0 to {n - 1}, once")
     if offsets[0] != 0 or offsets[-1] != n or bool((offsets.diff() < 1).any()):
         raise ValueError(f"whole_molecules: offsets must rise from 0 to {n} in steps of at least 1")

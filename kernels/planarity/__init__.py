@@ -153,8 +153,7 @@ def planarity(
 def pack_planes(planes: Sequence[tuple[Any, Any]], n_atoms: int | None = None) -> Planes:
     """Flatten planes, grouped by size, into the tables of the operator.
 
-    Planes are put in order of size, and those of one size stay in the order in which they were given, so that
-    neighbours in the tables do the same work.
+    Planes are sorted by size, and those of one size keep their order, so that neighbours in the tables do the same work.
 
     Parameters
     ----------
@@ -198,7 +197,7 @@ def pack_planes(planes: Sequence[tuple[Any, Any]], n_atoms: int | None = None) -
 
 
 def _checked(indices: Any, sigmas: Any, n_atoms: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the indices (P, n) and sigmas (P, n) of planes of one size, or say what is wrong with them."""
+    """Return the indices and sigmas of planes of one size, both (P, n); ValueError if they are not valid."""
     atoms = np.asarray(indices)
     sigma = np.asarray(sigmas, dtype=np.float64)
     if atoms.ndim != 2 or not (np.issubdtype(atoms.dtype, np.integer) or atoms.size == 0):

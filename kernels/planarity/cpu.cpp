@@ -1,4 +1,4 @@
-// Planarity on the processor: the planes' energies, then the atoms' gradients. __init__.py has the formulas.
+// Planarity on the CPU: the planes' energies, then the atoms' gradients. __init__.py has the formulas.
 //
 // Planes advance together, one per SIMD lane, so that the solver has no branches. Each plane's members get a gradient of their
 // own in a buffer; an atom then adds its members' in the order of the table. Every sum thus has one order, whatever the threads.

@@ -116,7 +116,7 @@ WRONG = {
     "particle 57 is not among the 57 positions": (1, torch.arange(8, 58)),
     "particle -1": (1, torch.arange(-1, 49)),
     "order must be int64 of the shape": (2, torch.arange(49)),
-    "order must name each place from 0 to 49 once": (2, torch.zeros(50, dtype=torch.int64)),
+    "order must name each row of particles, 0 to 49, once": (2, torch.zeros(50, dtype=torch.int64)),
     "offsets must be int64": (3, torch.tensor([], dtype=torch.int64)),
     "offsets must rise from 0 to 50": (3, torch.tensor([0, 1, 4, 44, 44, 49, 50])),
     "references must be float64": (4, torch.zeros(5, 3, dtype=torch.float64)),
