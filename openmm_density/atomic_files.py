@@ -51,7 +51,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def _temporary_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Make an empty temporary file beside a file, to be written and renamed; what keeps its name goes at the end.
+    """Create an empty temporary file beside a file, to be written and renamed; what keeps its name goes at the end.
 
     It is locked as long as this process lives, by which `remove_abandoned` tells it from what a killed one has left.
 
@@ -73,7 +73,7 @@ def _temporary_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def _locked_temporary(path: Path) -> tuple[Path, int]:
-    """Make an empty temporary file beside a file, and return it with its locked descriptor."""
+    """Create an empty temporary file beside a file, and return it with its locked descriptor."""
     while True:
         temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)

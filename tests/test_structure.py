@@ -1,6 +1,7 @@
 """The shape of the package: imports lead down, and modules, functions and constructors stay small."""
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -23,7 +24,7 @@ FLOORS = (
 )
 FLOOR = {name: number for number, names in enumerate(FLOORS) for name in names.split()}
 
-MOST_ARGUMENTS = 12
+LONGEST_MODULE, LONGEST_FUNCTION, MOST_ARGUMENTS = 500, 60, 12
 # Everything that a user of a script sets in one place, passed on in parts.
 FACADES = {"DensityFit", "FlexibleFit"}
 # What a file, a fit or a report holds: filled in by one function of ours, by name, and read by everybody.
@@ -87,6 +88,26 @@ def test_nothing_imports_in_a_circle():
         left = {name: found for name, found in left.items() if name not in lowest}
 
 
+def test_modules_are_short():
+    assert [
+        f"{path.relative_to(PROJECT)}: {lines}"
+        for path, _ in modules().values()
+        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > LONGEST_MODULE
+    ] == []
+
+
+def test_functions_fit_one_screen():
+    """Kernels are left out: what is compiled as one has to be written as one."""
+    assert [
+        f"{name}.{node.name}: {lines}"
+        for name, (_, tree) in modules().items()
+        if room(name) != "kernels"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        and (lines := node.end_lineno - node.lineno + 1) > LONGEST_FUNCTION
+    ] == []
+
+
 def test_constructors_take_few_arguments():
     crowded = {
         node.name: count
@@ -106,3 +127,14 @@ def n_arguments(node: ast.ClassDef) -> int:
         return 0
     fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
     return len([each for each in fields if "init=False" not in ast.unparse(each)])
+
+
+def test_docstrings_say_what_is_returned():
+    begun = [
+        f"{name}: {docstring.splitlines()[0]}"
+        for name, (_, tree) in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and (docstring := ast.get_docstring(node))
+        if re.match(r"(Gives?|Tell whether|Say whether)\b", docstring)
+    ]
+    assert begun == []

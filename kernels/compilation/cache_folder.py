@@ -53,7 +53,7 @@ def usable_folder() -> tuple[Path, str | None]:
 
 
 def make(folder: Path) -> bool:
-    """Make a folder and those above it for this user alone; return whether it can be written to and is safe."""
+    """Create a folder and those above it for this user alone; return whether it can be written to and is safe."""
     missing = [place for place in (folder, *folder.parents) if not os.path.lexists(place)]
     try:
         for place in reversed(missing):
@@ -67,7 +67,7 @@ def make(folder: Path) -> bool:
 
 
 def make_temporary() -> Path:
-    """Make a folder for this user below the system's temporary one; it serves later processes as well, if it stays.
+    """Create a folder for this user below the system's temporary one; it serves later processes as well, if it stays.
 
     Raises
     ------

@@ -150,7 +150,7 @@ def _store(workspace: Path, record: dict[str, Any], library: Path) -> None:
 
 
 def _temporary_cache(reason: str, remedy: str) -> Path:
-    """Make a folder for this user below the system's temporary one, and say so."""
+    """Create a folder for this user below the system's temporary one, and say so."""
     folder = cache_folder.make_temporary()
     warn_once(
         "temporary cache",

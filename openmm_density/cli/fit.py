@@ -239,7 +239,7 @@ class _Hurry:
         self._stops = [stop]
 
     def begin(self) -> None:
-        """Take note of a signal that ends the fit."""
+        """Note a signal that ends the fit."""
         from ..fitting.interrupts import Deadline
 
         self._stops.append(Deadline(_ANSWER_SECONDS))

@@ -1,4 +1,4 @@
-"""How strongly a density pulls, decided from the forces that it has to work against."""
+"""The automatic strength of a density: total k from the ratio of its force to all others, within bounds per fitted atom."""
 
 from __future__ import annotations
 

@@ -228,7 +228,7 @@ class DensityFit:
         return fit
 
     def _warn_of_no_force(self) -> None:
-        """Say why there is exactly no force from the start, where a similarity has places without one."""
+        """Return why there is exactly no force from the start, where a similarity has places without one."""
         in_nm = torch.from_numpy(self._positions[self.atoms] / ANGSTROM_PER_NANOMETER)
         if self._unit_forces(in_nm)[1].any():
             return

@@ -199,12 +199,10 @@ def create_force(
     periodic : bool
         Whether the module takes box vectors.
     name : str
-        The force's name.
     backend : {"auto", "TorchForce", "PythonTorchForce", "PythonForce", "CudaGraphForce"}
         ``auto`` takes the first of those that run on every platform, and warns when it is not ``TorchForce``.
         ``CudaGraphForce`` is our own, for the CUDA platform: see `openmm_density.cuda_graph_force`.
     force_group : int
-        The force group.
     parameter_derivative : bool, optional
         Whether the energy's derivative with respect to the parameter can be asked of a State; by default, where the backend can.
     device : torch.device or str, optional
@@ -226,7 +224,19 @@ def create_force(
     """
     if backend == "auto":
         backend = best_backend()
-    elif backend not in BACKENDS:
+    _check_backend(backend, bool(parameter_derivative))
+    used = _device(backend, device, cuda_graphs)
+    force = _construct(backend, module, parameter_name, default, periodic, used, cuda_graphs, of_particles)
+    if backend == "TorchForce" and parameter_derivative is not False:
+        force.addEnergyParameterDerivative(parameter_name)
+    force.setForceGroup(force_group)
+    force.setName(name)
+    return force
+
+
+def _check_backend(backend: str, parameter_derivative: bool) -> None:
+    """Raise an error where a backend is not known, does not work here, or has no parameter derivatives but should."""
+    if backend not in BACKENDS:
         raise InputError(
             "must be a backend that is known",
             argument="backend",
@@ -241,13 +251,6 @@ def create_force(
             f"{backend} has no energy derivatives with respect to parameters",
             remedy=f"use TorchForce, or {as_argument('parameter_derivative', False)}",
         )
-    used = _device(backend, device, cuda_graphs)
-    force = _construct(backend, module, parameter_name, default, periodic, used, cuda_graphs, of_particles)
-    if backend == "TorchForce" and parameter_derivative is not False:
-        force.addEnergyParameterDerivative(parameter_name)
-    force.setForceGroup(force_group)
-    force.setName(name)
-    return force
 
 
 def best_backend() -> str:
@@ -268,7 +271,7 @@ def best_backend() -> str:
 
 @functools.cache
 def backend_problem(backend: str) -> str | None:
-    """Say why a backend does not work here, or None where a one-atom System with it gives the right force."""
+    """Return why a backend does not work here, or None where a one-atom System with it gives the right force."""
     platform = "CUDA" if backend == "CudaGraphForce" else "Reference"
     if platform not in platform_names():
         return "this OpenMM has no CUDA platform; on a machine with an NVIDIA GPU, pip install 'openmm[cuda12]' adds it"

@@ -58,7 +58,7 @@ class Dynamics:
         return 1 + int(drawn) % (2**31 - 2)
 
     def integrator(self, state: RunState, stage: Stage) -> openmm.Integrator:
-        """Make the integrator of a stage, at the temperature that it begins with."""
+        """Build the integrator of a stage, at the temperature that it begins with."""
         protocol, interval = self._protocol, self._protocol.density_interval
         temperature = stage.temperature[0]
         step = self.timestep(state)
@@ -71,7 +71,7 @@ class Dynamics:
         return integrator
 
     def step(self, context: openmm.Context, length: int, stop: StopRequest | None = None) -> int:
-        """Make so many steps, or fewer after a request to stop; return how many."""
+        """Run so many steps, or fewer after a request to stop; return how many."""
         interval = self._protocol.density_interval
         at_once = max(STEPS_AT_ONCE // interval, 1) * interval
         done = 0

@@ -232,7 +232,7 @@ class FitSystems:
         return [PositionalRestraint(topology, positions, atoms=backbone, **options)]
 
     def _force_options(self) -> dict[str, Any]:
-        """Say how the forces of our own are made: nobody asks for their derivatives, and graphs save what launching costs."""
+        """Return how the forces of our own are made: nobody asks for their derivatives, and graphs save what launching costs."""
         options: dict[str, Any] = {"parameter_derivative": False}
         if self._platform != "CUDA":
             return options

@@ -102,10 +102,7 @@ def scan_strengths(
     strengths = [float(strength) for strength in strengths]
     if not strengths or strengths[0] <= 0 or sorted(set(strengths)) != strengths:
         raise InputError(
-            "must be positive and rise",
-            argument="strengths",
-            found=strengths,
-            remedy="give them in rising order",
+            "must be positive and rise", argument="strengths", found=strengths, remedy="sort them"
         )
     first, second = half_maps
     check_half_maps(first, second)

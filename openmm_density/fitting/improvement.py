@@ -21,7 +21,7 @@ CLEARLY_FEWER = 3
 def why_not_better(
     cc_before: float, cc_after: float, before: GeometryReport, after: GeometryReport
 ) -> str | None:
-    """Say in a few words why a model after a fit is not better than before it; None where it is.
+    """Return a few words on why a model after a fit is not better than before it; None where it is.
 
     It is not where its correlation fell and its geometry is not clearly better, nor where its correlation is the same and its
     geometry clearly worse. No reference has a part in this.

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from .adaptive_strength import AdaptiveStrength
 from .convergence import Plateau
 from .fit_result import Row
-from .strength import AdaptiveStrength
 
 
 @dataclass

@@ -148,7 +148,7 @@ class Safeguard:
         return motion
 
     def begin(self, positions: np.ndarray) -> None:
-        """Take note of the positions (nm) from which the next segment begins."""
+        """Note the positions (nm) from which the next segment begins."""
         self._sound = np.array(positions, dtype=np.float64)
 
     def explained(self, context: openmm.Context) -> Unstable:
@@ -211,7 +211,7 @@ def hottest_bearable(kelvin: float) -> float:
 
 
 def is_blow_up(error: openmm.OpenMMException) -> bool:
-    """Tell whether OpenMM found something that is not a number."""
+    """Return whether OpenMM found something that is not a number."""
     return any(word in str(error) for word in ("NaN", "nan", "infinite"))
 
 

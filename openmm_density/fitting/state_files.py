@@ -19,10 +19,10 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ..atomic_files import read_file
+from .adaptive_strength import AdaptiveStrength
 from .convergence import Plateau
 from .fit_result import Row
 from .run_state import RunState
-from .strength import AdaptiveStrength
 
 PLAIN = "plain"
 
@@ -213,7 +213,7 @@ def check_entries(kind: type, entries: Mapping[str, Any], finite: bool = True) -
 
 
 def _is_of(value: Any, hint: Any, finite: bool) -> bool:
-    """Tell whether what JSON gave is of a type."""
+    """Return whether what JSON gave is of a type."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return True

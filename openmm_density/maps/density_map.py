@@ -462,9 +462,7 @@ class DensityMap:
             Use this map's grid in place of `voxel_size` and `margin`.
         noise : float
             Standard deviation of Gaussian noise without frequencies beyond the resolution, added to the whole map; as a
-            fraction of the standard deviation of the density within 3 Å of the non-hydrogen atoms.
-        seed : int
-            Of the noise.
+            fraction of the standard deviation of the density within 3 Å of the non-hydrogen atoms. `seed` is that of the noise.
 
         Raises
         ------

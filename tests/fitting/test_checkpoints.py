@@ -12,6 +12,7 @@ import pytest
 from openmm import app
 
 from openmm_density.errors import InputError
+from openmm_density.fitting.adaptive_strength import AdaptiveStrength
 from openmm_density.fitting.checkpoints import (
     LOG,
     PREVIOUS,
@@ -23,7 +24,6 @@ from openmm_density.fitting.checkpoints import (
 from openmm_density.fitting.convergence import Plateau
 from openmm_density.fitting.fit_result import Row
 from openmm_density.fitting.run_state import RunState
-from openmm_density.fitting.strength import AdaptiveStrength
 
 ATOMS = 5
 

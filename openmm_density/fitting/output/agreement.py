@@ -138,7 +138,7 @@ def _pairs(fit: FlexibleFit, result: FitResult) -> tuple[np.ndarray, np.ndarray]
 
 
 def _matched(result: FitResult, paired: np.ndarray) -> Matched:
-    """Tell what the model's atoms that were paired are, and of how many residues."""
+    """Return what the model's atoms that were paired are, and of how many residues."""
     topology = result.prepared.model.topology
     atoms = list(topology.atoms())
     names = {atoms[index].name.replace("*", "'") for index in paired}

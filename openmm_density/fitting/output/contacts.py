@@ -91,7 +91,7 @@ def contact_doubts(summary: dict[str, Any]) -> list[str]:
 
 
 def _is_of_crystal(fit: FlexibleFit, model: Model) -> bool:
-    """Tell whether the map is that of the crystal that a model names."""
+    """Return whether the map is that of the crystal that a model names."""
     if not fit.density_map.periodic or model.cell is None or not model.space_group:
         return False
     axes = np.linalg.norm(fit.density_map.matrix, axis=0) * fit.density_map.size

@@ -21,7 +21,7 @@ def notes_on(
     scan: StrengthScan | None = None,
     pdb_limit: str | None = None,
 ) -> list[str]:
-    """Tell what was done to the model and what could not be, in a sentence each.
+    """Return what was done to the model and what could not be, in a sentence each.
 
     Parameters
     ----------

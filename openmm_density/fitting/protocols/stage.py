@@ -45,7 +45,7 @@ class Stage:
         In bar: the box adapts to it. Only in water, and for a stage without density and with the restraint "position", as the box
         moves what is in it against the map.
     adaptive : bool
-        Whether the strength also follows the similarity, see `openmm_density.fitting.strength.AdaptiveStrength`.
+        Whether the strength also follows the similarity, see `openmm_density.fitting.adaptive_strength.AdaptiveStrength`.
     until_converged : bool
         Whether the stage ends early once similarity and model no longer change, see `openmm_density.fitting.convergence.Plateau`.
     register : bool

@@ -215,7 +215,7 @@ class Rebuilding:
         return span(first.chain.id, _number(first), _number(last))
 
     def _rebuilt(self, gain: float, before: np.ndarray, after: np.ndarray, around: Stretch) -> RebuiltStretch:
-        """Tell what a stretch that was tried ended as."""
+        """Return what a stretch that was tried ended as."""
         first, last, by = self._registers.displacement(before, after, around)
         residues = [self._residues[index] for index in around.chain[first : last + 1]]
         ends = map(_number, (residues[0], residues[-1]))

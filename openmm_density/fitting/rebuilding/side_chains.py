@@ -67,7 +67,7 @@ class SideChain:
         return np.degrees(torsion_angles(positions, quadruples.reshape(-1, 4)))
 
     def is_other_rotamer(self, before: np.ndarray, after: np.ndarray) -> bool:
-        """Tell whether a torsion differs by more than torsions of one rotamer do, by positions (N, 3) of the whole model."""
+        """Return whether a torsion differs by more than torsions of one rotamer do, by positions (N, 3) of the whole model."""
         apart = self.torsion_angles(after) - self.torsion_angles(before)
         period = np.full(len(apart), 360.0)
         if self.name in SYMMETRIC_ENDS:

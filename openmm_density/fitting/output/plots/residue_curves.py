@@ -94,7 +94,7 @@ def _plot_curves(panel: Axes, along: np.ndarray, values: dict[str, np.ndarray]) 
 
 
 def _isolated(values: np.ndarray) -> np.ndarray:
-    """Tell which values stand between two that are unknown: a line through them alone shows nothing."""
+    """Return which values stand between two that are unknown: a line through them alone shows nothing."""
     known = np.pad(np.isfinite(values), 1)
     return known[1:-1] & ~known[:-2] & ~known[2:]
 

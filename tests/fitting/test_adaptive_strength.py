@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from openmm_density.fitting.strength import AdaptiveStrength
+from openmm_density.fitting.adaptive_strength import AdaptiveStrength
 
 
 def test_it_grows_while_the_similarity_falls_and_shrinks_while_it_rises():
