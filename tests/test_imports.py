@@ -14,7 +14,7 @@ from openmm import app
 import openmm_density
 from openmm_density import DensityMap, PlanarityRestraint
 from openmm_density.energies.forces import backend_problem
-from openmm_density.kernels.build import operator_folders
+from openmm_density.kernels.compilation import operator_folders
 
 from .conftest import PROJECT
 from .fragments import fragment
