@@ -49,12 +49,6 @@ class AtomGaussians:
         return float(variance.max()) if len(variance) else None
 
     @property
-    def mean_variance(self) -> float:
-        """The mean over all Gaussians of all atoms of σ² in Å², weighted by the magnitudes of their integrals."""
-        shares = self._component_integrals.abs()
-        return float((shares / (2 * self.exponents)).sum() / shares.sum())
-
-    @property
     def _component_integrals(self) -> torch.Tensor:
         return self.amplitudes * (math.pi / self.exponents) ** 1.5
 

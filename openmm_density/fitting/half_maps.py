@@ -104,11 +104,10 @@ def scan_strengths(
         raise InputError(
             "must be positive and rise", argument="strengths", found=strengths, remedy="sort them"
         )
-    first, second = half_maps
-    check_half_maps(first, second)
-    scan_protocol = _protocol_of_scan(protocol, strengths)
+    check_half_maps(*half_maps)
+    of_scan = _protocol_of_scan(protocol, strengths)
     options["report_interval"] = COOLING_STEPS
-    fit = FlexibleFit(model, first, resolution, scan_protocol, free_map=second, **options)
+    fit = FlexibleFit(model, half_maps[0], resolution, of_scan, free_map=half_maps[1], **options)
     result = fit.run(progress=progress, on_interrupt=on_interrupt, on_end=on_end)
     if result.interrupted:
         raise KeyboardInterrupt
@@ -116,8 +115,8 @@ def scan_strengths(
     scored = [ends[f"{_COOLING}{strength:g}"] for strength in strengths]
     work, free = [row.cc for row in scored], [row.cc_free for row in scored]
     chosen = next(strength for strength, cc in zip(strengths, free) if cc >= max(free) - TOLERANCE)
-    steps = STEPS_AT_EACH + COOLING_STEPS
-    return StrengthScan(strengths, work, free, chosen, steps, time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    return StrengthScan(strengths, work, free, chosen, STEPS_AT_EACH + COOLING_STEPS, seconds)
 
 
 _COOLING = "cool at "

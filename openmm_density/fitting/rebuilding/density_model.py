@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -76,11 +75,11 @@ class DensityModel:
 
     @classmethod
     def of_fit(cls, fit: DensityFit, molecule: Molecule, strength: float) -> DensityModel:
-        """Return the model of a density fit: its target, and the weights and width of its atoms' Gaussians.
+        """Return the model of a density fit: its target, the weights of its atoms, and the width of its resolution.
 
         The weights are the integrals of the atoms' densities, whatever the fit takes for them: mass, atomic number, form factor
-        and occupancy, charge (of its own sign), or numbers of the user. One width stands for all atoms: where the fit gives them
-        several Gaussians each, the root of their mean square width. Hydrogens are left out.
+        and occupancy, charge (of its own sign), or numbers of the user. The width is that of the fit's resolution for all atoms:
+        with those that form factors and B factors add to it, fewer rotamers are told apart. Hydrogens are left out.
 
         Parameters
         ----------
@@ -95,7 +94,7 @@ class DensityModel:
         # Kernels hold densities in float32.
         weights[fit.atoms[heavy]] = fit.gaussians.integrals.numpy().astype(np.float32)[heavy]
         is_fitted[fit.atoms[heavy]] = True
-        return cls(fit.target, weights, _common_width(fit), strength, is_fitted)
+        return cls(fit.target, weights, fit.sigma, strength, is_fitted)
 
     @property
     def strength_per_atom(self) -> float:
@@ -142,10 +141,3 @@ class DensityModel:
         return DensityEnergySlopes(
             float(self.strength / root), float(per_pair * self.pair_integral(np.zeros(1))[0])
         )
-
-
-def _common_width(fit: DensityFit) -> float:
-    """Return the width σ in Å of the Gaussian that stands for those of all fitted atoms."""
-    if fit.gaussians.exponents.shape[1] == 1:  # all atoms have that of the resolution
-        return fit.sigma
-    return math.sqrt(fit.gaussians.mean_variance)

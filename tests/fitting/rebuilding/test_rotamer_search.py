@@ -216,3 +216,15 @@ def test_ligands_of_metals_stay(small_data: Path) -> None:
     _, turned = search.improved(model.positions, np.array([*bound, *free[:6]]))
     assert bound and not set(bound) & set(turned)
     assert set(free) & set(turned)
+
+
+def test_what_the_map_says_nothing_of_stays(native: Model, density: DensityFit) -> None:
+    positions, wrong = misplaced(native, [9, 56])
+    first, second = wrong
+    weights = np.ones(native.topology.getNumAtoms())
+    weights[wrong[first]] = 0.0
+    blind = DensityFit(
+        density.target, native.topology, RESOLUTION, weights=weights, positions=native.positions
+    )
+    _, turned = search_in(native, blind).improved(positions, np.array([first, second]))
+    assert turned == [second]
