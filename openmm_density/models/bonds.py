@@ -121,7 +121,7 @@ def add_bonds(
         If there are more atoms in one place than there is room for: their pairs would take hours.
     """
     topology, positions = model.topology, model.positions
-    _check_room(model)
+    _check_crowding(model)
     topology.createStandardBonds()
     bonded = {frozenset((a.index, b.index)) for a, b in topology.bonds()}
     atoms = list(topology.atoms())
@@ -150,7 +150,7 @@ def add_bonds(
         (pair for pair in near if frozenset(pair) not in bonded),
         key=lambda pair: _excess(atoms, positions, *pair),
     ):
-        if _continues(atoms[i], atoms[j]) or chemistry.explains(i, j):
+        if _continues_backbone(atoms[i], atoms[j]) or chemistry.explains(i, j):
             add(i, j)
             neighbours[i].add(j)
             neighbours[j].add(i)
@@ -168,7 +168,7 @@ def _excess(atoms: Sequence[app.topology.Atom], positions: np.ndarray, i: int, j
     )
 
 
-def _continues(a: app.topology.Atom, b: app.topology.Atom) -> bool:
+def _continues_backbone(a: app.topology.Atom, b: app.topology.Atom) -> bool:
     """Return whether two atoms join neighbours in one polymer."""
     first, second = sorted((a, b), key=lambda atom: atom.index)
     neighbours = (
@@ -233,7 +233,7 @@ def _disulphides(topology: app.Topology, positions: np.ndarray) -> Iterable[tupl
             yield i, j
 
 
-def _check_room(model: Model) -> None:
+def _check_crowding(model: Model) -> None:
     neighbours = cKDTree(model.positions).query_ball_point(model.positions, NEAR, return_length=True) - 1
     crowded = int(neighbours.argmax())
     if neighbours[crowded] > MOST_NEIGHBOURS:

@@ -67,7 +67,9 @@ class LinkChemistry:
 
     def explains(self, i: int, j: int) -> bool:
         """Return whether two atoms of different residues, as near as a bond, can be bonded."""
-        if any(self._is_full(k) for k in (i, j)) or not (self._angles_fit(i, j) and self._angles_fit(j, i)):
+        if any(self._has_full_valence(k) for k in (i, j)) or not (
+            self._angles_fit(i, j) and self._angles_fit(j, i)
+        ):
             return False
         return self._attacks(i, j) or self._attacks(j, i) or self._is_disulphide(i, j)
 
@@ -169,7 +171,7 @@ class LinkChemistry:
             and self._length(k, neighbours[0]) < CARBONYL_BOND
         )
 
-    def _is_full(self, k: int) -> bool:
+    def _has_full_valence(self, k: int) -> bool:
         symbol = self._symbol(k)
         if symbol == "S" and any(self._symbol(n) == "O" for n in self._bonded[k]):
             return len(self._bonded[k]) >= 4

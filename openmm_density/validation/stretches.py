@@ -71,8 +71,8 @@ def doubtful_stretches(residues: Sequence[dict[str, Any]]) -> list[Stretch]:
     """Find stretches of residues that a fit made worse, or that are far below the rest of their chain after it.
 
     Correlation and Q-score are averaged over 5 consecutive residues; a stretch joins windows that fell by more than 0.1, or are
-    more than 0.2 below the median of the chain, and ends where residues do so by themselves. It is told once: what fell before
-    what is low, and by the correlation before the Q-score. What fell to no less than a reference model has is not doubted.
+    more than 0.2 below the median of the chain, and ends where residues do so by themselves. It is reported once: as fallen
+    rather than as low, by the correlation rather than by the Q-score. What fell to no less than in a reference is not doubted.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def doubtful_stretches(residues: Sequence[dict[str, Any]]) -> list[Stretch]:
         The worst first.
     """
     found: list[Stretch] = []
-    told: set[int] = set()
+    reported: set[int] = set()
     polymers = _polymers(residues)
     for fell in (True, False):
         for measure in _NAMES:
@@ -101,9 +101,9 @@ def doubtful_stretches(residues: Sequence[dict[str, Any]]) -> list[Stretch]:
                 for rows in _stretches(residues, members, other - after, limit):
                     beyond_reference = _mean((after - reference)[list(rows)])
                     is_good = fell and beyond_reference is not None and beyond_reference >= 0
-                    if is_good or not told.isdisjoint(rows):
+                    if is_good or not reported.isdisjoint(rows):
                         continue
-                    told.update(rows)
+                    reported.update(rows)
                     first, last = (_number(residues[rows[end]]) for end in (0, -1))
                     means = (_mean(values[list(rows)]) for values in (after, other, reference))
                     found.append(Stretch(chain, first, last, rows, measure, fell, *means))
