@@ -217,7 +217,7 @@ std::tuple<at::Tensor, at::Tensor> density_similarity(const at::Tensor& position
     TORCH_CHECK(measure_ >= 0 && measure_ < MEASURES, "there is no measure ", measure_,
                 ": use one of the constants of openmm_density.kernels.density");
     const Measure measure = static_cast<Measure>(measure_);
-    TORCH_CHECK(total_weight > 0 || (measure != INNER_PRODUCT && measure != RELATIVE_ENTROPY),
+    TORCH_CHECK(total_weight > 0 || !divides_by_weight(measure),
                 "the total weight must be positive, not ", total_weight);
     const Inputs inputs(positions, amplitudes, exponents, cutoff, atoms.size(0));
     const at::Tensor selected = atoms.contiguous();

@@ -39,6 +39,9 @@ inline int channels_of(Measure measure) {
                                                                      : 3;
 }
 
+// Whether S is defined for a positive total weight alone.
+inline bool divides_by_weight(Measure measure) { return measure == INNER_PRODUCT || measure == RELATIVE_ENTROPY; }
+
 // S, and what each channel is multiplied by in dS/d(density).
 struct Similarity {
     double value = 0, weights[MAX_CHANNELS] = {};

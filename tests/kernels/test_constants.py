@@ -6,18 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from openmm_density.energies.measures import MEASURES as TABLE
 from openmm_density.kernels import density, planarity
 from openmm_density.kernels.density import measures
 
 DENSITY, PLANARITY = (Path(module.__file__).parent for module in (density, planarity))
 CONSTANTS = ("ENTROPY_FLOOR", "UNIFORM_VARIANCE", "SMALLEST_SHIFTED")
-MEASURES = (
-    "CROSS_CORRELATION",
-    "CROSS_CORRELATION_ABOUT_MEAN",
-    "INNER_PRODUCT",
-    "RELATIVE_ENTROPY",
-    "LEAST_SQUARES",
-)
+MEASURES = tuple(measure.constant for measure in TABLE if not measure.is_potential)
 
 
 def enumerators(header: Path, name: str) -> dict[str, int]:

@@ -12,6 +12,7 @@ import torch
 from scipy.special import erf
 
 from openmm_density.energies.form_factors import blurring_b_factor, form_factor_gaussians
+from openmm_density.energies.measures import MEASURES as TABLE
 from openmm_density.kernels import compilation, density
 from openmm_density.kernels.density import (
     CROSS_CORRELATION,
@@ -30,11 +31,9 @@ from .children import Child
 from .grids import CELLS, cell_steps, finite_or_periodic
 
 MEASURES = {
-    "correlation": CROSS_CORRELATION,
-    "about-mean": CROSS_CORRELATION_ABOUT_MEAN,
-    "inner-product": INNER_PRODUCT,
-    "entropy": RELATIVE_ENTROPY,
-    "least-squares": LEAST_SQUARES,
+    "about-mean" if measure.about_mean else measure.name: measure.number
+    for measure in TABLE
+    if not measure.is_potential
 }
 measures = pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES.keys())
 
