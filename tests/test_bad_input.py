@@ -285,7 +285,10 @@ def fit(folder, monkeypatch, model="model.pdb", density_map="map.mrc", **options
         ("fast.toml: timestep must be at most 10 fs", {"protocol": "fast.toml", "steps": None}),
         ('hot.toml: stage "a": temperature must be at most', {"protocol": "hot.toml", "steps": None}),
         ("three.toml", {"protocol": "three.toml", "steps": None}),
-        ('stage "a" asks for 1 Å', {"protocol": "finer.toml", "steps": None}),
+        (
+            'stage "a": its resolution must be between those of the map, 5 Å, and of its width, 48 Å, found 1 Å',
+            {"protocol": "finer.toml", "steps": None},
+        ),
         ("broken.toml: it is not a TOML file", {"protocol": "broken.toml"}),
         ('no_steps.toml: stage "a" has no steps: give', {"protocol": "no_steps.toml"}),
         ("single.toml: it has [stage], a single table: write [[stage]]", {"protocol": "single.toml"}),

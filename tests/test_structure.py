@@ -138,15 +138,3 @@ def test_docstrings_say_what_is_returned():
         if re.match(r"(Gives?|Tell whether|Say whether)\b", docstring)
     ]
     assert begun == []
-
-
-def test_errors_say_what_to_do():
-    """Three pass on a whole sentence that says it, of a finding, of another error, or of a mistake in what was typed."""
-    without = [
-        f"{path.relative_to(PROJECT)}:{node.lineno}"
-        for path, tree in modules().values()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "InputError"
-        if not any(each.arg == "remedy" for each in node.keywords)
-    ]
-    assert len(without) <= 3, without

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import InputError, SimulationError
-from ..wording import in_options, one_line
+from ..wording import one_line
 from . import doctor, fit, planes, score, simulate
 from .arguments import PROGRAM, Parser, spelled, spellings
 from .startup import note_start
@@ -70,8 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _sentence(error: Exception, options: argparse.Namespace) -> str:
     if isinstance(error, InputError):
-        names = spellings(options)
-        return in_options(str(error), names) if error.remedy is None else error.spelled(names)
+        return error.spelled(spellings(options))
     if isinstance(error, OSError):
         return f"{error.filename or 'a file'}: {error.strerror or one_line(error)}"
     if isinstance(error, MemoryError):
