@@ -9,7 +9,7 @@ from scipy import sparse
 
 
 def molecule_numbers(topology: Topology, system: openmm.System | None) -> np.ndarray:
-    """Number the molecules and give each particle's.
+    """Return the number of each particle's molecule.
 
     OpenMM wraps molecules as the System's bonds and constraints define them; the topology may join what they do not, such as a
     metal and its ligands. A part of a molecule can be put back on its own, two molecules as one cannot: with a System none of

@@ -904,7 +904,7 @@ WRONG = {
     "atoms in int32": dict(atoms=torch.arange(16, dtype=torch.int32)),
     "an atom that does not exist": dict(atoms=torch.arange(1, 17)),
     "a negative atom": dict(atoms=torch.arange(-1, 15)),
-    "an unknown measure": dict(measure=5),
+    "an unknown measure": dict(measure=max(MEASURES.values()) + 1),
     "a negative measure": dict(measure=-1),
 }
 
