@@ -29,15 +29,25 @@ class FitMap:
     read: DensityMap
     resolution: float
     corrections: MapCorrections = field(default_factory=MapCorrections)
-    _correlations: dict[app.Topology, MapCorrelation] = field(default_factory=dict, init=False, repr=False)
+    _correlations: dict[tuple[app.Topology, float], MapCorrelation] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     @cached_property
     def density_map(self) -> DensityMap:
         """The map, corrected."""
         return self.corrections.apply(self.read)
 
-    def correlation(self, topology: app.Topology) -> MapCorrelation:
-        """Return what correlates positions of a topology's atoms with the map; it is built once for each topology."""
-        if topology not in self._correlations:
-            self._correlations[topology] = MapCorrelation(self.density_map, topology, self.resolution)
-        return self._correlations[topology]
+    def correlation(self, topology: app.Topology, resolution: float | None = None) -> MapCorrelation:
+        """Return what correlates positions of a topology's atoms with the map; each is built once.
+
+        Parameters
+        ----------
+        topology : openmm.app.Topology
+        resolution : float, optional
+            Of the model's density, in Å; that of the map by default. A model with wider Gaussians is correlated at a coarser one.
+        """
+        key = topology, self.resolution if resolution is None else resolution
+        if key not in self._correlations:
+            self._correlations[key] = MapCorrelation(self.density_map, *key)
+        return self._correlations[key]

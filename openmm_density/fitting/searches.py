@@ -106,7 +106,7 @@ class Searches:
         return Rebuilding(
             systems.prepared,
             systems.force_field,
-            self._fit_map.correlation(systems.prepared.topology),
+            self._fit_map.correlation(systems.prepared.topology, running.density.resolution),
             running.density,
             running.strength,
             self._threads,

@@ -18,6 +18,8 @@ def test_a_correlation_is_built_once_for_each_model(fitted, monkeypatch):
     for model in (fit.solute.model, fit.solute.model, fit.prepared, fit.solute.model):
         found = fit_map.correlation(model.topology).cc_mask(model.positions)
     assert len(built) == 2
+    coarser = [fit_map.correlation(model.topology, 6.0) for _ in range(2)]
+    assert len(built) == 3 and coarser[0] is coarser[1]
     assert found == cc_mask(fit.density_map, model.topology, model.positions, fit_map.resolution)
 
 
