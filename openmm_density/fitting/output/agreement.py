@@ -1,4 +1,4 @@
-"""How well the models of a fit agree with the map: as wholes, and residue by residue."""
+"""How well the models of a fit agree with the map, overall and residue by residue."""
 
 from __future__ import annotations
 
