@@ -320,7 +320,7 @@ def test_preparation_errors(small_data: Path, tmp_path: Path) -> None:
     prepared = prepare(model)
     with pytest.raises(InputError, match="force field cannot"):
         prepared.system(nonbonded_method=app.PME)
-    with pytest.raises(InputError, match="expected"):
+    with pytest.raises(InputError, match="positions must be one for each of the 206 prepared atoms"):
         prepared.input_positions(prepared.positions[1:])
 
 
