@@ -22,14 +22,14 @@ PARTS = {
     "writing": "writing",
     "pictures": "pictures",
 }
-"""The parts of a fit in their order, and what they are called in words."""
+"""The parts of a fit in their order, and their names in messages."""
 
 
 class Stopwatch:
     """Seconds by part.
 
-    A part that begins inside another one interrupts it. Of a command all time counts: what lies in no part is start-up,
-    the imports foremost. Of a script's fit what lies in no part is the script's own.
+    A part that begins inside another one interrupts it. In a command all time counts: time outside every part is start-up,
+    mostly imports. In a script, time outside every part is the script's own and does not count.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Stopwatch:
     ----------
     on_part : callable, optional
     identity : str
-        Unlike that of any other, in this process or another.
+        Unique among all stopwatches, of this process and of others.
     """
 
     def __init__(self, started: float | None = None, on_part: Callable[[str], None] | None = None) -> None:
@@ -86,7 +86,7 @@ class Stopwatch:
 
     @property
     def seconds(self) -> float:
-        """All of them."""
+        """The sum over all parts."""
         return sum(self.seconds_by_part.values())
 
     def _book(self) -> None:
@@ -99,7 +99,7 @@ class Stopwatch:
 def process_start() -> float | None:
     """Return when this process started, on the clock of `time.monotonic`; None where the system does not tell."""
     try:
-        # Behind the name in brackets, which may hold anything, the 22nd field of all: ticks since the machine started.
+        # The 22nd field, ticks since the machine started, counted from behind the name in brackets, which may hold anything.
         ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
         age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     except (OSError, AttributeError, ValueError, IndexError):

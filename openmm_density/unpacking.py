@@ -113,7 +113,7 @@ def read_unpacked(
 
 
 def check_unpacked(path: str | os.PathLike[str], limit: float = TEXT_LIMIT) -> None:
-    """Refuse a compressed file that another library is to unpack, where `read_unpacked` would; keep nothing of it."""
+    """Refuse a compressed file that another library is going to unpack, where `read_unpacked` would refuse it."""
     with opened(path, limit) as file:
         if bytes_left(file) is None:
             while file.read(_AT_ONCE):

@@ -80,7 +80,7 @@ def _check_resumed(options: FitOptions) -> None:
 
 def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
     with loading():
-        from rich import table, text  # noqa: F401  (what is imported at the end would take time that is not told)
+        from rich import table, text  # noqa: F401  (imported here, where the time that it takes is counted)
 
         from ..fitting.interrupts import PromptExit
         from ..fitting.output import OutputFolder
@@ -195,7 +195,7 @@ def _carried_out(record: FitRecord, fit: FlexibleFit, folder: OutputFolder, disp
     def stopped() -> None:
         display.ended(_stopped(folder))
 
-    # While the fit runs it hears signals itself; from then on this does, with no gap in between.
+    # While the fit runs it handles signals itself; afterwards this does, without a gap.
     with StopRequest(lambda: display.interrupted("writing results without pictures"), stopped) as stop:
         hurry = _Hurry(stop)
         result = fit.run(folder.run, display.update, lambda: (hurry.begin(), display.interrupted()), stopped)
@@ -263,7 +263,7 @@ def _resuming(folder: OutputFolder) -> str:
 
 
 def _left(folder: OutputFolder, display: Display) -> None:
-    """Leave a fit that is not prepared yet as it was."""
+    """Discard a fit that was interrupted before it was prepared, and say so."""
     goes_on = f"{_resuming(folder)} goes on" if folder.run.holds_a_state else "nothing was written"
     display.ended(f"{PROGRAM} fit: interrupted; {goes_on}")
     folder.discard()

@@ -1,4 +1,4 @@
-"""A fit as its folder records it, so that ``--resume`` continues it without being told anything again."""
+"""A fit as its folder records it, so that ``--resume`` continues it without its options."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _NEVER_KEPT = ("resume", "allow_scripts")
 
 @dataclass(frozen=True)
 class Findings:
-    """What a fit found out before its first step, and what is not looked for again when it is resumed.
+    """What a fit determined before its first step, and what is not determined again when it is resumed.
 
     Attributes
     ----------
     place : Placement or str
         How the model was placed; "off" where it was not, and what the user asks for where the fit has not begun.
     map_checks : MapChecks, optional
-        What was found out about the map.
+        Of the map, with the model where it starts.
     scan : StrengthScan, optional
         The strengths that half maps were fitted with.
     """
