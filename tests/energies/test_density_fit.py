@@ -446,7 +446,7 @@ ERRORS = {
         dict(weights=np.resize([1.0, -1.0], 240), atoms="all", similarity="map-potential"),
         'weights must have a positive sum, by which similarity="map-potential" divides, found 0',
     ),
-    "charges without a System": (dict(weights="charge"), "system="),
+    "charges without a System": (dict(weights="charge"), "charges of a System: pass system"),
     "charges of a System without any": (dict(weights="charge", system=system_of(240)), "NonbondedForce"),
     "B factors with masses": (dict(b_factors=np.ones(240)), "b_factors"),
     "occupancies with masses": (dict(occupancies=np.ones(240)), "occupancies"),
