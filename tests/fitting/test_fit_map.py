@@ -2,8 +2,10 @@
 
 import numpy as np
 
+from openmm_density import DensityMap
 from openmm_density.fitting.fit_map import FitMap
 from openmm_density.maps.corrections import MapCorrections
+from openmm_density.models import read_model
 from openmm_density.validation.correlation import MapCorrelation, cc_mask
 
 
@@ -28,3 +30,14 @@ def test_a_map_is_corrected_once(fitted):
     fit_map = FitMap(read, 5.0, MapCorrections(invert=True))
     assert fit_map.read is read and fit_map.density_map is fit_map.density_map
     assert np.array_equal(fit_map.density_map.data, -read.data)
+
+
+def test_a_correlation_is_built_once_for_each_topology_and_resolution(small_data):
+    folder = small_data / "emd6187_kinesin"
+    model = read_model(folder / "1bg2_K_fitted.pdb")
+    fit_map = FitMap(DensityMap.from_file(folder / "chain_K_box.ccp4"), 5.0)
+    own, coarser = (fit_map.correlation(model.topology, resolution) for resolution in (None, 6.0))
+    assert fit_map.correlation(model.topology, 5.0) is own is not coarser
+    assert coarser.cc_mask(model.positions) == MapCorrelation(
+        fit_map.density_map, model.topology, 6.0
+    ).cc_mask(model.positions)

@@ -54,7 +54,7 @@ class Rebuilding:
     system : openmm.System
         Its force field without constraints.
     correlation : MapCorrelation
-        Of its topology with the map.
+        Of its topology with the map, at the resolution of the density.
     density : DensityFit
         With the similarity "cross-correlation" or "least-squares".
     strength : float

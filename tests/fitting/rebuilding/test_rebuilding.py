@@ -119,7 +119,7 @@ def rebuilding_of(model: Model, density_map: DensityMap, threads: int = 1) -> Re
     return Rebuilding(
         fit.prepared,
         fit._systems.without_density,
-        fit.fit_map.correlation(fit.prepared.topology),
+        fit.fit_map.correlation(fit.prepared.topology, fit.density.resolution),
         fit.density,
         60.0 * fit.density.n_fitted_atoms,
         threads,
