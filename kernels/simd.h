@@ -23,7 +23,7 @@ inline void store(float* p, vec x) { *reinterpret_cast<unaligned_vec*>(p) = x; }
 inline vec broadcast(float x) { return x - vec{}; }
 inline vec zero_unless(ivec mask, vec x) { return mask ? x : vec{}; }
 
-// A value that several sums use: without this the compiler would rather multiply again in each of them.
+// A value that several sums use: without this the compiler would multiply again in each of them.
 inline vec once(vec x) {
 #if defined(__x86_64__)
     __asm__("" : "+v"(x));

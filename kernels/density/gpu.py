@@ -23,8 +23,8 @@ from .. import tuning
 from . import gpu_atoms, gpu_gather, gpu_measures, gpu_splat, gpu_tiles, measures
 from .gpu_geometry import GEOMETRY_SLOTS, INVERSE_SLOTS
 from .gpu_tiles import SCAN_BLOCK, TILE, TILE_X, TILE_Y, TILE_Z
+from .reference import MAX_GAUSSIANS
 
-MAX_GAUSSIANS = 5
 # Programs that clear, and programs that share the tiles: more than a GPU runs at once, so that all end at about the same time.
 CLEARING_PROGRAMS = 256
 SPLAT_PROGRAMS = 8192

@@ -12,6 +12,8 @@ from torch import Tensor
 from ..scatter.reference import structured_scatter_add
 from .measures import similarity
 
+# The most that the kernels have registers for: those of a form factor.
+MAX_GAUSSIANS = 5
 ATOMS_PER_BLOCK = 128
 
 

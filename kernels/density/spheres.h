@@ -30,7 +30,7 @@ struct Profile {
     }
 };
 
-// What the exponentials of a sphere are multiplied by.
+// What the exponentials of a sphere along x are multiplied by.
 enum Factor { ONE, AMPLITUDE, STEEPNESS };
 
 // Where the bricks of a footprint are. BRICKS is how many bricks long its columns are, which then stay in registers, or 0 for any
@@ -89,7 +89,7 @@ class OrthogonalSphere : public Columns<BRICKS> {
     }
     Interval bricks_of(int) const { return {0, this->bricks()}; }
 
-    // Of AMPLITUDE.
+    // The density, with FACTOR = AMPLITUDE.
     vec value(const Column& column, int b) const {
         const vec dx2 = squares(b);
         vec rho = (profile_.at_cutoff + profile_.slope_cutoff * column.limit) - profile_.slope_cutoff * dx2;
@@ -97,14 +97,14 @@ class OrthogonalSphere : public Columns<BRICKS> {
         return zero_unless(dx2 < column.limit, rho);
     }
 
-    // -d rho/ds; of STEEPNESS.
+    // -d rho/ds within the cut-off, with FACTOR = STEEPNESS.
     vec slope(const Column& column, int b) const {
         vec h = broadcast(profile_.slope_cutoff);
         for (int c = 0; c < C; ++c) h += column.product[c] * along_x(c, b);
         return h;
     }
 
-    // Of ONE.
+    // exp(-alpha s), with FACTOR = ONE.
     vec exponential(const Column& column, int c, int b) const { return column.product[c] * along_x(c, b); }
     vec squared_distance(const Column& column, int b) const { return squares(b) + column.square; }
     ivec within(const Column& column, int b) const { return squares(b) < column.limit; }
@@ -166,7 +166,7 @@ class OrthogonalSphere : public Columns<BRICKS> {
     BrickTables<TABLE_Z * (W / BZ)> z_;
 };
 
-// On any grid: s is a quadratic in the voxel index along x, and each brick takes C exponentials.
+// On any grid: s is a quadratic polynomial of the voxel index along x, and each brick takes C exponentials.
 template <int C, int BRICKS, Factor FACTOR>
 class SkewedSphere : public Columns<BRICKS> {
    public:
@@ -196,7 +196,7 @@ class SkewedSphere : public Columns<BRICKS> {
         return column;
     }
 
-    // Exponentials are worth leaving out bricks for.
+    // A brick costs C exponentials, so those of a column that the sphere cannot touch are left out.
     Interval bricks_of(int i) const {
         const float y = this->footprint.middle_y(this->footprint.column_y[i]), z = this->footprint.middle_z(this->footprint.column_z[i]);
         const float first = static_cast<float>(this->footprint.first[0]) - this->footprint.offset[0];

@@ -1,4 +1,4 @@
-// A map interpolated at the atoms, and its gradient, on the CPU: 64 voxels per atom, atoms shared out in fixed chunks.
+// A map interpolated at the atoms, and its gradient, on the CPU: 64 voxels per atom, in chunks of atoms that do not depend on the threads.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from openmm_density.chemistry.planes import plane_set
 from openmm_density.energies.measures import MEASURES as TABLE
 from openmm_density.kernels import density, planarity
-from openmm_density.kernels.density import measures
+from openmm_density.kernels.density import measures, reference
 
 DENSITY, PLANARITY = (Path(module.__file__).parent for module in (density, planarity))
 CONSTANTS = ("ENTROPY_FLOOR", "UNIFORM_VARIANCE", "SMALLEST_SHIFTED")
@@ -79,7 +80,12 @@ def test_slots_of_the_geometry_are_each_of_one_number():
     assert [getattr(gpu_geometry, name).value for name in names] == list(range(gpu_geometry.GEOMETRY_SLOTS))
 
 
+def test_the_kernels_take_as_many_gaussians():
+    assert constant(DENSITY / "spheres.h", "MAX_GAUSSIANS") == reference.MAX_GAUSSIANS
+
+
 def test_planes_are_judged_by_the_same_limits_everywhere():
+    assert plane_set.SMALLEST_PLANE == planarity.SMALLEST_PLANE
     assert constant(PLANARITY / "cpu.cpp", "SMALLEST_PLANE") == planarity.SMALLEST_PLANE
     assert constant(PLANARITY / "cpu.cpp", "COLLINEARITY_LIMIT") == planarity.COLLINEARITY_LIMIT
     gpu = pytest.importorskip("openmm_density.kernels.planarity.gpu")
