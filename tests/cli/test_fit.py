@@ -294,7 +294,7 @@ def test_an_interrupted_preparation_leaves_nothing(folder, tmp_path, monkeypatch
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(60)  # until the signal comes
 
-    monkeypatch.setattr("openmm_density.fitting.flexible_fit.prepare", interrupted)
+    monkeypatch.setattr("openmm_density.fitting.options.prepare", interrupted)
     assert fit(folder, tmp_path / "out") == 130
     assert capsys.readouterr().err.splitlines() == ["openmm-density fit: interrupted; nothing was written"]
     assert not (tmp_path / "out").exists()

@@ -116,4 +116,4 @@ def test_half_maps_are_corrected_with_the_map(folder, tmp_path, capsys, without_
 def test_options_that_are_no_voxel_size_are_refused(folder, capsys):
     with pytest.raises(SystemExit):
         run("score", folder / "target.pdb", folder / "target.mrc", "--resolution", 5, "--voxel-size", "0,1,1")
-    assert "give a positive number of Å" in capsys.readouterr().err
+    assert "--voxel-size must be a positive number of Å" in capsys.readouterr().err

@@ -139,6 +139,8 @@ import signal, time
 import openmm, torch
 from openmm_density.cuda_graph_force import Computation, make_force
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which jobs in the background of a shell ignore
+
 class Interrupted(torch.nn.Module):
     def forward(self, positions, strength):
         signal.raise_signal(signal.SIGINT)

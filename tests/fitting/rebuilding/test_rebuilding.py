@@ -341,7 +341,7 @@ def test_other_similarities_and_no_density_are_let_alone(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("parts were rebuilt")
 
-    monkeypatch.setattr("openmm_density.fitting.flexible_fit.Rebuilding", refuse)
+    monkeypatch.setattr("openmm_density.fitting.searches.Rebuilding", refuse)
     for options, strength in (({"similarity": "inner-product"}, 1.0), ({}, 0.0)):
         stage = Stage("hold", 4, (strength, strength), rotamers=True, register=True)
         result = fit_of(native, density_map, stage, **options).run()
