@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -76,3 +77,26 @@ def moved_names(
         return getattr(import_module(place), new_name)
 
     return find
+
+
+class FormerName:
+    """The former name of an attribute, of a class and of its objects: it warns of the new one, and returns the same.
+
+    Parameters
+    ----------
+    attribute : str
+        Where the value is now, with dots where it belongs to a part.
+    advice : str, optional
+        What to use instead; ``attribute`` by default.
+    """
+
+    def __init__(self, attribute: str, advice: str | None = None) -> None:
+        self._value = operator.attrgetter(attribute)
+        self._advice = advice or attribute
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = f"{owner.__name__}.{name}"
+
+    def __get__(self, instance: object | None, owner: type) -> Any:
+        warnings.warn(f"{self._name} is deprecated: use {self._advice}", DeprecationWarning, stacklevel=2)
+        return self._value(owner if instance is None else instance)

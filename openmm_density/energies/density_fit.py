@@ -336,7 +336,7 @@ class DensityFit:
     def create_module(self) -> torch.nn.Module:
         """Build the TorchScript-compatible module behind the force.
 
-        ``module(positions, k) -> (energy, forces)``, or with box vectors, ``module(positions, box, k)``, where the
+        ``module(positions, strength) -> (energy, forces)``, or with box vectors, ``module(positions, box, strength)``, where the
         System is periodic; in nm and kJ/mol.
         """
         return self._module(torch.from_numpy(self.atoms), self.topology.getNumAtoms())

@@ -191,7 +191,7 @@ def create_force(
     Parameters
     ----------
     module : Module
-        ``module(positions, [box,] k) -> (energy, forces)``, see `openmm_density.energies.modules`.
+        ``module(positions, [box,] strength) -> (energy, forces)``, see `openmm_density.energies.modules`.
     parameter_name : str
         The global parameter that is passed as k.
     default : float

@@ -78,11 +78,11 @@ class SimilarityEnergy(nn.Module):
         """Return S and ∂S/∂positions (in nm⁻¹), times a factor if there is one."""
         raise NotImplementedError
 
-    def forward(self, positions: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """Return energy (kJ/mol) and forces (kJ/mol/nm) for positions (N, 3) in nm and k in kJ/mol."""
+    def forward(self, positions: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
+        """Return energy (kJ/mol) and forces (kJ/mol/nm) for positions (N, 3) in nm and k, the strength, in kJ/mol."""
         check_particles(positions, self.n_particles, "DensityFit")
         # Outside of no_grad, although used inside: freezing merges equal expressions, and would keep the one without gradient.
-        k = k.reshape(()).to(torch.float64)
+        k = strength.reshape(()).to(torch.float64)
         with torch.no_grad():
             device = self.atoms.device
             # The operator applies k: see kernels/scale.h.
@@ -219,7 +219,7 @@ class WholeMolecules(nn.Module):
     Parameters
     ----------
     energy : Module
-        ``energy(positions, k)`` of the ``particles`` alone, by their index in that list.
+        ``energy(positions, strength)`` of the ``particles`` alone, by their index in that list.
     particles : Tensor, shape (M,), int64
         The particles that the energy needs.
     n_particles : int
@@ -256,13 +256,13 @@ class WholeMolecules(nn.Module):
             positions, self.particles, self.order, self.offsets, self.references, box
         )
 
-    def forward(self, positions: Tensor, box: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, positions: Tensor, box: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
         """Return energy and forces for positions (N, 3) and box vectors (3, 3, in rows) in nm."""
         check_particles(positions, self.n_particles, "DensityFit")
         with torch.no_grad():
             device = self.particles.device
             whole = self.whole(positions.detach().to(device), box.detach().to(device))
-        energy, forces = self.energy(whole, k)
+        energy, forces = self.energy(whole, strength)
         with torch.no_grad():
             forces = forces.to(positions)
             if not self.all_particles:
@@ -300,11 +300,11 @@ class PlanarityEnergy(nn.Module):
         self.thermal_energy = thermal_energy
         self.constants = constants
 
-    def forward(self, positions: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """Return energy (kJ/mol) and forces (kJ/mol/nm) for positions (N, 3) in nm and the factor k."""
+    def forward(self, positions: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
+        """Return energy (kJ/mol) and forces (kJ/mol/nm) for positions (N, 3) in nm and the factor k, the strength."""
         check_particles(positions, self.n_particles, "PlanarityRestraint")
         # Outside of no_grad for the reason given in SimilarityEnergy.
-        k = k.reshape(()).to(torch.float64)
+        k = strength.reshape(()).to(torch.float64)
         with torch.no_grad():
             likelihood, forces = torch.ops.openmm_density.planarity(
                 positions.detach().to(self.members.device),
@@ -330,7 +330,7 @@ class WholePlanes(nn.Module):
     Parameters
     ----------
     energy : Module
-        ``energy(positions, k)`` of the members, by their index in ``members``.
+        ``energy(positions, strength)`` of the members, by their index in ``members``.
     n_particles : int
         How many positions there are.
     members : Tensor, shape (M,), int64
@@ -355,7 +355,7 @@ class WholePlanes(nn.Module):
         self.register_buffer("particles", particles)
         self.register_buffer("rows", rows)
 
-    def forward(self, positions: Tensor, box: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, positions: Tensor, box: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
         """Return energy and forces for positions (N, 3) and box vectors (3, 3, in rows) in nm."""
         check_particles(positions, self.n_particles, "PlanarityRestraint")
         with torch.no_grad():
@@ -365,7 +365,7 @@ class WholePlanes(nn.Module):
             away = (selected - own.index_select(0, self.anchors)).to(torch.float64)
             images = torch.round(away @ inverse_of_box(lattice))
             whole = selected - (images @ lattice).to(selected.dtype)
-        energy, forces = self.energy(whole, k)
+        energy, forces = self.energy(whole, strength)
         with torch.no_grad():
             padded = torch.cat([forces, torch.zeros_like(forces[:1])])
             summed = padded[self.rows].sum(dim=1)

@@ -18,8 +18,8 @@ def planarity_module(
 ) -> torch.nn.Module:
     """Return the module of E = k · kT · Σ ½ (d/σ)², see `openmm_density.energies.modules.PlanarityEnergy`.
 
-    ``module(positions, k) -> (energy, forces)``, or with box vectors, ``module(positions, box, k)``, where ``periodic``; in nm
-    and kJ/mol.
+    ``module(positions, strength) -> (energy, forces)``, or ``module(positions, box, strength)``, where ``periodic``;
+    in nm and kJ/mol.
 
     Parameters
     ----------

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ..lazy_names import FormerName
 from ..maps.corrections import MapCorrections
 from ..maps.density_map import DensityMap
 from ..models.structures import Model
@@ -133,6 +134,8 @@ class FlexibleFit:
     InputError
         One sentence on the model, map or argument that cannot be used.
     """
+
+    force_backend = FormerName("_systems.force_backend", "force_backend of what run() returns")
 
     def __init__(
         self,

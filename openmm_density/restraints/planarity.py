@@ -23,6 +23,7 @@ from ..energies.checks import check_system
 from ..energies.molecules import molecule_numbers
 from ..energies.planarity import planarity_module
 from ..errors import InputError
+from ..lazy_names import FormerName
 from ..units import ANGSTROM_PER_NANOMETER, number_in, positions_in_angstrom
 from ..wording import listing
 from .restraint import Restraint, Violation
@@ -128,6 +129,8 @@ class PlanarityRestraint(Restraint):
     default_force_constant = 1.0
     force_constant_unit = unit.dimensionless
     default_parameter_name = "planarity_strength"
+    n_planes = FormerName("n_terms")
+    n_particles = FormerName("_n_atoms", "topology.getNumAtoms()")
     _frames_below_caller = 4
 
     @_sigma_by_position
@@ -165,6 +168,10 @@ class PlanarityRestraint(Restraint):
     def n_terms(self) -> int:
         """Number of planes."""
         return len(self.planes.planes)
+
+    @property
+    def _n_atoms(self) -> int:
+        return len(self._atoms)
 
     def create_force(
         self,
@@ -208,10 +215,10 @@ class PlanarityRestraint(Restraint):
     def create_module(self) -> torch.nn.Module:
         """Build the TorchScript-compatible module behind the force.
 
-        ``module(positions, k) -> (energy, forces)``, or with box vectors, ``module(positions, box, k)``, where `periodic`; in nm
-        and kJ/mol.
+        ``module(positions, strength) -> (energy, forces)``, or ``module(positions, box, strength)``, where `periodic`;
+        in nm and kJ/mol.
         """
-        return self._module(np.arange(len(self._atoms)))
+        return self._module(np.arange(self._n_atoms))
 
     def violations(self, positions: Any) -> list[Violation]:
         """List the planes with an atom more than 5 σ off them, the worst first; see `Restraint.violations`."""
@@ -263,14 +270,14 @@ class PlanarityRestraint(Restraint):
         float
             Infinite where nothing oscillates.
         """
-        if system.getNumParticles() != len(self._atoms):
+        if system.getNumParticles() != self._n_atoms:
             raise InputError(
-                f"must have the {len(self._atoms)} atoms of the topology",
+                f"must have the {self._n_atoms} atoms of the topology",
                 argument="system",
                 found=f"{system.getNumParticles()} particles",
                 remedy="give the System of that topology",
             )
-        stiffness = np.zeros(len(self._atoms))
+        stiffness = np.zeros(self._n_atoms)
         for atoms, sigmas in self.planes.grouped():
             inverse_squares = (sigmas.reshape(len(atoms), -1) / ANGSTROM_PER_NANOMETER) ** -2
             np.add.at(stiffness, atoms, np.broadcast_to(inverse_squares, atoms.shape))

@@ -15,6 +15,7 @@ from openmm import app, unit
 
 from ..chemistry.residues import residue_label
 from ..errors import InputError
+from ..lazy_names import FormerName
 from ..units import number_in, positions_in_angstrom
 
 
@@ -105,6 +106,10 @@ class Restraint(ABC):
     """In `force_constant_unit`."""
     force_constant_unit: ClassVar[unit.Unit]
     default_parameter_name: ClassVar[str]
+    default_strength = FormerName("force_constant")
+    strength_unit = FormerName("force_constant_unit")
+    usual_parameter_name = FormerName("default_parameter_name")
+    usual_strength = FormerName("default_force_constant")
     # Where a deprecated argument was given: the constructor of the restraint's class calls that of this one.
     _frames_below_caller: ClassVar[int] = 3
 
@@ -136,16 +141,6 @@ class Restraint(ABC):
         self.periodic = periodic
         self.notes: list[str] = []
         self._atoms = list(topology.atoms())
-
-    @property
-    def default_strength(self) -> float:
-        """The former name of `force_constant`: deprecated."""
-        warnings.warn(
-            "default_strength of a restraint is deprecated: use force_constant",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return self.force_constant
 
     @property
     @abstractmethod

@@ -265,7 +265,7 @@ def test_the_module_saved_by_torch(adk_map, fragment):
     torch.jit.save(torch.jit.script(module), buffer)
     buffer.seek(0)
     x, k = torch.tensor(fragment.positions / 10), torch.tensor(10.0)
-    energy, forces = torch.jit.load(buffer)(x, k)
+    energy, forces = torch.jit.load(buffer)(positions=x, strength=k)
     exact, exact_forces = module(x, k)
     assert float(energy) == float(exact)
     assert torch.equal(forces, exact_forces)

@@ -171,3 +171,20 @@ def test_former_arguments_of_restraints_work_with_a_warning(fragment: Model) -> 
             fragment.topology, 0.03 * unit.angstrom, positions=fragment.positions
         )
     assert [plane.sigma for plane in flat.planes.planes] == pytest.approx([0.03] * flat.n_terms)
+
+
+def test_former_attributes_of_restraints_work_with_a_warning(fragment: Model) -> None:
+    flat = restraints.PlanarityRestraint(fragment.topology)
+    for name, advice, value in (
+        ("n_planes", "n_terms", flat.n_terms),
+        ("n_particles", r"topology.getNumAtoms\(\)", fragment.topology.getNumAtoms()),
+        ("usual_strength", "default_force_constant", 1.0),
+        ("strength_unit", "force_constant_unit", unit.dimensionless),
+        ("usual_parameter_name", "default_parameter_name", "planarity_strength"),
+    ):
+        with pytest.warns(DeprecationWarning, match=f"{name} is deprecated: use {advice}$") as told:
+            assert getattr(flat, name) == value
+        assert [warning.filename for warning in told] == [__file__]
+    with pytest.warns(DeprecationWarning, match="use default_force_constant"):
+        constant = restraints.PeptideRestraint.usual_strength
+    assert constant == restraints.PEPTIDE_FORCE_CONSTANT
