@@ -159,7 +159,8 @@ def density_similarity(
     ``torch.ops.openmm_density.density_similarity``, which is what a module for a simulation calls, with the factor (``scale``, a
     float64 tensor of one number) that turns the gradient into forces.
 
-    Without any density in the map S is 0 (for the relative entropy, its constant with ρ = 0) and the gradient is 0.
+    Without any density in the map S is 0 (for the relative entropy, its constant with ρ = 0) and the gradient is 0. Both
+    are 0 for a target that the measure cannot use: a constant one, or for the relative entropy one without any t > 0.
 
     Parameters
     ----------

@@ -395,6 +395,8 @@ def density_similarity(
         raise ValueError(
             f"there is no measure {measure}: use one of the constants of openmm_density.kernels.density"
         )
+    if measure in measures.DIVIDED_BY_WEIGHT and not total_weight > 0:
+        raise ValueError(f"the total weight must be positive, not {total_weight}")
     model = _Model(
         positions,
         atoms.contiguous(),

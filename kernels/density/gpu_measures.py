@@ -17,6 +17,7 @@ LEAST_SQUARES = tl.constexpr(measures.LEAST_SQUARES)
 
 ENTROPY_FLOOR = tl.constexpr(measures.ENTROPY_FLOOR)
 UNIFORM_VARIANCE = tl.constexpr(measures.UNIFORM_VARIANCE)
+UNIFORM_TARGET = tl.constexpr(measures.UNIFORM_TARGET)
 SMALLEST_SHIFTED = tl.constexpr(measures.SMALLEST_SHIFTED)
 
 MOMENT_COUNT = tl.constexpr(int(measures.Moment.COUNT))
@@ -105,13 +106,18 @@ def compare(
     total = tl.sum(sum_0, axis=0)
     square = tl.sum(sum_1, axis=0)
     product = tl.sum(sum_2, axis=0)
-    n = tl.load(moments + MOMENT_COUNT)
+    # Without any voxel that counts the sums are 0, and means shall be.
+    n = tl.maximum(tl.load(moments + MOMENT_COUNT), 1.0)
     t_sum = tl.load(moments + MOMENT_SUM)
     t_square = tl.load(moments + MOMENT_SUM_OF_SQUARES)
     zero = total * 0.0
     if MEASURE == INNER_PRODUCT:
         mean = t_sum / n
-        c_target = 1.0 / (total_weight * tl.sqrt(t_square / n - mean * mean))
+        mean_square = t_square / n
+        t_variance = mean_square - mean * mean
+        meaningful = t_variance > UNIFORM_TARGET * mean_square
+        t_variance = tl.where(meaningful, t_variance, 1.0)
+        c_target = tl.where(meaningful, 1.0 / (total_weight * tl.sqrt(t_variance)), 0.0)
         value = c_target * product
         c_density = zero
         c_constant = zero
@@ -119,13 +125,17 @@ def compare(
         positive = tl.load(moments + MOMENT_POSITIVE_COUNT)
         positive_sum = tl.load(moments + MOMENT_POSITIVE_SUM)
         positive_log = tl.load(moments + MOMENT_POSITIVE_LOG)
+        meaningful = positive_sum > 0.0
+        positive = tl.where(meaningful, positive, 1.0)
+        positive_sum = tl.where(meaningful, positive_sum, 1.0)
         value = (
             tl.log(positive_sum)
             + tl.log(ENTROPY_FLOOR / positive)
             - positive_log / positive_sum
             + total / positive_sum
         )
-        c_target = 1.0 / positive_sum
+        value = tl.where(meaningful, value, 0.0)
+        c_target = tl.where(meaningful, 1.0 / positive_sum, 0.0)
         c_density = zero
         c_constant = ENTROPY_FLOOR / positive * total_weight
     else:
@@ -137,7 +147,7 @@ def compare(
             t_mean = t_sum / n
         variance = square - mean * total
         t_variance = t_square - t_mean * t_sum
-        meaningful = (variance > UNIFORM_VARIANCE * square) & (t_variance > 0.0)
+        meaningful = (variance > UNIFORM_VARIANCE * square) & (t_variance > UNIFORM_TARGET * t_square)
         variance = tl.where(meaningful, variance, 1.0)
         t_variance = tl.where(meaningful, t_variance, 1.0)
         c_target = tl.where(meaningful, 1.0 / tl.sqrt(variance * t_variance), 0.0)

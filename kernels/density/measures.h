@@ -12,6 +12,7 @@ enum Measure { CROSS_CORRELATION, CROSS_CORRELATION_ABOUT_MEAN, INNER_PRODUCT, R
 
 constexpr double ENTROPY_FLOOR = 1e-3;
 constexpr double UNIFORM_VARIANCE = 1e-8;
+constexpr double UNIFORM_TARGET = 1e-13;
 constexpr float SMALLEST_SHIFTED = 1e-6f;
 
 // Slots of target_moments.
@@ -55,7 +56,8 @@ inline Similarity correlation(Measure measure, const double* t, const Sums& sums
     const double target_mean = about_mean ? t[MOMENT_SUM] / t[MOMENT_COUNT] : 0;
     const double variance = square - mean * sum;
     const double target_variance = t[MOMENT_SUM_OF_SQUARES] - target_mean * t[MOMENT_SUM];
-    if (!(variance > UNIFORM_VARIANCE * square) || !(target_variance > 0)) return result;
+    if (!(variance > UNIFORM_VARIANCE * square) || !(target_variance > UNIFORM_TARGET * t[MOMENT_SUM_OF_SQUARES]))
+        return result;
     const double norm = std::sqrt(variance * target_variance);
     result.value = (product - mean * t[MOMENT_SUM]) / norm;
     double of_target = 1 / norm, of_density = -result.value / variance;
@@ -77,8 +79,9 @@ inline Similarity similarity_of(Measure measure, const double* t, const Sums& su
     Similarity result;
     if (measure == INNER_PRODUCT) {
         const double mean = t[MOMENT_SUM] / t[MOMENT_COUNT];
-        const double variance = t[MOMENT_SUM_OF_SQUARES] / t[MOMENT_COUNT] - mean * mean;
-        if (variance > 0) result.weights[0] = 1 / (total_weight * std::sqrt(variance));
+        const double square = t[MOMENT_SUM_OF_SQUARES] / t[MOMENT_COUNT];
+        const double variance = square - mean * mean;
+        if (variance > UNIFORM_TARGET * square) result.weights[0] = 1 / (total_weight * std::sqrt(variance));
         result.value = result.weights[0] * sums[SUM_DENSITY_TARGET];
         return result;
     }

@@ -11,7 +11,8 @@ LEAST_SQUARES                  1 − min over a ≥ 0, b of Σ(t − aρ − b)�
 ============================== =====================================================================
 
 W is the total weight of the atoms. The least squares have a closed form: S is the square of the Pearson correlation, and 0 where
-that is negative.
+that is negative. A model without density, a target without contrast and one without any t > 0 for the entropy have S = 0 and no
+gradient; only the entropy of no density is its constant with ρ = 0.
 
 ``measures.h`` (CPU) and ``gpu_measures.py`` (GPU) hold the same formulas with their derivatives, and the same names; a test
 compares every constant and slot. A new measure is a constant and a formula here and in those two files.
@@ -34,11 +35,17 @@ LEAST_SQUARES = 4
 NUMBERS = (CROSS_CORRELATION, CROSS_CORRELATION_ABOUT_MEAN, INNER_PRODUCT, RELATIVE_ENTROPY, LEAST_SQUARES)
 """All measures, in the order of their numbers."""
 
+DIVIDED_BY_WEIGHT = (INNER_PRODUCT, RELATIVE_ENTROPY)
+"""Those that are defined for a positive W alone."""
+
 ENTROPY_FLOOR = 1e-3
 """ε of the relative entropy as a part of the mean t̂. Without it S would jump where a voxel leaves the last cut-off."""
 
 UNIFORM_VARIANCE = 1e-8
 """A density whose variance is below this part of Σρ² is uniform up to rounding in float32: it has no correlation."""
+
+UNIFORM_TARGET = 1e-13
+"""A target whose variance is below this part of its mean square has no contrast: its float32 numbers differ by rounding alone."""
 
 SMALLEST_SHIFTED = 1e-6
 """Least ρ/(Wε) + 1 whose logarithm the kernels take: below it, where a density is negative, S is constant."""
@@ -116,17 +123,23 @@ def similarity(density: Tensor, target: Tensor, measure: int, total_weight: floa
     Tensor, shape (), float64
         Differentiable with respect to the density.
     """
-    if measure == INNER_PRODUCT:
-        return (density / total_weight * target / target.std(correction=0)).sum()
+    nothing = torch.zeros((), dtype=torch.float64)
     if measure == RELATIVE_ENTROPY:
         positive = target > 0
+        if not positive.any():
+            return nothing
         share = target[positive] / target[positive].sum()
         floor = ENTROPY_FLOOR * share.mean()
         return -(share * torch.log(share / (density[positive] / total_weight + floor))).sum()
+    centred = target if measure == CROSS_CORRELATION else target - target.mean()
+    if not float((centred**2).sum()) > UNIFORM_TARGET * float((target**2).sum()):
+        return nothing
+    if measure == INNER_PRODUCT:
+        return (density / total_weight * target / target.std(correction=0)).sum()
     if measure != CROSS_CORRELATION:
-        density, target = density - density.mean(), target - target.mean()
+        density = density - density.mean()
     square = (density**2).sum()
     if float(square.detach()) <= 0.0:
-        return torch.zeros((), dtype=torch.float64)
-    r = (density * target).sum() / torch.sqrt(square * (target**2).sum())
+        return nothing
+    r = (density * centred).sum() / torch.sqrt(square * (centred**2).sum())
     return r.clamp(min=0.0) ** 2 if measure == LEAST_SQUARES else r

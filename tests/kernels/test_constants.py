@@ -12,7 +12,7 @@ from openmm_density.kernels import density, planarity
 from openmm_density.kernels.density import measures, reference
 
 DENSITY, PLANARITY = (Path(module.__file__).parent for module in (density, planarity))
-CONSTANTS = ("ENTROPY_FLOOR", "UNIFORM_VARIANCE", "SMALLEST_SHIFTED")
+CONSTANTS = ("ENTROPY_FLOOR", "UNIFORM_VARIANCE", "UNIFORM_TARGET", "SMALLEST_SHIFTED")
 MEASURES = tuple(measure.constant for measure in TABLE if not measure.is_potential)
 
 
@@ -54,6 +54,8 @@ def test_every_measure_has_a_name_and_a_number():
         measures.NUMBERS == tuple(range(len(MEASURES))) == tuple(getattr(measures, name) for name in MEASURES)
     )
     assert density.ENTROPY_FLOOR == measures.ENTROPY_FLOOR
+    divided = [measure.number for measure in TABLE if measure.divides_by_weight and not measure.is_potential]
+    assert sorted(divided) == sorted(measures.DIVIDED_BY_WEIGHT)
 
 
 def test_the_triton_measures_are_those_of_python():

@@ -664,6 +664,34 @@ def expected_without_density(scene, measure):
     return -float((share * (share / (1e-3 * share.mean())).log()).sum())
 
 
+UNUSABLE_TARGETS = {
+    "constant": (0.3, [m for m in MEASURES.values() if m not in (CROSS_CORRELATION, RELATIVE_ENTROPY)]),
+    "zero": (0.0, list(MEASURES.values())),
+    "negative": (-0.7, [m for m in MEASURES.values() if m != CROSS_CORRELATION]),
+    "masked whole": (math.nan, list(MEASURES.values())),
+}
+"""A number for all voxels of a target, and the measures for which such a target has no similarity."""
+
+unusable_targets = pytest.mark.parametrize(
+    ("value", "measure"),
+    [
+        pytest.param(value, measure, id=f"{name}-{number}")
+        for name, (value, of_measures) in UNUSABLE_TARGETS.items()
+        for number, measure in MEASURES.items()
+        if measure in of_measures
+    ],
+)
+
+
+@unusable_targets
+def test_a_target_without_contrast_has_no_similarity_and_no_force(value, measure):
+    scene = Scene(n_atoms=8)
+    scene.target = torch.full_like(scene.target, value)
+    for similarity, gradient in (scene.similarity(measure), scene.reference_similarity(measure)):
+        assert float(similarity) == 0.0
+        assert not gradient.any()
+
+
 @measures
 @pytest.mark.parametrize("where", ["outside", "far outside", "nan", "no atoms"])
 def test_without_density_in_the_map_there_is_no_force_and_no_nan(measure, where):
@@ -906,6 +934,8 @@ WRONG = {
     "a negative atom": dict(atoms=torch.arange(-1, 15)),
     "an unknown measure": dict(measure=max(MEASURES.values()) + 1),
     "a negative measure": dict(measure=-1),
+    "a negative total weight": dict(measure=INNER_PRODUCT, total_weight=-5.0),
+    "no total weight": dict(measure=RELATIVE_ENTROPY, total_weight=0.0),
 }
 
 

@@ -18,6 +18,7 @@ from triton.runtime import interpreter
 from openmm_density.kernels import tuning
 from openmm_density.kernels.density import (
     CROSS_CORRELATION,
+    INNER_PRODUCT,
     RELATIVE_ENTROPY,
     gpu,
     gpu_splat,
@@ -35,6 +36,7 @@ from .test_density import (
     cell_steps,
     deviation,
     expected_without_density,
+    unusable_targets,
 )
 
 ON_GPU = torch.cuda.is_available()
@@ -68,7 +70,7 @@ def poisoned():
 
 
 def on_device(function):
-    """Call a function of the module with its tensors on the device; give what it returns on the CPU."""
+    """Call a function of the module with its tensors on the device; return what it returns on the CPU."""
 
     def call(*arguments):
         moved = [a.to(DEVICE) if isinstance(a, torch.Tensor) else a for a in arguments]
@@ -240,6 +242,15 @@ def test_without_density_in_the_map_there_is_no_force_and_no_nan(measure, where,
     assert torch.equal(gradient, torch.zeros(4, 3, dtype=torch.float64))
 
 
+@unusable_targets
+def test_a_target_without_contrast_has_no_similarity_and_no_force(value, measure, poisoned):
+    scene = small() if ON_GPU else small(shape=(4, 5, 7), n_atoms=3, awkward=False)
+    scene.target = torch.full_like(scene.target, value)
+    found, gradient = compare(scene, measure)
+    assert float(found) == 0.0
+    assert not gradient.any()
+
+
 def test_no_atoms_make_an_empty_grid(poisoned):
     empty = torch.zeros(0, 3), torch.zeros(0, 2), torch.zeros(0, 2)
     scene = small()
@@ -328,6 +339,14 @@ def test_bad_arguments_are_named(wrong, says):
         setattr(scene, name, value)
     with pytest.raises(ValueError, match=says):
         scene.splat(splat)
+
+
+def test_a_weight_that_a_measure_cannot_divide_by_is_refused():
+    scene = small(n_atoms=8)
+    scene.total_weight = -5.0
+    for measure in (INNER_PRODUCT, RELATIVE_ENTROPY):
+        with pytest.raises(ValueError, match="total weight must be positive, not -5"):
+            compare(scene, measure)
 
 
 @needs_gpu
