@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import cached_property
-
+import numpy as np
 from openmm import app
 
 from ..maps.corrections import MapCorrections
@@ -12,34 +10,44 @@ from ..maps.density_map import DensityMap
 from ..validation.correlation import MapCorrelation
 
 
-@dataclass(frozen=True, eq=False)
 class FitMap:
     """A map that knows its resolution.
 
-    Attributes
+    Parameters
     ----------
     read : DensityMap
-        As it was read.
+        As it was read. It is not kept, only where its voxels were.
+    resolution : float
+        In Å.
+    corrections : MapCorrections, optional
+        What it is corrected for; nothing by default.
+
+    Attributes
+    ----------
+    density_map : DensityMap
+        The map, corrected.
     resolution : float
         In Å.
     corrections : MapCorrections
-        What it is corrected for.
     """
 
-    read: DensityMap
-    resolution: float
-    corrections: MapCorrections = field(default_factory=MapCorrections)
-    _correlations: dict[tuple[app.Topology, float], MapCorrelation] = field(
-        default_factory=dict, init=False, repr=False
-    )
+    def __init__(
+        self, read: DensityMap, resolution: float, corrections: MapCorrections | None = None
+    ) -> None:
+        self.resolution, self.corrections = resolution, corrections or MapCorrections()
+        self.density_map = self.corrections.apply(read)
+        self._matrix_as_read, self._origin_as_read = read.matrix, read.origin
+        self._correlations: dict[tuple[app.Topology, float], MapCorrelation] = {}
 
-    @cached_property
-    def density_map(self) -> DensityMap:
-        """The map, corrected."""
-        return self.corrections.apply(self.read)
+    def carried_along(self, point: np.ndarray) -> np.ndarray:
+        """Return where a point (3,) in Å of the map as it was read is in the corrected one, if it stays at its voxel."""
+        index = (point - self._origin_as_read) @ np.linalg.inv(self._matrix_as_read).T
+        return self.density_map.origin + self.density_map.matrix @ index
 
     def correlation(self, topology: app.Topology, resolution: float | None = None) -> MapCorrelation:
-        """Return what correlates positions of a topology's atoms with the map; each is built once.
+        """Return what correlates positions of a topology's atoms with the map.
+
+        Each is built once and kept as long as the map: one for each topology that is scored and each width that is searched at.
 
         Parameters
         ----------

@@ -127,7 +127,8 @@ def _placement(model: Model, fit_map: FitMap, place: str, here: Examination) -> 
     """Return how the model gets to where it belongs, or None where it may stay."""
     if place == "auto":
         if fit_map.corrections.voxel_size is not None:
-            nearby = placed_near(model, fit_map, _carried_along(model, fit_map))
+            centre = model.positions.mean(axis=0)
+            nearby = placed_near(model, fit_map, fit_map.carried_along(centre) - centre)
             if nearby is not None:
                 return nearby
         if any(finding.check == "place" for finding in here.checks.findings):
@@ -136,11 +137,3 @@ def _placement(model: Model, fit_map: FitMap, place: str, here: Examination) -> 
         if fit_map.corrections.mirror and here.cc < MIRRORED_FIT:
             place = "on"
     return placed(model, fit_map, place)
-
-
-def _carried_along(model: Model, fit_map: FitMap) -> np.ndarray:
-    """Return by how much the middle of the model moves, in Å, if it stays at its voxel."""
-    density_map = fit_map.density_map
-    centre = model.positions.mean(axis=0)
-    index = fit_map.read.to_index(centre[None])[0]
-    return density_map.origin + density_map.matrix @ index - centre
