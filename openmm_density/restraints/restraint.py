@@ -18,6 +18,9 @@ from ..errors import InputError
 from ..lazy_names import FormerName
 from ..units import number_in, positions_in_angstrom
 
+# Å (or degrees); what may be off by less is told in two decimals, as one would not tell it from its target.
+_SMALL_LIMIT = 0.5
+
 
 @dataclass(frozen=True)
 class Violation:
@@ -57,9 +60,10 @@ class Violation:
 
     def __str__(self) -> str:
         space = "" if self.unit == "°" else " "
+        digits = 2 if self.limit < _SMALL_LIMIT else 1
         return (
-            f"{' - '.join(self.residues)}: {self.quantity} is {self.value:.1f}{space}{self.unit}, "
-            f"held at {self.target:.1f}{space}{self.unit}"
+            f"{' - '.join(self.residues)}: {self.quantity} is {self.value:.{digits}f}{space}{self.unit}, "
+            f"held at {self.target:.{digits}f}{space}{self.unit}"
         )
 
     def as_dict(self) -> dict[str, Any]:

@@ -508,6 +508,7 @@ def test_atoms_off_their_planes_are_named(small_data):
     assert worst.residues == (ring.residue,) and worst.quantity == f"distance of {name} from its plane (ring)"
     assert (worst.restraint, worst.unit, worst.target) == ("planarity", "Å", 0.0)
     assert worst.limit == pytest.approx(5 * 0.02) and worst.value > 0.5
+    assert f"is {worst.value:.2f} Å, held at 0.00 Å" in str(worst)
     # What a minimisation with it leaves is within the limit.
     assert len(restraint.violations(model.positions)) < len(restraint.violations(lifted))
     assert PlanarityRestraint(model.topology, model.positions, sigma=1.0).violations(lifted) == []
