@@ -208,8 +208,8 @@ class DensityFit:
     def with_atoms_wider(self, factor: float) -> DensityFit:
         """Return the same fit with Gaussians of a coarser resolution, to the same map.
 
-        Selection, weights and all that was checked are shared, and the target too where the wider atoms need no other part of
-        the map and no coarser voxels.
+        Selection, weights, the map as it was given and what was checked of these are shared. The target is not, unless box and
+        step are the same for both widths, see `TargetSource`.
 
         Parameters
         ----------
@@ -228,7 +228,7 @@ class DensityFit:
         return fit
 
     def _warn_of_no_force(self) -> None:
-        """Return why there is exactly no force from the start, where a similarity has places without one."""
+        """Warn where there is exactly no force from the start, and say why: some similarities have places without one."""
         in_nm = torch.from_numpy(self._positions[self.atoms] / ANGSTROM_PER_NANOMETER)
         if self._unit_forces(in_nm)[1].any():
             return
@@ -397,8 +397,15 @@ class DensityFit:
         positions : Quantity or array_like (N, 3)
             Of all particles, in Å without a unit; molecules whole and beside the map.
         """
-        fitted = self._checked(positions)[self.atoms]
-        return self._unit_forces(torch.from_numpy(fitted / ANGSTROM_PER_NANOMETER))[0]
+        return self.similarity_of_fitted(self.fitted_positions(positions))
+
+    def fitted_positions(self, positions: Any) -> torch.Tensor:
+        """Return positions of the fitted atoms in nm, shape (M, 3), from those of all particles as for `similarity`."""
+        return torch.from_numpy(self._checked(positions)[self.atoms] / ANGSTROM_PER_NANOMETER)
+
+    def similarity_of_fitted(self, fitted: torch.Tensor) -> float:
+        """Return the similarity S for `fitted_positions`, which fits of other widths to the same atoms share."""
+        return self._unit_forces(fitted)[0]
 
     def similarity_from_energy(self, energy: float, density_strength: float) -> float:
         """Return the similarity S for the density's energy in a Context and its parameter there, both in kJ/mol.

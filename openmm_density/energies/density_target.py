@@ -82,7 +82,9 @@ class DensityTarget:
 class TargetSource:
     """A map and what of it is used, from which targets are made for Gaussians of any width.
 
-    Targets of one box and one step are one object, as long as it is used: widths that differ little share it.
+    The map and the checks of what is given here are shared by the targets of all widths. A target is one object, as long as it is
+    used, for widths of one box and one step only. They differ by design: the box grows with the cut-off until it holds all of the
+    map, and the step, where "auto" resamples, with σ.
 
     Parameters
     ----------

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import openmm
+from openmm import unit
 
 from ..errors import DeveloperWarning, InputError, SimulationError
 from ..models.preparation import Prepared
@@ -30,7 +31,7 @@ from .protocols import Protocol
 from .run_state import RunState
 from .searches import Searches
 from .stability import Unstable
-from .stage_context import StageContext
+from .stage_context import StageContext, array_in
 from .stage_run import StageRun, Watch
 
 # After Ctrl-C, which is waited for, and a batch system's signal, which is not waited for long: iterations and seconds.
@@ -144,7 +145,7 @@ class FitRun:
         engine.minimizer.place(context, self._prepared.positions, self._protocol.minimize_first, stop)
         if stop.requested:
             raise KeyboardInterrupt
-        relaxed = np.array(context.getState(positions=True).getPositions(asNumpy=True)._value)
+        relaxed = array_in(context.getState(positions=True).getPositions(asNumpy=True), unit.nanometer)
         state = RunState(positions=relaxed, velocities=np.zeros_like(relaxed), relaxed=relaxed)
         running = StageContext(engine, state, first)
         running.context.applyConstraints(_CONSTRAINT_TOLERANCE)
@@ -171,7 +172,7 @@ class FitRun:
 
     def _minimize_last(self, running: StageContext, state: RunState, stop: StopRequest) -> None:
         context, minimizer = running.context, self.engine.minimizer
-        self.engine.systems.set_planarity(context, running.stage)
+        running.restrain_planarity_fully()
         hasty = stop.requested
         iterations = HASTY_MINIMIZATION if hasty else self._protocol.minimize_last
         try:

@@ -180,7 +180,8 @@ class FitSystems:
         if self._protocol.match_blur and not fixed and self.density.measure.compares_widths:
             side = widest_side(self._fit_map.density_map)
             widths = [width for width in BLURS if width * self.density.resolution <= side]
-            blur = max(widths, key=lambda width: self._density_blurred(width).similarity(positions))
+            fitted = self.density.fitted_positions(positions)
+            blur = max(widths, key=lambda width: self._density_blurred(width).similarity_of_fitted(fitted))
         return self.at(stage.resolution, stage.pressure, blur)
 
     def release_restraints(self, context: openmm.Context, stage: Stage) -> None:
@@ -197,7 +198,7 @@ class FitSystems:
         if scale and timestep is not None:
             stable = STABLE_FRACTION * self.planarity.stable_timestep(self._plain)
             scale = min(scale, (stable / timestep) ** 2)
-        context.setParameter(self.planarity.parameter_name, scale)
+        context.setParameter(self.planarity.parameter_name, scale * self.planarity.force_constant)
 
     def _density_blurred(self, blur: float) -> DensityFit:
         if blur not in self._blurred:

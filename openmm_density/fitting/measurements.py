@@ -22,6 +22,8 @@ from .fit_systems import DENSITY_GROUP
 
 TIMINGS = 10
 
+_ALL_BUT_DENSITY = set(range(32)) - {DENSITY_GROUP}
+
 
 class Measurements:
     """Measure the model of a fit, as it goes on.
@@ -94,19 +96,20 @@ class Measurements:
         temperature : float
             In K.
         """
-        state = context.getState(energy=True, positions=True)
+        # Apart, so that the density, which takes longest, is evaluated once.
+        state = context.getState(energy=True, positions=True, groups=_ALL_BUT_DENSITY)
+        density_energy = _energy(context.getState(energy=True, groups={DENSITY_GROUP}))
         positions = positions_in_angstrom(state.getPositions(asNumpy=True))
         in_input = self._prepared.input_positions(positions)
-        density_energy = density_energy_in(context)
         strength = context.getParameter(density.parameter_name)
-        if density is self._density:
-            similarity = _similarity(density, density_energy, strength, positions)
-        else:  # of a coarser map, or of wider Gaussians, whose similarities are other figures
+        if density is self._density and strength:
+            similarity = density.similarity_from_energy(density_energy, strength)
+        else:  # A coarser map or wider Gaussians have other similarities; at k = 0 the energy tells nothing.
             similarity = self._density.similarity(positions)
         return Row(
             step=step,
             stage=stage,
-            potential_energy=state.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole),
+            potential_energy=_energy(state) + density_energy,
             density_energy=density_energy,
             strength=strength / self._density.n_fitted_atoms,
             similarity=similarity,
@@ -130,26 +133,6 @@ class Measurements:
         return ca_rmsd(positions, self._reference.positions, self._pairs)
 
 
-def density_energy_in(context: openmm.Context) -> float:
-    """Return the energy of the density force in kJ/mol."""
-    state = context.getState(energy=True, groups={DENSITY_GROUP})
-    return state.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole)
-
-
-def similarity_in(context: openmm.Context, density: DensityFit) -> float:
-    """Return the similarity of model and map in a Context, from the energy of its density force."""
-    strength = context.getParameter(density.parameter_name)
-    positions = positions_in_angstrom(context.getState(positions=True).getPositions(asNumpy=True))
-    return _similarity(density, density_energy_in(context), strength, positions)
-
-
-def _similarity(density: DensityFit, energy: float, strength: float, positions: np.ndarray) -> float:
-    """Return S from an energy and its k; at k = 0, where the energy tells nothing, from positions in Å."""
-    if strength == 0:
-        return density.similarity(positions)
-    return density.similarity_from_energy(energy, strength)
-
-
 def density_milliseconds(context: openmm.Context) -> float:
     """Return the median milliseconds of evaluating the density force alone."""
     context.getState(forces=True, groups={DENSITY_GROUP})
@@ -158,3 +141,7 @@ def density_milliseconds(context: openmm.Context) -> float:
         ticks.append(time.perf_counter())
         context.getState(forces=True, groups={DENSITY_GROUP})
     return 1000 * float(np.median([b - a for a, b in itertools.pairwise(ticks)]))
+
+
+def _energy(state: openmm.State) -> float:
+    return state.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole)

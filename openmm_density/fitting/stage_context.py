@@ -13,7 +13,6 @@ from ..units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
 from .dynamics import set_temperature
 from .engine import Engine
 from .interrupts import StopRequest
-from .measurements import similarity_in
 from .protocols import UPDATE_INTERVAL, Stage
 from .run_state import RunState
 
@@ -24,8 +23,9 @@ WARM_UP_MINIMIZATION = 100
 class StageContext:
     """A Context at the state of a fit, with what a stage of its protocol asks for.
 
-    Map, pressure and restraints are those of the stage when it is made; strength (0 at first) and temperature follow the stage
-    with `apply`, and what follows the similarity with `follow`. A new field of `Stage` acts in one of these.
+    Whatever a field of `Stage` does to a Context is done or called from here: what belongs into the System (``resolution``,
+    ``pressure``) and which restraints act by `FitSystems`, when it is made; strength (0 at first) and temperature by `apply`;
+    what follows the similarity (``adaptive``, ``until_converged``) by `follow`. Searches before a stage are made by `Searches`.
 
     Parameters
     ----------
@@ -75,12 +75,18 @@ class StageContext:
         stage = self.stage
         if not (stage.adaptive or stage.until_converged) or state.stage_step % UPDATE_INTERVAL:
             return False
-        similarity = similarity_in(self.context, self.density)
+        positions = self.positions()
+        # Evaluated, and not read from the energy, which has lost its last bits to k: a strength that follows it would differ.
+        similarity = self.density.similarity(positions)
         if stage.adaptive:
             state.adaptive.update(similarity, UPDATE_INTERVAL * self._engine.dynamics.full_timestep)
         if not stage.until_converged:
             return False
-        return state.plateau.update(similarity, self.positions()[self._engine.trace], UPDATE_INTERVAL)
+        return state.plateau.update(similarity, positions[self._engine.trace], UPDATE_INTERVAL)
+
+    def restrain_planarity_fully(self) -> None:
+        """Restrain planarity in full, if the stage does, and not only by what is stable at its time step: for minimisations."""
+        self._engine.systems.set_planarity(self.context, self.stage)
 
     def warm(self, state: RunState, kelvin: float, stop: StopRequest | None = None, **how: Any) -> None:
         """Draw velocities and begin with small steps, see `Dynamics.warm`; what blows up is first brought to rest.
@@ -123,10 +129,10 @@ class StageContext:
     def update(self, state: RunState) -> None:
         """Put positions, velocities and box into a state."""
         found = self.context.getState(positions=True, velocities=True)
-        state.positions = _array(found.getPositions(asNumpy=True), unit.nanometer)
-        state.velocities = _array(found.getVelocities(asNumpy=True), unit.nanometer / unit.picosecond)
+        state.positions = array_in(found.getPositions(asNumpy=True), unit.nanometer)
+        state.velocities = array_in(found.getVelocities(asNumpy=True), unit.nanometer / unit.picosecond)
         if self.context.getSystem().usesPeriodicBoundaryConditions():
-            state.box = _array(found.getPeriodicBoxVectors(asNumpy=True), unit.nanometer)
+            state.box = array_in(found.getPeriodicBoxVectors(asNumpy=True), unit.nanometer)
 
     def restore(self, state: RunState) -> None:
         """Put a state's positions, velocities and box into the Context."""
@@ -136,5 +142,6 @@ class StageContext:
         self.context.setVelocities(state.velocities)
 
 
-def _array(quantity: Any, in_unit: unit.Unit) -> np.ndarray:
+def array_in(quantity: unit.Quantity, in_unit: unit.Unit) -> np.ndarray:
+    """Return a copy of the values of a Quantity in a unit, in float64."""
     return np.array(quantity.value_in_unit(in_unit), dtype=np.float64)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..energies.density_fit import STRENGTH_BOUNDS
+from ..energies.calibration import STRENGTH_BOUNDS
 from ..errors import SimulationError
 from ..stopwatch import Stopwatch
 from .checkpoints import RunFolder, Trajectory, cut_trajectory

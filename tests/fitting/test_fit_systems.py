@@ -50,7 +50,7 @@ def test_its_forces_are_in_three_groups(fitted):
     assert fit._systems.without_density.getNumConstraints() == 0 < fit.system.getNumConstraints()
 
 
-def test_flat_groups_are_held_as_stiffly_as_the_time_step_bears(fitted):
+def test_flat_groups_are_held_as_stiffly_as_the_time_step_bears(fitted, monkeypatch):
     fit, _ = fitted
     context = openmm.Context(
         fit.system,
@@ -68,6 +68,9 @@ def test_flat_groups_are_held_as_stiffly_as_the_time_step_bears(fitted):
     assert context.getParameter(name) == 1.0
     fit._systems.set_planarity(context, free, 0.5 * longest)
     assert context.getParameter(name) == 0.0
+    monkeypatch.setattr(fit.planarity, "force_constant", 3.0)
+    fit._systems.set_planarity(context, held)
+    assert context.getParameter(name) == 3.0
     fit._systems.release_restraints(context, free)
     strengths = {each.name: context.getParameter(each.parameter_name) for each in fit.restraints}
     assert strengths.pop("ss") > 0 and strengths and not any(strengths.values())

@@ -40,9 +40,21 @@ def test_what_follows_the_similarity_is_updated_at_the_ends_of_blocks(fitted, st
         state.stage_step = step
         assert not running.follow(state)
     assert len(state.plateau.similarities) == 2 and state.plateau.steps == 80
-    assert state.adaptive.average == pytest.approx(state.plateau.similarities[0])
+    # To the last bit, as a strength that follows it depends on it.
+    similarity = running.density.similarity(running.positions())
+    assert state.plateau.similarities == [similarity] * 2 and state.adaptive.average == similarity
     still = StageContext(engine, state, Stage("hold", 80))
     assert not still.follow(state) and len(state.plateau.similarities) == 2
+
+
+def test_planarity_is_restrained_fully_for_a_minimisation(fitted, state):
+    fit, _ = fitted
+    name = fit.planarity.parameter_name
+    for stage, full in ((Stage("hold", 4), 1.0), (Stage("free", 4, restraints=("ss",)), 0.0)):
+        running = StageContext(fit._run.engine, state, stage)
+        running.context.setParameter(name, 0.5)
+        running.restrain_planarity_fully()
+        assert running.context.getParameter(name) == full
 
 
 def test_a_context_is_put_back_to_a_state_and_a_state_brought_to_it(fitted, state):

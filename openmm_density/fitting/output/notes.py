@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...energies.density_fit import STRENGTH_BOUNDS
+from ...energies.calibration import STRENGTH_BOUNDS
 from ...wording import listing
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
