@@ -99,14 +99,7 @@ class InputError(ValueError):
         spellings : mapping of str to str
             What stands for an argument, by its name: ``{"report_interval": "--report-interval"}``. Others keep their names.
         """
-
-        def spell(match: re.Match[str]) -> str:
-            name, value = match.groups()
-            if name not in spellings:
-                return name if value is None else f"{name}={value}"
-            return spellings[name] if value in (None, "True") else f"{spellings[name]} {value}"
-
-        sentence = _ARGUMENT.sub(spell, self._sentence)
+        sentence = with_arguments(self._sentence, spellings)
         text = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in sentence)
         return text if len(text) <= _LONGEST else f"{text[: _LONGEST - _END]} … {text[-_END:]}"
 
@@ -134,12 +127,35 @@ def as_argument(name: str, value: Any = None) -> str:
         Its Python name.
     value : object, optional
         What it is to have, or had: ``as_argument("solvent", "water")`` becomes ``solvent="water"`` in Python and
-        ``--solvent "water"`` on the command line, ``as_argument("allow_scripts", True)`` there ``--allow-scripts``.
+        ``--solvent water`` on the command line, ``as_argument("allow_scripts", True)`` there ``--allow-scripts``.
     """
     if value is None:
         return f"{_BEGIN}{name}{_STOP}"
     shown = f'"{value}"' if isinstance(value, str) else _shown(value)
     return f"{_BEGIN}{name}={shown}{_STOP}"
+
+
+def with_arguments(text: str, spellings: Mapping[str, str]) -> str:
+    """Return a text with what `as_argument` put into it written as its reader would.
+
+    Parameters
+    ----------
+    text : str
+    spellings : mapping of str to str
+        As for `InputError.spelled`.
+    """
+
+    def spell(match: re.Match[str]) -> str:
+        name, value = match.groups()
+        if name not in spellings:
+            return name if value is None else f"{name}={value}"
+        if value in (None, "True"):
+            return spellings[name]
+        # A shell needs no quotes around a word.
+        word = re.fullmatch(r'"([\w.-]+)"', value)
+        return f"{spellings[name]} {word[1] if word else value}"
+
+    return _ARGUMENT.sub(spell, text)
 
 
 def _shown(found: Any) -> str:

@@ -38,7 +38,7 @@ OPTIONS = {
         (
             {"source": "strength/a.pdb", "remedy": f"give {as_argument('solvent', 'water')}"},
             'strength/a.pdb: must be right: give solvent="water".',
-            'strength/a.pdb: must be right: give --solvent "water".',
+            "strength/a.pdb: must be right: give --solvent water.",
         ),
         (
             {

@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _sentence(error: Exception, options: argparse.Namespace) -> str:
     if isinstance(error, InputError):
-        return error.spelled(spellings(options))
+        return error.spelled(spellings(vars(options)))
     if isinstance(error, OSError):
         return f"{error.filename or 'a file'}: {error.strerror or one_line(error)}"
     if isinstance(error, MemoryError):

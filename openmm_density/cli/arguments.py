@@ -162,6 +162,7 @@ def check_halves(half_maps: Sequence[str]) -> None:
 _SAME = {
     "density_map": "map",
     "dictionaries": "dictionary",
+    "half_maps": "half_map",
     "ligands": "ligand",
     "restraints": "restrain",
     "topology_path": "topology",
@@ -173,9 +174,10 @@ def spelled(name: str) -> str:
     return name.upper() if name in ("model", "map") else f"--{name.replace('_', '-')}"
 
 
-def spellings(options: argparse.Namespace) -> dict[str, str]:
-    """Return what users of a command type in place of each Python argument that errors name."""
-    names = {name: name for name in vars(options) if name != "command"}
+def spellings(options: Iterable[str]) -> dict[str, str]:
+    """Return what users of a command type in place of each Python argument that errors name, from the names of its options."""
+    names = {name: name for name in options if name != "command"}
     same = {**_SAME, "sigma": "planarity"}  # of planes, in a fit
     names |= {name: other for name, other in same.items() if name not in names and other in names}
-    return {name: spelled(other) for name, other in names.items()}
+    # What findings of another command send their reader to.
+    return {"place": "fit --place"} | {name: spelled(other) for name, other in names.items()}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import InputError, as_argument
 from ..stopwatch import Stopwatch
-from .arguments import PROGRAM, check_files, check_halves
+from .arguments import PROGRAM, check_files, check_halves, spellings
 from .console import Display
 from .fit_arguments import add_arguments, defaults
 from .fit_options import FitOptions
@@ -89,9 +89,11 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
     resume = options.output.resume
     if resume is None:
         record = FitRecord.new(options)
-        folder = OutputFolder(options.output.output, options.output.overwrite)
+        folder = OutputFolder(
+            options.output.output, options.output.overwrite, spellings=spellings(defaults())
+        )
     else:
-        folder = OutputFolder(resume, resume=True)
+        folder = OutputFolder(resume, resume=True, spellings=spellings(defaults()))
     try:
         with PromptExit(lambda: _left(folder, display)):
             if resume is None:

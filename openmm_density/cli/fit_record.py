@@ -13,6 +13,7 @@ from ..fitting.protocols import Protocol, read_protocol
 from ..models.force_field_xml import files_read
 from ..models.force_fields import force_field_files, lasting_names
 from ..validation.map_checks import MapChecks
+from .arguments import spellings
 from .command_file import read_command, write_command
 from .fit_arguments import defaults
 from .fit_options import FitOptions
@@ -108,7 +109,9 @@ class FitRecord:
         told = {name: value for name, value in self.options.by_name().items() if name not in _NEVER_KEPT}
         told |= {
             "place": found.place.as_dict() if isinstance(found.place, Placement) else found.place,
-            "map_checks": None if found.map_checks is None else found.map_checks.as_dict(),
+            "map_checks": None
+            if found.map_checks is None
+            else found.map_checks.as_dict(spellings(defaults())),
             "strength_scan": None if found.scan is None else found.scan.as_dict(),
             "forcefield": lasting_names(self.options.force_field.forcefield),
         }

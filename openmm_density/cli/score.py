@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from ..plugins import defer_torch
-from .arguments import add_map, check_files, check_halves, map_corrections, number
+from .arguments import add_map, check_files, check_halves, map_corrections, number, spellings
 from .startup import loading
 
 if TYPE_CHECKING:
@@ -76,7 +76,9 @@ def run(options: argparse.Namespace) -> int:
         trajectory = trajectory.atom_slice(select_atoms(trajectory.topology.to_openmm(), options.atoms))
     corrections = map_corrections(options.voxel_size, options.mirror, options.invert)
     density_map = corrections.apply(DensityMap.from_file(options.map, columns=options.columns))
-    report = ScoreReport(trajectory, density_map, options.resolution, (options.model, options.map))
+    report = ScoreReport(
+        trajectory, density_map, options.resolution, (options.model, options.map), spellings(vars(options))
+    )
     if options.q_score:
         report.add_q_scores(options.sigma)
     if options.fsc:

@@ -11,13 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from ..analysis import Scores, frames_in_map, fsc, q_score, score
-from ..errors import InputError
+from ..errors import InputError, as_argument
 from ..maps.density_map import DensityMap
 from ..models.trajectory_files import as_openmm_topology
 from ..units import ANGSTROM_PER_NANOMETER
 from ..validation.fsc import HALF_MAP_THRESHOLD, half_map_fsc
 from ..validation.map_checks import MapChecks, check_map_units, check_map_with_model
-from .arguments import PROGRAM
 from .console import console_for_results
 from .score_summary import MOST_WORST, residue_rows, residue_sentences, warnings_about, worst_residues
 
@@ -33,6 +32,8 @@ class ScoreReport:
         In Å.
     names : two str
         What an error calls the trajectory and the map.
+    spellings : mapping of str to str
+        How sentences write arguments, see `openmm_density.errors.InputError.spelled`.
 
     Attributes
     ----------
@@ -51,11 +52,13 @@ class ScoreReport:
         density_map: DensityMap,
         resolution: float,
         names: tuple[str, str],
+        spellings: Mapping[str, str],
     ) -> None:
+        self._spellings = spellings
         self._trajectory, self._map, self._resolution = trajectory, density_map, resolution
         self._last = trajectory.xyz[-1].astype(np.float64) * ANGSTROM_PER_NANOMETER
         self._scores, self._checks = self._correlated(names)
-        self.found = {**self._scores.as_dict(), "map_checks": self._checks.as_dict()}
+        self.found = {**self._scores.as_dict(), "map_checks": self._checks.as_dict(spellings)}
         # What the line of each frame has, the residues' values in the last frame by their headings, and further lines.
         self._figures = [[f"CC {cc:.4f}"] for cc in self._scores.cc_mask]
         self._columns = {"CC": self._scores.residue_correlations[-1]}
@@ -72,10 +75,10 @@ class ScoreReport:
         checks = check_map_with_model(self._map, topology, self._last, self._resolution, cc=cc)
         if scores is None or (not np.any(scores.cc_mask) and np.isnan(scores.residue_correlations).all()):
             if checks.findings:
-                raise InputError(checks.doubts[0])
+                raise checks.findings[0].error()
             raise InputError(
                 f"no residue of {names[0]} lies in the density of {names[1]}",
-                remedy=f"check that they belong together, or place the model with {PROGRAM} fit --place on",
+                remedy=f"check that they belong together, or let a fit place the model by {as_argument('place', 'on')}",
             )
         return scores, checks
 
@@ -121,9 +124,12 @@ class ScoreReport:
             {"residue": residue, "correlation": value}
             for residue, value in worst_residues(self._rows, "CC")[:MOST_WORST]
         ]
-        self.found["warnings"] = self._checks.doubts + warnings_about(
-            self._trajectory, self._map, float(self._scores.cc_mask[-1]), self._rows, self._checks
-        )
+        self.found["warnings"] = [
+            *(finding.spelled(self._spellings) for finding in self._checks.findings),
+            *warnings_about(
+                self._trajectory, self._map, float(self._scores.cc_mask[-1]), self._rows, self._checks
+            ),
+        ]
 
     def show(self, per_residue: bool) -> None:
         """Print the figures, and last, where a terminal still shows it, what they come to."""

@@ -29,10 +29,13 @@ def inverted(folder, tmp_path):
 def test_score_doubts_an_inverted_map_and_reads_it_right(inverted, capsys):
     command = ("score", inverted / "target.pdb", inverted / "wrong.mrc", "--resolution", 5)
     assert run(*command) == 0
-    assert "Warning: the map's contrast is inverted" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "Warning: the map's contrast is inverted" in said and "pass --invert, or" in " ".join(said.split())
     assert run(*command, "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert told["cc_mask"][0] < -0.9 and told["map_checks"]["findings"][0]["check"] == "contrast"
+    assert told["warnings"][0] == told["map_checks"]["findings"][0]["sentence"]
+    assert "pass --invert, or" in told["warnings"][0]
     assert run(*command, "--json", "--invert") == 0
     told = json.loads(capsys.readouterr().out)
     assert told["cc_mask"][0] > 0.9 and told["map_checks"]["findings"] == []
@@ -40,7 +43,8 @@ def test_score_doubts_an_inverted_map_and_reads_it_right(inverted, capsys):
 
 def test_fit_refuses_an_inverted_map_and_fits_it_when_told(inverted, tmp_path, capsys, without_pictures):
     assert quick_fit(inverted, tmp_path / "run") == 2
-    assert "contrast is inverted" in capsys.readouterr().err and not (tmp_path / "run").exists()
+    said = capsys.readouterr().err
+    assert "contrast is inverted" in said and "pass --invert, or" in said and not (tmp_path / "run").exists()
     assert quick_fit(inverted, tmp_path / "run", "--invert") == 0
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["map_corrections"] == {"voxel_size": None, "mirror": False, "invert": True}

@@ -91,7 +91,7 @@ def test_a_voxel_size_that_is_off_by_3_percent_is_found(a_map, model, error):
     assert checks.figures["voxel_size"]["scale"] == pytest.approx(error, abs=0.005)
     assert checks.figures["voxel_size"]["voxel_size"] == pytest.approx([1.0] * 3, abs=0.005)
     assert checks.figures["voxel_size"]["cc_scaled"] > checks.figures["voxel_size"]["cc"]
-    assert "pass --voxel-size" in checks.doubts[0]
+    assert "pass voxel_size=" in checks.doubts[0]
 
 
 def test_a_voxel_size_that_is_off_is_found_in_a_real_map():
@@ -116,7 +116,7 @@ def test_a_model_that_a_wrong_voxel_size_put_beside_its_density_is_told_of(origi
     assert [finding.check for finding in checks.findings] == ["place", "voxel_size"]
     place = checks.figures["place"]
     assert place["cc"] < 0.4 and place["cc_placed"] > 0.7 and place["moved_by"] > 1.0
-    assert f"moved by {place['moved_by']:.1f} Å" in checks.doubts[0] and "--place on" in checks.doubts[0]
+    assert f"moved by {place['moved_by']:.1f} Å" in checks.doubts[0] and 'place="on"' in checks.doubts[0]
     there = model.positions @ np.array(place["rotation"]).T + place["shift"]
     found = checked(wrong, model, there, resolution=2.9)
     assert only(found, "voxel_size")
@@ -139,8 +139,10 @@ def test_inverted_contrast_is_an_error_wherever_the_model_is(a_map, model):
     for away in (0.0, 100.0):
         checks = checked(a_map.inverted(), model, model.positions + away)
         assert only(checks, "contrast").is_error
-        with pytest.raises(InputError, match=r"contrast is inverted.*--invert"):
+        with pytest.raises(InputError, match=r"contrast is inverted.*pass invert=True") as refused:
             checks.refuse_errors()
+        assert "pass --invert, or" in refused.value.spelled({"invert": "--invert"})
+        assert "model that correlates" in refused.value.found or "skewness" in refused.value.found
 
 
 def test_voxels_in_nm_are_named(a_map, model):
@@ -198,7 +200,16 @@ def test_a_model_that_is_off_by_half_the_box_is_named(a_map, model):
 
 def test_checks_come_back_from_plain_values(a_map, model):
     checks = checked(a_map.inverted(), model)
-    assert MapChecks.from_dict(checks.as_dict()) == checks
+    spellings = {"invert": "--invert"}
+    again = MapChecks.from_dict(checks.as_dict())
+    assert again.as_dict() == checks.as_dict() and again.doubts == checks.doubts
+    (written,) = checks.as_dict(spellings)["findings"]
+    assert written == {
+        "check": "contrast",
+        "sentence": checks.findings[0].spelled(spellings),
+        "is_error": True,
+    }
+    assert "pass --invert, or" in written["sentence"]
     merged = checks + checked(a_map, model)
     assert merged.findings == [] and merged.figures["contrast"]["skewness"] > 0
 
@@ -206,7 +217,7 @@ def test_checks_come_back_from_plain_values(a_map, model):
 def test_a_mirrored_map_is_named_wherever_the_model_is_in_it(a_map, model):
     checks = checked(a_map.mirrored(), model)
     finding = only(checks, "handedness")
-    assert not finding.is_error and "pass --mirror" in finding.sentence
+    assert not finding.is_error and "pass mirror=True if" in finding.sentence
     assert checks.figures["handedness"]["cc_mirrored"] > 0.9 > 0.5 > checks.figures["handedness"]["cc"]
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from ...chemistry.elements import covalent_radius, is_metal
 from ...chemistry.residues import residue_label
+from ...errors import as_argument, with_arguments
 from ...models.bonds import METAL_BOND_SLACK
 from ...restraints import Violation
 from ...validation.correlation import LARGEST_PART_OUTSIDE, LOW_CORRELATION
@@ -52,6 +54,7 @@ def doubts_about(
     stretches: Sequence[Stretch],
     scan: StrengthScan | None = None,
     findings: Sequence[Finding] = (),
+    spellings: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
     """Return a sentence for each sign that the fit, or a part of it, is not to be believed.
 
@@ -69,10 +72,12 @@ def doubts_about(
         What half maps said about the strength.
     findings : sequence of Finding
         What is wrong with the map.
+    spellings : mapping of str to str
+        How arguments are written in the sentences, see `openmm_density.errors.InputError.spelled`.
     """
-    return [
+    doubts = [
         *interruption(fit.protocol, result),
-        *(finding.sentence for finding in findings),
+        *(finding.spelled(spellings) for finding in findings),
         *_overall_doubts(fit, result),
         *_noise_doubt(result, summary, scan),
         *_geometry_doubt(fit, result, summary, scan),
@@ -86,6 +91,7 @@ def doubts_about(
         *_bent_doubts(summary),
         *_stretch_doubts(stretches),
     ]
+    return [with_arguments(doubt, spellings) for doubt in doubts]
 
 
 def interruption(protocol: Protocol, result: FitResult) -> list[str]:
@@ -111,7 +117,7 @@ def interruption(protocol: Protocol, result: FitResult) -> list[str]:
     return [
         f"{where}, in stage {len(started)} of {len(planned)} ({stage.name}): the model is between its start and a fit. The "
         f"density had pulled with up to {pulled:.0%} of its full strength; {listing(left)} {'has' if len(left) == 1 else 'have'} "
-        f"not happened yet{cooled}. Go on with --resume before you judge it."
+        f"not happened yet{cooled}. Go on with the fit before you judge it."
     ]
 
 
@@ -154,7 +160,7 @@ def _noise_doubt(result: FitResult, summary: Mapping[str, Any], scan: StrengthSc
     of = summary["ca_rmsd_of"]
     if of is None or of["matched"] < WHOLE * of["residues"] or result.ca_rmsd_final > NEAR_REFERENCE:
         return []
-    tells = "half maps (--half-map twice) would tell"
+    tells = f"half maps ({as_argument('half_maps')}) would tell"
     if scan is not None:
         tells = "compare work and free of half_maps in summary.json"
     return [
@@ -194,8 +200,8 @@ def _geometry_doubt(
         pull = result.strength * fit.protocol.stages[-1].strength[1]
         why = f"the pull of {pull:.0f} kJ/mol per atom is strong for this map"
         why += f" and {result.steps} steps" if few else ""
-        why += ": fit again with a lower --strength"
-        why += " or more --steps" if few else ""
+        why += f": fit again with a lower {as_argument('strength')}"
+        why += f" or more {as_argument('steps')}" if few else ""
         why += ", or let half maps find it" if scan is None else ", without half maps"
     return [f"the geometry is clearly worse after than relaxed ({', '.join(worse)}); {why}."]
 

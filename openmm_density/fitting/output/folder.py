@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -54,6 +56,9 @@ class OutputFolder:
         Whether an earlier fit in it may be replaced.
     resume : bool
         Whether an unfinished fit in it is to be continued.
+    spellings : mapping of str to str
+        How the sentences of the summary write arguments, see `openmm_density.errors.InputError.spelled`: as Python does, unless
+        a command says how it does.
 
     Attributes
     ----------
@@ -69,8 +74,14 @@ class OutputFolder:
         If it holds an earlier fit, or none to continue, or cannot be written to, or a fit is running in it.
     """
 
-    def __init__(self, path: str | Path, overwrite: bool = False, resume: bool = False) -> None:
-        self.path = Path(path)
+    def __init__(
+        self,
+        path: str | Path,
+        overwrite: bool = False,
+        resume: bool = False,
+        spellings: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.path, self._spellings = Path(path), spellings
         self.has_pictures = False
         unfinished = self.path / UNFINISHED
         if self.path.exists() and not self.path.is_dir():
@@ -180,7 +191,7 @@ class OutputFolder:
             agreement = simulated_agreement = map_agreement(fit, result)
             if result.simulated is not None:
                 simulated_agreement = map_agreement(fit, simulated)
-            summary = summarize(fit, result, agreement, model_path, map_path, scan, limit)
+            summary = summarize(fit, result, agreement, model_path, map_path, scan, limit, self._spellings)
             summary = kept_and_simulated(fit, result, simulated_agreement) | summary
         write_summary(self.path / "summary.json", summary | times_of(fit.stopwatch, scan))
         with fit.stopwatch.part("pictures"):

@@ -5,14 +5,17 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import platform
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ...atomic_files import write_text
 from ...chemistry.pierced_rings import pierced_rings
 from ...chemistry.planes import find_planes, planarity_report
+from ...errors import with_arguments
 from ...restraints import Violation, find_violations
 from ...stopwatch import PARTS, Stopwatch
 from ...validation.flatness import flat_ligands
@@ -42,6 +45,7 @@ def summarize(
     map_path: str,
     scan: StrengthScan | None = None,
     pdb_limit: str | None = None,
+    spellings: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return all that ``summary.json`` holds.
 
@@ -57,13 +61,15 @@ def summarize(
         What half maps said about the strength.
     pdb_limit : str, optional
         Why the model could not be written as a PDB file.
+    spellings : mapping of str to str
+        How arguments are written in its sentences, see `openmm_density.errors.InputError.spelled`.
     """
     checks = _checks_after(fit, result)
     violated = _violations(fit, result)
     summary = {
         **_data(fit, result, model_path, map_path),
         **_agreement(result, agreement),
-        **_map_as_used(fit, result, checks),
+        **_map_as_used(fit, result, checks, spellings),
         **_course(fit, result),
         **times_of(fit.stopwatch, scan),
         "ms_per_step": result.ms_per_step,
@@ -71,18 +77,17 @@ def summarize(
         "platform": fit.platform,
         "force_backend": result.force_backend,
         **_planarity(fit, result),
-        "restraints_violated": {
-            name: [str(violation) for violation in violations] for name, violations in violated.items()
-        },
+        "restraints_violated": {name: [*map(str, each)] for name, each in violated.items()},
         **_geometry(fit, result),
         **contact_report(fit, result),
         "rigid_residues": list(result.prepared.report.rigid_residues),
         "versions": versions(),
         "half_maps": None if scan is None else scan.as_dict(),
     }
-    summary["notes"] = notes_on(fit, result, summary, agreement.residues, scan, pdb_limit)
-    findings = fit.map_checks.with_later(checks)
-    summary["doubts"] = doubts_about(fit, result, summary, violated, agreement.stretches, scan, findings)
+    notes = notes_on(fit, result, summary, agreement.residues, scan, pdb_limit)
+    summary["notes"] = [with_arguments(note, spellings) for note in notes]
+    doubtful = violated, agreement.stretches, scan, fit.map_checks.with_later(checks)
+    summary["doubts"] = doubts_about(fit, result, summary, *doubtful, spellings)
     # What is long comes last.
     summary["worst_residues"] = [
         {"residue": row["residue"], "correlation": row["correlation_final"]}
@@ -179,7 +184,9 @@ def _agreement(result: FitResult, agreement: MapAgreement) -> dict[str, Any]:
     }
 
 
-def _map_as_used(fit: FlexibleFit, result: FitResult, checks: MapChecks) -> dict[str, Any]:
+def _map_as_used(
+    fit: FlexibleFit, result: FitResult, checks: MapChecks, spellings: Mapping[str, str]
+) -> dict[str, Any]:
     """Return what was done to the map and found out about it, and how the atoms are seen in it."""
     density = fit.density
     return {
@@ -187,8 +194,8 @@ def _map_as_used(fit: FlexibleFit, result: FitResult, checks: MapChecks) -> dict
         "map_voxel_size": [float(size) for size in fit.density_map.voxel_size],
         "map_corrections": fit.corrections.as_dict(),
         "map_checks": {
-            "initial": fit.map_checks.as_dict(),
-            "final": None if result.interrupted else checks.as_dict(),
+            "initial": fit.map_checks.as_dict(spellings),
+            "final": None if result.interrupted else checks.as_dict(spellings),
         },
         "resampled": density.resampled,
         "cropped": density.cropped,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ...errors import as_argument
 from ...wording import listing
 
 # So many are named in a line, those that gain most.
@@ -122,7 +123,7 @@ def rebuilt_in_words(rebuilding: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def left_out_in_words(rebuilding: Sequence[Mapping[str, Any]], steps: int) -> str | None:
-    """Return a sentence on the searches that were left out for lack of steps; None where none was.
+    """Return a sentence on the searches that were left out for lack of steps, with arguments by `as_argument`, or None.
 
     Parameters
     ----------
@@ -142,8 +143,8 @@ def left_out_in_words(rebuilding: Sequence[Mapping[str, Any]], steps: int) -> st
     if not parts:
         return None
     return (
-        f"Searches were kept to about the time of the {steps} steps, and these left out: {'; '.join(parts)}. More --steps make "
-        "room for them, --search full makes them all."
+        f"Searches were kept to about the time of the {steps} steps, and these left out: {'; '.join(parts)}. More "
+        f"{as_argument('steps')} make room for them, {as_argument('search', 'full')} makes them all."
     )
 
 

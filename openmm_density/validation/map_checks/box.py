@@ -103,22 +103,27 @@ def _found(
     along = ", ".join(axes)
     figures = {"half_box": axes, "rolled": bool(rolled), "cc": found}
     if rolled:
-        seen = "what it cuts off at one face goes on at the opposite one"
+        seen = "what it cuts off at one face going on at the opposite one"
         if found is not None:
-            seen = f"CC {cc:.2f} as it is, {found:.2f} rolled back"
+            seen = f"CC {cc:.2f} as it is and {found:.2f} rolled back"
         else:
             along += " at least"
-        sentence = (
-            f"the map is rolled by half its box along {along}, as by another origin of the Fourier transform ({seen}), which "
-            "cuts the molecule in two: roll it back, for instance by numpy.fft.fftshift, and use that map."
+        cut = Finding(
+            CHECK,
+            f"the map is rolled by half its box along {along}, as by another origin of the Fourier transform, which cuts the "
+            "molecule in two",
+            found=seen,
+            remedy="roll it back, for instance by numpy.fft.fftshift, and use that map",
+            is_error=True,
         )
-        return MapChecks({CHECK: figures}, [Finding(CHECK, sentence, is_error=True)])
+        return MapChecks({CHECK: figures}, [cut])
     shift = " ".join(f"{x:+.1f}" for x in density_map.matrix @ steps)
-    sentence = (
-        f"the model is off by half the map's box along {along} (CC {cc:.2f} where it is, {found:.2f} moved by {shift} Å): check "
-        "the map's origin, or let the model be placed by fit --place on."
+    moved = Finding(
+        CHECK,
+        f"the model is off by half the map's box along {along} (CC {cc:.2f} where it is, {found:.2f} moved by {shift} Å)",
+        remedy=f"check the map's origin, or let the model be placed by {as_argument('place', 'on')}",
     )
-    return MapChecks({CHECK: figures}, [Finding(CHECK, sentence)])
+    return MapChecks({CHECK: figures}, [moved])
 
 
 def _best_half(density_map: DensityMap, heavy: np.ndarray) -> np.ndarray | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...errors import as_argument
 from ...maps.density_map import DensityMap
 from .coverage import IN_DENSITY, coverage, sampled
 from .findings import Finding, MapChecks
@@ -42,15 +43,18 @@ def check_contrast(subject: Subject) -> MapChecks:
     if not (lies_in_it or is_negative):
         return MapChecks({CHECK: figures})
     seen = (
-        f"the model correlates with it by {cc:.3f} and lies where it is lowest"
+        f"a model that correlates with it by {cc:.3f} and lies where it is lowest"
         if lies_in_it
-        else f"its voxels reach farther below their mean than above (skewness {skewness:.1f})"
+        else f"voxels that reach farther below their mean than above (skewness {skewness:.1f})"
     )
-    sentence = (
-        f"the map's contrast is inverted, molecules are negative in it: {seen}; pass --invert, or leave that out if it was "
-        "given."
+    inverted = Finding(
+        CHECK,
+        "the map's contrast is inverted, molecules are negative in it",
+        found=seen,
+        remedy=f"pass {as_argument('invert', True)}, or leave that out if it was given",
+        is_error=True,
     )
-    return MapChecks({CHECK: figures}, [Finding(CHECK, sentence, is_error=True)])
+    return MapChecks({CHECK: figures}, [inverted])
 
 
 def _skewness(density_map: DensityMap) -> float:

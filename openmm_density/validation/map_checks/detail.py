@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import fft
 
-from ...errors import InputError
+from ...errors import InputError, as_argument
 from ...maps.density_map import DensityMap
 from ..fsc import MODEL_THRESHOLD, model_fsc
 from .findings import Finding, MapChecks
@@ -48,18 +48,19 @@ def check_detail(subject: Subject) -> MapChecks:
     given = subject.resolution
     ends, agrees = spectrum_end(_piece(subject)), _agrees_to(subject)
     figures = {"given": given, "spectrum_ends": ends, "agrees_to": agrees}
-    sentence = None
+    problem = None
     if ends is not None and ends > FACTOR * given:
-        sentence = (
-            f"a resolution of {given:g} Å was given, but the map holds no detail finer than {ends:.1f} Å, where its spectrum "
-            "ends: check --resolution."
-        )
+        problem = f"the map holds no detail finer than {ends:.1f} Å, where its spectrum ends"
     elif agrees is not None and agrees < given / FACTOR:
-        sentence = (
-            f"a resolution of {given:g} Å was given, but map and model agree to {agrees:.1f} Å or finer (FSC above "
-            f"{MODEL_THRESHOLD:g}): check --resolution."
-        )
-    return MapChecks({CHECK: figures}, [] if sentence is None else [Finding(CHECK, sentence)])
+        problem = f"map and model agree to {agrees:.1f} Å or finer (FSC above {MODEL_THRESHOLD:g})"
+    if problem is None:
+        return MapChecks({CHECK: figures})
+    wrong = Finding(
+        CHECK,
+        f"a resolution of {given:g} Å was given, but {problem}",
+        remedy=f"check {as_argument('resolution')}",
+    )
+    return MapChecks({CHECK: figures}, [wrong])
 
 
 def spectrum_end(density_map: DensityMap) -> float | None:

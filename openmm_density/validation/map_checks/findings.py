@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from ...errors import InputError
@@ -16,15 +18,30 @@ class Finding:
     ----------
     check : str
         Which of the checks found it, as in `MapChecks.figures`.
-    sentence : str
-        What was found and what to do.
+    problem, found, remedy : str
+        What is wrong, what was seen of it, and what to do: as of `InputError`, with arguments by `as_argument`.
     is_error : bool
         Whether no fit can be right as it is.
     """
 
     check: str
-    sentence: str
+    problem: str
+    found: str | None = None
+    remedy: str | None = None
     is_error: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """What was found and what to do, with arguments as a Python script writes them."""
+        return str(self.error())
+
+    def error(self) -> InputError:
+        """Return an error of the same parts."""
+        return InputError(self.problem, found=self.found, remedy=self.remedy)
+
+    def spelled(self, spellings: Mapping[str, str]) -> str:
+        """Return the sentence with arguments written as somebody else writes them, see `InputError.spelled`."""
+        return self.error().spelled(spellings)
 
 
 @dataclass(frozen=True)
@@ -48,10 +65,10 @@ class MapChecks:
         return [finding.sentence for finding in self.findings]
 
     def refuse_errors(self) -> None:
-        """Raise InputError, with its sentence, where there is an error among the findings."""
+        """Raise InputError, with its parts, where there is an error among the findings."""
         for finding in self.findings:
             if finding.is_error:
-                raise InputError(finding.sentence)
+                raise finding.error()
 
     def __add__(self, other: MapChecks) -> MapChecks:
         """Return the figures and findings of both; where both made a check, those of the later."""
@@ -64,9 +81,19 @@ class MapChecks:
         found = {finding.check: finding for finding in [*self.findings, *later.findings]}
         return list(found.values())
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON, from which `from_dict` makes this again."""
-        return {**self.figures, "findings": [asdict(finding) for finding in self.findings]}
+    def as_dict(self, spellings: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+        """Return plain values for JSON, from which `from_dict` makes this again, with findings of one part.
+
+        Parameters
+        ----------
+        spellings : mapping of str to str
+            How arguments are written in their sentences, see `InputError.spelled`.
+        """
+        findings = [
+            {"check": each.check, "sentence": each.spelled(spellings), "is_error": each.is_error}
+            for each in self.findings
+        ]
+        return {**self.figures, "findings": findings}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> MapChecks:
@@ -79,7 +106,11 @@ class MapChecks:
         """
         try:
             figures = {name: value for name, value in values.items() if name != "findings"}
-            return cls(figures, [Finding(**finding) for finding in values["findings"]])
+            findings = [
+                Finding(each["check"], each["sentence"], is_error=each["is_error"])
+                for each in values["findings"]
+            ]
+            return cls(figures, findings)
         except (AttributeError, KeyError, TypeError):
             raise InputError(
                 "the map checks that were saved cannot be read", remedy="start the fit anew"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...errors import as_argument
 from .findings import Finding, MapChecks
 from .place import best_place, searched_map
 from .subject import Subject
@@ -16,7 +17,7 @@ LEAST_CORRELATION, LEAST_GAIN = 0.3, 0.1
 def check_handedness(subject: Subject, best: float | None) -> MapChecks:
     """Place the model, rigid, in the mirror image of the map, and compare.
 
-    Looked for only where the model fits badly, in a map of 8 Å or finer that is no crystal's, whose hand is known.
+    Looked for only where the model fits badly, in a map of 8 Å or finer that is no crystal's, whose handedness is known.
 
     Parameters
     ----------
@@ -38,8 +39,10 @@ def check_handedness(subject: Subject, best: float | None) -> MapChecks:
     figures = {"cc": cc, "cc_mirrored": cc_mirrored}
     if cc_mirrored < max(LEAST_CORRELATION, cc + LEAST_GAIN):
         return MapChecks({CHECK: figures})
-    sentence = (
+    mirrored = Finding(
+        CHECK,
         f"the map looks mirrored: the model, rigid, fits its mirror image better (CC {cc_mirrored:.2f}, in the map {cc:.2f} at "
-        "best): check its hand, and pass --mirror if it is wrong, or leave that out if it was given."
+        "best)",
+        remedy=f"check its handedness, and pass {as_argument('mirror', True)} if it is wrong, or leave that out if it was given",
     )
-    return MapChecks({CHECK: figures}, [Finding(CHECK, sentence)])
+    return MapChecks({CHECK: figures}, [mirrored])

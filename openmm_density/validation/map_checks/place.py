@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ...errors import as_argument
 from ...maps.density_map import DensityMap
 from .coverage import IN_DENSITY, coverage
 from .findings import Finding, MapChecks
@@ -67,18 +68,20 @@ def check_place(subject: Subject) -> tuple[MapChecks, Subject]:
     }
     if cc < max(LEAST_PLACED, subject.cc + LEAST_GAIN):
         return MapChecks({CHECK: figures}), subject
-    sentence = (
-        f"the model lies beside its density (CC {subject.cc:.2f}): moved by {moved_by:.1f} Å as a rigid body it fits with CC "
-        f"{cc:.2f} (fit --place on puts it there)."
+    beside = Finding(
+        CHECK,
+        f"the model lies beside its density (CC {subject.cc:.2f}, and {cc:.2f} where it is moved by {moved_by:.1f} Å as a rigid "
+        "body)",
+        remedy=f"let it be placed there by {as_argument('place', 'on')}",
     )
-    return MapChecks({CHECK: figures}, [Finding(CHECK, sentence)]), placed
+    return MapChecks({CHECK: figures}, [beside]), placed
 
 
 def searched_map(subject: Subject) -> DensityMap | None:
     """Return the part of the map in which the model's place is to be searched for.
 
-    None where the model fits or is too small, where the map is a crystal's, whose hand and origin are known, coarser than 8 Å,
-    or too large.
+    None where the model fits or is too small, where the map is a crystal's, whose handedness and origin are known, coarser than
+    8 Å, or too large.
     """
     density_map = subject.density_map
     if (

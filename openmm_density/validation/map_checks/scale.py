@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from ...errors import InputError
+from ...errors import InputError, as_argument
 from ...maps.density_map import DensityMap
 from .findings import Finding, MapChecks
 from .rigid_scan import SCALES, Pose, RigidScan
@@ -74,13 +74,14 @@ def check_scale(subject: Subject) -> MapChecks:
     if not wrong:
         return MapChecks({CHECK: figures})
     percent = 100 * (scale - 1)
-    sentence = (
+    wrong_size = Finding(
+        CHECK,
         f"the voxel size looks wrong by {abs(percent):.1f}%: the rigid model fits best if it is {abs(percent):.1f}% "
         f"{'larger' if percent > 0 else 'smaller'} (CC {cc:.3f} to {cc_scaled:.3f}), as if the voxels measured "
-        f"{_sizes(sizes)} Å in place of {_sizes(density_map.voxel_size)}: check the map's header, and pass --voxel-size "
-        f"{_sizes(sizes, ',')} if so."
+        f"{_sizes(sizes)} Å in place of {_sizes(density_map.voxel_size)}",
+        remedy=f"check the map's header, and pass {_correction(sizes)} if so",
     )
-    return MapChecks({CHECK: figures}, [Finding(CHECK, sentence)])
+    return MapChecks({CHECK: figures}, [wrong_size])
 
 
 def _best_scale(
@@ -100,6 +101,16 @@ def _best_scale(
 def _right(density_map: DensityMap, scale: float) -> list[float]:
     """Return the voxel sizes in Å with which the best scale would be 1."""
     return [float(size) for size in density_map.voxel_size / scale]
+
+
+def _correction(sizes: list[float]) -> str:
+    """Return the argument that corrects a map to three voxel sizes in Å."""
+    written = _sizes(sizes, ",")
+    return (
+        f"{as_argument('voxel_size')} {written}"
+        if "," in written
+        else as_argument("voxel_size", float(written))
+    )
 
 
 def _sizes(sizes: Any, between: str = " × ") -> str:

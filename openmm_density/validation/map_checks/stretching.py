@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...errors import as_argument
 from .findings import Finding, MapChecks
 
 if TYPE_CHECKING:
@@ -75,13 +76,15 @@ def check_stretching(
     if is_between or abs(change) < max(least_part, evenly * deviation, LEAST_Z * error):
         return MapChecks({CHECK: figures})
     likely = float(density_map.voxel_size.mean() / (np.exp(means[0]) * scale))
-    sentence = (
+    wrong_size = Finding(
+        CHECK,
         f"the fit {'stretched' if change > 0 else 'compressed'} the backbone everywhere alike, by {100 * abs(means[0]):.1f}% of "
         f"what it was (distances between neighbours, {abs(figures['z']):.0f} standard errors beyond those of start and relaxed "
-        "model), as a map of a wrong voxel size does: check the map's header, whose voxels are likelier to measure "
-        f"{likely:.3g} Å than {density_map.voxel_size.mean():.3g}, and pass --voxel-size if so."
+        "model), as a map of a wrong voxel size does",
+        remedy="check the map's header, whose voxels are likelier to measure "
+        f"{likely:.3g} Å than {density_map.voxel_size.mean():.3g}, and pass {as_argument('voxel_size')} if so",
     )
-    return MapChecks({CHECK: figures}, [Finding(CHECK, sentence)])
+    return MapChecks({CHECK: figures}, [wrong_size])
 
 
 def _changes(pairs: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
