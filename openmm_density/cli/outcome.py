@@ -36,7 +36,7 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
     console.print(_OutcomeTable(summary).table)
     _print_changes(console, summary)
     console.print(
-        f"{summary['ms_per_step']:.1f} ms a step, {summary['density_ms_per_step']:.2f} of it the density force; "
+        f"{summary['ms_per_step']:.1f} ms a step, {summary['density_ms_per_step']:.2f} ms of it the density force; "
         f"k = {summary['strength']:.1f} kJ/mol per fitted atom"
     )
     console.print(f"{summary['wall_seconds']:.0f} s in all: {in_words(summary['seconds_by_part'])}")
@@ -119,7 +119,7 @@ class _OutcomeTable:
         )
         crossings = [_crossing(of("fsc_resolution"), of("fsc_falls")) for of in stages]
         self._row("FSC with the model 0.5 at (Å)", "", crossings[0], None, *crossings[1:])
-        self._compare(f"{summary['similarity']} in the energy", ".3f", "similarity")
+        self._compare(f"similarity ({summary['similarity']})", ".3f", "similarity")
         if summary["ca_rmsd_final"] is not None:
             self._compare(_distance(Matched(**summary["ca_rmsd_of"])), ".2f", "ca_rmsd")
 

@@ -13,7 +13,8 @@ CC (``cc_…``, ``cc`` in log.csv)
 ``q_score_…``
     `openmm_density.validation.q_score.q_scores`.
 ``similarity``, ``similarity_…``
-    The measure that the energy uses, `openmm_density.DensityFit.similarity`, with the Gaussians of the fit.
+    The measure that the energy uses, `openmm_density.DensityFit.similarity`, with Gaussians of the map's own resolution;
+    those of a stage may be wider (``blur``), or its map coarser.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def _plot_correlation(
         [row.similarity for row in rows],
         color=AFTER,
         alpha=0.4,
-        label="similarity in the\nenergy, at the\nstage's resolution",
+        label="similarity, at the\nmap's resolution",
     )
     if rows[-1].cc_free is not None:
         panel.plot(steps, [row.cc_free for row in rows], color=TEMPERATURE, label=CC_OTHER_MAP)
