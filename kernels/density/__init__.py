@@ -11,15 +11,22 @@ square. The grid may be orthogonal or triclinic, finite, or periodic (then each 
 
 Atoms with a NaN or infinite coordinate, or out of reach of the grid, contribute nothing and have no gradient.
 
-The stages of `density_similarity`, in the order of the data; `density_splat` ends after the third, `density_gather` is the last::
+The stages of `density_similarity`, in the order of the data::
 
-                             CPU, by cpu.cpp, tile by tile        GPU, by gpu.py, kernel by kernel
-    atoms onto the grid      grid.h, footprints.h                 gpu_geometry.py, gpu_atoms.py: place
-    tiles and their atoms    tiles.h: make_plan                   gpu_tiles.py: mark, scan; gpu_atoms.py: fill, arrange
-    density (splat)          spheres.h: splat_atom                gpu_splat.py: splat
-    sums over voxels         measures.h: sweep_tile               gpu_measures.py: store_tile_sums (within splat)
-    S, and ∂S/∂ρ per voxel   measures.h: similarity_of            gpu_measures.py: compare, differentiate
-    forces (gather)          spheres.h: gather_atom (before S)    gpu_gather.py: gather_forces
+                              CPU, by cpu.cpp, tile by tile            GPU, by gpu.py, kernel by kernel
+    the grid's geometry       footprints.h: Plan                       gpu_tiles.py: begin (store_geometry, and clears buffers)
+    atoms onto the grid       grid.h, footprints.h                     gpu_atoms.py: place
+    tiles and their atoms     tiles.h: make_plan                       gpu_tiles.py: mark, scan; gpu_atoms.py: fill, arrange
+    density (splat)           spheres.h: splat_atom                    gpu_splat.py: splat
+    sums over voxels          measures.h: sweep_tile                   gpu_measures.py: store_tile_sums (within splat)
+    forces of each field      spheres.h: gather_atom (before S)
+    S, coefficients of ∂S/∂ρ  measures.h: similarity_of                gpu_measures.py: compare
+    ∂S/∂ρ per voxel           (never formed)                           gpu_measures.py: differentiate
+    forces (gather)           cpu.cpp: fields' forces by coefficients  gpu_gather.py: gather_forces
+
+`density_splat` ends after the density. `density_gather` has a field in place of the density: on the CPU it takes the first three
+stages and then gathers (spheres.h: gather_atom, or gather_all_of_atom if parameters are differentiated too); on the GPU it is
+`begin` and gpu_gather.py: gather_all, which needs no tiles.
 
 The oracle of all of it is ``reference.py``, with the measures' formulas in ``measures.py``; the tests are
 ``tests/kernels/test_density.py`` and ``test_density_gpu.py``; a simulation calls it in ``openmm_density/energies/modules.py``.
@@ -35,29 +42,9 @@ from torch import Tensor
 from ..autograd import scaled, with_derivative
 from ..library import LIBRARY, define
 from . import measures, reference
-from .measures import (
-    CROSS_CORRELATION,
-    CROSS_CORRELATION_ABOUT_MEAN,
-    ENTROPY_FLOOR,
-    INNER_PRODUCT,
-    LEAST_SQUARES,
-    RELATIVE_ENTROPY,
-    target_moments,
-)
+from .measures import *  # noqa: F403  (the constant of every measure, and target_moments)
 
-__all__ = [
-    "CROSS_CORRELATION",
-    "CROSS_CORRELATION_ABOUT_MEAN",
-    "ENTROPY_FLOOR",
-    "INNER_PRODUCT",
-    "LEAST_SQUARES",
-    "RELATIVE_ENTROPY",
-    "density_gather",
-    "density_similarity",
-    "density_splat",
-    "measures",
-    "target_moments",
-]
+__all__ = ["density_gather", "density_similarity", "density_splat", "measures", *measures.__all__]
 
 
 def __dir__() -> list[str]:

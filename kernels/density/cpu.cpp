@@ -80,9 +80,11 @@ struct Inputs {
     at::Tensor positions, amplitudes, exponents;
     Atoms atoms;
 
-    Inputs(const at::Tensor& positions_, const at::Tensor& amplitudes_, const at::Tensor& exponents_, double cutoff,
-           int64_t count)
-        : positions(positions_.contiguous()), amplitudes(amplitudes_.contiguous()), exponents(exponents_.contiguous()) {
+    Inputs(const at::Tensor& given_positions, const at::Tensor& given_amplitudes, const at::Tensor& given_exponents,
+           double cutoff, int64_t count)
+        : positions(given_positions.contiguous()),
+          amplitudes(given_amplitudes.contiguous()),
+          exponents(given_exponents.contiguous()) {
         TORCH_CHECK(positions.dim() == 2 && positions.size(1) == 3, "positions must have shape (N, 3), not ",
                     positions.sizes());
         TORCH_CHECK(positions.scalar_type() == at::kFloat || positions.scalar_type() == at::kDouble,
@@ -201,22 +203,22 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> density_gather(const at::Tensor& 
 
 std::tuple<at::Tensor, at::Tensor> density_similarity(const at::Tensor& positions, const at::Tensor& atoms,
                                                       const at::Tensor& amplitudes, const at::Tensor& exponents,
-                                                      double cutoff, const at::Tensor& target, const at::Tensor& moments_,
+                                                      double cutoff, const at::Tensor& target, const at::Tensor& moments,
                                                       const at::Tensor& matrix, const at::Tensor& origin, bool periodic,
-                                                      int64_t measure_, double total_weight,
+                                                      int64_t measure_number, double total_weight,
                                                       const std::optional<at::Tensor>& scale) {
     const Grid grid(matrix, origin, target.sizes(), periodic);
     TORCH_CHECK(target.scalar_type() == at::kFloat, "target must be float32, not ", target.scalar_type());
     TORCH_CHECK(target.is_contiguous(), "target must be contiguous, but has strides ", target.strides(),
                 ": pass target.contiguous()");
-    TORCH_CHECK(moments_.scalar_type() == at::kDouble && moments_.numel() == MOMENTS && moments_.is_contiguous(),
-                "moments must be ", static_cast<int>(MOMENTS), " contiguous float64 numbers, not ", moments_.sizes(), " of ",
-                moments_.scalar_type(), ": take them from target_moments");
+    TORCH_CHECK(moments.scalar_type() == at::kDouble && moments.numel() == MOMENTS && moments.is_contiguous(),
+                "moments must be ", static_cast<int>(MOMENTS), " contiguous float64 numbers, not ", moments.sizes(), " of ",
+                moments.scalar_type(), ": take them from target_moments");
     TORCH_CHECK(atoms.scalar_type() == at::kLong && atoms.dim() == 1, "atoms must be int64 of shape (M,), not ",
                 atoms.scalar_type(), " of shape ", atoms.sizes());
-    TORCH_CHECK(measure_ >= 0 && measure_ < MEASURES, "there is no measure ", measure_,
+    TORCH_CHECK(measure_number >= 0 && measure_number < MEASURES, "there is no measure ", measure_number,
                 ": use one of the constants of openmm_density.kernels.density");
-    const Measure measure = static_cast<Measure>(measure_);
+    const Measure measure = static_cast<Measure>(measure_number);
     TORCH_CHECK(total_weight > 0 || !divides_by_weight(measure),
                 "the total weight must be positive, not ", total_weight);
     const Inputs inputs(positions, amplitudes, exponents, cutoff, atoms.size(0));
@@ -226,9 +228,9 @@ std::tuple<at::Tensor, at::Tensor> density_similarity(const at::Tensor& position
     for (int64_t i = 0; i < n_atoms; ++i)
         TORCH_CHECK_INDEX(selection[i] >= 0 && selection[i] < n_positions, "atom ", selection[i], " is not among the ",
                           n_positions, " positions: atoms are counted from 0");
-    const double* moments = moments_.const_data_ptr<double>();
+    const double* of_target = moments.const_data_ptr<double>();
     const double factor = value_of(scale);
-    const double floor = measure == RELATIVE_ENTROPY ? entropy_floor(moments, total_weight) : 1;
+    const double floor = measure == RELATIVE_ENTROPY ? entropy_floor(of_target, total_weight) : 1;
 
     // Whether tiles come after a plan that one thread makes, or the plan itself is shared: there is work for several.
     if (n_atoms >= ATOMS_TO_PREWAKE_FOR) prewake_threads();
@@ -252,10 +254,10 @@ std::tuple<at::Tensor, at::Tensor> density_similarity(const at::Tensor& position
     Sums sums{};
     for (const Sums& of_tile : work.sums)
         for (int i = 0; i < SUMS; ++i) sums[i] += of_tile[i];
-    Similarity result = similarity_of(measure, moments, sums, total_weight);
-    for (double& weight : result.weights) weight *= factor;
+    Similarity result = similarity_of(measure, of_target, sums, total_weight);
+    for (double& coefficient : result.coefficients) coefficient *= factor;
 
-    at::Tensor similarity = at::empty({}, moments_.options());
+    at::Tensor similarity = at::empty({}, moments.options());
     *similarity.mutable_data_ptr<double>() = result.value;
     // Not at::zeros, whose threads spin on: see scale.h.
     at::Tensor gradient = at::empty(inputs.positions.sizes(), inputs.positions.options());
@@ -269,7 +271,7 @@ std::tuple<at::Tensor, at::Tensor> density_similarity(const at::Tensor& position
                 add_partials(work, atom, GRADIENT_SUMS * CHANNELS, total);
                 for (int channel = 0; channel < CHANNELS; ++channel)
                     for (int axis = 0; axis < 3; ++axis)
-                        in_voxels[axis] += result.weights[channel] * total[GRADIENT_SUMS * channel + axis];
+                        in_voxels[axis] += result.coefficients[channel] * total[GRADIENT_SUMS * channel + axis];
                 if (gradient.scalar_type() == at::kDouble)
                     store_gradient(grid, in_voxels, gradient.mutable_data_ptr<double>() + 3 * selection[atom]);
                 else

@@ -88,7 +88,7 @@ struct Plan {
     float yy, yz, zz, farthest_column;
     float tilt, flattening, farthest_square;
 
-    Plan(const Grid& grid_, const Atoms& atoms_, const float* edges_) : grid(grid_), atoms(atoms_), edges(edges_) {
+    Plan(const Grid& grid, const Atoms& atoms, const float* edges) : grid(grid), atoms(atoms), edges(edges) {
         for (int axis = 0; axis < 3; ++axis) {
             reach[axis] = grid.reach(axis, atoms.cutoff);
             TORCH_CHECK(reach[axis] < (1 << 24), "the cutoff reaches over ", reach[axis], " voxels: make it smaller");
@@ -99,14 +99,14 @@ struct Plan {
         const auto& m = grid.matrix;
         const auto dot = [&](int a, int b) { return m[0][a] * m[0][b] + m[1][a] * m[1][b] + m[2][a] * m[2][b]; };
         const double xx = dot(0, 0);
-        const double yy_ = dot(1, 1) - dot(0, 1) * dot(0, 1) / xx, zz_ = dot(2, 2) - dot(0, 2) * dot(0, 2) / xx;
-        const double yz_ = dot(1, 2) - dot(0, 1) * dot(0, 2) / xx;
+        const double exact_yy = dot(1, 1) - dot(0, 1) * dot(0, 1) / xx, exact_zz = dot(2, 2) - dot(0, 2) * dot(0, 2) / xx;
+        const double exact_yz = dot(1, 2) - dot(0, 1) * dot(0, 2) / xx;
         const double half_y = 0.5 * (BY - 1), half_z = 0.5 * (BZ - 1);
         const double corner =
-            std::sqrt(yy_ * half_y * half_y + 2 * std::abs(yz_) * half_y * half_z + zz_ * half_z * half_z);
-        yy = static_cast<float>(yy_);
-        yz = static_cast<float>(yz_);
-        zz = static_cast<float>(zz_);
+            std::sqrt(exact_yy * half_y * half_y + 2 * std::abs(exact_yz) * half_y * half_z + exact_zz * half_z * half_z);
+        yy = static_cast<float>(exact_yy);
+        yz = static_cast<float>(exact_yz);
+        zz = static_cast<float>(exact_zz);
         farthest_column = static_cast<float>((atoms.cutoff + corner) * (atoms.cutoff + corner) * (1 + 1e-5));
         tilt = -yz / yy;
         flattening = (zz - yz * yz / yy) / yy;

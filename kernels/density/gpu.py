@@ -343,7 +343,7 @@ def density_gather(
                 GAUSSIANS=model.gaussians,
                 PERIODIC=periodic,
                 WIDE=model.wide,
-                RUNS=32,
+                RUNS_AT_ONCE=32,
                 num_warps=1,
             )
     if not parameters:

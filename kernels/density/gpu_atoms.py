@@ -53,7 +53,10 @@ def located(
     SELECTED: tl.constexpr,
     PERIODIC: tl.constexpr,
 ):
-    """Return whether atoms reach the grid, which particles they are, their voxels, and their fractions of a voxel."""
+    """Return whether atoms reach the grid, which particles they are, their voxels, and their fractions of a voxel.
+
+    All have the shape of `atom`, the numbers of atoms to locate: (BLOCK,) or a scalar. The other arguments are those of `place`.
+    """
     there = atom < n_atoms
     if SELECTED:
         particle = tl.load(atoms + atom, mask=there, other=-1)

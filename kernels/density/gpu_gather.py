@@ -4,7 +4,18 @@
 import triton
 import triton.language as tl
 
-from .gpu_atoms import AMPLITUDES, EDGE_SLOPE, EDGE_TERMS, EXPONENTS, LOG2_E, first_of_box, load_four, located
+from .gpu_atoms import (
+    AMPLITUDES,
+    EDGE_EXPONENTIAL,
+    EDGE_SLOPE,
+    EDGE_TERMS,
+    EXPONENTS,
+    LOG2_E,
+    first_of_box,
+    load_four,
+    load_words,
+    located,
+)
 from .gpu_geometry import cholesky_of_metric, reach_of_sphere, twice_matrix
 from .gpu_tiles import PLANE, SIZES, TILE, TILE_X, TILE_Y, floor_divide, kernel, tiles_of_grid
 
@@ -74,7 +85,24 @@ def _planes(
 ):
     """Return, for the runs of two rows, the sum of field times −ρ′(s) over the planes of a box, and the sum of the sums so far.
 
-    What depends on x and y alone is worked out once for all planes of an orthogonal grid.
+    What depends on x and y alone is worked out once for all planes of an orthogonal grid. All three results are (4, LANES): the
+    voxels of a lane's run.
+
+    ==================  ==============================  ==============================================================
+    argument            shape                           what it is
+    ==================  ==============================  ==============================================================
+    field               (n_tiles·TILE,)                 of `gather_forces`
+    bottom_0, bottom_1  (LANES,) or (4, LANES)          of `_bottom`: of runs if ALIGNED, else of voxels
+    x                   (4, LANES)                      from the atom to the voxels of the first row, U applied
+    y_0, y_1            (LANES,)                        from the atom to the rows, likewise; FAR where there is none
+    between             (LANES,)                        what the second row adds to x
+    dz, plane, last     (LANES,)                        from the atom to the first plane, in voxels; where it is in
+                                                        `field`; the number of the last
+    planes, top         scalar                          planes of the longest box; where those of the grid end
+    u_xz, u_yz, u_zz    scalar                          of U
+    gaussians           (n_atoms, WORDS)                of `arrange`
+    i, at_cutoff        (LANES,)                        the atom, and its exp(−α) or slope at the cut-off
+    ==================  ==============================  ==============================================================
     """
     alphas = ()
     alphas_z = ()
@@ -194,7 +222,7 @@ def gather_forces(
     geometry          (GEOMETRY_SLOTS,)  float32
     cutoff            scalar             float32
     nx, ny, nz        scalar             int32       voxels of the grid
-    field             (n_tiles, TILE)    float32     in storage order: ∂S/∂ρ
+    field             (n_tiles·TILE,)    float32     flat, in storage order: ∂S/∂ρ
     gradient          (n_positions, 3)   float32/64  out, for the particles that reach the grid
     GAUSSIANS, WORDS  constant                       Gaussians of an atom; `words_of_gaussians`
     PERIODIC, WIDE    constant                       WIDE: indices need 64 bits
@@ -227,9 +255,10 @@ def gather_forces(
         units = tl.where(last_x >= 0, runs * half, 0)
         planes = tl.max(tl.where(units > 0, last_z + 1, 0), axis=0)
         if GAUSSIANS == 1:
-            # The sum is multiplied with a and alpha at the end.
-            a, alpha, at_cutoff, _edge_slope = load_four(gaussians, i)
-            scale = a * alpha * (per_cutoff / LOG2_E)
+            # The sum is multiplied with amplitude and exponent at the end.
+            words = load_words(gaussians, i, WORDS)
+            scale = words[AMPLITUDES] * words[EXPONENTS] * (per_cutoff / LOG2_E)
+            at_cutoff = words[EDGE_TERMS + EDGE_EXPONENTIAL]
         else:
             scale = tl.full([LANES], 1.0, tl.float32) * per_cutoff
             at_cutoff = tl.load(gaussians + WORDS * i + (EDGE_TERMS * GAUSSIANS + EDGE_SLOPE))
@@ -338,7 +367,7 @@ def gather_all(
     GAUSSIANS: tl.constexpr,
     PERIODIC: tl.constexpr,
     WIDE: tl.constexpr,
-    RUNS: tl.constexpr,
+    RUNS_AT_ONCE: tl.constexpr,
 ):
     """Differentiate Σ field·ρ with respect to position, amplitudes and exponents of an atom, one Gaussian after the other.
 
@@ -360,7 +389,7 @@ def gather_all(
     by_amplitude, by_exponent  (n_atoms, GAUSSIANS)  float32     out
     GAUSSIANS, PERIODIC        constant
     WIDE                       constant                          indices need 64 bits
-    RUNS                       constant                          runs of four voxels that are loaded at once
+    RUNS_AT_ONCE               constant                          runs of four voxels that are loaded at once
     =========================  ====================  ==========  ===========================================
     """
     atom = tl.program_id(0)
@@ -375,17 +404,17 @@ def gather_all(
     z0, z1 = _box_of_atom(vz, fz, reach_z, nz, PERIODIC)
     runs = tl.maximum(x1 - x0 + 4, 4) // 4
     units = tl.where((x1 >= x0) & reaches, runs * (y1 - y0 + 1), 0)
-    sum_x = tl.zeros([4, RUNS], tl.float32)
-    sum_y = tl.zeros([4, RUNS], tl.float32)
-    sum_z = tl.zeros([4, RUNS], tl.float32)
+    sum_x = tl.zeros([4, RUNS_AT_ONCE], tl.float32)
+    sum_y = tl.zeros([4, RUNS_AT_ONCE], tl.float32)
+    sum_z = tl.zeros([4, RUNS_AT_ONCE], tl.float32)
     for c in tl.static_range(GAUSSIANS):
         a = tl.load(amplitudes + atom * GAUSSIANS + c)
         alpha = tl.load(exponents + atom * GAUSSIANS + c) * s_c
         edge = tl.exp(-alpha)
-        sum_a = tl.zeros([4, RUNS], tl.float32)
-        sum_alpha = tl.zeros([4, RUNS], tl.float32)
-        for begin in range(0, units, RUNS):
-            unit = begin + tl.arange(0, RUNS)
+        sum_a = tl.zeros([4, RUNS_AT_ONCE], tl.float32)
+        sum_alpha = tl.zeros([4, RUNS_AT_ONCE], tl.float32)
+        for begin in range(0, units, RUNS_AT_ONCE):
+            unit = begin + tl.arange(0, RUNS_AT_ONCE)
             # As in `gather_forces`.
             j = ((unit.to(tl.float32) + 0.5) / runs.to(tl.float32)).to(tl.int32)
             y = y0 + j

@@ -10,6 +10,9 @@ is |Uv|², which takes fewer products than |Mv|², and is 1 at the cut-off.
 import triton
 import triton.language as tl
 
+# Three reaches, six numbers of U and nine of M; nine of the inverse.
+GEOMETRY_SLOTS, INVERSE_SLOTS = 18, 9
+
 (
     # How far the sphere reaches along each axis, in voxels, rounded up a little.
     REACH_X,
@@ -32,9 +35,7 @@ import triton.language as tl
     MATRIX_ZX,
     MATRIX_ZY,
     MATRIX_ZZ,
-) = (tl.constexpr(slot) for slot in range(18))
-GEOMETRY_SLOTS = 18
-INVERSE_SLOTS = 9
+) = (tl.constexpr(slot) for slot in range(GEOMETRY_SLOTS))
 
 
 @triton.jit

@@ -32,9 +32,9 @@ SUM_DENSITY_SQUARED = tl.constexpr(int(measures.Sum.DENSITY_SQUARED))
 SUM_DENSITY_TARGET = tl.constexpr(int(measures.Sum.DENSITY_TARGET))
 SUM_ENTROPY = tl.constexpr(int(measures.Sum.ENTROPY))
 
-COEFFICIENT_CONSTANT = tl.constexpr(int(measures.Coefficient.CONSTANT))
 COEFFICIENT_DENSITY = tl.constexpr(int(measures.Coefficient.DENSITY))
 COEFFICIENT_TARGET = tl.constexpr(int(measures.Coefficient.TARGET))
+COEFFICIENT_CONSTANT = tl.constexpr(int(measures.Coefficient.CONSTANT))
 
 
 @triton.jit
@@ -84,28 +84,32 @@ def compare(
     n_touched        (1,)          int32    how many tiles have sums
     moments          (6,)          float64  in the slots of `measures.Moment`
     total_weight     scalar        float32  W
-    scale            (1,)          float64  not read unless SCALED
+    scale            one number    float64  not read unless SCALED
     similarity       ()            float64  out: S
     coefficients     (3,)          float32  out: in the slots of `measures.Coefficient`
     MEASURE, SCALED  constant               one of the measures; whether there is a scale
     BLOCK            constant               sums that are read at once
     ===============  ============  =======  =============================================
     """
-    sum_0 = tl.zeros([BLOCK], tl.float64)
-    sum_1 = tl.zeros([BLOCK], tl.float64)
-    sum_2 = tl.zeros([BLOCK], tl.float64)
+    density_or_entropy = tl.zeros([BLOCK], tl.float64)
+    density_squared = tl.zeros([BLOCK], tl.float64)
+    density_target = tl.zeros([BLOCK], tl.float64)
     last = tl.load(n_touched)
     for first in range(0, last, BLOCK):
         i = first + tl.arange(0, BLOCK)
-        sum_0 += tl.load(sums + SUM_DENSITY * n_tiles + i, mask=i < last, other=0.0).to(tl.float64)
+        density_or_entropy += tl.load(sums + SUM_DENSITY * n_tiles + i, mask=i < last, other=0.0).to(
+            tl.float64
+        )
         if MEASURE != RELATIVE_ENTROPY:
-            sum_1 += tl.load(sums + SUM_DENSITY_SQUARED * n_tiles + i, mask=i < last, other=0.0).to(
+            density_squared += tl.load(sums + SUM_DENSITY_SQUARED * n_tiles + i, mask=i < last, other=0.0).to(
                 tl.float64
             )
-            sum_2 += tl.load(sums + SUM_DENSITY_TARGET * n_tiles + i, mask=i < last, other=0.0).to(tl.float64)
-    total = tl.sum(sum_0, axis=0)
-    square = tl.sum(sum_1, axis=0)
-    product = tl.sum(sum_2, axis=0)
+            density_target += tl.load(sums + SUM_DENSITY_TARGET * n_tiles + i, mask=i < last, other=0.0).to(
+                tl.float64
+            )
+    total = tl.sum(density_or_entropy, axis=0)
+    square = tl.sum(density_squared, axis=0)
+    product = tl.sum(density_target, axis=0)
     # Without any voxel that counts the sums are 0, and means shall be.
     n = tl.maximum(tl.load(moments + MOMENT_COUNT), 1.0)
     t_sum = tl.load(moments + MOMENT_SUM)
@@ -197,7 +201,7 @@ def differentiate(
     tiles          (n_tiles, 4)     int32    of `scan`
     n_touched      (1,)             int32
     nx, ny, nz     scalar           int32    voxels of the grid
-    density        (n_tiles, TILE)  float32  in storage order; in: ρ, out: ∂S/∂ρ
+    density        (n_tiles·TILE,)  float32  flat, in storage order; in: ρ, out: ∂S/∂ρ
     target         (nz, ny, nx)     float32  not finite where a voxel does not count
     coefficients   (3,)             float32  of `compare`
     MEASURE        constant                  one of the measures

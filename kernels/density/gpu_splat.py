@@ -123,7 +123,8 @@ def _list_by_block(
 ):
     """List for every block of a tile how many of the candidates reach it, and which.
 
-    In an orthogonal grid their distance from the block decides, else, with some to spare, that from its middle.
+    In an orthogonal grid their distance from the block decides, else, with some to spare, that from its middle. Shapes are as
+    in `_add_listed`; `lists` is written.
     """
     lane = tl.arange(0, LANES)
     middle_x, middle_y, middle_z, half_x, half_y, half_z, limit = _box(
@@ -143,8 +144,8 @@ def _list_by_block(
             x - middle_x, y - middle_y, z - middle_z, half_x, half_y, half_z, limit
         )
         before, total = _sum_of_lanes(tl.sum(near.to(tl.int32), axis=1))
-        place = (listed + before)[:, None] + tl.cumsum(near.to(tl.int32), axis=1) - 1
-        tl.store(lists + BLOCKS + place * BLOCKS + (lane % BLOCKS)[:, None], m.to(tl.int16), mask=near)
+        index = (listed + before)[:, None] + tl.cumsum(near.to(tl.int32), axis=1) - 1
+        tl.store(lists + BLOCKS + index * BLOCKS + (lane % BLOCKS)[:, None], m.to(tl.int16), mask=near)
         listed += total
     tl.store(lists + lane % BLOCKS, listed.to(tl.int16))
 
@@ -173,6 +174,10 @@ def _add_listed(
     In an orthogonal grid an exponential is a product of one for each axis, else it takes the whole distance. One Gaussian is
     above its value at the cut-off within it and nowhere else, so that what an atom adds is a difference of two numbers that are
     clamped between 0 and 1, which costs the GPU nothing.
+
+    `rho`, returned too, is (BLOCK_Z, BLOCK_Y, BLOCK_X, LANES): the voxels of the lane's block. `corner_x`, `corner_y` and
+    `corner_z`, each (LANES,), are the first voxel of the block from the middle of the tile; `candidates` and `lists` of a program
+    are (BUFFER, 4) and (BUFFER + 1, BLOCKS), `gaussians` (n_atoms, WORDS), the elements of U scalars.
     """
     u = tl.arange(0, BLOCK_X)[None, None, :, None].to(tl.float32)
     v = tl.arange(0, BLOCK_Y)[None, :, None, None].to(tl.float32)
@@ -305,29 +310,29 @@ def splat(
 
     Launch grid: ``(programs,)``, any number, of one warp: they share the touched tiles.
 
-    ================  ==============================  =======  ===================================================================
-    argument          shape                           dtype    what it is
-    ================  ==============================  =======  ===================================================================
-    tiles             (n_tiles, 4)                    int32    of `scan`
-    n_touched         (1,)                            int32
-    start             (n_tiles + 1,)                  int32    of `scan`
-    in_space          (n_atoms, 4)                    float32  of `arrange`
-    gaussians         (n_atoms, WORDS)                float32  of `arrange`
-    geometry          (GEOMETRY_SLOTS,)               float32
-    nx, ny, nz        scalar                          int32    voxels of the grid
-    candidates        (programs, BUFFER, 4)           float32  scratch: position, and the atom as an int32
-    lists             (programs, BUFFER + 1, BLOCKS)  int16    scratch: how many candidates reach each block, then which
-    density           (n_tiles, TILE)                 float32  out: in storage order; (nz, ny, nx) with DENSITY_ONLY
-    target            (nz, ny, nx)                    float32  not finite where a voxel does not count; not read with DENSITY_ONLY
-    moments           (6,)                            float64  in the slots of `measures.Moment`; likewise
-    total_weight      scalar                          float32  W
-    sums              (3, n_tiles)                    float32  out: in the slots of `measures.Sum`, by entry of `tiles`; likewise
-    n_tiles           scalar                          int32
-    GAUSSIANS, WORDS  constant                                 Gaussians of an atom; `words_of_gaussians`
+    ================  ===============================  =======  ==================================================================
+    argument          shape                            dtype    what it is
+    ================  ===============================  =======  ==================================================================
+    tiles             (n_tiles, 4)                     int32    of `scan`
+    n_touched         (1,)                             int32
+    start             (n_tiles + 1,)                   int32    of `scan`
+    in_space          (n_atoms, 4)                     float32  of `arrange`
+    gaussians         (n_atoms, WORDS)                 float32  of `arrange`
+    geometry          (GEOMETRY_SLOTS,)                float32
+    nx, ny, nz        scalar                           int32    voxels of the grid
+    candidates        (4·BUFFER·programs,)             float32  scratch, flat: of each candidate position, and atom as an int32
+    lists             (BLOCKS·(BUFFER + 1)·programs,)  int16    scratch, flat: how many candidates reach each block, then which
+    density           (n_tiles·TILE,)                  float32  out: flat, in storage order; (nz, ny, nx) with DENSITY_ONLY
+    target            (nz, ny, nx)                     float32  not finite where a voxel does not count; unused with DENSITY_ONLY
+    moments           (6,)                             float64  in the slots of `measures.Moment`; likewise
+    total_weight      scalar                           float32  W
+    sums              (3, n_tiles)                     float32  out: in the slots of `measures.Sum`, by entry of `tiles`; likewise
+    n_tiles           scalar                           int32
+    GAUSSIANS, WORDS  constant                                  Gaussians of an atom; `words_of_gaussians`
     PERIODIC          constant
-    MEASURE           constant                                 one of the measures, or DENSITY_ONLY
-    WIDE, ALIGNED     constant                                 indices need 64 bits; nx is a multiple of 4
-    ================  ==============================  =======  ===================================================================
+    MEASURE           constant                                  one of the measures, or DENSITY_ONLY
+    WIDE, ALIGNED     constant                                  indices need 64 bits; nx is a multiple of 4
+    ================  ===============================  =======  ==================================================================
     """
     program = tl.program_id(0)
     candidates += program * (4 * BUFFER)
@@ -349,7 +354,7 @@ def splat(
     steps = (u_xx, u_xy, u_xz, u_yy, u_yz, u_zz)
     searched = lane[:, None] + LANES * tl.arange(0, SEARCH_STEP // LANES)[None, :]
     row_of_searched = searched // ATOMS_OF_ROW
-    place_in_row = searched % ATOMS_OF_ROW
+    index_in_row = searched % ATOMS_OF_ROW
     ROWS: tl.constexpr = SEARCH_STEP // ATOMS_OF_ROW
     tiles_x, tiles_y, tiles_z = tiles_of_grid(nx, ny, nz)
 
@@ -406,9 +411,9 @@ def splat(
                 line = (tz * tiles_y + ty) * tiles_x
                 first_x = tile_along(low_x - shift_x, nx, TILE_X)
                 last_x = tile_along(high_x - shift_x, nx, TILE_X)
-                begin = tl.load(start + line + first_x, mask=row < rows, other=0) + place_in_row
+                begin = tl.load(start + line + first_x, mask=row < rows, other=0) + index_in_row
                 end = tl.load(start + line + last_x + 1, mask=row < rows, other=0)
-                longest = tl.max(tl.max(end - begin + place_in_row, axis=0), axis=0)
+                longest = tl.max(tl.max(end - begin + index_in_row, axis=0), axis=0)
                 while (k < longest) & (n_candidates <= BUFFER - SEARCH_STEP):
                     there = begin + k < end
                     i = tl.where(there, begin + k, 0)
@@ -419,8 +424,8 @@ def splat(
                     near = there & _reached(x, y, z, half_x, half_y, half_z, limit)
                     of_lane = tl.sum(near.to(tl.int32), axis=1)
                     before = n_candidates + tl.cumsum(of_lane, axis=0) - of_lane
-                    place = before[:, None] + tl.cumsum(near.to(tl.int32), axis=1) - 1
-                    store_four(candidates, place, x, y, z, i.to(tl.float32, bitcast=True), near)
+                    index = before[:, None] + tl.cumsum(near.to(tl.int32), axis=1) - 1
+                    store_four(candidates, index, x, y, z, i.to(tl.float32, bitcast=True), near)
                     n_candidates += tl.sum(of_lane, axis=0)
                     k += ATOMS_OF_ROW
                 if k >= longest:

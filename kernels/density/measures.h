@@ -26,18 +26,14 @@ enum Moment {
     MOMENTS
 };
 
-// Slots of the sums over a tile.
-enum Sum { SUM_DENSITY, SUM_DENSITY_SQUARED, SUM_DENSITY_TARGET, SUMS, SUM_ENTROPY = SUM_DENSITY };
-using Sums = std::array<double, SUMS>;
-
-// What is gathered: dS/d(density) is a combination of fields, of which each is a channel of the scratch. Of a correlation density,
-// target and 1, of which CROSS_CORRELATION needs no 1; of the other measures one field, in channel 0.
-enum Channel { CHANNEL_DENSITY, CHANNEL_TARGET, CHANNEL_ONE };
+// What is gathered: dS/d(density) is a combination of fields, of which each is a channel of the scratch, in the slots of
+// measures.Coefficient. Of a correlation density, target and the constant 1, of which CROSS_CORRELATION needs no 1; of the other
+// measures a single field.
+enum Channel { CHANNEL_DENSITY, CHANNEL_TARGET, CHANNEL_CONSTANT, CHANNEL_SINGLE = CHANNEL_DENSITY };
 
 inline int channels_of(Measure measure) {
-    return measure == CROSS_CORRELATION                                       ? 2
-           : measure == INNER_PRODUCT || measure == RELATIVE_ENTROPY ? 1
-                                                                     : 3;
+    if (measure == CROSS_CORRELATION) return 2;
+    return measure == INNER_PRODUCT || measure == RELATIVE_ENTROPY ? 1 : 3;
 }
 
 // Whether S is defined for a positive total weight alone.
@@ -45,7 +41,7 @@ inline bool divides_by_weight(Measure measure) { return measure == INNER_PRODUCT
 
 // S, and what each channel is multiplied by in dS/d(density).
 struct Similarity {
-    double value = 0, weights[MAX_CHANNELS] = {};
+    double value = 0, coefficients[MAX_CHANNELS] = {};
 };
 
 inline Similarity correlation(Measure measure, const double* t, const Sums& sums) {
@@ -63,15 +59,15 @@ inline Similarity correlation(Measure measure, const double* t, const Sums& sums
     double of_target = 1 / norm, of_density = -result.value / variance;
     double constant = -(target_mean * of_target + mean * of_density);
     if (measure == LEAST_SQUARES) {
-        const double scale = 2 * std::max(result.value, 0.0);
-        constant *= scale;
-        of_density *= scale;
-        of_target *= scale;
+        const double twice = 2 * std::max(result.value, 0.0);
+        constant *= twice;
+        of_density *= twice;
+        of_target *= twice;
         result.value = result.value > 0 ? result.value * result.value : 0;
     }
-    result.weights[CHANNEL_DENSITY] = of_density;
-    result.weights[CHANNEL_TARGET] = of_target;
-    result.weights[CHANNEL_ONE] = constant;
+    result.coefficients[CHANNEL_DENSITY] = of_density;
+    result.coefficients[CHANNEL_TARGET] = of_target;
+    result.coefficients[CHANNEL_CONSTANT] = constant;
     return result;
 }
 
@@ -81,15 +77,15 @@ inline Similarity similarity_of(Measure measure, const double* t, const Sums& su
         const double mean = t[MOMENT_SUM] / t[MOMENT_COUNT];
         const double square = t[MOMENT_SUM_OF_SQUARES] / t[MOMENT_COUNT];
         const double variance = square - mean * mean;
-        if (variance > UNIFORM_TARGET * square) result.weights[0] = 1 / (total_weight * std::sqrt(variance));
-        result.value = result.weights[0] * sums[SUM_DENSITY_TARGET];
+        if (variance > UNIFORM_TARGET * square) result.coefficients[CHANNEL_SINGLE] = 1 / (total_weight * std::sqrt(variance));
+        result.value = result.coefficients[CHANNEL_SINGLE] * sums[SUM_DENSITY_TARGET];
         return result;
     }
     if (measure == RELATIVE_ENTROPY) {
         const double positive_sum = t[MOMENT_POSITIVE_SUM];
         if (!(positive_sum > 0)) return result;
         const double epsilon = ENTROPY_FLOOR / t[MOMENT_POSITIVE_COUNT];
-        result.weights[0] = 1 / positive_sum;
+        result.coefficients[CHANNEL_SINGLE] = 1 / positive_sum;
         result.value = -(t[MOMENT_POSITIVE_LOG] / positive_sum - std::log(positive_sum) - std::log(epsilon)) +
                        sums[SUM_ENTROPY] / positive_sum;
         return result;
@@ -103,18 +99,18 @@ inline double entropy_floor(const double* t, double total_weight) {
 }
 
 // Return a tile's sums, and leave in the channels what is to be gathered, with zeros wherever a voxel does not count: outside the
-// grid, or not finite in the target.
+// grid, or not finite in the target. Of the relative entropy SUM_ENTROPY shares its slot, and a sum here, with SUM_DENSITY.
 inline Sums sweep_tile(const Plan& plan, const TileView& view, ThreadScratch& scratch, const float* target, Measure measure,
-                       double floor) {
+                       double floor_density) {
     Sums sums{};
     vec* density = scratch.channels[CHANNEL_DENSITY].data();
     vec* t_out = scratch.channels[CHANNEL_TARGET].data();
-    vec* one_out = scratch.channels[CHANNEL_ONE].data();
+    vec* constant_out = scratch.channels[CHANNEL_CONSTANT].data();
     const bool entropy = measure == RELATIVE_ENTROPY, inner = measure == INNER_PRODUCT;
     const bool counts = measure == CROSS_CORRELATION_ABOUT_MEAN || measure == LEAST_SQUARES;
-    const float scale = static_cast<float>(floor), inverse = static_cast<float>(1 / floor);
+    const float floor = static_cast<float>(floor_density), inverse_floor = static_cast<float>(1 / floor_density);
     const float outside = std::nanf("");
-    vec sum_0{}, sum_1{}, sum_2{};
+    vec density_or_entropy{}, density_squared{}, density_target{};
     each_bricks(
         view,
         [&](int bz, int by, int bx, int64_t at) {
@@ -126,24 +122,24 @@ inline Sums sweep_tile(const Plan& plan, const TileView& view, ThreadScratch& sc
                 const vec t = zero_unless(valid, bricks[i]);
                 const vec rho = zero_unless(valid, density[at]);
                 if (entropy) {
-                    const vec shifted = rho * inverse + 1.0f;
-                    sum_0 += t * log_of_positive(shifted > SMALLEST_SHIFTED ? shifted : broadcast(SMALLEST_SHIFTED));
-                    density[at] = zero_unless(shifted > SMALLEST_SHIFTED, t / (shifted * scale));
+                    const vec shifted = rho * inverse_floor + 1.0f;
+                    density_or_entropy += t * log_of_positive(shifted > SMALLEST_SHIFTED ? shifted : broadcast(SMALLEST_SHIFTED));
+                    density[at] = zero_unless(shifted > SMALLEST_SHIFTED, t / (shifted * floor));
                     continue;
                 }
-                sum_0 += rho;
-                sum_1 += rho * rho;
-                sum_2 += rho * t;
+                density_or_entropy += rho;
+                density_squared += rho * rho;
+                density_target += rho * t;
                 density[at] = inner ? t : rho;
                 if (!inner) t_out[at] = t;
-                if (counts) one_out[at] = zero_unless(valid, broadcast(1.0f));
+                if (counts) constant_out[at] = zero_unless(valid, broadcast(1.0f));
             }
         },
         [&] {
-            sums[0] += sum(sum_0);
-            sums[1] += sum(sum_1);
-            sums[2] += sum(sum_2);
-            sum_0 = sum_1 = sum_2 = vec{};
+            sums[SUM_DENSITY] += sum(density_or_entropy);
+            sums[SUM_DENSITY_SQUARED] += sum(density_squared);
+            sums[SUM_DENSITY_TARGET] += sum(density_target);
+            density_or_entropy = density_squared = density_target = vec{};
         });
     return sums;
 }

@@ -26,6 +26,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+__all__ = [
+    "CROSS_CORRELATION",
+    "CROSS_CORRELATION_ABOUT_MEAN",
+    "ENTROPY_FLOOR",
+    "INNER_PRODUCT",
+    "LEAST_SQUARES",
+    "RELATIVE_ENTROPY",
+    "target_moments",
+]
+
 CROSS_CORRELATION = 0
 CROSS_CORRELATION_ABOUT_MEAN = 1
 INNER_PRODUCT = 2
@@ -72,11 +82,11 @@ class Sum(IntEnum):
 
 
 class Coefficient(IntEnum):
-    """Slots of c in ∂S/∂ρ = c_constant + c_density ρ + c_target t; of the entropy c_target t / (ρ + c_constant), over t > 0."""
+    """Slots of c in ∂S/∂ρ = c_density ρ + c_target t + c_constant; of the entropy c_target t / (ρ + c_constant), over t > 0."""
 
-    CONSTANT = 0
-    DENSITY = 1
-    TARGET = 2
+    DENSITY = 0
+    TARGET = 1
+    CONSTANT = 2
 
 
 def target_moments(target: Tensor) -> Tensor:

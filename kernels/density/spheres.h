@@ -40,7 +40,7 @@ struct Columns {
     const TileFootprint& footprint;
     const int plan_bricks;
 
-    Columns(const Plan& plan, const TileFootprint& footprint_) : footprint(footprint_), plan_bricks(plan.bricks) {}
+    Columns(const Plan& plan, const TileFootprint& footprint) : footprint(footprint), plan_bricks(plan.bricks) {}
 
     int bricks() const { return BRICKS > 0 ? BRICKS : plan_bricks; }
     // From the atom to the voxels of a brick, in voxels.

@@ -4,6 +4,7 @@
 // input order, and each periodic image of one on its own, so that nothing that works on a tile knows of periodicity.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "../parallel.h"
@@ -13,6 +14,11 @@ namespace openmm_density {
 namespace {
 
 constexpr int MAX_CHANNELS = 3;
+
+// Slots of the similarity's sums over a tile, see measures.h.
+enum Sum { SUM_DENSITY, SUM_DENSITY_SQUARED, SUM_DENSITY_TARGET, SUMS, SUM_ENTROPY = SUM_DENSITY };
+using Sums = std::array<double, SUMS>;
+
 // One thread finds where atoms are on the grid unless they are many: waking another takes as long as a thousand of them.
 constexpr int ATOMS_PER_CHUNK = 2048;
 
@@ -45,7 +51,7 @@ struct Workspace {
     std::vector<Image> images;
     std::vector<Tile> tiles;              // those with atoms
     std::vector<float> partials;          // (images, sums of a gather)
-    std::vector<std::array<double, 3>> sums;  // (tiles): of the similarity, see measures.h
+    std::vector<Sums> sums;               // (tiles)
     std::vector<ThreadScratch> threads;
 };
 

@@ -323,8 +323,8 @@ def _atoms_kernel(
         total = tl.zeros((ENERGIES,), tl.float64)
         start = 0
         while start < n_energies:
-            place = start + tl.arange(0, ENERGIES)
-            total += tl.load(energies + place, mask=place < n_energies, other=0.0)
+            index = start + tl.arange(0, ENERGIES)
+            total += tl.load(energies + index, mask=index < n_energies, other=0.0)
             start += ENERGIES
         tl.store(energy, tl.sum(total, axis=0))
     else:

@@ -44,7 +44,9 @@ def test_the_c_plus_plus_measures_are_those_of_python():
     assert enumerators(header, "Measure") == numbers | {"MEASURES": len(MEASURES)}
     moments, sums = slots(measures.Moment, "MOMENT"), slots(measures.Sum, "SUM")
     assert enumerators(header, "Moment") == moments | {"MOMENTS": len(moments)}
-    assert enumerators(header, "Sum") == sums | {"SUMS": len(measures.Sum)}
+    assert enumerators(DENSITY / "tiles.h", "Sum") == sums | {"SUMS": len(measures.Sum)}
+    channels = slots(measures.Coefficient, "CHANNEL")
+    assert enumerators(header, "Channel") == channels | {"CHANNEL_SINGLE": 0}
     for name in CONSTANTS:
         assert constant(header, name) == getattr(measures, name)
 
