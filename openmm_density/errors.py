@@ -45,12 +45,12 @@ class InputError(ValueError):
     of which ``openmm-density fit`` makes ``--strength must be 0 or more …``. A name that is none of those known:
 
     >>> raise InputError(
-    ...     "must be a solvent that is known",
+    ...     "must be a known solvent",
     ...     argument="solvent",
     ...     found=f'"{solvent}"',
     ...     remedy=f"use one of {', '.join(SOLVENTS)}",
     ... )
-    InputError: solvent must be a solvent that is known, found "ether": use one of none, obc, gbn2, water.
+    InputError: solvent must be a known solvent, found "ether": use one of none, obc, gbn2, water.
 
     A file:
 

@@ -159,7 +159,7 @@ def _weights(weights: Any, topology: Topology, atoms: np.ndarray, system: openmm
     if weights == "number":
         return np.array([float(e.atomic_number) for e in _elements(topology, atoms, weights)])
     raise InputError(
-        "must be weights that are known",
+        "must be known weights",
         argument="weights",
         found=f'"{weights}"',
         remedy=f"use one of {', '.join(WEIGHTS)}, or an array",

@@ -238,7 +238,7 @@ def _check_backend(backend: str, parameter_derivative: bool) -> None:
     """Raise an error where a backend is not known, does not work here, or has no parameter derivatives but should."""
     if backend not in BACKENDS:
         raise InputError(
-            "must be a backend that is known",
+            "must be a known backend",
             argument="backend",
             found=f'"{backend}"',
             remedy=f'use "auto", {", ".join(BACKENDS)}',

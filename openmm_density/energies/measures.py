@@ -100,7 +100,7 @@ def measure_named(similarity: str, *, about_mean: bool = False) -> Measure:
     """
     if similarity not in SIMILARITIES:
         raise InputError(
-            "must be a measure that is known",
+            "must be a known measure",
             argument="similarity",
             found=f'"{similarity}"',
             remedy=f"use one of {', '.join(SIMILARITIES)}",

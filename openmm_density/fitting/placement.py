@@ -88,7 +88,7 @@ def check_place(model: Model, place: str) -> None:
     """
     if place not in PLACE:
         raise InputError(
-            "must be a way of placing that is known",
+            "must be a known way of placing",
             argument="place",
             found=f'"{place}"',
             remedy=f"use one of {', '.join(PLACE)}",

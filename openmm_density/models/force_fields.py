@@ -44,7 +44,7 @@ def force_field_files(
     """
     if solvent not in SOLVENTS:
         raise InputError(
-            "must be a solvent that is known",
+            "must be a known solvent",
             argument="solvent",
             found=f'"{solvent}"',
             remedy=f"use {', '.join(SOLVENTS)}",
@@ -60,7 +60,7 @@ def force_field_files(
     unknown = [name for name in listed if name not in FORCE_FIELDS and not name.endswith(".xml")]
     if unknown:
         raise InputError(
-            "must be a force field that is known",
+            "must be a known force field",
             argument="forcefield",
             found=f'"{unknown[0]}"',
             remedy=f"use {', '.join(FORCE_FIELDS)}, or files of OpenMM's that end in .xml",

@@ -64,7 +64,7 @@ class LigandParameters:
     def __init__(self, forcefield: str, smiles: Mapping[str, str]) -> None:
         if forcefield not in LIGAND_FORCE_FIELDS:
             raise InputError(
-                "must be a force field for ligands that is known",
+                "must be a known force field for ligands",
                 argument="ligand_forcefield",
                 found=f'"{forcefield}"',
                 remedy=f"use {', '.join(LIGAND_FORCE_FIELDS)}",

@@ -89,7 +89,7 @@ def given_domains(topology: app.Topology, positions: np.ndarray, domains: Any) -
                 numbers[chain] = number if domains == "chain" else 0
             return numbers
         raise InputError(
-            "must be domains that are known",
+            "must be known domains",
             argument="domains",
             found=f'"{domains}"',
             remedy='use "automatic", "chain", "all", a list of mdtraj selections, or a number for each residue',

@@ -66,14 +66,14 @@ def restraint_names(names: str | Iterable[str]) -> tuple[str, ...]:
             chosen.append(word)
         elif word == "none":
             raise InputError(
-                'must be restraints that are known, or "none"',
+                'must be known restraints, or "none"',
                 argument="names",
                 found='"none" beside others',
                 remedy='give either "none" or names',
             )
         else:
             raise InputError(
-                "must be restraints that are known",
+                "must be known restraints",
                 argument="names",
                 found=f'"{word}"',
                 remedy=f'use {", ".join(RESTRAINTS)}, "default" ({", ".join(DEFAULT_RESTRAINTS)}) or "none"',

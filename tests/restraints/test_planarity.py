@@ -533,5 +533,5 @@ def test_errors(ligand):
         restraint(positions=ligand.positions[1:])
     with pytest.raises(InputError, match="no such file"):
         restraint(dictionaries="absent.cif")
-    with pytest.raises(InputError, match='backend must be a backend that is known, found "CudaForce"'):
+    with pytest.raises(InputError, match='backend must be a known backend, found "CudaForce"'):
         restraint().create_force("CudaForce")

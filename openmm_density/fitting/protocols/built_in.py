@@ -53,7 +53,7 @@ def find_protocol(name: str, resolution: float) -> Protocol:
     if name == "gentle":
         return Protocol(_small_corrections(8000), name="gentle")
     raise InputError(
-        "must be a protocol that is known, or a file that ends in .toml",
+        "must be a known protocol, or a file that ends in .toml",
         argument="protocol",
         found=f'"{name}"',
         remedy=f"use {', '.join(PROTOCOLS)}, or a file",

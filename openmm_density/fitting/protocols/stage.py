@@ -171,7 +171,7 @@ def checked_restraints(names: Any, source: str | None = None) -> tuple[str, ...]
     unknown = [name for name in names if name not in HELD]
     if unknown:
         raise InputError(
-            "must hold names that are known",
+            "must hold known names",
             argument="restraints",
             source=source,
             found=f'"{unknown[0]}"',

@@ -68,7 +68,7 @@ STAGE = "[[stage]]\nsteps = 10\n"
         (STAGE + "strength = 30", "give kJ/mol as the strength of the protocol"),
         (STAGE + "temperature = 0", "1 or more"),
         (STAGE + "resolution = -4", "resolution must be positive"),
-        (STAGE + "restraints = ['gravity']", 'names that are known, found "gravity": use'),
+        (STAGE + "restraints = ['gravity']", 'known names, found "gravity": use'),
         (STAGE + "restraints = 'ss'", "list of names"),
         (STAGE + "restraints = 3", "list of names"),
         (STAGE + "restraints = {ss = true}", "list of names"),
