@@ -53,7 +53,9 @@ def density_splat(
         )
         if not periodic:
             value = torch.where(((index >= 0) & (index < extent)).all(dim=-1), value, 0.0)
-        # Periodic images; what is outside a finite map is zero, and may be added anywhere.
+        # A voxel's index modulo the grid's size along each axis is its periodic image in the grid, so that adding by index, one
+        # index_add in float64, sums all images. What is outside a finite map is zero, and may be added anywhere. A test compares
+        # with the sum over atoms and images written out.
         i, j, k = (torch.remainder(each, n) for each, n in zip(along, (nx, ny, nz)))
         density = density + structured_scatter_add(
             value, i, (k[:, None, :] * ny + j[:, :, None]) * nx, len(density)
