@@ -18,7 +18,7 @@ from .stability import Motion, Safeguard, Unstable, hottest_bearable, is_blow_up
 
 # Between these a request to stop is looked for: a tenth of a second for small models, a second for large ones.
 STEPS_AT_ONCE = 10
-# The first steps after parts were rebuilt, what part of the usual step they have, and those of each further attempt of them.
+# The first steps after parts were rebuilt, what part of the full time step they have, and those of each further attempt of them.
 SMALL_STEPS, SMALL_STEP = 80, 0.25
 
 _GAS_CONSTANT = unit.MOLAR_GAS_CONSTANT_R.value_in_unit(unit.kilojoule_per_mole / unit.kelvin)
@@ -108,7 +108,7 @@ class Dynamics:
             What is done to the Context before each further attempt, whose steps are `SMALL_STEP` times those of the one before.
         steps : int
         part : float
-            Of the usual step.
+            Of the full time step.
         stop : StopRequest, optional
             Ends it early.
 
@@ -118,18 +118,18 @@ class Dynamics:
             If it blows up in the last attempt as well; then the Context is where it was.
         """
         integrator = context.getIntegrator()
-        usual = integrator.getStepSize()
+        full_step = integrator.getStepSize()
 
         def attempt(number: int) -> None:
             if number:
                 relax[number - 1]()
             set_temperature(integrator, kelvin)
             context.setVelocitiesToTemperature(kelvin, seed)
-            integrator.setStepSize(part * SMALL_STEP**number * usual)
+            integrator.setStepSize(part * SMALL_STEP**number * full_step)
             try:
                 self.step(context, steps, stop)
             finally:
-                integrator.setStepSize(usual)
+                integrator.setStepSize(full_step)
 
         attempts = [partial(attempt, number) for number in range(1 + len(relax))]
         self._safeguard.run(context, attempts, hottest_bearable(kelvin))

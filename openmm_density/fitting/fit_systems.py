@@ -36,7 +36,7 @@ STABLE_FRACTION = 0.95
 
 
 class FitSystems:
-    """The Systems of a fit, and what is held in their Contexts.
+    """The Systems of a fit, and which restraints act in their Contexts.
 
     Parameters
     ----------
@@ -46,10 +46,10 @@ class FitSystems:
     protocol : Protocol
         Names what its stages hold.
     cc_initial : float
-        Correlation of the model with the map: tells whether it lies there, and what the map does not show can be held.
+        Correlation of the model with the map: tells whether it lies there, and what the map does not show can be restrained.
     run : RunOptions
         The platform, and the seed of a barostat.
-    held : RestraintOptions
+    restraint_options : RestraintOptions
     density_options : mapping
         Of `DensityFit`.
 
@@ -63,7 +63,7 @@ class FitSystems:
     system : openmm.System
         Force field, restraints, and that density force, in three force groups.
     notes : list of str
-        A sentence on what is held as the map does not show it.
+        A sentence on what is restrained as the map does not show it.
     force_backend : str
         The class of the density force.
 
@@ -80,7 +80,7 @@ class FitSystems:
         protocol: Protocol,
         cc_initial: float,
         run: RunOptions,
-        held: RestraintOptions,
+        restraint_options: RestraintOptions,
         density_options: Mapping[str, Any],
     ) -> None:
         self.prepared = prepared
@@ -94,15 +94,19 @@ class FitSystems:
             prepared.topology,
             prepared.positions,
             force_group=RESTRAINT_GROUP,
-            options=_restraint_options(names, prepared.solvent, held.restrain_to),
+            options=_restraint_options(names, prepared.solvent, restraint_options.restrain_to),
         )
         self.notes: list[str] = []
         self._anchors = self._anchored(cc_initial)
         self.planarity: PlanarityRestraint | None = None
         # Of this one density and planarity learn masses, charges and molecules.
         self._plain = self._restrained(hydrogen_mass=protocol.hydrogen_mass)
-        if held.planarity is not None:
-            options = {"sigma": held.planarity, "dictionaries": held.dictionaries, "system": self._plain}
+        if restraint_options.planarity is not None:
+            options = {
+                "sigma": restraint_options.planarity,
+                "dictionaries": restraint_options.dictionaries,
+                "system": self._plain,
+            }
             (self.planarity,) = make_restraints(
                 "planarity",
                 prepared.topology,

@@ -172,16 +172,18 @@ class FlexibleFit:
             chemistry = PreparationOptions(
                 forcefield, solvent, ligand_forcefield, ligands, dictionaries, allow_scripts
             )
-            held = RestraintOptions(planarity, restrain_to, dictionaries)
+            restraint_options = RestraintOptions(planarity, restrain_to, dictionaries)
             resolution, corrections = in_angstrom(resolution, "resolution"), corrections or MapCorrections()
             fit_map = FitMap(density_map, resolution, corrections)
             free = None if free_map is None else FitMap(free_map, resolution, corrections)
             start = self._examined(model, fit_map, place, map_checks)
             self.solute, self.prepared = chemistry.prepared(start.model, fit_map.density_map, platform)
-            self.planes = held.planes(start.model)
+            self.planes = restraint_options.planes(start.model)
             self.protocol = _adapted(protocol, fit_map, start.cc, search, solvent)
             run = run.for_protocol(self.protocol)
-            systems = FitSystems(self.prepared, fit_map, self.protocol, start.cc, run, held, density_options)
+            systems = FitSystems(
+                self.prepared, fit_map, self.protocol, start.cc, run, restraint_options, density_options
+            )
             measurements = Measurements(
                 self.prepared, systems.density, fit_map, start.cc, self.planes, reference, free
             )

@@ -58,7 +58,7 @@ class StopRequest:
     ----------
     heard : callable, optional
         Called once, in a thread of its own, when the first signal comes, also while native code runs.
-    ended : callable, optional
+    on_end : callable, optional
         Called there when a second one comes, before it ends the process.
 
     Attributes
@@ -68,11 +68,11 @@ class StopRequest:
     """
 
     def __init__(
-        self, heard: Callable[[], None] | None = None, ended: Callable[[], None] | None = None
+        self, heard: Callable[[], None] | None = None, on_end: Callable[[], None] | None = None
     ) -> None:
         self.requested = False
         self._noted = 0.0
-        self._heard, self._ended = heard, ended
+        self._heard, self._on_end = heard, on_end
         self._previous: dict[int, object] = {}
         self._outlet = self._previous_outlet = -1
 
@@ -118,9 +118,9 @@ class StopRequest:
                 if come == 1:
                     first = time.monotonic()
                 elif time.monotonic() - first > TOGETHER:
-                    if self._ended is not None:
+                    if self._on_end is not None:
                         with suppress(Exception):  # whatever it cannot tell, the process ends
-                            self._ended()
+                            self._on_end()
                     os._exit(_ENDED_BY_SIGNAL + number[0])
                 if come == 1 and self._heard is not None:
                     with suppress(Exception):  # as where its terminal is gone
@@ -135,12 +135,12 @@ class PromptExit:
 
     Parameters
     ----------
-    ended : callable
+    on_end : callable
         Called before that, in a thread of its own.
     """
 
-    def __init__(self, ended: Callable[[], None]) -> None:
-        self._ended = ended
+    def __init__(self, on_end: Callable[[], None]) -> None:
+        self._on_end = on_end
         self._left = threading.Event()
         self._outlet = self._previous_outlet = -1
 
@@ -167,7 +167,7 @@ class PromptExit:
                     continue
                 if not self._left.wait(GRACE):
                     with suppress(Exception):
-                        self._ended()
+                        self._on_end()
                     os._exit(_ENDED_BY_SIGNAL + number[0])
 
 

@@ -43,7 +43,7 @@ _DESCENT, _ITERATIONS = 50, 200
 _ROUNDS = 3
 # nm beyond its farthest atom by which the middle of the bond is brought out of a ring, and how hard it is pushed (kJ/mol/nm²).
 _BEYOND, _PUSH = 0.2, 2.0e4
-_HELD = ("chirality", "cis")
+_RESTRAINTS = ("chirality", "cis")
 _MOST_NAMED = 10
 
 _BONDED = (
@@ -81,7 +81,7 @@ class Strain:
 
     @property
     def is_bad(self) -> bool:
-        """Whether a minimiser may not be let loose on the model as it is."""
+        """Whether the model has to be relaxed in stages before it is minimised."""
         return bool(self.clashing or self.stretched or self.wild or self.pierced or self.angle_rmsd > BENT)
 
     def described(self, topology: app.Topology) -> list[str]:
@@ -215,9 +215,9 @@ class Relaxation:
         for force in self._system.getForces():
             if isinstance(force, _BONDED):
                 soft.addForce(copy.deepcopy(force))
-        names = {name: {"parameter_name": f"relaxation_{name}"} for name in _HELD}
+        names = {name: {"parameter_name": f"relaxation_{name}"} for name in _RESTRAINTS}
         for restraint in make_restraints(
-            _HELD, self._topology, given * ANGSTROM_PER_NANOMETER, options=names
+            _RESTRAINTS, self._topology, given * ANGSTROM_PER_NANOMETER, options=names
         ):
             soft.addForce(restraint.create_force())
         through = {tuple(sorted((i, j))) for each in pierced for i in each.ring for j in each.bond}
@@ -262,7 +262,7 @@ def _repulsion_between(radii: np.ndarray, pairs: set[tuple[int, int]]) -> openmm
     return force
 
 
-def _anchors(given: np.ndarray, held: np.ndarray) -> openmm.CustomExternalForce:
+def _anchors(given: np.ndarray, anchored: np.ndarray) -> openmm.CustomExternalForce:
     # Beyond an ångström the pull does not grow: what has to go far may.
     force = openmm.CustomExternalForce(
         "anchor*0.01*(sqrt(1 + 100*((x - x0)^2 + (y - y0)^2 + (z - z0)^2)) - 1)"
@@ -270,7 +270,7 @@ def _anchors(given: np.ndarray, held: np.ndarray) -> openmm.CustomExternalForce:
     force.addGlobalParameter("anchor", 0.0)
     for name in ("x0", "y0", "z0"):
         force.addPerParticleParameter(name)
-    for index in np.flatnonzero(held).tolist():
+    for index in np.flatnonzero(anchored).tolist():
         force.addParticle(index, given[index].tolist())
     return force
 

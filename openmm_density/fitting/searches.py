@@ -60,7 +60,7 @@ class Searches:
         say: Callable[[str], None],
         stop: StopRequest,
     ) -> None:
-        """Shift stretches and turn side chains of a Context's model, warm it, and note in the state what was done.
+        """Shift stretches and fit rotamers of a Context's model, warm it, and note in the state what was done.
 
         Parameters
         ----------

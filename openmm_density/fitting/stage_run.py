@@ -211,8 +211,8 @@ class StageRun:
         if self._protocol.strength != "auto":
             return float(self._protocol.strength)
         # The density at its full resolution is weighed against the force field alone, with planarity or without.
-        held = tuple(name for name in stage.restraints if name != "planarity")
-        warm = StageContext(self._engine, state, replace(stage, resolution=None, restraints=held))
+        restraints = tuple(name for name in stage.restraints if name != "planarity")
+        warm = StageContext(self._engine, state, replace(stage, resolution=None, restraints=restraints))
         # At a minimum, or in a cold model, there are hardly any forces to weigh against.
         warm.warm(state, WARM, stop, steps=WARM_STEPS, part=1.0)
         if stop.requested:  # it is not warm

@@ -93,7 +93,7 @@ class DistanceRestraint(PairRestraint):
         self.tolerance = number_in(tolerance, unit.dimensionless, "tolerance")
         self.well = number_in(well, unit.dimensionless, "well")
         self.fall_off = number_in(fall_off, unit.dimensionless, "fall_off")
-        for name, value, least, usual in (
+        for name, value, least, default in (
             ("cutoff", reach, 1.0, f"Å, such as {DISTANCE_CUTOFF:g}"),
             ("tolerance", self.tolerance, 0.0, f"a part of the length, such as {TOLERANCE:g}"),
             ("well", self.well, 1e-3, f"a part of the length, such as {WELL:g}"),
@@ -101,7 +101,7 @@ class DistanceRestraint(PairRestraint):
         ):
             if not (np.isfinite(value) and value >= least):
                 raise InputError(
-                    f"must be {least:g} or more", argument=name, found=value, remedy=f"give {usual}"
+                    f"must be {least:g} or more", argument=name, found=value, remedy=f"give {default}"
                 )
         own, other, measured = self._matched(reference)
         near = near_pairs(measured[other], reach)

@@ -14,7 +14,7 @@ from .restraint import Restraint, Violation
 
 ROTAMER_FORCE_CONSTANT = 20.0
 """kJ/mol: what a torsion 40° from staggered costs. An eclipsed one costs 45 kJ/mol."""
-ROTAMERS_HELD = (
+NO_VALIDATION = (
     "Side chains are held staggered at the end, so that few rotamer outliers are no sign of a good fit."
 )
 
@@ -53,7 +53,7 @@ class RotamerRestraint(Restraint):
         super().__init__(topology, positions, force_constant, **common)
         self.torsions = side_chain_torsions(self.topology)[0]
         if self.n_terms:
-            self.notes.append(ROTAMERS_HELD)
+            self.notes.append(NO_VALIDATION)
 
     @property
     def n_terms(self) -> int:

@@ -54,8 +54,12 @@ def test_what_is_told_of_a_model_that_was_kept_says_of_which_it_is(fitted, capsy
         name: summary[name] for name in ("peptide_flips", "inverted_centres", "restraints_violated")
     }
     for kept, rebuilt, lowest in (
-        ({}, "rebuilt: 1 side chain turned", "lowest correlations: "),
-        ({"simulated": simulated}, "rebuilt in after.*: 1 side chain turned", "lowest correlations before: "),
+        ({}, "rebuilt: 1 side chain in another rotamer", "lowest correlations: "),
+        (
+            {"simulated": simulated},
+            "rebuilt in after.*: 1 side chain in another rotamer",
+            "lowest correlations before: ",
+        ),
     ):
         print_outcome(summary | {"rebuilding": [search]} | kept, fitted)
         said = capsys.readouterr().out

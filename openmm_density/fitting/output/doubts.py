@@ -65,7 +65,7 @@ def doubts_about(
     summary : mapping
         With the geometry before and after, what it changed, the flat ligands, and contacts.
     violations : mapping of str to sequence of Violation
-        What ended violated, by the name of the restraint; those that held nothing at the end are not in it.
+        What is violated at the end, by the name of the restraint; those that did not act at the end are not in it.
     stretches : sequence of Stretch
         Where the model fits the map badly, the worst first.
     scan : StrengthScan, optional
@@ -83,7 +83,7 @@ def doubts_about(
         *_geometry_doubt(fit, result, summary, scan),
         *_strength_doubt(scan),
         *_backbone_doubt(summary),
-        *_turned_doubts(violations, summary),
+        *_handedness_doubts(violations, summary),
         *_pierced_doubt(summary),
         *contact_doubts(summary),
         *_metal_doubt(result),
@@ -226,21 +226,23 @@ def _backbone_doubt(summary: Mapping[str, Any]) -> list[str]:
     return [f"the fit made Ramachandran outliers of {listing(spoilt, 10)}: look at the model there."]
 
 
-def _turned_doubts(violations: Mapping[str, Sequence[Violation]], summary: Mapping[str, Any]) -> list[str]:
-    """Return sentences with the chiral centres and peptide bonds that ended violated, or changed where nothing held them."""
+def _handedness_doubts(
+    violations: Mapping[str, Sequence[Violation]], summary: Mapping[str, Any]
+) -> list[str]:
+    """Return sentences with the chiral centres and peptide bonds that are violated at the end, or changed unrestrained."""
     doubts = []
     for name, changed, what in (
-        ("chirality", "inverted_centres", "chiral centres ended flat or inverted"),
-        ("cis", "peptide_flips", "peptide bonds ended twisted or flipped"),
+        ("chirality", "inverted_centres", "chiral centres flat or inverted at the end"),
+        ("cis", "peptide_flips", "peptide bonds twisted or flipped at the end"),
     ):
-        turned = summary[changed]
+        found = summary[changed]
         if name in violations:
-            turned = [
+            found = [
                 f"{' - '.join(each.residues)} ({each.quantity} {each.value:.1f}°, held at {each.target:.1f}°)"
                 for each in violations[name]
             ]
-        if turned:
-            doubts.append(f"{what}: {listing(turned, 10)}: look at the model there.")
+        if found:
+            doubts.append(f"{what}: {listing(found, 10)}: look at the model there.")
     return doubts
 
 

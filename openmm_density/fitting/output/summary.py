@@ -284,9 +284,9 @@ def _checks_after(fit: FlexibleFit, result: FitResult) -> MapChecks:
 
 
 def _violations(fit: FlexibleFit, result: FitResult) -> dict[str, list[Violation]]:
-    """List what ended violated, by the name of the restraint; what the last stage no longer restrains was meant to change."""
-    held = [each for each in fit.restraints if each.name in fit.protocol.stages[-1].restraints]
-    return find_violations(held, result.final)
+    """List what is violated at the end, by the name of the restraint; what the last stage does not restrain may have changed."""
+    last = [each for each in fit.restraints if each.name in fit.protocol.stages[-1].restraints]
+    return find_violations(last, result.final)
 
 
 def _as_json(summary: dict[str, Any]) -> str:

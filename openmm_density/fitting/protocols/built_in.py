@@ -9,17 +9,17 @@ from dataclasses import replace
 from ...errors import InputError
 from .protocol import Protocol
 from .protocol_file import read_protocol
-from .stage import ALWAYS_HELD, Stage, checked_restraints
+from .stage import DEFAULT_STAGE_RESTRAINTS, Stage, checked_restraints
 
 PROTOCOLS = ("quick", "standard", "cascade", "gentle")
 
 COARSE = 4.5
-"""From this resolution on, in Å, a map shows neither the hydrogen bonds of helices and strands, which are held longer, nor which
-rotamer a side chain has."""
+"""From this resolution on, in Å, a map shows neither the hydrogen bonds of helices and strands, which are restrained longer, nor
+which rotamer a side chain has."""
 ALIKE = 3.5
 """From this resolution on, in Å, side chains are too alike in a map to tell whether a stretch is off by a residue."""
 
-_HELD = (*ALWAYS_HELD, "ss")
+_WITH_FOLD = (*DEFAULT_STAGE_RESTRAINTS, "ss")
 _STAGGERED = "rotamers"
 # Rungs of the ladder of blurred maps, in Å added to the map's resolution.
 _RUNGS = (4.5, 3.0, 1.5)
@@ -66,11 +66,11 @@ def _approach(steps: int, resolution: float) -> tuple[Stage, ...]:
     The density pulls from the first step: a model that is warmed without it drifts, and does not find all of its way back.
     """
     settle, draw = round(0.05 * steps), round(0.2 * steps)
-    held = _near(resolution)
+    restraints = _near(resolution)
     return (
         *(replace(stage, start="far") for stage in _ladder(steps, resolution)),
-        Stage("settle", settle, (0.1, 0.5), (_COLD, _ROOM), restraints=held, start="near"),
-        Stage("draw", draw, (0.5, 0.5), restraints=held, start="near"),
+        Stage("settle", settle, (0.1, 0.5), (_COLD, _ROOM), restraints=restraints, start="near"),
+        Stage("draw", draw, (0.5, 0.5), restraints=restraints, start="near"),
     )
 
 
@@ -79,14 +79,14 @@ def _ladder(steps: int, resolution: float) -> tuple[Stage, ...]:
     settle, *rungs = _shared(0.25 * steps, (0.2, *[0.8 / len(_RUNGS)] * len(_RUNGS)))
     coarsest = resolution + _RUNGS[0]
     return (
-        Stage("settle", settle, (0.1, 0.1), (_COLD, _ROOM), coarsest, _HELD),
+        Stage("settle", settle, (0.1, 0.1), (_COLD, _ROOM), coarsest, _WITH_FOLD),
         *(
             Stage(
                 f"{resolution + more:g} Å",
                 length,
                 (0.1, 0.5) if more == _RUNGS[0] else (0.5, 0.5),
                 resolution=resolution + more,
-                restraints=_HELD,
+                restraints=_WITH_FOLD,
             )
             for more, length in zip(_RUNGS, rungs)
         ),
@@ -133,7 +133,7 @@ def _sided(stage: Stage, resolution: float) -> tuple[Stage, ...]:
         return (stage,)
     # Where a domain moved, the hinge has other torsions than at the start.
     arrived = stage.strength == _FULL
-    far = replace(stage, restraints=ALWAYS_HELD if arrived else _HELD, start="far")
+    far = replace(stage, restraints=DEFAULT_STAGE_RESTRAINTS if arrived else _WITH_FOLD, start="far")
     if max(stage.temperature) > _ROOM:  # what heat would mend does not show either
         return (far,)
     return replace(stage, restraints=_near(resolution), start="near"), far
@@ -141,17 +141,17 @@ def _sided(stage: Stage, resolution: float) -> tuple[Stage, ...]:
 
 def _near(resolution: float) -> tuple[str, ...]:
     # A coarse map does not show what is wrong locally in a model that lies in it: its near distances say more.
-    return _HELD if resolution < COARSE else (*_HELD, "distance")
+    return _WITH_FOLD if resolution < COARSE else (*_WITH_FOLD, "distance")
 
 
 def _small_corrections(steps: int) -> tuple[Stage, ...]:
-    """Cool, at half of the strength, and with all held throughout: for a model that is right but for details."""
+    """Cool, at half of the strength, and with all restraints throughout: for a model that is right but for details."""
     settle, draw, hold = round(0.05 * steps), round(0.2 * steps), round(0.35 * steps)
     cool, half = (150.0, 150.0), (0.5, 0.5)
-    held = checked_restraints((*_HELD, _STAGGERED))
+    restraints = checked_restraints((*_WITH_FOLD, _STAGGERED))
     return (
-        Stage("settle", settle, (0.1, 0.1), (_COLD, 150.0), restraints=held),
-        Stage("draw", draw, (0.1, 0.5), cool, restraints=held),
-        Stage("hold", hold, half, cool, restraints=held, until_converged=True),
-        Stage("anneal", steps - settle - draw - hold, half, (150.0, _COLD), restraints=held),
+        Stage("settle", settle, (0.1, 0.1), (_COLD, 150.0), restraints=restraints),
+        Stage("draw", draw, (0.1, 0.5), cool, restraints=restraints),
+        Stage("hold", hold, half, cool, restraints=restraints, until_converged=True),
+        Stage("anneal", steps - settle - draw - hold, half, (150.0, _COLD), restraints=restraints),
     )

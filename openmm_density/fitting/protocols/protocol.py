@@ -12,7 +12,7 @@ from typing import Any
 from ...atomic_files import write_text
 from ...errors import InputError
 from .numbers import check_count, check_flag, check_number, is_number
-from .stage import ALWAYS_HELD, HIGHEST_TEMPERATURE, Stage, checked_restraints, too_hot
+from .stage import DEFAULT_STAGE_RESTRAINTS, HIGHEST_TEMPERATURE, Stage, checked_restraints, too_hot
 from .toml_text import toml_text
 
 # fs: beyond it no molecule holds together.
@@ -169,7 +169,7 @@ class Protocol:
             steps,
             strength=(0.0, 0.0),
             temperature=(self.stages[0].temperature[0],) * 2,
-            restraints=(*ALWAYS_HELD, "position"),
+            restraints=(*DEFAULT_STAGE_RESTRAINTS, "position"),
             pressure=1.0,
         )
         return replace(self, stages=(equilibrate, *self.stages))

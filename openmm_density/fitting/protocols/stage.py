@@ -1,4 +1,4 @@
-"""A part of a fit: so many steps, with what pulls, what holds and how warm it is."""
+"""A part of a fit: so many steps, with what pulls, what restrains and how warm it is."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ...errors import InputError, as_argument
 from ...restraints import RESTRAINTS
 from .numbers import check_count, check_flag, check_number, number_pair
 
-HELD = tuple(RESTRAINTS)
-"""What a stage may hold: all that `openmm_density.restraints` knows."""
-ALWAYS_HELD = ("cis", "chirality", "ramachandran", "planarity", "water")
+RESTRAINT_NAMES = tuple(RESTRAINTS)
+"""What a stage may name: all that `openmm_density.restraints` knows."""
+DEFAULT_STAGE_RESTRAINTS = ("cis", "chirality", "ramachandran", "planarity", "water")
 
 # K: beyond it no molecule holds together.
 HIGHEST_TEMPERATURE = 5000.0
@@ -40,7 +40,7 @@ class Stage:
     resolution : float, optional
         In Å: the map is blurred to it. By default it is taken as it is.
     restraints : tuple of str
-        Which of `HELD` hold.
+        Which of `RESTRAINT_NAMES` act.
     pressure : float, optional
         In bar: the box adapts to it. Only in water, and for a stage without density and with the restraint "position", as the box
         moves what is in it against the map.
@@ -63,7 +63,7 @@ class Stage:
     strength: tuple[float, float] = (1.0, 1.0)
     temperature: tuple[float, float] = (300.0, 300.0)
     resolution: float | None = None
-    restraints: tuple[str, ...] = ALWAYS_HELD
+    restraints: tuple[str, ...] = DEFAULT_STAGE_RESTRAINTS
     pressure: float | None = None
     adaptive: bool = False
     until_converged: bool = False
@@ -152,7 +152,7 @@ def too_hot(temperature: float, source: str | None = None) -> InputError:
 
 
 def checked_restraints(names: Any, source: str | None = None) -> tuple[str, ...]:
-    """Return restraint names in the order of `HELD`.
+    """Return restraint names in the order of `RESTRAINT_NAMES`.
 
     Raises
     ------
@@ -166,15 +166,15 @@ def checked_restraints(names: Any, source: str | None = None) -> tuple[str, ...]
             argument="restraints",
             source=source,
             found=repr(names),
-            remedy=f"use some of {', '.join(HELD)}",
+            remedy=f"use some of {', '.join(RESTRAINT_NAMES)}",
         )
-    unknown = [name for name in names if name not in HELD]
+    unknown = [name for name in names if name not in RESTRAINT_NAMES]
     if unknown:
         raise InputError(
             "must hold known names",
             argument="restraints",
             source=source,
             found=f'"{unknown[0]}"',
-            remedy=f"use some of {', '.join(HELD)}",
+            remedy=f"use some of {', '.join(RESTRAINT_NAMES)}",
         )
-    return tuple(name for name in HELD if name in names)
+    return tuple(name for name in RESTRAINT_NAMES if name in names)

@@ -99,7 +99,7 @@ def rebuilt_in_words(rebuilding: Sequence[Mapping[str, Any]]) -> str | None:
     Returns
     -------
     str or None
-        As in ``A 61-72 shifted by +1 (310 kJ/mol), 14 side chains turned; 3 searches, 95 s``; None where none was made.
+        As in ``A 61-72 shifted by +1 (310 kJ/mol), 14 side chains in other rotamers; 3 searches, 95 s``; None if none was made.
     """
     rebuilding = [each for each in rebuilding if not _is_left_out(each)]
     if not rebuilding:
@@ -111,9 +111,12 @@ def rebuilt_in_words(rebuilding: Sequence[Mapping[str, Any]]) -> str | None:
     parts = []
     if stretches:
         parts.append(listing([_stretch_in_words(stretch) for stretch in stretches], _NAMED))
-    turned = {side_chain["row"] for each in kept for side_chain in each["side_chains"]}
-    if turned:
-        parts.append(f"{len(turned)} side chain{'s' if len(turned) > 1 else ''} turned")
+    refitted = {side_chain["row"] for each in kept for side_chain in each["side_chains"]}
+    if refitted:
+        one = len(refitted) == 1
+        parts.append(
+            "1 side chain in another rotamer" if one else f"{len(refitted)} side chains in other rotamers"
+        )
     undone = len(rebuilding) - len(kept)
     if undone:
         parts.append(f"{undone} undone, as the model became unstable")
@@ -155,7 +158,7 @@ def mark_rebuilt(residues: Sequence[dict[str, Any]], rebuilding: Sequence[Mappin
     ----------
     residues : sequence of dict
         From `openmm_density.validation.model_report.residue_changes`. Each gets ``rebuilt`` (whether it is in a stretch that
-        was), ``shifted_by`` (in all, along the chain) and ``turned`` (whether its side chain was).
+        was), ``shifted_by`` (in all, along the chain) and ``turned`` (whether its side chain is in another rotamer).
     rebuilding : sequence of dict
         What `FitResult.rebuilding` holds.
     """

@@ -97,20 +97,20 @@ class Rebuilding:
     def with_fitted_rotamers(self, positions: np.ndarray, stop: StopRequest | None = None) -> np.ndarray:
         """Return the positions (N, 3) in Å with side chains in the rotamers that the map shows; the same array if none is."""
         self._progress("side chains")
-        turned, residues = self._rotamers.improved(positions, only_seen=True, stop=stop)
+        fitted, residues = self._rotamers.improved(positions, only_seen=True, stop=stop)
         self.changes.side_chains += [
             FittedRotamer(
                 residue_label(self._residues[residue]),
                 self._residues[residue].index,
                 *(
                     self._rotamers.side_chain(residue).torsion_angles(each).round().astype(int).tolist()
-                    for each in (positions, turned)
+                    for each in (positions, fitted)
                 ),
             )
             for residue in residues
-            if self._rotamers.side_chain(residue).is_other_rotamer(positions, turned)
+            if self._rotamers.side_chain(residue).is_other_rotamer(positions, fitted)
         ]
-        return turned if residues else positions
+        return fitted if residues else positions
 
     def with_shifted_stretches(
         self, positions: np.ndarray, stop: StopRequest, room: float = math.inf
@@ -215,7 +215,7 @@ class Rebuilding:
         return span(first.chain.id, _number(first), _number(last))
 
     def _rebuilt(self, gain: float, before: np.ndarray, after: np.ndarray, around: Stretch) -> RebuiltStretch:
-        """Return what a stretch that was tried ended as."""
+        """Return what became of a stretch that was tried."""
         first, last, by = self._registers.displacement(before, after, around)
         residues = [self._residues[index] for index in around.chain[first : last + 1]]
         ends = map(_number, (residues[0], residues[-1]))

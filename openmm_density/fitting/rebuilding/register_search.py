@@ -109,10 +109,10 @@ class RegisterSearch:
         members = np.concatenate([np.zeros(0, dtype=np.int64), *self.chains])
         if not np.isfinite(correlations[members]).any():
             return []
-        usual = float(np.nanmedian(correlations[members]))
+        median = float(np.nanmedian(correlations[members]))
         found = []
         for chain in self.chains:
-            runs = list(runs_of(window_means(correlations[chain]) < usual - _FALL))
+            runs = list(runs_of(window_means(correlations[chain]) < median - _FALL))
             near = [(a, b) for a, b in pairwise(runs) if b[0] - a[1] <= _JOINED]
             for begin, end in (*((run, run) for run in runs), *near):
                 most = _MOST_ENDS if begin == end else _MOST_ENDS_OF_TWO

@@ -1,4 +1,4 @@
-"""Side chains turned into the rotamers that fit a density best, which dynamics of some picoseconds does not reach."""
+"""Side chains in the rotamers that fit a density best, which dynamics of some picoseconds does not reach."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .side_chains import SideChain, set_torsion, turning_side_chain, whole_side_
 LEAST_GAIN = 10.0
 """kJ/mol by which another rotamer has to be better: four times the thermal energy."""
 SEEN_PART, SEEN_ATOMS = 0.2, 0.75
-"""By how much a rotamer has to be better to count as seen in the map: so much of what a well-seen atom is worth for each atom
-that it moves, and at most so many such atoms. Of 917 side chains of deposited models (1.2 to 2.9 Å) in their own maps it turns
-three, whose density lies elsewhere, and of 243 that were turned away before it mends 182; with `LEAST_GAIN` alone, 39 and 204."""
+"""By how much a rotamer has to be better to count as seen in the map: so much of the energy of a well-seen atom for each atom
+that it moves, and at most that of so many atoms. Of 917 side chains of deposited models (1.2 to 2.9 Å) in their own maps three
+change, whose density lies elsewhere, and of 243 put into wrong rotamers, 182 are mended; with `LEAST_GAIN` alone, 39 and 204."""
 
 # So many conformations of the grid are refined, by steps of these sizes in degrees.
 _REFINED, _STEPS = 4, (12.0, 6.0)
@@ -31,7 +31,7 @@ _BONDS_APART = 3
 
 
 class RotamerSearch:
-    """Turn side chains, one after the other, where another rotamer has a lower energy.
+    """Put side chains, one after the other, into another rotamer where it has a lower energy.
 
     The energy is that of a `DensityModel`, and of contacts with the other heavy atoms. Every combination of staggered torsions is
     tried, with torsions of planar groups in steps of 30°; the best are refined in smaller steps. Side chains that are bonded to
@@ -63,14 +63,14 @@ class RotamerSearch:
         only_seen: bool = False,
         stop: Stop | None = None,
     ) -> tuple[np.ndarray, list[int]]:
-        """Return positions with side chains turned where another rotamer has a lower energy.
+        """Return positions with side chains in another rotamer where that has a lower energy.
 
         Parameters
         ----------
         positions : np.ndarray, shape (N, 3)
             Å.
         residues : np.ndarray of int, optional
-            Indices of those whose side chains may be turned; all by default.
+            Indices of those whose side chains may change; all by default.
         passes : int
             How many times the side chains are gone through at most.
         only_seen : bool
@@ -83,28 +83,28 @@ class RotamerSearch:
         -------
         positions : np.ndarray, shape (N, 3)
         residues : list of int
-            Indices of those whose side chains were turned.
+            Indices of those whose side chains changed.
         """
         positions = np.array(positions, dtype=np.float64)
         integrals = self._density.integrals(positions)
-        turned: set[int] = set()
+        changed: set[int] = set()
         wanted = None if residues is None else set(residues.tolist())
         chosen = [chain for chain in self._turning if wanted is None or chain.residue in wanted]
-        worth = self._worth_of_an_atom(positions) if only_seen else 0.0
+        per_atom = self._energy_of_seen_atom(positions) if only_seen else 0.0
         for _ in range(passes):
-            none = True
+            unchanged = True
             for chain in chosen:
                 if stop is not None and stop.requested:
-                    return positions, sorted(turned)
+                    return positions, sorted(changed)
                 gain, conformation, change = self._best(chain, positions, integrals)
-                if gain > max(LEAST_GAIN, worth * self._atoms_to_be_worth(chain, positions, conformation)):
+                if gain > max(LEAST_GAIN, per_atom * self._required_atoms(chain, positions, conformation)):
                     positions[chain.atoms] = conformation
                     integrals = integrals + change
-                    turned.add(chain.residue)
-                    none = False
-            if none:
+                    changed.add(chain.residue)
+                    unchanged = False
+            if unchanged:
                 break
-        return positions, sorted(turned)
+        return positions, sorted(changed)
 
     def side_chain(self, residue: int) -> SideChain:
         """Return the side chain of a residue, by its index, with Cβ; its torsions are empty where it does not turn."""
@@ -198,19 +198,19 @@ class RotamerSearch:
         pairs = np.array(in_contact).reshape(-1, len(near))
         return SideChainEnergy(molecule, self._density, chain, near, positions[near], pairs)
 
-    def _worth_of_an_atom(self, positions: np.ndarray) -> float:
-        """Return what ∫ t ρ with a carbon as well seen as the backbone usually is adds to k S, in kJ/mol."""
+    def _energy_of_seen_atom(self, positions: np.ndarray) -> float:
+        """Return what ∫ t ρ with a carbon as well seen as the median atom of the backbone adds to k S, in kJ/mol."""
         density = self._density
         fitted = density.weights != 0
         backbone = fitted & np.array([atom.name in BACKBONE for atom in self._molecule.atoms], dtype=bool)
         seen = np.flatnonzero(backbone if backbone.any() else fitted)
         if not len(seen):
             return 0.0
-        usual = np.median(density.map_integral(positions[seen]))
-        return max(float(density.slopes(positions).per_map * self._atom_weight * usual), 0.0)
+        median = np.median(density.map_integral(positions[seen]))
+        return max(float(density.slopes(positions).per_map * self._atom_weight * median), 0.0)
 
-    def _atoms_to_be_worth(self, chain: SideChain, positions: np.ndarray, conformation: np.ndarray) -> float:
-        """Return how many well-seen atoms another rotamer has to be worth."""
+    def _required_atoms(self, chain: SideChain, positions: np.ndarray, conformation: np.ndarray) -> float:
+        """Return the number of well-seen atoms whose energy another rotamer has to gain."""
         scored = chain.scored_atoms
         moved = np.linalg.norm(conformation[chain.scored] - positions[scored], axis=1) > _MOVED
         weight = float(np.abs(self._density.weights[scored][moved]).sum())

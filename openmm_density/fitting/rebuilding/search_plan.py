@@ -16,14 +16,14 @@ up to ten times as long as 20000, those of the built-in protocols, which leaves 
 # Times of one thread of a Xeon at 2.5 GHz, in those of one atom in a step of the whole model: 2.8 µs, of 4564 atoms in all.
 # Two minimisations of the whole model, each of 450 steps, and the first steps of what was rebuilt, by atom.
 _SETTLING = 1000.0
-# A side chain in all of its rotamers until none is turned any more; a residue matched with the places next to it.
+# A side chain in all of its rotamers until none changes any more; a residue matched with the places next to it.
 _SIDE_CHAIN, _MATCH = 8000.0, 1850.0
 # A local system has so many atoms, by its moving ones; its creation, minimisation and annealing take so long for each.
 _AROUND, _PER_MOVING = 150.0, 1.9
 _CREATION, _MINIMIZATION, _ANNEALING = 430.0, 105.0, 460.0
 # One pass over a residue's side chain there; so many shifts are annealed of those that are built, and both ends again.
 _PASS, _ANNEALED = 1950.0, 4
-# The least that is worth beginning for: heavy atoms and residues of an average place, and its shifts.
+# The least place for which a search is made: heavy atoms and residues of an average place, and its shifts.
 _AVERAGE_PLACE = (100, 13, 12)
 
 
@@ -54,7 +54,7 @@ class Share:
     register : float
         Work in atoms times steps that trying to shift stretches may take; 0 where it is not done.
     side_chains : bool
-        Whether side chains are turned.
+        Whether rotamers are fitted.
     left_out : tuple of str
         What the stage asks for and the steps leave no time for: ``register``, ``side chains``.
     """
@@ -84,7 +84,7 @@ class SearchPlan:
     n_atoms : int
         Of the whole model.
     n_side_chains : int
-        That may be turned.
+        Those that have rotamers.
     registers : bool
         Whether stretches may be shifted at all.
     """
@@ -100,33 +100,33 @@ class SearchPlan:
         searched = [number for number, (_, has_density) in enumerate(stages) if has_density]
         self._asked = {
             "register": {n for n in searched if stages[n][0].register and registers},
-            # Whatever was shifted, side chains are turned after it.
+            # Whatever was shifted, rotamers are fitted after it.
             "side chains": {n for n in searched if stages[n][0].rotamers or stages[n][0].register},
         }
         self._n_atoms, self._search = n_atoms, search
         steps = sum(stage.steps for stage, _ in stages)
         self._total = math.inf if search == "full" else steps * max(1.0, steps / ALIKE_UP_TO) * n_atoms
-        self._turning = _SETTLING * n_atoms + _SIDE_CHAIN * n_side_chains
+        self._fitting = _SETTLING * n_atoms + _SIDE_CHAIN * n_side_chains
         self._matching = 0.5 * _SETTLING * n_atoms + _MATCH * n_side_chains
-        self._turned: set[int] = set()
+        self._fitted: set[int] = set()
         self._shifted: set[int] = set()
         if search == "off":
             return
         left = self._total
         for number in sorted(self._asked["side chains"], reverse=True):
-            # After shifts they are turned besides.
+            # After shifts they are fitted anyway.
             if number in self._asked["register"] and not stages[number][0].rotamers:
                 continue
-            if left >= self._turning:
-                self._turned.add(number)
-                left -= self._turning
+            if left >= self._fitting:
+                self._fitted.add(number)
+                left -= self._fitting
         for number in sorted(self._asked["register"], reverse=True):
-            base = self._matching + (0.0 if number in self._turned else self._turning)
+            base = self._matching + (0.0 if number in self._fitted else self._fitting)
             if left / (len(self._shifted) + 1) >= base + place_work(*_AVERAGE_PLACE):
                 self._shifted.add(number)
-        self._turned |= self._shifted
+        self._fitted |= self._shifted
         if search == "full":
-            self._turned |= self._asked["side chains"]
+            self._fitted |= self._asked["side chains"]
 
     def before(self, number: int, made: Sequence[Mapping[str, Any]] = ()) -> Share | None:
         """Return what may be searched before a stage, or None where nothing is asked for.
@@ -144,11 +144,11 @@ class SearchPlan:
         register = 0.0
         if number in self._shifted:
             spent = sum(each.get("work", 0.0) for each in made) * self._n_atoms
-            to_turn = sum(n >= number for n in self._turned) * self._turning
+            to_fit = sum(n >= number for n in self._fitted) * self._fitting
             sharing = sum(n >= number for n in self._shifted)
-            register = (self._total - spent - to_turn) / sharing - self._matching
+            register = (self._total - spent - to_fit) / sharing - self._matching
         register = max(register, 0.0)
-        side_chains = number in self._turned
+        side_chains = number in self._fitted
         done = {"register": register > 0, "side chains": side_chains}
         return Share(register, side_chains, tuple(name for name in asked if not done[name]))
 
@@ -162,5 +162,5 @@ class SearchPlan:
         tried : float
             The `place_work` of the places that it tried.
         """
-        base = (self._matching if share.register else 0.0) + (self._turning if share.side_chains else 0.0)
+        base = (self._matching if share.register else 0.0) + (self._fitting if share.side_chains else 0.0)
         return (base + tried) / self._n_atoms

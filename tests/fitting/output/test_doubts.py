@@ -61,9 +61,11 @@ def test_turned_centres_and_peptides_are_doubted(fitted):
 
     found = summarized(fit, replace(result, final=turned))
     (centre,) = (doubt for doubt in found["doubts"] if "chiral" in doubt)
-    assert re.search(r"flat or inverted: A LEU 5 \(handedness of CA -\d+\.\d°, held at 35\.3°\):", centre)
+    assert re.search(
+        r"flat or inverted at the end: A LEU 5 \(handedness of CA -\d+\.\d°, held at 35\.3°\):", centre
+    )
     (peptide,) = (doubt for doubt in found["doubts"] if "peptide bonds" in doubt)
-    assert re.search(r"flipped: A GLY 12 - A LYS 13 \(ω -?\d+\.\d°, held at 180\.0°\):", peptide)
+    assert re.search(r"flipped at the end: A GLY 12 - A LYS 13 \(ω -?\d+\.\d°, held at 180\.0°\):", peptide)
 
     # Where nothing was held, what changed over is named.
     free = FlexibleFit.__new__(FlexibleFit)
@@ -74,7 +76,7 @@ def test_turned_centres_and_peptides_are_doubted(fitted):
     assert found["inverted_centres"] == ["A LEU 5 CA"]
 
     # Where it is held, it is its hold that counts.
-    assert doubts._turned_doubts(find_violations(fit.restraints, result.final), found) == []
+    assert doubts._handedness_doubts(find_violations(fit.restraints, result.final), found) == []
 
 
 def test_what_was_bad_in_the_start_is_told_and_rings_that_stay_pierced_are_doubted(tmp_path):

@@ -226,7 +226,7 @@ def test_what_was_rebuilt_is_told_of(fitted, tmp_path, capsys, without_pictures)
     assert list(marked) == [4, 5, 6] and all(row["shifted_by"] == 1 for row in marked.values())
     assert [row["residue"] for row in written["residues"] if row["turned"]] == ["A LEU 5"]
     print_outcome(found, tmp_path)
-    line = "rebuilt: A 4-6 shifted by +1 (62 kJ/mol), 1 side chain turned; 1 search, 3 s"
+    line = "rebuilt: A 4-6 shifted by +1 (62 kJ/mol), 1 side chain in another rotamer; 1 search, 3 s"
     assert line in capsys.readouterr().out.splitlines()
 
 

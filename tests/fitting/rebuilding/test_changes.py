@@ -34,12 +34,14 @@ def test_a_line_says_it_all() -> None:
     loop = RebuiltStretch("", "80", "80", [79], 0, 70.0)
     told = rebuilt_in_words([search(loop, shifted, turned=(9,)), search(turned=(9, 3))])
     assert told == (
-        "A 61-72 shifted by +1 (310 kJ/mol), 80 built anew (70 kJ/mol), 2 side chains turned; 2 searches, 61 s"
+        "A 61-72 shifted by +1 (310 kJ/mol), 80 built anew (70 kJ/mol), 2 side chains in other rotamers; 2 searches, 61 s"
     )
     many = rebuilt_in_words([search(*[shifted] * 9)])
     assert many.count("shifted") == 4 and "and 5 more" in many
     undone = rebuilt_in_words([search(turned=(9,)), search(shifted, undone=True)])
-    assert undone == "1 side chain turned, 1 undone, as the model became unstable; 2 searches, 61 s"
+    assert (
+        undone == "1 side chain in another rotamer, 1 undone, as the model became unstable; 2 searches, 61 s"
+    )
 
 
 def test_spans_are_short() -> None:
