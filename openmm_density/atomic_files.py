@@ -17,7 +17,7 @@ from .errors import InputError
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Return a temporary name beside a file; what was written there takes the file's place at the end.
+    """Yield a temporary name beside a file; what was written there takes the file's place at the end.
 
     If anything fails, the temporary file goes and what was there before stays.
 
@@ -37,7 +37,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Return a temporary name as `atomic_write` does, for a file that the user has not named.
+    """Yield a temporary name as `atomic_write` does, for a file that the user has not named.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def _temporary_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Create an empty temporary file beside a file, to be written and renamed; what keeps its name goes at the end.
+    """Yield an empty temporary file beside a file, to be written and renamed; what keeps its name goes at the end.
 
     It is locked as long as this process lives, by which `remove_abandoned` tells it from what a killed one has left.
 
@@ -78,7 +78,8 @@ def _locked_temporary(path: Path) -> tuple[Path, int]:
         temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         with suppress(OSError):  # file systems without locks
-            # Nobody holds it but who looks for abandoned files at this moment.
+            # The lock is on the file that is renamed, and must neither reopen nor remove its name, as `filelock` would. Nobody
+            # holds it but who looks for abandoned files at this moment.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         if os.fstat(descriptor).st_nlink:
             return temporary, descriptor

@@ -96,7 +96,7 @@ class DensityReporter:
             )
         self._force: _DensityForce | None = None
         self._opened = isinstance(file, (str, os.PathLike))
-        begun = self._opened and append and _has_header(Path(file), header)
+        continued = self._opened and append and _has_header(Path(file), header)
         try:
             self._file: TextIO = (
                 open(file, "a" if append else "w", encoding="utf-8", newline="") if self._opened else file  # noqa: SIM115
@@ -106,7 +106,7 @@ class DensityReporter:
                 f"it cannot be written ({error.strerror or error})", source=file, remedy="check the folder"
             ) from error
         self._writer = csv.writer(self._file, lineterminator="\n")
-        if not begun and (self._opened or not append):
+        if not continued and (self._opened or not append):
             self._write(header)
 
     def describeNextReport(self, simulation: app.Simulation) -> dict[str, Any]:

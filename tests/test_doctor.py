@@ -316,7 +316,7 @@ def test_a_cache_in_which_others_can_write_is_told(tmp_path, monkeypatch):
     problem = f"{cache} can be written to by everybody"
     assert {state.cache_problem for state in states} == {problem}
     text = as_text(replace(healthy(), cache_problem=problem))
-    assert f"in place of the usual one: {problem}" in text
+    assert f"in place of the default one: {problem}" in text
     (remedy,) = remedies_of(cache_problem=problem)
     assert problem in remedy and "chmod go-w" in remedy and "OPENMM_DENSITY_CACHE" in remedy
     cache.chmod(0o700)

@@ -54,8 +54,8 @@ def imports_of(name: str) -> Iterator[str]:
             parts = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             source = ".".join([*parts, *([node.module] if node.module else [])])
             if source.split(".")[0] == "openmm_density":
-                wholes = (f"{source}.{each.name}" for each in node.names)
-                yield from (whole if whole in modules() else source for whole in wholes)
+                full_names = (f"{source}.{each.name}" for each in node.names)
+                yield from (full_name if full_name in modules() else source for full_name in full_names)
 
 
 def room(name: str) -> str:
@@ -138,3 +138,15 @@ def test_docstrings_say_what_is_returned():
         if re.match(r"(Gives?|Tell whether|Say whether)\b", docstring)
     ]
     assert begun == []
+
+
+def test_docstrings_say_return_where_something_is_returned():
+    """Not of what returns None, nor of a generator, which yields."""
+    wrong = []
+    for name, (_, tree) in modules().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and (ast.get_docstring(node) or "").startswith("Return"):
+                returns = "" if node.returns is None else ast.unparse(node.returns)
+                if returns == "None" or returns.startswith(("Iterator", "Generator")):
+                    wrong.append(f"{name}.{node.name}: {returns}")
+    assert wrong == []

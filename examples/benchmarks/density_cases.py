@@ -287,9 +287,9 @@ def stepping(integrator: openmm.Integrator, groups: set[int], threads: int) -> f
     torch.set_num_threads(threads)
     integrator.setIntegrationForceGroups(groups)
     integrator.step(STEPS_BEFORE)
-    begun = time.perf_counter()
+    start = time.perf_counter()
     integrator.step(STEPS_PER_ROUND)
-    return (time.perf_counter() - begun) / STEPS_PER_ROUND
+    return (time.perf_counter() - start) / STEPS_PER_ROUND
 
 
 def gradient_of(fit: DensityFit, positions: unit.Quantity) -> np.ndarray:

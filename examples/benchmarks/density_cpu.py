@@ -69,7 +69,7 @@ class Goal:
 
 
 def goals(cases: dict[str, Case], memory: dict[str, Any] | None, threads: int) -> Iterator[Goal]:
-    """Return what is to be shown, as far as it was measured."""
+    """Yield what is to be shown, as far as it was measured."""
     if "dynamics" in cases:
         case = cases["dynamics"]
         ours = ("OpenMM, DensityFit", "OpenMM, DensityFit, by default")

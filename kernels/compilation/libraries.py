@@ -145,6 +145,7 @@ def _store(workspace: Path, record: dict[str, Any], library: Path) -> None:
     """Move a compiled library into the cache, and then its record, without which it does not count."""
     (workspace / "record").write_text(json.dumps(record, indent=1))
     for name, target in ((library.name, library), ("record", _record_path(library))):
+        # Out of a folder in which only this user can write, where `atomic_files.replacing` would write beside the target.
         cache_folder.keep_from_others(workspace / name)
         os.replace(workspace / name, target)
 

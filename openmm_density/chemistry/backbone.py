@@ -38,7 +38,7 @@ def atoms_by_name(topology: app.Topology) -> list[NamedAtoms]:
 def peptide_bonds(
     topology: app.Topology, residues: list[NamedAtoms]
 ) -> Iterator[tuple[NamedAtoms, NamedAtoms]]:
-    """Return the residues before and behind each bond between an atom C and an atom N of another residue.
+    """Yield the residues before and behind each bond between an atom C and an atom N of another residue.
 
     Residues are joined by bonds, not by their order, so that no pair spans a gap.
     """

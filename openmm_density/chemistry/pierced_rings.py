@@ -87,7 +87,7 @@ def pierced_rings(topology: app.Topology, positions: np.ndarray) -> list[Pierced
 
 
 def _crossings(corners: np.ndarray, centre: np.ndarray, ends: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Return which segments (n, 2, 3) cross the fan of triangles of a ring, and where (Möller and Trumbore 1997)."""
+    """Yield which segments (n, 2, 3) cross the fan of triangles of a ring, and where (Möller and Trumbore 1997)."""
     origin, along = ends[:, None, 0], (ends[:, 1] - ends[:, 0])[:, None]
     first, second = corners - centre, np.roll(corners, -1, axis=0) - centre
     across = np.cross(along, second[None])

@@ -22,7 +22,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End the process with status 2."""
-        # argparse writes "argument --steps: " before what `refused` says of it.
+        # argparse itself joins "argument --steps: " and what `refused` says of it, and passes on the text alone; with
+        # exit_on_error=False it would raise the parts, but not those of what is missing.
         sentence = message.removeprefix("argument ").replace(f": {_MUST_BE}", f" {_MUST_BE}", 1)
         self.exit(2, f"{self.prog}: error: {sentence} (see {self.prog} --help)\n")
 
@@ -74,7 +75,7 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
         "--columns",
         type=_columns,
         metavar="F,PHI",
-        help="the map coefficients of an MTZ file, where their names are not the usual ones",
+        help="the map coefficients of an MTZ file, where their names are not the standard ones",
     )
 
 

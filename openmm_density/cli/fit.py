@@ -102,7 +102,7 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
                 record = FitRecord.read(folder.run.path, options)
             fit = _flexible_fit(record, stopwatch)
             if resume is None:
-                record = _begun(record, fit)
+                record = _with_findings(record, fit)
                 record.write(folder.run.path)
             _announce(record, fit, display)
         result = _carried_out(record, fit, folder, display)
@@ -136,8 +136,8 @@ def _with_strength(
             files.resolution,
             record.protocol,
             progress=display.update,
-            on_interrupt=lambda: display.interrupted("then stopping, as no fit has begun"),
-            on_end=lambda: (display.ended(f"{PROGRAM} fit: stopped; no fit has begun"), folder.discard()),
+            on_interrupt=lambda: display.interrupted("then stopping, as no fit has started"),
+            on_end=lambda: (display.ended(f"{PROGRAM} fit: stopped; no fit has started"), folder.discard()),
             place=record.findings.place,
             **record.options.fit_arguments(),
         )
@@ -167,7 +167,7 @@ def _flexible_fit(record: FitRecord, stopwatch: Stopwatch) -> FlexibleFit:
     )
 
 
-def _begun(record: FitRecord, fit: FlexibleFit) -> FitRecord:
+def _with_findings(record: FitRecord, fit: FlexibleFit) -> FitRecord:
     """Return the record with what the fit found out about model and map."""
     found = replace(
         record.findings,

@@ -32,7 +32,7 @@ class Findings:
     Attributes
     ----------
     place : Placement or str
-        How the model was placed; "off" where it was not, and what the user asks for where the fit has not begun.
+        How the model was placed; "off" where it was not, and what the user asks for where the fit has not started.
     map_checks : MapChecks, optional
         Of the map, with the model where it starts.
     scan : StrengthScan, optional
@@ -62,7 +62,7 @@ class FitRecord:
 
     @classmethod
     def new(cls, options: FitOptions) -> FitRecord:
-        """Return that of a fit that has not begun."""
+        """Return that of a fit that has not started."""
         protocol = options.course.changed_protocol(options.files.resolution)
         return cls(options, protocol, Findings(options.files.place))
 

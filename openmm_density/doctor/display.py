@@ -87,7 +87,7 @@ def _compiler(diagnosis: Diagnosis) -> Table:
     table.add_row("compiler", Text(diagnosis.compiler_version or "none"))
     table.add_row("cache", Text(diagnosis.cache or "none"))
     if diagnosis.cache_problem:
-        table.add_row("", Text(f"in place of the usual one: {diagnosis.cache_problem}", style="red"))
+        table.add_row("", Text(f"in place of the default one: {diagnosis.cache_problem}", style="red"))
     table.add_row("GPU", Text(diagnosis.gpu or diagnosis.gpu_problem or "none that torch can use"))
     return table
 

@@ -98,7 +98,7 @@ def _of_compiled_kernels(diagnosis: Diagnosis) -> Iterator[str]:
         )
     if diagnosis.cache_problem:
         yield (
-            f"The usual cache of compiled kernels is not used, as {diagnosis.cache_problem}: take others' right to write there "
+            f"The default cache of compiled kernels is not used, as {diagnosis.cache_problem}: take others' right to write there "
             "away (chmod go-w), or name a folder in which only you can write in OPENMM_DENSITY_CACHE."
         )
 

@@ -92,6 +92,7 @@ class RunFolder:
                     write_state(file, state)
                     file.flush()
                     os.fsync(file.fileno())
+                # One whole file takes another name: nothing is written that could stay behind half written.
                 if (self.path / STATE).exists():
                     os.replace(self.path / STATE, self.path / PREVIOUS)
         except OSError as error:

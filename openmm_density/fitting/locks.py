@@ -51,6 +51,7 @@ class FolderLock:
             fallback_to_soft=False,
             on_acquired=_name_holder,
         )
+        was_there = os.path.lexists(path)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             lock.acquire()
@@ -63,6 +64,9 @@ class FolderLock:
             ) from None
         except OSError as error:
             if error.errno not in _NO_LOCKS:
+                if not was_there:  # another's stays, which may be held
+                    with suppress(OSError):
+                        path.unlink(missing_ok=True)
                 raise InputError(
                     f"it cannot be written to ({error.strerror or error})",
                     source=folder,

@@ -94,7 +94,7 @@ def _read(path: Path) -> gemmi.Mtz:
 
 @contextmanager
 def _unpacked(path: Path, contents: bytearray) -> Iterator[str]:
-    """Return the name of a file with these contents, which gemmi reads by name."""
+    """Yield the name of a file with these contents, which gemmi reads by name."""
     if path.stat().st_size == len(contents):
         yield str(path)
         return

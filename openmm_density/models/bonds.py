@@ -38,7 +38,7 @@ _NAMED_BONDS = (gemmi.ConnectionType.Covale, gemmi.ConnectionType.Disulf, gemmi.
 def named_connections(
     model: Model, structure: gemmi.Structure
 ) -> Iterable[tuple[gemmi.Connection, tuple[int, int]]]:
-    """Return what LINK, SSBOND and _struct_conn name among the atoms that were read."""
+    """Yield what LINK, SSBOND and _struct_conn name among the atoms that were read."""
     by_name: dict[tuple[str, int, str, str, str], int] = {}
     for index, record in enumerate(model.records):
         name = (
@@ -180,7 +180,7 @@ def _continues_backbone(a: app.topology.Atom, b: app.topology.Atom) -> bool:
 def _bonds_of_file(
     model: Model, structure: gemmi.Structure, connections: list[tuple[gemmi.Connection, tuple[int, int]]]
 ) -> Iterable[tuple[int, int]]:
-    """Return the pairs of CONECT, LINK, SSBOND and _struct_conn that are near enough to be bonds."""
+    """Yield the pairs of CONECT, LINK, SSBOND and _struct_conn that are near enough to be bonds."""
     by_serial = {record.serial: index for index, record in enumerate(model.records)}
     pairs: list[tuple[int, int]] = []
     if len(by_serial) == len(model.records):
@@ -246,7 +246,7 @@ def _check_crowding(model: Model) -> None:
 
 
 def _near_as_bonds(topology: app.Topology, positions: np.ndarray) -> Iterable[tuple[int, int]]:
-    """Return the pairs in and around the residues that are not standard that are as near as bonds.
+    """Yield the pairs in and around the residues that are not standard that are as near as bonds.
 
     Inside residues and with metals these are bonds; between residues, whether they are is for chemistry to tell.
     """

@@ -278,7 +278,7 @@ def write_pdb(
 
 
 def _atom_lines(atoms: Sequence[WrittenAtom], residues: Sequence[app.topology.Residue]) -> Iterator[str]:
-    """Return the lines of ATOM and HETATM of atoms in some residues, with TER behind each polymer."""
+    """Yield the lines of ATOM and HETATM of atoms in some residues, with TER behind each polymer."""
     for serial, (atom, following) in enumerate(zip(atoms, [*atoms[1:], None]), start=1):
         record, (x, y, z) = atom.record, atom.position
         charge = f"{abs(record.charge)}{'-' if record.charge < 0 else '+'}" if record.charge else ""

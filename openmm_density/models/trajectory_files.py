@@ -164,7 +164,7 @@ def _frames_of_model(model: Model) -> mdtraj.Trajectory:
 
 
 def _further_models(model: Model) -> Iterator[np.ndarray]:
-    """Return the positions of the models after the first, for the atoms that were read of the first."""
+    """Yield the positions of the models after the first, for the atoms that were read of the first."""
     structure = read_structure(model.path, first_model=False)
     if len(structure) < 2:
         return

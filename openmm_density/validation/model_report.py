@@ -20,7 +20,7 @@ from .geometry import geometry_report
 from .q_score import q_scores
 
 MEASURES = ("correlation", "q_score")
-"""What is told of each residue."""
+"""Measures of each residue in a report."""
 
 
 def report(

@@ -131,7 +131,7 @@ def _correlations(density_map: DensityMap, positions: np.ndarray, sigma: float) 
 
 
 def _own_points(positions: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Return the points of all shells that belong to their atom: atoms, shells and points, shape (P,), (P,), (P, 3)."""
+    """Yield the points of all shells that belong to their atom: atoms, shells and points, shape (P,), (P,), (P, 3)."""
     away = _neighbours(positions)
     for first in range(0, len(positions), _ATOMS_AT_ONCE):
         pending = np.arange(first, min(first + _ATOMS_AT_ONCE, len(positions)))

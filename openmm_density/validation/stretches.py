@@ -113,7 +113,7 @@ def doubtful_stretches(residues: Sequence[dict[str, Any]]) -> list[Stretch]:
 def _stretches(
     residues: Sequence[dict[str, Any]], members: np.ndarray, loss: np.ndarray, limit: float
 ) -> Iterator[tuple[int, ...]]:
-    """Return the places of each stretch in which windows of consecutive residues lose more than the limit."""
+    """Yield the places of each stretch in which windows of consecutive residues lose more than the limit."""
     numbers = np.array([residues[i]["number"] for i in members])
     is_next = np.isin(np.diff(numbers), (0, 1))
     for run in np.split(members, np.flatnonzero(~is_next) + 1):

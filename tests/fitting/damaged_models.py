@@ -122,7 +122,7 @@ def fit_of(model: Model, folder: Path, platform: str, **options: object) -> Flex
 
 
 def assert_sane(fit: FlexibleFit, result: FitResult) -> None:
-    """All atoms are there, bonds, angles and contacts are those of a model, no ring is pierced, and centres keep their hand."""
+    """Bonds, angles and contacts are those of a model, no ring is pierced, and atoms and the chirality of centres are kept."""
     topology = fit.prepared.topology
     assert (
         np.isfinite(result.final).all() and np.isfinite([row.potential_energy for row in result.rows]).all()

@@ -83,6 +83,25 @@ def test_a_file_system_without_locks_serves_with_a_warning(tmp_path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("module", "call", "number"), [(fcntl, "flock", errno.EIO), (os, "pwrite", errno.ENOSPC)]
+)
+def test_a_folder_that_cannot_be_locked_keeps_no_file_of_ours(tmp_path, monkeypatch, module, call, number):
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, call, refuse)
+        with pytest.raises(InputError, match=rf"cannot be written to \({os.strerror(number)}\): choose"):
+            FolderLock(tmp_path)
+        assert list(tmp_path.iterdir()) == []
+        (tmp_path / LOCK).write_text("another's")
+        with pytest.raises(InputError, match="cannot be written to"):
+            FolderLock(tmp_path)
+    assert (tmp_path / LOCK).exists()
+    FolderLock(tmp_path).release()
+
+
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC])
 def test_a_folder_that_takes_no_file_is_told_of(tmp_path, monkeypatch, number):
     def refuse(path, *_, **__):

@@ -94,7 +94,7 @@ def fuzzed(reader: Reader, seeds: range, keep: Path | None = None) -> dict:
 
 
 def reports_of_child(reader: Reader, seeds: range) -> Iterator[dict]:
-    """Let a child read the mutations of some seeds; give what it reports, and what ended it before its time."""
+    """Let a child read the mutations of some seeds; yield what it reports, and what ended it before its time."""
     out, into = os.pipe()
     child = os.fork()
     if child == 0:

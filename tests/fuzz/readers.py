@@ -47,9 +47,9 @@ class Reader:
     suffix : str
         Of the mutated files.
     read : callable
-        Reads a file and raises `AssertionError` where what it gives is not valid.
+        Reads a file and raises `AssertionError` where the result is not valid.
     make_samples : callable
-        Makes whole files in a folder, gives their contents.
+        Makes whole files in a folder, returns their contents.
     ways : list of callable
         The mutations, one of which is chosen for each seed.
     """

@@ -356,8 +356,8 @@ def test_atoms_for_which_no_place_is_found_are_named(
         prepare(model)
 
 
-def test_side_chains_are_built_with_the_right_hand(small_data: Path, tmp_path: Path) -> None:
-    """From N, CA, C and O alone; pdbfixer by itself gives a part of the centres the wrong hand."""
+def test_side_chains_are_built_with_the_right_chirality(small_data: Path, tmp_path: Path) -> None:
+    """From N, CA, C and O alone; pdbfixer by itself gives a part of the centres the wrong chirality."""
     lines = fragment_lines(small_data, 1, 12)
     names = ("N", "CA", "C", "O")
     backbone = [line for line in lines if line[12:16].strip() in names]

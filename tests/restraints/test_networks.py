@@ -57,7 +57,7 @@ def test_copies_have_the_same_domains(small_data: Path) -> None:
         )
 
 
-def test_domains_move_freely_as_wholes(kinase: Model) -> None:
+def test_domains_move_freely_as_rigid_bodies(kinase: Model) -> None:
     restraint = ElasticNetworkRestraint(kinase.topology, kinase.positions)
     assert restraint.n_domains == 3
     context = context_with(restraint.create_force(), len(kinase.positions))

@@ -241,6 +241,6 @@ def _short(run: tuple[int, int]) -> set[tuple[int, int]]:
 
 
 def runs_of(low: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Return the first and last place of each run."""
+    """Yield the first and last place of each run."""
     edges = np.flatnonzero(np.diff(low.astype(np.int8), prepend=0, append=0))
     yield from zip(edges[::2].tolist(), (edges[1::2] - 1).tolist())

@@ -327,7 +327,7 @@ def bonded_atoms(topology: app.Topology) -> dict[int, list[app.topology.Atom]]:
 def _link_pairs(
     i: int, j: int, bonded: dict[int, list[app.topology.Atom]]
 ) -> Iterator[tuple[int, int, float]]:
-    """Return the pairs one and two bonds apart across a link; hydrogens are excluded but not held."""
+    """Yield the pairs one and two bonds apart across a link; hydrogens are excluded but not held."""
     yield i, j, LINK_FORCE_CONSTANT
     for near, far in ((i, j), (j, i)):
         for neighbour in bonded[near]:
