@@ -96,7 +96,7 @@ class Measurements:
         temperature : float
             In K.
         """
-        # Apart, so that the density, which takes longest, is evaluated once.
+        # Apart, so that the density is evaluated once.
         state = context.getState(energy=True, positions=True, groups=_ALL_BUT_DENSITY)
         density_energy = _energy(context.getState(energy=True, groups={DENSITY_GROUP}))
         positions = positions_in_angstrom(state.getPositions(asNumpy=True))
