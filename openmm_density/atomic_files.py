@@ -78,8 +78,8 @@ def _locked_temporary(path: Path) -> tuple[Path, int]:
         temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         with suppress(OSError):  # file systems without locks
-            # The lock is on the file that is renamed, and must neither reopen nor remove its name, as `filelock` would. Nobody
-            # holds it but who looks for abandoned files at this moment.
+            # Of the open file, which keeps it when it is renamed: a `FileLock` opens a name, and makes it where it has gone.
+            # Nobody holds it but who looks for abandoned files at this moment.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         if os.fstat(descriptor).st_nlink:
             return temporary, descriptor

@@ -19,8 +19,8 @@ def now(monkeypatch):
 
 
 def test_a_part_inside_another_interrupts_it_and_nothing_is_counted_twice(now):
-    begun = []
-    watch = Stopwatch(started=93.0, on_part=begun.append)
+    parts = []
+    watch = Stopwatch(started=93.0, on_part=parts.append)
     now[0] += 1
     watch.begin("preparation")
     now[0] += 2
@@ -35,7 +35,7 @@ def test_a_part_inside_another_interrupts_it_and_nothing_is_counted_twice(now):
         raise KeyboardInterrupt
     assert watch.seconds_by_part == {"start_up": 24, "placement": 4, "preparation": 10, "dynamics": 32}
     assert watch.seconds == 70 == now[0] - 93
-    assert begun == ["preparation", "placement", "dynamics"]
+    assert parts == ["preparation", "placement", "dynamics"]
     watch.add({"dynamics": 5, "reading": 1})
     assert watch.seconds == 76
     assert list(watch.seconds_by_part) == [part for part in PARTS if part in watch.seconds_by_part]

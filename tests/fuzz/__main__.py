@@ -73,23 +73,23 @@ def fuzzed(reader: Reader, seeds: range, keep: Path | None = None) -> dict:
     failures: list[dict] = []
     longest = 0.0
     while seeds:
-        begun = seeds[0]
+        seed = seeds[0]
         for report in reports_of_child(reader, seeds):
-            if "begun" in report:
-                begun = report["begun"]
+            if "started" in report:
+                seed = report["started"]
                 continue
             outcome, said = report["outcome"], report["said"]
             longest = max(longest, report["seconds"])
             if outcome != "failed" and report["seconds"] > SECONDS:
                 outcome, said = "failed", f"it takes {report['seconds']:.1f} s"
             if outcome == "failed":
-                failures.append({"seed": begun, "what": said})
+                failures.append({"seed": seed, "what": said})
                 if keep is not None:
                     keep.mkdir(parents=True, exist_ok=True)
-                    (keep / f"{reader.name}_{begun}{reader.suffix}").write_bytes(reader.mutated(begun))
+                    (keep / f"{reader.name}_{seed}{reader.suffix}").write_bytes(reader.mutated(seed))
             else:
                 counts[outcome] += 1
-        seeds = range(begun + 1, seeds.stop)
+        seeds = range(seed + 1, seeds.stop)
     return {**counts, "failures": failures, "longest": longest}
 
 
@@ -125,7 +125,7 @@ def reports_of_child(reader: Reader, seeds: range) -> Iterator[dict]:
 
 
 def read_all(reader: Reader, seeds: range, reports) -> None:
-    """Read mutations one by one, and say which has begun before it may be the last."""
+    """Read mutations one by one, and say which has started before it may be the last."""
 
     def report(**what) -> None:
         reports.write(json.dumps(what) + "\n")
@@ -141,7 +141,7 @@ def read_all(reader: Reader, seeds: range, reports) -> None:
         path = Path(folder) / f"damaged{reader.suffix}"
         for seed in seeds:
             path.write_bytes(reader.mutated(seed))
-            report(begun=seed)
+            report(started=seed)
             started = time.monotonic()
             outcome, said = outcome_of(reader, path)
             report(outcome=outcome, said=said[:600], seconds=time.monotonic() - started)

@@ -1,4 +1,4 @@
-"""A map whose voxel size, hand or sign is wrong, put right when it is read."""
+"""A map whose voxel size, handedness or sign is wrong, put right when it is read."""
 
 import numpy as np
 import pytest

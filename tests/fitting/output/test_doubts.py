@@ -138,9 +138,9 @@ def test_an_interrupted_fit_is_doubted_first_and_says_what_has_not_happened(stag
     protocol = Protocol(
         (Stage("draw", 40), Stage("hold", 30), Stage("anneal", 30, temperature=(300.0, 10.0))), strength=30.0
     )
-    begun = [dict(zip(("name", "steps", "strength", "converged"), stage)) for stage in stages]
-    steps = sum(stage["steps"] for stage in begun)
-    result = SimpleNamespace(interrupted=True, steps=steps, stages=begun, strength=30.0)
+    started = [dict(zip(("name", "steps", "strength", "converged"), stage)) for stage in stages]
+    steps = sum(stage["steps"] for stage in started)
+    result = SimpleNamespace(interrupted=True, steps=steps, stages=started, strength=30.0)
     (doubt,) = doubts.interruption(protocol, result)
     assert doubt.startswith(f"the fit was interrupted {said}")
     assert doubts.interruption(protocol, SimpleNamespace(interrupted=False)) == []

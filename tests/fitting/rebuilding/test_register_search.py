@@ -42,7 +42,7 @@ def test_a_shifted_stretch_lies_where_its_neighbours_lay(native: Model, search: 
         # Flanks follow, the less the farther away they are.
         steps = np.linalg.norm(shifted[carbons] - native.positions[carbons], axis=1)[136 : 136 + FLANK]
         assert (np.diff(steps) < 0).all() and 0 < steps[-1] < steps[0] < 3.8
-    # Residues keep their shape and hand.
+    # Residues keep their shape and chirality.
     atoms = search.atoms_of(Stretch(chain, 120, 135).region)
     assert set(np.flatnonzero((shifted != native.positions).any(axis=1))) <= set(atoms.tolist())
     for residue in native.topology.residues():
