@@ -31,6 +31,6 @@ def __getattr__(name: str) -> ModuleType:
 
 
 def __dir__() -> list[str]:
-    from .build import operator_folders
+    from .compilation import operator_folders
 
     return [*operator_folders()]
