@@ -39,26 +39,12 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary name as `atomic_write` does, for a file that the user has not named.
 
+    The temporary file is locked meanwhile, by which `remove_abandoned` tells it from what a killed process has left.
+
     Raises
     ------
     OSError
         Where the file cannot be written.
-    """
-    with _temporary_beside(path) as temporary:
-        yield temporary
-        os.replace(temporary, path)
-
-
-@contextmanager
-def _temporary_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield an empty temporary file beside a file, to be written and renamed; what keeps its name goes at the end.
-
-    It is locked as long as this process lives, by which `remove_abandoned` tells it from what a killed one has left.
-
-    Raises
-    ------
-    OSError
-        If it cannot be made.
     """
     path = Path(path)
     if path.parent not in _looked_through:
@@ -67,6 +53,7 @@ def _temporary_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
     temporary, descriptor = _locked_temporary(path)
     try:
         yield temporary
+        os.replace(temporary, path)
     finally:
         os.close(descriptor)
         temporary.unlink(missing_ok=True)

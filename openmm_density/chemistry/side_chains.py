@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from openmm import app
 
-STAGGERED = np.radians((-60.0, 60.0, 180.0))
-"""Torsions about bonds of two tetrahedral atoms in rotamers (Lovell et al., Proteins 40, 389 (2000))."""
+STAGGERED = (-60.0, 60.0, 180.0)
+"""Torsions in degrees about bonds of two tetrahedral atoms in rotamers (Lovell et al., Proteins 40, 389 (2000))."""
 LARGEST_DEVIATION = np.radians(40.0)
 """Deviation from these beyond which a torsion is eclipsed: in less than 1% of side chains of models at about 1 Å resolution."""
 

@@ -86,14 +86,14 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
         from ..fitting.output import OutputFolder
         from .fit_record import FitRecord
 
-    resume = options.output.resume
+    output = options.output
+    resume = output.resume
+    spelled = spellings(options.by_name())
     if resume is None:
         record = FitRecord.new(options)
-        folder = OutputFolder(
-            options.output.output, options.output.overwrite, spellings=spellings(defaults())
-        )
+        folder = OutputFolder(output.output, output.overwrite, spellings=spelled)
     else:
-        folder = OutputFolder(resume, resume=True, spellings=spellings(defaults()))
+        folder = OutputFolder(resume, resume=True, spellings=spelled)
     try:
         with PromptExit(lambda: _left(folder, display)):
             if resume is None:

@@ -106,12 +106,11 @@ class FitRecord:
     def write(self, folder: Path) -> None:
         """Write the record where the fit keeps its states."""
         found = self.findings
-        told = {name: value for name, value in self.options.by_name().items() if name not in _NEVER_KEPT}
+        named = self.options.by_name()
+        told = {name: value for name, value in named.items() if name not in _NEVER_KEPT}
         told |= {
             "place": found.place.as_dict() if isinstance(found.place, Placement) else found.place,
-            "map_checks": None
-            if found.map_checks is None
-            else found.map_checks.as_dict(spellings(defaults())),
+            "map_checks": None if found.map_checks is None else found.map_checks.as_dict(spellings(named)),
             "strength_scan": None if found.scan is None else found.scan.as_dict(),
             "forcefield": lasting_names(self.options.force_field.forcefield),
         }

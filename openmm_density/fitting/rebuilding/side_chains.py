@@ -9,13 +9,11 @@ import numpy as np
 from openmm import app
 
 from ...chemistry.backbone import BACKBONE
-from ...chemistry.side_chains import LARGEST_DEVIATION, PLANAR_ENDS, SIDE_CHAINS, SYMMETRIC_ENDS
+from ...chemistry.side_chains import LARGEST_DEVIATION, PLANAR_ENDS, SIDE_CHAINS, STAGGERED, SYMMETRIC_ENDS
 from ...chemistry.torsions import torsion_angles
 from .molecule import Molecule
 
-# Degrees. About a bond between tetrahedral atoms torsions are staggered; about a bond to a planar group they take any value, and
-# that of arginine three.
-_STAGGERED = (-60.0, 60.0, 180.0)
+# Degrees. About a bond to a planar group torsions take any value, and that of arginine three.
 _GUANIDINIUM = (-90.0, 90.0, 180.0)
 _FULL_TURN = tuple(float(angle) for angle in range(-180, 180, 30))
 _HALF_TURN = _FULL_TURN[3:9]
@@ -177,7 +175,7 @@ def set_torsion(
 def _path_and_torsions(name: str) -> tuple[tuple[str, ...], tuple[tuple[float, ...], ...]]:
     """Return the atoms along a side chain, and the values in degrees of its χ1, χ2 …; empty for other residues."""
     path = SIDE_CHAINS.get(name, ())
-    values = (_STAGGERED,) * (len(path) - 3)
+    values = (STAGGERED,) * (len(path) - 3)
     if name in PLANAR_ENDS:
         turns = _GUANIDINIUM if name == "ARG" else _HALF_TURN if name in SYMMETRIC_ENDS else _FULL_TURN
         path, values = (*path, PLANAR_ENDS[name]), (*values, turns)
