@@ -1,0 +1,10 @@
+"""Several Systems side by side in one: for many copies of a molecule, or many small parts of one, in one Context.
+
+`merged_system` says what a merged System is, `displacements` where its copies are put, `bonded_forces` and `nonbonded_forces` how
+each kind of force is merged.
+"""
+
+from .displacements import displacements_apart
+from .merged_system import MergedSystem, merge_systems
+
+__all__ = ["MergedSystem", "displacements_apart", "merge_systems"]
