@@ -90,11 +90,13 @@ class FitRun:
             self._stopwatch.part("dynamics"),
             holding,
             StopRequest(on_interrupt, on_end) as stop,
+            self.searches.workers,
             warnings.catch_warnings(),
         ):
             warnings.simplefilter("ignore", DeveloperWarning)
             watch = Watch(progress or (lambda *_: None), stop, self._protocol.steps)
             state = self._first_state(folder, watch)
+            self.searches.expect(state.stage)
             while state.stage < len(self._protocol.stages) and not stop.requested:
                 try:
                     state = self.stages.segment(state, folder, watch)

@@ -11,7 +11,7 @@ from .engine import Engine
 from .fit_map import FitMap
 from .interrupts import StopRequest
 from .protocols import Protocol
-from .rebuilding import Changes, Rebuilding, SearchPlan, Share
+from .rebuilding import Changes, Rebuilding, SearchPlan, Share, TrialWorkers
 from .run_state import RunState
 from .stability import Unstable
 from .stage_context import StageContext
@@ -29,16 +29,19 @@ class Searches:
     protocol : Protocol
     fit_map : FitMap
     threads : int, optional
-        Of the searches; see `Rebuilding`.
+        Processes that shift stretches; as many as there are processor cores by default.
 
     Attributes
     ----------
     plan : SearchPlan
+    workers : TrialWorkers
+        These processes.
     """
 
     def __init__(self, engine: Engine, protocol: Protocol, fit_map: FitMap, threads: int | None) -> None:
-        self._engine, self._fit_map, self._threads = engine, fit_map, threads
+        self._engine, self._fit_map, self.workers = engine, fit_map, TrialWorkers(threads)
         prepared, density = engine.systems.prepared, engine.systems.density
+        self._n_stages = len(protocol.stages)
         searchable = density.measure.compares_widths
         self.plan = SearchPlan(
             [(stage, searchable and stage.strength[0] > 0) for stage in protocol.stages],
@@ -47,6 +50,12 @@ class Searches:
             sum(residue.name in SIDE_CHAINS for residue in prepared.topology.residues()),
             registers=prepared.solvent != "water",
         )
+
+    def expect(self, first_stage: int) -> None:
+        """Start the processes if stretches are to be shifted before a stage, from one on: they load while others compute."""
+        shares = (self.plan.before(number) for number in range(first_stage, self._n_stages))
+        if any(share is not None and share.register for share in shares):
+            self.workers.start()
 
     def before(self, state: RunState) -> Share | None:
         """Return what may be searched before the stage that a state begins; None where nothing is asked for."""
@@ -109,7 +118,7 @@ class Searches:
             self._fit_map.correlation(systems.prepared.topology, running.density.resolution),
             running.density,
             running.strength,
-            self._threads,
+            self.workers,
             say,
         )
 

@@ -3,8 +3,9 @@
 from .changes import Changes
 from .rebuilding import Rebuilding
 from .search_plan import SearchPlan, Share
+from .trial_workers import TrialWorkers
 
-__all__ = ["Changes", "Rebuilding", "SearchPlan", "Share"]
+__all__ = ["Changes", "Rebuilding", "SearchPlan", "Share", "TrialWorkers"]
 
 
 def __dir__() -> list[str]:

@@ -71,6 +71,7 @@ class DensityModel:
         blurred = target.gaussian_filter(sigma).data.astype(np.float64)
         # The map blurred by an atom's Gaussian, at any point, is what an atom there adds to ∫ t ρ.
         self._spline = ndimage.spline_filter(blurred, mode="grid-wrap" if target.periodic else "mirror")
+        self._to_index = np.linalg.inv(target.matrix)
         self._target_square = float((target.data.astype(np.float64) ** 2).sum()) * target.voxel_volume
 
     @classmethod
@@ -103,7 +104,7 @@ class DensityModel:
 
     def map_integral(self, points: np.ndarray) -> np.ndarray:
         """Return ∫ t g for the Gaussian of an atom of weight 1 at each of the points (…, 3) in Å."""
-        index = self.target.to_index(points.reshape(-1, 3))[:, ::-1].T
+        index = (self._to_index @ (points.reshape(-1, 3) - self.target.origin).T)[::-1]
         values = ndimage.map_coordinates(self._spline, index, prefilter=False, mode=self._mode)
         return values.reshape(points.shape[:-1])
 
@@ -125,9 +126,9 @@ class DensityModel:
 
     def similarity_of(self, integrals: np.ndarray) -> np.ndarray:
         """Return S from ∫ t ρ and ∫ ρ², shape (…, 2); 0 where the model has no density."""
-        with np.errstate(invalid="ignore", divide="ignore"):
-            similarity = integrals[..., 0] / np.sqrt(integrals[..., 1] * self._target_square)
-        return np.nan_to_num(similarity, nan=0.0)
+        squares = integrals[..., 1] * self._target_square
+        has_density = squares > 0
+        return np.where(has_density, integrals[..., 0], 0.0) / np.sqrt(np.where(has_density, squares, 1.0))
 
     def similarity(self, positions: np.ndarray) -> float:
         """Return S at positions (N, 3) in Å."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import groupby
 
 import numpy as np
@@ -11,23 +12,30 @@ from openmm import app
 from scipy.spatial import cKDTree
 
 from ...chemistry.contacts import BONDS_APART, CLASH_OVERLAP, HYDROGEN_BOND_ALLOWANCE
-from ...chemistry.elements import is_hydrogen
 from ...restraints import Restraint, make_restraints
 from ...restraints.contacts import CONTACT_FORCE_CONSTANT, CONTACT_MARGIN
 from ...units import ANGSTROM_PER_NANOMETER
 from ..descent import descend
 from ..stability import Safeguard, Unstable, hottest_bearable
+from .bonded_terms import BondedTerms
 from .density_model import DensityModel
 from .molecule import Molecule
-from .register_search import axes_of_planes
 
 RESTRAINTS = ("cis", "chirality", "ramachandran")
 """Restraints on the atoms that move."""
 SURROUNDINGS = 7.0
 """Å around the stretch within which atoms are present, fixed where they are."""
 
-_TIMESTEP, _FRICTION, _SEED = 0.002, 5.0, 1
-_MINIMIZATION = 150
+MINIMIZATION = 150
+"""Iterations after which what is minimised is near enough to its minimum."""
+
+# In ps: a seventh of the shortest period, as nothing is bound to hydrogens here.
+_TIMESTEP = 0.003
+# Steps after which velocities are drawn anew (Andersen 1980): in 0.2 ps, as long as friction of 5/ps remembers them. Unlike
+# Langevin's, this noise belongs to the call and not to the Context: what comes out does not depend on what was annealed before.
+_DRAWN_EVERY = 67
+# Iterations after which annealed atoms are cold.
+_QUENCH = 60
 # Steps of steepest descent before what became unstable is tried again.
 _DESCENT = 50
 # Factor of the repulsion where atoms may pass through each other.
@@ -35,7 +43,7 @@ _SOFT = 0.05
 # Å: an atom with this radius is in no contact.
 _NO_RADIUS = -100.0
 # Å around the moving atoms that the tabulated map reaches, and its step in widths of the Gaussian that the map is blurred with.
-_MARGIN, _VOXEL = 6.0, 0.6
+_MARGIN, _VOXEL = 6.0, 0.8
 
 
 class LocalSystem:
@@ -47,8 +55,8 @@ class LocalSystem:
 
     Parameters
     ----------
-    system : openmm.System
-        The force field of the whole model, without constraints.
+    force_field : BondedTerms
+        Of the whole model, without constraints.
     molecule : Molecule
         The whole model.
     density : DensityModel
@@ -63,7 +71,7 @@ class LocalSystem:
 
     def __init__(
         self,
-        system: openmm.System,
+        force_field: BondedTerms,
         molecule: Molecule,
         density: DensityModel,
         positions: np.ndarray,
@@ -82,11 +90,10 @@ class LocalSystem:
         moves[self._moving_members] = True
         part, bonds = _local_topology(molecule, members, place)
         small = openmm.System()
-        for index, moving in zip(members, moves):
-            small.addParticle(system.getParticleMass(int(index)) if moving else 0.0)
-        for force in system.getForces():
-            if (own := _bonded(force, place, moves)) is not None:
-                small.addForce(own)
+        for mass in np.where(moves, force_field.masses[members], 0.0).tolist():
+            small.addParticle(mass)
+        for force in force_field.among(members, moves):
+            small.addForce(force)
         self.restraints: list[Restraint] = make_restraints(RESTRAINTS, part, positions[members])
         for restraint in self.restraints:
             small.addForce(restraint.create_force())
@@ -95,16 +102,16 @@ class LocalSystem:
         radii = np.where(molecule.is_metal[members], _NO_RADIUS, molecule.radii[members])
         small.addForce(_pairs(bonds, molecule.polar[members], density, members, radii, slopes.per_pair))
         small.addForce(_in_map(density, members, self._moving_members, positions, slopes.per_map))
-        self._integrator = openmm.LangevinMiddleIntegrator(300.0, _FRICTION, _TIMESTEP)
-        self._integrator.setRandomNumberSeed(_SEED)
+        self._integrator = openmm.VerletIntegrator(_TIMESTEP)
         platform = openmm.Platform.getPlatformByName("CPU")
         self._context = openmm.Context(
             small, self._integrator, platform, {"Threads": str(threads), "DeterministicForces": "true"}
         )
         self._safeguard = Safeguard(part, small)
-        self._hydrogens = _BoundHydrogens(molecule, self.moving)
 
-    def minimized(self, positions: np.ndarray, soft: bool = False) -> np.ndarray:
+    def minimized(
+        self, positions: np.ndarray, soft: bool = False, iterations: int = MINIMIZATION
+    ) -> np.ndarray:
         """Return positions (N, 3) in Å with the residues near a minimum of the energy; soft, atoms may pass through each other.
 
         Raises
@@ -112,14 +119,29 @@ class LocalSystem:
         Unstable
             If the minimisation becomes unstable, again after a descent in small steps.
         """
+        return self.lowered(positions, soft, iterations)[1]
+
+    def lowered(
+        self, positions: np.ndarray, soft: bool = False, iterations: int = MINIMIZATION
+    ) -> tuple[float, np.ndarray]:
+        """Return the energy in kJ/mol after `minimized`, and the positions in Å.
+
+        Raises
+        ------
+        Unstable
+            If the minimisation becomes unstable, again after a descent in small steps.
+        """
         self._set_positions(positions, _SOFT if soft else 1.0)
-        self._safeguard.run(self._context, (self._minimize, self._minimize_carefully))
-        return self._with_moved(positions)
+        attempts = (partial(self._minimize, iterations), partial(self._minimize_carefully, iterations))
+        self._safeguard.run(self._context, attempts)
+        return self._energy(), self._with_moved(positions)
 
-    def annealed(self, positions: np.ndarray, temperatures: Sequence[float], steps: int) -> np.ndarray:
-        """Return the positions in Å after so many steps at each temperature in K, and a minimisation.
+    def annealed(
+        self, positions: np.ndarray, temperatures: Sequence[float], steps: int, seed: int = 1
+    ) -> np.ndarray:
+        """Return the positions in Å after so many steps at each temperature in K, and a short minimisation.
 
-        The same calls in the same order give the same positions, bit for bit.
+        The same arguments give the same positions, bit for bit.
 
         Raises
         ------
@@ -127,15 +149,17 @@ class LocalSystem:
             If the dynamics becomes unstable, again with half the time step.
         """
         self._set_positions(positions, _SOFT)
+        parts = -(-steps // _DRAWN_EVERY)
 
         def anneal(timestep: float) -> None:
             self._integrator.setStepSize(timestep)
-            self._context.setVelocitiesToTemperature(temperatures[0], _SEED)
-            for part, kelvin in enumerate(temperatures, start=1):
-                self._integrator.setTemperature(kelvin)
-                self._context.setParameter("hardness", _SOFT ** (1 - part / len(temperatures)))
-                self._integrator.step(steps)
-            self._minimize()
+            for number, kelvin in enumerate(temperatures):
+                self._context.setParameter("hardness", _SOFT ** (1 - (number + 1) / len(temperatures)))
+                for part in range(parts):
+                    drawn = np.random.SeedSequence([seed, number, part]).generate_state(1)[0]
+                    self._context.setVelocitiesToTemperature(kelvin, 1 + int(drawn) % (2**31 - 2))
+                    self._integrator.step(min(_DRAWN_EVERY, steps - part * _DRAWN_EVERY))
+            self._minimize(_QUENCH)
 
         def anneal_carefully() -> None:
             descend(self._context, _DESCENT)
@@ -154,59 +178,30 @@ class LocalSystem:
             If it is not a number.
         """
         self._set_positions(positions, 1.0)
+        return self._energy()
+
+    def _energy(self) -> float:
         energy = self._context.getState(energy=True).getPotentialEnergy()._value
         if not np.isfinite(energy):
             raise Unstable("the energy is not a number")
         return energy
 
-    def with_hydrogens(self, before: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """Return positions with the hydrogens of the residues placed by the heavy atoms that they are bound to."""
-        return self._hydrogens.carried(before, positions)
-
     def _set_positions(self, positions: np.ndarray, hardness: float) -> None:
         self._context.setPositions(positions[self._members] / ANGSTROM_PER_NANOMETER)
         self._context.setParameter("hardness", hardness)
 
-    def _minimize(self) -> None:
-        openmm.LocalEnergyMinimizer.minimize(self._context, maxIterations=_MINIMIZATION)
+    def _minimize(self, iterations: int) -> None:
+        openmm.LocalEnergyMinimizer.minimize(self._context, maxIterations=iterations)
 
-    def _minimize_carefully(self) -> None:
+    def _minimize_carefully(self, iterations: int) -> None:
         descend(self._context, _DESCENT)
-        self._minimize()
+        self._minimize(iterations)
 
     def _with_moved(self, positions: np.ndarray) -> np.ndarray:
         """Return positions (Å) with the residues where the Context has them."""
         found = np.asarray(self._context.getState(positions=True).getPositions(asNumpy=True)._value)
         result = positions.copy()
         result[self.moving] = found[self._moving_members] * ANGSTROM_PER_NANOMETER
-        return result
-
-
-class _BoundHydrogens:
-    """Where hydrogens are, by the atoms that they are bound to and the neighbours of these."""
-
-    def __init__(self, molecule: Molecule, moving: np.ndarray) -> None:
-        def neighbours(atom: int, hydrogens: bool) -> list[int]:
-            return [k for k in molecule.bonded.get(atom, ()) if is_hydrogen(molecule.atoms[k]) == hydrogens]
-
-        frames = []
-        for parent in moving.tolist():
-            hydrogens, first = neighbours(parent, True), sorted(neighbours(parent, False))
-            if not hydrogens or not first:
-                continue
-            second = first[1:] or [k for k in sorted(neighbours(first[0], False)) if k != parent]
-            if second:
-                frames += [(hydrogen, parent, first[0], second[0]) for hydrogen in hydrogens]
-        self._frames = np.array(frames, dtype=np.int64).reshape(-1, 4)
-
-    def carried(self, before: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """Return positions with the hydrogens where they were before, seen from the atoms that they are bound to."""
-        hydrogens, *frame = self._frames.T
-        local = np.einsum("nij,nj->ni", axes_of_planes(before, *frame), before[hydrogens] - before[frame[0]])
-        result = positions.copy()
-        result[hydrogens] = positions[frame[0]] + np.einsum(
-            "nij,ni->nj", axes_of_planes(positions, *frame), local
-        )
         return result
 
 
@@ -227,47 +222,6 @@ def _local_topology(
     for a, b in within:
         part.addBond(made[a], made[b])
     return part, within
-
-
-# How many atoms a term of each force has.
-_TERMS = {
-    openmm.HarmonicBondForce: ("Bond", 2),
-    openmm.HarmonicAngleForce: ("Angle", 3),
-    openmm.PeriodicTorsionForce: ("Torsion", 4),
-    openmm.RBTorsionForce: ("Torsion", 4),
-    openmm.CMAPTorsionForce: ("Torsion", 8),
-    openmm.CustomTorsionForce: ("Torsion", 4),
-}
-
-
-def _bonded(force: openmm.Force, place: np.ndarray, moves: np.ndarray) -> openmm.Force | None:
-    """Return a force field's terms among the members, of which one moves; None for forces that are not about bonds."""
-    if type(force) not in _TERMS:
-        return None
-    term, size = _TERMS[type(force)]
-    own = _without_terms(force) if isinstance(force, openmm.CustomTorsionForce) else type(force)()
-    if isinstance(force, openmm.CMAPTorsionForce):
-        for number in range(force.getNumMaps()):
-            own.addMap(*force.getMapParameters(number))
-    get, add = getattr(force, f"get{term}Parameters"), getattr(own, f"add{term}")
-    for number in range(getattr(force, f"getNum{term}s")()):
-        found = get(number)
-        at = slice(1, 9) if isinstance(force, openmm.CMAPTorsionForce) else slice(0, size)
-        particles = place[np.array(found[at])]
-        if (particles >= 0).all() and moves[particles].any():
-            add(*found[: at.start], *particles.tolist(), *found[at.stop :])
-    return own
-
-
-def _without_terms(force: openmm.CustomTorsionForce) -> openmm.CustomTorsionForce:
-    own = openmm.CustomTorsionForce(force.getEnergyFunction())
-    for number in range(force.getNumPerTorsionParameters()):
-        own.addPerTorsionParameter(force.getPerTorsionParameterName(number))
-    for number in range(force.getNumGlobalParameters()):
-        own.addGlobalParameter(
-            force.getGlobalParameterName(number), force.getGlobalParameterDefaultValue(number)
-        )
-    return own
 
 
 def _pairs(

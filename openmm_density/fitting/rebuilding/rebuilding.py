@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from itertools import chain
 
 import numpy as np
 import openmm
@@ -17,31 +14,19 @@ from ...energies.density_fit import DensityFit
 from ...models.preparation import Prepared
 from ...validation.correlation import MapCorrelation
 from ..interrupts import StopRequest
-from ..stability import Unstable
+from .bonded_terms import BondedTerms
 from .changes import Changes, FittedRotamer, RebuiltStretch, span
 from .density_model import DensityModel
-from .local_system import LocalSystem
 from .molecule import Molecule
 from .register_search import RegisterSearch, Stretch
 from .rotamer_search import RotamerSearch
 from .search_plan import place_work
 from .sequence_match import SequenceMatch
+from .stretch_trial import LEAST_GAIN, StretchTrial, TrialTools
+from .trial_workers import TrialWorkers
 
-LEAST_GAIN = 50.0
-"""kJ/mol by which a stretch has to be better where it was shifted to: twenty times the thermal energy."""
-RETRY_WINDOW = 200.0
-"""kJ/mol by which a shift may be worse and is still annealed again: its ends, and side chains that moved by 3 Å, need time."""
-ANNEALING, ANNEALING_STEPS = (600.0, 450.0, 300.0, 150.0), 200
-"""K, and steps at each, for a stretch to find its place in: over the barriers between rotamers and peptides."""
-
-# Of the shifts tried in one place, those of lowest energy after a minimisation are annealed.
-_ANNEALED = 4
-# How often shifted and original stretch are annealed again where neither is clearly better.
-_RETRIES = 3
 # Once stretches were shifted, others may be found.
 _ROUNDS = 3
-# Each holds its surroundings' density as a spline, a gigabyte in a fine map.
-_MOST_AT_ONCE = 8
 
 
 class Rebuilding:
@@ -59,8 +44,8 @@ class Rebuilding:
         With the similarity "cross-correlation" or "least-squares".
     strength : float
         k in kJ/mol, of all atoms together.
-    threads : int, optional
-        Stretches that are tried at once; as many as there are processors by default. What comes out does not depend on it.
+    workers : TrialWorkers, optional
+        The processes that try stretches; by default this one alone. What comes out does not depend on their number.
     progress : callable, optional
         Called, in this thread, with a few words on what is being searched.
 
@@ -79,19 +64,21 @@ class Rebuilding:
         correlation: MapCorrelation,
         density: DensityFit,
         strength: float,
-        threads: int | None = None,
+        workers: TrialWorkers | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> None:
         self.changes, self.work = Changes(), 0.0
         self._progress = progress or (lambda _: None)
-        self._threads = min(threads or os.cpu_count() or 1, _MOST_AT_ONCE)
-        self._system = system
+        self._workers = workers or TrialWorkers(1)
         self._residues = _as_given(prepared)
         self._molecule = Molecule(prepared.topology)
         self._density = DensityModel.of_fit(density, self._molecule, strength)
         self._rotamers = RotamerSearch(self._molecule, self._density)
         self._registers = RegisterSearch(prepared.topology)
         self._matches = SequenceMatch(prepared.topology, self._density, self._rotamers, self._registers)
+        self._tools = TrialTools(
+            BondedTerms(system), self._molecule, self._density, self._rotamers, self._registers
+        )
         self._correlation = correlation
 
     def with_fitted_rotamers(self, positions: np.ndarray, stop: StopRequest | None = None) -> np.ndarray:
@@ -137,19 +124,18 @@ class Rebuilding:
             possible = self._searches(result, correlations, changed, stop)
             searches = self._worst(possible, correlations, room - self.work)
             self.changes.places_left += len(possible) - len(searches)
-            found = self._each_shifted(result, searches, stop)
+            trials = [StretchTrial(self._molecule, result, *search) for search in searches]
+            if not self._run(result, trials, stop):
+                break
             changed = np.zeros(0, dtype=np.int64)
             after, kept = result.copy(), []
             # Where they overlap, the one that gains most.
-            for (gain, atoms, places), (stretches, region) in sorted(
-                zip(found, searches), key=lambda each: -each[0][0]
-            ):
-                if gain > LEAST_GAIN and not np.isin(region, changed).any():
-                    changed = np.union1d(changed, region)
-                    after[atoms] = places
-                    kept.append((gain, _around(stretches)))
-            if stop.requested:
-                break
+            for trial in sorted(trials, key=lambda each: -each.gain):
+                if trial.gain > LEAST_GAIN and not np.isin(trial.region, changed).any():
+                    changed = np.union1d(changed, trial.region)
+                    atoms = self._registers.atoms_of(trial.region)
+                    after[atoms] = trial.shifted()[atoms]
+                    kept.append((trial.gain, _around(trial.stretches)))
             self.changes.places_tried += len(searches)
             if not len(changed):
                 break
@@ -192,22 +178,19 @@ class Rebuilding:
                 chosen.append(number)
         return [searches[number] for number in sorted(chosen)]
 
-    def _each_shifted(
-        self, positions: np.ndarray, searches: list[tuple[list[Stretch], np.ndarray]], stop: StopRequest
-    ) -> list[tuple[float, np.ndarray, np.ndarray]]:
-        with ThreadPoolExecutor(min(self._threads, max(len(searches), 1))) as pool:
-            tries = {pool.submit(self._shifted, positions, *each, stop): each[0] for each in searches}
-            under_way = dict(tries)
-            try:
-                for number, done in enumerate(chain([None], as_completed(tries)), start=1):
-                    under_way.pop(done, None)
-                    if under_way:
-                        first = _around(next(iter(under_way.values())))
-                        self._progress(f"register: {self._named(first)} ({number} of {len(tries)})")
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
-            return [each.result() for each in tries]
+    def _run(self, positions: np.ndarray, trials: Sequence[StretchTrial], stop: StopRequest) -> bool:
+        """Run trials to their ends; return whether there was time."""
+        under_way = dict(enumerate(trials))
+
+        def told(number: int | None) -> None:
+            under_way.pop(number, None)
+            if under_way:
+                first = self._named(_around(next(iter(under_way.values())).stretches))
+                done = len(trials) - len(under_way)
+                self._progress(f"register: {first} ({done + 1} of {len(trials)})")
+
+        told(None)
+        return self._workers.run(self._tools, positions, trials, stop, told) and not stop.requested
 
     def _named(self, stretch: Stretch) -> str:
         """Name a stretch as in ``A 61-72``."""
@@ -221,60 +204,6 @@ class Rebuilding:
         ends = map(_number, (residues[0], residues[-1]))
         rows = [residue.index for residue in residues]
         return RebuiltStretch(residues[0].chain.id, *ends, rows, by, round(float(gain), 1))
-
-    def _shifted(
-        self, positions: np.ndarray, stretches: Sequence[Stretch], region: np.ndarray, stop: StopRequest
-    ) -> tuple[float, np.ndarray, np.ndarray]:
-        """Return what the best shift gains, and the atoms that it moves, and where to."""
-        atoms = self._registers.atoms_of(region)
-        unchanged = 0.0, atoms, positions[atoms]
-        if stop.requested:
-            return unchanged
-        local = LocalSystem(self._system, self._molecule, self._density, positions, region)
-
-        def built(start: np.ndarray) -> tuple[float, np.ndarray]:
-            placed = local.minimized(start, soft=True)
-            placed = local.minimized(self._rotamers.improved(placed, region, passes=1)[0])
-            return local.energy(placed), placed
-
-        def annealed(start: np.ndarray) -> tuple[float, np.ndarray]:
-            try:
-                placed = local.annealed(start, ANNEALING, ANNEALING_STEPS)
-                placed = local.minimized(self._rotamers.improved(placed, region)[0])
-                return local.energy(placed), placed
-            except Unstable:
-                return np.inf, start
-
-        tries = []
-        for stretch, by in [(each, by) for each in stretches for by in each.shifts]:
-            if stop.requested:
-                return unchanged
-            try:
-                tries.append(built(self._registers.shifted(positions, [stretch], by)))
-            except Unstable:  # what cannot be minimised cannot be right
-                continue
-        best = np.inf, positions
-        for _, start in sorted(tries, key=lambda each: each[0])[:_ANNEALED]:
-            if stop.requested:
-                return unchanged
-            best = min(best, annealed(start), key=lambda each: each[0])
-        try:
-            start = built(positions)[1]
-        except Unstable:
-            return unchanged
-        before = annealed(start)
-        # Of several annealings one is better by luck.
-        for _ in range(min(len(tries), _ANNEALED) - 1):
-            if stop.requested or not LEAST_GAIN < before[0] - best[0] < RETRY_WINDOW:
-                break
-            before = min(before, annealed(start), key=lambda each: each[0])
-        if not np.isfinite([before[0], best[0]]).all():  # there is nothing to compare
-            return unchanged
-        for _ in range(_RETRIES):
-            if stop.requested or not -RETRY_WINDOW < before[0] - best[0] <= LEAST_GAIN:
-                break
-            before, best = (min(now, annealed(now[1]), key=lambda each: each[0]) for now in (before, best))
-        return before[0] - best[0], atoms, local.with_hydrogens(positions, best[1])[atoms]
 
 
 def _around(stretches: Sequence[Stretch]) -> Stretch:

@@ -23,8 +23,8 @@ _REFINED, _STEPS = 4, (12.0, 6.0)
 _PASSES = 3
 # Å by which an atom has moved.
 _MOVED = 0.7
-# Å from Cβ: a side chain reaches 7 Å, and what is within 5 Å of it touches it or its density.
-_SURROUNDINGS = 12.0
+# Å: what is within this distance of where the atoms of a side chain come to lie touches it or its density.
+_TOUCHED = 5.0
 _METAL_BOND = 2.8
 # Atoms so few bonds apart are not in contact.
 _BONDS_APART = 3
@@ -46,7 +46,8 @@ class RotamerSearch:
 
     def __init__(self, molecule: Molecule, density: DensityModel) -> None:
         self._molecule, self._density = molecule, density
-        self._metals = np.flatnonzero(molecule.is_metal)
+        self._bonded: dict[int, tuple[np.ndarray, ...]] = {}
+        self._metals, self._heavy = np.flatnonzero(molecule.is_metal), np.flatnonzero(molecule.is_heavy)
         residues = list(molecule.topology.residues())
         turning = [turning_side_chain(molecule, residue, density.is_fitted) for residue in residues]
         # Where all weights are 0 the map says nothing.
@@ -85,26 +86,61 @@ class RotamerSearch:
         residues : list of int
             Indices of those whose side chains changed.
         """
+        improved, changed = self.improved_each(positions[None], residues, passes, only_seen, stop)
+        return improved[0], changed[0]
+
+    def improved_each(
+        self,
+        positions: np.ndarray,
+        residues: np.ndarray | None = None,
+        passes: int = _PASSES,
+        only_seen: bool = False,
+        stop: Stop | None = None,
+    ) -> tuple[np.ndarray, list[list[int]]]:
+        """Return positions of several models with side chains in another rotamer, as `improved` has them in each alone.
+
+        Parameters
+        ----------
+        positions : np.ndarray, shape (S, N, 3)
+            Å.
+        residues, passes, only_seen, stop
+            As for `improved`.
+
+        Returns
+        -------
+        positions : np.ndarray, shape (S, N, 3)
+        residues : list of list of int
+            Indices of those whose side chains changed, of each model.
+        """
         positions = np.array(positions, dtype=np.float64)
-        integrals = self._density.integrals(positions)
-        changed: set[int] = set()
+        integrals = np.array([self._density.integrals(each) for each in positions]).reshape(-1, 2)
         wanted = None if residues is None else set(residues.tolist())
         chosen = [chain for chain in self._turning if wanted is None or chain.residue in wanted]
-        per_atom = self._energy_of_seen_atom(positions) if only_seen else 0.0
+        per_atom = [self._energy_of_seen_atom(each) if only_seen else 0.0 for each in positions]
+        changed: list[set[int]] = [set() for _ in positions]
+        active = np.arange(len(positions))
         for _ in range(passes):
-            unchanged = True
+            moved = np.zeros(len(positions), dtype=bool)
             for chain in chosen:
                 if stop is not None and stop.requested:
-                    return positions, sorted(changed)
-                gain, conformation, change = self._best(chain, positions, integrals)
-                if gain > max(LEAST_GAIN, per_atom * self._required_atoms(chain, positions, conformation)):
-                    positions[chain.atoms] = conformation
-                    integrals = integrals + change
-                    changed.add(chain.residue)
-                    unchanged = False
-            if unchanged:
+                    return positions, [sorted(each) for each in changed]
+                free = active[~self._binds_metal(chain, positions[active])]
+                if not len(free):
+                    continue
+                gains, conformations, changes = self._best(chain, positions[free], integrals[free])
+                for model, gain, conformation, change in zip(free.tolist(), gains, conformations, changes):
+                    required = (
+                        self._required_atoms(chain, positions[model], conformation) if only_seen else 0.0
+                    )
+                    if gain > max(LEAST_GAIN, per_atom[model] * required):
+                        positions[model, chain.atoms] = conformation
+                        integrals[model] += change
+                        changed[model].add(chain.residue)
+                        moved[model] = True
+            active = np.flatnonzero(moved)
+            if not len(active):
                 break
-        return positions, sorted(changed)
+        return positions, [sorted(each) for each in changed]
 
     def side_chain(self, residue: int) -> SideChain:
         """Return the side chain of a residue, by its index, with Cβ; its torsions are empty where it does not turn."""
@@ -138,65 +174,90 @@ class RotamerSearch:
         chain = self._whole[residue]
         if not len(chain.scored):
             return 0.0
-        pairs = np.tile(in_contact, (len(chain.scored), 1))
-        energy = SideChainEnergy(self._molecule, self._density, chain, around, positions, pairs)
-        integrals, contacts = energy.evaluate(chain.conformations(own))
+        pairs = np.tile(in_contact, (1, len(chain.scored), 1))
+        energy = SideChainEnergy(self._molecule, self._density, chain, around, positions[None], pairs)
+        integrals, contacts = (each[0] for each in energy.evaluate(chain.conformations(own)[None]))
         per_square = 0.5 * slopes.per_pair / self._density.pair_integral(np.zeros(1))[0]
         return float((contacts - slopes.per_map * integrals[:, 0] + per_square * integrals[:, 1]).min())
 
     def _best(
         self, chain: SideChain, positions: np.ndarray, integrals: np.ndarray
-    ) -> tuple[float, np.ndarray, np.ndarray]:
-        """Return what the best rotamer gains in kJ/mol, where it puts the atoms, and how it changes the integrals."""
-        current = positions[chain.atoms]
-        if self._binds_metal(positions, current[chain.scored]):
-            return 0.0, current, np.zeros(2)
-        density = self._density
-        surroundings = self._surroundings(chain, positions)
-        own, contacts = surroundings.evaluate(current[None])
-        rest = integrals - own[0]
-        before = contacts[0] - density.strength * density.similarity_of(integrals)
-
-        def energies(conformations: np.ndarray) -> np.ndarray:
-            own, contacts = surroundings.evaluate(conformations)
-            return contacts - density.strength * density.similarity_of(rest + own)
-
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return, for each of S models, what the best rotamer gains in kJ/mol, its atoms, and how it changes the integrals."""
+        current, density = positions[:, chain.atoms], self._density
         trials = chain.conformations(current)
-        energy = energies(trials)
-        kept = np.argsort(energy, kind="stable")[:_REFINED]
-        refined, energy, angles = trials[kept], energy[kept], chain.grid[kept]
+        surroundings = self._surroundings(chain, positions, trials)
+        own, contacts = surroundings.evaluate(current[:, None])
+        rest = (integrals - own[:, 0])[:, None]
+        before = contacts[:, 0] - density.strength * density.similarity_of(integrals)
+
+        def energies(conformations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            own, contacts = surroundings.evaluate(conformations)
+            return contacts - density.strength * density.similarity_of(rest + own), own
+
+        energy, own_of = energies(trials)
+        kept = np.argsort(energy, axis=1, kind="stable")[:, :_REFINED]
+        models = np.arange(len(positions))[:, None]
+        refined, energy, own_of, angles = (
+            trials[models, kept],
+            energy[models, kept],
+            own_of[models, kept],
+            chain.grid[kept],
+        )
         for step in _STEPS:
             for number, (quadruple, moved) in enumerate(chain.torsions):
                 for turn in (-step, step):
                     trial = refined.copy()
-                    set_torsion(trial, quadruple, moved, angles[:, number] + turn)
-                    found = energies(trial)
+                    flat = trial.reshape(-1, *trial.shape[2:])
+                    set_torsion(flat, quadruple, moved, (angles[..., number] + turn).ravel())
+                    found, own_found = energies(trial)
                     better = found < energy
-                    refined[better], energy[better] = trial[better], found[better]
+                    refined[better], energy[better], own_of[better] = (
+                        trial[better],
+                        found[better],
+                        own_found[better],
+                    )
                     angles[better, number] += turn
-        best = int(np.argmin(energy))
-        change = surroundings.evaluate(refined[best : best + 1])[0][0] - own[0]
-        return float(before - energy[best]), refined[best], change
+        best = np.argmin(energy, axis=1)
+        models = models[:, 0]
+        return before - energy[models, best], refined[models, best], own_of[models, best] - own[:, 0]
 
-    def _binds_metal(self, positions: np.ndarray, scored: np.ndarray) -> bool:
+    def _binds_metal(self, chain: SideChain, positions: np.ndarray) -> np.ndarray:
+        """Return in which of the models a side chain is bonded to a metal."""
         if not len(self._metals):
-            return False
-        distances = np.linalg.norm(positions[self._metals][:, None] - scored, axis=-1)
-        return bool(distances.min() < _METAL_BOND)
+            return np.zeros(len(positions), dtype=bool)
+        apart = positions[:, self._metals, None] - positions[:, None, chain.scored_atoms]
+        return (apart**2).sum(axis=-1).min(axis=(1, 2)) < _METAL_BOND**2
 
-    def _surroundings(self, chain: SideChain, positions: np.ndarray) -> SideChainEnergy:
-        """Return the energy of a side chain among the heavy atoms around it."""
-        molecule = self._molecule
-        squares = ((positions - positions[chain.atoms[2]]) ** 2).sum(axis=1)
-        around = molecule.is_heavy & (squares < _SURROUNDINGS**2)
-        around[chain.scored_atoms] = False
-        near = np.flatnonzero(around)
-        in_contact = [
-            ~np.isin(near, list(molecule.within_bonds(atom, _BONDS_APART)))
-            for atom in chain.scored_atoms.tolist()
-        ]
-        pairs = np.array(in_contact).reshape(-1, len(near))
-        return SideChainEnergy(molecule, self._density, chain, near, positions[near], pairs)
+    def _surroundings(self, chain: SideChain, positions: np.ndarray, trials: np.ndarray) -> SideChainEnergy:
+        """Return the energy of a side chain among the heavy atoms that its conformations (S, K, n, 3) touch."""
+        molecule, centre = self._molecule, chain.atoms[2]
+        beta = positions[:, centre, None]
+        reach = np.sqrt(((trials[:, :, chain.scored] - beta[:, :, None]) ** 2).sum(axis=-1).max(axis=(1, 2)))
+        others = self._heavy[~np.isin(self._heavy, chain.scored_atoms)]
+        present = ((positions[:, others] - beta) ** 2).sum(axis=-1) < ((reach + _TOUCHED) ** 2)[:, None]
+        touched = present.any(axis=0)
+        near = others[touched]
+        pairs = np.ones((1, len(chain.scored), len(near)), dtype=bool)
+        rows, bonded = self._bonded_pairs(chain)
+        columns = np.searchsorted(near, bonded)
+        found = columns < len(near)
+        found[found] = near[columns[found]] == bonded[found]
+        pairs[0, rows[found], columns[found]] = False
+        return SideChainEnergy(
+            molecule, self._density, chain, near, positions[:, near], pairs, present[:, touched]
+        )
+
+    def _bonded_pairs(self, chain: SideChain) -> tuple[np.ndarray, np.ndarray]:
+        """Return places among the scored atoms and the indices of atoms too few bonds from them for a contact."""
+        if chain.residue not in self._bonded:
+            pairs = [
+                (row, other)
+                for row, atom in enumerate(chain.scored_atoms.tolist())
+                for other in self._molecule.within_bonds(atom, _BONDS_APART)
+            ]
+            self._bonded[chain.residue] = tuple(np.array(pairs, dtype=np.int64).T)
+        return self._bonded[chain.residue]
 
     def _energy_of_seen_atom(self, positions: np.ndarray) -> float:
         """Return what ∫ t ρ with a carbon as well seen as the median atom of the backbone adds to k S, in kJ/mol."""

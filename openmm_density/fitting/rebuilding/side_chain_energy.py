@@ -11,10 +11,12 @@ from .side_chains import SideChain
 
 # Depth of a contact in kJ/mol, what it costs at most, and the Å by which it may be nearer, as the model is not rigid.
 _DEPTH, _MAX_CONTACT_ENERGY, _SOFTNESS = 0.5, 1000.0, 0.1
+# Distances that are held at once: what is larger than a processor's cache takes twice as long.
+_AT_ONCE = 100_000
 
 
 class SideChainEnergy:
-    """Density and contacts of one side chain, in any conformation, among atoms that stay.
+    """Density and contacts of one side chain, in any conformation, among atoms that stay, in each of S models at once.
 
     Parameters
     ----------
@@ -23,10 +25,12 @@ class SideChainEnergy:
     chain : SideChain
     around : np.ndarray of int, shape (M,)
         Indices of the atoms around it.
-    positions : np.ndarray, shape (M, 3)
-        Å, of these.
-    in_contact : np.ndarray of bool, shape (number of scored atoms, M)
+    positions : np.ndarray, shape (S, M, 3)
+        Å, of these in each model.
+    in_contact : np.ndarray of bool, shape (S or 1, number of scored atoms, M)
         Which pairs must not overlap.
+    present : np.ndarray of bool, shape (S, M), optional
+        Which atoms count in each model; all by default.
     """
 
     def __init__(
@@ -37,37 +41,71 @@ class SideChainEnergy:
         around: np.ndarray,
         positions: np.ndarray,
         in_contact: np.ndarray,
+        present: np.ndarray | None = None,
     ) -> None:
         self._density, self._scored = density, chain.scored
         turning = chain.scored_atoms
-        self._positions, self._in_contact = positions, in_contact
-        self._own, self._others = density.weights[turning], density.weights[around]
-        self._radii = molecule.radii[turning][:, None] + molecule.radii[around]
+        self._own = density.weights[turning]
+        self._others = np.broadcast_to(density.weights[around], positions.shape[:2])
+        radii = molecule.radii[turning][:, None] + molecule.radii[around]
         hydrogen_bonds = molecule.polar[turning][:, None] & molecule.polar[around]
-        self._radii = self._radii - HYDROGEN_BOND_ALLOWANCE * hydrogen_bonds
+        # Without a radius they are in no contact.
+        radii = (radii - HYDROGEN_BOND_ALLOWANCE * hydrogen_bonds) * in_contact
+        if present is not None:
+            self._others = self._others * present
+            radii = radii * present[:, None]
+        self._radii = np.broadcast_to(radii, (len(positions), *radii.shape[1:]))
+        # Products of large coordinates would lose the last digits of distances.
+        self._centre = positions.reshape(-1, 3).mean(axis=0) if positions.size else np.zeros(3)
+        self._positions = positions - self._centre
+        self._squares = (self._positions**2).sum(axis=-1)
 
     def evaluate(self, conformations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the density and contacts of conformations.
 
         Parameters
         ----------
-        conformations : np.ndarray, shape (K, n, 3)
+        conformations : np.ndarray, shape (S, K, n, 3)
             Å, of all atoms of the side chain.
 
         Returns
         -------
-        integrals : np.ndarray, shape (K, 2)
+        integrals : np.ndarray, shape (S, K, 2)
             What each adds to ∫ t ρ and ∫ ρ².
-        contacts : np.ndarray, shape (K,)
+        contacts : np.ndarray, shape (S, K)
             kJ/mol.
         """
         density = self._density
-        positions = conformations[:, self._scored]
-        to_others = ((positions[:, :, None] - self._positions) ** 2).sum(axis=-1)
-        within = ((positions[:, :, None] - positions[:, None]) ** 2).sum(axis=-1)
-        with_map = density.map_integral(positions) @ self._own
-        with_others = np.einsum("kij,i,j->k", density.pair_integral(to_others), self._own, self._others)
-        with_own = np.einsum("kij,i,j->k", density.pair_integral(within), self._own, self._own)
-        ratio = ((self._radii / (np.sqrt(to_others) + _SOFTNESS)) ** 6) * self._in_contact
-        contacts = np.minimum(_DEPTH * (ratio**2 - 2 * ratio), _MAX_CONTACT_ENERGY).sum(axis=(1, 2))
-        return np.stack([with_map, 2 * with_others + with_own], axis=1), contacts
+        scored = conformations[:, :, self._scored]
+        integrals, contacts = np.empty((*scored.shape[:2], 2)), np.empty(scored.shape[:2])
+        integrals[..., 0] = density.map_integral(scored) @ self._own
+        within = ((scored[:, :, :, None] - scored[:, :, None]) ** 2).sum(axis=-1)
+        pairs = np.outer(self._own, self._own).ravel()
+        with_own = density.pair_integral(within.reshape(*scored.shape[:2], -1)) @ pairs
+        per_model = max(scored.shape[1] * len(self._own) * self._squares.shape[1], 1)
+        at_once = max(_AT_ONCE // per_model, 1)
+        for first in range(0, len(scored), at_once):
+            some = slice(first, first + at_once)
+            with_others, contacts[some] = self._with_others(some, scored[some] - self._centre)
+            integrals[some, :, 1] = 2 * with_others + with_own[some]
+        return integrals, contacts
+
+    def _with_others(self, models: slice, scored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the overlaps and the contacts, shape (S, K), of scored atoms (S, K, n, 3) with those around."""
+        n_models, count, size = scored.shape[:3]
+        own = scored.reshape(n_models, -1, 3)
+        squares = own @ (-2 * self._positions[models].transpose(0, 2, 1))
+        squares += (own**2).sum(axis=-1)[..., None]
+        squares += self._squares[models, None]
+        np.maximum(squares, 0.0, out=squares)
+        overlaps = self._density.pair_integral(squares) @ self._others[models, :, None]
+        with_others = overlaps.reshape(n_models, count, size) @ self._own
+        ratio = np.sqrt(squares, out=squares).reshape(n_models, count, size, -1)
+        ratio += _SOFTNESS
+        np.divide(self._radii[models, None], ratio, out=ratio)
+        ratio *= ratio
+        ratio *= ratio * ratio
+        energy = ratio * (ratio - 2)
+        energy *= _DEPTH
+        np.minimum(energy, _MAX_CONTACT_ENERGY, out=energy)
+        return with_others, energy.sum(axis=(2, 3))

@@ -53,11 +53,13 @@ class SideChain:
         return self.atoms[self.scored]
 
     def conformations(self, positions: np.ndarray) -> np.ndarray:
-        """Return the positions (K, n, 3) of ``atoms`` with the torsions of each row of ``grid``, by those (n, 3) in one."""
-        conformations = np.repeat(positions[None], len(self.grid), axis=0)
-        for (quadruple, moved), angles in zip(self.torsions, self.grid.T):
+        """Return the positions (…, K, n, 3) of ``atoms`` with the torsions of each row of ``grid``, by those (…, n, 3) in one."""
+        n_models = int(np.prod(positions.shape[:-2]))
+        conformations = np.repeat(positions.reshape(n_models, *positions.shape[-2:]), len(self.grid), axis=0)
+        grid = np.tile(self.grid, (n_models, 1))
+        for (quadruple, moved), angles in zip(self.torsions, grid.T):
             set_torsion(conformations, quadruple, moved, angles)
-        return conformations
+        return conformations.reshape(*positions.shape[:-2], len(self.grid), *positions.shape[-2:])
 
     def torsion_angles(self, positions: np.ndarray) -> np.ndarray:
         """Return χ1, χ2 … in degrees, by the positions (N, 3) of the whole model."""
@@ -157,19 +159,27 @@ def set_torsion(
     """
     a, b, c, d = (conformations[:, atom] for atom in quadruple)
     axis = c - b
-    axis = axis / np.linalg.norm(axis, axis=1, keepdims=True)
-    first, second = np.cross(b - a, axis), np.cross(axis, d - c)
-    current = np.arctan2((np.cross(first, second) * axis).sum(axis=1), (first * second).sum(axis=1))
+    axis = axis / np.sqrt((axis * axis).sum(axis=1, keepdims=True))
+    first, second = _cross(b - a, axis), _cross(axis, d - c)
+    current = np.arctan2((_cross(first, second) * axis).sum(axis=1), (first * second).sum(axis=1))
     angle = (np.radians(degrees) - current)[:, None, None]
     along = axis[:, None]
     relative = conformations[:, moved] - c[:, None]
+    cosine, sine = np.cos(angle), np.sin(angle)
     # Rodrigues' rotation formula.
     conformations[:, moved] = (
         c[:, None]
-        + relative * np.cos(angle)
-        + np.cross(along, relative) * np.sin(angle)
-        + along * (relative * along).sum(axis=-1, keepdims=True) * (1 - np.cos(angle))
+        + relative * cosine
+        + _cross(along, relative) * sine
+        + along * ((relative * along).sum(axis=-1, keepdims=True) * (1 - cosine))
     )
+
+
+def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the cross products of vectors (…, 3): of few, in a third of NumPy's time."""
+    ax, ay, az = a[..., 0], a[..., 1], a[..., 2]
+    bx, by, bz = b[..., 0], b[..., 1], b[..., 2]
+    return np.stack((ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx), axis=-1)
 
 
 def _path_and_torsions(name: str) -> tuple[tuple[str, ...], tuple[tuple[float, ...], ...]]:

@@ -8,6 +8,8 @@ import pytest
 
 from openmm_density import DensityFit, DensityMap
 from openmm_density.chemistry.elements import is_hydrogen
+from openmm_density.fitting.rebuilding.bonded_terms import BondedTerms
+from openmm_density.fitting.rebuilding.bound_hydrogens import BoundHydrogens
 from openmm_density.fitting.rebuilding.density_model import DensityModel
 from openmm_density.fitting.rebuilding.local_system import LocalSystem
 from openmm_density.fitting.rebuilding.molecule import Molecule
@@ -42,7 +44,7 @@ def density(prepared: Prepared, molecule: Molecule) -> DensityModel:
 @pytest.fixture(scope="module")
 def local(prepared: Prepared, molecule: Molecule, density: DensityModel) -> LocalSystem:
     system = prepared.system(constraints=None, rigidWater=False)
-    return LocalSystem(system, molecule, density, prepared.positions, REGION)
+    return LocalSystem(BondedTerms(system), molecule, density, prepared.positions, REGION)
 
 
 def test_heavy_atoms_of_the_residues_move_and_no_others(prepared: Prepared, local: LocalSystem) -> None:
@@ -56,7 +58,7 @@ def test_heavy_atoms_of_the_residues_move_and_no_others(prepared: Prepared, loca
 def test_the_same_calls_give_the_same(prepared: Prepared, molecule: Molecule, density: DensityModel) -> None:
     system = prepared.system(constraints=None, rigidWater=False)
     first, second = (
-        LocalSystem(system, molecule, density, prepared.positions, REGION).annealed(
+        LocalSystem(BondedTerms(system), molecule, density, prepared.positions, REGION).annealed(
             prepared.positions, (300.0, 100.0), 20
         )
         for _ in range(2)
@@ -70,7 +72,7 @@ def test_density_is_that_of_the_search_to_first_order(
     """The forces of map and overlaps are those of k S: bonded terms and contacts are the same with another strength."""
     weaker = DensityModel(density.target, density.weights, density.sigma, 0.0)
     system = prepared.system(constraints=None, rigidWater=False)
-    without = LocalSystem(system, molecule, weaker, prepared.positions, REGION)
+    without = LocalSystem(BondedTerms(system), molecule, weaker, prepared.positions, REGION)
     rng = np.random.default_rng(5)
     moved = prepared.positions.copy()
     # A side chain's end, far from excluded neighbours' overlaps.
@@ -93,9 +95,11 @@ def test_what_was_shaken_comes_back(prepared: Prepared, local: LocalSystem) -> N
     assert np.sqrt((off**2).mean()) < 0.35
 
 
-def test_hydrogens_follow_what_they_are_bound_to(prepared: Prepared, local: LocalSystem) -> None:
+def test_hydrogens_follow_what_they_are_bound_to(
+    prepared: Prepared, molecule: Molecule, local: LocalSystem
+) -> None:
     moved = local.annealed(prepared.positions, (300.0,), 50)
-    whole = local.with_hydrogens(prepared.positions, moved)
+    whole = BoundHydrogens(molecule, local.moving).carried(prepared.positions, moved)
     of_bonds = [
         (a.index, b.index)
         for a, b in prepared.topology.bonds()
@@ -115,7 +119,7 @@ def test_another_force_field_has_the_bonds_of_a_local_system(
     other = prepare(prepared.model, "charmm36")
     assert other.topology.getNumAtoms() == prepared.topology.getNumAtoms()
     system = other.system(constraints=None, rigidWater=False)
-    local = LocalSystem(system, molecule, density, prepared.positions, REGION)
+    local = LocalSystem(BondedTerms(system), molecule, density, prepared.positions, REGION)
     relaxed = local.minimized(prepared.positions)
     assert np.linalg.norm((relaxed - prepared.positions)[local.moving], axis=1).max() < 1.0
 
@@ -140,7 +144,11 @@ def test_what_blows_up_is_tried_more_gently(
             context.setPositions(positions)
 
     local = LocalSystem(
-        prepared.system(constraints=None, rigidWater=False), molecule, density, prepared.positions, REGION
+        BondedTerms(prepared.system(constraints=None, rigidWater=False)),
+        molecule,
+        density,
+        prepared.positions,
+        REGION,
     )
     atom = list(prepared.topology.atoms())[local._members[3]]
     arguments = (prepared.positions,) if method == "minimized" else (prepared.positions, (300.0,), 20)
@@ -148,7 +156,7 @@ def test_what_blows_up_is_tried_more_gently(
     blown = 1
     found = getattr(local, method)(*arguments)
     assert np.isfinite(found).all() and len(calls) == 2
-    assert calls == pytest.approx([0.002, 0.002 if method == "minimized" else 0.001])
+    assert calls == pytest.approx([0.003, 0.003 if method == "minimized" else 0.0015])
     calls.clear()
     blown = 2
     with pytest.raises(Unstable, match=f"A {atom.residue.name} {atom.residue.id} {atom.name} are not"):

@@ -1,0 +1,40 @@
+"""The program that each process of `trial_workers` runs: do the tasks that come through a pipe until its other end is closed."""
+
+from __future__ import annotations
+
+import sys
+from multiprocessing.connection import Connection
+
+import numpy as np
+
+from .stretch_trial import PLACES_KEPT, TrialPlace, TrialTools
+
+
+def serve(connection: Connection) -> None:
+    """Answer each task with its results, or with what went wrong."""
+    tools: TrialTools | None = None
+    positions: np.ndarray = np.zeros((0, 3))
+    regions: list[np.ndarray] = []
+    places: dict[int, TrialPlace] = {}
+    while True:
+        try:
+            what, *rest = connection.recv()
+        except EOFError:
+            return
+        if what == "model":
+            (tools, positions, regions), places = rest, {}
+            continue
+        number, task = rest
+        try:
+            assert tools is not None
+            if number not in places:
+                while len(places) >= PLACES_KEPT:  # the one that came first, as the other side has it
+                    del places[next(iter(places))]
+                places[number] = TrialPlace(tools, positions, regions[number])
+            connection.send(places[number].do(task))
+        except Exception as error:
+            connection.send(f"{type(error).__name__}: {error}")
+
+
+if __name__ == "__main__":
+    serve(Connection(int(sys.argv[1])))

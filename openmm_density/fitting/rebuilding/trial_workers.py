@@ -1,0 +1,317 @@
+"""Processes that do the tasks of trials, kept for a whole fit: Python code of several threads would wait for each other.
+
+A worker is an interpreter of its own that imports nothing of the program around the fit, and is told what to do through a pipe.
+What comes out does not depend on how many there are: tasks are independent, and results are sorted by task.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...errors import SimulationError
+from ..interrupts import Stop
+from .stretch_trial import PLACES_KEPT, Built, StretchTrial, Task, TrialPlace, TrialTools
+
+MOST_WORKERS = 64
+"""More than these have nothing to do: a large model has so many places that may be off."""
+
+# Bytes that a worker takes with a table of the map for one place, in a map of 1 Å or coarser.
+_MEMORY = 600e6
+# Seconds between two looks whether to stop.
+_LOOK = 0.2
+_PROGRAM = "openmm_density.fitting.rebuilding.trial_worker"
+# What would make threads of its own in a worker, or take a GPU.
+_ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "CUDA_VISIBLE_DEVICES": "",
+}
+
+Progress = Callable[[int], None]
+"""Called with the number of a trial that has come to its end."""
+
+
+def available_cores() -> int:
+    """Return the number of processor cores that this process may use, or fewer where memory would not do for as many workers."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        (kilobytes,) = re.findall(
+            r"^MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE
+        )
+    except (OSError, ValueError):  # not Linux
+        return cores
+    return max(min(cores, int(1000 * int(kilobytes) / _MEMORY)), 1)
+
+
+class TrialWorkers:
+    """Run trials in so many processes; in this one alone where that is one.
+
+    Parameters
+    ----------
+    count : int, optional
+        Processes; as many as there are processor cores by default.
+    """
+
+    def __init__(self, count: int | None = None) -> None:
+        self.count = min(count or available_cores(), MOST_WORKERS)
+        self._workers: list[_Worker] = []
+
+    def start(self) -> None:
+        """Start the processes, which then load what they need while this one goes on."""
+        if self.count == 1 or self._workers:
+            return
+        try:
+            for _ in range(self.count):
+                self._workers.append(_Worker())
+        except OSError:  # no more processes are allowed here
+            self.count = max(len(self._workers), 1)
+
+    def close(self) -> None:
+        """End the processes at once."""
+        for worker in self._workers:
+            worker.kill()
+        self._workers = []
+
+    def __enter__(self) -> TrialWorkers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def run(
+        self,
+        tools: TrialTools,
+        positions: np.ndarray,
+        trials: Sequence[StretchTrial],
+        stop: Stop,
+        progress: Progress,
+    ) -> bool:
+        """Run the courses of trials to their ends; return whether they came there before a request to stop.
+
+        Parameters
+        ----------
+        tools : TrialTools
+        positions : np.ndarray, shape (N, 3)
+            Å, of the whole model.
+        trials : sequence of StretchTrial
+        stop : StopRequest or Deadline
+            Ends all of it at once.
+        progress : callable
+            See `Progress`.
+
+        Raises
+        ------
+        SimulationError
+            If a task fails for another reason than that its conformations are impossible.
+        """
+        if trials:
+            self.start()
+        if self.count == 1 or not trials:
+            return _in_turn(tools, positions, trials, stop, progress)
+        with self._ended_by_errors():
+            if _Scheduler(self._workers, tools, positions, trials).run(stop, progress):
+                return True
+            self.close()
+            return False
+
+    @contextmanager
+    def _ended_by_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+
+def _in_turn(
+    tools: TrialTools,
+    positions: np.ndarray,
+    trials: Sequence[StretchTrial],
+    stop: Stop,
+    progress: Progress,
+) -> bool:
+    for number, trial in enumerate(trials):
+        if stop.requested:
+            return False
+        place = TrialPlace(tools, positions, trial.region)
+        course = trial.course()
+        with suppress(StopIteration):
+            tasks = next(course)
+            while True:
+                results = []
+                for task in tasks:
+                    if stop.requested:
+                        return False
+                    results.append(place.do(task))
+                tasks = course.send(results)
+        progress(number)
+    return True
+
+
+class _Job(NamedTuple):
+    """A task of a trial, and its place among those of one step of the trial's course."""
+
+    trial: int
+    number: int
+    task: Task
+
+
+class _Course:
+    """How far the course of a trial has come."""
+
+    def __init__(self, trial: StretchTrial) -> None:
+        self._generator: Generator[list[Task], list[list[Built]], None] = trial.course()
+        self._results: list[Any] = []
+        self._missing = 0
+
+    def begin(self) -> list[Task]:
+        return self._expecting(next(self._generator))
+
+    def take(self, number: int, result: list[Built]) -> list[Task] | None:
+        """Take a result; return what follows from it, if anything does yet, and None at the end of the course."""
+        self._results[number] = result
+        self._missing -= 1
+        if self._missing:
+            return []
+        try:
+            return self._expecting(self._generator.send(self._results))
+        except StopIteration:
+            return None
+
+    def _expecting(self, tasks: list[Task]) -> list[Task]:
+        self._results, self._missing = [None] * len(tasks), len(tasks)
+        return tasks
+
+
+class _Scheduler:
+    """Hand out the tasks of trials, large ones first, where possible to a worker that already has the System of the place."""
+
+    def __init__(
+        self,
+        workers: list[_Worker],
+        tools: TrialTools,
+        positions: np.ndarray,
+        trials: Sequence[StretchTrial],
+    ) -> None:
+        self._workers, self._trials = workers, trials
+        self._courses = [_Course(trial) for trial in trials]
+        self._order = sorted(range(len(trials)), key=lambda number: -trials[number].size)
+        self._waiting: list[deque[_Job]] = [deque() for _ in trials]
+        for number, course in enumerate(self._courses):
+            self._add(number, course.begin())
+        self._left = len(trials)
+        given = pickle.dumps(("model", tools, positions, [trial.region for trial in trials]))
+        for worker in workers:
+            worker.tell(given)
+
+    def run(self, stop: Stop, progress: Progress) -> bool:
+        self._hand_out()
+        while self._left:
+            if stop.requested:
+                return False
+            busy = {worker.connection: worker for worker in self._workers if worker.job is not None}
+            if not busy:
+                raise SimulationError(
+                    "the processes that shift stretches ended, as where memory runs out: use fewer threads, or no search"
+                )
+            for connection in wait(list(busy), _LOOK):
+                self._hear(busy[connection], progress)
+            self._hand_out()
+        return True
+
+    def _hear(self, worker: _Worker, progress: Progress) -> None:
+        job = worker.job
+        assert job is not None
+        try:
+            found = worker.answer()
+        except (EOFError, OSError):  # it was ended, as by want of memory: another one does it
+            self._workers.remove(worker)
+            worker.kill()
+            self._waiting[job.trial].appendleft(job)
+            return
+        if isinstance(found, str):
+            raise SimulationError(f"a stretch could not be shifted: {found}")
+        following = self._courses[job.trial].take(job.number, found)
+        if following is None:
+            self._left -= 1
+            progress(job.trial)
+        else:
+            self._add(job.trial, following)
+
+    def _add(self, trial: int, tasks: list[Task]) -> None:
+        self._waiting[trial].extend(_Job(trial, number, task) for number, task in enumerate(tasks))
+
+    def _hand_out(self) -> None:
+        for worker in [each for each in self._workers if each.job is None]:
+            waiting = [number for number in self._order if self._waiting[number]]
+            if not waiting:
+                return
+            worker.begin(self._waiting[self._chosen(worker, waiting)].popleft())
+
+    def _chosen(self, worker: _Worker, waiting: list[int]) -> int:
+        """Choose a trial: one that the worker has the System of, else one that nobody has, else that with most to do."""
+        own = [number for number in waiting if number in worker.kept]
+        if own:
+            return own[0]
+        new = [number for number in waiting if not any(number in each.kept for each in self._workers)]
+        if new:
+            return new[0]
+        return max(waiting, key=lambda number: len(self._waiting[number]))
+
+
+class _Worker:
+    """One process, what it does, and the trials whose Systems it keeps."""
+
+    def __init__(self) -> None:
+        self.connection, theirs = Pipe()
+        command = [sys.executable, "-W", "ignore", "-m", _PROGRAM, str(theirs.fileno())]
+        # In a session of its own: Ctrl-C is for the fit, which ends it.
+        self._process = subprocess.Popen(
+            command,
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+            env={**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        theirs.close()
+        self.job: _Job | None = None
+        self.kept: deque[int] = deque(maxlen=PLACES_KEPT)
+
+    def tell(self, message: bytes) -> None:
+        """Send what was pickled; a process that has ended is found out when it is asked."""
+        self.kept.clear()
+        with suppress(OSError):
+            self.connection.send_bytes(message)
+
+    def begin(self, job: _Job) -> None:
+        self.job = job
+        if job.trial not in self.kept:
+            self.kept.append(job.trial)
+        with suppress(OSError):
+            self.connection.send(("task", job.trial, job.task))
+
+    def answer(self) -> Any:
+        """Return what became of the job: results, or what went wrong."""
+        found = self.connection.recv()
+        self.job = None
+        return found
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self.connection.close()
