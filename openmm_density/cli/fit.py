@@ -82,6 +82,7 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
     with loading():
         from rich import table, text  # noqa: F401  (imported here, where the time that it takes is counted)
 
+        from ..fitting.flexible_fit import FlexibleFit  # noqa: F401
         from ..fitting.interrupts import PromptExit
         from ..fitting.output import OutputFolder
         from .fit_record import FitRecord

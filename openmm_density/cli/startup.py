@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import atexit
 import gc
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..stopwatch import process_start
 
+# New objects between two garbage collections. Python's 700 make a thousand of a fit's start, for next to nothing.
+_COLLECTED_AFTER = 100_000
+
 _started = time.monotonic()
+_is_process = False
 
 
 def note_start(is_process: bool) -> None:
     """Note that a command starts: with its process, or now where a program calls it."""
-    global _started
+    global _started, _is_process
+    _is_process = is_process
     began = process_start() if is_process else None
     _started = time.monotonic() if began is None else began
     if is_process:
+        # Its threads cost more than they gain on arrays as small as ours, and keep cores busy while they wait.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        gc.set_threshold(_COLLECTED_AFTER)
         # At exit Python collects garbage among all objects of torch and OpenMM, which takes seconds on a busy machine.
         atexit.register(gc.freeze)
 
@@ -30,11 +39,16 @@ def started() -> float:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Import modules without Python's garbage collector, which would scan all of them repeatedly and free nothing."""
+    """Import modules without Python's garbage collector, which would scan all of them repeatedly and free nothing.
+
+    Nor does it scan them later, in a process of its own.
+    """
     collects = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
+        if _is_process:
+            gc.freeze()
         if collects:
             gc.enable()

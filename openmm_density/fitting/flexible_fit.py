@@ -176,7 +176,7 @@ class FlexibleFit:
             resolution, corrections = in_angstrom(resolution, "resolution"), corrections or MapCorrections()
             fit_map = FitMap(density_map, resolution, corrections)
             free = None if free_map is None else FitMap(free_map, resolution, corrections)
-            start = self._examined(model, fit_map, place, map_checks)
+            start = self._examined(model, fit_map, place, map_checks, threads)
             self.solute, self.prepared = chemistry.prepared(start.model, fit_map.density_map, platform)
             self.planes = restraint_options.planes(start.model)
             self.protocol = _adapted(protocol, fit_map, start.cc, search, solvent)
@@ -204,7 +204,12 @@ class FlexibleFit:
         self.density, self.system, self._systems = systems.density, systems.system, systems
 
     def _examined(
-        self, model: Model, fit_map: FitMap, place: str | Placement, map_checks: MapChecks | None
+        self,
+        model: Model,
+        fit_map: FitMap,
+        place: str | Placement,
+        map_checks: MapChecks | None,
+        threads: int | None,
     ) -> Examination:
         """Check model and map, and find out where the model belongs, where that is not known yet."""
         check_start(model, fit_map)
@@ -212,7 +217,7 @@ class FlexibleFit:
             placement = place if isinstance(place, Placement) else None
             return examination_known(model, fit_map, map_checks or MapChecks(), placement)
         with self.stopwatch.part("placement"):
-            return examine_start(model, fit_map, place)
+            return examine_start(model, fit_map, place, threads)
 
     @property
     def timestep(self) -> float:

@@ -39,7 +39,7 @@ class Examination(NamedTuple):
     cc: float
 
 
-def examine_start(model: Model, fit_map: FitMap, place: str) -> Examination:
+def examine_start(model: Model, fit_map: FitMap, place: str, threads: int | None = None) -> Examination:
     """Look at the map with the model where it is, place the model, and look again.
 
     Parameters
@@ -49,6 +49,8 @@ def examine_start(model: Model, fit_map: FitMap, place: str) -> Examination:
     place : {"auto", "on", "off"}
         As for `FlexibleFit`. With ``auto`` a model is also placed that a correction of the map has left outside its density, or
         that lies beside it.
+    threads : int, optional
+        Of the search for its place; all cores by default.
 
     Raises
     ------
@@ -56,9 +58,9 @@ def examine_start(model: Model, fit_map: FitMap, place: str) -> Examination:
         If the model cannot be placed, or no fit can be right: the contrast is inverted, or the map is rolled.
     """
     check_place(model, place)
-    here = _examined_at(model, fit_map, None)
-    placement = _placement(model, fit_map, place, here)
-    return here if placement is None else _examined_at(model, fit_map, placement)
+    here = _examined_at(model, fit_map, None, threads)
+    placement = _placement(model, fit_map, place, here, threads)
+    return here if placement is None else _examined_at(model, fit_map, placement, threads)
 
 
 def examination_known(
@@ -69,7 +71,9 @@ def examination_known(
     return Examination(there, checks, placement, _cc(there, fit_map))
 
 
-def examine_fitted(fit_map: FitMap, solute: Prepared, result: FitResult) -> MapChecks:
+def examine_fitted(
+    fit_map: FitMap, solute: Prepared, result: FitResult, threads: int | None = None
+) -> MapChecks:
     """Look at the map once more, with the model where it was fitted, and at what the map did to the model.
 
     Parameters
@@ -78,6 +82,8 @@ def examine_fitted(fit_map: FitMap, solute: Prepared, result: FitResult) -> MapC
     solute : Prepared
         The model before the fit, without solvent.
     result : FitResult
+    threads : int, optional
+        As for `examine_start`.
     """
     model, n = solute.model, len(solute.positions)
     checks = check_map_with_model(
@@ -87,6 +93,7 @@ def examine_fitted(fit_map: FitMap, solute: Prepared, result: FitResult) -> MapC
         fit_map.resolution,
         cc=result.cc_final,
         correlation=fit_map.correlation(model.topology),
+        threads=threads,
     )
     rescaled = any(finding.check == "voxel_size" for finding in checks.findings)
     scale = checks.figures["voxel_size"]["scale"] if rescaled else 1.0
@@ -95,7 +102,9 @@ def examine_fitted(fit_map: FitMap, solute: Prepared, result: FitResult) -> MapC
     )
 
 
-def _examined_at(model: Model, fit_map: FitMap, placement: Placement | None) -> Examination:
+def _examined_at(
+    model: Model, fit_map: FitMap, placement: Placement | None, threads: int | None
+) -> Examination:
     there = _placed(model, fit_map, placement)
     cc = _cc(there, fit_map)
     checks = check_map_with_model(
@@ -105,6 +114,7 @@ def _examined_at(model: Model, fit_map: FitMap, placement: Placement | None) -> 
         fit_map.resolution,
         cc=cc,
         correlation=fit_map.correlation(there.topology),
+        threads=threads,
     )
     checks.refuse_errors()
     return Examination(there, checks, placement, cc)
@@ -123,7 +133,9 @@ def _cc(model: Model, fit_map: FitMap) -> float:
     return fit_map.correlation(model.topology).cc_mask(model.positions)
 
 
-def _placement(model: Model, fit_map: FitMap, place: str, here: Examination) -> Placement | None:
+def _placement(
+    model: Model, fit_map: FitMap, place: str, here: Examination, threads: int | None
+) -> Placement | None:
     """Return how the model gets to where it belongs, or None where it may stay."""
     if place == "auto":
         if fit_map.corrections.voxel_size is not None:
@@ -136,4 +148,4 @@ def _placement(model: Model, fit_map: FitMap, place: str, here: Examination) -> 
             return placed_at(model, fit_map, np.array(pose["rotation"]), np.array(pose["shift"]))
         if fit_map.corrections.mirror and here.cc < MIRRORED_FIT:
             place = "on"
-    return placed(model, fit_map, place)
+    return placed(model, fit_map, place, threads)

@@ -104,7 +104,9 @@ def check_place(model: Model, place: str) -> None:
         )
 
 
-def placed(model: Model, fit_map: FitMap, place: str = "auto") -> Placement | None:
+def placed(
+    model: Model, fit_map: FitMap, place: str = "auto", threads: int | None = None
+) -> Placement | None:
     """Return where the model belongs, or None where it may stay.
 
     Parameters
@@ -113,11 +115,13 @@ def placed(model: Model, fit_map: FitMap, place: str = "auto") -> Placement | No
     fit_map : FitMap
     place : {"auto", "on", "off"}
         Whether to look; ``auto``: if its `coverage` is below `IN_DENSITY`.
+    threads : int, optional
+        Of the search; all cores by default.
     """
     heavy = model.positions[_heavy(model)]
     if place == "off" or (place == "auto" and coverage(heavy, fit_map.density_map) >= IN_DENSITY):
         return None
-    return find_placement(model, fit_map)
+    return find_placement(model, fit_map, threads)
 
 
 def placed_near(model: Model, fit_map: FitMap, moved: np.ndarray) -> Placement | None:
@@ -156,7 +160,7 @@ def placed_at(model: Model, fit_map: FitMap, rotation: np.ndarray, shift: np.nda
     return _placement(model, fit_map, before, *found)
 
 
-def find_placement(model: Model, fit_map: FitMap) -> Placement:
+def find_placement(model: Model, fit_map: FitMap, threads: int | None = None) -> Placement:
     """Find the place of a rigid model in a map.
 
     For a set of rotations that covers all of them evenly, the correlation with the blurred map is worked out for all translations
@@ -168,6 +172,8 @@ def find_placement(model: Model, fit_map: FitMap) -> Placement:
     model : Model
         With a heavy atom.
     fit_map : FitMap
+    threads : int, optional
+        All cores by default.
 
     Raises
     ------
@@ -182,7 +188,7 @@ def find_placement(model: Model, fit_map: FitMap) -> Placement:
     if coarse > resolution:
         sigma = SIGMA_PER_RESOLUTION * np.sqrt(coarse**2 - resolution**2)
         blurred = blurred.gaussian_filter(sigma)
-    candidates = best_of_all(grid.filled(blurred), grid, heavy, coarse)
+    (candidates,) = best_of_all([grid.filled(blurred)], grid, heavy, coarse, threads)
 
     rough = _Rigid(model, blurred, coarse)
     found = sorted((rough.refined(*candidate) for candidate in candidates), key=lambda each: -each[0])

@@ -27,5 +27,5 @@ def without_pictures(monkeypatch):
     """Leave the pictures empty: they take longer than a short fit."""
     for name in ("plot_overview", "plot_progress", "plot_residues"):
         monkeypatch.setattr(
-            f"openmm_density.fitting.output.folder.{name}", lambda path, *_, **__: path.write_bytes(b"")
+            f"openmm_density.fitting.output.plots.{name}", lambda path, *_, **__: path.write_bytes(b"")
         )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from openmm import app
@@ -23,8 +23,10 @@ from ..interrupts import Stop
 from ..locks import FolderLock
 from ..log_table import log_table
 from .agreement import MOST_MARKED, MapAgreement, map_agreement, poorest
-from .plots import View, plot_overview, plot_progress, plot_residues
 from .summary import kept_and_simulated, summarize, times_of, write_summary
+
+if TYPE_CHECKING:
+    from .plots import View
 
 UNFINISHED = "unfinished"
 """The folder, in that of the results, of what a fit in progress needs to go on."""
@@ -224,6 +226,9 @@ class OutputFolder:
 
     def _draw(self, fit: FlexibleFit, result: FitResult, agreement: MapAgreement, stop: Stop | None) -> bool:
         """Draw the pictures, until a request to stop comes; tell whether all are there."""
+        # Loading matplotlib takes a while, at the end of a fit as at its start, where it would be waited for.
+        from .plots import plot_overview, plot_progress, plot_residues
+
         reference = [] if fit.reference is None else _traces(fit.reference.topology, fit.reference.positions)
         pictures = {
             "overview.png": lambda path: plot_overview(
@@ -262,6 +267,8 @@ def _view(result: FitResult, stage: str, agreement: MapAgreement) -> View:
     title = f"{'before' if stage == 'initial' else after}: CC {cc:.3f}"
     if rmsd is not None and agreement.matched is not None:
         title += f", {agreement.matched.rmsd} {rmsd:.2f} Å"
+    from .plots import View
+
     in_input = result.prepared.input_positions(positions)
     members = [_standing_for(residue) for residue in result.prepared.model.topology.residues()]
     marks = [

@@ -280,7 +280,7 @@ def _checks_after(fit: FlexibleFit, result: FitResult) -> MapChecks:
     if result.interrupted:
         # A search for the mirror image takes longer than a batch system waits, and says nothing of a model on its way.
         return MapChecks()
-    return examine_fitted(fit.fit_map, fit.solute, result)
+    return examine_fitted(fit.fit_map, fit.solute, result, fit.threads)
 
 
 def _violations(fit: FlexibleFit, result: FitResult) -> dict[str, list[Violation]]:

@@ -13,7 +13,7 @@ from .contrast import check_contrast
 from .detail import check_detail
 from .findings import Finding, MapChecks
 from .handedness import check_handedness
-from .place import check_place
+from .place import best_places, check_place
 from .scale import check_scale
 from .stretching import check_stretching
 from .subject import Subject
@@ -56,12 +56,13 @@ def check_map_with_model(
     *,
     cc: float | None = None,
     correlation: MapCorrelation | None = None,
+    threads: int | None = None,
 ) -> MapChecks:
     """Return what is wrong with a map, from a model at the position that it is said to have in it.
 
     The cost follows the model: about 0.1 s for 40 residues, and 3 s for 9000 atoms; where a model fits badly its place is
-    searched for in the map and in its mirror image, each of which takes as long again for small ones, and some seconds for
-    large ones. A model that has a far better place in the map is looked at there for the voxel size.
+    searched for in the map and in its mirror image, which takes as long again for small ones, and some seconds for large ones.
+    A model that has a far better place in the map is looked at there for the voxel size.
 
     Parameters
     ----------
@@ -77,6 +78,8 @@ def check_map_with_model(
         The model's correlation with the map (CC mask), where it is known already.
     correlation : MapCorrelation, optional
         Of this topology with this map at this resolution, where it is built already.
+    threads : int, optional
+        Of the search for its place; all cores by default.
 
     Returns
     -------
@@ -95,9 +98,9 @@ def check_map_with_model(
     if not checks.findings:
         checks += check_detail(subject)
     if not checks.findings:
-        place, placed = check_place(subject)
-        best = None if place.figures["place"] is None else place.figures["place"]["cc_placed"]
-        handedness = check_handedness(subject, best)
+        places = best_places(subject, threads)
+        place, placed = check_place(subject, None if places is None else places[0])
+        handedness = check_handedness(subject, places)
         if handedness.findings:
             # The place is that in the wrong image.
             place, placed = MapChecks(place.figures), subject

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...errors import as_argument
 from .findings import Finding, MapChecks
-from .place import best_place, searched_map
+from .place import RigidPlace
 from .subject import Subject
 
 CHECK = "handedness"
@@ -14,16 +14,15 @@ CHECK = "handedness"
 LEAST_CORRELATION, LEAST_GAIN = 0.3, 0.1
 
 
-def check_handedness(subject: Subject, best: float | None) -> MapChecks:
-    """Place the model, rigid, in the mirror image of the map, and compare.
-
-    Looked for only where the model fits badly, in a map of 8 Å or finer that is no crystal's, whose handedness is known.
+def check_handedness(subject: Subject, places: tuple[RigidPlace, RigidPlace] | None) -> MapChecks:
+    """Compare how well the rigid model fits the map and its mirror image.
 
     Parameters
     ----------
     subject : Subject
-    best : float or None
-        Its correlation in its best place in the map.
+    places : tuple of RigidPlace, optional
+        Its best in the map and in the mirror image, see `openmm_density.validation.map_checks.place.best_places`; None where
+        they were not searched for.
 
     Returns
     -------
@@ -31,11 +30,9 @@ def check_handedness(subject: Subject, best: float | None) -> MapChecks:
         ``cc`` and ``cc_mirrored``: the model's correlation where it fits best in the map, and in its mirror image; None for the
         check where it was not made.
     """
-    density_map = searched_map(subject)
-    if density_map is None:
+    if places is None:
         return MapChecks({CHECK: None})
-    cc = subject.cc if best is None else max(subject.cc, best)
-    _, _, cc_mirrored = best_place(subject, density_map.mirrored())
+    cc, cc_mirrored = max(subject.cc, places[0].cc), places[1].cc
     figures = {"cc": cc, "cc_mirrored": cc_mirrored}
     if cc_mirrored < max(LEAST_CORRELATION, cc + LEAST_GAIN):
         return MapChecks({CHECK: figures})

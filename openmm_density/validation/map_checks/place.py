@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
+from scipy.spatial.transform import Rotation
 
 from ...errors import as_argument
 from ...maps.density_map import DensityMap
@@ -34,14 +36,31 @@ _SEARCH_ATOMS = 1500
 _ROUGH_ITERATIONS = 15
 
 
-def check_place(subject: Subject) -> tuple[MapChecks, Subject]:
-    """Return whether the rigid model fits far better elsewhere in the map.
+class RigidPlace(NamedTuple):
+    """Where a rigid model fits best.
 
-    Looked for only where the model fits badly, see `searched_map`.
+    Attributes
+    ----------
+    rotation : np.ndarray, shape (3, 3)
+    shift : np.ndarray, shape (3,)
+        In Å: x → rotation · x + shift.
+    cc : float
+        The model's correlation there (CC mask).
+    """
+
+    rotation: np.ndarray
+    shift: np.ndarray
+    cc: float
+
+
+def check_place(subject: Subject, found: RigidPlace | None) -> tuple[MapChecks, Subject]:
+    """Return whether the rigid model fits far better elsewhere in the map.
 
     Parameters
     ----------
     subject : Subject
+    found : RigidPlace, optional
+        Its best place in the map, see `best_places`; None where it was not searched for.
 
     Returns
     -------
@@ -52,10 +71,9 @@ def check_place(subject: Subject) -> tuple[MapChecks, Subject]:
     placed : Subject
         The model in its best place; the same as `subject` where that is hardly better, or was not looked for.
     """
-    density_map = searched_map(subject)
-    if density_map is None:
+    if found is None:
         return MapChecks({CHECK: None}), subject
-    rotation, shift, cc = best_place(subject, density_map)
+    rotation, shift, cc = found
     there = subject.positions @ rotation.T + shift
     placed = replace(subject, positions=there, known_cc=cc)
     moved_by = float(np.sqrt(((placed.heavy - subject.heavy) ** 2).sum(axis=1).mean()))
@@ -77,12 +95,8 @@ def check_place(subject: Subject) -> tuple[MapChecks, Subject]:
     return MapChecks({CHECK: figures}, [beside]), placed
 
 
-def searched_map(subject: Subject) -> DensityMap | None:
-    """Return the part of the map in which the model's place is to be searched for.
-
-    None where the model fits or is too small, where the map is a crystal's, whose handedness and origin are known, coarser than
-    8 Å, or too large.
-    """
+def _searched_map(subject: Subject) -> DensityMap | None:
+    """Return the part of the map in which the model's place is to be searched for, or None where it is not."""
     density_map = subject.density_map
     if (
         density_map.periodic
@@ -100,25 +114,41 @@ def searched_map(subject: Subject) -> DensityMap | None:
     return density_map
 
 
-def best_place(subject: Subject, density_map: DensityMap) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return where the model fits a map best as a rigid body.
+def best_places(subject: Subject, threads: int | None = None) -> tuple[RigidPlace, RigidPlace] | None:
+    """Return where the model fits the map best as a rigid body, and where its mirror image; searched for where it fits badly.
+
+    Parameters
+    ----------
+    subject : Subject
+    threads : int, optional
+        All cores by default.
 
     Returns
     -------
-    rotation : np.ndarray, shape (3, 3)
-    shift : np.ndarray, shape (3,)
-        In Å: x → rotation · x + shift.
-    cc : float
-        The model's correlation there (CC mask).
+    tuple of RigidPlace, or None
+        None where the model fits or is too small, where the map is a crystal's, whose handedness and origin are known, coarser
+        than 8 Å, or too large.
     """
+    density_map = _searched_map(subject)
+    if density_map is None:
+        return None
+    images = density_map, density_map.mirrored()
     heavy = subject.heavy - subject.heavy.mean(axis=0)
     some = heavy[:: -(-len(heavy) // _SEARCH_ATOMS)]
+    # The mirror image has the same box, and so the same grid.
     grid, coarse = search_grid(density_map, heavy, SEARCH_RESOLUTION)
-    blurred = density_map.gaussian_filter(SIGMA * np.sqrt(coarse**2 - subject.resolution**2))
-    found = [
-        Pose(0.0, rotation, place, 1.0)
-        for rotation, place in best_of_all(grid.filled(blurred), grid, some, coarse)
-    ]
+    width = SIGMA * np.sqrt(coarse**2 - subject.resolution**2)
+    targets = [grid.filled(image.gaussian_filter(width)) for image in images]
+    found = best_of_all(targets, grid, some, coarse, threads)
+    here, mirrored = (_refined(subject, *each, coarse) for each in zip(images, found, strict=True))
+    return here, mirrored
+
+
+def _refined(
+    subject: Subject, density_map: DensityMap, candidates: list[tuple[Rotation, np.ndarray]], coarse: float
+) -> RigidPlace:
+    """Return the best of the places in a map to which candidates of a search at a coarse resolution (Å) lead."""
+    found = [Pose(0.0, rotation, place, 1.0) for rotation, place in candidates]
     # Rough ones first: what is not among the best then is no more.
     stages = (
         (coarse, _ROUGH_ITERATIONS, FINALISTS),
@@ -141,4 +171,4 @@ def best_place(subject: Subject, density_map: DensityMap) -> tuple[np.ndarray, n
     _, rotation, place, _ = found[0]
     there = scan.moved(subject.positions, found[0])
     cc = replace(subject, density_map=density_map, positions=there, known_cc=None).cc
-    return rotation.as_matrix(), place - rotation.apply(scan.centre), cc
+    return RigidPlace(rotation.as_matrix(), place - rotation.apply(scan.centre), cc)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +19,8 @@ MOST_VOXELS = 96
 ROTATION_STEP = 0.75
 MOST_ROTATIONS = 4000
 CANDIDATES = 8
+# Depositing atoms holds Python's lock: more threads would wait for it.
+MOST_AT_ONCE = 8
 SIGMA = 0.225
 """Of an atom's density, per Å of resolution."""
 
@@ -56,12 +61,12 @@ class SearchGrid:
         base = np.floor(points / self.voxel).astype(np.int64)
         part = points / self.voxel - base
         nz, ny, nx = self.shape
-        total = np.zeros(nz * ny * nx)
-        for corner in np.ndindex(2, 2, 2):
-            weight = np.prod(np.where(corner, part, 1 - part), axis=1)
-            i, j, k = ((base + corner) % (nx, ny, nz)).T
-            total += np.bincount((k * ny + j) * nx + i, weight, minlength=total.size)
-        return total.reshape(self.shape)
+        # Along each axis the lower and the upper voxel, and the share of each.
+        i, j, k = (np.stack([base, base + 1]) % [[[nx, ny, nz]]]).transpose(2, 0, 1)
+        x, y, z = np.stack([1 - part, part]).transpose(2, 0, 1)
+        voxel = (k[:, None, None] * ny + j[None, :, None]) * nx + i[None, None]
+        weight = z[:, None, None] * (y[None, :, None] * x[None, None])
+        return np.bincount(voxel.ravel(), weight.ravel(), minlength=nz * ny * nx).reshape(self.shape)
 
 
 def search_grid(density_map: DensityMap, centred: np.ndarray, coarse: float) -> tuple[SearchGrid, float]:
@@ -86,19 +91,25 @@ def search_grid(density_map: DensityMap, centred: np.ndarray, coarse: float) -> 
 
 
 def best_of_all(
-    target: np.ndarray, grid: SearchGrid, centred: np.ndarray, coarse: float
-) -> list[tuple[Rotation, np.ndarray]]:
-    """Return the best rotations, and for each where the model's centre then belongs.
+    targets: Sequence[np.ndarray],
+    grid: SearchGrid,
+    centred: np.ndarray,
+    coarse: float,
+    threads: int | None = None,
+) -> list[list[tuple[Rotation, np.ndarray]]]:
+    """Return for each map the best rotations, and with each of them where the model's centre then belongs.
 
     Parameters
     ----------
-    target : np.ndarray, shape (nz, ny, nx)
-        The map on the grid, blurred to the resolution.
+    targets : sequence of np.ndarray, shape (nz, ny, nx)
+        Maps on the grid, blurred to the resolution. Several are searched in less time than one after the other.
     grid : SearchGrid
     centred : np.ndarray, shape (N, 3)
         The model's non-hydrogen atoms about their centre, in Å.
     coarse : float
         The resolution in Å.
+    threads : int, optional
+        All cores by default; the result does not depend on it.
     """
     reach = max(float(np.sqrt((centred**2).sum(axis=1).mean())), coarse)
     # Each of n rotations has a share of 8π²/n of the group's volume, a cube of as many steps as move the atoms so far.
@@ -107,18 +118,43 @@ def best_of_all(
         fft.rfftfreq(grid.shape[2], grid.voxel)
     ]
     square = sum(axis**2 for axis in np.ix_(*frequency))
-    transform = fft.rfftn(target) * np.exp(-2 * np.pi**2 * (SIGMA * coarse) ** 2 * square)
+    blur = np.exp(-2 * np.pi**2 * (SIGMA * coarse) ** 2 * square)
+    transforms = [fft.rfftn(target) * blur for target in targets]
     every = rotations(max(count, 60))
-    found = []
-    for number, rotation in enumerate(every):
-        model = fft.rfftn(grid.deposited(rotation.apply(centred)))
+
+    def peaks(rotation: Rotation) -> list[tuple[float, int]]:
+        model = np.conj(fft.rfftn(grid.deposited(rotation.apply(centred))))
         # Σ ρ(x) t(x + u) over x, for every shift u.
-        scores = fft.irfftn(np.conj(model) * transform, s=grid.shape)
-        peak = int(np.argmax(scores))
-        found.append((float(scores.flat[peak]), number, peak))
-    found.sort(reverse=True)
+        return [_highest(fft.irfftn(model * transform, s=grid.shape)) for transform in transforms]
+
+    with ThreadPoolExecutor(min(threads or os.cpu_count() or 1, MOST_AT_ONCE)) as pool:
+        by_rotation = list(pool.map(peaks, every))
+    return [
+        _candidates([(*peak, number) for number, peak in enumerate(of_map)], every, grid)
+        for of_map in zip(*by_rotation)
+    ]
+
+
+def _highest(scores: np.ndarray) -> tuple[float, int]:
+    peak = int(np.argmax(scores))
+    return float(scores.flat[peak]), peak
+
+
+def _candidates(
+    found: list[tuple[float, int, int]], every: Rotation, grid: SearchGrid
+) -> list[tuple[Rotation, np.ndarray]]:
+    """Return the poses of the highest scores that are not nearly the same.
+
+    Parameters
+    ----------
+    found : list of (float, int, int)
+        Score, voxel and number of the rotation.
+    every : Rotation
+    grid : SearchGrid
+    """
+    found.sort(key=lambda each: (each[0], each[2]), reverse=True)
     best = []
-    for _, number, peak in found[: 4 * CANDIDATES]:
+    for _, peak, number in found[: 4 * CANDIDATES]:
         k, j, i = np.unravel_index(peak, grid.shape)
         best.append((0.0, every[number], grid.origin + grid.voxel * np.array([i, j, k])))
     return [(rotation, shift) for _, rotation, shift in distinct(best)[:CANDIDATES]]
