@@ -18,7 +18,7 @@ FLOORS = (
     "energies",
     "restraints",
     "validation",
-    "analysis reporters",
+    "analysis reporters replica_exchange",
     "fitting doctor",
     "cli",
 )
@@ -28,7 +28,7 @@ LONGEST_MODULE, LONGEST_FUNCTION, MOST_ARGUMENTS = 500, 60, 12
 # Everything that a user of a script sets in one place, passed on in parts.
 FACADES = {"DensityFit", "FlexibleFit"}
 # What a file, a fit or a report holds: filled in by one function of ours, by name, and read by everybody.
-RECORDS = {"Diagnosis", "FitResult", "GeometryReport", "Model", "RunState"}
+RECORDS = {"Diagnosis", "FitResult", "GeometryReport", "Model", "Protocol", "RunState", "Stage"}
 
 
 @cache

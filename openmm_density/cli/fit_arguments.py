@@ -64,7 +64,7 @@ def _add_protocol(parser: argparse._ArgumentGroup) -> None:
         "--protocol",
         default="standard",
         metavar="NAME|FILE.toml",
-        help="quick, standard (default), cascade, gentle, or a file; see protocol.toml of any fit",
+        help="quick, standard (default), cascade, gentle, exchange, or a file; see protocol.toml of any fit",
     )
     parser.add_argument(
         "--steps", type=whole_number, metavar="N", help="steps of all stages (those of the protocol)"
@@ -81,6 +81,12 @@ def _add_protocol(parser: argparse._ArgumentGroup) -> None:
         type=whole_number,
         metavar="N",
         help="apply the density force every N-th step, N times as strongly (1)",
+    )
+    parser.add_argument(
+        "--replicas",
+        type=whole_number,
+        metavar="N",
+        help="copies that exchange the density's strength, with --protocol exchange (8)",
     )
     parser.add_argument(
         "--search",

@@ -80,6 +80,7 @@ class Course:
     strength: float | str | None
     temperature: float | None
     density_interval: int | None
+    replicas: int | None
     search: str | None
     restrain: str | None
     restrain_to: str | None
@@ -90,7 +91,7 @@ class Course:
         from ..fitting.protocols import find_protocol
 
         protocol = find_protocol(self.protocol, resolution)
-        given = {name: getattr(self, name) for name in ("strength", "density_interval", "search")}
+        given = {name: getattr(self, name) for name in ("strength", "density_interval", "replicas", "search")}
         protocol = replace(protocol, **{name: value for name, value in given.items() if value is not None})
         if self.steps is not None:
             protocol = protocol.with_steps(self.steps)

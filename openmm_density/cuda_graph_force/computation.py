@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from .slots import BOX, STRENGTH
+from .slots import BOX, STRENGTHS
 
 _EXTRA = "computation.json"
 
@@ -26,16 +26,20 @@ class Computation(NamedTuple):
         The particles whose positions the module takes; None for all.
     periodic : bool
         Whether it takes box vectors.
+    n_strengths : int
+        How many strengths it takes: a number where there is one, else a vector of them.
     """
 
     module: torch.nn.Module
     particles: np.ndarray | None
     periodic: bool
+    n_strengths: int = 1
 
     def inputs(self, positions: torch.Tensor, parameters: torch.Tensor) -> list[torch.Tensor]:
-        """Return what the module is called with: positions, box and strength, the latter two in the memory of the parameters."""
+        """Return what the module is called with: positions, box and strengths, the latter two in the memory of the parameters."""
         box = [parameters[BOX].view(3, 3)] if self.periodic else []
-        return [positions, *box, parameters[STRENGTH]]
+        strengths = parameters[STRENGTHS : STRENGTHS + self.n_strengths]
+        return [positions, *box, strengths[0] if self.n_strengths == 1 else strengths]
 
 
 def evaluate(
@@ -48,7 +52,8 @@ def evaluate(
     computation : Computation
     positions : ndarray, shape (N, 3), float64
         Of all particles, in nm.
-    parameters : ndarray, shape (N_PARAMETERS,), float64
+    parameters : ndarray, shape (P,), float64
+        See `slots`.
     forces : ndarray, shape (N, 3), float64
         Zero.
     """
@@ -79,7 +84,12 @@ def check_indices(particles: np.ndarray | None, n_particles: int) -> None:
 def packed(computation: Computation) -> str:
     """Write a computation as text."""
     particles = None if computation.particles is None else [int(i) for i in computation.particles]
-    extra = {_EXTRA: json.dumps({"particles": particles, "periodic": computation.periodic})}
+    told = {
+        "particles": particles,
+        "periodic": computation.periodic,
+        "n_strengths": computation.n_strengths,
+    }
+    extra = {_EXTRA: json.dumps(told)}
     file = io.BytesIO()
     torch.jit.save(torch.jit.script(computation.module), file, _extra_files=extra)
     return base64.b64encode(file.getvalue()).decode()
@@ -93,4 +103,4 @@ def unpacked(text: str) -> Computation:
     )
     extra = json.loads(found[_EXTRA])
     particles = None if extra["particles"] is None else np.array(extra["particles"], dtype=np.int64)
-    return Computation(module, particles, extra["periodic"])
+    return Computation(module, particles, extra["periodic"], extra.get("n_strengths", 1))

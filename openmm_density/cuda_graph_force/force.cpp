@@ -8,7 +8,6 @@
 //
 // The Python side (force.py, recording.py, slots.py) keeps the module, records the graph and owns its memory; it is called through Callbacks.
 
-#include <array>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -43,10 +42,9 @@ extern "C" {
 
 // What the graph reads at each evaluation.
 constexpr int BOX = 0;
-constexpr int STRENGTH = 9;
-constexpr int WANTS_FORCES = 10;
-constexpr int WANTS_ENERGY = 11;
-constexpr int N_PARAMETERS = 12;
+constexpr int WANTS_FORCES = 9;
+constexpr int WANTS_ENERGY = 10;
+constexpr int STRENGTHS = 11;
 
 struct Arrays {
     int device;
@@ -59,6 +57,7 @@ struct Arrays {
     CUdeviceptr forces;
     CUdeviceptr energy;
     const double* parameters;
+    int n_parameters;
 };
 
 struct Recording {
@@ -78,8 +77,8 @@ struct Outcome {
 
 struct Callbacks {
     void (*record)(long long computation, const Arrays* arrays, Recording* recording, Outcome* outcome);
-    void (*evaluate)(long long computation, int n_particles, const double* positions, const double* parameters, double* forces,
-                     double* energy, Outcome* outcome);
+    void (*evaluate)(long long computation, int n_particles, const double* positions, const double* parameters, int n_parameters,
+                     double* forces, double* energy, Outcome* outcome);
     // Leaves the text in the outcome.
     void (*pack)(long long computation, Outcome* outcome);
     void (*unpack)(const char* text, long long* computation, Outcome* outcome);
@@ -126,8 +125,8 @@ private:
 
 class CudaGraphForce : public Force {
 public:
-    CudaGraphForce(long long computation, const string& parameter, double strength, bool periodic)
-        : computation(computation), parameter(parameter), strength(strength), periodic(periodic) {
+    CudaGraphForce(long long computation, const vector<string>& parameters, const vector<double>& strengths, bool periodic)
+        : computation(computation), parameters(parameters), strengths(strengths), periodic(periodic) {
         setName("CudaGraphForce");
     }
     ~CudaGraphForce() {
@@ -140,8 +139,9 @@ public:
 
     // Python's number of the module and of the particles that it takes.
     const long long computation;
-    const string parameter;
-    const double strength;
+    // The names of the Context parameters that are the strengths, and what they are in a new Context.
+    const vector<string> parameters;
+    const vector<double> strengths;
     const bool periodic;
 
 protected:
@@ -151,7 +151,8 @@ protected:
 // On the CUDA platform.
 class Launched {
 public:
-    Launched(const CudaGraphForce& owner, CudaContext* cuda) : owner(owner), cuda(cuda) {}
+    Launched(const CudaGraphForce& owner, CudaContext* cuda)
+        : owner(owner), cuda(cuda), n_parameters(STRENGTHS + owner.parameters.size()), bytes(n_parameters * sizeof(double)) {}
 
     ~Launched() {
         if (rebuilt != nullptr) {
@@ -177,23 +178,22 @@ public:
             cuda->getWorkThread().flush();
         ContextSelector selector(*cuda);
         CUstream stream = cuda->getCurrentStream();
-        if (n_sent == 0 || std::memcmp(parameters, slot(n_sent - 1), BYTES) != 0) {
+        if (n_sent == 0 || std::memcmp(parameters, slot(n_sent - 1), bytes) != 0) {
             // A copy reads its slot later: before one is written again, they have all been read.
             if (n_sent > 0 && n_sent % SLOTS == 0)
                 check(cuStreamSynchronize(stream), "waiting for the parameters");
-            std::memcpy(slot(n_sent), parameters, BYTES);
-            check(cuMemcpyHtoDAsync(recording.parameters, slot(n_sent), BYTES, stream), "sending parameters");
+            std::memcpy(slot(n_sent), parameters, bytes);
+            check(cuMemcpyHtoDAsync(recording.parameters, slot(n_sent), bytes, stream), "sending parameters");
             n_sent++;
         }
         rebuilt->launch(stream);
     }
 
 private:
-    static constexpr size_t BYTES = N_PARAMETERS * sizeof(double);
     static constexpr long long SLOTS = 64;
 
     double* slot(long long i) const {
-        return sent + i % SLOTS * N_PARAMETERS;
+        return sent + i % SLOTS * n_parameters;
     }
 
     void record(const double* parameters) {
@@ -209,7 +209,8 @@ private:
                       cuda->getAtomIndexArray().getDevicePointer(),
                       cuda->getLongForceBuffer().getDevicePointer(),
                       cuda->getEnergyBuffer().getDevicePointer(),
-                      parameters};
+                      parameters,
+                      (int) n_parameters};
             check(cuCtxSynchronize(), "waiting for the positions");
         }
         if (!recorded) {
@@ -219,12 +220,14 @@ private:
         }
         ContextSelector selector(*cuda);
         auto graph = std::make_unique<RebuiltGraph>(recording.graph, recording.binaries, recording.n_binaries, cuda->getContext());
-        check(cuMemHostAlloc(reinterpret_cast<void**>(&sent), SLOTS * BYTES, 0), "allocating memory for parameters");
+        check(cuMemHostAlloc(reinterpret_cast<void**>(&sent), SLOTS * bytes, 0), "allocating memory for parameters");
         rebuilt = std::move(graph);
     }
 
     const CudaGraphForce& owner;
     CudaContext* cuda;
+    const size_t n_parameters;
+    const size_t bytes;
     Recording recording = {};
     bool recorded = false;
     std::unique_ptr<RebuiltGraph> rebuilt;
@@ -241,7 +244,10 @@ public:
         return owner;
     }
     std::map<string, double> getDefaultParameters() override {
-        return {{owner.parameter, owner.strength}};
+        std::map<string, double> found;
+        for (size_t i = 0; i < owner.parameters.size(); i++)
+            found[owner.parameters[i]] = owner.strengths[i];
+        return found;
     }
     vector<string> getKernelNames() override {
         return {};
@@ -268,20 +274,21 @@ public:
         double energy = 0.0;
         const auto given = parameters(context, true, true);
         call(callbacks.evaluate, owner.computation, (int) positions.size(), reinterpret_cast<const double*>(positions.data()),
-             given.data(), reinterpret_cast<double*>(forces.data()), &energy);
+             given.data(), (int) given.size(), reinterpret_cast<double*>(forces.data()), &energy);
         return energy;
     }
 
 private:
-    std::array<double, N_PARAMETERS> parameters(ContextImpl& context, bool wants_forces, bool wants_energy) const {
-        std::array<double, N_PARAMETERS> found;
+    vector<double> parameters(ContextImpl& context, bool wants_forces, bool wants_energy) const {
+        vector<double> found(STRENGTHS + owner.parameters.size());
         Vec3 box[3];
         context.getPeriodicBoxVectors(box[0], box[1], box[2]);
         for (int i = 0; i < 9; i++)
             found[BOX + i] = box[i / 3][i % 3];
-        found[STRENGTH] = context.getParameter(owner.parameter);
         found[WANTS_FORCES] = wants_forces;
         found[WANTS_ENERGY] = wants_energy;
+        for (size_t i = 0; i < owner.parameters.size(); i++)
+            found[STRENGTHS + i] = context.getParameter(owner.parameters[i]);
         return found;
     }
 
@@ -300,23 +307,35 @@ public:
     void serialize(const void* object, SerializationNode& node) const override {
         const CudaGraphForce& force = *reinterpret_cast<const CudaGraphForce*>(object);
         const Outcome packed = call(callbacks.pack, force.computation);
-        node.setIntProperty("version", 1);
+        node.setIntProperty("version", 2);
         node.setStringProperty("name", force.getName());
         node.setIntProperty("forceGroup", force.getForceGroup());
-        node.setStringProperty("parameter", force.parameter);
-        node.setDoubleProperty("strength", force.strength);
+        SerializationNode& strengths = node.createChildNode("Strengths");
+        for (size_t i = 0; i < force.parameters.size(); i++)
+            strengths.createChildNode("Strength").setStringProperty("parameter", force.parameters[i]).setDoubleProperty("default", force.strengths[i]);
         node.setBoolProperty("periodic", force.periodic);
         node.setStringProperty("computation", packed.text);
     }
 
     void* deserialize(const SerializationNode& node) const override {
-        if (node.getIntProperty("version") != 1)
+        const int version = node.getIntProperty("version");
+        if (version < 1 || version > 2)
             throw OpenMMException("CudaGraphForce: written by a newer openmm-density, which is needed to read it");
         long long computation = 0;
         const string text = node.getStringProperty("computation");
         call(callbacks.unpack, text.c_str(), &computation);
-        auto* force = new CudaGraphForce(computation, node.getStringProperty("parameter"), node.getDoubleProperty("strength"),
-                                         node.getBoolProperty("periodic"));
+        vector<string> parameters;
+        vector<double> strengths;
+        if (version == 1) {
+            parameters.push_back(node.getStringProperty("parameter"));
+            strengths.push_back(node.getDoubleProperty("strength"));
+        } else {
+            for (const SerializationNode& each : node.getChildNode("Strengths").getChildren()) {
+                parameters.push_back(each.getStringProperty("parameter"));
+                strengths.push_back(each.getDoubleProperty("default"));
+            }
+        }
+        auto* force = new CudaGraphForce(computation, parameters, strengths, node.getBoolProperty("periodic"));
         force->setName(node.getStringProperty("name"));
         force->setForceGroup(node.getIntProperty("forceGroup"));
         return force;
@@ -346,13 +365,24 @@ void openmm_density_succeed(Outcome* outcome) {
 }
 
 // Add a force to a System.
-void openmm_density_add_force(System* system, long long computation, const char* parameter, double strength, int periodic) {
-    system->addForce(new CudaGraphForce(computation, parameter, strength, periodic != 0));
+void openmm_density_add_force(System* system, long long computation, const char* const* parameters, const double* strengths, int n,
+                              int periodic) {
+    system->addForce(new CudaGraphForce(computation, {parameters, parameters + n}, {strengths, strengths + n}, periodic != 0));
 }
 
-// The name of a force's parameter, or nullptr if it is a force of another kind.
-const char* openmm_density_parameter_of(const Force* force) {
+// How many parameters a force has; 0 if it is a force of another kind.
+int openmm_density_n_parameters(const Force* force) {
     auto* own = dynamic_cast<const CudaGraphForce*>(force);
-    return own == nullptr ? nullptr : own->parameter.c_str();
+    return own == nullptr ? 0 : (int) own->parameters.size();
+}
+
+// The name of one of them.
+const char* openmm_density_parameter_of(const Force* force, int i) {
+    return dynamic_cast<const CudaGraphForce*>(force)->parameters.at(i).c_str();
+}
+
+// What it is in a new Context.
+double openmm_density_default_of(const Force* force, int i) {
+    return dynamic_cast<const CudaGraphForce*>(force)->strengths.at(i);
 }
 }

@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from ..errors import DeveloperWarning
 from .compiled import compiled_force
 from .computation import Computation, evaluate, packed, unpacked
 from .recording import RecordedGraph, record
-from .slots import N_PARAMETERS, Binary, Callbacks
+from .slots import Binary, Callbacks
 
 _computations: dict[int, Computation] = {}
 _recordings: dict[int, tuple[RecordedGraph, Any]] = {}
@@ -50,15 +50,28 @@ def load() -> ctypes.CDLL:
 def _load() -> ctypes.CDLL:
     library = compiled_force()
     for name, *arguments in (
-        ("add_force", ctypes.c_void_p, ctypes.c_longlong, ctypes.c_char_p, ctypes.c_double, ctypes.c_int),
+        (
+            "add_force",
+            ctypes.c_void_p,
+            ctypes.c_longlong,
+            ctypes.POINTER(ctypes.c_char_p),
+            ctypes.POINTER(ctypes.c_double),
+            ctypes.c_int,
+            ctypes.c_int,
+        ),
         ("set_callbacks", ctypes.c_void_p),
         ("set_text", ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p),
         ("succeed", ctypes.c_void_p),
     ):
         function = getattr(library, f"openmm_density_{name}")
         function.argtypes, function.restype = arguments, None
-    library.openmm_density_parameter_of.argtypes = (ctypes.c_void_p,)
-    library.openmm_density_parameter_of.restype = ctypes.c_char_p
+    for name, returned, *arguments in (
+        ("n_parameters", ctypes.c_int, ctypes.c_void_p),
+        ("parameter_of", ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int),
+        ("default_of", ctypes.c_double, ctypes.c_void_p, ctypes.c_int),
+    ):
+        function = getattr(library, f"openmm_density_{name}")
+        function.argtypes, function.restype = arguments, returned
     library.openmm_density_set_callbacks(ctypes.byref(_CALLED))
     # Contexts and forces that outlive Python's own objects must not call them.
     atexit.register(library.openmm_density_set_callbacks, ctypes.byref(Callbacks()))
@@ -71,7 +84,7 @@ class CudaGraphForce(openmm.Force):
     @staticmethod
     def isinstance(force: openmm.Force) -> bool:
         """Return whether a force that a System hands out is of this kind."""
-        return bool(_load.cache_info().currsize) and _parameter_of(force) is not None
+        return bool(_load.cache_info().currsize) and _n_parameters(force) > 0
 
     @staticmethod
     def cast(force: openmm.Force) -> CudaGraphForce:
@@ -80,28 +93,34 @@ class CudaGraphForce(openmm.Force):
         return force  # type: ignore[return-value]
 
     def getNumGlobalParameters(self) -> int:
-        """Return 1: the strength."""
-        return 1
+        """Return how many strengths it has: one for each of its copies."""
+        return _n_parameters(self)
 
     def getGlobalParameterName(self, index: int) -> str:
-        """Return the name of the parameter that is the strength."""
-        return _parameter_of(self).decode()
+        """Return the name of a parameter that is a strength."""
+        return load().openmm_density_parameter_of(int(self.this), index).decode()
+
+    def getGlobalParameterDefaultValue(self, index: int) -> float:
+        """Return what that parameter is in a new Context."""
+        return load().openmm_density_default_of(int(self.this), index)
 
 
-def _parameter_of(force: openmm.Force) -> bytes | None:
-    return load().openmm_density_parameter_of(int(force.this))
+def _n_parameters(force: openmm.Force) -> int:
+    return load().openmm_density_n_parameters(int(force.this))
 
 
-def make_force(computation: Computation, parameter_name: str, strength: float) -> CudaGraphForce:
+def make_force(
+    computation: Computation, parameter_name: str | Sequence[str], strength: float | Sequence[float]
+) -> CudaGraphForce:
     """Make the force of an energy module of any kind.
 
     Parameters
     ----------
     computation : Computation
         The module, and the particles that it takes.
-    parameter_name : str
-        The parameter of the Context that is passed to the module as its strength.
-    strength : float
+    parameter_name : str, or sequence of str
+        The parameter of the Context that is passed to the module as its strength; several where it takes several.
+    strength : float, or sequence of float
         Its default, in kJ/mol.
 
     Raises
@@ -110,11 +129,22 @@ def make_force(computation: Computation, parameter_name: str, strength: float) -
         As `load`.
     """
     library = load()
+    names = [parameter_name] if isinstance(parameter_name, str) else list(parameter_name)
+    strengths = list(np.atleast_1d(np.asarray(strength, dtype=np.float64)))
+    if not len(names) == len(strengths) == computation.n_strengths:
+        raise ValueError(
+            f"the module takes {computation.n_strengths} strengths, not {len(names)} with {len(strengths)} values"
+        )
     number = _keep(computation)
     # OpenMM hands Python a force only from a System. This one passes the force's ownership on, and is never destroyed.
     system = openmm.System()
     library.openmm_density_add_force(
-        int(system.this), number, parameter_name.encode(), strength, computation.periodic
+        int(system.this),
+        number,
+        (ctypes.c_char_p * len(names))(*(name.encode() for name in names)),
+        (ctypes.c_double * len(names))(*strengths),
+        len(names),
+        computation.periodic,
     )
     force = CudaGraphForce.cast(system.getForce(0))
     system.thisown, force.thisown = False, True
@@ -163,14 +193,20 @@ def _record(number: int, arrays: Any, recording: Any) -> None:
 
 @_reported
 def _evaluate(
-    number: int, n_particles: int, positions: Any, parameters: Any, forces: Any, energy: Any
+    number: int,
+    n_particles: int,
+    positions: Any,
+    parameters: Any,
+    n_parameters: int,
+    forces: Any,
+    energy: Any,
 ) -> None:
     _warn_of_another_platform()
     shape = n_particles, 3
     energy[0] = evaluate(
         _computations[number],
         np.ctypeslib.as_array(positions, shape),
-        np.array(parameters[:N_PARAMETERS]),
+        np.array(parameters[:n_parameters]),
         np.ctypeslib.as_array(forces, shape),
     )
 

@@ -1,4 +1,4 @@
-// A CUDA graph that was recorded in one context, rebuilt in another: kernels, copies and fills, one after the other.
+// A CUDA graph that was recorded in one context, rebuilt in another: kernels, copies and fills, in its order.
 #pragma once
 
 #include <cuda.h>
@@ -28,33 +28,46 @@ inline void check(CUresult result, const std::string& doing) {
     throw OpenMM::OpenMMException("CudaGraphForce: " + doing + " failed (" + (name ? name : "unknown error") + ")");
 }
 
-// The nodes of a graph that was recorded from one stream: each depends on the one before.
-inline std::vector<CUgraphNode> nodes_in_order(CUgraph graph) {
+// A node with those that it waits for.
+struct OrderedNode {
+    CUgraphNode node;
+    std::vector<CUgraphNode> after;
+};
+
+// The nodes of a graph, each behind all that it waits for. A module that launches kernels in several streams has parallel branches.
+inline std::vector<OrderedNode> nodes_in_order(CUgraph graph) {
     size_t n_nodes = 0, n_edges = 0;
     check(cuGraphGetNodes(graph, nullptr, &n_nodes), "counting the nodes of the graph");
     std::vector<CUgraphNode> nodes(n_nodes);
     check(cuGraphGetNodes(graph, nodes.data(), &n_nodes), "listing the nodes of the graph");
-    std::vector<CUgraphNode> from(n_nodes), to(n_nodes);
-    n_edges = n_nodes;
 #if CUDA_VERSION >= 13000
+    check(cuGraphGetEdges(graph, nullptr, nullptr, nullptr, &n_edges), "counting the edges of the graph");
+    std::vector<CUgraphNode> from(n_edges), to(n_edges);
     check(cuGraphGetEdges(graph, from.data(), to.data(), nullptr, &n_edges), "listing the edges of the graph");
 #else
+    check(cuGraphGetEdges(graph, nullptr, nullptr, &n_edges), "counting the edges of the graph");
+    std::vector<CUgraphNode> from(n_edges), to(n_edges);
     check(cuGraphGetEdges(graph, from.data(), to.data(), &n_edges), "listing the edges of the graph");
 #endif
-    std::map<CUgraphNode, CUgraphNode> next, previous;
+    std::map<CUgraphNode, std::vector<CUgraphNode>> next, previous;
     for (size_t i = 0; i < n_edges; i++) {
-        next[from[i]] = to[i];
-        previous[to[i]] = from[i];
+        next[from[i]].push_back(to[i]);
+        previous[to[i]].push_back(from[i]);
     }
-    std::vector<CUgraphNode> ordered;
-    for (CUgraphNode node : nodes)
-        if (previous.count(node) == 0) {
-            for (ordered.push_back(node); next.count(node) != 0; ordered.push_back(node))
-                node = next[node];
-            break;
-        }
-    if (ordered.size() != n_nodes || n_edges + 1 != n_nodes)
-        throw OpenMM::OpenMMException("CudaGraphForce: the module launches kernels in more than one stream, which is not supported");
+    std::map<CUgraphNode, size_t> waiting;
+    std::vector<CUgraphNode> ready;
+    for (CUgraphNode node : nodes) {
+        waiting[node] = previous[node].size();
+        if (waiting[node] == 0)
+            ready.push_back(node);
+    }
+    std::vector<OrderedNode> ordered;
+    for (size_t i = 0; i < ready.size(); i++) {
+        ordered.push_back({ready[i], previous[ready[i]]});
+        for (CUgraphNode follower : next[ready[i]])
+            if (--waiting[follower] == 0)
+                ready.push_back(follower);
+    }
     return ordered;
 }
 
@@ -85,10 +98,13 @@ private:
         for (int i = 0; i < n_binaries; i++)
             loaded[binaries[i].function] = &binaries[i];
         check(cuGraphCreate(&graph, 0), "making a graph");
-        CUgraphNode last = nullptr;
-        for (CUgraphNode node : nodes_in_order(recorded)) {
-            const CUgraphNode* after = last == nullptr ? nullptr : &last;
-            const size_t n_after = last == nullptr ? 0 : 1;
+        std::map<CUgraphNode, CUgraphNode> here;
+        for (const auto& [node, recorded_after] : nodes_in_order(recorded)) {
+            std::vector<CUgraphNode> awaited;
+            for (CUgraphNode each : recorded_after)
+                awaited.push_back(here[each]);
+            const CUgraphNode* after = awaited.empty() ? nullptr : awaited.data();
+            const size_t n_after = awaited.size();
             CUgraphNodeType type;
             check(cuGraphNodeGetType(node, &type), "reading the graph");
             CUgraphNode added = nullptr;
@@ -108,12 +124,13 @@ private:
                 CUDA_MEMCPY3D copy = {};
                 check(cuGraphMemcpyNodeGetParams(node, &copy), "reading a copy of the graph");
                 check(cuGraphAddMemcpyNode(&added, graph, after, n_after, &copy, context), "adding a copy to the graph");
-            } else if (type != CU_GRAPH_NODE_TYPE_EMPTY) {
+            } else if (type == CU_GRAPH_NODE_TYPE_EMPTY) {
+                check(cuGraphAddEmptyNode(&added, graph, after, n_after), "adding a node to the graph");
+            } else {
                 throw OpenMM::OpenMMException("CudaGraphForce: the module does something on the GPU other than launching kernels, "
                                       "copying and filling memory, which is not supported");
             }
-            if (added != nullptr)
-                last = added;
+            here[node] = added;
         }
         check(cuGraphInstantiate(&executable, graph, 0), "instantiating the graph");
     }

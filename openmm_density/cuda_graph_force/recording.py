@@ -10,7 +10,7 @@ import torch
 
 from .computation import Computation, check_indices
 from .process import LoadedKernel, kernels_of_triton
-from .slots import N_PARAMETERS, WANTS_ENERGY, WANTS_FORCES, Arrays
+from .slots import WANTS_ENERGY, WANTS_FORCES, Arrays
 
 # They compile kernels, choose launch configurations and check tables, which cannot be recorded.
 _WARM_UP_EVALUATIONS = 3
@@ -23,7 +23,8 @@ class RecordedGraph:
     Attributes
     ----------
     graph : torch.cuda.CUDAGraph
-    parameters : Tensor, shape (N_PARAMETERS,), float64
+    parameters : Tensor, shape (P,), float64
+        See `slots`.
     used : tuple
         What the graph reads and is not torch's to keep: the module and the tables.
     kernels : list of LoadedKernel
@@ -57,7 +58,7 @@ def record(computation: Computation, arrays: Arrays) -> RecordedGraph:
         n_taken = arrays.n_particles if computation.particles is None else len(computation.particles)
         dtype = {4: torch.float32, 8: torch.float64}[arrays.position_bytes]
         positions = torch.empty(n_taken, 3, dtype=dtype, device=device)
-        read = torch.tensor(arrays.parameters[:N_PARAMETERS], dtype=torch.float64, device=device)
+        read = torch.tensor(arrays.parameters[: arrays.n_parameters], dtype=torch.float64, device=device)
         inputs = computation.inputs(positions, read)
         wanted = read[WANTS_FORCES : WANTS_ENERGY + 1]
         # Nothing is added to OpenMM's sums before the graph runs.

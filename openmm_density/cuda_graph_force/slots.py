@@ -6,14 +6,12 @@ import ctypes
 
 BOX = slice(0, 9)
 """The box vectors in rows, nm."""
-STRENGTH = 9
-"""The strength, kJ/mol."""
-WANTS_FORCES = 10
+WANTS_FORCES = 9
 """1 where forces are wanted, else 0."""
-WANTS_ENERGY = 11
+WANTS_ENERGY = 10
 """1 where the energy is wanted, else 0."""
-N_PARAMETERS = 12
-"""How many float64 numbers the graph reads at each evaluation."""
+STRENGTHS = 11
+"""The first of the strengths, kJ/mol: the last of the float64 numbers that the graph reads at each evaluation."""
 
 
 class Arrays(ctypes.Structure):
@@ -29,8 +27,9 @@ class Arrays(ctypes.Structure):
         Of one coordinate, and of the sum of the energies.
     positions, particle_of_slot, forces, energy : int
         Addresses.
-    parameters : pointer to N_PARAMETERS float64
+    parameters : pointer to n_parameters float64
         Those of the evaluation that the graph is recorded for, on the CPU.
+    n_parameters : int
     """
 
     _fields_ = (
@@ -44,6 +43,7 @@ class Arrays(ctypes.Structure):
         ("forces", ctypes.c_ulonglong),
         ("energy", ctypes.c_ulonglong),
         ("parameters", ctypes.POINTER(ctypes.c_double)),
+        ("n_parameters", ctypes.c_int),
     )
 
 
@@ -82,7 +82,15 @@ class Callbacks(ctypes.Structure):
         (
             "evaluate",
             ctypes.CFUNCTYPE(
-                None, _Integer, ctypes.c_int, _Numbers, _Numbers, _Numbers, _Numbers, ctypes.c_void_p
+                None,
+                _Integer,
+                ctypes.c_int,
+                _Numbers,
+                _Numbers,
+                ctypes.c_int,
+                _Numbers,
+                _Numbers,
+                ctypes.c_void_p,
             ),
         ),
         ("pack", ctypes.CFUNCTYPE(None, _Integer, ctypes.c_void_p)),

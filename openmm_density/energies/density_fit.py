@@ -339,13 +339,13 @@ class DensityFit:
         ``module(positions, strength) -> (energy, forces)``, or with box vectors, ``module(positions, box, strength)``, where the
         System is periodic; in nm and kJ/mol.
         """
-        return self._module(torch.from_numpy(self.atoms), self.topology.getNumAtoms())
+        return self.module_for(torch.from_numpy(self.atoms), self.topology.getNumAtoms())
 
     def _module_of_fitted(self) -> torch.nn.Module:
         """Build the module for the positions of the fitted atoms alone."""
-        return self._module(torch.arange(len(self.atoms)), len(self.atoms))
+        return self.module_for(torch.arange(len(self.atoms)), len(self.atoms))
 
-    def _module(self, indices: torch.Tensor, n_particles: int) -> torch.nn.Module:
+    def module_for(self, indices: torch.Tensor, n_particles: int) -> torch.nn.Module:
         """Build the module for so many positions, at these indices of which the fitted atoms are."""
         if not self.periodic:
             return self._energy(indices, n_particles, self.measure)

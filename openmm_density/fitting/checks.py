@@ -46,6 +46,15 @@ def check_pressures(protocol: Protocol, solvent: str) -> None:
         )
 
 
+def check_exchange(protocol: Protocol, solvent: str) -> None:
+    """Refuse replicas in water: each would need a box of its own."""
+    if solvent == "water" and any(stage.exchange for stage in protocol.stages):
+        raise InputError(
+            "replicas exchange without water around them",
+            remedy=f"give {as_argument('solvent', 'gbn2')} or none, or another {as_argument('protocol')}",
+        )
+
+
 def check_resolutions(protocol: Protocol, fit_map: FitMap) -> None:
     """Refuse stages at a finer resolution than the map's, or one coarser than the map is wide."""
     resolution, side = fit_map.resolution, widest_side(fit_map.density_map)

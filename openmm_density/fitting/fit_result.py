@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -92,6 +92,8 @@ class FitResult:
     force_backend : str
     simulated : Simulated, optional
         What the simulation made of the model, where that was better before.
+    exchange : list of dict
+        Of each stage whose replicas exchanged, see `openmm_density.fitting.replica_stage.ReplicaStage`.
     """
 
     prepared: Prepared
@@ -117,6 +119,7 @@ class FitResult:
     wall_seconds: float
     force_backend: str
     simulated: Simulated | None = None
+    exchange: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def kept(self) -> str:

@@ -199,6 +199,7 @@ class FitRun:
             stages=state.ended,
             blow_ups=state.blow_ups,
             rebuilding=state.rebuilding,
+            exchange=state.exchange,
             interrupted=interrupted,
             steps=state.step,
             strength=state.strength or 0.0,

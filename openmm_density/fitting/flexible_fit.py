@@ -19,7 +19,7 @@ from ..stopwatch import Stopwatch
 from ..units import in_angstrom
 from ..validation.map_checks import MapChecks
 from .checkpoints import RunFolder
-from .checks import check_pressures, check_resolutions, check_start
+from .checks import check_exchange, check_pressures, check_resolutions, check_start
 from .fit_map import FitMap
 from .fit_result import FitResult, Progress
 from .fit_run import FitRun
@@ -289,5 +289,6 @@ def _adapted(
     if solvent == "water":
         protocol = protocol.in_water()
     check_pressures(protocol, solvent)
+    check_exchange(protocol, solvent)
     check_resolutions(protocol, fit_map)
     return protocol

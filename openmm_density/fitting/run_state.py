@@ -27,6 +27,8 @@ class RunState:
         The start, minimised without density, in nm.
     box : np.ndarray, shape (3, 3), or None
         Periodic box vectors in nm.
+    replica_positions, replica_velocities : np.ndarray, shape (R, N, 3), or None
+        Of the replicas on each rung, in nm and nm/ps, while a stage lets replicas exchange.
     step, stage, stage_step : int
         Steps done in all, the stage, and steps done in it.
     segment : int
@@ -44,6 +46,8 @@ class RunState:
         A sentence on each.
     rebuilding : list of dict
         What the searches before stages did.
+    exchange : list of dict
+        What became of the replicas of each stage that lets them exchange; of the stage in progress, so far.
     caution : int
         How often time step and strength were halved.
     rolled_back : bool
@@ -58,6 +62,8 @@ class RunState:
     velocities: np.ndarray
     relaxed: np.ndarray
     box: np.ndarray | None = None
+    replica_positions: np.ndarray | None = None
+    replica_velocities: np.ndarray | None = None
     step: int = 0
     stage: int = 0
     stage_step: int = 0
@@ -69,6 +75,7 @@ class RunState:
     ended: list[dict[str, Any]] = field(default_factory=list)
     blow_ups: list[str] = field(default_factory=list)
     rebuilding: list[dict[str, Any]] = field(default_factory=list)
+    exchange: list[dict[str, Any]] = field(default_factory=list)
     caution: int = 0
     rolled_back: bool = False
     seconds: float = 0.0
@@ -87,5 +94,6 @@ class RunState:
             ended=[*self.ended],
             blow_ups=[*self.blow_ups],
             rebuilding=[*self.rebuilding],
+            exchange=[*self.exchange],
             rows=[*self.rows],
         )

@@ -19,6 +19,7 @@ from .interrupts import StopRequest
 from .measurements import Measurements
 from .options import RunOptions
 from .protocols import UPDATE_INTERVAL, Protocol, Stage
+from .replica_stage import ReplicaStage
 from .run_state import RunState
 from .searches import Searches
 from .stage_context import StageContext
@@ -99,18 +100,25 @@ class StageRun:
         # A new one at every saved state, so that a resumed fit repeats the uninterrupted one bit for bit.
         running = StageContext(self._engine, state, stage)
         self._prepare(running, state, watch)
+        replicas = self._replicas(running, state) if stage.exchange and not watch.stop.requested else None
         interval = self._options.save_interval
         last = min(stage.steps, state.stage_step + interval - state.step % interval)
         converged = False
         with self._trajectory(folder, state) as trajectory:
             while state.stage_step < last and not converged:
-                self._step(running, state, last, watch)
+                self._step(running, state, last, watch, replicas)
                 if watch.stop.requested:
                     break
                 self._report(running, state, trajectory, watch)
                 converged = running.follow(state)
+        ended = state.stage_step >= stage.steps or converged or watch.stop.requested
+        if replicas is not None:
+            if ended:
+                replicas.finish(state, watch.stop, self._measurements.ca_rmsd)
+            else:
+                replicas.update(state)
         running.update(state)
-        if state.stage_step >= stage.steps or converged or watch.stop.requested:
+        if ended:
             state.ended.append(running.outcome(state, converged))
             state.stage, state.stage_step, state.plateau = state.stage + 1, 0, Plateau()
         return state
@@ -172,14 +180,30 @@ class StageRun:
                         running, state, share, lambda doing: watch.say(state, doing), watch.stop
                     )
 
-    def _step(self, running: StageContext, state: RunState, last: int, watch: Watch) -> None:
-        """Step to the next update, report, or end of the segment; check what came out."""
-        running.apply(state)
-        to_update = UPDATE_INTERVAL - state.stage_step % UPDATE_INTERVAL
+    def _replicas(self, running: StageContext, state: RunState) -> ReplicaStage:
+        return ReplicaStage(self._engine, self._protocol, self._options.threads, running, state)
+
+    def _step(
+        self,
+        running: StageContext,
+        state: RunState,
+        last: int,
+        watch: Watch,
+        replicas: ReplicaStage | None,
+    ) -> None:
+        """Step to the next update or exchange, report, or end of the segment; check what came out."""
+        if replicas is None:
+            running.apply(state)
+            to_update = UPDATE_INTERVAL - state.stage_step % UPDATE_INTERVAL
+        else:
+            to_update = replicas.steps_to_exchange(state.stage_step)
         interval = self._options.report_interval
         length = min(to_update, last - state.stage_step, interval - state.step % interval)
         started = time.perf_counter()
-        done = self._engine.dynamics.step(running.context, length, watch.stop)
+        if replicas is None:
+            done = self._engine.dynamics.step(running.context, length, watch.stop)
+        else:
+            done = replicas.step(length, watch.stop)
         state.seconds += time.perf_counter() - started
         state.step, state.stage_step = state.step + done, state.stage_step + done
         self._engine.dynamics.checked(running.context, state.step, running.stage)

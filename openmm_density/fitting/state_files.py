@@ -26,7 +26,8 @@ from .run_state import RunState
 
 PLAIN = "plain"
 
-_ARRAYS = ("positions", "velocities", "relaxed", "box")
+_ARRAYS = ("positions", "velocities", "relaxed", "box", "replica_positions", "replica_velocities")
+_REPLICAS = _ARRAYS[4:]
 _FORMAT = 2
 # What numpy writes before an array of two dimensions is 128 bytes.
 _LONGEST_HEADER = 256
@@ -69,7 +70,9 @@ def read_state(path: str | os.PathLike[str]) -> RunState:
     atoms = len(arrays["positions"])
     for name, array in arrays.items():
         shape = (3, 3) if name == "box" else (atoms, 3)
-        if array.shape != shape or not atoms:
+        if name in _REPLICAS:
+            shape = (len(array), *shape)
+        if array.shape != shape or not atoms or not len(array):
             raise DamagedState(f"{name} has the shape {array.shape}, not {shape}")
         if not np.isfinite(array).all():
             raise DamagedState(f"{name} has values that are not numbers")

@@ -8,3 +8,7 @@ from .displacements import displacements_apart
 from .merged_system import MergedSystem, merge_systems
 
 __all__ = ["MergedSystem", "displacements_apart", "merge_systems"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -212,6 +212,41 @@ class PlanarityRestraint(Restraint):
             of_particles=None if particles is None else (particles, lambda: self._module(particles)),
         )
 
+    def create_force_of_copies(
+        self, first: Sequence[int], n_particles: int, backend: str = "auto"
+    ) -> openmm.Force:
+        """Build one force for copies of the model side by side in a System, see `openmm_density.merging`.
+
+        Parameters
+        ----------
+        first : sequence of int
+            The number of each copy's first particle.
+        n_particles : int
+            Of the whole System.
+        backend : str
+            As for `create_force`.
+        """
+        planes = self.planes.side_by_side(first)
+
+        def module_of(particles: np.ndarray) -> torch.nn.Module:
+            return planarity_module(
+                planes, particles, self.thermal_energy, constants=self.constants, periodic=False
+            )
+
+        members = [atoms.ravel() for atoms, _ in planes.grouped()]
+        particles = np.unique(np.concatenate(members)) if members else None
+        return forces.create_force(
+            module_of(np.arange(n_particles)),
+            self.parameter_name,
+            self.force_constant,
+            periodic=False,
+            name=type(self).__name__,
+            backend=backend,
+            force_group=self.force_group,
+            parameter_derivative=False,
+            of_particles=None if particles is None else (particles, lambda: module_of(particles)),
+        )
+
     def create_module(self) -> torch.nn.Module:
         """Build the TorchScript-compatible module behind the force.
 

@@ -277,8 +277,45 @@ def test_a_damaged_file_is_refused():
         openmm.XmlSerializer.deserialize(text[:start] + "AAAA" + text[start + 400 :])
     with pytest.raises(openmm.OpenMMException, match="newer openmm-density"):
         openmm.XmlSerializer.deserialize(
-            text.replace('type="CudaGraphForce" version="1"', 'type="CudaGraphForce" version="2"')
+            text.replace('type="CudaGraphForce" version="2"', 'type="CudaGraphForce" version="3"')
         )
+
+
+class SpringsOfTheirOwn(torch.nn.Module):
+    """E = Σ k_i x_i²: a strength for each of three particles."""
+
+    def forward(self, positions: torch.Tensor, strengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        k = strengths.to(positions)[:, None]
+        return (strengths * (positions.to(strengths) ** 2).sum(dim=1)).sum(), -2 * k * positions
+
+
+def test_a_force_of_several_strengths():
+    names = ["k_0", "k_1", "k, the last"]
+    force = make_force(Computation(SpringsOfTheirOwn(), None, False, 3), names, [1.0, 2.0, 3.0])
+    assert [force.getGlobalParameterName(i) for i in range(force.getNumGlobalParameters())] == names
+    assert [force.getGlobalParameterDefaultValue(i) for i in range(3)] == [1.0, 2.0, 3.0]
+    squares = (np.array(POSITIONS) ** 2).sum(axis=1)
+    read = openmm.XmlSerializer.deserialize(openmm.XmlSerializer.serialize(system_of(3, force)))
+    context = context_with(CudaGraphForce.cast(copy.deepcopy(read.getForce(0))))
+    for strengths in ([1.0, 2.0, 3.0], [4.0, 2.0, 0.5]):
+        for name, strength in zip(names, strengths):
+            context.setParameter(name, strength)
+        energy, forces = energy_and_forces(context)
+        assert energy == pytest.approx((strengths * squares).sum())
+        np.testing.assert_allclose(forces, -2 * np.array(strengths)[:, None] * POSITIONS, rtol=1e-6)
+    with pytest.raises(ValueError, match="takes 3 strengths, not 1"):
+        make_force(Computation(SpringsOfTheirOwn(), None, False, 3), "k", 1.0)
+
+
+def test_a_file_of_the_first_version_is_read():
+    text = openmm.XmlSerializer.serialize(system_of(3, made()))
+    start, end = text.index("<Strengths>"), text.index("</Strengths>") + len("</Strengths>")
+    tag_end = text.rindex(">", 0, start)
+    older = text[:tag_end] + ' parameter="k" strength="2.5">' + text[tag_end + 1 : start] + text[end:]
+    older = older.replace('type="CudaGraphForce" version="2"', 'type="CudaGraphForce" version="1"')
+    system = openmm.XmlSerializer.deserialize(older)
+    force = CudaGraphForce.cast(system.getForce(0))
+    assert force.getGlobalParameterName(0) == "k" and force.getGlobalParameterDefaultValue(0) == 2.5
 
 
 def test_an_openmm_without_headers_is_named(monkeypatch, tmp_path):

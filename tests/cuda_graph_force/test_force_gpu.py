@@ -275,6 +275,36 @@ def test_parameters_that_change_at_every_evaluation_arrive():
         np.testing.assert_allclose(forces_of(context), -2 * strength * positions, rtol=1e-5, atol=1e-6)
 
 
+class InParallel(torch.nn.Module):
+    """E = Σ k_i Σ x² over quarters of the particles, each in a stream of its own."""
+
+    def forward(self, positions: torch.Tensor, strengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        present = torch.cuda.current_stream()
+        energies, forces = [], []
+        for i, quarter in enumerate(positions.chunk(4)):
+            stream = torch.cuda.Stream()
+            stream.wait_stream(present)
+            with torch.cuda.stream(stream):
+                energies.append(strengths[i] * (quarter.to(torch.float64) ** 2).sum())
+                forces.append(-2 * strengths[i].to(positions) * quarter)
+            present.wait_stream(stream)
+        return torch.stack(energies).sum(), torch.cat(forces)
+
+
+@on_cuda
+def test_parallel_branches_and_several_strengths():
+    positions = some_positions(4000)
+    names = [f"k_{i}" for i in range(4)]
+    force = make_force(Computation(InParallel(), None, False, 4), names, [1.0, 2.0, 3.0, 4.0])
+    context = context_on_cuda(system_of(4000, force), positions)
+    for strengths in ([1.0, 2.0, 3.0, 4.0], [0.0, 5.0, 2.0, 1.0]):
+        for name, strength in zip(names, strengths):
+            context.setParameter(name, strength)
+        k = np.repeat(strengths, 1000)[:, None]
+        assert energy_of(context) == pytest.approx((k * positions**2).sum(), rel=1e-5)
+        np.testing.assert_allclose(forces_of(context), -2 * k * positions, rtol=1e-5, atol=1e-6)
+
+
 class Raising(torch.nn.Module):
     def forward(self, positions: torch.Tensor, strength: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         raise ValueError("this module is made to fail")

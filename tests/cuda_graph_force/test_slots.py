@@ -33,13 +33,10 @@ def test_parameters_have_the_same_slots():
     box = slots.BOX
     assert values == {
         "BOX": box.start,
-        **{
-            name: getattr(slots, name)
-            for name in ("STRENGTH", "WANTS_FORCES", "WANTS_ENERGY", "N_PARAMETERS")
-        },
+        **{name: getattr(slots, name) for name in ("STRENGTHS", "WANTS_FORCES", "WANTS_ENERGY")},
     }
-    used = [*range(box.start, box.stop), slots.STRENGTH, slots.WANTS_FORCES, slots.WANTS_ENERGY]
-    assert used == list(range(slots.N_PARAMETERS))
+    used = [*range(box.start, box.stop), slots.WANTS_FORCES, slots.WANTS_ENERGY]
+    assert used == list(range(slots.STRENGTHS))
 
 
 @pytest.mark.parametrize("struct", [slots.Arrays, slots.Recording, slots.Binary])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,15 @@ class PlaneSet:
                 sigmas = [s if isinstance(s, tuple) else (s,) * atoms.shape[1] for s in sigmas]
             groups.append((atoms.copy(), np.array(sigmas, dtype=np.float64)))
         return groups
+
+    def side_by_side(self, first: Iterable[int]) -> PlaneSet:
+        """Return the planes of copies of the model side by side, from the number of each one's first atom."""
+        planes = [
+            replace(plane, atoms=tuple(atom + begin for atom in plane.atoms))
+            for begin in first
+            for plane in self.planes
+        ]
+        return PlaneSet(tuple(planes))
 
     def deviations(self, positions: Any) -> Deviations:
         """Measure every plane's distance from flatness.

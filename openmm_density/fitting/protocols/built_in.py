@@ -11,7 +11,7 @@ from .protocol import Protocol
 from .protocol_file import read_protocol
 from .stage import DEFAULT_STAGE_RESTRAINTS, Stage, checked_restraints
 
-PROTOCOLS = ("quick", "standard", "cascade", "gentle")
+PROTOCOLS = ("quick", "standard", "cascade", "gentle", "exchange")
 
 COARSE = 4.5
 """From this resolution on, in Å, a map shows neither the hydrogen bonds of helices and strands, which are restrained longer, nor
@@ -25,6 +25,8 @@ _STAGGERED = "rotamers"
 _RUNGS = (4.5, 3.0, 1.5)
 _COLD, _ROOM, _HOT = 10.0, 300.0, 600.0
 _FULL = (1.0, 1.0)
+# Parts of the full strength that replicas have.
+_LADDER = (0.1, 1.0)
 
 
 def find_protocol(name: str, resolution: float) -> Protocol:
@@ -50,6 +52,10 @@ def find_protocol(name: str, resolution: float) -> Protocol:
         return Protocol(stages, name="quick", minimize_last=500)
     if name == "cascade":
         return Protocol((*_ladder(20000, resolution), *_refine(20000, resolution)), name="cascade")
+    if name == "exchange":
+        refine = _refine(20000, resolution, heated=False)
+        stages = (*_approach(20000, resolution), *_exchanging(20000, resolution), *refine)
+        return Protocol(stages, name="exchange")
     if name == "gentle":
         return Protocol(_small_corrections(8000), name="gentle")
     raise InputError(
@@ -119,6 +125,11 @@ def _refine(steps: int, resolution: float, heated: bool = True) -> tuple[Stage, 
         for number, each in enumerate(stages)
         for stage in _sided(each, resolution)
     )
+
+
+def _exchanging(steps: int, resolution: float) -> tuple[Stage, ...]:
+    """Replicas from a weak density, where chains find another way, to the full one, which keeps what fits."""
+    return _sided(Stage("exchange", steps, _LADDER, exchange=True), resolution)
 
 
 def _shared(steps: float, parts: Sequence[float]) -> list[int]:

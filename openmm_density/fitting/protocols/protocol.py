@@ -50,6 +50,10 @@ class Protocol:
     match_blur : bool
         Whether the atoms' Gaussians become as wide as the map shows them, where that is wider than its resolution says, see
         `openmm_density.fitting.fit_systems.BLURS`.
+    replicas : int
+        Of stages that let replicas exchange.
+    exchange_interval : int
+        Steps between their attempts.
     search : {"auto", "off", "full"}
         Whether the searches that stages ask for are made as far as they take about as long as the steps do (see
         `openmm_density.fitting.rebuilding.search_plan.SearchPlan`), not at all, or whatever they take.
@@ -66,6 +70,8 @@ class Protocol:
     minimize_last: int = 1000
     match_blur: bool = True
     search: str = "auto"
+    replicas: int = 8
+    exchange_interval: int = 200
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stages", tuple(self.stages))
@@ -96,6 +102,15 @@ class Protocol:
         for name in ("minimize_first", "minimize_last"):
             check_count(name, getattr(self, name), least=0)
         check_flag("match_blur", self.match_blur)
+        check_count("replicas", self.replicas, least=2)
+        check_count("exchange_interval", self.exchange_interval, least=1)
+        if self.density_interval > 1 and any(stage.exchange for stage in self.stages):
+            raise InputError(
+                "must be 1 where replicas exchange",
+                argument="density_interval",
+                found=self.density_interval,
+                remedy="leave it out",
+            )
         if self.search not in SEARCHES:
             raise InputError(
                 f"must be one of {', '.join(SEARCHES)}",

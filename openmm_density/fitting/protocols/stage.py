@@ -54,6 +54,9 @@ class Stage:
     rotamers : bool
         Whether side chains are put into the rotamers that fit best before the stage begins, see
         `openmm_density.fitting.rebuilding.rotamer_search.RotamerSearch`.
+    exchange : bool
+        Whether replicas on a ladder exchange, see `openmm_density.replica_exchange`: from the begin to the end of strength and
+        temperature, both geometrically, each for all steps of the stage. The best of them goes on.
     start : {"any", "near", "far"}
         For which starts the stage is: all, or those near or far from their density, see `Protocol.from_start`.
     """
@@ -69,6 +72,7 @@ class Stage:
     until_converged: bool = False
     register: bool = False
     rotamers: bool = False
+    exchange: bool = False
     start: str = "any"
 
     def __post_init__(self) -> None:
@@ -115,8 +119,38 @@ class Stage:
                     source=where,
                     remedy=f'set {as_argument("strength")} to 0, and add "position" to {as_argument("restraints")}',
                 )
-        for name in ("adaptive", "until_converged", "register", "rotamers"):
+        for name in ("adaptive", "until_converged", "register", "rotamers", "exchange"):
             check_flag(name, getattr(self, name), where)
+        if self.exchange:
+            self._check_exchange(where)
+
+    def _check_exchange(self, where: str) -> None:
+        """Refuse what is no ladder from a weak density, and perhaps heat, to a strong one."""
+        if self.adaptive or self.until_converged:
+            raise InputError(
+                f"keeps its strengths and steps, and goes with neither {as_argument('adaptive')} nor "
+                f"{as_argument('until_converged')}",
+                argument="exchange",
+                source=where,
+                remedy="leave these out",
+            )
+        low, high = self.strength
+        if not 0 < low <= high:
+            raise InputError(
+                "is a ladder here, from a weak density to a strong one",
+                argument="strength",
+                source=where,
+                found=list(self.strength),
+                remedy="give two parts of the full strength such as [0.1, 1.0]",
+            )
+        if self.temperature[0] < self.temperature[1]:
+            raise InputError(
+                "is a ladder here, which begins hot where the density is weak",
+                argument="temperature",
+                source=where,
+                found=list(self.temperature),
+                remedy="give the higher one first, such as [450.0, 300.0], or one for all replicas",
+            )
 
     def scale_at(self, part: float) -> float:
         """Return k, as a part of the full strength, when that part (0…1) of the stage is done."""

@@ -1,0 +1,190 @@
+"""A stage of a fit in which replicas exchange: the one at full strength is followed, and the best of them goes on."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import openmm
+
+from ..errors import SimulationError
+from ..replica_exchange import ExchangeRecord, Ladder, ReplicaExchange, Rung
+from ..replica_exchange.replica_exchange import ExchangeState
+from ..units import ANGSTROM_PER_NANOMETER
+from .dynamics import STEPS_AT_ONCE
+from .engine import Engine
+from .interrupts import StopRequest
+from .protocols import Protocol, Stage
+from .run_state import RunState
+from .stability import Unstable, is_blow_up
+from .stage_context import StageContext
+
+# Enough that energies tell which model is best: what is left is far less than a misplaced side chain.
+_MINIMIZATION = 200
+
+
+class ReplicaStage:
+    """The replicas of a stage, from one saved state to the next.
+
+    Parameters
+    ----------
+    engine : Engine
+    protocol : Protocol
+    threads : int, optional
+        That simulate replicas at the same time on CPUs; all cores by default.
+    running : StageContext
+        In which the replica on the last rung is shown after every step, for log and trajectory.
+    state : RunState
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        protocol: Protocol,
+        threads: int | None,
+        running: StageContext,
+        state: RunState,
+    ) -> None:
+        self._engine, self._interval, self._running = engine, protocol.exchange_interval, running
+        self._began = time.perf_counter()
+        ladder = _ladder(running.stage, protocol.replicas, (state.strength or 0.0) / 2**state.caution)
+        self._earlier = state.exchange[-1] if state.replica_positions is not None else None
+        running.set_scale(state, running.stage.strength[1])
+        parameters = {
+            name: value
+            for name, value in running.context.getParameters().items()
+            if name != running.density.parameter_name
+        }
+        platform, properties = engine.platform
+        if "Threads" in properties or platform.getName() == "CPU":
+            properties = {**properties, "Threads": "1"}
+        start: Any = state.positions * ANGSTROM_PER_NANOMETER
+        if self._earlier is not None:
+            record = ExchangeRecord(**self._earlier["record"])
+            start = ExchangeState(
+                state.replica_positions, state.replica_velocities, self._earlier["rounds"], record
+            )
+        self._exchange = ReplicaExchange(
+            running.context.getSystem(),
+            running.density,
+            ladder,
+            start,
+            planarity=engine.systems.planarity,
+            parameters=parameters,
+            friction=protocol.friction,
+            timestep=engine.dynamics.timestep(state),
+            seed=engine.dynamics.seed(state),
+            platform=(platform, properties),
+            threads=min(threads or os.cpu_count() or 1, len(ladder)),
+        )
+
+    def step(self, length: int, stop: StopRequest) -> int:
+        """Run so many steps of each replica, or fewer after a request to stop; return how many.
+
+        Raises
+        ------
+        Unstable
+            If a replica blows up.
+        """
+        done = 0
+        try:
+            while done < length and not stop.requested:
+                steps = min(STEPS_AT_ONCE, length - done)
+                self._exchange.step(steps)
+                done += steps
+            if not stop.requested:
+                self._exchange.exchange()
+            self._show(-1)
+        except (openmm.OpenMMException, SimulationError) as error:
+            raise _unstable(error) from None
+        return done
+
+    def steps_to_exchange(self, stage_step: int) -> int:
+        """Return after how many steps replicas next try to exchange."""
+        return self._interval - stage_step % self._interval
+
+    def update(self, state: RunState) -> None:
+        """Put the replicas into a state, as its stage goes on."""
+        found = self._exchange.state
+        state.replica_positions, state.replica_velocities = found.positions, found.velocities
+        self._note(state, {})
+
+    def finish(
+        self, state: RunState, stop: StopRequest, ca_rmsd: Callable[[np.ndarray], float | None]
+    ) -> None:
+        """Let the best replica go on: the one of lowest energy once all are minimised at full strength.
+
+        Nothing but force field, restraints and density decides.
+
+        Parameters
+        ----------
+        state : RunState
+        stop : StopRequest
+            After which the replica on the last rung goes on.
+        ca_rmsd : callable
+            Distance to a reference in Å of positions in Å, to be reported; None where there is none.
+
+        Raises
+        ------
+        Unstable
+            If a replica blows up.
+        """
+        chosen, told = len(self._exchange.ladder) - 1, {}
+        if not stop.requested:
+            try:
+                models, energies = self._exchange.minimized(_MINIMIZATION)
+            except (openmm.OpenMMException, SimulationError) as error:
+                raise _unstable(error) from None
+            chosen = int(np.argmin(energies))
+            density = self._running.density
+            told = {
+                "energies": energies.tolist(),
+                "similarities": [density.similarity(model) for model in models],
+                "ca_rmsd": [ca_rmsd(model) for model in models],
+            }
+        self._note(state, {"chosen": chosen, **told})
+        self._show(chosen)
+        state.replica_positions = state.replica_velocities = None
+
+    def _note(self, state: RunState, more: dict[str, Any]) -> None:
+        exchange, earlier = self._exchange, self._earlier
+        spent = time.perf_counter() - self._began + (0.0 if earlier is None else earlier["seconds"])
+        record = exchange.record
+        found = {
+            "stage": self._running.stage.name,
+            "replicas": len(exchange.ladder),
+            "strengths": exchange.ladder.strengths.tolist(),
+            "temperatures": exchange.ladder.temperatures.tolist(),
+            "rounds": exchange.round,
+            "acceptance": record.acceptance,
+            "round_trips": sum(record.round_trips),
+            "record": asdict(record),
+            "seconds": spent,
+            **more,
+        }
+        if earlier is None:
+            state.exchange.append(found)
+        else:
+            state.exchange[-1] = found
+
+    def _show(self, rung: int) -> None:
+        found = self._exchange.state
+        self._running.context.setPositions(found.positions[rung])
+        self._running.context.setVelocities(found.velocities[rung])
+
+
+def _ladder(stage: Stage, replicas: int, full_strength: float) -> Ladder:
+    first, last = (
+        Rung(full_strength * part, kelvin) for part, kelvin in zip(stage.strength, stage.temperature)
+    )
+    return Ladder.between(first, last, replicas)
+
+
+def _unstable(error: Exception) -> Exception:
+    if isinstance(error, openmm.OpenMMException) and not is_blow_up(error):
+        return error
+    return Unstable(f"a replica became unstable ({error})")
