@@ -82,8 +82,21 @@ class ReplicaStage:
             threads=min(threads or os.cpu_count() or 1, len(ladder)),
         )
 
-    def step(self, length: int, stop: StopRequest) -> int:
-        """Run so many steps of each replica, or fewer after a request to stop; return how many.
+    def step(self, stage_step: int, length: int, stop: StopRequest) -> int:
+        """Run so many steps of each replica, exchange where it is time, and show the replica on the last rung.
+
+        Parameters
+        ----------
+        stage_step : int
+            Steps of the stage that were done before.
+        length : int
+            Fewer are done after a request to stop.
+        stop : StopRequest
+
+        Returns
+        -------
+        int
+            Steps that were done.
 
         Raises
         ------
@@ -93,19 +106,16 @@ class ReplicaStage:
         done = 0
         try:
             while done < length and not stop.requested:
-                steps = min(STEPS_AT_ONCE, length - done)
+                to_exchange = self._interval - (stage_step + done) % self._interval
+                steps = min(STEPS_AT_ONCE, length - done, to_exchange)
                 self._exchange.step(steps)
                 done += steps
-            if not stop.requested:
-                self._exchange.exchange()
+                if steps == to_exchange:
+                    self._exchange.exchange()
             self._show(-1)
         except (openmm.OpenMMException, SimulationError) as error:
             raise _unstable(error) from None
         return done
-
-    def steps_to_exchange(self, stage_step: int) -> int:
-        """Return after how many steps replicas next try to exchange."""
-        return self._interval - stage_step % self._interval
 
     def update(self, state: RunState) -> None:
         """Put the replicas into a state, as its stage goes on."""

@@ -191,19 +191,17 @@ class StageRun:
         watch: Watch,
         replicas: ReplicaStage | None,
     ) -> None:
-        """Step to the next update or exchange, report, or end of the segment; check what came out."""
+        """Step to the next update of the strength, report, or end of the segment; check what came out."""
+        interval = self._options.report_interval
+        length = min(last - state.stage_step, interval - state.step % interval)
         if replicas is None:
             running.apply(state)
-            to_update = UPDATE_INTERVAL - state.stage_step % UPDATE_INTERVAL
-        else:
-            to_update = replicas.steps_to_exchange(state.stage_step)
-        interval = self._options.report_interval
-        length = min(to_update, last - state.stage_step, interval - state.step % interval)
+            length = min(length, UPDATE_INTERVAL - state.stage_step % UPDATE_INTERVAL)
         started = time.perf_counter()
         if replicas is None:
             done = self._engine.dynamics.step(running.context, length, watch.stop)
         else:
-            done = replicas.step(length, watch.stop)
+            done = replicas.step(state.stage_step, length, watch.stop)
         state.seconds += time.perf_counter() - started
         state.step, state.stage_step = state.step + done, state.stage_step + done
         self._engine.dynamics.checked(running.context, state.step, running.stage)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import openmm
+import torch
 from openmm import unit
 
 from ..atomic_files import atomic_write
@@ -311,7 +312,8 @@ class ReplicaExchange:
         return self._simulated.fits[rung].measure.max_similarity - self._similarity(rung, positions)
 
     def _similarity(self, rung: int, positions: np.ndarray) -> float:
-        return self._simulated.fits[rung].similarity(ANGSTROM_PER_NANOMETER * positions)
+        fit = self._simulated.fits[rung]
+        return fit.similarity_of_fitted(torch.from_numpy(positions[fit.atoms]))
 
     def _energies_without_density(self, positions: np.ndarray) -> np.ndarray:
         simulated = self._simulated

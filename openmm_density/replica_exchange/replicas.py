@@ -200,6 +200,12 @@ class SeparateReplicas(Replicas):
 
     def _make(self, seed: int, positions: np.ndarray) -> None:
         simulated = self.simulated
+        # Each thread has one core: OpenMM's threads are set by its platform, those of torch for each thread.
+        self._pool = None
+        if simulated.threads > 1:
+            self._pool = ThreadPoolExecutor(
+                simulated.threads, initializer=torch.set_num_threads, initargs=(1,)
+            )
         self._contexts = []
         for rung, kelvin in enumerate(simulated.ladder.temperatures):
             integrator = openmm.LangevinMiddleIntegrator(kelvin, simulated.friction, simulated.timestep)
@@ -230,12 +236,7 @@ class SeparateReplicas(Replicas):
         self._each(lambda context: openmm.LocalEnergyMinimizer.minimize(context, maxIterations=iterations))
 
     def _each(self, act: Callable[[openmm.Context], object]) -> None:
-        if self.simulated.threads == 1:
-            for context in self._contexts:
-                act(context)
-            return
-        with ThreadPoolExecutor(self.simulated.threads, initializer=lambda: torch.set_num_threads(1)) as pool:
-            list(pool.map(act, self._contexts))
+        list((map if self._pool is None else self._pool.map)(act, self._contexts))
 
 
 class MergedReplicas(Replicas):
