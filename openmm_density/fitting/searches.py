@@ -10,8 +10,8 @@ from ..errors import SimulationError
 from .engine import Engine
 from .fit_map import FitMap
 from .interrupts import StopRequest
-from .protocols import Protocol
-from .rebuilding import Changes, Rebuilding, SearchPlan, Share, TrialWorkers
+from .protocols import ALIKE, REGISTERED, Protocol
+from .rebuilding import Changes, Rebuilding, SearchPlan, Share, SideChainEvidence, TrialWorkers
 from .run_state import RunState
 from .stability import Unstable
 from .stage_context import StageContext
@@ -111,7 +111,10 @@ class Searches:
     def _rebuilding(self, running: StageContext, state: RunState, say: Callable[[str], None]) -> Rebuilding:
         # What fits is told best at full strength.
         running.set_scale(state, 1.0)
-        systems = self._engine.systems
+        systems, resolution = self._engine.systems, self._fit_map.resolution
+        evidence = None
+        if resolution <= REGISTERED:
+            evidence = SideChainEvidence(systems.prepared.topology, self._fit_map.density_map, resolution)
         return Rebuilding(
             systems.prepared,
             systems.force_field,
@@ -120,6 +123,9 @@ class Searches:
             running.strength,
             self.workers,
             say,
+            evidence,
+            # Between them the energy does not tell, and beyond nothing else does, where a protocol asks for it.
+            by_energy=not ALIKE <= resolution <= REGISTERED,
         )
 
     def _rebuild(

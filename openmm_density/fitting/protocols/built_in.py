@@ -17,7 +17,9 @@ COARSE = 4.5
 """From this resolution on, in Å, a map shows neither the hydrogen bonds of helices and strands, which are restrained longer, nor
 which rotamer a side chain has."""
 ALIKE = 3.5
-"""From this resolution on, in Å, side chains are too alike in a map to tell whether a stretch is off by a residue."""
+"""From this resolution on, in Å, side chains are too alike in a map for the energy to tell which register is right."""
+REGISTERED = 4.0
+"""Up to this resolution, in Å, a map shows which residues a stretch has, by the density beside its backbone."""
 
 _WITH_FOLD = (*DEFAULT_STAGE_RESTRAINTS, "ss")
 _STAGGERED = "rotamers"
@@ -107,13 +109,13 @@ def _refine(steps: int, resolution: float, heated: bool = True) -> tuple[Stage, 
     stages = []
     if heated:
         stages += [
-            Stage("heat", heat, (0.5, 0.5), (_ROOM, _HOT), register=resolution < ALIKE),
+            Stage("heat", heat, (0.5, 0.5), (_ROOM, _HOT), register=resolution <= REGISTERED),
             Stage("hot", hot, (0.5, 0.5), (_HOT, _HOT)),
             Stage("cool", cool, (0.5, 0.5), (_HOT, _ROOM)),
         ]
     stages += [
-        Stage("tighten", tighten, (0.5, 1.0), register=heated and resolution < ALIKE, rotamers=shown),
-        Stage("hold", hold, register=heated and resolution < ALIKE, until_converged=True),
+        Stage("tighten", tighten, (0.5, 1.0), register=heated and resolution <= REGISTERED, rotamers=shown),
+        Stage("hold", hold, register=heated and resolution <= REGISTERED, until_converged=True),
         Stage("anneal", anneal, temperature=(_ROOM, _COLD), rotamers=shown),
     ]
     last = len(stages) - 1

@@ -27,7 +27,9 @@ class RebuiltStretch:
     shifted_by : int
         By how many residues along the chain they were moved; 0 for a loop with another path.
     gain : float
-        What that is better by, in kJ/mol.
+        What that is better by, in kJ/mol, with what the evidence is worth.
+    evidence : float
+        By how much the evidence on the register rose, as a natural logarithm; 0 where only the energy was compared.
     """
 
     chain: str
@@ -36,6 +38,7 @@ class RebuiltStretch:
     rows: list[int]
     shifted_by: int
     gain: float
+    evidence: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,13 @@ from ..interrupts import StopRequest
 from .bonded_terms import BondedTerms
 from .changes import Changes, FittedRotamer, RebuiltStretch, span
 from .density_model import DensityModel
+from .evidence_search import ENERGY_PER_NAT, EvidenceSearch
 from .molecule import Molecule
 from .register_search import RegisterSearch, Stretch
 from .rotamer_search import RotamerSearch
 from .search_plan import place_work
 from .sequence_match import SequenceMatch
+from .side_chain_evidence import SideChainEvidence
 from .stretch_trial import LEAST_GAIN, StretchTrial, TrialTools
 from .trial_workers import TrialWorkers
 
@@ -48,6 +50,10 @@ class Rebuilding:
         The processes that try stretches; by default this one alone. What comes out does not depend on their number.
     progress : callable, optional
         Called, in this thread, with a few words on what is being searched.
+    evidence : SideChainEvidence, optional
+        By which stretches are shifted too.
+    by_energy : bool
+        Whether stretches are shifted by their energy alone.
 
     Attributes
     ----------
@@ -66,6 +72,8 @@ class Rebuilding:
         strength: float,
         workers: TrialWorkers | None = None,
         progress: Callable[[str], None] | None = None,
+        evidence: SideChainEvidence | None = None,
+        by_energy: bool = True,
     ) -> None:
         self.changes, self.work = Changes(), 0.0
         self._progress = progress or (lambda _: None)
@@ -80,6 +88,9 @@ class Rebuilding:
             BondedTerms(system), self._molecule, self._density, self._rotamers, self._registers
         )
         self._correlation = correlation
+        self._by_energy, self._evident = by_energy, None
+        if evidence is not None:
+            self._evident = EvidenceSearch(self._tools, evidence, self._workers)
 
     def with_fitted_rotamers(self, positions: np.ndarray, stop: StopRequest | None = None) -> np.ndarray:
         """Return the positions (N, 3) in Å with side chains in the rotamers that the map shows; the same array if none is."""
@@ -117,8 +128,8 @@ class Rebuilding:
         room : float
             The `place_work` that trying may take: of the places those that fit worst are tried.
         """
-        result, changed = positions, None
-        for _ in range(_ROUNDS):
+        result, changed = self._by_evidence(positions, stop, room), None
+        for _ in range(_ROUNDS if self._by_energy else 0):
             self._progress("register")
             correlations = self._correlation.residue_correlations(result)
             possible = self._searches(result, correlations, changed, stop)
@@ -142,6 +153,24 @@ class Rebuilding:
             self.changes.stretches += [self._rebuilt(gain, result, after, around) for gain, around in kept]
             result = after
         return result
+
+    def _by_evidence(self, positions: np.ndarray, stop: StopRequest, room: float) -> np.ndarray:
+        """Return the positions with stretches moved to where the density beside the backbone speaks for them."""
+        if self._evident is None:
+            return positions
+        self._progress("register")
+        found, moved = self._evident.improved(positions, stop, room - self.work, self._tell)
+        self.work += self._evident.work
+        self.changes.places_tried += self._evident.tried
+        for each in moved:
+            residues = [self._residues[index] for index in each.shift.residues]
+            ends = (_number(residues[0]), _number(residues[-1]))
+            rows = [residue.index for residue in residues]
+            by, gain = each.shift.usual, ENERGY_PER_NAT * each.gain
+            self.changes.stretches.append(
+                RebuiltStretch(residues[0].chain.id, *ends, rows, by, round(gain, 1), round(each.evidence, 2))
+            )
+        return found
 
     def _searches(
         self,
@@ -185,12 +214,14 @@ class Rebuilding:
         def told(number: int | None) -> None:
             under_way.pop(number, None)
             if under_way:
-                first = self._named(_around(next(iter(under_way.values())).stretches))
-                done = len(trials) - len(under_way)
-                self._progress(f"register: {first} ({done + 1} of {len(trials)})")
+                first = _around(next(iter(under_way.values())).stretches)
+                self._tell(first, len(trials) - len(under_way) + 1, len(trials))
 
         told(None)
         return self._workers.run(self._tools, positions, trials, stop, told) and not stop.requested
+
+    def _tell(self, stretch: Stretch, number: int, total: int) -> None:
+        self._progress(f"register: {self._named(stretch)} ({number} of {total})")
 
     def _named(self, stretch: Stretch) -> str:
         """Name a stretch as in ``A 61-72``."""

@@ -1,4 +1,4 @@
-"""Stretches of a chain that lie one residue off in their density, found and moved along it."""
+"""Stretches of a chain that lie some residues off in their density, found and moved along it."""
 
 from __future__ import annotations
 
@@ -55,6 +55,56 @@ class Stretch:
     def region(self) -> np.ndarray:
         """Indices of its residues and of those of its flanks."""
         return self.chain[max(self.first - FLANK, 0) : self.last + FLANK + 1]
+
+
+@dataclass(frozen=True)
+class ChainShift:
+    """Consecutive residues of a chain, each with the number of places by which it is to be moved along it.
+
+    Attributes
+    ----------
+    chain : np.ndarray of int
+        Indices of all residues of the unbroken chain.
+    first : int
+        Place of the first of these residues in it.
+    by : tuple of int
+        Of each residue.
+    """
+
+    chain: np.ndarray
+    first: int
+    by: tuple[int, ...]
+
+    @classmethod
+    def of_stretch(cls, stretch: Stretch, by: int) -> ChainShift:
+        """Return the shift of all residues of a stretch by as many places."""
+        return cls(stretch.chain, stretch.first, (by,) * (stretch.last - stretch.first + 1))
+
+    @property
+    def stretch(self) -> Stretch:
+        """Where its residues are."""
+        return Stretch(self.chain, self.first, self.first + len(self.by) - 1)
+
+    @property
+    def residues(self) -> np.ndarray:
+        """Their indices."""
+        return self.chain[self.first : self.first + len(self.by)]
+
+    @property
+    def usual(self) -> int:
+        """The number of places by which most of them are moved."""
+        values, counts = np.unique(self.by, return_counts=True)
+        return int(values[counts.argmax()])
+
+    def with_flanks(self) -> np.ndarray:
+        """Return by how many places each residue of the chain is moved: in the flanks by parts of a place too."""
+        fading = 1 - np.arange(1, FLANK + 1) / (FLANK + 1)
+        padded = np.zeros(len(self.chain) + 2 * FLANK)
+        at = FLANK + self.first
+        padded[at : at + len(self.by)] = self.by
+        padded[at - FLANK : at] = self.by[0] * fading[::-1]
+        padded[at + len(self.by) : at + len(self.by) + FLANK] = self.by[-1] * fading
+        return padded[FLANK:-FLANK]
 
 
 class RegisterSearch:
@@ -142,20 +192,33 @@ class RegisterSearch:
         """
         result = positions.copy()
         for stretch in stretches:
-            chain = stretch.chain
-            for place in range(max(stretch.first - FLANK, 0), min(stretch.last + FLANK, len(chain) - 1) + 1):
-                atoms = self._atoms[chain[place]]
-                within = 0 <= place + by < len(chain)
-                # Beyond an end it goes on as the chain went there.
-                one, two = (place, place + by) if within else (place - by, place)
-                step = positions[self._frames[chain[two]][1]] - positions[self._frames[chain[one]][1]]
-                beyond = max(stretch.first - place, place - stretch.last, 0)
-                if beyond or not within:
-                    result[atoms] = positions[atoms] + (1 - beyond / (FLANK + 1)) * step
-                else:
-                    result[atoms] = self.superposed(
-                        positions, atoms, int(chain[place]), int(chain[place + by])
-                    )
+            moved = self.displaced(positions, ChainShift.of_stretch(stretch, by))
+            atoms = self.atoms_of(stretch.region)
+            result[atoms] = moved[atoms]
+        return result
+
+    def displaced(self, positions: np.ndarray, shift: ChainShift) -> np.ndarray:
+        """Move residues along their chain, each by its own number of places, with flanks as in `shifted`.
+
+        Parameters
+        ----------
+        positions : np.ndarray, shape (N, 3)
+        shift : ChainShift
+        """
+        result = positions.copy()
+        chain = shift.chain
+        alphas = positions[[self._frames[residue][1] for residue in chain.tolist()]]
+        for place, by in enumerate(shift.with_flanks().tolist()):
+            if not by:
+                continue
+            atoms = self._atoms[chain[place]]
+            whole = place + int(np.trunc(by))
+            if whole != place and 0 <= whole < len(chain):
+                result[atoms] = self.superposed(positions, atoms, int(chain[place]), int(chain[whole]))
+                rest = _along(alphas, place + by) - alphas[whole]
+            else:
+                rest = _along(alphas, place + by) - alphas[place]
+            result[atoms] += rest
         return result
 
     def superposed(self, positions: np.ndarray, atoms: np.ndarray, residue: int, other: int) -> np.ndarray:
@@ -165,7 +228,9 @@ class RegisterSearch:
         before, after = axes_of_planes(positions, alpha, carbon, nitrogen)
         return (positions[atoms] - positions[own[1]]) @ (before.T @ after) + positions[onto[1]]
 
-    def displacement(self, before: np.ndarray, after: np.ndarray, stretch: Stretch) -> tuple[int, int, int]:
+    def displacement(
+        self, before: np.ndarray, after: np.ndarray, stretch: Stretch, most: int = 1
+    ) -> tuple[int, int, int]:
         """Return by how much a stretch and its flanks were displaced: not all of it ends where it was shifted to.
 
         Parameters
@@ -173,6 +238,8 @@ class RegisterSearch:
         before, after : np.ndarray, shape (N, 3)
             Å.
         stretch : Stretch
+        most : int
+            The largest shift, in residues, that is looked for.
 
         Returns
         -------
@@ -180,18 +247,19 @@ class RegisterSearch:
             Places in the chain: the longest run of residues whose Cα are nearer to where those next to them were than to where
             they were themselves, or, where there are fewer than `FEWEST_SHIFTED` of these, all that moved.
         shifted_by : int
-            1 or -1, or 0 for those that moved otherwise.
+            Not 0 but for those that moved otherwise.
         """
         begin, end = max(stretch.first - FLANK, 0), min(stretch.last + FLANK, len(stretch.chain) - 1)
         frames = np.array([self._frames[residue] for residue in stretch.chain.tolist()])
         old, new = before[frames[:, 1]], after[frames[:, 1]]
         places = np.arange(begin, end + 1)
-        apart = {by: np.full(len(places), np.inf) for by in (0, 1, -1)}
+        shifts = [0, *(sign * by for by in range(1, most + 1) for sign in (1, -1))]
+        apart = {by: np.full(len(places), np.inf) for by in shifts}
         for by, distances in apart.items():
             within = (places + by >= 0) & (places + by < len(old))
             distances[within] = np.linalg.norm(new[places[within]] - old[places[within] + by], axis=1)
         nearest = np.array(list(apart))[np.argmin(list(apart.values()), axis=0)]
-        runs = [(first, last, by) for by in (1, -1) for first, last in runs_of(nearest == by)]
+        runs = [(first, last, by) for by in shifts[1:] for first, last in runs_of(nearest == by)]
         first, last, by = max(runs, key=lambda run: run[1] - run[0], default=(0, -1, 0))
         if last - first + 1 >= FEWEST_SHIFTED:
             return begin + first, begin + last, by
@@ -202,6 +270,12 @@ class RegisterSearch:
     def atoms_of(self, residues: np.ndarray) -> np.ndarray:
         """Return the indices of all atoms of some residues."""
         return np.concatenate([self._atoms[residue] for residue in residues])
+
+
+def _along(alphas: np.ndarray, place: float) -> np.ndarray:
+    """Return the point at a place, in residues, along a chain: between Cα on a line, beyond an end as the chain went there."""
+    before = int(np.clip(np.floor(place), 0, len(alphas) - 2))
+    return alphas[before] + (place - before) * (alphas[before + 1] - alphas[before])
 
 
 def axes_of_planes(

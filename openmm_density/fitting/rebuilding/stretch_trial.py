@@ -18,7 +18,7 @@ from .bound_hydrogens import BoundHydrogens
 from .density_model import DensityModel
 from .local_system import MINIMIZATION, LocalSystem
 from .molecule import Molecule
-from .register_search import RegisterSearch, Stretch
+from .register_search import ChainShift, RegisterSearch, Stretch
 from .rotamer_search import RotamerSearch
 
 LEAST_GAIN = 50.0
@@ -71,7 +71,7 @@ class Task:
         Minimise shifted stretches with soft contacts; go on with that; turn side chains and minimise; go on with that; anneal.
     iterations : int
         Of the minimisation.
-    shifts : tuple of (Stretch, int)
+    shifts : tuple of ChainShift
         To be built, for "shift".
     places : tuple of np.ndarray, shape (n, 3)
         Å; the conformations, for the others.
@@ -83,7 +83,7 @@ class Task:
 
     what: str
     iterations: int = MINIMIZATION
-    shifts: tuple[tuple[Stretch, int], ...] = ()
+    shifts: tuple[ChainShift, ...] = ()
     places: tuple[np.ndarray, ...] = ()
     steps: int = ANNEALING_STEPS
     seed: int = 1
@@ -130,8 +130,8 @@ class TrialPlace:
         if task.what == "anneal":
             return [self._annealed(self._whole(places), task) for places in task.places]
         if task.what == "shift":
-            registers = self._tools.registers
-            starts = [registers.shifted(self._positions, [stretch], by) for stretch, by in task.shifts]
+            displaced = self._tools.registers.displaced
+            starts = [displaced(self._positions, shift) for shift in task.shifts]
         else:
             starts = [self._whole(places) for places in task.places]
         if task.what == "turn":
@@ -207,7 +207,9 @@ class StretchTrial:
 
     def course(self) -> Generator[list[Task], list[list[Built]], None]:
         """Yield tasks that do not depend on each other, take their results, and so on until `gain` is known."""
-        shifts = tuple((stretch, by) for stretch in self.stretches for by in stretch.shifts)
+        shifts = tuple(
+            ChainShift.of_stretch(stretch, by) for stretch in self.stretches for by in stretch.shifts
+        )
         own = (yield [Task("soft", places=(self._positions[self.moving],))])[0][0]
         (own,) = yield from _each("turn", [own])
         # Nothing to compare with.
@@ -232,7 +234,7 @@ class StretchTrial:
             self.gain, self._best = float(before.energy - best.energy), best.places
 
     def _built(
-        self, shifts: tuple[tuple[Stretch, int], ...]
+        self, shifts: tuple[ChainShift, ...]
     ) -> Generator[list[Task], list[list[Built]], list[Built]]:
         """Build the shifts with ever more iterations, ever fewer of them, and return those to be annealed."""
         found: list[Built] = []

@@ -72,10 +72,11 @@ def test_a_stretch_comes_back_into_register(
 
     def long_ones(self: RegisterSearch, correlations: np.ndarray) -> list[list[Stretch]]:
         """Leave out the shorter of the stretches, each of which would be shifted and minimised."""
-        return [
+        places = (
             [stretch for stretch in place if stretch.last - stretch.first >= 5]
             for place in candidates(self, correlations)
-        ]
+        )
+        return [place for place in places if place]
 
     monkeypatch.setattr(RegisterSearch, "candidates", long_ones)
     search = RegisterSearch(native.topology)
