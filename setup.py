@@ -8,5 +8,5 @@ setup(
         *(f"openmm_density.{package}" for package in find_packages(include=["kernels", "kernels.*"])),
     ],
     package_dir={"openmm_density": "openmm_density", "openmm_density.kernels": "kernels"},
-    package_data={"": ["*.cpp", "*.h", "py.typed"]},
+    package_data={"": ["*.cpp", "*.h", "*.npz", "py.typed"]},
 )

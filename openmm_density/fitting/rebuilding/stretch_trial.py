@@ -233,9 +233,7 @@ class StretchTrial:
         if np.isfinite([before.energy, best.energy]).all():
             self.gain, self._best = float(before.energy - best.energy), best.places
 
-    def _built(
-        self, shifts: tuple[ChainShift, ...]
-    ) -> Generator[list[Task], list[list[Built]], list[Built]]:
+    def _built(self, shifts: tuple[ChainShift, ...]) -> Generator[list[Task], list[list[Built]], list[Built]]:
         """Build the shifts with ever more iterations, ever fewer of them, and return those to be annealed."""
         found: list[Built] = []
         (first, part), *more = _SOFT_SCREENS

@@ -46,7 +46,8 @@ def test_side_chains_and_register_are_looked_for_where_a_map_shows_them():
     for cc in (0.1, 0.9):
         searched = [("heat", True), ("tighten", True), ("hold", True)]
         assert looked_for("standard", 3.0, cc) == [*searched, ("anneal", False)]
-        assert looked_for("standard", 4.0, cc) == [("tighten", False), ("anneal", False)]
+        assert looked_for("standard", 4.0, cc) == [*searched, ("anneal", False)]
+        assert looked_for("standard", 4.2, cc) == [("tighten", False), ("anneal", False)]
         assert looked_for("standard", 5.0, cc) == []
     assert looked_for("gentle", 3.0, 0.9) == []
 

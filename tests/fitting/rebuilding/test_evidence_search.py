@@ -1,0 +1,213 @@
+"""The search for stretches that belong elsewhere along their chain, by the density beside the backbone."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from openmm_density import DensityMap
+from openmm_density.fitting.rebuilding import evidence_search
+from openmm_density.fitting.rebuilding.evidence_search import (
+    SHIFTS,
+    EvidenceSearch,
+    gains_of_shifts,
+    proposed_shifts,
+    stretches_of_most,
+)
+from openmm_density.fitting.rebuilding.molecule import Molecule
+from openmm_density.fitting.rebuilding.register_search import FLANK, ChainShift, RegisterSearch, Stretch
+from openmm_density.fitting.rebuilding.side_chain_evidence import SideChainEvidence
+from openmm_density.fitting.rebuilding.stretch_trial import Built, TrialTools
+from openmm_density.models import Model, read_model
+
+RESOLUTION = 3.64
+
+
+class Going:
+    requested = False
+
+
+class Stopped:
+    requested = True
+
+
+@pytest.fixture(scope="module")
+def native(small_data: Path) -> Model:
+    return read_model(small_data / "emd5925_frag/5925_native.pdb")
+
+
+@pytest.fixture(scope="module")
+def evidence(native: Model, small_data: Path) -> SideChainEvidence:
+    real = DensityMap.from_file(small_data / "emd5925_frag/emd5925.mrc.gz")
+    return SideChainEvidence(native.topology, real, RESOLUTION)
+
+
+def test_gains_are_against_the_own_place() -> None:
+    odds = np.random.default_rng(0).normal(size=(9, 9))
+    gains = gains_of_shifts(odds)
+    for residue, (column, by) in itertools.product(range(9), enumerate(SHIFTS.tolist())):
+        there = residue + by
+        inside = 0 <= there < 9
+        expected = odds[residue, there] - odds[residue, residue] if inside else evidence_search._BEYOND
+        assert gains[residue, column] == pytest.approx(expected)
+
+
+def test_stretches_of_most_evidence_are_those_of_all_that_there_are() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        gains = rng.normal(-0.1, 1.0, 30)
+        sums = {
+            (first, last): gains[first : last + 1].sum()
+            for first in range(30)
+            for last in range(first + 4, 30)
+        }
+        best = max(sums, key=sums.__getitem__)
+        found = stretches_of_most(gains)
+        if sums[best] <= 0.5:
+            assert found == []
+            continue
+        assert found[0] == best
+        assert [sums[each] for each in found] == sorted((sums[each] for each in found), reverse=True)
+        for (a, b), (c, d) in itertools.combinations(found, 2):
+            shared = min(b, d) - max(a, c) + 1
+            assert shared < 0.6 * max(b - a + 1, d - c + 1)
+
+
+@pytest.mark.parametrize("by", [1, -1, 2, -2, 3])
+def test_the_way_back_of_a_shifted_stretch_is_proposed_in_an_experimental_map(
+    native: Model, evidence: SideChainEvidence, by: int
+) -> None:
+    registers = RegisterSearch(native.topology)
+    (chain,) = registers.chains
+    for first, last in ((8, 20), (36, 50), (60, 75)):
+        wrong = registers.shifted(native.positions, [Stretch(chain, first, last)], by)
+        proposed = proposed_shifts(chain, evidence.log_odds(wrong, chain))[:16]
+        assert any(
+            shift.usual == -by and abs(shift.first - first) <= 4 and abs(shift.stretch.last - last) <= 4
+            for shift in proposed
+        )
+
+
+def test_stretches_next_to_each_other_are_proposed_together(
+    native: Model, evidence: SideChainEvidence
+) -> None:
+    registers = RegisterSearch(native.topology)
+    (chain,) = registers.chains
+    shift = ChainShift(chain, 36, (2,) * 9 + (1,) * 9)
+    wrong = registers.displaced(native.positions, shift)
+    proposed = proposed_shifts(chain, evidence.log_odds(wrong, chain))
+    assert any({-2, -1} <= set(each.by) for each in proposed)
+
+
+def test_without_evidence_nothing_is_proposed() -> None:
+    assert proposed_shifts(np.arange(40), np.zeros((40, 40))) == []
+    assert proposed_shifts(np.arange(2), np.zeros((2, 2))) == []
+
+
+def test_flanks_are_moved_by_parts_of_a_place() -> None:
+    shift = ChainShift(np.arange(20), 2, (2, 2, 1))
+    by = shift.with_flanks()
+    assert len(by) == 20 and by[2:5].tolist() == [2, 2, 1]
+    np.testing.assert_allclose(by[:2], [1.2, 1.6])
+    np.testing.assert_allclose(by[5 : 5 + FLANK], [0.8, 0.6, 0.4, 0.2])
+    assert not by[5 + FLANK :].any()
+    assert shift.usual == 2 and shift.residues.tolist() == [2, 3, 4]
+    assert (shift.stretch.first, shift.stretch.last) == (2, 4)
+
+
+def test_residues_are_moved_by_their_own_numbers_of_places(native: Model) -> None:
+    registers = RegisterSearch(native.topology)
+    (chain,) = registers.chains
+    moved = registers.displaced(native.positions, ChainShift(chain, 30, (2, 2, 2, -1, -1)))
+    alphas = np.array([a.index for a in native.topology.atoms() if a.name == "CA"])
+    for place, onto in ((30, 32), (32, 34), (33, 32), (34, 33)):
+        np.testing.assert_allclose(moved[alphas[place]], native.positions[alphas[onto]], atol=1e-9)
+    still = np.setdiff1d(np.arange(len(chain)), np.arange(30 - FLANK, 35 + FLANK))
+    np.testing.assert_array_equal(moved[alphas[still]], native.positions[alphas[still]])
+
+
+class Weighed:
+    """A density that all atoms have a part in."""
+
+    def __init__(self, count: int) -> None:
+        self.weights = np.ones(count)
+
+
+class NoAnnealing:
+    """In place of workers: stretches stay where they are put, and the energy is what a test says, moved and not."""
+
+    def __init__(self) -> None:
+        self.energies = {"shift": 0.0, "soft": 0.0}
+        self.asked = []
+
+    def run(self, tools, positions, trials, stop, progress) -> bool:
+        for number, trial in enumerate(trials):
+            course, results = trial.course(), None
+            try:
+                while True:
+                    (task,) = course.send(results)
+                    self.asked.append(task.what)
+                    if task.what in self.energies:
+                        energy = self.energies[task.what]
+                    places = task.places
+                    if task.what == "shift":
+                        (shift,) = task.shifts
+                        places = (tools.registers.displaced(positions, shift)[trial.moving],)
+                    results = [[Built(energy, places[0])]]
+            except StopIteration:
+                progress(number)
+        return True
+
+
+def search_of(native: Model, evidence: SideChainEvidence) -> tuple[EvidenceSearch, NoAnnealing]:
+    molecule, registers, workers = Molecule(native.topology), RegisterSearch(native.topology), NoAnnealing()
+    tools = TrialTools(None, molecule, Weighed(len(molecule.atoms)), None, registers)
+    return EvidenceSearch(tools, evidence, workers), workers
+
+
+def test_two_shifted_stretches_come_back(native: Model, evidence: SideChainEvidence) -> None:
+    (chain,) = RegisterSearch(native.topology).chains
+    registers = RegisterSearch(native.topology)
+    wrong = registers.shifted(native.positions, [Stretch(chain, 8, 20)], 1)
+    wrong = registers.shifted(wrong, [Stretch(chain, 60, 75)], -2)
+    alphas = np.array([a.index for a in native.topology.atoms() if a.name == "CA"])
+
+    def off(positions: np.ndarray) -> np.ndarray:
+        return np.linalg.norm((positions - native.positions)[alphas], axis=1)
+
+    told = []
+    search, workers = search_of(native, evidence)
+    found, moved = search.improved(wrong, Going(), progress=lambda *each: told.append(each))
+    assert {each.shift.usual for each in moved} >= {-1, 2}
+    assert evidence.total(found, [chain]) > evidence.total(wrong, [chain]) + 15.0
+    assert (off(wrong) > 2).sum() > 28 and (off(found) > 2).sum() <= 14  # flanks are not annealed
+    assert all(each.evidence > 1.0 and each.gain >= evidence_search.LEAST_GAIN for each in moved)
+    # What the evidence does not speak for once it is built is not compared with what was there.
+    assert 0 < workers.asked.count("soft") < workers.asked.count("shift") == search.tried
+    assert all(1 <= number <= total for _, number, total in told)
+
+
+def test_energy_can_outweigh_evidence(native: Model, evidence: SideChainEvidence) -> None:
+    registers = RegisterSearch(native.topology)
+    (chain,) = registers.chains
+    wrong = registers.shifted(native.positions, [Stretch(chain, 36, 50)], 1)
+    search, workers = search_of(native, evidence)
+    for moved, own in ((2e4, 0.0), (math.inf, 0.0), (0.0, math.inf)):
+        workers.energies = {"shift": moved, "soft": own}
+        found, made = search.improved(wrong, Going())
+        assert found is wrong and made == []
+    assert search.tried > 0 and search.work > 0
+
+
+def test_a_search_without_room_or_stopped_does_nothing(native: Model, evidence: SideChainEvidence) -> None:
+    registers = RegisterSearch(native.topology)
+    (chain,) = registers.chains
+    wrong = registers.shifted(native.positions, [Stretch(chain, 36, 50)], 1)
+    search, _ = search_of(native, evidence)
+    for options in ({"stop": Stopped()}, {"stop": Going(), "room": 0.0}):
+        found, moved = search.improved(wrong, **options)
+        assert found is wrong and moved == [] and search.tried == 0
