@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..interrupts import StopRequest
+from . import stretch_trial
 from .register_search import LONGEST, ChainShift, Stretch
 from .search_plan import place_work
 from .sequence_match import lowest_path
@@ -116,7 +117,7 @@ def _built_and_annealed(first: Task) -> Generator[list[Task], list[list[Built]],
         (result,) = (yield [first])[0]
         if not np.isfinite(result.energy):
             return result
-        first = Task(what, places=(result.places,))
+        first = Task(what, places=(result.places,), steps=stretch_trial.ANNEALING_STEPS)
     return (yield [first])[0][0]
 
 
