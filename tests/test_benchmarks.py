@@ -1,4 +1,4 @@
-"""The benchmarks of the density and planarity kernels run, and what they time computes the same."""
+"""The benchmarks run, and what they time side by side computes the same."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ import sys
 import numpy as np
 import pytest
 
+from openmm_density import DensityMap
+from openmm_density.models import prepare
+
 from .conftest import PROJECT
+from .fragments import fragment
 
 BENCHMARKS = PROJECT / "examples" / "benchmarks"
 CASES = ("dynamics", "5k-5g", "triclinic", "20k-1g", "boxes")
@@ -80,3 +84,20 @@ def test_an_environment_without_torchref_is_noted(module, tmp_path):
     notes = []
     assert module("density_peers").start_torchref(f"old={interpreter},/no/such/python", notes) == []
     assert "No module named torchref" in notes[0] and "/no/such/python" in notes[1]
+
+
+def test_steps_are_timed_force_by_force(module, tmp_path):
+    step = module("step")
+    given = fragment(tmp_path / "model.pdb", residues=12)
+    model = prepare(given)
+    density_map = DensityMap.simulate(given.topology, given.positions, step.RESOLUTION, step.VOXEL_SIZE)
+    made = step.forces_of_a_fit(model, density_map, on_gpu=False)
+    assert {"RamachandranRestraint", "PlanarityRestraint", "DensityFit", "RotamerRestraint"} <= made.keys()
+    assert made.pop(step.EXPRESSION)().getName() == "RamachandranRestraint"
+    bench = step.Bench(model, made, "CPU", 1)
+    contexts = {step.FORCE_FIELD: bench.started({}), step.ALL: bench.started(made)}
+    rows = step.measure_steps(contexts, 2, 0.01)
+    assert [row.forces for row in rows] == [step.FORCE_FIELD, step.ALL] and rows[0].added == 0
+    assert all(0 < row.fastest <= row.median for row in rows)
+    groups = step.measure_groups(bench.started(made, grouped=True), [step.FORCE_FIELD, *made], 3)
+    assert groups.keys() == {step.FORCE_FIELD, *made}

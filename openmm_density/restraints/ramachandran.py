@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 import openmm
+import torch
 from openmm import app, unit
 from scipy import ndimage
+
+from openmm_density.kernels.torsion_maps import pack_torsions, spline_nodes
 
 from ..chemistry.ramachandran_tables import (
     ALLOWED,
@@ -19,6 +22,9 @@ from ..chemistry.ramachandran_tables import (
     ramachandran_tables,
 )
 from ..chemistry.torsions import torsion_angles
+from ..energies import forces
+from ..energies.torsion_maps import TorsionMapEnergy
+from ..errors import InputError, as_argument
 from .restraint import Restraint, Violation
 
 RAMACHANDRAN_FORCE_CONSTANT = 200.0
@@ -83,8 +89,63 @@ class RamachandranRestraint(Restraint):
         """Number of residues that are held."""
         return len(self.torsions.residues)
 
-    def create_force(self) -> openmm.CustomCompoundBondForce:
-        """Build the force that ``System.addForce`` takes; each call builds another."""
+    def create_force(
+        self, backend: str | None = None, *, parameter_derivative: bool | None = None
+    ) -> openmm.Force:
+        """Build the force that ``System.addForce`` takes; each call builds another.
+
+        Parameters
+        ----------
+        backend : {"auto", "TorchForce", "PythonTorchForce", "PythonForce", "CudaGraphForce"}, optional
+            By default a ``CustomCompoundBondForce``. OpenMM's CPU platform evaluates that on one thread; ``TorchForce``, with an
+            operator of our own (`openmm_density.kernels.torsion_maps`), takes a sixth of its time there. Both have the same
+            Context parameter and, to 1e-4, the same energy.
+        parameter_derivative : bool, optional
+            As in `openmm_density.PlanarityRestraint.create_force`; with a backend only.
+
+        Raises
+        ------
+        InputError
+            With a backend, if the restraint is ``periodic``.
+        """
+        if backend is None:
+            return self._custom_force()
+        if self.periodic:
+            raise InputError(
+                "is for residues whose atoms are in one molecule, which no box parts",
+                argument="backend",
+                remedy=f"leave it or {as_argument('periodic')} out",
+            )
+        return forces.create_force(
+            self.create_module(),
+            self.parameter_name,
+            self.force_constant,
+            periodic=False,
+            name=type(self).__name__,
+            backend=backend,
+            force_group=self.force_group,
+            parameter_derivative=parameter_derivative,
+        )
+
+    def create_module(self) -> torch.nn.Module:
+        """Build the TorchScript-compatible module behind the force of a backend.
+
+        ``module(positions, strength) -> (energy, forces)``; in nm and kJ/mol.
+        """
+        plots = list(ALLOWED)
+        return TorsionMapEnergy(
+            pack_torsions(
+                self.torsions.atoms,
+                [plots.index(plot) for plot in self.torsions.plots],
+                self.torsions.handedness,
+                len(self._atoms),
+            ),
+            spline_nodes([0.5 * _squares(plot) for plot in plots] if self.n_terms else np.zeros((1, 3, 3))),
+            len(self._atoms),
+            type(self).__name__,
+        )
+
+    def _custom_force(self) -> openmm.CustomCompoundBondForce:
         if not self.n_terms:
             return self._finish(openmm.CustomCompoundBondForce(5, f"0*{self.parameter_name}"))
         force = openmm.CustomCompoundBondForce(
@@ -157,15 +218,20 @@ def _distances(plot: str) -> np.ndarray:
     return around[n : 2 * n, n : 2 * n]
 
 
+@lru_cache(maxsize=len(ALLOWED))
+def _squares(plot: str) -> np.ndarray:
+    """Return d² in rad² every `_STEP`, by φ and ψ, each from -180°."""
+    degrees = np.arange(round(360.0 / _STEP)) * _STEP - 180.0
+    cells = (np.stack(np.meshgrid(degrees, degrees, indexing="ij")) + 180.0) / CELL - 0.5
+    return ndimage.map_coordinates(np.radians(_distances(plot)) ** 2, cells, order=1, mode="grid-wrap")
+
+
 @lru_cache(maxsize=1)
 def _side_by_side() -> tuple[np.ndarray, dict[str, float]]:
     """Return d² in rad² of all plots in one table, by φ and ψ, and what to add to φ to find each plot in it."""
-    n = round(360.0 / _STEP)
-    degrees = np.arange(-_BORDER, n + _BORDER + 1) * _STEP - 180.0
-    cells = (np.stack(np.meshgrid(degrees, degrees, indexing="ij")) + 180.0) / CELL - 0.5
-    tables, starts = [], {}
-    for number, plot in enumerate(ALLOWED):
-        squares = np.radians(_distances(plot)) ** 2
-        tables.append(ndimage.map_coordinates(squares, cells, order=1, mode="grid-wrap"))
-        starts[plot] = np.radians((number * len(degrees) + _BORDER) * _STEP + 180.0)
+    tables = [np.pad(_squares(plot), (_BORDER, _BORDER + 1), mode="wrap") for plot in ALLOWED]
+    starts = {
+        plot: np.radians((number * len(tables[0]) + _BORDER) * _STEP + 180.0)
+        for number, plot in enumerate(ALLOWED)
+    }
     return np.concatenate(tables), starts

@@ -12,12 +12,18 @@ import openmm
 import pytest
 from scipy.spatial import cKDTree
 
+from openmm_density.energies.forces import backend_problem
+from openmm_density.errors import InputError
 from openmm_density.models import Model, read_model
 from openmm_density.restraints import RamachandranRestraint
 from openmm_density.validation.ramachandran_regions import ramachandran
 
 from ..small_models import shaken
-from .single_forces import context_with, energy_at
+from .single_forces import assert_forces_are_the_gradient, context_with, energy_at
+
+needs_torch_force = pytest.mark.skipif(
+    backend_problem("TorchForce") is not None, reason="TorchForce does not work here"
+)
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +128,88 @@ def test_the_plot_of_a_d_amino_acid_is_turned(small_data: Path) -> None:
     assert energies[0] == pytest.approx(energies[1], rel=1e-9)
 
 
+def both_forms(restraint: RamachandranRestraint) -> tuple[openmm.Context, openmm.Context]:
+    count = restraint.topology.getNumAtoms()
+    forces = restraint.create_force(), restraint.create_force("TorchForce")
+    return tuple(context_with(force, count) for force in forces)
+
+
+def forces_at(context: openmm.Context, positions: np.ndarray) -> np.ndarray:
+    context.setPositions(positions / 10)
+    return context.getState(forces=True).getForces(asNumpy=True)._value
+
+
+@needs_torch_force
+@pytest.mark.parametrize("d_amino_acids", [False, True])
+@pytest.mark.parametrize("displacement", [0.0, 0.25, 0.6])
+def test_as_an_operator_it_has_the_energy_and_forces_of_the_expression(
+    small_data: Path, displacement: float, d_amino_acids: bool
+) -> None:
+    model = read_model(small_data / "emd5925_frag/5925_native.pdb")
+    if d_amino_acids:
+        for residue in model.topology.residues():
+            residue.name = {"ALA": "DAL", "LEU": "DLE"}.get(residue.name, residue.name)
+    positions = shaken(model, displacement).positions if displacement else model.positions
+    restraint = RamachandranRestraint(model.topology, positions)
+    assert (restraint.torsions.handedness < 0).any() == d_amino_acids
+    expression, operator = both_forms(restraint)
+    energies = [energy_at(context, positions) for context in (expression, operator)]
+    forces = [forces_at(context, positions) for context in (expression, operator)]
+    largest = abs(forces[0]).max()
+    # They differ by the expression's spline, which is not periodic but has several periods.
+    assert energies[1] == pytest.approx(energies[0], rel=2e-4, abs=1e-3)
+    assert abs(forces[1] - forces[0]).max() < 2e-3 * largest
+    assert np.sqrt(((forces[1] - forces[0]) ** 2).mean()) < 2e-3 * np.sqrt((forces[0] ** 2).mean())
+
+
+@needs_torch_force
+def test_forces_of_the_operator_are_its_gradient(built: Model) -> None:
+    force = RamachandranRestraint(built.topology, built.positions).create_force("TorchForce")
+    assert_forces_are_the_gradient(force, built.positions, step=5e-7)
+
+
+@needs_torch_force
+def test_either_form_is_weakened_and_released_by_the_parameter(built: Model) -> None:
+    restraint = RamachandranRestraint(built.topology, built.positions, 300.0)
+    for context in both_forms(restraint):
+        full, forces = energy_at(context, built.positions), forces_at(context, built.positions)
+        assert context.getParameter("ramachandran_strength") == 300.0
+        for scale in (0.5, 0.0, 1.0):
+            context.setParameter(restraint.parameter_name, 300.0 * scale)
+            assert energy_at(context, built.positions) == pytest.approx(scale * full, rel=1e-12)
+            np.testing.assert_allclose(
+                forces_at(context, built.positions), scale * forces, atol=1e-6 * abs(forces).max()
+            )
+
+
+@needs_torch_force
+def test_the_operator_is_read_from_xml_and_knows_its_derivative(built: Model) -> None:
+    restraint = RamachandranRestraint(built.topology, built.positions, 300.0)
+    system = openmm.System()
+    for _ in range(len(built.positions)):
+        system.addParticle(12.0)
+    system.addForce(restraint.create_force("TorchForce", parameter_derivative=True))
+    read = openmm.XmlSerializer.deserialize(openmm.XmlSerializer.serialize(system))
+    context = openmm.Context(
+        read, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
+    )
+    energy = energy_at(context, built.positions)
+    assert energy == pytest.approx(energy_at(both_forms(restraint)[1], built.positions), rel=1e-12)
+    derivatives = context.getState(parameterDerivatives=True).getEnergyParameterDerivatives()
+    assert derivatives["ramachandran_strength"] == pytest.approx(energy / 300.0, rel=1e-12)
+
+
+@needs_torch_force
+def test_the_operator_is_for_whole_molecules_of_the_topology(native: Model) -> None:
+    restraint = RamachandranRestraint(native.topology, native.positions, periodic=True)
+    with pytest.raises(InputError, match="backend is for residues whose atoms are in one molecule"):
+        restraint.create_force("TorchForce")
+    force = RamachandranRestraint(native.topology, native.positions).create_force("TorchForce")
+    context = context_with(force, len(native.positions) + 1)
+    with pytest.raises(openmm.OpenMMException, match="RamachandranRestraint was made of a topology of"):
+        energy_at(context, np.concatenate([native.positions, native.positions[:1]]))
+
+
 def test_across_the_edges_of_the_plot_energy_and_force_go_on(native: Model) -> None:
     values = []
     restraint = RamachandranRestraint(native.topology, native.positions)
@@ -147,5 +235,6 @@ def test_without_the_tables_nothing_is_held_and_that_is_said(
     restraint = RamachandranRestraint(native.topology, native.positions)
     assert restraint.n_terms == 0 and "pip install pyrama" in restraint.notes[0]
     assert restraint.violations(native.positions) == []
-    context = context_with(restraint.create_force(), len(native.positions))
-    assert energy_at(context, native.positions) == 0
+    for backend in (None, "TorchForce") if backend_problem("TorchForce") is None else (None,):
+        context = context_with(restraint.create_force(backend), len(native.positions))
+        assert energy_at(context, native.positions) == 0

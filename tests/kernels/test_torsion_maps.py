@@ -1,0 +1,231 @@
+"""Maps of two torsions: against finite differences, SciPy's splines and closed forms, and bad input."""
+
+import io
+
+import numpy as np
+import pytest
+import torch
+from scipy.interpolate import RectBivariateSpline
+
+from openmm_density.kernels import compilation
+from openmm_density.kernels.torsion_maps import pack_torsions, reference, spline_nodes, torsion_maps
+
+TERMS, ATOMS = 60, 90
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled():
+    if not compilation.load("torsion_maps"):
+        pytest.skip("no C++ compiler")
+
+
+def smooth_maps(n=36, count=2, seed=0):
+    """Return maps of a few waves, their values and the functions."""
+    random = np.random.default_rng(seed)
+    waves = random.normal(size=(count, 3, 3, 2))
+
+    def value(number, phi, psi):
+        phases = [np.multiply.outer(i, phi) + np.multiply.outer(j, psi) for i in range(3) for j in range(3)]
+        a = waves[number].reshape(9, 2)
+        return sum(
+            a[k, 0] * np.cos(phase) + a[k, 1] * np.sin(phase)
+            for k, phase in enumerate(np.asarray(each) for each in phases)
+        )
+
+    angles = -np.pi + 2 * np.pi * np.arange(n) / n
+    grid = np.meshgrid(angles, angles, indexing="ij")
+    return np.stack([value(k, *grid) for k in range(count)]), value
+
+
+def case(dtype=torch.float64, seed=1, n=36):
+    random = np.random.default_rng(seed)
+    positions = torch.from_numpy(random.uniform(0, 2, size=(ATOMS, 3))).to(dtype)
+    atoms = np.array([random.choice(ATOMS - 5, 5, replace=False) for _ in range(TERMS)])
+    torsions = pack_torsions(atoms, random.integers(0, 2, TERMS), random.choice([-1.0, 1.0], TERMS), ATOMS)
+    return positions, torsions, spline_nodes(smooth_maps(n)[0])
+
+
+def angle(points):
+    """A torsion by its definition: between the projections of the outer bonds onto the plane normal to the middle one."""
+    axis = points[2] - points[1]
+    axis = axis / np.linalg.norm(axis)
+    first, last = points[0] - points[1], points[3] - points[2]
+    first, last = first - (first @ axis) * axis, last - (last @ axis) * axis
+    return np.arctan2(np.cross(first, last) @ axis, first @ last)
+
+
+def test_energy_is_that_of_the_function_behind_the_map():
+    positions, torsions, _ = case()
+    values, function = smooth_maps(144)
+    energy, _ = torsion_maps(positions, *torsions, spline_nodes(values))
+    x = positions.numpy()
+    expected = 0.0
+    for members, number, sign in zip(
+        torsions.members.numpy(), torsions.map_of_term.numpy(), torsions.handedness.numpy()
+    ):
+        phi, psi = sign * angle(x[members[:4]]), sign * angle(x[members[1:]])
+        expected += function(number, np.array(phi), np.array(psi))
+    assert float(energy) == pytest.approx(expected, rel=2e-6)
+
+
+def test_between_the_nodes_is_the_periodic_bicubic_spline():
+    values = np.random.default_rng(2).normal(size=(1, 24, 24))
+    nodes = spline_nodes(values)
+    # SciPy's is not periodic: three periods are, in the middle one.
+    steps = 2 * np.pi / 24 * np.arange(-24, 48) - np.pi
+    spline = RectBivariateSpline(steps, steps, np.tile(values[0], (3, 3)))
+    phi, psi = np.random.default_rng(3).uniform(-np.pi, np.pi, size=(2, 500))
+    found = reference.interpolated(
+        nodes, torch.zeros(500, dtype=torch.long), torch.from_numpy(phi), torch.from_numpy(psi)
+    )
+    np.testing.assert_allclose(found.numpy(), spline(phi, psi, grid=False), atol=2e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_kernel_is_the_reference(dtype):
+    positions, torsions, nodes = case(dtype)
+    energy, gradient = torsion_maps(positions, *torsions, nodes)
+    expected, exact = reference.torsion_maps(positions.double(), *torsions, nodes)
+    assert energy.dtype == torch.float64 and gradient.dtype == dtype and gradient.is_contiguous()
+    assert float(energy) == pytest.approx(float(expected), rel=1e-12)
+    np.testing.assert_allclose(gradient.double(), exact, atol=1e-6 * float(exact.abs().max()))
+
+
+def test_gradient_is_that_of_finite_differences():
+    positions, torsions, nodes = case()
+    _, gradient = torsion_maps(positions, *torsions, nodes)
+    largest = float(gradient.abs().max())
+    step = 1e-6
+    for atom in torsions.members[:4].ravel().tolist():
+        for axis in range(3):
+            ends = []
+            for sign in (1, -1):
+                moved = positions.clone()
+                moved[atom, axis] += sign * step
+                ends.append(float(torsion_maps(moved, *torsions, nodes)[0]))
+            slope = (ends[0] - ends[1]) / (2 * step)
+            assert float(gradient[atom, axis]) == pytest.approx(slope, abs=2e-6 * largest)
+
+
+def test_there_is_no_net_force_and_no_net_torque():
+    positions, torsions, nodes = case()
+    _, gradient = torsion_maps(positions, *torsions, nodes)
+    scale = float(gradient.abs().max())
+    assert float(gradient.sum(0).abs().max()) < 1e-5 * scale
+    assert float(torch.linalg.cross(positions, gradient).sum(0).abs().max()) < 1e-5 * scale
+
+
+def test_a_mirror_image_with_the_other_handedness_has_the_same_energy():
+    positions, torsions, nodes = case()
+    mirrored = positions * torch.tensor([-1.0, 1.0, 1.0], dtype=torch.float64)
+    other = torsions._replace(handedness=-torsions.handedness)
+    energy, gradient = torsion_maps(positions, *torsions, nodes)
+    again, image = torsion_maps(mirrored, *other, nodes)
+    assert float(again) == pytest.approx(float(energy), rel=1e-12)
+    np.testing.assert_allclose(image * torch.tensor([-1.0, 1.0, 1.0]), gradient, atol=1e-5)
+
+
+def test_the_map_goes_on_across_its_edges():
+    nodes = spline_nodes(smooth_maps()[0])
+    torsions = pack_torsions([range(5)], [0], [1.0])
+    points = torch.tensor([[1, 1, 0], [1, 0, 0], [0, 0, 0], [0, 1, 0], [0, 0, 0]], dtype=torch.float64)
+    values = []
+    for psi in (np.pi - 1e-6, np.pi + 1e-6):
+        points[4] = torch.tensor([np.cos(psi), 1.0, np.sin(psi)])
+        values.append(torsion_maps(points, *torsions, nodes))
+    assert float(values[0][0]) == pytest.approx(float(values[1][0]), abs=1e-4)
+    np.testing.assert_allclose(values[0][1], values[1][1], atol=1e-3)
+
+
+@pytest.mark.parametrize("spoiled", ["line", "point", "nan", "infinite"])
+def test_a_torsion_without_a_value_adds_nothing(spoiled):
+    positions, torsions, nodes = case()
+    members = torsions.members[0].tolist()
+    if spoiled == "line":
+        positions[members[2]] = 0.5 * (positions[members[1]] + positions[members[3]])
+    elif spoiled == "point":
+        positions[members[2]] = positions[members[1]]
+    else:
+        positions[members[0], 1] = float("nan" if spoiled == "nan" else "inf")
+    energy, gradient = torsion_maps(positions, *torsions, nodes)
+    expected, exact = reference.torsion_maps(positions, *torsions, nodes)
+    assert np.isfinite(float(energy)) and bool(gradient.isfinite().all())
+    assert float(energy) == pytest.approx(float(expected), rel=1e-12)
+    np.testing.assert_allclose(gradient, exact, atol=1e-6 * float(exact.abs().max()))
+
+
+@pytest.mark.parametrize("threads", [2, 3, 5])
+def test_every_number_of_threads_gives_the_same_bits(threads):
+    random = np.random.default_rng(4)
+    positions = torch.from_numpy(random.uniform(0, 5, (5000, 3)))
+    atoms = np.array([random.choice(5000, 5, replace=False) for _ in range(3000)])
+    torsions = pack_torsions(atoms, np.zeros(3000), np.ones(3000))
+    nodes = spline_nodes(smooth_maps()[0])
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        one = torsion_maps(positions, *torsions, nodes)
+        torch.set_num_threads(threads)
+        several = torsion_maps(positions, *torsions, nodes)
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(one[0], several[0]) and torch.equal(one[1], several[1])
+
+
+def test_autograd_and_torchscript():
+    positions, torsions, nodes = case()
+
+    class Module(torch.nn.Module):
+        def forward(self, positions: torch.Tensor, tables: list[torch.Tensor]):
+            return torch.ops.openmm_density.torsion_maps(
+                positions, tables[0], tables[1], tables[2], tables[3], tables[4], tables[5]
+            )
+
+    expected = torsion_maps(positions, *torsions, nodes)
+    file = io.BytesIO()
+    torch.jit.save(torch.jit.script(Module()), file)
+    file.seek(0)
+    found = torch.jit.load(file)(positions, [*torsions, nodes])
+    assert torch.equal(found[0], expected[0]) and torch.equal(found[1], expected[1])
+    moving = positions.clone().requires_grad_()
+    energy, gradient = torsion_maps(moving, *torsions, nodes)
+    energy.backward()
+    assert torch.equal(moving.grad, gradient)
+
+
+def test_no_terms_and_a_scale():
+    positions, torsions, nodes = case()
+    energy, gradient = torsion_maps(positions, *pack_torsions(np.zeros((0, 5)), [], []), nodes)
+    assert float(energy) == 0 and gradient.shape == positions.shape and not gradient.any()
+    scale = torch.tensor(-2.5, dtype=torch.float64)
+    _, scaled = torch.ops.openmm_density.torsion_maps(positions, *torsions, nodes, scale)
+    np.testing.assert_allclose(scaled, -2.5 * torsion_maps(positions, *torsions, nodes)[1], rtol=1e-12)
+
+
+def test_tables_that_do_not_fit_are_refused():
+    positions, torsions, nodes = case()
+    wrong = {
+        "float32 or float64": (positions.int(), torsions, nodes),
+        "among|positions": (positions[:20], torsions, nodes),
+        "maps": (positions, torsions._replace(map_of_term=torsions.map_of_term + 5), nodes),
+        "members": (positions, torsions._replace(members=torsions.members[:, :4].contiguous()), nodes),
+        "atom_offsets": (positions, torsions._replace(atom_offsets=torsions.atom_offsets + 1), nodes),
+        "nodes": (positions, torsions, nodes[..., 0].contiguous()),
+    }
+    for words, (x, tables, grid) in wrong.items():
+        for function in (torsion_maps, reference.torsion_maps):
+            with pytest.raises(ValueError, match=words):
+                function(x, *tables, grid)
+
+
+def test_terms_and_maps_that_are_none_are_refused():
+    with pytest.raises(ValueError, match="atom index 5, but indices run from 0 to 4"):
+        pack_torsions([[0, 1, 2, 3, 5]], [0], [1.0], 5)
+    with pytest.raises(ValueError, match="one map and one handedness"):
+        pack_torsions([[0, 1, 2, 3, 4]], [0, 1], [1.0])
+    with pytest.raises(ValueError, match="1 or -1"):
+        pack_torsions([[0, 1, 2, 3, 4]], [0], [0.5])
+    with pytest.raises(ValueError, match="shape"):
+        spline_nodes(np.zeros((4, 5)))
+    with pytest.raises(ValueError, match="finite"):
+        spline_nodes(np.full((1, 4, 4), np.nan))
