@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import openmm
-import torch
 from openmm import unit
 
 from ..atomic_files import atomic_write
@@ -197,7 +196,7 @@ class ReplicaExchange:
         """
         found = self._replicas.minimized(iterations)
         last = len(self.ladder) - 1
-        losses = np.array([self._loss(last, each) for each in found])
+        losses = np.array([self._simulated.loss(last, each) for each in found])
         energies = self._energies_without_density(found) + self._simulated.strengths[last] * losses
         return ANGSTROM_PER_NANOMETER * found, energies
 
@@ -207,21 +206,20 @@ class ReplicaExchange:
 
     def similarities(self) -> np.ndarray:
         """Return the similarity S of the model on each rung, as the rung's density has it, shape (R,)."""
-        positions = self._replicas.positions()
-        return np.array([self._similarity(rung, each) for rung, each in enumerate(positions)])
+        return (
+            np.array([fit.measure.max_similarity for fit in self._simulated.fits]) - self._replicas.losses()
+        )
 
     def reduced_energies(self) -> np.ndarray:
         """Return the energy in kT that the model on one rung (column) would have on another (row), shape (R, R).
 
         Only neighbours are computed where rungs differ in resolution. What all models add alike is left out.
         """
-        positions, ladder = self._replicas.positions(), self.ladder
-        thermal = _GAS_CONSTANT * ladder.temperatures
-        losses = self._losses(positions)
-        energies = self._simulated.strengths[:, None] * losses
+        ladder = self.ladder
+        energies = self._simulated.strengths[:, None] * self._losses()
         if not ladder.has_one_temperature:
-            energies = energies + self._energies_without_density(positions)[None, :]
-        return energies / thermal[:, None]
+            energies = energies + self._energies_without_density(self._replicas.positions())[None, :]
+        return energies / (_GAS_CONSTANT * ladder.temperatures)[:, None]
 
     @property
     def state(self) -> ExchangeState:
@@ -297,23 +295,17 @@ class ReplicaExchange:
         seed = int(np.random.SeedSequence([self._seed, self.round, 2]).generate_state(1)[0])
         self._replicas = LAYOUTS[self._kind](self._simulated, positions, velocities, seed)
 
-    def _losses(self, positions: np.ndarray) -> np.ndarray:
+    def _losses(self) -> np.ndarray:
         """Return the distance of the similarity from its largest, of each model (column) on each rung (row)."""
-        rungs = len(positions)
+        rungs = len(self.ladder)
         if self.ladder.has_one_resolution:
-            return np.tile([self._loss(0, each) for each in positions], (rungs, 1))
+            return np.tile(self._replicas.losses(), (rungs, 1))
+        positions = self._replicas.positions()
         found = np.zeros((rungs, rungs))
         for i in range(rungs):
             for j in range(max(i - 1, 0), min(i + 2, rungs)):
-                found[i, j] = self._loss(i, positions[j])
+                found[i, j] = self._simulated.loss(i, positions[j])
         return found
-
-    def _loss(self, rung: int, positions: np.ndarray) -> float:
-        return self._simulated.fits[rung].measure.max_similarity - self._similarity(rung, positions)
-
-    def _similarity(self, rung: int, positions: np.ndarray) -> float:
-        fit = self._simulated.fits[rung]
-        return fit.similarity_of_fitted(torch.from_numpy(positions[fit.atoms]))
 
     def _energies_without_density(self, positions: np.ndarray) -> np.ndarray:
         simulated = self._simulated

@@ -91,6 +91,12 @@ class Simulated:
                 system.removeForce(i)
         return system
 
+    def loss(self, rung: int, positions: np.ndarray) -> float:
+        """Return the distance of the similarity from its largest, of positions in nm in the density of a rung."""
+        fit = self.fits[rung]
+        similarity = fit.similarity_of_fitted(torch.from_numpy(positions[fit.atoms]))
+        return fit.measure.max_similarity - similarity
+
     @property
     def backend(self) -> dict[str, str]:
         """How forces of ours are made on the platform."""
@@ -143,13 +149,19 @@ class Replicas(ABC):
         SimulationError
             If they are not numbers, or copies came within each other's reach.
         """
-        found = self._positions()
-        wrong = [rung for rung, slot in enumerate(self._slots) if not np.isfinite(found[slot]).all()]
-        if wrong:
-            raise SimulationError(
-                f"the replica on rung {wrong[0]} of the ladder became unstable: take a shorter time step, or a lower strength"
-            )
-        return found[self._slots]
+        found = self._positions()[self._slots]
+        _check_finite(found)
+        return found
+
+    def losses(self) -> np.ndarray:
+        """Return the distance of the similarity from its largest, of the model on each rung in its own density, shape (R,).
+
+        Raises
+        ------
+        SimulationError
+            If a replica is unstable.
+        """
+        return np.array([self.simulated.loss(rung, each) for rung, each in enumerate(self.positions())])
 
     def velocities(self) -> np.ndarray:
         """Return the velocities on each rung in nm/ps, shape (R, N, 3)."""
@@ -253,7 +265,9 @@ class MergedReplicas(Replicas):
         merged = merge_systems([simulated.system] * rungs, apart, without={DENSITY, PLANARITY})
         backend = simulated.backend.get("backend", "auto")
         self._names = copy_parameter_names(simulated.fits)
+        self._density_group = _free_group(merged.system)
         for force in density_forces_of_copies(simulated.fits, merged, backend):
+            force.setForceGroup(self._density_group)
             merged.system.addForce(force)
         if simulated.planarity is not None:
             first, n_particles = merged.first[:-1].tolist(), int(merged.first[-1])
@@ -265,6 +279,21 @@ class MergedReplicas(Replicas):
             merged.system, integrator, simulated.platform, dict(simulated.properties)
         )
         _set_parameters(self._context, simulated.parameters)
+
+    def losses(self) -> np.ndarray:
+        """See `Replicas.losses`: by the density's own force, so that positions stay on the GPU."""
+        names = self._names
+        for name in names:
+            self._context.setParameter(name, 0.0)
+        found = np.empty(len(names))
+        for slot, name in enumerate(names):
+            self._context.setParameter(name, 1.0)
+            energy = self._context.getState(energy=True, groups={self._density_group}).getPotentialEnergy()
+            found[slot] = energy.value_in_unit(unit.kilojoule_per_mole)
+            self._context.setParameter(name, 0.0)
+        self._set_strengths()
+        _check_finite(found[self._slots])
+        return found[self._slots]
 
     def _integrator(self, merged: MergedSystem) -> openmm.Integrator:
         simulated = self.simulated
@@ -329,6 +358,21 @@ def langevin_of_many_temperatures(
     thermal = _GAS_CONSTANT * np.asarray(kelvin, dtype=np.float64)
     integrator.setPerDofVariableByName("kT", np.repeat(thermal[:, None], 3, axis=1))
     return integrator
+
+
+def _check_finite(values: np.ndarray) -> None:
+    """Raise an error if what there is of a rung is not a number."""
+    for rung, each in enumerate(values):
+        if not np.isfinite(each).all():
+            raise SimulationError(
+                f"the replica on rung {rung} of the ladder became unstable: take a shorter time step, or a lower strength"
+            )
+
+
+def _free_group(system: openmm.System) -> int:
+    """Return a force group that no force of a System is in."""
+    taken = {force.getForceGroup() for force in system.getForces()}
+    return min(set(range(32)) - taken)
 
 
 def _longest_cutoff(system: openmm.System) -> float:
