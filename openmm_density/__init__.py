@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .lazy_names import lazy_names
 from .plugins import hook_imports
@@ -18,7 +18,7 @@ __all__ = ["DensityFit", "DensityMap", "DensityReporter", "InputError", "Planari
 
 hook_imports()
 
-__getattr__, __dir__ = lazy_names(
+_find, __dir__ = lazy_names(
     __name__,
     {
         "DensityFit": "energies",
@@ -32,3 +32,12 @@ __getattr__, __dir__ = lazy_names(
         *("models", "reporters", "restraints", "units", "validation"),
     ),
 )
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        # What reads it takes an import that others do without.
+        from importlib.metadata import version
+
+        return version("openmm-density")
+    return _find(name)

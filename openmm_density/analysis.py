@@ -17,7 +17,7 @@ from .maps.grids import index_reach
 from .maps.model_density import MASK_RADIUS
 from .models.matching import ca_rmsd, match_alpha_carbons, residues_of
 from .models.trajectory_files import as_openmm_topology, load_trajectory
-from .units import ANGSTROM_PER_NANOMETER, in_angstrom
+from .units import ANGSTROM_PER_NANOMETER, resolution_in_angstrom
 from .validation.correlation import MapCorrelation
 from .validation.fsc import ShellCorrelation, model_fsc
 from .validation.q_score import SIGMA, QScores, q_scores
@@ -134,7 +134,7 @@ def score(
         overall[row], by_residue[row] = values
     times = np.asarray(trajectory.time, dtype=np.float64)[frames]
     return Scores(
-        resolution=in_angstrom(resolution, "resolution"),
+        resolution=resolution_in_angstrom(resolution),
         frames=frames,
         times=times if np.isfinite(times).all() else None,
         cc_mask=overall,
@@ -265,7 +265,7 @@ def fsc(
         below 0.5, or that it does not.
     """
     frames = _frames(trajectory, density_map, stride)
-    check_resolution(density_map, in_angstrom(resolution, "resolution"))
+    check_resolution(density_map, resolution_in_angstrom(resolution))
     topology = as_openmm_topology(trajectory.topology)
 
     def evaluate(positions: np.ndarray) -> ShellCorrelation:

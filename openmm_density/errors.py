@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import numbers
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from typing import Any
 
@@ -174,6 +175,46 @@ _ARGUMENT = re.compile(f"{_BEGIN}([^={_BEGIN}{_STOP}]*)(?:=([^{_STOP}]*))?{_STOP
 
 # Letters of a message, and of its end.
 _LONGEST, _END = 1500, 300
+
+
+def check_keywords(construct: type, given: Iterable[str], others: Iterable[str] = ()) -> None:
+    """Refuse keyword arguments that a class does not take, before it does anything with the others.
+
+    Parameters
+    ----------
+    construct : type
+    given : iterable of str
+    others : iterable of str
+        What it takes beside those of its signature.
+
+    Raises
+    ------
+    TypeError
+        Naming the first that is not known, and what it may have been meant to be.
+    """
+    from difflib import get_close_matches
+    from inspect import signature
+
+    known = [
+        *(each.name for each in signature(construct).parameters.values() if each.kind != each.VAR_KEYWORD),
+        *others,
+    ]
+    for name in given:
+        if name not in known:
+            alike = get_close_matches(name, known, n=1)
+            remedy = f"did you mean {alike[0]}?" if alike else f"it takes {', '.join(known)}."
+            raise TypeError(f"{construct.__name__} has no argument {name}: {remedy}")
+
+
+def knowing_keywords(construct: Callable[..., None]) -> Callable[..., None]:
+    """Decorate a constructor to refuse keyword arguments that it does not take as `check_keywords` does."""
+
+    @functools.wraps(construct)
+    def checked(self: object, *arguments: Any, **options: Any) -> None:
+        check_keywords(type(self), options)
+        construct(self, *arguments, **options)
+
+    return checked
 
 
 class SimulationError(RuntimeError):

@@ -4,6 +4,7 @@ import ast
 import json
 import subprocess
 import sys
+from importlib.metadata import version
 
 import numpy as np
 import openmm
@@ -49,9 +50,62 @@ print("status", status, "loaded", *({slow} & sys.modules.keys()))
     ],
 )
 def test_help_and_slips_of_the_keyboard_load_nothing_slow(arguments, status):
+    assert_quick(arguments, status)
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "named"),
+    [
+        ("fit", ["--resolution", "0"], "--resolution must be positive, found 0"),
+        ("fit", ["--protocol", "nope"], "--protocol must be a known protocol"),
+        ("fit", ["--protocol", "stages.toml"], "steps must be a whole number of at least 0"),
+        ("fit", ["--steps", "0"], "--steps must be a whole number of at least 1"),
+        ("fit", ["--restrain", "cis,wings"], '--restrain must hold known names, found "wings"'),
+        ("fit", ["--planarity", "-1"], "--planarity must be positive, found -1"),
+        ("fit", ["--similarity", "likeness"], "--similarity must be a known measure"),
+        ("fit", ["--weights", "heavy"], "--weights must be known weights"),
+        ("fit", ["--forcefield", "amber"], "--forcefield must be a known force field"),
+        ("fit", ["--solvent", "ether"], "--solvent must be a known solvent"),
+        ("fit", ["--ligand", "BNZ=c1ccccc1"], "--ligand can only be used with --ligand-forcefield"),
+        ("fit", ["--dictionary", "none.cif"], "none.cif: there is no such file"),
+        ("fit", ["--seed", "-1"], "--seed must be from 0"),
+        ("fit", ["--threads", "0"], "--threads must be from 1"),
+        ("fit", ["--report-interval", "0"], "--report-interval must be at least 1 step"),
+        ("fit", ["--output", "model.pdb"], "model.pdb: it is a file"),
+        ("fit", ["--output", "."], "it already holds log.csv of an earlier fit"),
+        ("fit", ["--half-map", "model.pdb", "--half-map", "map.mrc"], "its suffix is not a density map's"),
+        ("score", ["--resolution", "nan"], "--resolution must be positive, found nan"),
+        ("score", ["--sigma", "0"], "--sigma must be a positive length"),
+        ("simulate", ["--voxel-size", "0"], "--voxel-size must be a positive length"),
+        ("simulate", ["--output", "map.pdb"], "its suffix is not a density map's"),
+        ("simulate", ["--output", "map.mrc"], "map.mrc: it exists already"),
+        ("planes", ["--dictionary", "none.cif"], "none.cif: there is no such file"),
+    ],
+)
+def test_what_no_file_can_make_right_is_refused_before_anything_slow(
+    command, options, named, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("model.pdb", "map.mrc", "log.csv"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "stages.toml").write_text("[[stage]]\nsteps = -1\n")
+    assert named in assert_quick([command, *COMPLETE[command], *options], 2)
+
+
+COMPLETE = {
+    "fit": ["model.pdb", "map.mrc", "--resolution", "5", "--output", "out"],
+    "score": ["model.pdb", "map.mrc", "--resolution", "5"],
+    "simulate": ["model.pdb", "--resolution", "5", "--voxel-size", "1", "--output", "new.mrc"],
+    "planes": ["model.pdb"],
+}
+
+
+def assert_quick(arguments, status):
+    """Run a command that ends with a status and loads nothing slow; return what it said."""
     script = TELL.format(arguments=arguments, slow=set(SLOW))
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.stdout.splitlines()[-1].strip() == f"status {status} loaded", done.stderr
+    return done.stderr
 
 
 @pytest.mark.parametrize(
@@ -207,6 +261,7 @@ def test_every_subpackage_shows_its_public_names_and_nothing_else():
 
 
 def test_the_package_gives_its_names_and_folders():
+    assert openmm_density.__version__ == version("openmm-density")
     assert set(openmm_density.__all__) < set(dir(openmm_density))
     for name in openmm_density.__all__:
         assert getattr(openmm_density, name).__name__ == name

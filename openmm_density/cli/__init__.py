@@ -105,9 +105,9 @@ class _Version(argparse.Action):
     """Print the version, which takes an import that other commands do without."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
-        from importlib.metadata import version
+        from .. import __version__
 
-        print(f"openmm-density {version('openmm-density')}")
+        print(f"openmm-density {__version__}")
         parser.exit()
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from ..errors import InputError
+from ..maps.map_suffixes import map_suffix
 
 if TYPE_CHECKING:
     from ..maps.corrections import MapCorrections
@@ -139,13 +141,25 @@ def _columns(text: str) -> list[str]:
     return labels
 
 
-def check_files(models: Iterable[str | None], maps: Iterable[str | None] = ()) -> None:
-    """Refuse files that do not exist before the modules that read them are imported, which takes seconds."""
-    remedies = ((models, "check the path of the model"), (maps, "give the path of a density map"))
+def check_files(
+    models: Iterable[str | None], maps: Iterable[str | None] = (), dictionaries: Iterable[str] = ()
+) -> None:
+    """Refuse files that do not exist, and maps in formats that are not known, before the modules that read them are imported.
+
+    These take seconds.
+    """
+    remedies = (
+        (models, "check the path of the model"),
+        (maps, "give the path of a density map"),
+        (dictionaries, "give a restraint dictionary or a wwPDB component file"),
+    )
     for paths, what in remedies:
         for path in paths:
             if path is not None and not os.path.lexists(path):
                 raise InputError("there is no such file", source=path, remedy=what)
+    for path in maps:
+        if path is not None:
+            map_suffix(Path(path))
 
 
 def check_halves(half_maps: Sequence[str]) -> None:

@@ -7,11 +7,11 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..errors import InputError, as_argument
 from ..stopwatch import Stopwatch
-from .arguments import PROGRAM, check_files, check_halves, spellings
+from .arguments import PROGRAM, spellings
 from .console import Display
-from .fit_arguments import add_arguments, defaults
+from .fit_arguments import add_arguments
+from .fit_checks import check_new, check_resumed
 from .fit_options import FitOptions
 from .outcome import print_outcome
 from .startup import loading, started
@@ -40,42 +40,11 @@ def run(options: argparse.Namespace) -> int:
     """Run a fit, or resume one; return the exit status."""
     asked = FitOptions.of(vars(options))
     if asked.output.resume is None:
-        _check_new(asked)
+        check_new(asked)
     else:
-        _check_resumed(asked)
+        check_resumed(asked)
     with Display() as display:
         return _run(asked, display, Stopwatch(started(), display.begin))
-
-
-def _check_new(options: FitOptions) -> None:
-    needed = {name: getattr(options.files, name) for name in ("model", "map", "resolution")}
-    needed["output"] = options.output.output
-    missing = [name for name, value in needed.items() if value is None]
-    if missing:
-        raise InputError(
-            "is needed, and was not given",
-            argument=missing[0],
-            remedy="give MODEL, MAP, --resolution and --output (or --resume DIR alone)",
-        )
-    files = options.files
-    check_halves(files.half_map)
-    check_files((files.model, files.reference, options.course.restrain_to), (files.map, *files.half_map))
-    if files.half_map and options.course.strength is not None:
-        raise InputError(
-            "is what the half maps are to find",
-            argument="strength",
-            remedy=f"leave out {as_argument('strength')} or {as_argument('half_map')}",
-        )
-
-
-def _check_resumed(options: FitOptions) -> None:
-    alone = defaults()
-    also = ("resume", "allow_scripts")
-    given = [name for name, value in options.by_name().items() if value != alone[name] and name not in also]
-    if given:
-        raise InputError(
-            "continues a fit as it began", argument="resume", remedy=f"leave out {as_argument(given[0])}"
-        )
 
 
 def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:

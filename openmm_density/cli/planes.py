@@ -29,7 +29,7 @@ def add_parser(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the planes; return the exit status."""
-    check_files([options.model])
+    check_files([options.model], dictionaries=options.dictionary)
     defer_torch()
     with loading():
         from ..chemistry.planes import find_planes, planarity_report

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from ..plugins import defer_torch
+from ..units import checked_length, resolution_in_angstrom
 from .arguments import add_map, check_files, check_halves, map_corrections, number, spellings
 from .startup import loading
 
@@ -64,6 +65,8 @@ def run(options: argparse.Namespace) -> int:
     """Print correlations and what else is asked for; return the exit status."""
     check_files((), (options.map, *options.half_map))
     check_halves(options.half_map)
+    resolution_in_angstrom(options.resolution)
+    checked_length(options.sigma, "sigma", zero=False)
     defer_torch()
     with loading():
         from ..analysis import load_trajectory

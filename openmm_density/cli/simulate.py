@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
+from ..maps.map_suffixes import check_can_be_written
 from ..plugins import defer_torch
+from ..units import checked_length, resolution_in_angstrom
 from .arguments import check_files, number, whole_number
 from .startup import loading
 
@@ -45,19 +47,28 @@ def add_parser(commands: Commands) -> None:
     )
 
 
+def _check(options: argparse.Namespace, output: Path) -> None:
+    """Refuse at once what needs no model for it."""
+    check_files([options.model])
+    resolution_in_angstrom(options.resolution)
+    checked_length(options.voxel_size, "voxel_size", zero=False)
+    checked_length(options.margin, "margin")
+    check_can_be_written(output)
+    if output.exists() and not options.overwrite:
+        raise InputError(
+            "it exists already", source=output, remedy="choose another name, or pass --overwrite"
+        )
+
+
 def run(options: argparse.Namespace) -> int:
     """Write the map; return the exit status."""
-    check_files([options.model])
+    output = Path(options.output)
+    _check(options, output)
     defer_torch()
     with loading():
         from ..maps.density_map import DensityMap
         from ..models.structures import read_model
 
-    output = Path(options.output)
-    if output.exists() and not options.overwrite:
-        raise InputError(
-            "it exists already", source=output, remedy="choose another name, or pass --overwrite"
-        )
     model = read_model(options.model)
     density_map = DensityMap.simulate(
         model.topology,

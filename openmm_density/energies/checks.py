@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from itertools import islice
 from typing import Any
 
-import mdtraj
 import numpy as np
 import openmm
 from openmm.app import Topology
@@ -20,33 +18,6 @@ from ..units import positions_in_angstrom
 _SHORTEST_BONDS = 0.5
 # As many tell as well as all of a box of water.
 _ENOUGH_BONDS = 1000
-
-
-def positive(name: str, value: float, meaning: str) -> float:
-    """Return a number that is positive and finite; raise InputError for others, with the argument's name and meaning."""
-    if not (math.isfinite(value) and value > 0):
-        raise InputError("must be positive", argument=name, found=value, remedy=f"give {meaning}")
-    return value
-
-
-def openmm_topology(topology: Any) -> Topology:
-    """Return a topology as OpenMM's, also one of mdtraj.
-
-    Raises
-    ------
-    InputError
-        If it is neither.
-    """
-    if isinstance(topology, mdtraj.Topology):
-        return topology.to_openmm()
-    if not isinstance(topology, Topology):
-        raise InputError(
-            "must be an openmm.app.Topology or an mdtraj.Topology",
-            argument="topology",
-            found=f"a {type(topology).__name__}",
-            remedy="give that of the Simulation, or read a file with openmm.app.PDBFile",
-        )
-    return topology
 
 
 def positions_of_all(topology: Topology, positions: Any) -> np.ndarray:
@@ -64,14 +35,7 @@ def positions_of_all(topology: Topology, positions: Any) -> np.ndarray:
     InputError
         If there are more or fewer, or some are not numbers.
     """
-    positions, n_particles = positions_in_angstrom(positions), topology.getNumAtoms()
-    if len(positions) != n_particles:
-        raise InputError(
-            f"must be those of all {n_particles} atoms of the topology",
-            argument="positions",
-            found=len(positions),
-            remedy="give those of the whole System",
-        )
+    positions = positions_in_angstrom(positions, topology.getNumAtoms())
     lost = np.flatnonzero(~np.isfinite(positions).all(axis=1))
     if len(lost):
         raise InputError(

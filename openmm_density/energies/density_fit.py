@@ -14,10 +14,11 @@ import torch
 from openmm import unit
 from openmm.app import Topology
 
-from ..errors import InputError
+from ..chemistry.topologies import openmm_topology
+from ..errors import InputError, knowing_keywords
 from ..maps.checks import check_map, check_resolution
 from ..maps.density_map import DensityMap
-from ..units import ANGSTROM_PER_NANOMETER, in_angstrom, value_in
+from ..units import ANGSTROM_PER_NANOMETER, in_angstrom, positive, resolution_in_angstrom, value_in
 from . import forces
 from .calibration import (
     DEFAULT_RATIO,
@@ -31,9 +32,7 @@ from .checks import (
     bonded_pairs,
     check_system,
     check_unit,
-    openmm_topology,
     positions_of_all,
-    positive,
     warn_of_incompatible_forces,
 )
 from .context_parameters import ParameterUse, warn_of_shared
@@ -127,6 +126,7 @@ class DensityFit:
         One sentence naming the argument, what was found and what to do.
     """
 
+    @knowing_keywords
     def __init__(
         self,
         density_map: DensityMap,
@@ -159,9 +159,7 @@ class DensityFit:
             )
         self.parameter_name, self.force_group = parameter_name, force_group
         self.topology = openmm_topology(topology)
-        resolution = positive(
-            "resolution", in_angstrom(resolution, "resolution"), "the map's resolution in Å"
-        )
+        resolution = resolution_in_angstrom(resolution)
         check_resolution(density_map, resolution)
         check_system(self.topology, system)
         self._system, self._given_topology = system, topology
@@ -179,7 +177,7 @@ class DensityFit:
         source = TargetSource(density_map, self.measure, mask, threshold, around, crop_margin, voxel_size)
         self._take(source, resolution)
         if system is not None:
-            warn_of_incompatible_forces(system, stacklevel=2)
+            warn_of_incompatible_forces(system, stacklevel=3)
         self.automatic = isinstance(strength, str)
         self.default_strength = strength_per_atom(strength) * len(self.atoms)
         if self._positions is not None and self.measure.can_be_constant:
@@ -196,7 +194,7 @@ class DensityFit:
             widest = self._gaussians.largest_variance
             self.cutoff = CUTOFF_IN_SIGMA * (self.sigma if widest is None else math.sqrt(widest))
         positive(
-            "cutoff", self.cutoff, f"a radius in Å, such as {CUTOFF_IN_SIGMA:g} times σ = {self.sigma:.2f} Å"
+            self.cutoff, "cutoff", f"a radius in Å, such as {CUTOFF_IN_SIGMA:g} times σ = {self.sigma:.2f} Å"
         )
         self._source, self._target = source, source.target(resolution, self.cutoff)
         self._potential = source.potential(self._target) if self.measure.is_potential else None
@@ -245,7 +243,7 @@ class DensityFit:
                 remedy += ", look whether the map's sign is right, or take another similarity"
         warnings.warn(
             f'similarity="{self.measure.name}" has no force at these positions, because {why}: {remedy}',
-            stacklevel=3,
+            stacklevel=4,
         )
 
     @property

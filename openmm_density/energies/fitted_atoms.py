@@ -18,9 +18,7 @@ from ..units import value_in
 from .atom_selection import select_atoms
 from .form_factors import form_factor_gaussians, resolution_gaussians
 from .measures import Measure
-
-WEIGHTS = ("mass", "unity", "number", "charge", "electron", "xray")
-FORM_FACTORS = ("electron", "xray")
+from .weight_names import FORM_FACTORS, WEIGHTS, check_weights_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +147,7 @@ def _weights(weights: Any, topology: Topology, atoms: np.ndarray, system: openmm
     """Return the integral of each fitted atom's density."""
     if not isinstance(weights, str):
         return _given_weights(weights, topology, atoms)
+    check_weights_name(weights)
     if weights == "unity":
         return np.ones(len(atoms))
     if weights == "charge":
@@ -156,14 +155,7 @@ def _weights(weights: Any, topology: Topology, atoms: np.ndarray, system: openmm
     if weights == "mass":
         masses = [element.mass for element in _elements(topology, atoms, weights)]
         return np.array([mass.value_in_unit(unit.dalton) for mass in masses])
-    if weights == "number":
-        return np.array([float(e.atomic_number) for e in _elements(topology, atoms, weights)])
-    raise InputError(
-        "must be known weights",
-        argument="weights",
-        found=f'"{weights}"',
-        remedy=f"use one of {', '.join(WEIGHTS)}, or an array",
-    )
+    return np.array([float(element.atomic_number) for element in _elements(topology, atoms, weights)])
 
 
 def _elements(topology: Topology, atoms: np.ndarray, weights: str) -> list[Any]:

@@ -1,12 +1,26 @@
 """Flexible fitting: the stages of a protocol run one after the other, and their results."""
 
-from .checkpoints import RunFolder
-from .fit_result import FitResult
-from .flexible_fit import FlexibleFit
-from .protocols import Protocol, Stage, find_protocol, read_protocol
+from typing import TYPE_CHECKING
+
+from ..lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .checkpoints import RunFolder
+    from .fit_result import FitResult
+    from .flexible_fit import FlexibleFit
+    from .protocols import Protocol, Stage, find_protocol, read_protocol
 
 __all__ = ["FitResult", "FlexibleFit", "Protocol", "RunFolder", "Stage", "find_protocol", "read_protocol"]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "FitResult": "fit_result",
+        "FlexibleFit": "flexible_fit",
+        "Protocol": "protocols",
+        "RunFolder": "checkpoints",
+        "Stage": "protocols",
+        "find_protocol": "protocols",
+        "read_protocol": "protocols",
+    },
+)

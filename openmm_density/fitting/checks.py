@@ -2,20 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from inspect import signature
+
 from ..chemistry.residues import residue_kind
-from ..errors import InputError, as_argument
-from ..maps.checks import check_resolution, widest_side
+from ..energies.density_fit import DensityFit
+from ..errors import InputError, as_argument, check_keywords
+from ..maps.checks import check_map, check_resolution, widest_side
+from ..maps.density_map import DensityMap
 from ..maps.grids import check_finite_positions
 from ..models.structures import Model
 from ..validation.map_checks import check_map_units
 from .fit_map import FitMap
 from .protocols import Protocol
 
+# Of the arguments of `DensityFit`, those that a fit sets itself.
+_SET_BY_FITS = ("density_map", "topology", "resolution", "system", "positions", "force_group")
 
-def check_seed(seed: int) -> None:
-    """Refuse what OpenMM cannot count to; one less, as the noise of a barostat has the next seed."""
-    if not 0 <= seed < 2**31 - 1:
-        raise InputError(f"must be from 0 to {2**31 - 2}", argument="seed", found=seed, remedy="give another")
+
+def check_arguments(
+    fit: type, density_options: Iterable[str], density_map: DensityMap, **models: Model | None
+) -> None:
+    """Refuse arguments that a fit does not take, and such as are of another kind, such as the path of a model.
+
+    Parameters
+    ----------
+    fit : type
+        `FlexibleFit`, or a class of it.
+    density_options : iterable of str
+        Names of those that are passed to `DensityFit`.
+    density_map : DensityMap
+    **models : Model or None
+        By the names of their arguments; ``model`` must be one.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not known.
+    InputError
+        If one is of another kind.
+    """
+    others = [name for name in signature(DensityFit).parameters if name not in _SET_BY_FITS]
+    check_keywords(fit, density_options, others)
+    for name, model in models.items():
+        if not isinstance(model, Model) and (model is not None or name == "model"):
+            raise InputError(
+                "must be a Model",
+                argument=name,
+                found=f"a {type(model).__name__}",
+                remedy="read one with openmm_density.models.read_model(path)",
+            )
+    check_map(density_map)
 
 
 def check_start(model: Model, fit_map: FitMap) -> None:
@@ -66,18 +103,3 @@ def check_resolutions(protocol: Protocol, fit_map: FitMap) -> None:
                 found=f"{stage.resolution:g} Å",
                 remedy="give one between these, or leave it out",
             )
-
-
-def checked_interval(name: str, steps: int, protocol: Protocol) -> int:
-    """Check a number of steps between two events; at least one of them falls into a fit."""
-    if steps < 1:
-        raise InputError("must be at least 1 step", argument=name, found=steps, remedy="give more")
-    if steps % protocol.density_interval:
-        every = as_argument("density_interval")
-        raise InputError(
-            f"must be a multiple of {every}, which is {protocol.density_interval}",
-            argument=name,
-            found=steps,
-            remedy=f"give one, or another {every}",
-        )
-    return min(steps, protocol.steps)

@@ -16,10 +16,10 @@ from ..maps.density_map import DensityMap
 from ..models.structures import Model
 from ..restraints.planarity import SIGMA
 from ..stopwatch import Stopwatch
-from ..units import in_angstrom
+from ..units import resolution_in_angstrom
 from ..validation.map_checks import MapChecks
 from .checkpoints import RunFolder
-from .checks import check_exchange, check_pressures, check_resolutions, check_start
+from .checks import check_arguments, check_exchange, check_pressures, check_resolutions, check_start
 from .fit_map import FitMap
 from .fit_result import FitResult, Progress
 from .fit_run import FitRun
@@ -133,6 +133,8 @@ class FlexibleFit:
     ------
     InputError
         One sentence on the model, map or argument that cannot be used.
+    TypeError
+        If an argument is not known.
     """
 
     force_backend = FormerName("_systems.force_backend", "force_backend of what run() returns")
@@ -166,6 +168,8 @@ class FlexibleFit:
         stopwatch: Stopwatch | None = None,
         **density_options: Any,
     ) -> None:
+        models = {"model": model, "restrain_to": restrain_to, "reference": reference}
+        check_arguments(type(self), density_options, density_map, **models)
         self.stopwatch = stopwatch or Stopwatch()
         with self.stopwatch.part("preparation"):
             run = RunOptions(seed, platform, threads, report_interval, save_interval)
@@ -173,7 +177,7 @@ class FlexibleFit:
                 forcefield, solvent, ligand_forcefield, ligands, dictionaries, allow_scripts
             )
             restraint_options = RestraintOptions(planarity, restrain_to, dictionaries)
-            resolution, corrections = in_angstrom(resolution, "resolution"), corrections or MapCorrections()
+            resolution, corrections = resolution_in_angstrom(resolution), corrections or MapCorrections()
             fit_map = FitMap(density_map, resolution, corrections)
             free = None if free_map is None else FitMap(free_map, resolution, corrections)
             start = self._examined(model, fit_map, place, map_checks, threads)

@@ -12,9 +12,9 @@ from ..maps.density_map import DensityMap
 from ..models.preparation import Prepared, prepare
 from ..models.structures import Model
 from ..restraints.planarity import SIGMA
-from .checks import check_seed, checked_interval
 from .platforms import check_platform
 from .protocols import Protocol
+from .run_numbers import check_seed, checked_interval
 from .solvation import solvated
 
 Paths = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]

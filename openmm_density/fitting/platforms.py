@@ -7,9 +7,7 @@ import openmm
 from ..errors import InputError
 from ..plugins import platform_names
 from ..wording import one_line
-
-MOST_THREADS = 1024
-"""Far more threads cannot be created, and the process then ends without a message."""
+from .run_numbers import check_threads
 
 
 def platform_properties(platform: openmm.Platform, threads: int | None = None) -> dict[str, str]:
@@ -55,13 +53,7 @@ def check_platform(name: str, threads: int | None = None) -> None:
     InputError
         Naming the platforms that are here, or why this one does not run.
     """
-    if threads is not None and not 1 <= threads <= MOST_THREADS:
-        raise InputError(
-            f"must be from 1 to {MOST_THREADS}",
-            argument="threads",
-            found=threads,
-            remedy="give the number of processor cores to use",
-        )
+    check_threads(threads)
     names = platform_names()
     if name not in names:
         raise InputError(

@@ -11,13 +11,12 @@ import numpy as np
 from scipy import fft, ndimage
 
 from ..errors import InputError, as_argument
-from ..units import positions_in_angstrom
+from ..units import checked_length, positions_in_angstrom
 from .fourier import fourier_filtered, fourier_resampled
 from .grids import (
     MOST_VOXELS,
     cell_parameters,
     check_finite,
-    checked_length,
     checked_positions,
     checked_voxel_size,
     index_box,

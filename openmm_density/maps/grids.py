@@ -14,7 +14,7 @@ from openmm import unit
 
 from ..chemistry.residues import named_atoms
 from ..errors import InputError
-from ..units import in_angstrom, positions_in_angstrom, value_in
+from ..units import checked_length, positions_in_angstrom, value_in
 from ..wording import counted, listing
 
 if TYPE_CHECKING:
@@ -45,14 +45,7 @@ def checked_positions(
     InputError
         If there are none, not as many as there must be, or a coordinate is not finite.
     """
-    positions = positions_in_angstrom(positions)
-    if n_atoms is not None and len(positions) != n_atoms:
-        raise InputError(
-            f"must be one for each of the {n_atoms} atoms of the topology",
-            argument="positions",
-            found=len(positions),
-            remedy="give those of the same model",
-        )
+    positions = positions_in_angstrom(positions, n_atoms)
     if not len(positions):
         raise InputError("are empty", argument="positions", remedy="give at least one")
     check_finite_positions(positions, topology)
@@ -79,25 +72,6 @@ def check_finite_positions(positions: np.ndarray, topology: Topology | None = No
         found=f"NaN or infinite coordinates of {counted(len(nowhere), 'atom')} ({names})",
         remedy="correct these",
     )
-
-
-def checked_length(length: Any, argument: str, *, zero: bool = True) -> float:
-    """Return a length in Å; plain numbers are taken to be in Å.
-
-    Raises
-    ------
-    InputError
-        Naming the argument, if the length is not finite, is negative, or is 0 where `zero` is False.
-    """
-    value = in_angstrom(length, argument)
-    if not (np.isfinite(value) and (value >= 0 if zero else value > 0)):
-        raise InputError(
-            "must be a length, 0 or more" if zero else "must be a positive length",
-            argument=argument,
-            found=str(length),
-            remedy="give Å",
-        )
-    return value
 
 
 def checked_voxel_size(voxel_size: Any) -> np.ndarray:

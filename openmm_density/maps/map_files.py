@@ -18,16 +18,13 @@ from ..errors import InputError, as_argument
 from ..unpacking import MAP_LIMIT, read_unpacked
 from ..wording import one_line
 from .grids import cell_parameters, check_finite, is_flat
+from .map_suffixes import MTZ_SUFFIX, SITUS_SUFFIXES, check_can_be_written, map_suffix
 from .mrc_contents import read_mrc_contents
 from .mtz_maps import read_mtz_map
 
-MRC_SUFFIXES = (".mrc", ".map", ".ccp4")
-SITUS_SUFFIXES = (".situs", ".sit")
 # Formatted by one operation; a multiple of the ten on a line.
 SITUS_VALUES_AT_ONCE = 20_000
 LONGEST_SITUS_NUMBER = 40
-MTZ_SUFFIX = ".mtz"
-
 MAP_LABEL = b"openmm-density"
 # Nothing in the format itself tells a rectangular cell in P1 from a box of cryo-EM.
 CRYSTAL_LABEL = MAP_LABEL + b": one unit cell of a crystal"
@@ -68,7 +65,7 @@ def read_map(
         If the file is missing, is not such a file, is cut short, contradicts itself, or holds no density.
     """
     path = Path(path)
-    suffix = _map_suffix(path)
+    suffix = map_suffix(path)
     if not path.is_file():
         raise InputError(
             "there is no such file",
@@ -111,39 +108,13 @@ def write_map(path: str | os.PathLike[str], voxels: PlacedVoxels) -> None:
         If the suffix is none of these, the folder does not exist, or the format cannot hold the map.
     """
     path = Path(path)
-    suffix = _map_suffix(path)
-    if suffix == MTZ_SUFFIX:
-        raise InputError(
-            "maps are not written as .mtz",
-            source=path,
-            remedy="use .mrc, .map, .ccp4 or .situs",
-        )
-    if not path.parent.is_dir():
-        raise InputError(
-            f"the folder {path.parent} does not exist",
-            source=path,
-            remedy="create it first",
-        )
+    suffix = check_can_be_written(path)
     compressed = path.name.lower().endswith(".gz")
     with atomic_write(path) as temporary:
         if suffix in SITUS_SUFFIXES:
             _write_situs(voxels, temporary, compressed, path)
         else:
             _write_mrc(voxels, temporary, compressed, path)
-
-
-def _map_suffix(path: Path) -> str:
-    """Return the suffix that tells the format, without .gz."""
-    name = path.name.lower().removesuffix(".gz")
-    for suffix in (*MRC_SUFFIXES, *SITUS_SUFFIXES, MTZ_SUFFIX):
-        if name.endswith(suffix):
-            return suffix
-    known = ", ".join((*MRC_SUFFIXES, *SITUS_SUFFIXES, MTZ_SUFFIX))
-    raise InputError(
-        "its suffix is not a density map's",
-        source=path,
-        remedy=f"use one of {known}, each also with .gz",
-    )
 
 
 def _check_density(data: np.ndarray, path: Path) -> None:

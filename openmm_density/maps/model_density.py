@@ -14,9 +14,9 @@ from openmm import unit
 from scipy import fft
 
 from ..errors import InputError
-from ..units import value_in
+from ..units import resolution_in_angstrom, value_in
 from .fourier import low_passed
-from .grids import cell_parameters, check_span, checked_length, checked_positions, index_box
+from .grids import cell_parameters, check_span, checked_positions, index_box
 
 if TYPE_CHECKING:
     from openmm.app import Topology
@@ -70,7 +70,7 @@ class ModelDensity:
                 found=repr(scattering),
                 remedy="give one of these",
             )
-        self.resolution = checked_length(resolution, "resolution", zero=False)
+        self.resolution = resolution_in_angstrom(resolution)
         self._calculator = calculators[scattering]
         elements = [atom.element for atom in topology.atoms()]
         self.n_atoms = len(elements)

@@ -9,8 +9,9 @@ import numpy as np
 from scipy import fft
 
 from ..errors import InputError, as_argument
+from ..units import checked_length
 from .fourier import fourier_filtered
-from .grids import checked_length, index_box
+from .grids import index_box
 from .model_density import ModelDensity
 
 # By how much a voxel size may be above a limit and still be at it: rounding.

@@ -7,14 +7,15 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 from xml.etree import ElementTree
-
-from openmm import app
 
 from ..atomic_files import read_file
 from ..errors import InputError, as_argument
 from ..wording import one_line
+
+if TYPE_CHECKING:
+    from openmm import app
 
 SCRIPTS = frozenset({"Script", "InitializationScript"})
 """Elements whose text OpenMM executes: the one with every System that is made, the other when the file is read."""
@@ -53,6 +54,8 @@ def load_force_field(files: Sequence[Path], allow_scripts: bool = False) -> app.
         A file cannot be read, is no force field file, declares a document type (whose entities may expand without end), or holds
         code that is not allowed.
     """
+    from openmm import app
+
     found = list(_with_included(files, allow_scripts))
     try:
         return app.ForceField(*(file.source for file in found))
@@ -131,6 +134,8 @@ def is_shipped(path: Path) -> bool:
 
 
 def _shipped_folders() -> list[str]:
+    from openmm import app
+
     return app.forcefield._getDataDirectories()
 
 

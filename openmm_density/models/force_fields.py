@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import openmm
-from openmm import unit
-
-from ..errors import InputError
+from ..errors import InputError, as_argument
 from .force_field_xml import find_file, is_shipped, shipped_file
 
 FORCE_FIELDS = {
@@ -42,6 +39,27 @@ def force_field_files(
     InputError
         A name is not known, there is no such file, or two may be meant.
     """
+    check_force_field_names(names, solvent)
+    files = []
+    for name in _listed(names):
+        files += (
+            [shipped_file(each) for each in FORCE_FIELDS[name]] if name in FORCE_FIELDS else [find_file(name)]
+        )
+    if solvent in IMPLICIT_SOLVENTS:
+        files.append(shipped_file(IMPLICIT_SOLVENTS[solvent]))
+    return tuple(files)
+
+
+def check_force_field_names(
+    names: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], solvent: str = "none"
+) -> None:
+    """Refuse names of force fields and solvents that are not known, without looking for files.
+
+    Raises
+    ------
+    InputError
+        Naming those that are known.
+    """
     if solvent not in SOLVENTS:
         raise InputError(
             "must be a known solvent",
@@ -65,14 +83,23 @@ def force_field_files(
             found=f'"{unknown[0]}"',
             remedy=f"use {', '.join(FORCE_FIELDS)}, or files of OpenMM's that end in .xml",
         )
-    files = []
-    for name in listed:
-        files += (
-            [shipped_file(each) for each in FORCE_FIELDS[name]] if name in FORCE_FIELDS else [find_file(name)]
+
+
+def check_ligands(ligand_forcefield: str | None, smiles: Mapping[str, str]) -> None:
+    """Refuse the SMILES of ligands, by residue name, without a force field to parametrise them.
+
+    Raises
+    ------
+    InputError
+        Naming a residue that has one.
+    """
+    if ligand_forcefield is None and smiles:
+        raise InputError(
+            f"can only be used with {as_argument('ligand_forcefield')}",
+            argument="ligands",
+            found=f"a SMILES of {next(iter(smiles))}",
+            remedy=f"add {as_argument('ligand_forcefield', 'openff')}, or leave the SMILES out",
         )
-    if solvent in IMPLICIT_SOLVENTS:
-        files.append(shipped_file(IMPLICIT_SOLVENTS[solvent]))
-    return tuple(files)
 
 
 def lasting_names(names: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
@@ -99,32 +126,3 @@ def _listed(names: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) ->
                 remedy="give names, or paths",
             )
     return [os.fspath(name) for name in listed]
-
-
-def use_native_gbsa(system: openmm.System) -> None:
-    """Replace the custom GBSA-OBC force that OpenMM's force field file makes by OpenMM's own; the energy is the same.
-
-    The file writes the model of Onufriev, Bashford and Case (2004) as a `CustomGBForce`, which takes several times as long.
-    """
-    index, custom = next(
-        (i, force) for i, force in enumerate(system.getForces()) if isinstance(force, openmm.CustomGBForce)
-    )
-    names = [custom.getPerParticleParameterName(i) for i in range(custom.getNumPerParticleParameters())]
-    born = openmm.GBSAOBCForce()
-    born.setNonbondedMethod(custom.getNonbondedMethod())
-    born.setCutoffDistance(custom.getCutoffDistance())
-    # The dielectric constants of the file, and the surface term in its units, are the defaults of both.
-    born.setSolventDielectric(_SOLVENT_DIELECTRIC)
-    born.setSurfaceAreaEnergy(_SURFACE_AREA_ENERGY)
-    for i in range(custom.getNumParticles()):
-        values = dict(zip(names, custom.getParticleParameters(i)))
-        offset_radius = values["or"]
-        born.addParticle(values["charge"], offset_radius + _OFFSET, values["sr"] / offset_radius)
-    system.removeForce(index)
-    system.addForce(born)
-
-
-_SOLVENT_DIELECTRIC = 78.5
-_SURFACE_AREA_ENERGY = 2.25936 * unit.kilojoule_per_mole / unit.nanometer**2
-# By which the radii of the model are smaller than those of the atoms, in nm.
-_OFFSET = 0.009

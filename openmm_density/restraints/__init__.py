@@ -20,26 +20,30 @@ entry in `registry.RESTRAINTS`.
 
 from __future__ import annotations
 
-from ..lazy_names import moved_names
-from .chirality import CHIRALITY_FORCE_CONSTANT, ChiralityRestraint
-from .distance import DistanceRestraint
-from .domains import find_domains
-from .elastic_network import ElasticNetworkRestraint
-from .peptide import PEPTIDE_FORCE_CONSTANT, PeptideRestraint
-from .planarity import PlanarityRestraint
-from .positional import PositionalRestraint
-from .ramachandran import RAMACHANDRAN_FORCE_CONSTANT, RamachandranRestraint
-from .registry import DEFAULT_RESTRAINTS, RESTRAINTS, find_violations, make_restraints, restraint_names
-from .restraint import Restraint, Violation
-from .rotamers import ROTAMER_FORCE_CONSTANT, RotamerRestraint
-from .secondary_structure import (
-    HYDROGEN_BOND_FORCE_CONSTANT,
-    SECONDARY_STRUCTURE_FORCE_CONSTANT,
-    HydrogenBondRestraint,
-    SecondaryStructureRestraint,
-)
-from .symmetry import SymmetryRestraint
-from .water import WATER_FORCE_CONSTANT, WaterRestraint
+from typing import TYPE_CHECKING
+
+from ..lazy_names import lazy_names, moved_names
+
+if TYPE_CHECKING:
+    from .chirality import CHIRALITY_FORCE_CONSTANT, ChiralityRestraint
+    from .distance import DistanceRestraint
+    from .domains import find_domains
+    from .elastic_network import ElasticNetworkRestraint
+    from .peptide import PEPTIDE_FORCE_CONSTANT, PeptideRestraint
+    from .planarity import PlanarityRestraint
+    from .positional import PositionalRestraint
+    from .ramachandran import RAMACHANDRAN_FORCE_CONSTANT, RamachandranRestraint
+    from .registry import DEFAULT_RESTRAINTS, RESTRAINTS, find_violations, make_restraints, restraint_names
+    from .restraint import Restraint, Violation
+    from .rotamers import ROTAMER_FORCE_CONSTANT, RotamerRestraint
+    from .secondary_structure import (
+        HYDROGEN_BOND_FORCE_CONSTANT,
+        SECONDARY_STRUCTURE_FORCE_CONSTANT,
+        HydrogenBondRestraint,
+        SecondaryStructureRestraint,
+    )
+    from .symmetry import SymmetryRestraint
+    from .water import WATER_FORCE_CONSTANT, WaterRestraint
 
 __all__ = [
     "CHIRALITY_FORCE_CONSTANT",
@@ -71,11 +75,6 @@ __all__ = [
     "restraint_names",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 _FACTS = {
     "IDEAL_IMPROPER": "stereocentres",
     "backbone_hydrogen_bonds": "secondary_structure",
@@ -89,10 +88,43 @@ _FORMER_STRENGTHS = (
     *("CHIRALITY", "HYDROGEN_BOND", "PEPTIDE", "RAMACHANDRAN", "ROTAMER", "SECONDARY_STRUCTURE", "WATER"),
 )
 
+_find, __dir__ = lazy_names(
+    __name__,
+    {
+        "CHIRALITY_FORCE_CONSTANT": "chirality",
+        "ChiralityRestraint": "chirality",
+        "DEFAULT_RESTRAINTS": "registry",
+        "DistanceRestraint": "distance",
+        "ElasticNetworkRestraint": "elastic_network",
+        "HYDROGEN_BOND_FORCE_CONSTANT": "secondary_structure",
+        "HydrogenBondRestraint": "secondary_structure",
+        "PEPTIDE_FORCE_CONSTANT": "peptide",
+        "PeptideRestraint": "peptide",
+        "PlanarityRestraint": "planarity",
+        "PositionalRestraint": "positional",
+        "RAMACHANDRAN_FORCE_CONSTANT": "ramachandran",
+        "RESTRAINTS": "registry",
+        "ROTAMER_FORCE_CONSTANT": "rotamers",
+        "RamachandranRestraint": "ramachandran",
+        "Restraint": "restraint",
+        "RotamerRestraint": "rotamers",
+        "SECONDARY_STRUCTURE_FORCE_CONSTANT": "secondary_structure",
+        "SecondaryStructureRestraint": "secondary_structure",
+        "SymmetryRestraint": "symmetry",
+        "Violation": "restraint",
+        "WATER_FORCE_CONSTANT": "water",
+        "WaterRestraint": "water",
+        "find_domains": "domains",
+        "find_violations": "registry",
+        "make_restraints": "registry",
+        "restraint_names": "registry",
+    },
+)
 __getattr__ = moved_names(
     __name__,
     {
         **{name: f"openmm_density.chemistry.{module}" for name, module in _FACTS.items()},
         **{f"{name}_STRENGTH": f"{__name__}:{name}_FORCE_CONSTANT" for name in _FORMER_STRENGTHS},
     },
+    _find,
 )

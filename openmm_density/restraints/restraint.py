@@ -14,6 +14,7 @@ import openmm
 from openmm import app, unit
 
 from ..chemistry.residues import residue_label
+from ..chemistry.topologies import openmm_topology
 from ..errors import InputError
 from ..lazy_names import FormerName
 from ..units import number_in, positions_in_angstrom
@@ -128,9 +129,7 @@ class Restraint(ABC):
         periodic: bool = False,
         strength: Any = None,
     ) -> None:
-        if isinstance(topology, mdtraj.Topology):
-            topology = topology.to_openmm()
-        self.topology = topology
+        self.topology = openmm_topology(topology)
         self.start = self._checked_start(positions)
         if strength is not None:
             warnings.warn(
@@ -200,14 +199,7 @@ class Restraint(ABC):
 
     def _checked(self, positions: Any) -> np.ndarray:
         """Return positions in Å, shape (N, 3), one for each atom of the topology and all of them finite."""
-        positions = positions_in_angstrom(positions)
-        if len(positions) != self.topology.getNumAtoms():
-            raise InputError(
-                f"must be those of the {self.topology.getNumAtoms()} atoms of the topology",
-                argument="positions",
-                found=f"{len(positions)} of them",
-                remedy="give one for each",
-            )
+        positions = positions_in_angstrom(positions, self.topology.getNumAtoms())
         if not np.isfinite(positions).all():
             raise InputError(
                 "must be finite", argument="positions", found="one that is not a number", remedy="correct it"

@@ -71,14 +71,7 @@ def flat_ligands(topology: app.Topology, planes: PlaneSet, positions: Any) -> li
     InputError
         If the numbers of atoms differ, or a position in a plane is not a number.
     """
-    positions = positions_in_angstrom(positions)
-    if len(positions) != topology.getNumAtoms():
-        raise InputError(
-            f"must be one for each of the {topology.getNumAtoms()} atoms of the topology",
-            argument="positions",
-            found=len(positions),
-            remedy="give those of the same model",
-        )
+    positions = positions_in_angstrom(positions, topology.getNumAtoms())
     atoms = list(topology.atoms())
     by_residue: dict[app.topology.Residue, list[set[int]]] = {}
     for plane in planes.planes:

@@ -13,7 +13,7 @@ from ..errors import InputError
 from ..maps.grids import check_span, checked_positions, index_box, index_reach, voxels_around
 from ..maps.half_maps import check_half_maps
 from ..maps.model_density import B_PER_RESOLUTION, MASK_RADIUS, ModelDensity
-from ..units import in_angstrom
+from ..units import resolution_in_angstrom
 
 if TYPE_CHECKING:
     from openmm.app import Topology
@@ -233,11 +233,7 @@ def model_fsc(
         If positions and topology disagree, no non-hydrogen atom is near the map, or an argument makes no sense.
     """
     finest = 2 * 0.999 * density_map.voxel_size.max()
-    b_factor = B_PER_RESOLUTION * in_angstrom(resolution, "resolution")
-    if not (np.isfinite(b_factor) and b_factor > 0):
-        raise InputError(
-            "must be a positive length", argument="resolution", found=str(resolution), remedy="give Å"
-        )
+    b_factor = B_PER_RESOLUTION * resolution_in_angstrom(resolution)
     model = ModelDensity(topology, finest, b_factors=b_factor)
     positions = checked_positions(positions, model.n_atoms, topology)
     if not model.is_heavy.any():

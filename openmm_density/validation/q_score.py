@@ -10,7 +10,8 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from ..errors import InputError
-from ..maps.grids import checked_length, checked_positions
+from ..maps.grids import checked_positions
+from ..units import checked_length
 
 if TYPE_CHECKING:
     from openmm.app import Topology

@@ -777,7 +777,7 @@ def test_wrong_sigma(sigma):
 
 def test_positions_of_another_model():
     topology = build(GLYCINES, JOINED)
-    with pytest.raises(InputError, match="one row per atom"):
+    with pytest.raises(InputError, match="positions must be one for each of the"):
         find_planes(topology, np.zeros((3, 3)))
     with pytest.raises(InputError, match="positions of the topology"):
         find_planes(topology).deviations(np.zeros((3, 3)))

@@ -256,7 +256,7 @@ def test_a_signal_while_pictures_are_drawn_leaves_them_out(
         path.write_bytes(b"")
 
     with monkeypatch.context() as patch:
-        patch.setattr("openmm_density.fitting.output.folder.plot_overview", interrupted)
+        patch.setattr("openmm_density.fitting.output.plots.plot_overview", interrupted)
         assert fit(folder, out, "--steps", 40, "--report-interval", 40, "--protocol", "quick") == 130
     (told,) = capsys.readouterr().err.splitlines()
     assert "interrupted at its end" in told and "without pictures" in told and f"--resume {out}" in told

@@ -1,4 +1,5 @@
 import copy
+import inspect
 import io
 import itertools
 import math
@@ -469,11 +470,16 @@ ERRORS = {
     "a strength that is missing": (dict(strength=None), "strength"),
     "positions of another length": (
         dict(positions=np.zeros((3, 3))),
-        "positions must be those of all 240 .*found 3",
+        "positions must be one for each of the 240 .*found 3",
     ),
     "positions of another shape": (dict(positions=np.zeros((240, 2))), "positions"),
     "a margin that is a word": (dict(positions=np.zeros((240, 3)), crop_margin="wide"), "crop_margin"),
     "a topology that is none": (dict(topology="model.pdb"), "topology"),
+    "a file in place of its topology": (
+        dict(topology=Namespace(topology=app.Topology())),
+        r"topology must be an .* found a SimpleNamespace: give its \.topology",
+    ),
+    "no resolution": (dict(resolution=0), "resolution must be positive, found 0: give Å, such as 3.5"),
     "a model outside the map": (
         dict(positions=np.full((240, 3), 900.0)),
         "no fitted atom lies inside the map",
@@ -487,6 +493,16 @@ def test_what_cannot_be_used_is_told_in_one_sentence(adk_map, fragment, argument
     with pytest.raises(InputError, match=words) as error:
         DensityFit(**settings)
     assert "\n" not in str(error.value)
+
+
+def test_an_argument_that_is_not_known_is_named_with_what_it_may_mean(adk_map, fragment):
+    with pytest.raises(TypeError, match=r"^DensityFit has no argument strenght: did you mean strength\?$"):
+        DensityFit(adk_map, fragment.topology, 5.0, strenght=10)
+    with pytest.raises(
+        TypeError, match=r"^DensityFit has no argument foo: it takes density_map, .* force_group"
+    ):
+        DensityFit(adk_map, fragment.topology, 5.0, foo=10)
+    assert "strength" in inspect.signature(DensityFit).parameters
 
 
 def test_a_flat_map_and_one_without_positive_values(adk_map, fragment):

@@ -9,13 +9,13 @@ from openmm import app
 from openmm_density import DensityMap
 from openmm_density.errors import InputError
 from openmm_density.fitting.checks import (
+    check_arguments,
     check_pressures,
     check_resolutions,
-    check_seed,
     check_start,
-    checked_interval,
 )
 from openmm_density.fitting.fit_map import FitMap
+from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.models import Model
 
@@ -36,12 +36,24 @@ ION = ("MG", [("MG", app.element.magnesium)])
 GLYCINE = ("GLY", [(name, app.element.carbon) for name in ("CA", "C")])
 
 
-def test_seeds_are_those_that_openmm_takes():
-    check_seed(0)
-    check_seed(2**31 - 2)
-    for seed in (-1, 2**31 - 1):
-        with pytest.raises(InputError, match=f"found {seed}"):
-            check_seed(seed)
+def test_models_and_maps_are_read_before_they_are_fitted():
+    model, density_map = (
+        model_of(GLYCINE),
+        DensityMap(np.zeros((4, 4, 4), dtype=np.float32), np.eye(3), np.zeros(3)),
+    )
+    check_arguments(FlexibleFit, ["weights", "mask"], density_map, model=model, reference=None)
+    for name in ("model", "reference"):
+        wrong = {"model": model, name: "some.pdb"}
+        with pytest.raises(
+            InputError, match=rf"^{name} must be a Model, found a str: read one with .*read_model"
+        ):
+            check_arguments(FlexibleFit, [], density_map, **wrong)
+    with pytest.raises(InputError, match=r"^density_map must be a DensityMap, found str: read one with"):
+        check_arguments(FlexibleFit, [], "map.mrc", model=model)
+    with pytest.raises(TypeError, match=r"^FlexibleFit has no argument refrence: did you mean reference\?$"):
+        check_arguments(FlexibleFit, ["refrence"], density_map, model=model)
+    with pytest.raises(TypeError, match=r"^FlexibleFit has no argument system"):  # it makes its own
+        check_arguments(FlexibleFit, ["system"], density_map, model=model)
 
 
 def test_a_start_is_a_molecule_in_a_map_that_can_hold_its_resolution():
@@ -80,15 +92,3 @@ def test_stages_ask_for_what_map_and_box_allow():
     wide = Protocol((Stage("coarse", 40, resolution=31.0),))
     with pytest.raises(InputError, match=r"between .* 8 Å, .* 30 Å, found 31 Å: give"):
         check_resolutions(wide, FitMap(density_map, 8.0))
-
-
-def test_intervals_are_whole_multiples_and_no_longer_than_the_fit():
-    protocol = Protocol((Stage("hold", 40),), density_interval=4)
-    assert checked_interval("report_interval", 20, protocol) == 20
-    assert checked_interval("report_interval", 4000, protocol) == 40
-    with pytest.raises(InputError, match="report_interval must be at least 1 step, found 0"):
-        checked_interval("report_interval", 0, protocol)
-    with pytest.raises(
-        InputError, match="report_interval must be a multiple of density_interval, which is 4"
-    ):
-        checked_interval("report_interval", 10, protocol)

@@ -8,12 +8,12 @@ import pytest
 from openmm_density.errors import InputError
 from openmm_density.fitting import platforms
 from openmm_density.fitting.platforms import (
-    MOST_THREADS,
     check_platform,
     in_double_precision,
     platform_named,
     platform_properties,
 )
+from openmm_density.fitting.run_numbers import MOST_THREADS
 
 
 @pytest.mark.parametrize(

@@ -529,8 +529,12 @@ def test_errors(ligand):
         restraint(force_constant=math.nan)
     with pytest.raises(InputError, match="topology has 6 atoms but system has 5 particles"):
         restraint(system=system_of(5))
-    with pytest.raises(InputError, match="positions must be those of the 6 atoms of the topology, found 5"):
+    with pytest.raises(
+        InputError, match="positions must be one for each of the 6 atoms of the topology, found 5"
+    ):
         restraint(positions=ligand.positions[1:])
+    with pytest.raises(InputError, match=r"topology must be an .* found a Model: give its \.topology"):
+        PlanarityRestraint(ligand)
     with pytest.raises(InputError, match="no such file"):
         restraint(dictionaries="absent.cif")
     with pytest.raises(InputError, match='backend must be a known backend, found "CudaForce"'):

@@ -20,6 +20,7 @@ from openmm_density.restraints import (
     make_restraints,
     restraint_names,
 )
+from openmm_density.restraints.names import RESTRAINT_NAMES
 
 from .single_forces import assert_forces_are_the_gradient, context_with, copies_of, energy_at
 
@@ -39,6 +40,10 @@ def twins(fragment: Model) -> tuple:
     for _ in range(2):
         topology.addAtom("O", app.element.oxygen, topology.addResidue("HOH", chain))
     return topology, np.concatenate([positions, positions[[20, 60]] + 3.0])
+
+
+def test_protocols_know_the_names_of_all_restraints():
+    assert tuple(RESTRAINTS) == RESTRAINT_NAMES
 
 
 @pytest.mark.parametrize(("name", "place"), KINDS)

@@ -86,14 +86,7 @@ def planarity_report(topology: Topology, planes: PlaneSet, positions: Any) -> Pl
     InputError
         If positions are missing, or one in a plane is not a number.
     """
-    positions = positions_in_angstrom(positions)
-    if len(positions) != topology.getNumAtoms():
-        raise InputError(
-            f"must be those of the {topology.getNumAtoms()} atoms of the topology",
-            argument="positions",
-            found=f"{len(positions)} of them",
-            remedy="give one for each",
-        )
+    positions = positions_in_angstrom(positions, topology.getNumAtoms())
     found = planes.deviations(positions)
     if not np.isfinite(found.worst).all():
         culprit = planes.planes[int(np.flatnonzero(~np.isfinite(found.worst))[0])]

@@ -15,8 +15,9 @@ from openmm.app import topology as bond_types
 from scipy.spatial import cKDTree
 
 from ...errors import InputError
-from ...units import in_angstrom, positions_in_angstrom
+from ...units import in_angstrom, positions_in_angstrom, positive
 from ..residues import residue_label
+from ..topologies import openmm_topology
 from .dictionaries import Component, read_dictionary
 from .flat_groups import AROMATIC, NON_METALS, UNKNOWN_ORDER, Molecule, ordered_pair
 from .patterns import Pattern, alternate_atoms, find_pattern, occurrences_by_name
@@ -81,19 +82,9 @@ def find_planes(
         neither bonds nor positions; a dictionary cannot be read, defines no component, has a plane that names
         an unknown atom or a σ that is not positive, or does not fit the residue of that name.
     """
-    sigma = in_angstrom(sigma, "sigma")
-    if not (math.isfinite(sigma) and sigma > 0):
-        raise InputError("must be positive", argument="sigma", found=sigma, remedy="give Å, such as 0.02")
-    coordinates = None
-    if positions is not None:
-        coordinates = positions_in_angstrom(positions)
-        if len(coordinates) != topology.getNumAtoms():
-            raise InputError(
-                f"must be those of the {topology.getNumAtoms()} atoms of the topology",
-                argument="positions",
-                found=f"{len(coordinates)} of them",
-                remedy="give one row per atom",
-            )
+    sigma = positive(in_angstrom(sigma, "sigma"), "sigma", "Å, such as 0.02")
+    topology = openmm_topology(topology)
+    coordinates = None if positions is None else positions_in_angstrom(positions, topology.getNumAtoms())
     if isinstance(dictionaries, str | os.PathLike):
         dictionaries = (dictionaries,)
     components: dict[str, Component] = {}

@@ -1,9 +1,16 @@
 """What a fit leaves behind: models, log, summary with notes and doubts, and pictures."""
 
-from .folder import AFTER_FILES, FILES, UNFINISHED, OutputFolder
+from typing import TYPE_CHECKING
+
+from ...lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .folder import OutputFolder
+    from .results import AFTER_FILES, FILES, UNFINISHED
 
 __all__ = ["AFTER_FILES", "FILES", "UNFINISHED", "OutputFolder"]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {"AFTER_FILES": "results", "FILES": "results", "OutputFolder": "folder", "UNFINISHED": "results"},
+)

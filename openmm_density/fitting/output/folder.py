@@ -13,7 +13,7 @@ import numpy as np
 from openmm import app
 
 from ...atomic_files import atomic_write, remove_abandoned, write_text
-from ...errors import InputError, as_argument
+from ...errors import InputError
 from ...models.structure_files import pdb_limit, prepared_header, write_cif, write_model_cif, write_pdb
 from ..checkpoints import RunFolder, remove_leftovers
 from ..fit_result import FitResult
@@ -23,28 +23,11 @@ from ..interrupts import Stop
 from ..locks import FolderLock
 from ..log_table import log_table
 from .agreement import MOST_MARKED, MapAgreement, map_agreement, poorest
+from .results import AFTER_FILES, UNFINISHED, check_unused, check_usable
 from .summary import kept_and_simulated, summarize, times_of, write_summary
 
 if TYPE_CHECKING:
     from .plots import View
-
-UNFINISHED = "unfinished"
-"""The folder, in that of the results, of what a fit in progress needs to go on."""
-FILES = (
-    "fitted.cif",
-    "fitted.pdb",
-    "trajectory.dcd",
-    "log.csv",
-    "summary.json",
-    "protocol.toml",
-    "overview.png",
-    "progress.png",
-    "residues.png",
-)
-FITTED_INPUT = "fitted_input.cif"
-"""In place of fitted.pdb, where PDB cannot hold the model."""
-AFTER_FILES = ("after.cif", "after.pdb", "after_input.cif")
-"""The same of what the simulation made of a model that was better before, which is then what the files above hold."""
 
 
 class OutputFolder:
@@ -85,19 +68,8 @@ class OutputFolder:
     ) -> None:
         self.path, self._spellings = Path(path), spellings
         self.has_pictures = False
+        check_usable(self.path, overwrite, resume)
         unfinished = self.path / UNFINISHED
-        if self.path.exists() and not self.path.is_dir():
-            raise InputError("it is a file", source=self.path, remedy="give a folder for the results")
-        if resume and not self.path.exists():
-            raise InputError(
-                "it does not exist", source=self.path, remedy="give the folder of a fit that was interrupted"
-            )
-        if resume and not unfinished.is_dir():
-            raise InputError(
-                "it holds no unfinished fit (a complete one cannot be resumed)",
-                source=self.path,
-                remedy="give the folder of one that was interrupted",
-            )
         self._made, self._resumed = not self.path.exists(), resume
         try:
             self._lock = FolderLock(self.path)
@@ -109,7 +81,7 @@ class OutputFolder:
             if not resume:
                 remove_leftovers(unfinished)
             if not (resume or overwrite):
-                self._check_unused()
+                check_unused(self.path)
             self.run = RunFolder(unfinished)
             if not resume:
                 self.run.remove()
@@ -119,22 +91,6 @@ class OutputFolder:
         except InputError:
             self._leave()
             raise
-
-    def _check_unused(self) -> None:
-        if (self.path / UNFINISHED).exists():
-            raise InputError(
-                "it holds an unfinished fit",
-                source=self.path,
-                remedy=f"resume it by {as_argument('resume')} {self.path}, choose another folder, or pass "
-                f"{as_argument('overwrite', True)}",
-            )
-        present = [name for name in (*FILES, FITTED_INPUT, *AFTER_FILES) if (self.path / name).exists()]
-        if present:
-            raise InputError(
-                f"it already holds {present[0]} of an earlier fit",
-                source=self.path,
-                remedy=f"choose another folder, or pass {as_argument('overwrite', True)}",
-            )
 
     def _leave(self) -> None:
         self._lock.release()

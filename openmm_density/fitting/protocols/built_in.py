@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from ...errors import InputError
+from ...units import resolution_in_angstrom
 from .protocol import Protocol
 from .protocol_file import read_protocol
 from .stage import DEFAULT_STAGE_RESTRAINTS, Stage, checked_restraints
@@ -43,10 +43,7 @@ def find_protocol(name: str, resolution: float) -> Protocol:
     """
     if str(name).endswith(".toml"):
         return read_protocol(name)
-    if not (math.isfinite(resolution) and resolution > 0):
-        raise InputError(
-            "must be a positive number", argument="resolution", found=resolution, remedy="give Å, such as 3.5"
-        )
+    resolution = resolution_in_angstrom(resolution)
     if name == "standard":
         return Protocol((*_approach(20000, resolution), *_refine(20000, resolution)), name="standard")
     if name == "quick":

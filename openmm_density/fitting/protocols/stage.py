@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import InputError, as_argument
-from ...restraints import RESTRAINTS
+from ...restraints.names import RESTRAINT_NAMES
 from .numbers import check_count, check_flag, check_number, number_pair
 
-RESTRAINT_NAMES = tuple(RESTRAINTS)
-"""What a stage may name: all that `openmm_density.restraints` knows."""
 DEFAULT_STAGE_RESTRAINTS = ("cis", "chirality", "ramachandran", "planarity", "water")
 
 # K: beyond it no molecule holds together.

@@ -17,7 +17,7 @@ from ...chemistry.elements import covalent_radius, is_hydrogen, is_metal
 from ...errors import InputError
 from ...units import positions_in_angstrom, value_in
 from ...wording import one_line
-from ..force_fields import use_native_gbsa
+from ..native_gbsa import use_native_gbsa
 from ..structures import Model
 from ..superposition import superposition
 

@@ -31,7 +31,7 @@ from ...chemistry.residues import named_atoms, residue_label
 from ...errors import InputError, as_argument
 from ...wording import counted, listing, one_line
 from ..force_field_xml import load_force_field
-from ..force_fields import force_field_files
+from ..force_fields import check_ligands, force_field_files
 from ..ligands import LigandParameters, dictionary_smiles
 from ..structures import Model, is_backbone_bond
 from .heavy_atoms import add_missing_heavy_atoms
@@ -176,14 +176,8 @@ def _ligands(
     report: PreparationReport,
 ) -> tuple[LigandParameters | None, frozenset[int]]:
     """Return what parametrises ligands, and which residues."""
+    check_ligands(name, smiles)
     if name is None:
-        if smiles:
-            raise InputError(
-                f"can only be used with {as_argument('ligand_forcefield')}",
-                argument="ligands",
-                found=f"a SMILES of {next(iter(smiles))}",
-                remedy=f"add {as_argument('ligand_forcefield', 'openff')}, or leave the SMILES out",
-            )
         return None, frozenset()
     wanted = _ligand_smiles(model, forcefield, smiles, dictionaries)
     parameters = LigandParameters(name, wanted)

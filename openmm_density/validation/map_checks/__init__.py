@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...maps.density_map import DensityMap
-from ...units import in_angstrom, positions_in_angstrom
+from ...units import positions_in_angstrom, resolution_in_angstrom
 from .box import check_box, check_units
 from .contrast import check_contrast
 from .detail import check_detail
@@ -88,7 +88,12 @@ def check_map_with_model(
         module.
     """
     subject = Subject(
-        density_map, topology, positions_in_angstrom(positions), in_angstrom(resolution), cc, correlation
+        density_map,
+        topology,
+        positions_in_angstrom(positions),
+        resolution_in_angstrom(resolution),
+        cc,
+        correlation,
     )
     if not subject.is_heavy.any() or not np.isfinite(subject.positions).all():
         return MapChecks()

@@ -110,7 +110,7 @@ def test_units_are_of_keys_that_are_there(summary):
 def without_pictures(monkeypatch):
     """Leave out what takes most of the time."""
     for name in ("plot_residues", "plot_overview", "plot_progress"):
-        monkeypatch.setattr(f"openmm_density.fitting.output.folder.{name}", lambda *_: None)
+        monkeypatch.setattr(f"openmm_density.fitting.output.plots.{name}", lambda *_: None)
 
 
 def test_a_folder_of_states_serves_one_fit_at_a_time(fitted, tmp_path):
@@ -148,7 +148,7 @@ def test_pictures_come_last_and_are_left_out_after_a_signal(
         drawn.append(path.name)
 
     for name in ("plot_residues", "plot_overview", "plot_progress"):
-        monkeypatch.setattr(f"openmm_density.fitting.output.folder.{name}", draw)
+        monkeypatch.setattr(f"openmm_density.fitting.output.plots.{name}", draw)
     folder = OutputFolder(tmp_path / "out")
     (folder.run.path / "state.npz").touch()
     for name in PICTURES:

@@ -1,0 +1,96 @@
+"""What ``openmm-density fit`` refuses at once, before imports that take seconds: arguments, whatever the files hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..errors import InputError, as_argument
+from .arguments import check_files, check_halves
+from .fit_arguments import defaults
+from .fit_options import FitOptions
+
+
+def check_new(options: FitOptions) -> None:
+    """Refuse the options of a new fit that cannot be right.
+
+    Raises
+    ------
+    InputError
+        If something is missing, a file is not there, a value is impossible or a name not known, or the folder is not free.
+    """
+    _check_complete(options)
+    files = options.files
+    check_halves(files.half_map)
+    check_files(
+        (files.model, files.reference, options.course.restrain_to),
+        (files.map, *files.half_map),
+        options.force_field.dictionary,
+    )
+    if files.half_map and options.course.strength is not None:
+        raise InputError(
+            "is what the half maps are to find",
+            argument="strength",
+            remedy=f"leave out {as_argument('strength')} or {as_argument('half_map')}",
+        )
+    _check_values(options)
+    _check_folder(options)
+
+
+def check_resumed(options: FitOptions) -> None:
+    """Refuse options beside ``--resume``, and folders that hold nothing to resume.
+
+    Raises
+    ------
+    InputError
+    """
+    alone = defaults()
+    also = ("resume", "allow_scripts")
+    given = [name for name, value in options.by_name().items() if value != alone[name] and name not in also]
+    if given:
+        raise InputError(
+            "continues a fit as it began", argument="resume", remedy=f"leave out {as_argument(given[0])}"
+        )
+    _check_folder(options)
+
+
+def _check_complete(options: FitOptions) -> None:
+    needed = {name: getattr(options.files, name) for name in ("model", "map", "resolution")}
+    needed["output"] = options.output.output
+    missing = [name for name, value in needed.items() if value is None]
+    if missing:
+        raise InputError(
+            "is needed, and was not given",
+            argument=missing[0],
+            remedy="give MODEL, MAP, --resolution and --output (or --resume DIR alone)",
+        )
+
+
+def _check_values(options: FitOptions) -> None:
+    """Let those who use the values look at them, as far as they need neither model nor map for it."""
+    from ..energies.measures import measure_named
+    from ..energies.weight_names import check_weights_name
+    from ..fitting.run_numbers import check_seed, check_threads, checked_interval
+    from ..models.force_fields import check_force_field_names, check_ligands
+    from ..units import positive, resolution_in_angstrom
+
+    course, density, force_field, run = options.course, options.density, options.force_field, options.run
+    resolution_in_angstrom(options.files.resolution)
+    protocol = course.changed_protocol(options.files.resolution)
+    if isinstance(course.planarity, float):
+        positive(course.planarity, "planarity", "Å, such as 0.02")
+    measure_named(density.similarity, about_mean=density.about_mean)
+    check_weights_name(density.weights)
+    check_force_field_names(force_field.forcefield or "amber14", force_field.solvent)
+    check_ligands(force_field.ligand_forcefield, dict(force_field.ligand))
+    check_seed(run.seed)
+    check_threads(run.threads)
+    for name in ("report_interval", "save_interval"):
+        checked_interval(name, getattr(run, name), protocol)
+
+
+def _check_folder(options: FitOptions) -> None:
+    from ..fitting.output.results import check_usable
+
+    output = options.output
+    folder = output.output if output.resume is None else output.resume
+    check_usable(Path(folder), output.overwrite, output.resume is not None)

@@ -1,0 +1,80 @@
+"""The files that a fit leaves in its folder, and whether a folder is free for those of another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...errors import InputError, as_argument
+
+UNFINISHED = "unfinished"
+"""The folder, in that of the results, of what a fit in progress needs to go on."""
+FILES = (
+    "fitted.cif",
+    "fitted.pdb",
+    "trajectory.dcd",
+    "log.csv",
+    "summary.json",
+    "protocol.toml",
+    "overview.png",
+    "progress.png",
+    "residues.png",
+)
+FITTED_INPUT = "fitted_input.cif"
+"""In place of fitted.pdb, where PDB cannot hold the model."""
+AFTER_FILES = ("after.cif", "after.pdb", "after_input.cif")
+"""The same of what the simulation made of a model that was better before, which is then what the files above hold."""
+
+
+def check_usable(path: Path, overwrite: bool = False, resume: bool = False) -> None:
+    """Refuse a folder that cannot be that of a fit, whoever else uses it.
+
+    Parameters
+    ----------
+    path : Path
+    overwrite, resume : bool
+        As for `OutputFolder`.
+
+    Raises
+    ------
+    InputError
+        If it is a file, holds no fit to resume, or a complete one that is not to be replaced.
+    """
+    unfinished = path / UNFINISHED
+    if path.exists() and not path.is_dir():
+        raise InputError("it is a file", source=path, remedy="give a folder for the results")
+    if resume and not path.exists():
+        raise InputError(
+            "it does not exist", source=path, remedy="give the folder of a fit that was interrupted"
+        )
+    if resume and not unfinished.is_dir():
+        raise InputError(
+            "it holds no unfinished fit (a complete one cannot be resumed)",
+            source=path,
+            remedy="give the folder of one that was interrupted",
+        )
+    if not (overwrite or resume or unfinished.exists()):
+        check_unused(path)
+
+
+def check_unused(path: Path) -> None:
+    """Refuse a folder that holds anything of an earlier fit.
+
+    Raises
+    ------
+    InputError
+        Naming what it holds.
+    """
+    if (path / UNFINISHED).exists():
+        raise InputError(
+            "it holds an unfinished fit",
+            source=path,
+            remedy=f"resume it by {as_argument('resume')} {path}, choose another folder, or pass "
+            f"{as_argument('overwrite', True)}",
+        )
+    present = [name for name in (*FILES, FITTED_INPUT, *AFTER_FILES) if (path / name).exists()]
+    if present:
+        raise InputError(
+            f"it already holds {present[0]} of an earlier fit",
+            source=path,
+            remedy=f"choose another folder, or pass {as_argument('overwrite', True)}",
+        )

@@ -1,0 +1,55 @@
+"""The formats of map files, by the suffixes of their names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..errors import InputError
+
+MRC_SUFFIXES = (".mrc", ".map", ".ccp4")
+SITUS_SUFFIXES = (".situs", ".sit")
+MTZ_SUFFIX = ".mtz"
+
+
+def map_suffix(path: Path) -> str:
+    """Return the suffix that tells the format of a map, without .gz.
+
+    Raises
+    ------
+    InputError
+        If there is none that does.
+    """
+    name = path.name.lower().removesuffix(".gz")
+    known = (*MRC_SUFFIXES, *SITUS_SUFFIXES, MTZ_SUFFIX)
+    for suffix in known:
+        if name.endswith(suffix):
+            return suffix
+    raise InputError(
+        "its suffix is not a density map's",
+        source=path,
+        remedy=f"use one of {', '.join(known)}, each also with .gz",
+    )
+
+
+def check_can_be_written(path: Path) -> str:
+    """Return the suffix that tells the format of a map that is to be written.
+
+    Raises
+    ------
+    InputError
+        If that is no format in which maps are written, or the folder does not exist.
+    """
+    suffix = map_suffix(path)
+    if suffix == MTZ_SUFFIX:
+        raise InputError(
+            "maps are not written as .mtz",
+            source=path,
+            remedy="use .mrc, .map, .ccp4 or .situs",
+        )
+    if not path.parent.is_dir():
+        raise InputError(
+            f"the folder {path.parent} does not exist",
+            source=path,
+            remedy="create it first",
+        )
+    return suffix

@@ -1,0 +1,16 @@
+"""The names by which protocols and the command line know restraints, without what the restraints are made of."""
+
+RESTRAINT_NAMES = (
+    "planarity",
+    "ss",
+    "chirality",
+    "cis",
+    "ramachandran",
+    "rotamers",
+    "elastic",
+    "distance",
+    "position",
+    "symmetry",
+    "water",
+)
+"""In the order in which protocols list them; `openmm_density.restraints.registry.RESTRAINTS` has the classes behind each."""
