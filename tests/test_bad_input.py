@@ -239,7 +239,7 @@ def fit(folder, monkeypatch, model="model.pdb", density_map="map.mrc", **options
         ("twice.pdb", {"model": "twice.pdb"}),
         ("repeated.pdb", {"model": "repeated.pdb"}),
         ("cut.pdb: line 6", {"model": "cut.pdb"}),
-        ("map.mrc", {"model": "map.mrc", "density_map": "model.pdb"}),
+        ("model.pdb: its suffix is not a density map's", {"model": "map.mrc", "density_map": "model.pdb"}),
         ("constant.mrc", {"density_map": "constant.mrc"}),
         ("mode77.mrc", {"density_map": "mode77.mrc"}),
         ("no_cell.mrc", {"density_map": "no_cell.mrc"}),

@@ -143,7 +143,7 @@ class Restraint(ABC):
         self.force_group = force_group
         self.periodic = periodic
         self.notes: list[str] = []
-        self._atoms = list(topology.atoms())
+        self._atoms = list(self.topology.atoms())
 
     @property
     @abstractmethod

@@ -533,7 +533,9 @@ def test_errors(ligand):
         InputError, match="positions must be one for each of the 6 atoms of the topology, found 5"
     ):
         restraint(positions=ligand.positions[1:])
-    with pytest.raises(InputError, match=r"topology must be an .* found a Model: give its \.topology"):
+    with pytest.raises(
+        InputError, match=r"topology must be an .* found a SimpleNamespace: give its \.topology"
+    ):
         PlanarityRestraint(ligand)
     with pytest.raises(InputError, match="no such file"):
         restraint(dictionaries="absent.cif")

@@ -87,14 +87,8 @@ def check_map_with_model(
         Of the checks ``contrast``, ``box``, ``resolution``, ``place``, ``voxel_size`` and ``handedness``, each explained in its
         module.
     """
-    subject = Subject(
-        density_map,
-        topology,
-        positions_in_angstrom(positions),
-        resolution_in_angstrom(resolution),
-        cc,
-        correlation,
-    )
+    positions, resolution = positions_in_angstrom(positions), resolution_in_angstrom(resolution)
+    subject = Subject(density_map, topology, positions, resolution, cc, correlation)
     if not subject.is_heavy.any() or not np.isfinite(subject.positions).all():
         return MapChecks()
     checks = check_contrast(subject)
