@@ -172,6 +172,7 @@ class ReplicaStage:
             "rounds": exchange.round,
             "acceptance": record.acceptance,
             "round_trips": sum(record.round_trips),
+            "replicas_needed": record.rungs_needed,
             "record": asdict(record),
             "seconds": spent,
             **more,

@@ -134,7 +134,7 @@ class ReplicaExchange:
         self._check_parameters()
         self.ladder = ladder
         self.round, self.record = 0, ExchangeRecord.begin(len(ladder))
-        self._probe: openmm.Context | None = None
+        self._probe: openmm.Context | None
         self._replicas: Replicas
         if isinstance(positions, ExchangeState):
             self.restore(positions)
@@ -174,9 +174,9 @@ class ReplicaExchange:
             If a replica is unstable.
         """
         random = np.random.default_rng([self._seed, self.round, 1])
-        order, accepted = exchange_neighbours(self.reduced_energies(), self.round % 2 == 1, random)
-        self._replicas.exchange(order)
-        self.record.note(order, accepted)
+        attempt = exchange_neighbours(self.reduced_energies(), self.round % 2 == 1, random)
+        self._replicas.exchange(attempt.order)
+        self.record.note(attempt)
         self.round += 1
 
     def minimized(self, iterations: int = 200) -> tuple[np.ndarray, np.ndarray]:
@@ -293,6 +293,8 @@ class ReplicaExchange:
 
     def _start(self, positions: np.ndarray, velocities: np.ndarray) -> None:
         seed = int(np.random.SeedSequence([self._seed, self.round, 2]).generate_state(1)[0])
+        # Its neighbour list remembers: in what goes on from a state it would differ.
+        self._probe = None
         self._replicas = LAYOUTS[self._kind](self._simulated, positions, velocities, seed)
 
     def _losses(self) -> np.ndarray:

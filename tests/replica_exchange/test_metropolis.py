@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from openmm_density.replica_exchange.metropolis import ExchangeRecord, exchange_neighbours
+from openmm_density.replica_exchange.metropolis import Attempt, ExchangeRecord, exchange_neighbours
 
 
 def reduced(stiffness, places):
@@ -25,9 +25,9 @@ def test_every_rung_keeps_its_distribution_of_energies():
         kept = np.array([[0.0], [0.9], [0.9]])
         new = random.normal(size=places.shape) / np.sqrt(stiffness)[:, None]
         places = kept * places + np.sqrt(1 - kept**2) * new
-        order, accepted = exchange_neighbours(reduced(stiffness, places), round_number % 2 == 1, random)
-        places = places[order]
-        record.note(order, accepted)
+        attempt = exchange_neighbours(reduced(stiffness, places), round_number % 2 == 1, random)
+        places = places[attempt.order]
+        record.note(attempt)
         energies.append(0.5 * stiffness * (places**2).sum(axis=1))
     energies = np.array(energies)
     assert energies.mean(axis=0) == pytest.approx([1.5] * 3, rel=0.1)
@@ -49,9 +49,9 @@ def test_identical_replicas_always_exchange_by_turns():
     random = np.random.default_rng(0)
     record = ExchangeRecord.begin(5)
     for number in range(40):
-        order, accepted = exchange_neighbours(np.zeros((5, 5)), number % 2 == 1, random)
-        assert accepted.tolist() == ([-1, 1, -1, 1] if number % 2 else [1, -1, 1, -1])
-        record.note(order, accepted)
+        attempt = exchange_neighbours(np.zeros((5, 5)), number % 2 == 1, random)
+        assert attempt.accepted.tolist() == ([-1, 1, -1, 1] if number % 2 else [1, -1, 1, -1])
+        record.note(attempt)
     assert record.acceptance == [1.0] * 4
     # Every walker goes all the way in 2 R rounds.
     assert min(record.round_trips) >= 2
@@ -60,9 +60,29 @@ def test_identical_replicas_always_exchange_by_turns():
 def test_round_trips_go_from_the_high_end_to_the_low_and_back():
     record = ExchangeRecord.begin(2)
     assert record.acceptance == [None]
-    swap, stay = (np.array([1, 0]), np.array([1])), (np.array([0, 1]), np.array([0]))
-    for order, accepted in (stay, swap, swap):
-        record.note(order, accepted)
+    swap = Attempt(np.array([1, 0]), np.array([1]), np.array([0.5]))
+    stay = Attempt(np.array([0, 1]), np.array([0]), np.array([2.0]))
+    for attempt in (stay, swap, swap):
+        record.note(attempt)
     # Walker 1 began high, was low and is high again; walker 0 was low, high, and is low again.
     assert record.walkers == [0, 1] and record.round_trips == [0, 1]
     assert record.acceptance == [pytest.approx(2 / 3)]
+
+
+def test_how_many_rungs_are_needed_follows_from_the_rises():
+    """Oscillators: a ladder that is too coarse tells how fine it has to be, and one so fine accepts about a fifth."""
+
+    def run(rungs):
+        random = np.random.default_rng(1)
+        stiffness = np.geomspace(1.0, 8.0, rungs)
+        record = ExchangeRecord.begin(rungs)
+        assert record.rungs_needed is None
+        for number in range(600):
+            places = random.normal(size=(rungs, 60)) / np.sqrt(stiffness)[:, None]
+            record.note(exchange_neighbours(reduced(stiffness, places), number % 2 == 1, random))
+        return record
+
+    coarse = run(4)
+    needed = coarse.rungs_needed
+    assert max(coarse.acceptance) < 0.1 and 6 <= needed <= 9
+    assert np.mean(run(needed).acceptance) == pytest.approx(0.2, abs=0.1)
