@@ -14,11 +14,11 @@ import openmm
 from ..errors import SimulationError
 from ..replica_exchange import ExchangeRecord, Ladder, ReplicaExchange, Rung
 from ..replica_exchange.replica_exchange import ExchangeState
-from ..units import ANGSTROM_PER_NANOMETER
 from .dynamics import STEPS_AT_ONCE
 from .engine import Engine
 from .interrupts import StopRequest
 from .protocols import Protocol, Stage
+from .rebuilding.evidence_search import ENERGY_PER_NAT
 from .run_state import RunState
 from .stability import Unstable, is_blow_up
 from .stage_context import StageContext
@@ -37,7 +37,7 @@ class ReplicaStage:
     threads : int, optional
         That simulate replicas at the same time on CPUs; all cores by default.
     running : StageContext
-        In which the replica on the last rung is shown after every step, for log and trajectory.
+        In which all replicas begin, and the one on the last rung is shown after every step, for log and trajectory.
     state : RunState
     """
 
@@ -62,7 +62,8 @@ class ReplicaStage:
         platform, properties = engine.platform
         if "Threads" in properties or platform.getName() == "CPU":
             properties = {**properties, "Threads": "1"}
-        start: Any = state.positions * ANGSTROM_PER_NANOMETER
+        # Not those of the state, which a search before the stage has changed.
+        start: Any = running.positions()
         if self._earlier is not None:
             record = ExchangeRecord(**self._earlier["record"])
             start = ExchangeState(
@@ -124,11 +125,16 @@ class ReplicaStage:
         self._note(state, {})
 
     def finish(
-        self, state: RunState, stop: StopRequest, ca_rmsd: Callable[[np.ndarray], float | None]
+        self,
+        state: RunState,
+        stop: StopRequest,
+        ca_rmsd: Callable[[np.ndarray], float | None],
+        evidence_of: Callable[[np.ndarray], np.ndarray | None],
     ) -> None:
-        """Let the best replica go on: the one of lowest energy once all are minimised at full strength.
+        """Let the best replica go on, once all are minimised at full strength.
 
-        Nothing but force field, restraints and density decides.
+        The lower its energy and, where the map shows it, the more the density beside its backbone speaks for its register, the
+        better it is: weighed as by the search for registers.
 
         Parameters
         ----------
@@ -137,6 +143,8 @@ class ReplicaStage:
             After which the replica on the last rung goes on.
         ca_rmsd : callable
             Distance to a reference in Å of positions in Å, to be reported; None where there is none.
+        evidence_of : callable
+            See `Searches.evidence_of`.
 
         Raises
         ------
@@ -149,10 +157,12 @@ class ReplicaStage:
                 models, energies = self._exchange.minimized(_MINIMIZATION)
             except (openmm.OpenMMException, SimulationError) as error:
                 raise _unstable(error) from None
-            chosen = int(np.argmin(energies))
+            evidence, cost = evidence_of(models), energies / ENERGY_PER_NAT
+            chosen = int(np.argmin(cost if evidence is None else cost - evidence))
             density = self._running.density
             told = {
                 "energies": energies.tolist(),
+                "evidence": None if evidence is None else evidence.tolist(),
                 "similarities": [density.similarity(model) for model in models],
                 "ca_rmsd": [ca_rmsd(model) for model in models],
             }

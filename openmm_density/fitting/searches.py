@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import numpy as np
+
 from ..chemistry.side_chains import SIDE_CHAINS
 from ..errors import SimulationError
 from .engine import Engine
@@ -12,6 +14,7 @@ from .fit_map import FitMap
 from .interrupts import StopRequest
 from .protocols import ALIKE, REGISTERED, Protocol
 from .rebuilding import Changes, Rebuilding, SearchPlan, Share, SideChainEvidence, TrialWorkers
+from .rebuilding.register_search import RegisterSearch
 from .run_state import RunState
 from .stability import Unstable
 from .stage_context import StageContext
@@ -112,9 +115,6 @@ class Searches:
         # What fits is told best at full strength.
         running.set_scale(state, 1.0)
         systems, resolution = self._engine.systems, self._fit_map.resolution
-        evidence = None
-        if resolution <= REGISTERED:
-            evidence = SideChainEvidence(systems.prepared.topology, self._fit_map.density_map, resolution)
         return Rebuilding(
             systems.prepared,
             systems.force_field,
@@ -123,10 +123,35 @@ class Searches:
             running.strength,
             self.workers,
             say,
-            evidence,
+            self._evidence(),
             # Between them the energy does not tell, and beyond nothing else does, where a protocol asks for it.
             by_energy=not ALIKE <= resolution <= REGISTERED,
         )
+
+    def _evidence(self) -> SideChainEvidence | None:
+        if self._fit_map.resolution > REGISTERED:
+            return None
+        topology = self._engine.systems.prepared.topology
+        return SideChainEvidence(topology, self._fit_map.density_map, self._fit_map.resolution)
+
+    def evidence_of(self, models: np.ndarray) -> np.ndarray | None:
+        """Return what the density beside the backbones of some models says for their registers.
+
+        Parameters
+        ----------
+        models : np.ndarray, shape (R, N, 3)
+            Å.
+
+        Returns
+        -------
+        np.ndarray, shape (R,), or None
+            Natural logarithms, see `SideChainEvidence`; None where the map does not show it.
+        """
+        evidence = self._evidence()
+        if evidence is None:
+            return None
+        chains = RegisterSearch(self._engine.systems.prepared.topology).chains
+        return np.array([evidence.total(model, chains) for model in models])
 
     def _rebuild(
         self,

@@ -114,7 +114,7 @@ class StageRun:
         ended = state.stage_step >= stage.steps or converged or watch.stop.requested
         if replicas is not None:
             if ended:
-                replicas.finish(state, watch.stop, self._measurements.ca_rmsd)
+                replicas.finish(state, watch.stop, self._measurements.ca_rmsd, self._searches.evidence_of)
             else:
                 replicas.update(state)
         running.update(state)

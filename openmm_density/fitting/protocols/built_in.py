@@ -52,7 +52,7 @@ def find_protocol(name: str, resolution: float) -> Protocol:
     if name == "cascade":
         return Protocol((*_ladder(20000, resolution), *_refine(20000, resolution)), name="cascade")
     if name == "exchange":
-        refine = _refine(20000, resolution, heated=False)
+        refine = _refine(20000, resolution, heated=False, searched=True)
         stages = (*_approach(20000, resolution), *_exchanging(20000, resolution), *refine)
         return Protocol(stages, name="exchange")
     if name == "gentle":
@@ -98,21 +98,24 @@ def _ladder(steps: int, resolution: float) -> tuple[Stage, ...]:
     )
 
 
-def _refine(steps: int, resolution: float, heated: bool = True) -> tuple[Stage, ...]:
+def _refine(
+    steps: int, resolution: float, heated: bool = True, searched: bool | None = None
+) -> tuple[Stage, ...]:
     """Over the barriers between side chains and peptides by heat, then to full strength, and cold."""
     parts = (0.13, 0.13, 0.2, 0.16, 0.11, 0.27) if heated else (0.0, 0.0, 0.0, 0.3, 0.3, 0.4)
     heat, hot, cool, tighten, hold, anneal = _shared(0.75 * steps, parts)
     shown = resolution < COARSE
+    register = (heated if searched is None else searched) and resolution <= REGISTERED
     stages = []
     if heated:
         stages += [
-            Stage("heat", heat, (0.5, 0.5), (_ROOM, _HOT), register=resolution <= REGISTERED),
+            Stage("heat", heat, (0.5, 0.5), (_ROOM, _HOT), register=register),
             Stage("hot", hot, (0.5, 0.5), (_HOT, _HOT)),
             Stage("cool", cool, (0.5, 0.5), (_HOT, _ROOM)),
         ]
     stages += [
-        Stage("tighten", tighten, (0.5, 1.0), register=heated and resolution <= REGISTERED, rotamers=shown),
-        Stage("hold", hold, register=heated and resolution <= REGISTERED, until_converged=True),
+        Stage("tighten", tighten, (0.5, 1.0), register=register, rotamers=shown),
+        Stage("hold", hold, register=register, until_converged=True),
         Stage("anneal", anneal, temperature=(_ROOM, _COLD), rotamers=shown),
     ]
     last = len(stages) - 1
@@ -128,7 +131,8 @@ def _refine(steps: int, resolution: float, heated: bool = True) -> tuple[Stage, 
 
 def _exchanging(steps: int, resolution: float) -> tuple[Stage, ...]:
     """Replicas from a weak density, where chains find another way, to the full one, which keeps what fits."""
-    return _sided(Stage("exchange", steps, _LADDER, exchange=True), resolution)
+    register = resolution <= REGISTERED
+    return _sided(Stage("exchange", steps, _LADDER, register=register, exchange=True), resolution)
 
 
 def _shared(steps: float, parts: Sequence[float]) -> list[int]:
