@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import secrets
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import MappingProxyType
 
 PARTS = {
     "start_up": "start-up",
@@ -23,6 +25,52 @@ PARTS = {
     "pictures": "pictures",
 }
 """The parts of a fit in their order, and their names in messages."""
+
+
+WITHIN = {
+    "compilation": "compiling kernels",
+    "contexts": "creating OpenMM Contexts",
+    "matching": "matching side chains with places",
+    "register": "shifting stretches",
+    "side_chains": "fitting rotamers",
+    "settling": "settling what was rebuilt",
+}
+"""What is counted a second time, within the parts, and its names in messages."""
+
+
+class _Tally:
+    """Seconds by name: what begins inside another one interrupts it."""
+
+    def __init__(self, running: Sequence[str], since: float) -> None:
+        self._seconds: dict[str, float] = {}
+        self._running, self._since = list(running), since
+
+    @property
+    def is_running(self) -> bool:
+        return bool(self._running)
+
+    def begin(self, name: str) -> None:
+        self._book()
+        self._running.append(name)
+
+    def end(self) -> None:
+        self._book()
+        self._running.pop()
+
+    def add(self, seconds: Mapping[str, float]) -> None:
+        for name, spent in seconds.items():
+            self._seconds[name] = self._seconds.get(name, 0.0) + spent
+
+    def seconds(self, names: Iterable[str]) -> dict[str, float]:
+        """Return the seconds until now, in the order of the names."""
+        self._book()
+        return {name: self._seconds[name] for name in names if name in self._seconds}
+
+    def _book(self) -> None:
+        now = time.monotonic()
+        if self._running:
+            self.add({self._running[-1]: now - self._since})
+        self._since = now
 
 
 class Stopwatch:
@@ -46,23 +94,24 @@ class Stopwatch:
     """
 
     def __init__(self, started: float | None = None, on_part: Callable[[str], None] | None = None) -> None:
-        self._seconds: dict[str, float] = {}
-        self._running = [] if started is None else ["start_up"]
-        self._since = time.monotonic() if started is None else started
+        now = time.monotonic()
+        self._parts = _Tally(*(((), now) if started is None else (("start_up",), started)))
+        self._within = _Tally((), now)
         self.on_part = on_part
         self.identity = secrets.token_hex(8)
 
     def begin(self, part: str) -> None:
         """Start a part of `PARTS`, inside the one that runs."""
-        self._book()
-        self._running.append(part)
+        self._parts.begin(part)
+        _running[threading.get_ident()] = self
         if self.on_part is not None:
             self.on_part(part)
 
     def end(self) -> None:
         """End the part that runs; the one around it goes on."""
-        self._book()
-        self._running.pop()
+        self._parts.end()
+        if not self._parts.is_running:
+            _running.pop(threading.get_ident(), None)
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
@@ -73,27 +122,46 @@ class Stopwatch:
         finally:
             self.end()
 
-    def add(self, seconds: Mapping[str, float]) -> None:
-        """Add the seconds of an earlier process, by part."""
-        for part, spent in seconds.items():
-            self._seconds[part] = self._seconds.get(part, 0.0) + spent
+    @contextmanager
+    def within(self, name: str) -> Iterator[None]:
+        """Count what is done inside as a name of `WITHIN`, beside the part that runs."""
+        self._within.begin(name)
+        try:
+            yield
+        finally:
+            self._within.end()
+
+    def add(self, seconds: Mapping[str, float], within: Mapping[str, float] = MappingProxyType({})) -> None:
+        """Add the seconds of an earlier process, by part, and what was counted within them."""
+        self._parts.add(seconds)
+        self._within.add(within)
 
     @property
     def seconds_by_part(self) -> dict[str, float]:
         """The seconds of each part until now, in the order of `PARTS`."""
-        self._book()
-        return {part: self._seconds[part] for part in PARTS if part in self._seconds}
+        return self._parts.seconds(PARTS)
+
+    @property
+    def seconds_within(self) -> dict[str, float]:
+        """The seconds until now of what is counted within parts, in the order of `WITHIN`."""
+        return self._within.seconds(WITHIN)
 
     @property
     def seconds(self) -> float:
         """The sum over all parts."""
         return sum(self.seconds_by_part.values())
 
-    def _book(self) -> None:
-        now = time.monotonic()
-        if self._running:
-            self.add({self._running[-1]: now - self._since})
-        self._since = now
+
+# The stopwatch that runs in each thread.
+_running: dict[int, Stopwatch] = {}
+
+
+@contextmanager
+def counted(name: str) -> Iterator[None]:
+    """Count what is done inside as a name of `WITHIN`, if a stopwatch runs: for what knows of none."""
+    stopwatch = _running.get(threading.get_ident())
+    with nullcontext() if stopwatch is None else stopwatch.within(name):
+        yield
 
 
 def process_start() -> float | None:

@@ -18,6 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from openmm_density.stopwatch import counted
+
 from . import cache_folder
 from .compiler import FLAGS, FLAGS_VARIABLE, Compiler, compile_library, find_compiler
 from .lock import build_lock
@@ -109,7 +111,7 @@ def _record_path(library: Path) -> Path:
 def _build(cache: Path, source: Source, compiler: Compiler) -> Path:
     """Return the library of a source, compiled now unless another process has done so while this one waited."""
     library = cache / f"{_stem(source, compiler)}.so"
-    with build_lock(library.with_suffix(".lock")) as held:
+    with counted("compilation"), build_lock(library.with_suffix(".lock")) as held:
         if read_record(library):
             return library
         if held:

@@ -129,6 +129,7 @@ def _flexible_fit(record: FitRecord, stopwatch: Stopwatch) -> FlexibleFit:
         record.protocol,
         report_interval=options.run.report_interval,
         save_interval=options.run.save_interval,
+        explain_time=options.run.explain_time,
         reference=reference,
         place=record.findings.place,
         map_checks=record.findings.map_checks,

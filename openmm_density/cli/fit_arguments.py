@@ -196,6 +196,7 @@ def _add_run(parser: argparse._ArgumentGroup) -> None:
         metavar="N",
         help="steps between states from which a fit can go on (%(default)s)",
     )
+    parser.add_argument("--explain-time", action="store_true", help="say in the end where the time went")
 
 
 def _strength(text: str) -> float | str:

@@ -44,7 +44,7 @@ def check_resumed(options: FitOptions) -> None:
     InputError
     """
     alone = defaults()
-    also = ("resume", "allow_scripts")
+    also = ("resume", "allow_scripts", "explain_time")
     given = [name for name, value in options.by_name().items() if value != alone[name] and name not in also]
     if given:
         raise InputError(

@@ -161,9 +161,10 @@ class Run:
     seed: int
     report_interval: int
     save_interval: int
+    explain_time: bool
 
     def fit_arguments(self) -> dict[str, Any]:
-        """Return them as arguments of a `FlexibleFit`, but the intervals, which a scan of strengths has of its own."""
+        """Return them as arguments of a `FlexibleFit`, but the intervals and `explain_time`, which a scan of strengths lacks."""
         return {"platform": self.platform, "threads": self.threads, "seed": self.seed}
 
 

@@ -22,7 +22,7 @@ PROTOCOL = "protocol.toml"
 # The options that hold a path, or several.
 _FILES = ("model", "map", "reference", "restrain_to", "dictionary", "half_map")
 # Those of the present command line, not of the fit: a folder may be somebody else's, who must not allow what is not allowed here.
-_NEVER_KEPT = ("resume", "allow_scripts")
+_NEVER_KEPT = ("resume", "allow_scripts", "explain_time")
 
 
 @dataclass(frozen=True)

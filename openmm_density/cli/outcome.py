@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..stopwatch import in_words
+from ..stopwatch import PARTS, WITHIN, in_words
 from .console import console_for_results
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
         f"k = {summary['strength']:.1f} kJ/mol per fitted atom"
     )
     console.print(f"{summary['wall_seconds']:.0f} s in all: {in_words(summary['seconds_by_part'])}")
+    if summary.get("ms_by_force"):
+        console.print(_times(summary))
     for note in summary["notes"]:
         console.print(Text.assemble(("Note:", "bold"), f" {note}"))
     for doubt in summary["doubts"][1 if summary["interrupted"] else 0 :]:
@@ -72,6 +74,43 @@ def _print_changes(console: Console, summary: dict[str, Any]) -> None:
     violated = {name: len(each) for name, each in made["restraints_violated"].items() if each}
     if violated:
         console.print(f"restraints violated: {', '.join(f'{name} {n}' for name, n in violated.items())}")
+
+
+_GROUPS = (
+    ("set-up", ("start_up", "reading", "half_maps", "placement", "preparation"), ()),
+    ("minimising", ("minimization",), ()),
+    ("dynamics", ("dynamics",), ()),
+    ("searches", ("searches",), ("register", "matching", "side_chains", "settling")),
+    ("output", ("scoring", "writing", "pictures"), ()),
+)
+"""The parts of a fit by what they are for, and what is told of each that is counted within it."""
+
+
+def _times(summary: dict[str, Any]) -> Table:
+    """Return where the time went, in s, and what the forces of a step take."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column("")
+    table.add_column("", justify="right")
+    table.add_column("")
+    parts, within = summary["seconds_by_part"], summary["seconds_within"]
+    for name, of, told in _GROUPS:
+        some = {part: parts[part] for part in of if part in parts}
+        if not some:
+            continue
+        inside = [f"{WITHIN[each]} {within[each]:.1f}" for each in told if each in within]
+        if not inside and len(some) > 1:
+            inside = [f"{PARTS[part]} {spent:.1f}" for part, spent in some.items()]
+        if name == "dynamics":
+            inside = [f"{force} {spent:.2f}" for force, spent in summary["ms_by_force"].items()]
+            inside = [f"ms a step: {summary['ms_per_step']:.2f}; evaluated alone: {', '.join(inside)}"]
+        table.add_row(name, f"{sum(some.values()):.1f} s", ", ".join(inside))
+    compiling = ", ".join(
+        f"{WITHIN[each]} {within[each]:.1f}" for each in ("compilation", "contexts") if each in within
+    )
+    table.add_row("of all this", "", compiling)
+    return table
 
 
 class _OutcomeTable:

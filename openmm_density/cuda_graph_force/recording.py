@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from ..stopwatch import counted
 from .computation import Computation, check_indices
 from .process import LoadedKernel, kernels_of_triton
 from .slots import WANTS_ENERGY, WANTS_FORCES, Arrays
@@ -37,6 +38,7 @@ class RecordedGraph:
     kernels: list[LoadedKernel]
 
 
+@counted("compilation")
 def record(computation: Computation, arrays: Arrays) -> RecordedGraph:
     """Record one evaluation.
 

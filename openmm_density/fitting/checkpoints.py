@@ -7,6 +7,7 @@ import os
 import shutil
 import struct
 import tempfile
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from openmm import app
 from ..atomic_files import remove_abandoned, replacing, write_text
 from ..errors import InputError
 from ..models.structure_files import Header, write_cif
-from ..stopwatch import PARTS, Stopwatch
+from ..stopwatch import PARTS, WITHIN, Stopwatch
 from ..units import ANGSTROM_PER_NANOMETER
 from .locks import LOCK
 from .log_table import log_table
@@ -107,16 +108,27 @@ class RunFolder:
 
     def save_times(self, stopwatch: Stopwatch) -> None:
         """Write what took how long so far, for the process that goes on."""
-        written = {"stopwatch": stopwatch.identity, "seconds_by_part": stopwatch.seconds_by_part}
+        written = {
+            "stopwatch": stopwatch.identity,
+            "seconds_by_part": stopwatch.seconds_by_part,
+            "seconds_within": stopwatch.seconds_within,
+        }
         write_text(self.path / TIMES, json.dumps(written, indent=2) + "\n")
 
     def load_times(self, stopwatch: Stopwatch) -> dict[str, float]:
         """Return the seconds by part that a stopwatch did not count, those of an earlier process; none where they are lost."""
+        return self._times(stopwatch, "seconds_by_part", PARTS)
+
+    def load_times_within(self, stopwatch: Stopwatch) -> dict[str, float]:
+        """Return the same of what is counted within parts."""
+        return self._times(stopwatch, "seconds_within", WITHIN)
+
+    def _times(self, stopwatch: Stopwatch, key: str, names: Iterable[str]) -> dict[str, float]:
         with suppress(OSError, ValueError, TypeError, KeyError):  # times are not worth a fit
             written = json.loads((self.path / TIMES).read_text(encoding="utf-8"))
-            found = written["seconds_by_part"]
+            found = written[key]
             if written["stopwatch"] != stopwatch.identity:
-                seconds = {part: float(found[part]) for part in PARTS if part in found}
+                seconds = {name: float(found[name]) for name in names if name in found}
                 return seconds if all(0 <= spent < _AGES for spent in seconds.values()) else {}
         return {}
 

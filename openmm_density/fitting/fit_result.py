@@ -94,6 +94,8 @@ class FitResult:
         What the simulation made of the model, where that was better before.
     exchange : list of dict
         Of each stage whose replicas exchanged, see `openmm_density.fitting.replica_stage.ReplicaStage`.
+    ms_by_force : dict of str to float, optional
+        Milliseconds that an evaluation of each kind of force takes, where these were asked for; see `step_times`.
     """
 
     prepared: Prepared
@@ -120,6 +122,7 @@ class FitResult:
     force_backend: str
     simulated: Simulated | None = None
     exchange: list[dict[str, Any]] = field(default_factory=list)
+    ms_by_force: dict[str, float] | None = None
 
     @property
     def kept(self) -> str:

@@ -27,12 +27,14 @@ from .interrupts import Deadline, StopRequest
 from .locks import FolderLock
 from .measurements import Measurements, density_milliseconds
 from .options import RunOptions
+from .platforms import make_context
 from .protocols import Protocol
 from .run_state import RunState
 from .searches import Searches
 from .stability import Unstable
 from .stage_context import StageContext, array_in
 from .stage_run import StageRun, Watch
+from .step_times import milliseconds_by_force
 
 # After Ctrl-C, which is waited for, and a batch system's signal, which is not waited for long: iterations and seconds.
 HASTY_MINIMIZATION, HASTY_SECONDS = 100, 2.0
@@ -76,6 +78,7 @@ class FitRun:
         self.stages = StageRun(self.engine, protocol, self.searches, measurements, options, stopwatch)
         self._protocol, self._measurements, self._stopwatch = protocol, measurements, stopwatch
         self._prepared, self._solute = systems.prepared, solute
+        self._explain_time = options.explain_time
 
     def run(
         self,
@@ -120,7 +123,8 @@ class FitRun:
         if folder is not None and folder.holds_a_state:
             state = folder.load()
             self._check(state, folder)
-            self._stopwatch.add(folder.load_times(self._stopwatch))
+            stopwatch = self._stopwatch
+            stopwatch.add(folder.load_times(stopwatch), folder.load_times_within(stopwatch))
             return state
         watch.progress(0, self._protocol.steps, "minimize", None)
         try:
@@ -140,8 +144,8 @@ class FitRun:
             After a request to stop, as there is nothing to save yet.
         """
         engine, first = self.engine, self._protocol.stages[0]
-        context = openmm.Context(
-            engine.systems.without_density, openmm.VerletIntegrator(0.001), *engine.platform
+        context = make_context(
+            engine.systems.without_density, openmm.VerletIntegrator(0.001), engine.platform
         )
         engine.systems.release_restraints(context, first)
         engine.minimizer.place(context, self._prepared.positions, self._protocol.minimize_first, stop)
@@ -165,12 +169,20 @@ class FitRun:
         running = StageContext(self.engine, state, stage)
         running.set_scale(state, 0.0 if state.strength is None else stage.strength[1])
         density_ms = density_milliseconds(running.context)
+        by_force = self._milliseconds_by_force(running)
         self._minimize_last(running, state, stop)
         # Resumed, a minimisation that was cut short is made again.
         interrupted = stop.requested
         last = self.stages.row(running, state, "minimize")
         result = self._result(state, last, running.positions(), density_ms, interrupted)
-        return self._better(result)
+        return replace(self._better(result), ms_by_force=by_force)
+
+    def _milliseconds_by_force(self, running: StageContext) -> dict[str, float] | None:
+        """Return what each force takes, where it was asked for."""
+        if not self._explain_time:
+            return None
+        system = self.engine.systems.with_density(running.density)
+        return milliseconds_by_force(system, running.context, self.engine.platform)
 
     def _minimize_last(self, running: StageContext, state: RunState, stop: StopRequest) -> None:
         context, minimizer = running.context, self.engine.minimizer

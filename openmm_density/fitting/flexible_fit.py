@@ -96,6 +96,8 @@ class FlexibleFit:
         Whether force field files that are not OpenMM's own may run the Python code that they hold.
     stopwatch : Stopwatch, optional
         That of the program around this fit; by default its own, which counts its construction, run and writing.
+    explain_time : bool
+        Whether each force of a step is timed in the end, see `FitResult.ms_by_force`.
     **density_options
         Passed to `DensityFit`: ``similarity``, ``weights``, ``atoms``, ``mask`` …
 
@@ -166,13 +168,14 @@ class FlexibleFit:
         dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
         allow_scripts: bool = False,
         stopwatch: Stopwatch | None = None,
+        explain_time: bool = False,
         **density_options: Any,
     ) -> None:
         models = {"model": model, "restrain_to": restrain_to, "reference": reference}
         check_arguments(type(self), density_options, density_map, **models)
         self.stopwatch = stopwatch or Stopwatch()
         with self.stopwatch.part("preparation"):
-            run = RunOptions(seed, platform, threads, report_interval, save_interval)
+            run = RunOptions(seed, platform, threads, report_interval, save_interval, explain_time)
             chemistry = PreparationOptions(
                 forcefield, solvent, ligand_forcefield, ligands, dictionaries, allow_scripts
             )

@@ -14,7 +14,7 @@ from ..units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
 from .descent import descend
 from .fit_systems import RESTRAINT_GROUP, FitSystems
 from .interrupts import Stop
-from .platforms import in_double_precision
+from .platforms import in_double_precision, make_context
 from .relaxation import Relaxation, Strain
 from .stability import Safeguard, Unstable
 
@@ -164,7 +164,7 @@ class Minimizer:
             return
         system = self._systems.with_density(density)
         system.addForce(contacts.create_force())
-        relieved = openmm.Context(system, openmm.VerletIntegrator(0.001), *self._platform)
+        relieved = make_context(system, openmm.VerletIntegrator(0.001), self._platform)
         relieved.setPositions(context.getState(positions=True).getPositions())
         for name, value in context.getParameters().items():
             relieved.setParameter(name, value)

@@ -29,6 +29,7 @@ class RunOptions:
     threads: int | None
     report_interval: int
     save_interval: int
+    explain_time: bool = False
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -42,6 +43,7 @@ class RunOptions:
             self.threads,
             checked_interval("report_interval", self.report_interval, protocol),
             checked_interval("save_interval", self.save_interval, protocol),
+            self.explain_time,
         )
 
 

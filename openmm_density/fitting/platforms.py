@@ -6,6 +6,7 @@ import openmm
 
 from ..errors import InputError
 from ..plugins import platform_names
+from ..stopwatch import counted
 from ..wording import one_line
 from .run_numbers import check_threads
 
@@ -29,6 +30,24 @@ def platform_named(name: str, threads: int | None = None) -> tuple[openmm.Platfo
     """Return a platform and its properties, the last two arguments of a Context."""
     platform = openmm.Platform.getPlatformByName(name)
     return platform, platform_properties(platform, threads)
+
+
+def make_context(
+    system: openmm.System,
+    integrator: openmm.Integrator,
+    platform: tuple[openmm.Platform, dict[str, str]],
+) -> openmm.Context:
+    """Build a Context, and count the time: on a GPU the platform compiles its kernels for it.
+
+    Parameters
+    ----------
+    system : openmm.System
+    integrator : openmm.Integrator
+    platform : (openmm.Platform, dict of str to str)
+        With its properties.
+    """
+    with counted("contexts"):
+        return openmm.Context(system, integrator, *platform)
 
 
 def in_double_precision(

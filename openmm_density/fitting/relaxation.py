@@ -20,6 +20,7 @@ from ..units import ANGSTROM_PER_NANOMETER
 from ..wording import counted, listing
 from .descent import descend
 from .interrupts import Stop
+from .platforms import make_context
 from .stability import Safeguard
 
 STRETCHED = 0.05
@@ -230,7 +231,7 @@ class Relaxation:
             _pushes(positions, pierced, number),
         ):
             soft.addForce(force)
-        context = openmm.Context(soft, openmm.VerletIntegrator(0.001), *self._platform)
+        context = make_context(soft, openmm.VerletIntegrator(0.001), self._platform)
         context.setPositions(positions)
         return context
 

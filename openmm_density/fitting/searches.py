@@ -9,6 +9,7 @@ import numpy as np
 
 from ..chemistry.side_chains import SIDE_CHAINS
 from ..errors import SimulationError
+from ..stopwatch import counted
 from .engine import Engine
 from .fit_map import FitMap
 from .interrupts import StopRequest
@@ -162,10 +163,15 @@ class Searches:
         stop: StopRequest,
     ) -> None:
         minimizer, context = self._engine.minimizer, running.context
-        minimizer.minimize(context, _MINIMIZATION, stop)
+        with counted("settling"):
+            minimizer.minimize(context, _MINIMIZATION, stop)
         if share.register:
-            shifted = rebuilding.with_shifted_stretches(running.positions(), stop, share.register)
-            minimizer.place(context, shifted, _MINIMIZATION, stop)
-        fitted = rebuilding.with_fitted_rotamers(running.positions(), stop)
-        minimizer.place(context, fitted, _MINIMIZATION, stop)
-        running.warm(state, running.stage.temperature[0], stop)
+            with counted("register"):
+                shifted = rebuilding.with_shifted_stretches(running.positions(), stop, share.register)
+            with counted("settling"):
+                minimizer.place(context, shifted, _MINIMIZATION, stop)
+        with counted("side_chains"):
+            fitted = rebuilding.with_fitted_rotamers(running.positions(), stop)
+        with counted("settling"):
+            minimizer.place(context, fitted, _MINIMIZATION, stop)
+            running.warm(state, running.stage.temperature[0], stop)

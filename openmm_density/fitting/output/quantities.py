@@ -38,9 +38,10 @@ UNITS = {
     "clashscore": "clashes per 1000 non-hydrogen atoms",
     "gain": "kJ/mol",
     "work": "steps of the whole model, estimated",
-    **dict.fromkeys(("wall_seconds", "seconds_by_part"), "s"),
+    **dict.fromkeys(("wall_seconds", "seconds_by_part", "seconds_within"), "s"),
     "ms_per_step": "ms",
     "density_ms_per_step": "ms",
+    "ms_by_force": "ms",
 }
 """Of the numbers in summary.json by their names, wherever they stand, without the endings _initial, _relaxed, _final and
 _reference. What is not here has none."""

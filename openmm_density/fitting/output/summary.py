@@ -74,6 +74,7 @@ def summarize(
         **times_of(fit.stopwatch, scan),
         "ms_per_step": result.ms_per_step,
         "density_ms_per_step": result.density_ms_per_step,
+        "ms_by_force": result.ms_by_force,
         "platform": fit.platform,
         "force_backend": result.force_backend,
         **_planarity(fit, result),
@@ -128,12 +129,17 @@ def kept_and_simulated(
 
 
 def times_of(stopwatch: Stopwatch, scan: StrengthScan | None = None) -> dict[str, Any]:
-    """Return what ``summary.json`` says of the time until now: ``wall_seconds`` and ``seconds_by_part``."""
+    """Return what ``summary.json`` says of the time until now: ``wall_seconds``, ``seconds_by_part`` and ``seconds_within``."""
     parts = stopwatch.seconds_by_part
     if scan is not None:  # a stopwatch that did not count it is a script's
         parts = {part: parts.get(part, scan.wall_seconds if part == "half_maps" else 0.0) for part in PARTS}
     parts = {part: round(spent, 3) for part, spent in parts.items() if spent}
-    return {"wall_seconds": round(sum(parts.values()), 3), "seconds_by_part": parts}
+    within = {name: round(spent, 3) for name, spent in stopwatch.seconds_within.items()}
+    return {
+        "wall_seconds": round(sum(parts.values()), 3),
+        "seconds_by_part": parts,
+        "seconds_within": within,
+    }
 
 
 def write_summary(path: Path, summary: dict[str, Any]) -> None:

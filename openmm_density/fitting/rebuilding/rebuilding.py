@@ -12,6 +12,7 @@ from openmm import app
 from ...chemistry.residues import residue_label
 from ...energies.density_fit import DensityFit
 from ...models.preparation import Prepared
+from ...stopwatch import counted
 from ...validation.correlation import MapCorrelation
 from ..interrupts import StopRequest
 from .bonded_terms import BondedTerms
@@ -182,7 +183,9 @@ class Rebuilding:
         """Return stretches of which one may be shifted, and the residues that move then; with ``changed``, only near these."""
         searches = []
         candidates = self._registers.candidates(correlations)
-        for stretches in candidates + self._matches.stretches(positions, stop, changed):
+        with counted("matching"):
+            candidates = candidates + self._matches.stretches(positions, stop, changed)
+        for stretches in candidates:
             region = np.unique(np.concatenate([stretch.region for stretch in stretches]))
             if not self._density.weights[self._registers.atoms_of(region)].any():  # none of it is fitted
                 continue

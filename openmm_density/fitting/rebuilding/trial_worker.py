@@ -11,7 +11,8 @@ from .stretch_trial import PLACES_KEPT, TrialPlace, TrialTools
 
 
 def serve(connection: Connection) -> None:
-    """Answer each task with its results, or with what went wrong."""
+    """Say None once, and answer each task with its results, or with what went wrong."""
+    connection.send(None)
     tools: TrialTools | None = None
     positions: np.ndarray = np.zeros((0, 3))
     regions: list[np.ndarray] = []

@@ -214,34 +214,36 @@ class _Scheduler:
         for number, course in enumerate(self._courses):
             self._add(number, course.begin())
         self._left = len(trials)
-        given = pickle.dumps(("model", tools, positions, [trial.region for trial in trials]))
+        self._model = pickle.dumps(("model", tools, positions, [trial.region for trial in trials]))
         for worker in workers:
-            worker.tell(given)
+            worker.forget()
 
     def run(self, stop: Stop, progress: Progress) -> bool:
         self._hand_out()
         while self._left:
             if stop.requested:
                 return False
-            busy = {worker.connection: worker for worker in self._workers if worker.job is not None}
-            if not busy:
+            if not self._workers:
                 raise SimulationError(
                     "the processes that shift stretches ended, as where memory runs out: use fewer threads, or no search"
                 )
-            for connection in wait(list(busy), _LOOK):
-                self._hear(busy[connection], progress)
+            speaking = {worker.connection: worker for worker in self._workers if not worker.is_idle}
+            for connection in wait(list(speaking), _LOOK):
+                self._hear(speaking[connection], progress)
             self._hand_out()
         return True
 
     def _hear(self, worker: _Worker, progress: Progress) -> None:
         job = worker.job
-        assert job is not None
         try:
             found = worker.answer()
         except (EOFError, OSError):  # it was ended, as by want of memory: another one does it
             self._workers.remove(worker)
             worker.kill()
-            self._waiting[job.trial].appendleft(job)
+            if job is not None:
+                self._waiting[job.trial].appendleft(job)
+            return
+        if job is None:  # it has loaded what it needs
             return
         if isinstance(found, str):
             raise SimulationError(f"a stretch could not be shifted: {found}")
@@ -256,11 +258,11 @@ class _Scheduler:
         self._waiting[trial].extend(_Job(trial, number, task) for number, task in enumerate(tasks))
 
     def _hand_out(self) -> None:
-        for worker in [each for each in self._workers if each.job is None]:
+        for worker in [each for each in self._workers if each.is_idle]:
             waiting = [number for number in self._order if self._waiting[number]]
             if not waiting:
                 return
-            worker.begin(self._waiting[self._chosen(worker, waiting)].popleft())
+            worker.begin(self._waiting[self._chosen(worker, waiting)].popleft(), self._model)
 
     def _chosen(self, worker: _Worker, waiting: list[int]) -> int:
         """Choose a trial: one that the worker has the System of, else one that nobody has, else that with most to do."""
@@ -291,24 +293,33 @@ class _Worker:
         theirs.close()
         self.job: _Job | None = None
         self.kept: deque[int] = deque(maxlen=PLACES_KEPT)
+        self._is_ready = self._knows_model = False
 
-    def tell(self, message: bytes) -> None:
-        """Send what was pickled; a process that has ended is found out when it is asked."""
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for a job. Until it has said that it is ready, sending would wait for it."""
+        return self._is_ready and self.job is None
+
+    def forget(self) -> None:
+        """Have it told the model anew before its next job."""
         self.kept.clear()
-        with suppress(OSError):
-            self.connection.send_bytes(message)
+        self._knows_model = False
 
-    def begin(self, job: _Job) -> None:
+    def begin(self, job: _Job, model: bytes) -> None:
+        """Send a job, after the model if it is not known yet; a process that has ended is found out when it is heard."""
         self.job = job
         if job.trial not in self.kept:
             self.kept.append(job.trial)
         with suppress(OSError):
+            if not self._knows_model:
+                self.connection.send_bytes(model)
             self.connection.send(("task", job.trial, job.task))
+        self._knows_model = True
 
     def answer(self) -> Any:
-        """Return what became of the job: results, or what went wrong."""
+        """Return what became of the job: results, or what went wrong; None once, when it is ready."""
         found = self.connection.recv()
-        self.job = None
+        self.job, self._is_ready = None, True
         return found
 
     def kill(self) -> None:
