@@ -17,12 +17,15 @@ up to ten times as long as 20000, those of the built-in protocols, which leaves 
 # Two minimisations of the whole model, each of 450 steps, and the first steps of what was rebuilt, by atom.
 _SETTLING = 1000.0
 # A side chain in all of its rotamers until none changes any more; a residue matched with the places next to it.
-_SIDE_CHAIN, _MATCH = 8000.0, 1850.0
+_SIDE_CHAIN, _MATCH = 2600.0, 950.0
 # A local system has so many atoms, by its moving ones; its creation, minimisation and annealing take so long for each.
 _AROUND, _PER_MOVING = 150.0, 1.9
-_CREATION, _MINIMIZATION, _ANNEALING = 430.0, 105.0, 460.0
-# One pass over a residue's side chain there; so many shifts are annealed of those that are built, and both ends again.
-_PASS, _ANNEALED = 1950.0, 4
+_CREATION, _MINIMIZATION, _ANNEALING = 160.0, 105.0, 280.0
+# One pass over a residue's side chain there, in one model and in one of many at once; so many shifts are annealed of those that
+# are built, and both ends again.
+_PASS, _PASS_OF_MANY, _ANNEALED = 700.0, 250.0, 4
+# Minimisations of a shift that is built, most of which are given up, and the part whose side chains are turned.
+_BUILT, _TURNED, _QUENCHED = 1.15, 0.4, 1.4
 # The least place for which a search is made: heavy atoms and residues of an average place, and its shifts.
 _AVERAGE_PLACE = (100, 13, 12)
 
@@ -40,8 +43,8 @@ def place_work(n_moving: int, n_residues: int, n_shifts: int) -> float:
         Stretches times ways of shifting them.
     """
     members = _AROUND + _PER_MOVING * n_moving
-    built = 2 * _MINIMIZATION * members + _PASS * n_residues
-    annealed = (_ANNEALING + _MINIMIZATION) * members + 2 * _PASS * n_residues
+    built = _BUILT * _MINIMIZATION * members + _TURNED * _PASS_OF_MANY * n_residues
+    annealed = (_ANNEALING + _QUENCHED * _MINIMIZATION) * members + 2 * _PASS * n_residues
     return _CREATION * members + (n_shifts + 1) * built + 2 * min(n_shifts, _ANNEALED) * annealed
 
 
