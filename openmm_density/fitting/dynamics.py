@@ -161,3 +161,12 @@ def set_temperature(integrator: openmm.Integrator, kelvin: float) -> None:
         integrator.setGlobalVariableByName("kT", _GAS_CONSTANT * kelvin)
     else:
         integrator.setTemperature(kelvin)
+
+
+def copy_course(source: openmm.Integrator, target: openmm.Integrator) -> None:
+    """Set the time step and temperature of an integrator of `Dynamics` to those of another of the same kind."""
+    target.setStepSize(source.getStepSize())
+    if isinstance(source, openmm.CustomIntegrator):
+        target.setGlobalVariableByName("kT", source.getGlobalVariableByName("kT"))
+    else:
+        target.setTemperature(source.getTemperature())

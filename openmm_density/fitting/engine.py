@@ -7,6 +7,7 @@ from openmm import app
 
 from .dynamics import Dynamics
 from .fit_systems import FitSystems
+from .kept_contexts import KeptContexts
 from .minimization import Minimizer
 from .options import RunOptions
 from .platforms import platform_named
@@ -28,6 +29,8 @@ class Engine:
     systems : FitSystems
     platform : (openmm.Platform, dict of str to str)
         With its properties: the last two arguments of a Context.
+    contexts : KeptContexts
+        Those in which stages run.
     safeguard : Safeguard
     dynamics : Dynamics
     minimizer : Minimizer
@@ -39,6 +42,7 @@ class Engine:
         topology = systems.prepared.topology
         self.systems = systems
         self.platform = platform_named(options.platform, options.threads)
+        self.contexts = KeptContexts(self.platform)
         self.safeguard = Safeguard(topology, systems.system)
         self.dynamics = Dynamics(protocol, systems.system, options.seed, self.safeguard)
         self.minimizer = Minimizer(systems, self.safeguard, *self.platform)

@@ -12,7 +12,6 @@ from ..units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
 from .dynamics import set_temperature
 from .engine import Engine
 from .interrupts import StopRequest
-from .platforms import make_context
 from .protocols import UPDATE_INTERVAL, Stage
 from .run_state import RunState
 
@@ -46,7 +45,7 @@ class StageContext:
         self._engine, self.stage = engine, stage
         systems, dynamics = engine.systems, engine.dynamics
         self.density, system = systems.of_stage(stage, state.positions * ANGSTROM_PER_NANOMETER)
-        self.context = make_context(system, dynamics.integrator(state, stage), engine.platform)
+        self.context = engine.contexts.lend(self, system, dynamics.integrator(state, stage))
         self.restore(state)
         self.context.setParameter(self.density.parameter_name, 0.0)
         systems.release_restraints(self.context, stage)

@@ -97,7 +97,7 @@ class StageRun:
         state = before.next_segment()
         stage = self._protocol.stages[state.stage]
         self._engine.safeguard.begin(state.positions)
-        # A new one at every saved state, so that a resumed fit repeats the uninterrupted one bit for bit.
+        # A new one at every saved state, so that on a CPU a resumed fit repeats the uninterrupted one bit for bit.
         running = StageContext(self._engine, state, stage)
         self._prepare(running, state, watch)
         replicas = self._replicas(running, state) if stage.exchange and not watch.stop.requested else None
@@ -140,6 +140,7 @@ class StageRun:
             )
         if folder is not None:
             cut_trajectory(folder.trajectory, state.frames)
+        self._engine.contexts.forget()
         state = state.next_segment()
         state.caution, state.rolled_back = caution, True
         state.blow_ups.append(
