@@ -31,9 +31,6 @@ MINIMIZATION = 150
 
 # In ps: a seventh of the shortest period, as nothing is bound to hydrogens here.
 _TIMESTEP = 0.003
-# Steps after which velocities are drawn anew (Andersen 1980): in 0.2 ps, as long as friction of 5/ps remembers them. Unlike
-# Langevin's, this noise belongs to the call and not to the Context: what comes out does not depend on what was annealed before.
-_DRAWN_EVERY = 67
 # Iterations after which annealed atoms are cold.
 _QUENCH = 60
 # Steps of steepest descent before what became unstable is tried again.
@@ -139,9 +136,12 @@ class LocalSystem:
     def annealed(
         self, positions: np.ndarray, temperatures: Sequence[float], steps: int, seed: int = 1
     ) -> np.ndarray:
-        """Return the positions in Å after so many steps at each temperature in K, and a short minimisation.
+        """Return the positions in Å after so many steps from each temperature in K, and a short minimisation.
 
-        The same arguments give the same positions, bit for bit.
+        Velocities are drawn at each temperature and not coupled to it afterwards. Unlike Langevin's, this noise belongs to the
+        call and not to the Context: the same arguments give the same positions, bit for bit, whatever was annealed before. In 0.4
+        ps at each of four temperatures stretches come to rest about as low as with friction of 5/ps, and 30 kJ/mol higher where
+        velocities are drawn twice as often.
 
         Raises
         ------
@@ -149,16 +149,14 @@ class LocalSystem:
             If the dynamics becomes unstable, again with half the time step.
         """
         self._set_positions(positions, _SOFT)
-        parts = -(-steps // _DRAWN_EVERY)
 
         def anneal(timestep: float) -> None:
             self._integrator.setStepSize(timestep)
             for number, kelvin in enumerate(temperatures):
                 self._context.setParameter("hardness", _SOFT ** (1 - (number + 1) / len(temperatures)))
-                for part in range(parts):
-                    drawn = np.random.SeedSequence([seed, number, part]).generate_state(1)[0]
-                    self._context.setVelocitiesToTemperature(kelvin, 1 + int(drawn) % (2**31 - 2))
-                    self._integrator.step(min(_DRAWN_EVERY, steps - part * _DRAWN_EVERY))
+                drawn = np.random.SeedSequence([seed, number]).generate_state(1)[0]
+                self._context.setVelocitiesToTemperature(kelvin, 1 + int(drawn) % (2**31 - 2))
+                self._integrator.step(steps)
             self._minimize(_QUENCH)
 
         def anneal_carefully() -> None:
