@@ -23,6 +23,8 @@ from .run_state import RunState
 from .stability import Unstable, is_blow_up
 from .stage_context import StageContext
 
+# Platforms on which the same state leads to the same bits, if new Contexts are made of it.
+_BIT_FOR_BIT = ("CPU", "Reference")
 # Enough that energies tell which model is best: what is left is far less than a misplaced side chain.
 _MINIMIZATION = 200
 
@@ -49,11 +51,11 @@ class ReplicaStage:
         running: StageContext,
         state: RunState,
     ) -> None:
-        self._engine, self._interval, self._running = engine, protocol.exchange_interval, running
-        self._began = time.perf_counter()
+        self._interval, self._caution = protocol.exchange_interval, state.caution
+        self._repeats_itself = engine.platform[0].getName() in _BIT_FOR_BIT
+        self._saved: np.ndarray | None = None
+        self.go_on(running, state)
         ladder = _ladder(running.stage, protocol.replicas, (state.strength or 0.0) / 2**state.caution)
-        self._earlier = state.exchange[-1] if state.replica_positions is not None else None
-        running.set_scale(state, running.stage.strength[1])
         parameters = {
             name: value
             for name, value in running.context.getParameters().items()
@@ -82,6 +84,25 @@ class ReplicaStage:
             platform=(platform, properties),
             threads=min(threads or os.cpu_count() or 1, len(ladder)),
         )
+
+    def is_at(self, running: StageContext, state: RunState) -> bool:
+        """Return whether these replicas are where a state was saved, so that they can go on without new Contexts.
+
+        On platforms that repeat themselves bit for bit, new ones are made as in a fit that is resumed.
+        """
+        return (
+            not self._repeats_itself
+            and self._saved is not None
+            and self._saved is state.replica_positions
+            and self._density is running.density
+            and self._caution == state.caution
+        )
+
+    def go_on(self, running: StageContext, state: RunState) -> None:
+        """Go on from a saved state, shown in another Context."""
+        self._running, self._density, self._began = running, running.density, time.perf_counter()
+        self._earlier = state.exchange[-1] if state.replica_positions is not None else None
+        running.set_scale(state, running.stage.strength[1])
 
     def step(self, stage_step: int, length: int, stop: StopRequest) -> int:
         """Run so many steps of each replica, exchange where it is time, and show the replica on the last rung.
@@ -122,6 +143,7 @@ class ReplicaStage:
         """Put the replicas into a state, as its stage goes on."""
         found = self._exchange.state
         state.replica_positions, state.replica_velocities = found.positions, found.velocities
+        self._saved = found.positions
         self._note(state, {})
 
     def finish(
@@ -159,7 +181,7 @@ class ReplicaStage:
                 raise _unstable(error) from None
             evidence, cost = evidence_of(models), energies / ENERGY_PER_NAT
             chosen = int(np.argmin(cost if evidence is None else cost - evidence))
-            density = self._running.density
+            density = self._density
             told = {
                 "energies": energies.tolist(),
                 "evidence": None if evidence is None else evidence.tolist(),

@@ -77,6 +77,7 @@ class StageRun:
     ) -> None:
         self._engine, self._protocol, self._searches = engine, protocol, searches
         self._measurements, self._options, self._stopwatch = measurements, options, stopwatch
+        self._ongoing: ReplicaStage | None = None
 
     def segment(self, before: RunState, folder: RunFolder | None, watch: Watch) -> RunState:
         """Run to the next state to be saved, or the end of the stage, whichever comes first.
@@ -115,6 +116,7 @@ class StageRun:
         if replicas is not None:
             if ended:
                 replicas.finish(state, watch.stop, self._measurements.ca_rmsd, self._searches.evidence_of)
+                self._ongoing = None
             else:
                 replicas.update(state)
         running.update(state)
@@ -182,7 +184,12 @@ class StageRun:
                     )
 
     def _replicas(self, running: StageContext, state: RunState) -> ReplicaStage:
-        return ReplicaStage(self._engine, self._protocol, self._options.threads, running, state)
+        """Return the replicas of a stage, at a state: where they can, those that were simulated up to it."""
+        if self._ongoing is not None and self._ongoing.is_at(running, state):
+            self._ongoing.go_on(running, state)
+        else:
+            self._ongoing = ReplicaStage(self._engine, self._protocol, self._options.threads, running, state)
+        return self._ongoing
 
     def _step(
         self,

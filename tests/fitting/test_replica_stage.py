@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from openmm_density.errors import InputError
-from openmm_density.fitting import FlexibleFit, RunFolder, find_protocol
+from openmm_density.fitting import FlexibleFit, RunFolder, find_protocol, replica_stage
 from openmm_density.fitting.protocols import Protocol, Stage
 
 from ..fragments import RESOLUTION, fragment, map_of
@@ -115,3 +115,22 @@ def test_protocols_that_cannot_exchange_are_refused(changes, words):
 def test_replicas_in_water_are_refused(parts):
     with pytest.raises(InputError, match="without water"):
         fit_of(parts, solvent="water")
+
+
+def test_replicas_go_on_in_their_contexts_where_no_bits_repeat_themselves(parts, monkeypatch):
+    """As on a GPU, where new Contexts at every saved state take longer than the steps between them."""
+    made = []
+    construct = replica_stage.ReplicaExchange.__init__
+
+    def counted(self, *arguments, **options):
+        made.append(self)
+        construct(self, *arguments, **options)
+
+    monkeypatch.setattr(replica_stage.ReplicaExchange, "__init__", counted)
+    monkeypatch.setattr(replica_stage, "_BIT_FOR_BIT", ())
+    found = fit_of(parts, replace(PROTOCOL, exchange_interval=40)).run()
+    assert len(made) == 1 and found.exchange[0]["rounds"] == 2
+    monkeypatch.setattr(replica_stage, "_BIT_FOR_BIT", ("CPU",))
+    made.clear()
+    fit_of(parts, replace(PROTOCOL, exchange_interval=40)).run()
+    assert len(made) == 2
