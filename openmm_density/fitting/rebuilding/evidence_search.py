@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -28,6 +29,9 @@ up to 1000 kJ/mol where a helix was shifted by three residues, which dynamics re
 LEAST_GAIN = 2.5
 """By how much, in natural logarithms, evidence and energy have to be better together."""
 
+HOPELESS = -4.0
+"""What is worse by this once it was built is not annealed: of 24 shifts in one model, those that gained in the end had -1.0."""
+
 # What each change of shift costs in the assignments that are tried: those of low cost hold more changes.
 _CHANGES = (1.5, 3.0, 6.0)
 # Evidence against a place beyond the end of the chain.
@@ -37,10 +41,19 @@ _SHORTEST, _LEAST_PROMISED = 5, 0.5
 _PER_SHIFT, _OVERLAP = 5, 0.6
 # Residues that the ends of a stretch are also moved by.
 _ENDS = ((0, 0), (-2, 0), (0, 2), (2, -2))
-# Rounds in all, and in a row in which nothing is found; shifts tried in each.
-_MOST_ROUNDS, _MOST_IN_VAIN, _PER_ROUND = 12, 2, 16
-# Evidence that a shift has to gain to be compared with the same stretch annealed where it was.
-_LEAST_EVIDENCE = 1.0
+# Residues of an end that is drawn in, and by how many places its last one is.
+_END_LENGTHS, _END_SHIFTS = (8, 12, 16, 20), (2, 4, 6, 8)
+# Rounds in all, and in a row in which nothing is found; shifts tried in each, and those of ends among them.
+_MOST_ROUNDS, _MOST_IN_VAIN, _PER_ROUND, _ENDS_PER_ROUND = 12, 2, 16, 8
+# Of those that were built so many are annealed, and of those so many that are nearly the same.
+_ANNEALED, _MOST_ALIKE = 6, 2
+# Models that are followed.
+_SIDE_BY_SIDE = 3
+
+
+ChainShiftKey = tuple[int, tuple[float, ...]]
+Progress = Callable[[Stretch, int, int], None]
+"""Called with a stretch that is being tried, its number, and of how many."""
 
 
 class Moved(NamedTuple):
@@ -66,7 +79,7 @@ class Moved(NamedTuple):
 
 
 class ShiftTrial(StretchTrial):
-    """Build and anneal a shift, and the stretch where it was if the evidence rises.
+    """Build a shift, and then anneal it, and the stretch where it was as well.
 
     Parameters
     ----------
@@ -78,8 +91,13 @@ class ShiftTrial(StretchTrial):
 
     Attributes
     ----------
+    shift : ChainShift
+        As given.
     moved : Moved or None
-        What the shift gains; None where the evidence does not rise, and until the course has come to its end.
+        What the shift gains, as it was built after the first course, and annealed after the second; None before, and where
+        there is nothing to compare.
+    gain : float
+        Of `moved`, as a natural logarithm; minus infinity without.
     """
 
     def __init__(
@@ -87,38 +105,42 @@ class ShiftTrial(StretchTrial):
     ) -> None:
         stretch = Stretch(shift.chain, shift.stretch.first, shift.stretch.last, (shift.usual,))
         super().__init__(tools.molecule, positions, [stretch], stretch.region)
-        self._evidence, self._shift = evidence, shift
+        self.shift, self._evidence = shift, evidence
         self.moved: Moved | None = None
+        self.gain = -math.inf
+        self._built: tuple[Built, Built] | None = None
 
     def course(self) -> Generator[list[Task], list[list[Built]], None]:
-        """Yield tasks, see `StretchTrial.course`, until `moved` is known."""
-        before = self._total(self._positions[self.moving])
-        built = yield from _built_and_annealed(Task("shift", shifts=(self._shift,)))
-        if not np.isfinite(built.energy):
-            return
-        total = self._total(built.places)
-        if total - before < _LEAST_EVIDENCE:
-            return
-        own = yield from _built_and_annealed(Task("soft", places=(self._positions[self.moving],)))
-        if not np.isfinite(own.energy):
-            return
-        gain = total - max(before, self._total(own.places))
-        self.moved, self._best = Moved(self._shift, gain, built.energy - own.energy), built.places
+        """Yield tasks, see `StretchTrial.course`, until `moved` is known, of what is built; the next time, of it annealed."""
+        if self._built is None:
+            first = [
+                Task("shift", shifts=(self.shift,)),
+                Task("soft", places=(self._positions[self.moving],)),
+            ]
+            found = yield from _of_both(first)
+            found = yield from _of_both([Task("turn", places=(each.places,)) for each in found])
+            self._built = found
+        else:
+            steps = stretch_trial.ANNEALING_STEPS
+            both = [Task("anneal", places=(each.places,), steps=steps) for each in self._built]
+            found = yield from _of_both(both)
+        shifted, own = found
+        self.moved, self.gain = None, -math.inf
+        if np.isfinite([shifted.energy, own.energy]).all():
+            before = max(map(self._total, (self._positions[self.moving], own.places)))
+            gain = self._total(shifted.places) - before
+            self.moved, self._best = Moved(self.shift, gain, shifted.energy - own.energy), shifted.places
+            self.gain = self.moved.gain
 
     def _total(self, places: np.ndarray) -> float:
         positions = self._positions.copy()
         positions[self.moving] = places
-        return self._evidence.total(positions, [self._shift.chain])
+        return self._evidence.total(positions, [self.shift.chain])
 
 
-def _built_and_annealed(first: Task) -> Generator[list[Task], list[list[Built]], Built]:
-    """Go on with one conformation: side chains are turned, and it is annealed."""
-    for what in ("turn", "anneal"):
-        (result,) = (yield [first])[0]
-        if not np.isfinite(result.energy):
-            return result
-        first = Task(what, places=(result.places,), steps=stretch_trial.ANNEALING_STEPS)
-    return (yield [first])[0][0]
+def _of_both(tasks: list[Task]) -> Generator[list[Task], list[list[Built]], tuple[Built, Built]]:
+    (shifted,), (own,) = yield tasks
+    return shifted, own
 
 
 class EvidenceSearch:
@@ -157,7 +179,7 @@ class EvidenceSearch:
         positions: np.ndarray,
         stop: StopRequest,
         room: float = math.inf,
-        progress: Callable[[Stretch, int, int], None] = lambda *_: None,
+        progress: Progress = lambda *_: None,
     ) -> tuple[np.ndarray, list[Moved]]:
         """Return positions (N, 3) in Å with stretches moved, and these in the order in which they were; the same array if none.
 
@@ -170,27 +192,44 @@ class EvidenceSearch:
         room : float
             The `place_work` that trying may take.
         progress : callable, optional
-            Called with what is being tried, its number, and of how many.
+            See `Progress`.
         """
         moved: list[Moved] = []
         for chain in self._chains:
-            tried: set[ChainShiftKey] = set()
-            in_vain = 0
-            for _ in range(_MOST_ROUNDS):
-                if stop.requested or in_vain == _MOST_IN_VAIN:
-                    break
-                proposed = proposed_shifts(chain, self._evidence.log_odds(positions, chain))
-                shifts = [shift for shift in proposed if _key(shift) not in tried][:_PER_ROUND]
-                shifts = [shift for shift in shifts if self._has_room(shift, room)]
-                if not shifts:
-                    break
-                tried.update(map(_key, shifts))
-                positions, kept = self._round(positions, shifts, stop, progress)
-                moved += kept
-                in_vain = 0 if kept else in_vain + 1
-                for each in kept:  # around it everything else is possible again
-                    tried = {key for key in tried if not _overlap(key, each.shift)}
+            found = self._best_of_chain(_Candidate(positions), chain, stop, room, progress)
+            positions = found.positions
+            moved += found.moved
         return positions, moved
+
+    def _best_of_chain(
+        self, start: _Candidate, chain: np.ndarray, stop: StopRequest, room: float, progress: Progress
+    ) -> _Candidate:
+        """Shift stretches of one chain, one after the other, of some models side by side: what gains most may lead astray."""
+        models = [start]
+        for _ in range(_MOST_ROUNDS):
+            following: list[_Candidate] = []
+            for model in [each for each in models if each.in_vain < _MOST_IN_VAIN]:
+                if stop.requested:
+                    return models[0]
+                shifts = self._untried(model, chain, room)
+                if not shifts:
+                    model.in_vain = _MOST_IN_VAIN
+                    continue
+                model.tried.update(map(_key, shifts))
+                children = self._round(model, shifts, stop, progress)
+                model.in_vain = 0 if children else model.in_vain + 1
+                following += children
+            models = _best_different([*models, *following])
+            if all(each.in_vain == _MOST_IN_VAIN for each in models):
+                break
+        return models[0]
+
+    def _untried(self, model: _Candidate, chain: np.ndarray, room: float) -> list[ChainShift]:
+        odds = self._evidence.log_odds(model.positions, chain)
+        shifts = [shift for shift in proposed_shifts(chain, odds) if _key(shift) not in model.tried]
+        ends = [shift for shift in proposed_ends(chain, odds) if _key(shift) not in model.tried]
+        shifts = ends[:_ENDS_PER_ROUND] + shifts[:_PER_ROUND]
+        return [shift for shift in shifts if self._has_room(shift, room)]
 
     def _has_room(self, shift: ChainShift, room: float) -> bool:
         region = shift.stretch.region
@@ -203,38 +242,84 @@ class EvidenceSearch:
         return True
 
     def _round(
-        self,
-        positions: np.ndarray,
-        shifts: Sequence[ChainShift],
-        stop: StopRequest,
-        progress: Callable[[Stretch, int, int], None],
-    ) -> tuple[np.ndarray, list[Moved]]:
-        """Try some shifts of a chain; make those that gain most and do not overlap."""
-        trials = [ShiftTrial(self._tools, self._evidence, positions, shift) for shift in shifts]
+        self, model: _Candidate, shifts: Sequence[ChainShift], stop: StopRequest, progress: Progress
+    ) -> list[_Candidate]:
+        """Try some shifts of a chain; return models with those that gain most, and with all of them that do not overlap."""
+        trials = [ShiftTrial(self._tools, self._evidence, model.positions, shift) for shift in shifts]
+        if not self._run(model.positions, trials, stop, progress):
+            return []
+        trials = _to_be_annealed(trials)
+        if not self._run(model.positions, trials, stop, progress):
+            return []
+        good = sorted((each for each in trials if each.gain >= LEAST_GAIN), key=lambda trial: -trial.gain)
+        together: list[ShiftTrial] = []
+        for trial in good:
+            if not any(np.isin(trial.region, other.region).any() for other in together):
+                together.append(trial)
+        sets = [together, *([trial] for trial in good[:_SIDE_BY_SIDE] if together != [trial])]
+        return [self._with(model, each) for each in sets if each]
+
+    def _run(
+        self, positions: np.ndarray, trials: Sequence[ShiftTrial], stop: StopRequest, progress: Progress
+    ) -> bool:
+        """Run the next course of trials; return whether there was time."""
         done = set[int]()
 
-        def told(number: int) -> None:
-            done.add(number)
-            left = [each for each in range(len(shifts)) if each not in done]
+        def told(number: int | None) -> None:
+            if number is not None:
+                done.add(number)
+            left = [each for each in range(len(trials)) if each not in done]
             if left:
-                progress(shifts[left[0]].stretch, len(done) + 1, len(shifts))
+                progress(trials[left[0]].shift.stretch, len(done) + 1, len(trials))
 
-        progress(shifts[0].stretch, 1, len(shifts))
-        if not self._workers.run(self._tools, positions, trials, stop, told) or stop.requested:
-            return positions, []
-        kept, changed = [], np.zeros(0, dtype=np.int64)
-        result = positions
-        good = [trial for trial in trials if trial.moved is not None and trial.moved.gain >= LEAST_GAIN]
-        for trial in sorted(good, key=lambda each: -each.moved.gain):
-            if np.isin(trial.region, changed).any():
-                continue
+        told(None)
+        return self._workers.run(self._tools, positions, trials, stop, told) and not stop.requested
+
+    def _with(self, model: _Candidate, trials: Sequence[ShiftTrial]) -> _Candidate:
+        positions, tried = model.positions.copy(), set(model.tried)
+        for trial in trials:
             atoms = self._tools.registers.atoms_of(trial.region)
-            if result is positions:
-                result = positions.copy()
-            result[atoms] = trial.shifted()[atoms]
-            changed = np.union1d(changed, trial.region)
-            kept.append(trial.moved)
-        return result, kept
+            positions[atoms] = trial.shifted()[atoms]
+            # Around it everything else is possible again.
+            tried = {key for key in tried if not _overlap(key, trial.stretches[0])}
+        return _Candidate(positions, (*model.moved, *(trial.moved for trial in trials)), tried)
+
+
+@dataclass
+class _Candidate:
+    """A model with some stretches shifted, what was tried to shift further, and how often in vain."""
+
+    positions: np.ndarray
+    moved: tuple[Moved, ...] = ()
+    tried: set[ChainShiftKey] = field(default_factory=set)
+    in_vain: int = 0
+
+    @property
+    def gain(self) -> float:
+        return sum(each.gain for each in self.moved)
+
+
+def _to_be_annealed(trials: Sequence[ShiftTrial]) -> list[ShiftTrial]:
+    """Return the trials that promise most as they were built, few of each shift of one stretch."""
+    chosen: list[ShiftTrial] = []
+    for trial in sorted(trials, key=lambda each: -each.gain):
+        alike = [
+            other
+            for other in chosen
+            if other.shift.usual == trial.shift.usual
+            and np.isin(trial.shift.residues, other.shift.residues).mean() > _OVERLAP
+        ]
+        if trial.gain > HOPELESS and len(alike) < _MOST_ALIKE:
+            chosen.append(trial)
+    return chosen[:_ANNEALED]
+
+
+def _best_different(models: Sequence[_Candidate]) -> list[_Candidate]:
+    """Return the best models, of those in which the same stretches were shifted the first."""
+    kept: dict[frozenset[ChainShiftKey], _Candidate] = {}
+    for model in sorted(models, key=lambda each: -each.gain):
+        kept.setdefault(frozenset(_key(each.shift) for each in model.moved), model)
+    return list(kept.values())[:_SIDE_BY_SIDE]
 
 
 def proposed_shifts(chain: np.ndarray, log_odds: np.ndarray) -> list[ChainShift]:
@@ -269,6 +354,37 @@ def proposed_shifts(chain: np.ndarray, log_odds: np.ndarray) -> list[ChainShift]
             for begin, end in _ends(first, last, len(chain)):
                 add(begin, (by,) * (end - begin + 1))
     return [shift for _, shift in sorted(found.values(), key=lambda each: -each[0])]
+
+
+def proposed_ends(chain: np.ndarray, log_odds: np.ndarray) -> list[ChainShift]:
+    """Return shifts of the ends of a chain that draw them in, where evidence speaks against their residues, the worst first.
+
+    An end that was traced too far, or into the density of another, is drawn along the chain the more the nearer a residue is to
+    it: what was stretched becomes a helix again.
+
+    Parameters
+    ----------
+    chain, log_odds
+        As for `proposed_shifts`.
+    """
+    size = len(chain)
+    found = []
+    for length in _END_LENGTHS:
+        if 2 * length > size:
+            continue
+        falling = 1 - np.arange(length) / length
+        for first, part, inward in (
+            (0, falling, 1),
+            (size - length, falling[::-1], -1),
+        ):
+            places = np.arange(first, first + length)
+            against = -float(log_odds[places, places].sum())
+            if against > 0:
+                found += [
+                    (against, ChainShift(chain, first, tuple((inward * most * part).round(2).tolist())))
+                    for most in _END_SHIFTS
+                ]
+    return [shift for _, shift in sorted(found, key=lambda each: -each[0])]
 
 
 def gains_of_shifts(log_odds: np.ndarray) -> np.ndarray:
@@ -307,16 +423,12 @@ def stretches_of_most(gains: np.ndarray) -> list[tuple[int, int]]:
     return kept
 
 
-ChainShiftKey = tuple[int, tuple[int, ...]]
-
-
 def _key(shift: ChainShift) -> ChainShiftKey:
     return shift.first, shift.by
 
 
-def _overlap(key: ChainShiftKey, shift: ChainShift) -> bool:
+def _overlap(key: ChainShiftKey, around: Stretch) -> bool:
     first, by = key
-    around = shift.stretch
     return first <= around.last + FARTHEST and first + len(by) > around.first - FARTHEST
 
 

@@ -67,13 +67,13 @@ class ChainShift:
         Indices of all residues of the unbroken chain.
     first : int
         Place of the first of these residues in it.
-    by : tuple of int
+    by : tuple of float
         Of each residue.
     """
 
     chain: np.ndarray
     first: int
-    by: tuple[int, ...]
+    by: tuple[float, ...]
 
     @classmethod
     def of_stretch(cls, stretch: Stretch, by: int) -> ChainShift:
@@ -92,8 +92,8 @@ class ChainShift:
 
     @property
     def usual(self) -> int:
-        """The number of places by which most of them are moved."""
-        values, counts = np.unique(self.by, return_counts=True)
+        """The whole number of places by which most of them are moved."""
+        values, counts = np.unique(np.round(self.by), return_counts=True)
         return int(values[counts.argmax()])
 
     def with_flanks(self) -> np.ndarray:

@@ -141,7 +141,7 @@ class NoAnnealing:
     """In place of workers: stretches stay where they are put, and the energy is what a test says, moved and not."""
 
     def __init__(self) -> None:
-        self.energies = {"shift": 0.0, "soft": 0.0}
+        self.moved, self.own = 0.0, 0.0
         self.asked = []
 
     def run(self, tools, positions, trials, stop, progress) -> bool:
@@ -149,15 +149,13 @@ class NoAnnealing:
             course, results = trial.course(), None
             try:
                 while True:
-                    (task,) = course.send(results)
-                    self.asked.append(task.what)
-                    if task.what in self.energies:
-                        energy = self.energies[task.what]
-                    places = task.places
-                    if task.what == "shift":
-                        (shift,) = task.shifts
+                    moved, own = course.send(results)
+                    self.asked.append(moved.what)
+                    places = moved.places
+                    if moved.what == "shift":
+                        (shift,) = moved.shifts
                         places = (tools.registers.displaced(positions, shift)[trial.moving],)
-                    results = [[Built(energy, places[0])]]
+                    results = [[Built(self.moved, places[0])], [Built(self.own, own.places[0])]]
             except StopIteration:
                 progress(number)
         return True
@@ -186,8 +184,8 @@ def test_two_shifted_stretches_come_back(native: Model, evidence: SideChainEvide
     assert evidence.total(found, [chain]) > evidence.total(wrong, [chain]) + 15.0
     assert (off(wrong) > 2).sum() > 28 and (off(found) > 2).sum() <= 14  # flanks are not annealed
     assert all(each.evidence > 1.0 and each.gain >= evidence_search.LEAST_GAIN for each in moved)
-    # What the evidence does not speak for once it is built is not compared with what was there.
-    assert 0 < workers.asked.count("soft") < workers.asked.count("shift") == search.tried
+    # What the evidence does not speak for once it is built is not annealed.
+    assert 0 < workers.asked.count("anneal") < workers.asked.count("shift") == search.tried
     assert all(1 <= number <= total for _, number, total in told)
 
 
@@ -197,7 +195,7 @@ def test_energy_can_outweigh_evidence(native: Model, evidence: SideChainEvidence
     wrong = registers.shifted(native.positions, [Stretch(chain, 36, 50)], 1)
     search, workers = search_of(native, evidence)
     for moved, own in ((2e4, 0.0), (math.inf, 0.0), (0.0, math.inf)):
-        workers.energies = {"shift": moved, "soft": own}
+        workers.moved, workers.own = moved, own
         found, made = search.improved(wrong, Going())
         assert found is wrong and made == []
     assert search.tried > 0 and search.work > 0
