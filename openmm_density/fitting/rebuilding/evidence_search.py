@@ -47,8 +47,6 @@ _END_LENGTHS, _END_SHIFTS = (8, 12, 16, 20), (2, 4, 6, 8)
 _MOST_ROUNDS, _MOST_IN_VAIN, _PER_ROUND, _ENDS_PER_ROUND = 12, 2, 16, 8
 # Of those that were built so many are annealed, and of those so many that are nearly the same.
 _ANNEALED, _MOST_ALIKE = 6, 2
-# Models that are followed.
-_SIDE_BY_SIDE = 3
 
 
 ChainShiftKey = tuple[int, tuple[float, ...]]
@@ -158,6 +156,8 @@ class EvidenceSearch:
     evidence : SideChainEvidence
     workers : TrialWorkers
         The processes that try shifts. What comes out does not depend on their number.
+    side_by_side : int
+        How many models are followed: what gains most at first may lead astray.
 
     Attributes
     ----------
@@ -167,8 +167,11 @@ class EvidenceSearch:
         How many shifts these were.
     """
 
-    def __init__(self, tools: TrialTools, evidence: SideChainEvidence, workers: TrialWorkers) -> None:
+    def __init__(
+        self, tools: TrialTools, evidence: SideChainEvidence, workers: TrialWorkers, side_by_side: int = 3
+    ) -> None:
         self._tools, self._evidence, self._workers = tools, evidence, workers
+        self._side_by_side = side_by_side
         weights, registers = tools.density.weights, tools.registers
         # What is not fitted is shown by no density.
         self._chains = [chain for chain in registers.chains if weights[registers.atoms_of(chain)].any()]
@@ -204,7 +207,7 @@ class EvidenceSearch:
     def _best_of_chain(
         self, start: _Candidate, chain: np.ndarray, stop: StopRequest, room: float, progress: Progress
     ) -> _Candidate:
-        """Shift stretches of one chain, one after the other, of some models side by side: what gains most may lead astray."""
+        """Shift stretches of one chain, one after the other, of some models side by side, and return the best."""
         models = [start]
         for _ in range(_MOST_ROUNDS):
             following: list[_Candidate] = []
@@ -219,7 +222,7 @@ class EvidenceSearch:
                 children = self._round(model, shifts, stop, progress)
                 model.in_vain = 0 if children else model.in_vain + 1
                 following += children
-            models = _best_different([*models, *following])
+            models = _best_different([*models, *following])[: self._side_by_side]
             if all(each.in_vain == _MOST_IN_VAIN for each in models):
                 break
         return models[0]
@@ -256,7 +259,7 @@ class EvidenceSearch:
         for trial in good:
             if not any(np.isin(trial.region, other.region).any() for other in together):
                 together.append(trial)
-        sets = [together, *([trial] for trial in good[:_SIDE_BY_SIDE] if together != [trial])]
+        sets = [together, *([trial] for trial in good[: self._side_by_side] if together != [trial])]
         return [self._with(model, each) for each in sets if each]
 
     def _run(
@@ -315,11 +318,11 @@ def _to_be_annealed(trials: Sequence[ShiftTrial]) -> list[ShiftTrial]:
 
 
 def _best_different(models: Sequence[_Candidate]) -> list[_Candidate]:
-    """Return the best models, of those in which the same stretches were shifted the first."""
+    """Return models, the best first, and of those in which the same stretches were shifted one."""
     kept: dict[frozenset[ChainShiftKey], _Candidate] = {}
     for model in sorted(models, key=lambda each: -each.gain):
         kept.setdefault(frozenset(_key(each.shift) for each in model.moved), model)
-    return list(kept.values())[:_SIDE_BY_SIDE]
+    return list(kept.values())
 
 
 def proposed_shifts(chain: np.ndarray, log_odds: np.ndarray) -> list[ChainShift]:

@@ -91,7 +91,8 @@ class Rebuilding:
         self._correlation = correlation
         self._by_energy, self._evident = by_energy, None
         if evidence is not None:
-            self._evident = EvidenceSearch(self._tools, evidence, self._workers)
+            # Where the energy tells as well, it finds what one model leaves.
+            self._evident = EvidenceSearch(self._tools, evidence, self._workers, 1 if by_energy else 3)
 
     def with_fitted_rotamers(self, positions: np.ndarray, stop: StopRequest | None = None) -> np.ndarray:
         """Return the positions (N, 3) in Å with side chains in the rotamers that the map shows; the same array if none is."""

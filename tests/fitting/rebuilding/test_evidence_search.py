@@ -14,7 +14,11 @@ from openmm_density.fitting.rebuilding import evidence_search
 from openmm_density.fitting.rebuilding.evidence_search import (
     SHIFTS,
     EvidenceSearch,
+    Moved,
+    _best_different,
+    _Candidate,
     gains_of_shifts,
+    proposed_ends,
     proposed_shifts,
     stretches_of_most,
 )
@@ -106,6 +110,31 @@ def test_stretches_next_to_each_other_are_proposed_together(
 def test_without_evidence_nothing_is_proposed() -> None:
     assert proposed_shifts(np.arange(40), np.zeros((40, 40))) == []
     assert proposed_shifts(np.arange(2), np.zeros((2, 2))) == []
+
+
+@pytest.mark.parametrize("at_begin", [True, False])
+def test_ends_that_the_evidence_is_against_are_drawn_in(at_begin: bool) -> None:
+    odds = np.eye(50)
+    bad = np.arange(8) if at_begin else np.arange(42, 50)
+    odds[bad, bad] = -1.0
+    proposed = proposed_ends(np.arange(50), odds)
+    # Of eight residues it is against all, of twelve against most, and of sixteen on the whole against none.
+    assert [len(shift.by) for shift in proposed] == [8] * 4 + [12] * 4
+    for shift in proposed:
+        steps = np.array(shift.by if at_begin else shift.by[::-1])
+        assert (shift.first == 0) if at_begin else (shift.stretch.last == 49)
+        inward = steps if at_begin else -steps
+        assert inward[0] in (2, 4, 6, 8) and (np.diff(inward) < 0).all() and inward[-1] > 0
+    assert proposed_ends(np.arange(50), np.eye(50)) == []
+    assert proposed_ends(np.arange(12), -np.eye(12)) == []
+
+
+def test_the_best_of_different_models_are_followed() -> None:
+    chain, positions = np.arange(20), np.zeros((1, 3))
+    one, two, three = (Moved(ChainShift(chain, first, (1,)), 5.0 + first, 0.0) for first in range(3))
+    models = [_Candidate(positions, moved) for moved in ((one, two), (two, one), (three,), (), (one,))]
+    assert _best_different(models) == [models[0], models[2], models[4], models[3]]
+    assert Moved(ChainShift(chain, 0, (1,)), 5.0, 800.0).gain == pytest.approx(3.0)
 
 
 def test_flanks_are_moved_by_parts_of_a_place() -> None:
