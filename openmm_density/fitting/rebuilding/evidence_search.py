@@ -13,7 +13,7 @@ import numpy as np
 from ..interrupts import StopRequest
 from . import stretch_trial
 from .register_search import LONGEST, ChainShift, Stretch
-from .search_plan import place_work
+from .search_plan import pair_work
 from .sequence_match import lowest_path
 from .side_chain_evidence import SideChainEvidence
 from .stretch_trial import Built, StretchTrial, Task, TrialTools
@@ -162,7 +162,7 @@ class EvidenceSearch:
     Attributes
     ----------
     work : float
-        The `place_work` of what was tried so far.
+        The `pair_work` of what was tried so far.
     tried : int
         How many shifts these were.
     """
@@ -193,7 +193,7 @@ class EvidenceSearch:
         stop : StopRequest
             Ends the search early, with what was found.
         room : float
-            The `place_work` that trying may take.
+            The `pair_work` that trying may take.
         progress : callable, optional
             See `Progress`.
         """
@@ -219,7 +219,7 @@ class EvidenceSearch:
                     model.in_vain = _MOST_IN_VAIN
                     continue
                 model.tried.update(map(_key, shifts))
-                children = self._round(model, shifts, stop, progress)
+                children = self._round(model, shifts, room, stop, progress)
                 model.in_vain = 0 if children else model.in_vain + 1
                 following += children
             models = _best_different([*models, *following])[: self._side_by_side]
@@ -232,26 +232,35 @@ class EvidenceSearch:
         shifts = [shift for shift in proposed_shifts(chain, odds) if _key(shift) not in model.tried]
         ends = [shift for shift in proposed_ends(chain, odds) if _key(shift) not in model.tried]
         shifts = ends[:_ENDS_PER_ROUND] + shifts[:_PER_ROUND]
-        return [shift for shift in shifts if self._has_room(shift, room)]
+        return [shift for shift in shifts if self._has_room(shift.stretch, room)]
 
-    def _has_room(self, shift: ChainShift, room: float) -> bool:
-        region = shift.stretch.region
+    def _has_room(self, stretch: Stretch, room: float, annealed: bool = False) -> bool:
+        region = stretch.region
         moving = int(self._tools.molecule.is_heavy[self._tools.registers.atoms_of(region)].sum())
-        work = place_work(moving, len(region), 1)
+        work = pair_work(moving, len(region), annealed)
         if self.work + work > room:
             return False
         self.work += work
-        self.tried += 1
+        self.tried += not annealed
         return True
 
     def _round(
-        self, model: _Candidate, shifts: Sequence[ChainShift], stop: StopRequest, progress: Progress
+        self,
+        model: _Candidate,
+        shifts: Sequence[ChainShift],
+        room: float,
+        stop: StopRequest,
+        progress: Progress,
     ) -> list[_Candidate]:
         """Try some shifts of a chain; return models with those that gain most, and with all of them that do not overlap."""
         trials = [ShiftTrial(self._tools, self._evidence, model.positions, shift) for shift in shifts]
         if not self._run(model.positions, trials, stop, progress):
             return []
-        trials = _to_be_annealed(trials)
+        trials = [
+            each
+            for each in _to_be_annealed(trials)
+            if self._has_room(each.shift.stretch, room, annealed=True)
+        ]
         if not self._run(model.positions, trials, stop, progress):
             return []
         good = sorted((each for each in trials if each.gain >= LEAST_GAIN), key=lambda trial: -trial.gain)

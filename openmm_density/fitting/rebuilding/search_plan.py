@@ -44,8 +44,28 @@ def place_work(n_moving: int, n_residues: int, n_shifts: int) -> float:
     """
     members = _AROUND + _PER_MOVING * n_moving
     built = _BUILT * _MINIMIZATION * members + _TURNED * _PASS_OF_MANY * n_residues
-    annealed = (_ANNEALING + _QUENCHED * _MINIMIZATION) * members + 2 * _PASS * n_residues
+    annealed = _annealing_work(members, n_residues)
     return _CREATION * members + (n_shifts + 1) * built + 2 * min(n_shifts, _ANNEALED) * annealed
+
+
+def pair_work(n_moving: int, n_residues: int, annealed: bool) -> float:
+    """Return the work of building one shift, or of then annealing it, and the same of the stretch where it was.
+
+    Parameters
+    ----------
+    n_moving, n_residues
+        As for `place_work`.
+    annealed : bool
+        Whether both are annealed.
+    """
+    members = _AROUND + _PER_MOVING * n_moving
+    if annealed:
+        return _CREATION * members + 2 * _annealing_work(members, n_residues)
+    return (_CREATION + 4 * _MINIMIZATION) * members + 2 * _PASS * n_residues
+
+
+def _annealing_work(members: float, n_residues: int) -> float:
+    return (_ANNEALING + _QUENCHED * _MINIMIZATION) * members + 2 * _PASS * n_residues
 
 
 @dataclass(frozen=True)
