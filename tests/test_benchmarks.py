@@ -101,3 +101,15 @@ def test_steps_are_timed_force_by_force(module, tmp_path):
     assert all(0 < row.fastest <= row.median for row in rows)
     groups = step.measure_groups(bench.started(made, grouped=True), [step.FORCE_FIELD, *made], 3)
     assert groups.keys() == {step.FORCE_FIELD, *made}
+
+
+def test_replicas_are_timed_beside_a_single_simulation(module, tmp_path, monkeypatch, capsys):
+    written = tmp_path / "replicas.json"
+    command = ["replica_exchange.py", "--residues", "3", "--replicas", "2", "--steps", "2", "--rounds", "1"]
+    monkeypatch.setattr(sys, "argv", [*command, "--repeats", "1", "--json", str(written)])
+    module("replica_exchange").main()
+    printed = capsys.readouterr().out.splitlines()
+    report = json.loads(written.read_text())
+    assert [each["layout"] for each in report] == ["merged", "separate"] and len(printed) == 2
+    for line, each in zip(printed, report):
+        assert f"ratio {each['replicas_ms'] / each['single_ms']:.2f}" in line
