@@ -1,4 +1,4 @@
-"""A stage of a fit in which replicas exchange: the one at full strength is followed, and the best of them goes on."""
+"""A stage of a fit in which replicas exchange: the one on the last rung is followed, and the best of them goes on."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class ReplicaStage:
         ca_rmsd: Callable[[np.ndarray], float | None],
         evidence_of: Callable[[np.ndarray], np.ndarray | None],
     ) -> None:
-        """Let the best replica go on, once all are minimised at full strength.
+        """Let the best replica go on, once all are minimised as on the last rung.
 
         The lower its energy and, where the map shows it, the more the density beside its backbone speaks for its register, the
         better it is: weighed as by the search for registers.

@@ -75,7 +75,8 @@ def test_the_best_replica_goes_on_and_a_killed_fit_as_if_nothing_had_been(parts,
 def test_the_built_in_protocol(parts):
     protocol = find_protocol("exchange", 3.6)
     (stage,) = (stage for stage in protocol.stages if stage.exchange)
-    assert stage.strength == (0.1, 1.0) and stage.steps == 20000 and protocol.replicas == 8
+    assert stage.strength == (0.1, 0.25) and stage.steps == 20000 and protocol.replicas == 8
+    assert stage.temperature == (450.0, 450.0) and stage.register
     for resolution, cc in ((3.6, 0.9), (3.6, 0.1), (5.0, 0.9), (5.0, 0.1)):
         stages = find_protocol("exchange", resolution).from_start(cc).stages
         names = [stage.name for stage in stages]
