@@ -42,9 +42,11 @@ _PER_SHIFT, _OVERLAP = 5, 0.6
 # Residues that the ends of a stretch are also moved by.
 _ENDS = ((0, 0), (-2, 0), (0, 2), (2, -2))
 # Residues of an end that is drawn in, and by how many places its last one is.
-_END_LENGTHS, _END_SHIFTS = (8, 12, 16, 20), (2, 4, 6, 8)
+_END_LENGTHS, _END_SHIFTS = (5, 8, 12, 16, 20), (2, 4, 6, 8)
 # Rounds in all, and in a row in which nothing is found; shifts tried in each, and those of ends among them.
 _MOST_ROUNDS, _MOST_IN_VAIN, _PER_ROUND, _ENDS_PER_ROUND = 12, 2, 16, 8
+# Loops from which several residues were taken, or into which they were put, need longer to close.
+_ANNEALED_LONGER = 2
 # Of those that were built so many are annealed, and of those so many that are nearly the same.
 _ANNEALED, _MOST_ALIKE = 6, 2
 
@@ -119,7 +121,7 @@ class ShiftTrial(StretchTrial):
             found = yield from _of_both([Task("turn", places=(each.places,)) for each in found])
             self._built = found
         else:
-            steps = stretch_trial.ANNEALING_STEPS
+            steps = _ANNEALED_LONGER * stretch_trial.ANNEALING_STEPS
             both = [Task("anneal", places=(each.places,), steps=steps) for each in self._built]
             found = yield from _of_both(both)
         shifted, own = found
