@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..errors import InputError, as_argument
+
 if TYPE_CHECKING:
     from ..fitting.protocols import Protocol
     from ..maps.corrections import MapCorrections
@@ -93,6 +95,13 @@ class Course:
         protocol = find_protocol(self.protocol, resolution)
         given = {name: getattr(self, name) for name in ("strength", "density_interval", "replicas", "search")}
         protocol = replace(protocol, **{name: value for name, value in given.items() if value is not None})
+        if self.replicas is not None and not any(stage.exchange for stage in protocol.stages):
+            raise InputError(
+                "is for a protocol whose replicas exchange",
+                argument="replicas",
+                found=self.replicas,
+                remedy=f"give {as_argument('protocol', 'exchange')}, or leave it out",
+            )
         if self.steps is not None:
             protocol = protocol.with_steps(self.steps)
         if self.temperature is not None:

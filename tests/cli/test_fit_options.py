@@ -7,6 +7,7 @@ import pytest
 from openmm_density.cli.fit_arguments import defaults
 from openmm_density.cli.fit_options import FitOptions
 from openmm_density.cli.fit_record import Findings, FitRecord
+from openmm_density.errors import InputError
 from openmm_density.fitting.half_maps import StrengthScan
 from openmm_density.fitting.placement import Placement
 
@@ -47,6 +48,13 @@ def test_the_protocol_is_changed_as_it_is_asked_for(changes, steps, highest, res
     assert max(max(stage.temperature) for stage in protocol.stages) == highest
     held = {name for stage in protocol.stages for name in stage.restraints}
     assert restraints <= held and (held == restraints or "restrain" not in changes)
+
+
+def test_replicas_are_for_protocols_that_exchange():
+    protocol = options(protocol="exchange", replicas=5).course.changed_protocol(3.6)
+    assert protocol.replicas == 5
+    with pytest.raises(InputError, match="replicas is for a protocol whose replicas exchange"):
+        options(replicas=5).course.changed_protocol(3.6)
 
 
 @pytest.fixture
