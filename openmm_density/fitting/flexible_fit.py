@@ -58,8 +58,8 @@ class FlexibleFit:
     platform : str
         OpenMM's platform.
     threads : int, optional
-        Of the CPU platform and of the density; all cores by default. The same seed gives the same fit, bit for bit, on Reference,
-        and on CPU with one thread.
+        Of the CPU platform and of the density, and processes of the searches; all cores by default. The same seed gives the same
+        fit, bit for bit, on Reference, and on CPU with one thread.
     report_interval : int
         Steps between rows of the log and frames of the trajectory.
     save_interval : int

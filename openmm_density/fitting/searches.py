@@ -43,8 +43,9 @@ class Searches:
     """
 
     def __init__(self, engine: Engine, protocol: Protocol, fit_map: FitMap, threads: int | None) -> None:
-        self._engine, self._fit_map, self.workers = engine, fit_map, TrialWorkers(threads)
         prepared, density = engine.systems.prepared, engine.systems.density
+        self._engine, self._fit_map = engine, fit_map
+        self.workers = TrialWorkers(threads, prepared.topology.getNumResidues())
         self._n_stages = len(protocol.stages)
         searchable = density.measure.compares_widths
         self.plan = SearchPlan(

@@ -37,5 +37,6 @@ def serve(connection: Connection) -> None:
             connection.send(f"{type(error).__name__}: {error}")
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Serve the pipe whose number is the program's argument."""
     serve(Connection(int(sys.argv[1])))

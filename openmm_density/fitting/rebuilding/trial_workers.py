@@ -25,14 +25,20 @@ from ...errors import SimulationError
 from ..interrupts import Stop
 from .stretch_trial import PLACES_KEPT, Built, StretchTrial, Task, TrialPlace, TrialTools
 
-MOST_WORKERS = 64
-"""More than these have nothing to do: a large model has so many places that may be off."""
+MOST_WORKERS = 32
+"""More than these wait for each other's places."""
+RESIDUES_OF_A_WORKER = 8
+"""With fewer residues for each worker, a model has fewer places that may be off than workers."""
 
 # Bytes that a worker takes with a table of the map for one place, in a map of 1 Å or coarser.
 _MEMORY = 600e6
 # Seconds between two looks whether to stop.
 _LOOK = 0.2
-_PROGRAM = "openmm_density.fitting.rebuilding.trial_worker"
+# Nothing is imported from the working folder, which may hold anything.
+_PROGRAM = (
+    "import sys; sys.path[:] = filter(None, sys.path); "
+    "from openmm_density.fitting.rebuilding.trial_worker import main; main()"
+)
 # What would make threads of its own in a worker, or take a GPU.
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -63,11 +69,14 @@ class TrialWorkers:
     Parameters
     ----------
     count : int, optional
-        Processes; as many as there are processor cores by default.
+        Processes at most; as many as there are processor cores by default.
+    n_residues : int, optional
+        Of the model: a small one has fewer.
     """
 
-    def __init__(self, count: int | None = None) -> None:
-        self.count = min(count or available_cores(), MOST_WORKERS)
+    def __init__(self, count: int | None = None, n_residues: int | None = None) -> None:
+        most = MOST_WORKERS if n_residues is None else n_residues // RESIDUES_OF_A_WORKER
+        self.count = max(min(count or available_cores(), MOST_WORKERS, most), 1)
         self._workers: list[_Worker] = []
 
     def start(self) -> None:
@@ -280,7 +289,7 @@ class _Worker:
 
     def __init__(self) -> None:
         self.connection, theirs = Pipe()
-        command = [sys.executable, "-W", "ignore", "-m", _PROGRAM, str(theirs.fileno())]
+        command = [sys.executable, "-W", "ignore", "-c", _PROGRAM, str(theirs.fileno())]
         # In a session of its own: Ctrl-C is for the fit, which ends it.
         self._process = subprocess.Popen(
             command,

@@ -18,6 +18,7 @@ from openmm_density.fitting.rebuilding.molecule import Molecule
 from openmm_density.fitting.rebuilding.register_search import RegisterSearch, Stretch
 from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
 from openmm_density.fitting.rebuilding.stretch_trial import StretchTrial, TrialTools
+from openmm_density.fitting.rebuilding.trial_workers import MOST_WORKERS
 from openmm_density.fitting.stability import Unstable
 from openmm_density.models.preparation import prepare
 
@@ -78,8 +79,12 @@ def short() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def workers() -> Iterator[TrialWorkers]:
-    with TrialWorkers(2) as workers:
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrialWorkers]:
+    folder = tmp_path_factory.mktemp("elsewhere")
+    # What lies in the working folder is not imported.
+    (folder / "numpy.py").write_text("raise SystemExit")
+    with pytest.MonkeyPatch.context() as patch, TrialWorkers(2) as workers:
+        patch.chdir(folder)
         workers.start()
         yield workers
 
@@ -178,3 +183,9 @@ def test_where_nothing_can_be_minimised_all_stays(search: Search, monkeypatch: p
     done, trials = search.run(TrialWorkers(1))
     assert done and [trial.gain for trial in trials] == [0.0, 0.0]
     np.testing.assert_array_equal(trials[0].shifted()[trials[0].moving], search.positions[trials[0].moving])
+
+
+def test_a_small_model_has_few_workers_and_a_large_one_not_too_many() -> None:
+    assert [TrialWorkers(16, residues).count for residues in (5, 100, 1000)] == [1, 12, 16]
+    assert TrialWorkers(500).count == MOST_WORKERS and TrialWorkers(None, 16).count <= 2
+    assert TrialWorkers(None).count >= 1
