@@ -64,3 +64,24 @@ def test_what_is_told_of_a_model_that_was_kept_says_of_which_it_is(fitted, capsy
         print_outcome(summary | {"rebuilding": [search]} | kept, fitted)
         said = capsys.readouterr().out
         assert f"\n{rebuilt}" in said and f"\n{lowest}" in said
+
+
+def test_where_the_time_went_is_explained_where_it_was_asked_for(fitted, capsys):
+    summary = json.loads((fitted / "summary.json").read_text())
+    assert summary["ms_by_force"] is None
+    assert summary["seconds_within"]["contexts"] > 0
+    print_outcome(summary, fitted)
+    assert "evaluated alone" not in capsys.readouterr().out
+    parts = {"start_up": 2.0, "preparation": 3.5, "dynamics": 20.0, "searches": 30.0, "pictures": 1.0}
+    within = {"compilation": 4.0, "contexts": 2.5, "register": 21.0, "side_chains": 3.0}
+    asked = {"seconds_by_part": parts, "seconds_within": within, "ms_per_step": 1.0}
+    print_outcome(summary | asked | {"ms_by_force": {"nonbonded": 0.61, "rest": 0.02}}, fitted)
+    said = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    for line in (
+        "set-up 5.5 s start-up 2.0, preparation 3.5",
+        "dynamics 20.0 s ms a step: 1.00; evaluated alone: nonbonded 0.61, rest 0.02",
+        "searches 30.0 s shifting stretches 21.0, fitting rotamers 3.0",
+        "output 1.0 s",
+        "of all this compiling kernels 4.0, creating OpenMM Contexts 2.5",
+    ):
+        assert line in said
