@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -144,6 +145,11 @@ class FitSystems:
         """The same without restraints."""
         return self.prepared.system(constraints=None, rigidWater=False)
 
+    @cached_property
+    def _stable_timestep(self) -> float:
+        """The longest time step in ps at which planarity is stable in full."""
+        return math.inf if self.planarity is None else self.planarity.stable_timestep(self._plain)
+
     def with_density(self, density: DensityFit) -> openmm.System:
         """Return force field and restraints, and a density force."""
         system = self._restrained(hydrogen_mass=self._protocol.hydrogen_mass)
@@ -206,8 +212,7 @@ class FitSystems:
             return
         scale = 1.0 if "planarity" in stage.restraints else 0.0
         if scale and timestep is not None:
-            stable = STABLE_FRACTION * self.planarity.stable_timestep(self._plain)
-            scale = min(scale, (stable / timestep) ** 2)
+            scale = min(scale, (STABLE_FRACTION * self._stable_timestep / timestep) ** 2)
         context.setParameter(self.planarity.parameter_name, scale * self.planarity.force_constant)
 
     def _density_blurred(self, blur: float) -> DensityFit:
