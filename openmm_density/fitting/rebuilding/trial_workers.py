@@ -132,8 +132,12 @@ class TrialWorkers:
         if self.count == 1 or not trials:
             return _in_turn(tools, positions, trials, stop, progress)
         with self._ended_by_errors():
-            if _Scheduler(self._workers, tools, positions, trials).run(stop, progress):
-                return True
+            try:
+                if _Scheduler(self._workers, tools, positions, trials).run(stop, progress):
+                    return True
+            except _NotStarted:
+                self.count = 1
+                return _in_turn(tools, positions, trials, stop, progress)
             self.close()
             return False
 
@@ -169,6 +173,10 @@ def _in_turn(
                 tasks = course.send(results)
         progress(number)
     return True
+
+
+class _NotStarted(Exception):
+    """No process could load what it needs, as in a program that Python is embedded in."""
 
 
 class _Job(NamedTuple):
@@ -217,6 +225,7 @@ class _Scheduler:
         trials: Sequence[StretchTrial],
     ) -> None:
         self._workers, self._trials = workers, trials
+        self._any_started = any(worker.is_idle for worker in workers)
         self._courses = [_Course(trial) for trial in trials]
         self._order = sorted(range(len(trials)), key=lambda number: -trials[number].size)
         self._waiting: list[deque[_Job]] = [deque() for _ in trials]
@@ -233,6 +242,8 @@ class _Scheduler:
             if stop.requested:
                 return False
             if not self._workers:
+                if not self._any_started:
+                    raise _NotStarted
                 raise SimulationError(
                     "the processes that shift stretches ended, as where memory runs out: use fewer threads, or no search"
                 )
@@ -253,6 +264,7 @@ class _Scheduler:
                 self._waiting[job.trial].appendleft(job)
             return
         if job is None:  # it has loaded what it needs
+            self._any_started = True
             return
         if isinstance(found, str):
             raise SimulationError(f"a stretch could not be shifted: {found}")

@@ -128,6 +128,16 @@ def test_a_process_that_is_lost_is_not_missed(
     assert workers._workers == []
 
 
+def test_where_no_process_starts_this_one_does_all(
+    search: Search, alone: list[StretchTrial], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("openmm_density.fitting.rebuilding.trial_workers._PROGRAM", "raise SystemExit")
+    with TrialWorkers(2) as workers:
+        done, trials = search.run(workers)
+        assert done and workers.count == 1
+    assert_same(trials, alone)
+
+
 def test_a_request_to_stop_ends_processes_in_the_middle(search: Search) -> None:
     class Soon:
         looked = 0
