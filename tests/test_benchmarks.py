@@ -113,3 +113,18 @@ def test_replicas_are_timed_beside_a_single_simulation(module, tmp_path, monkeyp
     assert [each["layout"] for each in report] == ["merged", "separate"] and len(printed) == 2
     for line, each in zip(printed, report):
         assert f"ratio {each['replicas_ms'] / each['single_ms']:.2f}" in line
+
+
+def test_commands_that_answer_at_once_are_timed_beside_an_empty_python(module, tmp_path, monkeypatch, capsys):
+    written = tmp_path / "start_up.json"
+    command = ["start_up.py", "--without-fit", "--repeats", "1", "--json", str(written)]
+    monkeypatch.setattr(sys, "argv", command)
+    module("start_up").main()
+    printed = capsys.readouterr().out
+    timed = json.loads(written.read_text())
+    assert [(each["name"], each["status"]) for each in timed] == [
+        ("python -c pass", 0),
+        ("fit --help", 0),
+        ("an error of an argument", 2),
+    ]
+    assert all(each["name"] in printed and 0 < each["processor_seconds"][0] < 60 for each in timed)

@@ -274,9 +274,8 @@ class Prepared:
     def _add_springs(self, system: openmm.System, force_group: int) -> None:
         if not self.rigid and not self.links:
             return
-        masses = np.array(
-            [system.getParticleMass(i).value_in_unit(unit.dalton) for i in range(len(self.positions))]
-        )
+        # In Da, as OpenMM gives them: to convert each takes a second for a large model.
+        masses = np.array([system.getParticleMass(i)._value for i in range(len(self.positions))])
         springs: dict[tuple[int, int], tuple[float, float]] = {}
         excluded: set[tuple[int, int]] = set()
         for atoms in self.rigid:
