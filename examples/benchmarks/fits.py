@@ -110,7 +110,8 @@ def fit_case(
     chosen = find_protocol(protocol, case.resolution)
     if steps is not None:
         chosen = chosen.with_steps(steps)
-    result = FlexibleFit(start, density_map, case.resolution, chosen, reference=deposited, **options).run()
+    fit = FlexibleFit(start, density_map, case.resolution, chosen, reference=deposited, **options)
+    result = fit.run()
     final = result.prepared.input_positions(result.final)
     own, other = match_alpha_carbons(
         start.topology, deposited.topology, positions=start.positions, reference_positions=deposited.positions
@@ -127,6 +128,8 @@ def fit_case(
         "seed": options.get("seed", 0),
         "steps": result.steps,
         "minutes": result.wall_seconds / 60,
+        "seconds_by_part": fit.stopwatch.seconds_by_part,
+        "seconds_within": fit.stopwatch.seconds_within,
         "ms_per_step": result.ms_per_step,
         "strength": result.strength,
         "cc": [result.cc_initial, result.cc_final],
