@@ -5,7 +5,8 @@
 The models of examples/data and tests/data that are named below are simulated as maps at each resolution; linear discriminant
 analysis (Fisher 1936) then tells residue types apart by the density around each residue. No experimental map is used. With
 `--test` the table is tried on a model and its map: for windows along the chain, how often their own residues fit best of all that
-are up to four places on or back. The models of EMD-5925 and EMD-6374 are left out of what is learnt, for such tests.
+are up to four places on or back; and how often the way back is among the first proposals where a stretch was shifted. The models
+of EMD-5925 and EMD-6374 are left out of what is learnt, for such tests.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from scipy.spatial.transform import Rotation
 
 from openmm_density import DensityMap
 from openmm_density.chemistry.backbone import atoms_by_name
-from openmm_density.fitting.rebuilding.register_search import RegisterSearch
+from openmm_density.fitting.rebuilding.evidence_search import proposed_shifts
+from openmm_density.fitting.rebuilding.register_search import FLANK, RegisterSearch, Stretch
 from openmm_density.fitting.rebuilding.side_chain_evidence import (
     AMINO_ACIDS,
     POINTS,
@@ -47,6 +49,7 @@ DISPLACED, TURNED, COPIES = 1.0, 25.0, 4
 # each type's is mixed with.
 COMPONENTS, DIAGONAL, PRIOR = 80, 0.3, 15.0
 WINDOWS, SHIFTS = (6, 10, 15, 20), np.arange(-4, 5)
+LENGTHS, SHIFTED_BY, FIRST = (8, 12, 18), (1, -1, 2, -2, 3), 16
 
 
 def examples(resolution: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -110,6 +113,33 @@ def windows_in_register(
     return found
 
 
+def ways_back_proposed(
+    model: Model, density_map: DensityMap, resolution: float
+) -> dict[tuple[int, int], tuple[int, int]]:
+    """Return for lengths of stretches and shifts of them how often the way back is proposed among the first, and of how many."""
+    evidence, registers = (
+        SideChainEvidence(model.topology, density_map, resolution),
+        RegisterSearch(model.topology),
+    )
+    chain = max(registers.chains, key=len)
+    found = {}
+    for length in LENGTHS:
+        for by in SHIFTED_BY:
+            right = tried = 0
+            for first in range(FLANK, len(chain) - length - FLANK, 5):
+                last = first + length - 1
+                wrong = registers.shifted(model.positions, [Stretch(chain, first, last)], by)
+                proposed = proposed_shifts(chain, evidence.log_odds(wrong, chain))[:FIRST]
+                right += any(
+                    each.usual == -by
+                    and min(each.stretch.last, last) - max(each.first, first) + 1 >= 0.6 * length
+                    for each in proposed
+                )
+                tried += 1
+            found[length, by] = (right, tried)
+    return found
+
+
 def main() -> None:
     """Learn the table and write it, or test it."""
     parser = argparse.ArgumentParser(
@@ -130,9 +160,11 @@ def main() -> None:
         print(f"{len(POINTS)} points, {len(RESOLUTIONS)} resolutions: {arguments.output}")
     if arguments.test:
         path, map_path, resolution = arguments.test
-        found = windows_in_register(read_model(path), DensityMap.from_file(map_path), float(resolution))
-        for length, (right, tried) in found.items():
+        case = read_model(path), DensityMap.from_file(map_path), float(resolution)
+        for length, (right, tried) in windows_in_register(*case).items():
             print(f"windows of {length:2d} residues: {right} of {tried} fit best in their own place")
+        for (length, by), (right, tried) in ways_back_proposed(*case).items():
+            print(f"{length:2d} residues shifted by {by:+d}: the way back proposed for {right} of {tried}")
 
 
 if __name__ == "__main__":
