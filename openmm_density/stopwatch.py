@@ -20,6 +20,7 @@ PARTS = {
     "minimization": "minimising",
     "dynamics": "dynamics",
     "searches": "searches",
+    "final_strength": "final strength",
     "scoring": "scoring",
     "writing": "writing",
     "pictures": "pictures",

@@ -120,7 +120,10 @@ def fit_case(
         np.linalg.norm(where[own] - deposited.positions[other], axis=1) for where in (start.positions, final)
     ]
     within = distances[0] < case.reach
-    before, after = (geometry_report(start.topology, where) for where in (start.positions, final))
+    relaxed = result.prepared.input_positions(result.relaxed)
+    before, without_map, after = (
+        geometry_report(start.topology, where) for where in (start.positions, relaxed, final)
+    )
     change = compare_geometry(before, after)
     return {
         "case": name,
@@ -132,6 +135,9 @@ def fit_case(
         "seconds_within": fit.stopwatch.seconds_within,
         "ms_per_step": result.ms_per_step,
         "strength": result.strength,
+        "final_strength": result.final_strength,
+        "final_search": result.final_search,
+        "kept": result.kept,
         "cc": [result.cc_initial, result.cc_final],
         "cc_deposited": result.cc_reference,
         "similarity": [result.similarity_initial, result.similarity_final],
@@ -139,6 +145,11 @@ def fit_case(
         "within_reach": int(within.sum()),
         "ca_rmsd_within_reach": [_root_mean_square(each[within]) for each in distances],
         "geometry": [_figures(before), _figures(after)],
+        "geometry_relaxed": _figures(without_map),
+        "strain": {
+            "angles": after.angle_rmsd / without_map.angle_rmsd,
+            "bonds": after.bond_rmsd / without_map.bond_rmsd,
+        },
         "peptide_flips": change.peptide_flips,
         "inverted_centres": change.inverted_centres,
         "stages": result.stages,
@@ -166,7 +177,8 @@ def _figures(report: GeometryReport) -> dict[str, Any]:
 def table(rows: list[dict[str, Any]]) -> Table:
     """Put start and end side by side."""
     shown = Table(
-        caption="From start to end; clashes per 1000 heavy atoms; flips: peptides that turned between cis and trans"
+        caption="From start to end; clashes per 1000 heavy atoms; k: at full strength and at the end, kJ/mol per atom; angles, "
+        "bonds: RMSD after over that of the model relaxed without the map; flips: peptides that turned between cis and trans"
     )
     for heading in (
         "case",
@@ -176,6 +188,9 @@ def table(rows: list[dict[str, Any]]) -> Table:
         "Cα RMSD (Å)",
         "clashes",
         "Ramachandran",
+        "k",
+        "angles",
+        "bonds",
         "flips",
         "hands",
         "min",
@@ -194,6 +209,9 @@ def table(rows: list[dict[str, Any]]) -> Table:
             rmsd,
             f"{before['clashscore']:.1f} → {after['clashscore']:.1f}",
             f"{before['ramachandran_outliers']} → {after['ramachandran_outliers']}",
+            f"{row['strength']:.0f} → {row['final_strength']:.0f}",
+            f"{row['strain']['angles']:.2f}",
+            f"{row['strain']['bonds']:.2f}",
             str(len(row["peptide_flips"])),
             str(len(row["inverted_centres"])),
             f"{row['minutes']:.1f}",

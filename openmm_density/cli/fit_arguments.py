@@ -75,6 +75,13 @@ def _add_protocol(parser: argparse._ArgumentGroup) -> None:
         metavar="auto|X",
         help="kJ/mol per fitted atom at full strength (that of the protocol, auto)",
     )
+    parser.add_argument(
+        "--final-strength",
+        type=_strength,
+        metavar="auto|X",
+        help="kJ/mol per fitted atom at the end: auto is the largest that keeps the geometry as it is without the map (auto, or "
+        "the number of --strength)",
+    )
     parser.add_argument("--temperature", type=number, metavar="K", help="in K (that of the protocol)")
     parser.add_argument(
         "--density-interval",

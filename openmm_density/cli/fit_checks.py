@@ -26,12 +26,13 @@ def check_new(options: FitOptions) -> None:
         (files.map, *files.half_map),
         options.force_field.dictionary,
     )
-    if files.half_map and options.course.strength is not None:
-        raise InputError(
-            "is what the half maps are to find",
-            argument="strength",
-            remedy=f"leave out {as_argument('strength')} or {as_argument('half_map')}",
-        )
+    for name in ("strength", "final_strength"):
+        if files.half_map and getattr(options.course, name) is not None:
+            raise InputError(
+                "is what the half maps are to find",
+                argument=name,
+                remedy=f"leave out {as_argument(name)} or {as_argument('half_map')}",
+            )
     _check_values(options)
     _check_folder(options)
 

@@ -80,6 +80,7 @@ class Course:
     protocol: str
     steps: int | None
     strength: float | str | None
+    final_strength: float | str | None
     temperature: float | None
     density_interval: int | None
     replicas: int | None
@@ -93,8 +94,11 @@ class Course:
         from ..fitting.protocols import find_protocol
 
         protocol = find_protocol(self.protocol, resolution)
-        given = {name: getattr(self, name) for name in ("strength", "density_interval", "replicas", "search")}
-        protocol = replace(protocol, **{name: value for name, value in given.items() if value is not None})
+        names = ("strength", "final_strength", "density_interval", "replicas", "search")
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        if self.strength not in (None, "auto"):  # a number that is asked for is kept to the end
+            given = {"final_strength": None, **given}
+        protocol = replace(protocol, **given)
         if self.replicas is not None and not any(stage.exchange for stage in protocol.stages):
             raise InputError(
                 "is for a protocol whose replicas exchange",

@@ -98,9 +98,9 @@ class FitRecord:
         return cls(options, read_protocol(folder / PROTOCOL), findings)
 
     def with_scan(self, scan: StrengthScan) -> FitRecord:
-        """Return the record with the strength that half maps allow as that at the end of the protocol."""
-        strength = scan.chosen / (self.protocol.stages[-1].strength[1] or 1.0)
-        protocol = replace(self.protocol, strength=strength)
+        """Return the record with the strength that half maps allow as the most at the end, where they set a limit."""
+        limit = None if scan.still_rises else scan.chosen
+        protocol = replace(self.protocol, final_strength="auto", final_strength_limit=limit)
         return replace(self, protocol=protocol, findings=replace(self.findings, scan=scan))
 
     def write(self, folder: Path) -> None:

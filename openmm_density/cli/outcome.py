@@ -37,7 +37,7 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
     _print_changes(console, summary)
     console.print(
         f"{summary['ms_per_step']:.1f} ms a step, {summary['density_ms_per_step']:.2f} ms of it the density force; "
-        f"k = {summary['strength']:.1f} kJ/mol per fitted atom"
+        f"{_pull_in_words(summary)}"
     )
     console.print(f"{summary['wall_seconds']:.0f} s in all: {in_words(summary['seconds_by_part'])}")
     if summary.get("ms_by_force"):
@@ -49,6 +49,22 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
     console.print(
         f"results are in {folder}: see overview.png (the fit), residues.png (where to doubt it) and summary.json"
     )
+
+
+def _pull_in_words(summary: dict[str, Any]) -> str:
+    """Return the strength on the way and at the end, and what set the latter."""
+    from ..fitting.final_strength import BOUND_WORDS
+    from ..wording import listing
+
+    full, final, search = (summary[key] for key in ("strength", "final_strength", "final_strength_search"))
+    said = f"k = {full:.1f} kJ/mol per fitted atom"
+    if search is None:
+        return said if final == full else f"{said}, {final:.1f} at the end"
+    if search["limited_by"]:
+        spoilt = listing([BOUND_WORDS[name] for name in search["limited_by"]])
+        return f"{said}, {final:.1f} at the end: more spoils {spoilt}"
+    because = "more is not in the half maps" if search["most"] < full else "the geometry bears it"
+    return f"{said}, {final:.1f} at the end: {because}"
 
 
 def _print_changes(console: Console, summary: dict[str, Any]) -> None:
@@ -81,6 +97,7 @@ _GROUPS = (
     ("minimising", ("minimization",), ()),
     ("dynamics", ("dynamics",), ()),
     ("searches", ("searches",), ("register", "matching", "side_chains", "settling")),
+    ("final strength", ("final_strength",), ()),
     ("output", ("scoring", "writing", "pictures"), ()),
 )
 """The parts of a fit by what they are for, and what is told of each that is counted within it."""

@@ -81,6 +81,11 @@ class FitResult:
         Done.
     strength : float
         k at full strength, in kJ/mol per fitted atom.
+    final_strength : float
+        k of the last minimisation.
+    final_search : dict, optional
+        How it was found, where it was: ``chosen``, ``most``, ``trials``, ``bounds`` and ``limited_by``, see
+        `openmm_density.fitting.final_strength.StrengthFound`.
     cc_initial, cc_final, similarity_initial, similarity_final : float
     cc_reference, ca_rmsd_initial, ca_rmsd_final : float, optional
         With a reference.
@@ -109,6 +114,8 @@ class FitResult:
     interrupted: bool
     steps: int
     strength: float
+    final_strength: float
+    final_search: dict[str, Any] | None
     cc_initial: float
     cc_final: float
     similarity_initial: float

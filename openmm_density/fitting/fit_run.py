@@ -19,6 +19,7 @@ from ..units import ANGSTROM_PER_NANOMETER
 from ..validation.geometry import geometry_report
 from .checkpoints import RunFolder
 from .engine import Engine
+from .final_trials import FinalTrials
 from .fit_map import FitMap
 from .fit_result import FitResult, Progress, Row
 from .fit_systems import FitSystems
@@ -75,7 +76,10 @@ class FitRun:
     ) -> None:
         self.engine = Engine(systems, protocol, options)
         self.searches = Searches(self.engine, protocol, fit_map, options.threads)
-        self.stages = StageRun(self.engine, protocol, self.searches, measurements, options, stopwatch)
+        self._trials = FinalTrials(self.engine, protocol, solute.topology)
+        self.stages = StageRun(
+            self.engine, protocol, self.searches, measurements, self._trials, options, stopwatch
+        )
         self._protocol, self._measurements, self._stopwatch = protocol, measurements, stopwatch
         self._prepared, self._solute = systems.prepared, solute
         self._explain_time = options.explain_time
@@ -174,14 +178,14 @@ class FitRun:
         # Resumed, a minimisation that was cut short is made again.
         interrupted = stop.requested
         last = self.stages.row(running, state, "minimize")
-        result = self._result(state, last, running.positions(), density_ms, interrupted)
+        result = self._result(state, last, running, density_ms, interrupted)
         return replace(self._better(result), ms_by_force=by_force)
 
     def _milliseconds_by_force(self, running: StageContext) -> dict[str, float] | None:
         """Return what each force takes, where it was asked for."""
         if not self._explain_time:
             return None
-        system = self.engine.systems.with_density(running.density)
+        system = self.engine.systems.with_density(running.density, running.stage.final)
         return milliseconds_by_force(system, running.context, self.engine.platform)
 
     def _minimize_last(self, running: StageContext, state: RunState, stop: StopRequest) -> None:
@@ -192,12 +196,15 @@ class FitRun:
         try:
             minimizer.minimize(context, iterations, Deadline(HASTY_SECONDS) if hasty else stop)
             if not stop.requested:
-                minimizer.relieve_clashes(context, running.density, iterations, stop)
+                minimizer.relieve_clashes(
+                    context, running.density, iterations, stop, stiff=running.stage.final
+                )
+                self._trials.ease(running, state, stop)
         except SimulationError as error:  # the dynamics were sound
             state.blow_ups.append(f"The last minimisation was undone: {error}")
 
     def _result(
-        self, state: RunState, last: Row, final: np.ndarray, density_ms: float, interrupted: bool
+        self, state: RunState, last: Row, running: StageContext, density_ms: float, interrupted: bool
     ) -> FitResult:
         measurements, initial = self._measurements, self._prepared.positions
         with self._stopwatch.part("scoring"):
@@ -206,7 +213,7 @@ class FitRun:
             prepared=self._prepared,
             initial=initial,
             relaxed=state.relaxed * ANGSTROM_PER_NANOMETER,
-            final=final,
+            final=running.positions(),
             rows=[*state.rows, last],
             stages=state.ended,
             blow_ups=state.blow_ups,
@@ -215,6 +222,8 @@ class FitRun:
             interrupted=interrupted,
             steps=state.step,
             strength=state.strength or 0.0,
+            final_strength=last.strength,
+            final_search=state.final_search,
             cc_initial=measurements.cc_initial,
             cc_final=last.cc,
             similarity_initial=self.engine.systems.density.similarity(initial),

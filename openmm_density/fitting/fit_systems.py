@@ -27,6 +27,7 @@ from ..restraints import (
     make_restraints,
 )
 from ..wording import listing
+from .final_geometry import RESTRAINT_SCALES, stiffen
 from .fit_map import FitMap
 from .options import RestraintOptions, RunOptions
 from .protocols import COARSE, NEAR_CC, Protocol, Stage
@@ -130,8 +131,8 @@ class FitSystems:
             force_group=DENSITY_GROUP,
             **density_options,
         )
-        # By resolution, pressure and blur.
-        self._systems: dict[tuple[float, float | None, float], tuple[DensityFit, openmm.System]] = {}
+        # By resolution, pressure, blur, and whether angles are stiff.
+        self._systems: dict[tuple[float, float | None, float, bool], tuple[DensityFit, openmm.System]] = {}
         self._blurred: dict[float, DensityFit] = {1.0: self.density}
         self.system = self.at()[1]
 
@@ -150,16 +151,22 @@ class FitSystems:
         """The longest time step in ps at which planarity is stable in full."""
         return math.inf if self.planarity is None else self.planarity.stable_timestep(self._plain)
 
-    def with_density(self, density: DensityFit) -> openmm.System:
-        """Return force field and restraints, and a density force."""
+    def with_density(self, density: DensityFit, stiff: bool = False) -> openmm.System:
+        """Return force field, stiff where that is asked for (see `final_geometry`), restraints, and a density force."""
         system = self._restrained(hydrogen_mass=self._protocol.hydrogen_mass)
+        if stiff:
+            stiffen(system, self.prepared.topology)
         force = density.create_force(**self._force_options())
         self.force_backend = type(force).__name__
         system.addForce(force)
         return system
 
     def at(
-        self, resolution: float | None = None, pressure: float | None = None, blur: float = 1.0
+        self,
+        resolution: float | None = None,
+        pressure: float | None = None,
+        blur: float = 1.0,
+        stiff: bool = False,
     ) -> tuple[DensityFit, openmm.System]:
         """Return the density force at a resolution, which is that of the map or coarser, and the System with it.
 
@@ -173,21 +180,24 @@ class FitSystems:
             In bar; with a barostat.
         blur : float
             How many times as wide as the map's resolution has them the atoms' Gaussians are.
+        stiff : bool
+            Whether bonds and angles are stiffer, as in final stages.
         """
         own = self.density.resolution
         resolution = own if resolution is None else resolution
-        if (resolution, pressure, blur) not in self._systems:
+        key = (resolution, pressure, blur, stiff)
+        if key not in self._systems:
             density = self._density_blurred(blur)
             if resolution > own:
                 sigma = SIGMA_PER_RESOLUTION * np.sqrt(resolution**2 - own**2)
                 density = self.density.with_map(self._fit_map.density_map.gaussian_filter(sigma), resolution)
-            system = self.with_density(density)
+            system = self.with_density(density, stiff)
             if pressure is not None:
                 barostat = openmm.MonteCarloBarostat(pressure, self._protocol.stages[0].temperature[0])
                 barostat.setRandomNumberSeed(self._seed + 1)
                 system.addForce(barostat)
-            self._systems[resolution, pressure, blur] = density, system
-        return self._systems[resolution, pressure, blur]
+            self._systems[key] = density, system
+        return self._systems[key]
 
     def of_stage(self, stage: Stage, positions: np.ndarray) -> tuple[DensityFit, openmm.System]:
         """Return the density force and the System of a stage, with Gaussians as wide as the map shows the model there (Å)."""
@@ -198,13 +208,16 @@ class FitSystems:
             widths = [width for width in BLURS if width * self.density.resolution <= side]
             fitted = self.density.fitted_positions(positions)
             blur = max(widths, key=lambda width: self._density_blurred(width).similarity_of_fitted(fitted))
-        return self.at(stage.resolution, stage.pressure, blur)
+        return self.at(stage.resolution, stage.pressure, blur, stage.final)
 
     def release_restraints(self, context: openmm.Context, stage: Stage) -> None:
-        """Disable the restraints that a stage does not name."""
+        """Disable the restraints that a stage does not name, and strengthen those that hold a final one."""
         for restraint in self.restraints:
             if restraint.name not in stage.restraints:
                 context.setParameter(restraint.parameter_name, 0.0)
+            elif stage.final and restraint.name in RESTRAINT_SCALES:
+                scaled = RESTRAINT_SCALES[restraint.name] * restraint.force_constant
+                context.setParameter(restraint.parameter_name, scaled)
 
     def set_planarity(self, context: openmm.Context, stage: Stage, timestep: float | None = None) -> None:
         """Enable the planarity restraint if a stage names it, in full, or by what is stable at a time step in ps."""

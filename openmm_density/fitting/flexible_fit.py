@@ -290,7 +290,7 @@ def _adapted(
     """Return the protocol for a model that starts with this correlation, checked against map and solvent."""
     if not isinstance(protocol, Protocol):
         protocol = find_protocol(protocol, fit_map.resolution)
-    protocol = protocol.from_start(cc)
+    protocol = protocol.from_start(cc).finishing()
     if search is not None:
         protocol = replace(protocol, search=search)
     if solvent == "water":

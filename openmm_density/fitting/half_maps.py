@@ -36,7 +36,7 @@ class StrengthScan:
     work, free : list of float
         With the half map that was fitted into, and with the other.
     chosen : float
-        The least strength whose free correlation is within `TOLERANCE` of the highest.
+        The least strength whose free correlation is within `TOLERANCE` of the highest: the most that a fit should end with.
     steps_each : int
         At each strength, cooling included.
     wall_seconds : float
@@ -147,4 +147,12 @@ def _protocol_of_scan(protocol: Protocol, strengths: Sequence[float]) -> Protoco
         for stage in stages
         for side, end in ends.items()
     ]
-    return replace(protocol, stages=tuple(sided), name="strengths", strength=full, minimize_last=0)
+    return replace(
+        protocol,
+        stages=tuple(sided),
+        name="strengths",
+        strength=full,
+        final_strength=None,
+        final_strength_limit=None,
+        minimize_last=0,
+    )

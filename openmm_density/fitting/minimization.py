@@ -154,7 +154,12 @@ class Minimizer:
         )
 
     def relieve_clashes(
-        self, context: openmm.Context, density: DensityFit, iterations: int, stop: Stop | None = None
+        self,
+        context: openmm.Context,
+        density: DensityFit,
+        iterations: int,
+        stop: Stop | None = None,
+        stiff: bool = False,
     ) -> None:
         """Minimise on with the repulsion that the force field lacks for atoms that a density presses together."""
         positions = _positions(context)
@@ -162,7 +167,7 @@ class Minimizer:
         contacts = ContactRestraint(topology, positions, force_group=RESTRAINT_GROUP)
         if not contacts.violations(positions):
             return
-        system = self._systems.with_density(density)
+        system = self._systems.with_density(density, stiff)
         system.addForce(contacts.create_force())
         relieved = make_context(system, openmm.VerletIntegrator(0.001), self._platform)
         relieved.setPositions(context.getState(positions=True).getPositions())

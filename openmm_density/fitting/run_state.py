@@ -37,6 +37,10 @@ class RunState:
         In the trajectory.
     strength : float, optional
         Full k in kJ/mol per fitted atom, once it is known.
+    final_strength : float, optional
+        That of the final stages, in kJ/mol per fitted atom, once it is known.
+    final_search : dict, optional
+        How it was found, see `openmm_density.fitting.final_strength.StrengthFound.as_dict`.
     adaptive : AdaptiveStrength
     plateau : Plateau
         Of the stage in progress.
@@ -70,6 +74,8 @@ class RunState:
     segment: int = 0
     frames: int = 0
     strength: float | None = None
+    final_strength: float | None = None
+    final_search: dict[str, Any] | None = None
     adaptive: AdaptiveStrength = field(default_factory=AdaptiveStrength)
     plateau: Plateau = field(default_factory=Plateau)
     ended: list[dict[str, Any]] = field(default_factory=list)

@@ -57,8 +57,11 @@ class StageContext:
         return self.context.getParameter(self.density.parameter_name)
 
     def set_scale(self, state: RunState, scale: float) -> None:
-        """Set k to a part of the full strength, which is halved each time that the fit is rolled back."""
-        per_atom = scale * (state.strength or 0.0) / 2**state.caution
+        """Set k to a part of the full strength, in a final stage of the final one; each roll-back of the fit halves it."""
+        full = state.strength or 0.0
+        if self.stage.final and state.final_strength is not None:
+            full = state.final_strength
+        per_atom = scale * full / 2**state.caution
         self.context.setParameter(self.density.parameter_name, per_atom * self.density.n_fitted_atoms)
 
     def apply(self, state: RunState) -> None:

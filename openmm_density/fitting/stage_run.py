@@ -14,6 +14,7 @@ from ..stopwatch import Stopwatch
 from .checkpoints import RunFolder, Trajectory, cut_trajectory
 from .convergence import Plateau
 from .engine import Engine
+from .final_trials import FinalTrials
 from .fit_result import Progress, Row
 from .interrupts import StopRequest
 from .measurements import Measurements
@@ -62,6 +63,7 @@ class StageRun:
     protocol : Protocol
     searches : Searches
     measurements : Measurements
+    trials : FinalTrials
     options : RunOptions
     stopwatch : Stopwatch
     """
@@ -72,11 +74,13 @@ class StageRun:
         protocol: Protocol,
         searches: Searches,
         measurements: Measurements,
+        trials: FinalTrials,
         options: RunOptions,
         stopwatch: Stopwatch,
     ) -> None:
         self._engine, self._protocol, self._searches = engine, protocol, searches
-        self._measurements, self._options, self._stopwatch = measurements, options, stopwatch
+        self._measurements, self._trials = measurements, trials
+        self._options, self._stopwatch = options, stopwatch
         self._ongoing: ReplicaStage | None = None
 
     def segment(self, before: RunState, folder: RunFolder | None, watch: Watch) -> RunState:
@@ -172,6 +176,8 @@ class StageRun:
         """Do what comes before the steps of a segment: find the strength, settle what was rolled back, search."""
         if state.strength is None and running.stage.strength[1] > 0:
             state.strength = self._full_strength(state, running.stage, watch.stop)
+        if state.final_strength is None and running.stage.final and not watch.stop.requested:
+            self._find_final_strength(state, running.stage, watch)
         if state.rolled_back:
             running.settle(state, watch.stop)
             state.rolled_back = False
@@ -249,3 +255,14 @@ class StageRun:
             return None
         density = self._engine.systems.density
         return density.calibrate(warm.context, FORCE_RATIO, STRENGTH_BOUNDS) / density.n_fitted_atoms
+
+    def _find_final_strength(self, state: RunState, stage: Stage, watch: Watch) -> None:
+        """Note in the state the final strength, and how it was found; nothing where a request to stop comes before."""
+        sought = self._protocol.final_strength_sought
+        if sought != "auto":
+            state.final_strength = state.strength if sought is None else float(sought)
+            return
+        with self._stopwatch.part("final_strength"):
+            found = self._trials.find(state, stage, lambda doing: watch.say(state, doing), watch.stop)
+        if found is not None:
+            state.final_strength, state.final_search = found.chosen, found.as_dict()

@@ -1,6 +1,7 @@
 """The options of a fit are read once, and come back from its folder as they were."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -57,6 +58,26 @@ def test_replicas_are_for_protocols_that_exchange():
         options(replicas=5).course.changed_protocol(3.6)
 
 
+@pytest.mark.parametrize(
+    ("given", "sought"),
+    [
+        ({}, "auto"),
+        ({"strength": "auto"}, "auto"),
+        ({"strength": 30.0}, None),
+        ({"strength": 30.0, "final_strength": "auto"}, "auto"),
+        ({"final_strength": 12.0}, 12.0),
+        ({"strength": 30.0, "final_strength": 12.0}, 12.0),
+    ],
+)
+def test_a_strength_that_is_asked_for_is_kept_to_the_end_unless_another_is(given, sought, tmp_path):
+    assert options(**given).course.changed_protocol(5.0).final_strength_sought == sought
+    # As in the protocol.toml of an earlier fit.
+    earlier = options().course.changed_protocol(5.0).finishing()
+    earlier.write(tmp_path / "earlier.toml")
+    again = options(protocol=str(tmp_path / "earlier.toml"), **given).course.changed_protocol(5.0)
+    assert again.final_strength_sought == sought and again.stages[-1].final
+
+
 @pytest.fixture
 def files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -69,10 +90,14 @@ def test_a_record_comes_back_but_for_what_was_allowed(files):
     placement = Placement(
         [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], [1.0, 2.0, 3.0], 0.5, 0.1, 0.2, 0.3, 0.4
     )
-    scan = StrengthScan([5.0, 10.0], [0.5, 0.6], [0.4, 0.5], 10.0)
+    scan = StrengthScan([5.0, 10.0, 20.0], [0.5, 0.6, 0.7], [0.4, 0.5, 0.4], 10.0)
     began = FitRecord.new(options()).with_scan(scan)
     began = FitRecord(began.options, began.protocol, Findings(placement, None, began.findings.scan))
-    assert began.protocol.strength == 10.0 and FitRecord.new(options()).findings.place == "auto"
+    ends = began.protocol.strength, began.protocol.final_strength, began.protocol.final_strength_limit
+    assert ends == ("auto", "auto", 10.0)
+    rising = replace(scan, free=[0.4, 0.5, 0.6], chosen=20.0)
+    assert FitRecord.new(options()).with_scan(rising).protocol.final_strength_limit is None
+    assert FitRecord.new(options()).findings.place == "auto"
     began.write(files)
     now = FitOptions.of({**defaults(), "resume": "out"})
     resumed = FitRecord.read(files, now)

@@ -244,7 +244,8 @@ def test_the_strength_is_calibrated_once_there_is_density(parts):
     protocol = replace(find_protocol("quick", RESOLUTION), minimize_last=0).with_steps(80)
     result = flexible_fit(parts, protocol).run()
     assert 5.0 <= result.strength <= 200.0
-    assert result.stages[-1]["strength"] == pytest.approx(result.strength)
+    assert result.stages[-2]["strength"] == pytest.approx(result.strength)
+    assert result.stages[-1]["strength"] == pytest.approx(result.final_strength)
 
 
 def test_the_strength_needs_no_warm_up(parts, monkeypatch):

@@ -62,7 +62,9 @@ def test_what_cannot_be_scanned(parts):
 def test_the_search_holds_what_the_fit_holds_at_its_end_from_near_and_from_far():
     for name, resolution in (("standard", 6.0), ("quick", 6.0), ("standard", 3.0), ("gentle", 4.0)):
         protocol = find_protocol(name, resolution)
-        search = half_maps._protocol_of_scan(protocol, (5.0, 10.0))
+        limited = replace(protocol, final_strength="auto", final_strength_limit=3.0)
+        search = half_maps._protocol_of_scan(limited, (5.0, 10.0))
+        assert search.finishing() is search
         for cc in (0.1, 0.7):
             stages = search.from_start(cc).stages
             assert [stage.name for stage in stages] == ["warm up", "at 5", "cool at 5", "at 10", "cool at 10"]

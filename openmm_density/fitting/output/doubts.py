@@ -80,7 +80,7 @@ def doubts_about(
         *(finding.spelled(spellings) for finding in findings),
         *_overall_doubts(fit, result),
         *_noise_doubt(result, summary, scan),
-        *_geometry_doubt(fit, result, summary, scan),
+        *_geometry_doubt(result, summary, scan),
         *_strength_doubt(scan),
         *_backbone_doubt(summary),
         *_handedness_doubts(violations, summary),
@@ -169,9 +169,7 @@ def _noise_doubt(result: FitResult, summary: Mapping[str, Any], scan: StrengthSc
     ]
 
 
-def _geometry_doubt(
-    fit: FlexibleFit, result: FitResult, summary: Mapping[str, Any], scan: StrengthScan | None
-) -> list[str]:
+def _geometry_doubt(result: FitResult, summary: Mapping[str, Any], scan: StrengthScan | None) -> list[str]:
     """Return a sentence where the geometry is clearly worse than where force field and restraints alone bring it."""
     if result.simulated is not None:  # it is the start's own
         return []
@@ -197,10 +195,10 @@ def _geometry_doubt(
         why = "the fit was interrupted before it came to rest: go on with it"
     else:
         few = result.steps < FEW_STEPS
-        pull = result.strength * fit.protocol.stages[-1].strength[1]
-        why = f"the pull of {pull:.0f} kJ/mol per atom is strong for this map"
+        found = result.final_search is not None
+        why = f"the pull of {result.final_strength:.0f} kJ/mol per atom is strong for this map"
         why += f" and {result.steps} steps" if few else ""
-        why += f": fit again with a lower {as_argument('strength')}"
+        why += f": fit again with a lower {as_argument('final_strength' if found else 'strength')}"
         why += f" or more {as_argument('steps')}" if few else ""
         why += ", or let half maps find it" if scan is None else ", without half maps"
     return [f"the geometry is clearly worse after than relaxed ({', '.join(worse)}); {why}."]
@@ -212,8 +210,8 @@ def _strength_doubt(scan: StrengthScan | None) -> list[str]:
         return []
     return [
         f"the correlation with the half map that was not fitted into rose up to the strongest pull, {scan.chosen:g} kJ/mol per "
-        "atom, so the half maps set no limit: if the model came from afar, fit again from fitted.pdb; if its geometry is worse "
-        "after than relaxed, choose a lower strength."
+        "atom, so the half maps set no limit to the final strength, and the geometry alone does: if the model came from afar, "
+        "fit again from fitted.pdb."
     ]
 
 

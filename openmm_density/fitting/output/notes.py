@@ -7,6 +7,7 @@ from typing import Any
 
 from ...energies.calibration import STRENGTH_BOUNDS
 from ...wording import listing
+from ..final_strength import BOUND_WORDS, LEAST
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan
@@ -95,14 +96,22 @@ def _validation_note(scan: StrengthScan | None) -> str:
     rising = " (the strongest that was tried)" if scan.chosen == scan.strengths[-1] else ""
     return (
         f"Fitted into one half map, the model correlates with the other by {free} kJ/mol per atom, after {scan.steps_each} steps "
-        f"at each: {scan.chosen:g} was taken{rising}."
+        f"at each: {scan.chosen:g} is allowed at the end{rising}."
     )
 
 
 def _strength_note(fit: FlexibleFit, result: FitResult) -> list[str]:
-    """Return a sentence where the automatic strength is at a bound."""
+    """Return a sentence where the automatic strength is at a bound to the end, or no final one keeps the geometry."""
+    search = result.final_search
+    if search is not None and search["chosen"] <= LEAST and search["limited_by"]:
+        return [
+            f"Even at {LEAST:g} kJ/mol per fitted atom the geometry of the model is not as good as relaxed ("
+            f"{listing([BOUND_WORDS[name] for name in search['limited_by']])}): no stronger pull was kept to the end."
+        ]
     low, high = STRENGTH_BOUNDS
     if fit.protocol.strength != "auto" or low < result.strength < high or not result.strength:
+        return []
+    if search is not None:  # it only led there, and what it ends with was found
         return []
     return [
         f"The automatic strength is at its limit of {result.strength:g} kJ/mol per fitted atom; the ratio of forces asked for "

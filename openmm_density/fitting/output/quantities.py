@@ -34,7 +34,7 @@ UNITS = {
     **dict.fromkeys(("chi_before", "chi_after"), "°"),
     "separation": "Å",
     "frequency": "1/Å",
-    "strength": "kJ/mol per fitted atom",
+    **dict.fromkeys(("strength", "final_strength", "chosen", "most"), "kJ/mol per fitted atom"),
     "clashscore": "clashes per 1000 non-hydrogen atoms",
     "gain": "kJ/mol",
     "work": "steps of the whole model, estimated",

@@ -172,6 +172,8 @@ def _data(fit: FlexibleFit, result: FitResult, model_path: str, map_path: str) -
         "n_alternate_atoms": len(alternates),
         "similarity": density.similarity_measure,
         "strength": result.strength,
+        "final_strength": result.final_strength,
+        "final_strength_search": result.final_search,
     }
 
 

@@ -22,6 +22,13 @@ UPDATE_INTERVAL = 40
 
 SEARCHES = ("off", "auto", "full")
 
+FINISH = "finish"
+"""The stage at the final strength that protocols end with."""
+FINISH_SHARE = 0.1
+"""Its part of the steps."""
+# K, where it ends.
+FINISH_COLD = 10.0
+
 NEAR_CC = 0.4
 """From this correlation (CC mask) on, a model starts near its density: what is wrong with it is local."""
 
@@ -37,6 +44,12 @@ class Protocol:
     strength : float or "auto"
         Full k in kJ/mol per fitted atom; "auto" calibrates it before the first stage with density, on the model warmed to 300 K
         for this.
+    final_strength : float, "auto" or None
+        k in kJ/mol per fitted atom in the stages that are `final`, and in the last minimisation; "auto" finds it before the first
+        of these, see `openmm_density.fitting.final_strength`. None, the default, is "auto" where ``strength`` is, and else the
+        same as ``strength``.
+    final_strength_limit : float, optional
+        The largest that "auto" finds, where half maps set a limit.
     timestep : float
         In fs.
     density_interval : int
@@ -62,6 +75,8 @@ class Protocol:
     stages: tuple[Stage, ...]
     name: str = "custom"
     strength: float | str = "auto"
+    final_strength: float | str | None = None
+    final_strength_limit: float | None = None
     timestep: float = 4.0
     density_interval: int = 1
     friction: float = 5.0
@@ -86,9 +101,8 @@ class Protocol:
                 found=repr(self.name),
                 remedy="give printable text",
             )
-        if self.strength != "auto":
-            self._check_strength()
-            object.__setattr__(self, "strength", float(self.strength))
+        for name in ("strength", "final_strength", "final_strength_limit"):
+            self._check_strength(name)
         self._check_intervals()
         for name in ("timestep", "friction", "hydrogen_mass"):
             object.__setattr__(self, name, float(getattr(self, name)))
@@ -118,6 +132,7 @@ class Protocol:
                 found=repr(self.search),
                 remedy="choose one of these",
             )
+        self._check_final_stages()
         if self.steps < 1:
             raise InputError(
                 "must be at least 1 in all stages",
@@ -126,13 +141,37 @@ class Protocol:
                 remedy="give the steps of dynamics",
             )
 
-    def _check_strength(self) -> None:
-        if not is_number(self.strength) or not self.strength >= 0 or math.isinf(self.strength):
+    def _check_strength(self, name: str) -> None:
+        """Refuse what is no strength, and make numbers of the others floats."""
+        value = getattr(self, name)
+        if value is None and name != "strength":
+            return
+        is_limit = name == "final_strength_limit"
+        if value == "auto" and not is_limit:
+            return
+        if not is_number(value) or not value >= 0 or math.isinf(value):
             raise InputError(
-                'must be "auto" or 0 or more kJ/mol per fitted atom',
-                argument="strength",
-                found=repr(self.strength),
-                remedy='give "auto", or a number such as 10',
+                ("must be " if is_limit else 'must be "auto" or ') + "0 or more kJ/mol per fitted atom",
+                argument=name,
+                found=repr(value),
+                remedy="give " + ("a" if is_limit else '"auto", or a') + " number such as 10",
+            )
+        object.__setattr__(self, name, float(value))
+
+    def _check_final_stages(self) -> None:
+        """Refuse stages at the final strength that others follow, or without density."""
+        later = [stage.final for stage in self.stages]
+        if later != sorted(later):
+            name = self.stages[later.index(True)].name
+            raise InputError(
+                "is for the last stages, and another follows",
+                argument="final",
+                source=f'stage "{name}"',
+                remedy="leave it out there, or put the stage last",
+            )
+        if any(stage.final and stage.strength[1] == 0 for stage in self.stages):
+            raise InputError(
+                "is for stages with density", argument="final", remedy="set their strength above 0"
             )
 
     def _check_intervals(self) -> None:
@@ -174,6 +213,41 @@ class Protocol:
                 far += stage.steps
             done.append((near, far))
         return done
+
+    @property
+    def final_strength_sought(self) -> float | str | None:
+        """What the final strength is, or "auto" where it is to be found; None where the fit ends at its full strength."""
+        if self.final_strength is None and self.strength == "auto":
+            return "auto"
+        return self.final_strength
+
+    @property
+    def scale_before_end(self) -> float:
+        """The part of the full strength that the model is under before the final stages."""
+        scales = [stage.strength[1] for stage in self.stages if not stage.final and stage.strength[1] > 0]
+        return scales[-1] if scales else 1.0
+
+    def finishing(self) -> Protocol:
+        """Return the protocol with a final stage as its end, in as many steps; as it is where it has one or needs none.
+
+        What pulls a model into its density is stronger than what is to end with, see `openmm_density.fitting.final_strength`: so
+        a last stage relaxes it at the final strength, from the temperature and with the restraints of the stage before.
+        """
+        last = self.stages[-1]
+        if self.final_strength_sought is None or last.final or 0 in (self.strength, last.strength[1]):
+            return self
+        steps = round(FINISH_SHARE * self.steps)
+        finish = Stage(
+            FINISH,
+            steps,
+            temperature=(max(last.temperature), min(*last.temperature, FINISH_COLD)),
+            restraints=last.restraints,
+            final=True,
+        )
+        shortened = self.with_steps(self.steps - steps)
+        return replace(
+            shortened, stages=(*shortened.stages, finish), final_strength=self.final_strength_sought
+        )
 
     def in_water(self, steps: int = 2500) -> Protocol:
         """Return the protocol with an equilibration of the water before it, at 1 bar and with the model held in place."""
@@ -257,7 +331,7 @@ class Protocol:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain lists, dicts, numbers and strings, as a TOML file holds them; what is None is left out."""
-        plain = dataclasses.asdict(self)
+        plain = {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
         stages = plain.pop("stages")
         plain["stage"] = [
             {name: list(value) if isinstance(value, tuple) else value for name, value in stage.items()}

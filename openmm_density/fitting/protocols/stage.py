@@ -55,6 +55,9 @@ class Stage:
     exchange : bool
         Whether replicas on a ladder exchange, see `openmm_density.replica_exchange`: from the begin to the end of strength and
         temperature, both geometrically, each for all steps of the stage. The best of them goes on.
+    final : bool
+        Whether the stage, one of the last, runs at the final strength, of which its ``strength`` are then parts, and with a stiff
+        geometry, see `openmm_density.fitting.final_geometry`.
     start : {"any", "near", "far"}
         For which starts the stage is: all, or those near or far from their density, see `Protocol.from_start`.
     """
@@ -71,6 +74,7 @@ class Stage:
     register: bool = False
     rotamers: bool = False
     exchange: bool = False
+    final: bool = False
     start: str = "any"
 
     def __post_init__(self) -> None:
@@ -117,7 +121,7 @@ class Stage:
                     source=where,
                     remedy=f'set {as_argument("strength")} to 0, and add "position" to {as_argument("restraints")}',
                 )
-        for name in ("adaptive", "until_converged", "register", "rotamers", "exchange"):
+        for name in ("adaptive", "until_converged", "register", "rotamers", "exchange", "final"):
             check_flag(name, getattr(self, name), where)
         if self.exchange:
             self._check_exchange(where)

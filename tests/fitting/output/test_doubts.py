@@ -12,6 +12,7 @@ from openmm import app
 from scipy.spatial.transform import Rotation
 
 from openmm_density.errors import with_arguments
+from openmm_density.fitting.final_strength import LEAST
 from openmm_density.fitting.fit_map import FitMap
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.half_maps import StrengthScan
@@ -155,7 +156,8 @@ def test_half_maps_are_told_of_with_their_steps_and_time(fitted):
     assert parts["half_maps"] == 50.0 and parts.keys() > {"preparation", "minimization", "dynamics"}
     assert found["wall_seconds"] == pytest.approx(fit.stopwatch.seconds + 50.0, abs=0.02)
     assert any(
-        "0.650 at 10 kJ/mol per atom, after 1200 steps at each: 10 was" in note for note in found["notes"]
+        "0.650 at 10 kJ/mol per atom, after 1200 steps at each: 10 is allowed at the end" in note
+        for note in found["notes"]
     )
     assert any("strongest pull, 10 kJ/mol" in doubt and "fitted.pdb" in doubt for doubt in found["doubts"])
     limited = replace(scan, free=[0.65, 0.6], chosen=5.0)
@@ -205,11 +207,15 @@ def geometry(bond, angle, rotamers=0, ramachandran=0, clashes=0):
     }
 
 
-PULLED = SimpleNamespace(protocol=SimpleNamespace(stages=[SimpleNamespace(strength=(1.0, 1.0))]))
-
-
 def fit_of(**changes):
-    ended = {"strength": 180.0, "steps": 300, "interrupted": False, "simulated": None}
+    ended = {
+        "strength": 180.0,
+        "final_strength": 180.0,
+        "final_search": None,
+        "steps": 300,
+        "interrupted": False,
+        "simulated": None,
+    }
     ended |= {"cc_final": 0.8, "cc_reference": None}
     return SimpleNamespace(**(ended | changes))
 
@@ -235,7 +241,7 @@ def fit_of(**changes):
 )
 def test_what_the_pull_made_clearly_worse_is_doubted(relaxed, after, named):
     summary = {"geometry_relaxed": relaxed, "geometry_final": after}
-    found = doubts._geometry_doubt(PULLED, fit_of(), summary, None)
+    found = doubts._geometry_doubt(fit_of(), summary, None)
     if named is None:
         assert found == []
         return
@@ -243,15 +249,16 @@ def test_what_the_pull_made_clearly_worse_is_doubted(relaxed, after, named):
     assert f"({named});" in doubt and "180 kJ/mol per atom" in doubt and "lower strength" in doubt
     assert "lower --strength" in with_arguments(found[0], {"strength": "--strength"})
     assert (
-        "300 steps" in doubt
-        and "steps" not in doubts._geometry_doubt(PULLED, fit_of(steps=20000), summary, None)[0]
+        "300 steps" in doubt and "steps" not in doubts._geometry_doubt(fit_of(steps=20000), summary, None)[0]
     )
     scan = StrengthScan([5.0], [0.7], [0.6], 5.0)
-    assert "without half maps" in doubts._geometry_doubt(PULLED, fit_of(), summary, scan)[0]
-    assert "strong" not in doubts._geometry_doubt(PULLED, fit_of(interrupted=True), summary, None)[0]
-    assert doubts._geometry_doubt(PULLED, fit_of(strength=0.0), summary, None) == []
-    half = SimpleNamespace(protocol=SimpleNamespace(stages=[SimpleNamespace(strength=(1.0, 0.5))]))
-    assert "pull of 90 kJ/mol" in doubts._geometry_doubt(half, fit_of(), summary, None)[0]
+    assert "without half maps" in doubts._geometry_doubt(fit_of(), summary, scan)[0]
+    assert "strong" not in doubts._geometry_doubt(fit_of(interrupted=True), summary, None)[0]
+    assert doubts._geometry_doubt(fit_of(strength=0.0), summary, None) == []
+    searched = fit_of(final_strength=90.0, final_search={"chosen": 90.0})
+    (doubt,) = doubts._geometry_doubt(searched, summary, None)
+    assert "pull of 90 kJ/mol" in doubt
+    assert "lower --final-strength" in with_arguments(doubt, {"final_strength": "--final-strength"})
 
 
 def test_a_better_correlation_than_a_reference_nearby_has_is_doubted():
@@ -266,3 +273,14 @@ def test_a_better_correlation_than_a_reference_nearby_has_is_doubted():
         assert doubts._noise_doubt(SimpleNamespace(**{**vars(better), **changed}), summary, None) == []
     for of in (None, {"atoms": ["CA"], "matched": 20, "residues": 41}):
         assert doubts._noise_doubt(better, {"ca_rmsd_of": of}, None) == []
+
+
+def test_a_strength_at_its_limit_is_told_of_where_it_is_the_end_and_was_not_found():
+    automatic = SimpleNamespace(protocol=SimpleNamespace(strength="auto"))
+    found = {"chosen": 200.0, "most": 200.0, "limited_by": []}
+    (note,) = notes._strength_note(automatic, fit_of(strength=200.0))
+    assert "limit of 200 kJ/mol" in note
+    assert notes._strength_note(automatic, fit_of(strength=200.0, final_search=found)) == []
+    spoilt = found | {"chosen": LEAST, "limited_by": ["angle_rmsd", "clash_count"]}
+    (note,) = notes._strength_note(automatic, fit_of(strength=200.0, final_search=spoilt))
+    assert note.startswith(f"Even at {LEAST:g} kJ/mol") and "angles, clashes" in note

@@ -1,0 +1,218 @@
+"""The strength that a fit ends with: the largest at which the geometry stays near what it is without density.
+
+The stronger the pull at the end, the nearer is the model to the truth, from one annealed model on and in maps with noise of 3
+to 8 Å: what a pull that is too strong spoils is the geometry. So the final strength is found on the annealed model, as
+refinement programs choose the weight of their data: the model is relaxed for a short while at one strength and another, and its
+geometry compared with that of the start, relaxed without density.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from ..energies.calibration import STRENGTH_BOUNDS
+from ..validation.geometry import GeometryReport
+
+MOST_ANGLE_RMSD, MOST_BOND_RMSD = 1.1, 1.2
+"""RMSD of angles and of bonds from ideal values that are borne, in those of the relaxed model."""
+MORE_CLASHES = 0.02
+"""Clashes for each heavy atom that the model may have before the last minimisation, which relieves them."""
+LEAST = STRENGTH_BOUNDS[0]
+"""kJ/mol per fitted atom: a weaker pull is not tried."""
+MORE_OUTLIERS = 0.01
+"""Ramachandran outliers for each residue by which a short trial differs from a longer one."""
+BOUND_WORDS = {
+    "bond_rmsd": "bonds",
+    "angle_rmsd": "angles",
+    "clash_count": "clashes",
+    "ramachandran_outlier_count": "Ramachandran outliers",
+}
+"""What the bounds are on, in words."""
+NEAR_ENOUGH = 1.15
+"""The search ends between two strengths of which one is at most so many times the other."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The geometry of the model, relaxed at a strength.
+
+    Attributes
+    ----------
+    strength : float
+        In kJ/mol per fitted atom.
+    bond_rmsd, angle_rmsd : float
+        In Å and degrees, see `GeometryReport`; infinite where the simulation was not stable, nan where there are none.
+    clash_count : int
+    ramachandran_outlier_count : int or None
+    """
+
+    strength: float
+    bond_rmsd: float
+    angle_rmsd: float
+    clash_count: int
+    ramachandran_outlier_count: int | None
+
+    @classmethod
+    def of(cls, strength: float, report: GeometryReport | None) -> Trial:
+        """Return that of a strength and the report on its model; None where the simulation was not stable."""
+        if report is None:
+            return cls(strength, math.inf, math.inf, 0, None)
+        return cls(
+            strength,
+            report.bond_rmsd,
+            report.angle_rmsd,
+            report.clash_count,
+            report.ramachandran_outlier_count,
+        )
+
+
+@dataclass(frozen=True)
+class GeometryBounds:
+    """What the geometry of a model at the final strength may be at the most.
+
+    Attributes
+    ----------
+    bond_rmsd, angle_rmsd : float
+        In Å and degrees; nan where there are none.
+    clash_count, ramachandran_outlier_count : int
+    """
+
+    bond_rmsd: float
+    angle_rmsd: float
+    clash_count: int
+    ramachandran_outlier_count: int
+
+    @classmethod
+    def of_relaxed(cls, report: GeometryReport) -> GeometryBounds:
+        """Return the bounds that a model sets which was relaxed without density."""
+        return cls(
+            MOST_BOND_RMSD * report.bond_rmsd,
+            MOST_ANGLE_RMSD * report.angle_rmsd,
+            _with_noise(report.clash_count) + math.ceil(MORE_CLASHES * report.atom_count),
+            _with_noise(report.ramachandran_outlier_count or 0)
+            + math.ceil(MORE_OUTLIERS * (report.ramachandran_count or 0)),
+        )
+
+    def allowing(self, weakest: Trial) -> GeometryBounds:
+        """Return the bounds with what a model has that is hardly pulled, as its conformation is not the start's."""
+        return replace(
+            self,
+            clash_count=max(self.clash_count, weakest.clash_count),
+            ramachandran_outlier_count=max(
+                self.ramachandran_outlier_count, weakest.ramachandran_outlier_count or 0
+            ),
+        )
+
+    def exceeded_by(self, trial: Trial) -> list[str]:
+        """Return the names of the bounds that a trial exceeds."""
+        found = []
+        for name, value in asdict(self).items():
+            tried = getattr(trial, name)
+            if tried is not None and tried > value:
+                found.append(name)
+        return found
+
+
+def _with_noise(count: int) -> int:
+    """Return a count that may well be found where this one was, as counts vary by their root."""
+    return count + math.isqrt(count)
+
+
+@dataclass(frozen=True)
+class StrengthFound:
+    """The final strength, and how it was found.
+
+    Attributes
+    ----------
+    chosen : float
+        In kJ/mol per fitted atom.
+    most : float
+        The largest that was to be tried: that of the stages before, or what half maps allow.
+    trials : list of Trial
+        In their order.
+    bounds : GeometryBounds
+    limited_by : list of str
+        The bounds that a larger strength exceeds; empty where none does.
+    """
+
+    chosen: float
+    most: float
+    trials: list[Trial]
+    bounds: GeometryBounds
+    limited_by: list[str]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain lists and numbers; None in place of what is no finite number."""
+        return _finite(asdict(self))
+
+    @staticmethod
+    def bounds_in(found: dict[str, Any]) -> GeometryBounds:
+        """Return the bounds in what `as_dict` returned."""
+        return GeometryBounds(
+            **{name: math.nan if value is None else value for name, value in found["bounds"].items()}
+        )
+
+
+def find_final_strength(
+    measure: Callable[[float], Trial | None], bounds: GeometryBounds, most: float
+) -> StrengthFound | None:
+    """Return the largest strength at which the geometry stays within bounds, by bisection of its logarithm.
+
+    Parameters
+    ----------
+    measure : callable
+        Relaxes the model at a strength in kJ/mol per fitted atom; None where it is to stop.
+    bounds : GeometryBounds
+    most : float
+        The largest strength that may be chosen.
+
+    Returns
+    -------
+    StrengthFound or None
+        The least strength, `LEAST`, where the geometry is within bounds at none; None where it was to stop.
+    """
+    trials: list[Trial] = []
+
+    def tried(strength: float) -> Trial | None:
+        trial = measure(strength)
+        if trial is not None:
+            trials.append(trial)
+        return trial
+
+    strongest = tried(most)
+    if strongest is None:
+        return None
+    limited_by = bounds.exceeded_by(strongest)
+    if not limited_by or most <= LEAST:
+        return StrengthFound(most, most, trials, bounds, limited_by)
+    weakest = tried(LEAST)
+    if weakest is None:
+        return None
+    bounds = bounds.allowing(weakest)
+    if bounds.exceeded_by(weakest):
+        return StrengthFound(LEAST, most, trials, bounds, bounds.exceeded_by(weakest))
+    within, beyond = LEAST, most
+    limited_by = bounds.exceeded_by(strongest)
+    if not limited_by:
+        return StrengthFound(most, most, trials, bounds, [])
+    while beyond > NEAR_ENOUGH * within:
+        trial = tried(math.sqrt(within * beyond))
+        if trial is None:
+            return None
+        exceeded = bounds.exceeded_by(trial)
+        if exceeded:
+            beyond, limited_by = trial.strength, exceeded
+        else:
+            within = trial.strength
+    return StrengthFound(within, most, trials, bounds, limited_by)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,127 @@
+"""Trials of the final strength: an annealed model is relaxed at one strength after another, each time for a short while."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from openmm import app
+
+from ..errors import SimulationError
+from ..units import ANGSTROM_PER_NANOMETER
+from ..validation.geometry import GeometryReport, geometry_report
+from .engine import Engine
+from .final_strength import LEAST, GeometryBounds, StrengthFound, Trial, find_final_strength
+from .interrupts import StopRequest
+from .protocols import UPDATE_INTERVAL, Protocol, Stage
+from .run_state import RunState
+from .stability import Unstable
+from .stage_context import StageContext
+
+TRIAL_SHARE = 0.02
+"""Steps of a trial, as a part of those of the protocol."""
+TRIAL_MINIMIZATION, LEAST_ITERATIONS = 0.2, 50
+"""Iterations of the minimisation after these: a part of those of the last one, and the least, as the geometry of a warm model
+tells nothing."""
+
+EASED, EASED_AT_MOST = 0.8, 4
+"""What the final strength is multiplied by where the minimised model is not within bounds, and how often."""
+
+
+class FinalTrials:
+    """Find the final strength of a fit, by trials from its state.
+
+    Parameters
+    ----------
+    engine : Engine
+    protocol : Protocol
+    topology : openmm.app.Topology
+        Of the model without solvent, whose atoms come first.
+    """
+
+    def __init__(self, engine: Engine, protocol: Protocol, topology: app.Topology) -> None:
+        self._engine, self._protocol, self._topology = engine, protocol, topology
+        interval = protocol.density_interval
+        self._steps = interval * math.ceil(TRIAL_SHARE * protocol.steps / interval)
+        self._iterations = max(math.ceil(TRIAL_MINIMIZATION * protocol.minimize_last), LEAST_ITERATIONS)
+
+    def geometry(self, positions: np.ndarray) -> GeometryReport:
+        """Return the geometry of the model with positions (N, 3) in Å."""
+        return geometry_report(self._topology, positions[: self._topology.getNumAtoms()])
+
+    def bounds(self, state: RunState) -> GeometryBounds:
+        """Return the bounds that the relaxed model sets."""
+        return GeometryBounds.of_relaxed(self.geometry(state.relaxed * ANGSTROM_PER_NANOMETER))
+
+    def find(
+        self, state: RunState, stage: Stage, say: Callable[[str], None], stop: StopRequest
+    ) -> StrengthFound | None:
+        """Return the final strength for the model of a state; None after a request to stop.
+
+        Parameters
+        ----------
+        state : RunState
+            Stays as it is.
+        stage : Stage
+            The first that is final: a trial is what it is, in fewer steps.
+        say : callable
+            Called with a few words on what is tried.
+        stop : StopRequest
+        """
+        most = (state.strength or 0.0) * self._protocol.scale_before_end
+        if self._protocol.final_strength_limit is not None:
+            most = min(most, self._protocol.final_strength_limit)
+        running = StageContext(self._engine, state, replace(stage, steps=max(self._steps, 1)))
+
+        def measured(strength: float) -> Trial | None:
+            say(f"final strength: {strength:.0f} kJ/mol")
+            try:
+                self._relax(running, state, strength, stop)
+            except (Unstable, SimulationError):
+                return Trial.of(strength, None)
+            return None if stop.requested else Trial.of(strength, self.geometry(running.positions()))
+
+        found = find_final_strength(measured, self.bounds(state), most)
+        self._engine.safeguard.begin(state.positions)
+        return found
+
+    def ease(self, running: StageContext, state: RunState, stop: StopRequest) -> None:
+        """Weaken the pull on a minimised model step by step, where it is not within the bounds that its strength was found for.
+
+        Parameters
+        ----------
+        running : StageContext
+            Minimised; its strength is what is lowered.
+        state : RunState
+            Tells how the final strength was found; nothing is done where it was not.
+        stop : StopRequest
+        """
+        if state.final_search is None or not self._protocol.minimize_last:
+            return
+        bounds = StrengthFound.bounds_in(state.final_search)
+        context, n_atoms = running.context, running.density.n_fitted_atoms
+        for _ in range(EASED_AT_MOST):
+            strength = running.strength / n_atoms
+            trial = Trial.of(strength, self.geometry(running.positions()))
+            eased = max(EASED * strength, LEAST)
+            if stop.requested or eased >= strength or not bounds.exceeded_by(trial):
+                break
+            context.setParameter(running.density.parameter_name, eased * n_atoms)
+            self._engine.minimizer.minimize(context, self._protocol.minimize_last, stop)
+
+    def _relax(self, running: StageContext, state: RunState, strength: float, stop: StopRequest) -> None:
+        """Put a Context back to the state, run the steps of a trial, and minimise."""
+        dynamics, stage = self._engine.dynamics, running.stage
+        self._engine.safeguard.begin(state.positions)
+        self._engine.systems.set_planarity(running.context, stage, dynamics.timestep(state))
+        running.restore(state)
+        at = replace(state, strength=strength, final_strength=strength, stage_step=0, caution=0)
+        while at.stage_step < stage.steps and not stop.requested:
+            running.apply(at)
+            length = min(UPDATE_INTERVAL, stage.steps - at.stage_step)
+            at.stage_step += dynamics.step(running.context, length, stop)
+            dynamics.checked(running.context, state.step, stage)
+        running.restrain_planarity_fully()
+        self._engine.minimizer.minimize(running.context, self._iterations, stop)

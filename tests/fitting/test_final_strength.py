@@ -1,0 +1,103 @@
+"""The final strength: the largest at which the geometry stays within bounds."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from openmm_density.fitting.final_strength import (
+    LEAST,
+    MOST_ANGLE_RMSD,
+    NEAR_ENOUGH,
+    GeometryBounds,
+    StrengthFound,
+    Trial,
+    find_final_strength,
+)
+
+from ..fragments import fragment
+
+BOUNDS = GeometryBounds(bond_rmsd=0.018, angle_rmsd=2.75, clash_count=4, ramachandran_outlier_count=1)
+
+
+def geometry(angles=lambda k: 2.5, outliers=lambda k: 0, bonds=lambda k: 0.015, clashes=lambda k: 0):
+    """Return a measure of a model whose geometry is a function of the strength, and the strengths that were asked for."""
+    asked = []
+
+    def measure(strength):
+        asked.append(strength)
+        return Trial(strength, bonds(strength), angles(strength), clashes(strength), outliers(strength))
+
+    return measure, asked
+
+
+@pytest.mark.parametrize("limit", [6.0, 17.0, 60.0, 199.0])
+def test_the_largest_strength_within_bounds_is_found_to_a_sixth(limit):
+    measure, asked = geometry(angles=lambda k: 2.75 * (k / limit) ** 0.1)
+    found = find_final_strength(measure, BOUNDS, 200.0)
+    assert limit / NEAR_ENOUGH <= found.chosen <= limit
+    assert found.limited_by == ["angle_rmsd"] and found.most == 200.0
+    assert asked == [trial.strength for trial in found.trials] and asked[:2] == [200.0, LEAST]
+    assert len(asked) <= 8 and found.chosen in asked
+
+
+def test_a_geometry_that_bears_it_keeps_the_full_strength_after_one_trial():
+    measure, asked = geometry()
+    found = find_final_strength(measure, BOUNDS, 137.0)
+    assert found.chosen == 137.0 and found.limited_by == [] and asked == [137.0]
+
+
+def test_a_geometry_that_bears_nothing_has_the_least_strength():
+    measure, asked = geometry(angles=lambda k: 3.0, bonds=lambda k: 0.02)
+    found = find_final_strength(measure, BOUNDS, 200.0)
+    assert found.chosen == LEAST and asked == [200.0, LEAST]
+    assert found.limited_by == ["bond_rmsd", "angle_rmsd"]
+
+
+def test_outliers_that_a_model_has_unpulled_are_not_due_to_the_pull():
+    measure, _ = geometry(outliers=lambda k: 6 if k < 100 else 9)
+    found = find_final_strength(measure, BOUNDS, 200.0)
+    assert 100 / NEAR_ENOUGH <= found.chosen < 100 and found.limited_by == ["ramachandran_outlier_count"]
+    assert found.bounds.ramachandran_outlier_count == 6
+    measure, asked = geometry(outliers=lambda k: 6)
+    found = find_final_strength(measure, BOUNDS, 200.0)
+    assert found.chosen == 200.0 and found.limited_by == [] and asked == [200.0, LEAST]
+
+
+def test_a_limit_below_the_least_strength_is_kept():
+    measure, asked = geometry(angles=lambda k: 9.0)
+    assert find_final_strength(measure, BOUNDS, 2.0).chosen == 2.0 and asked == [2.0]
+
+
+def test_what_blows_up_is_not_within_bounds():
+    measure, _ = geometry()
+    found = find_final_strength(lambda k: measure(k) if k < 50 else Trial.of(k, None), BOUNDS, 200.0)
+    assert 50 / NEAR_ENOUGH <= found.chosen < 50
+    written = found.as_dict()
+    assert written["trials"][0]["angle_rmsd"] is None
+    json.dumps(written, allow_nan=False)
+    assert StrengthFound.bounds_in(written) == found.bounds
+
+
+@pytest.mark.parametrize("after", [0, 1, 3])
+def test_a_request_to_stop_ends_it(after):
+    measure, asked = geometry(angles=lambda k: 2.75 * (k / 20) ** 0.1)
+    found = find_final_strength(lambda k: measure(k) if len(asked) < after else None, BOUNDS, 200.0)
+    assert found is None and len(asked) == after
+
+
+def test_bounds_are_those_of_the_relaxed_model_and_the_noise_of_counts(tmp_path):
+    from openmm_density.validation.geometry import geometry_report
+
+    model = fragment(tmp_path / "model.pdb", residues=24)
+    report = geometry_report(model.topology, model.positions)
+    bounds = GeometryBounds.of_relaxed(replace(report, ramachandran_outlier_count=9))
+    assert bounds.angle_rmsd == MOST_ANGLE_RMSD * report.angle_rmsd
+    assert bounds.ramachandran_outlier_count == 12 + 1
+    none = replace(report, ramachandran_outlier_count=0)
+    assert GeometryBounds.of_relaxed(none).ramachandran_outlier_count == 1
+    # Without Ramachandran tables, and without bonds that have an ideal length, these set no bound.
+    bounds = GeometryBounds.of_relaxed(replace(report, ramachandran_outlier_count=None, bond_rmsd=math.nan))
+    trial = Trial(5.0, math.nan, report.angle_rmsd, 0, None)
+    assert bounds.exceeded_by(trial) == []
