@@ -17,7 +17,7 @@ from ..plugins import platform_names
 from .process import has_old_strings, loaded_file
 
 SOURCE = Path(__file__).parent / "force.cpp"
-_GRAPH = SOURCE.with_name("rebuilt_graph.h")
+_PARTS = tuple(SOURCE.with_name(name) for name in ("joint_launch.h", "rebuilt_graph.h"))
 _HEADER = "openmm/cuda/CudaContext.h"
 
 
@@ -59,7 +59,7 @@ def force_source() -> compilation.Source:
     )
     libraries = (f"-L{_libraries()}", "-lOpenMM", f"-Wl,-rpath,{_libraries()}")
     return compilation.Source(
-        "cuda-graph-force", "CUDA graph force", SOURCE, (_GRAPH,), flags, libraries, versions, native=False
+        "cuda-graph-force", "CUDA graph force", SOURCE, _PARTS, flags, libraries, versions, native=False
     )
 
 

@@ -28,11 +28,13 @@
 #include "openmm/internal/ForceImpl.h"
 #include "openmm/serialization/SerializationNode.h"
 #include "openmm/serialization/SerializationProxy.h"
+#include "joint_launch.h"
 #include "rebuilt_graph.h"
 
 using namespace OpenMM;
 using openmm_density::Binary;
 using openmm_density::check;
+using openmm_density::JointLaunch;
 using openmm_density::RebuiltGraph;
 using std::string;
 using std::vector;
@@ -171,6 +173,13 @@ public:
 
     // Energy and forces are added to OpenMM's sums.
     void evaluate(const double* parameters) {
+        const RebuiltGraph* graph = prepared(parameters);
+        ContextSelector selector(*cuda);
+        graph->launch(cuda->getCurrentStream());
+    }
+
+    // The graph, with its parameters on the way to the GPU.
+    const RebuiltGraph* prepared(const double* parameters) {
         if (rebuilt == nullptr)
             record(parameters);
         // Where a Context has several GPUs, threads of OpenMM's launch the other forces and change the stream for some of them.
@@ -186,7 +195,7 @@ public:
             check(cuMemcpyHtoDAsync(recording.parameters, slot(n_sent), bytes, stream), "sending parameters");
             n_sent++;
         }
-        rebuilt->launch(stream);
+        return rebuilt.get();
     }
 
 private:
@@ -240,6 +249,11 @@ class CudaGraphForceImpl : public CustomCPPForceImpl {
 public:
     explicit CudaGraphForceImpl(const CudaGraphForce& owner) : CustomCPPForceImpl(owner), owner(owner) {}
 
+    ~CudaGraphForceImpl() {
+        if (joint != nullptr)
+            joint->remove(&member);
+    }
+
     const Force& getOwner() const override {
         return owner;
     }
@@ -257,6 +271,8 @@ public:
         if (context.getPlatform().getName() == "CUDA") {
             auto* data = reinterpret_cast<CudaPlatform::PlatformData*>(context.getPlatformData());
             launched = std::make_unique<Launched>(owner, data->contexts[0]);
+            if (data->contexts.size() == 1)
+                join(context, data->contexts[0]);
         } else
             CustomCPPForceImpl::initialize(context);
     }
@@ -264,7 +280,7 @@ public:
     double calcForcesAndEnergy(ContextImpl& context, bool includeForces, bool includeEnergy, int groups) override {
         if (launched == nullptr)
             return CustomCPPForceImpl::calcForcesAndEnergy(context, includeForces, includeEnergy, groups);
-        if ((groups & (1 << owner.getForceGroup())) != 0)
+        if (joint == nullptr && acts(groups))
             launched->evaluate(parameters(context, includeForces, includeEnergy).data());
         return 0.0;
     }
@@ -279,6 +295,19 @@ public:
     }
 
 private:
+    bool acts(int groups) const {
+        return (groups & (1 << owner.getForceGroup())) != 0;
+    }
+
+    void join(ContextImpl& context, CudaContext* cuda) {
+        member.acts = [this](int groups) { return acts(groups); };
+        member.prepared = [this, &context](bool wants_forces, bool wants_energy) {
+            return launched->prepared(parameters(context, wants_forces, wants_energy).data());
+        };
+        joint = JointLaunch::of(cuda);
+        joint->add(&member);
+    }
+
     vector<double> parameters(ContextImpl& context, bool wants_forces, bool wants_energy) const {
         vector<double> found(STRENGTHS + owner.parameters.size());
         Vec3 box[3];
@@ -294,6 +323,9 @@ private:
 
     const CudaGraphForce& owner;
     std::unique_ptr<Launched> launched;
+    JointLaunch::Member member;
+    // Where the Context has one GPU.
+    std::shared_ptr<JointLaunch> joint;
 };
 
 ForceImpl* CudaGraphForce::createImpl() const {

@@ -92,6 +92,10 @@ public:
         check(cuGraphLaunch(executable, stream), "launching the graph");
     }
 
+    CUgraph definition() const {
+        return graph;
+    }
+
 private:
     void build(CUgraph recorded, const Binary* binaries, int n_binaries) {
         std::map<CUfunction, const Binary*> loaded;

@@ -150,6 +150,70 @@ def test_only_its_own_group_and_beside_other_forces():
 
 
 @on_cuda
+def test_several_forces_act_together_and_in_any_combination():
+    n = 700
+    positions = some_positions(n)
+    strengths = {"a": 2.5, "b": 40.0, "c": -7.0}
+    taken = {"a": None, "b": np.arange(0, n, 3), "c": np.arange(100, 200)}
+    system, alone = system_of(n), {}
+    for group, (name, strength) in enumerate(strengths.items(), start=1):
+        force = make_force(Computation(Spring(), taken[name], False), name, strength)
+        force.setForceGroup(group)
+        system.addForce(force)
+        chosen = slice(None) if taken[name] is None else taken[name]
+        alone[group] = np.zeros_like(positions)
+        alone[group][chosen] = -2 * strength * positions[chosen]
+    nonbonded = openmm.NonbondedForce()
+    for _ in range(n):
+        nonbonded.addParticle(0.1, 0.1, 0.1)
+    nonbonded.setNonbondedMethod(openmm.NonbondedForce.CutoffNonPeriodic)
+    system.addForce(nonbonded)
+    context = context_on_cuda(system, positions)
+    others = forces_of(context, groups={0})
+    scale = abs(others).max()
+    for groups in ({1}, {3}, {1, 2}, {2, 3}, {1, 2, 3}, {1}, {0, 1, 3}, {0, 1, 2, 3}):
+        expected = sum(others if group == 0 else alone[group] for group in groups)
+        np.testing.assert_allclose(
+            forces_of(context, groups=groups), expected, rtol=1e-5, atol=1e-6 * (scale if 0 in groups else 1)
+        )
+        energies = [energy_of(context, groups={group}) for group in groups]
+        assert energy_of(context, groups=groups) == pytest.approx(sum(energies), rel=1e-6)
+
+
+@on_cuda
+def test_steps_beside_openmms_own_kernels_are_the_same_bits_each_time():
+    n = 3000
+    positions = np.random.default_rng(7).random((n, 3)) * 4
+
+    def run() -> tuple[np.ndarray, np.ndarray]:
+        system = system_of(n)
+        for name, strength in (("a", 30.0), ("b", 60.0)):
+            system.addForce(make_force(Computation(Spring(), None, False), name, strength))
+        nonbonded = openmm.NonbondedForce()
+        for _ in range(n):
+            nonbonded.addParticle(0.0, 0.05, 0.1)
+        nonbonded.setNonbondedMethod(openmm.NonbondedForce.CutoffNonPeriodic)
+        system.addForce(nonbonded)
+        integrator = openmm.LangevinMiddleIntegrator(300, 1, 0.001)
+        integrator.setRandomNumberSeed(3)
+        context = context_on_cuda(system, positions, integrator=integrator)
+        context.setVelocitiesToTemperature(300, 5)
+        for step in range(200):
+            # Each takes another way to the GPU: parameters that change, and energies.
+            if step % 20 == 0:
+                context.setParameter("b", 60.0 + step)
+            if step % 30 == 0:
+                energy_of(context)
+            integrator.step(1)
+        state = context.getState(positions=True, velocities=True)
+        return state.getPositions(asNumpy=True)._value, state.getVelocities(asNumpy=True)._value
+
+    for first, again in zip(run(), run()):
+        assert np.isfinite(first).all()
+        np.testing.assert_array_equal(first, again)
+
+
+@on_cuda
 def test_two_contexts_of_one_system_do_not_disturb_each_other():
     system = system_of(50, make_force(Computation(Spring(), None, False), "k", 2.5))
     first, second = some_positions(50), some_positions(50)[::-1].copy()
