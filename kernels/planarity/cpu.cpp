@@ -15,6 +15,7 @@
 #include <vector>
 
 #define OPENMM_DENSITY_SLEEPING_THREADS  // it runs in every step, beside the threads of OpenMM
+#include "member_gradients.h"
 #include "parallel.h"
 #include "scale.h"
 
@@ -26,7 +27,6 @@ using openmm_density::threads_for;
 // Two or more vectors of every width there is: the solver waits for its divisions, and another vector fills the gaps.
 constexpr int LANES = 32;
 constexpr int64_t PLANES_PER_TASK = 8 * LANES;
-constexpr int64_t ATOMS_PER_TASK = 4096;
 constexpr int64_t SMALLEST_PLANE = 4;
 // Second over third eigenvalue: a plane a million times longer than wide is a line, whose normal is rounding.
 constexpr float COLLINEARITY_LIMIT = 1e-12f;
@@ -306,21 +306,6 @@ double constants_of(const float* inverse_sigmas, int64_t begin, int64_t end) {
 }
 
 template <typename Real>
-void add_to_atoms(const float* member_gradient, const int32_t* atom_offsets, const int32_t* atom_members, int64_t n_listed,
-                  int64_t n_atoms, double scale, Real* gradient) {
-    parallel_for((n_atoms + ATOMS_PER_TASK - 1) / ATOMS_PER_TASK, [&](int64_t task, int) {
-        const int64_t end = std::min(n_atoms, (task + 1) * ATOMS_PER_TASK);
-        for (int64_t atom = task * ATOMS_PER_TASK; atom < end; ++atom) {
-            float sum[3] = {0.0f, 0.0f, 0.0f};
-            if (atom < n_listed)
-                for (int32_t entry = atom_offsets[atom]; entry < atom_offsets[atom + 1]; ++entry)
-                    for (int i = 0; i < 3; ++i) sum[i] += member_gradient[3 * int64_t{atom_members[entry]} + i];
-            for (int i = 0; i < 3; ++i) gradient[3 * atom + i] = static_cast<Real>(scale * sum[i]);
-        }
-    });
-}
-
-template <typename Real>
 double compute(const at::Tensor& positions, const Planes& planes, const at::Tensor& atom_offsets,
                const at::Tensor& atom_members, bool constants, double scale, at::Tensor& gradient) {
     const int64_t n_members = planes.offsets[planes.count];
@@ -350,7 +335,7 @@ double compute(const at::Tensor& positions, const Planes& planes, const at::Tens
         partial[task] = energy;
     });
 
-    add_to_atoms<Real>(member_gradients, atom_offsets.const_data_ptr<int32_t>(), atom_members.const_data_ptr<int32_t>(),
+    openmm_density::add_to_atoms<Real>(member_gradients, atom_offsets.const_data_ptr<int32_t>(), atom_members.const_data_ptr<int32_t>(),
                        atom_offsets.numel() - 1, positions.size(0), scale, gradient.data_ptr<Real>());
     double energy = 0.0;
     for (const double part : partial) energy += part;

@@ -14,14 +14,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..autograd import scaled
+from ..gpu_members import add_to_atoms
 from ..table_checks import check_once
 from . import reference
 
 # A warp to a program: the solver waits for its divisions, and the programs of a multiprocessor fill each other's gaps.
 _PLANES = 32
-_ATOMS = 128
-_ENERGIES = 1024
 
 _LARGEST = tl.constexpr(3.4028234663852886e38)
 _SMALLEST = tl.constexpr(1.1754943508222875e-38)
@@ -76,21 +74,8 @@ def planarity(
                 PLANES=_PLANES,
                 num_warps=max(1, _PLANES // 32),
             )
-        _atoms_kernel[(1 + triton.cdiv(n_atoms, _ATOMS),)](
-            member_gradient,
-            atom_offsets,
-            atom_members,
-            gradient,
-            energies,
-            energy,
-            n_atoms,
-            atom_offsets.numel() - 1,
-            n_programs,
-            ATOMS=_ATOMS,
-            ENERGIES=_ENERGIES,
-            num_warps=4,
-        )
-    return energy, scaled(gradient, scale)
+        add_to_atoms(member_gradient, atom_offsets, atom_members, energies, scale, gradient, energy)
+    return energy, gradient
 
 
 @triton.jit
@@ -284,68 +269,3 @@ def _planes_kernel(
         row += 1
     energy = tl.where(usable, 0.5 * square, 0.0).to(tl.float64) + constant
     tl.store(energies + program, tl.sum(energy, axis=0))
-
-
-@triton.jit
-def _atoms_kernel(
-    member_gradient,
-    atom_offsets,
-    atom_members,
-    gradient,
-    energies,
-    energy,
-    n_atoms,
-    n_listed,
-    n_energies,
-    ATOMS: tl.constexpr,
-    ENERGIES: tl.constexpr,
-):
-    """Add the members' gradients to their atoms, and by the first program the planes' energies.
-
-    Launch grid: ``(1 + cdiv(n_atoms, ATOMS),)``: a lane to an atom in all but the first program.
-
-    =================  ===============  ==========  =====================================================================
-    argument           shape            dtype       what it is
-    =================  ===============  ==========  =====================================================================
-    member_gradient    (n_members, 3)   float32     of `_planes_kernel`
-    atom_offsets       (n_listed + 1,)  int32       atom a has the entries from atom_offsets[a] up to atom_offsets[a + 1]
-    atom_members       (n_members,)     int32       where each atom stands in members
-    gradient           (n_atoms, 3)     float32/64  out
-    energies           (n_energies,)    float64     of `_planes_kernel`
-    energy             ()               float64     out
-    n_atoms, n_listed  scalar           int32       rows of gradient; atoms that may be members
-    n_energies         scalar           int32
-    ATOMS, ENERGIES    constant                     atoms of a program; energies that are read at once
-    =================  ===============  ==========  =====================================================================
-    """
-    program = tl.program_id(0)
-    if program == 0:
-        total = tl.zeros((ENERGIES,), tl.float64)
-        start = 0
-        while start < n_energies:
-            index = start + tl.arange(0, ENERGIES)
-            total += tl.load(energies + index, mask=index < n_energies, other=0.0)
-            start += ENERGIES
-        tl.store(energy, tl.sum(total, axis=0))
-    else:
-        atom = (program - 1).to(tl.int64) * ATOMS + tl.arange(0, ATOMS)
-        listed = atom < n_listed
-        entry = tl.load(atom_offsets + atom, mask=listed, other=0)
-        count = tl.load(atom_offsets + atom + 1, mask=listed, other=0) - entry
-        x = tl.zeros((ATOMS,), tl.float32)
-        y = tl.zeros((ATOMS,), tl.float32)
-        z = tl.zeros((ATOMS,), tl.float32)
-        most = tl.max(count, axis=0)
-        k = 0
-        while k < most:
-            here = k < count
-            member = tl.load(atom_members + entry + k, mask=here, other=0).to(tl.int64)
-            x += tl.load(member_gradient + 3 * member, mask=here, other=0.0)
-            y += tl.load(member_gradient + 3 * member + 1, mask=here, other=0.0)
-            z += tl.load(member_gradient + 3 * member + 2, mask=here, other=0.0)
-            k += 1
-        exists = atom < n_atoms
-        type = gradient.dtype.element_ty
-        tl.store(gradient + 3 * atom, x.to(type), mask=exists)
-        tl.store(gradient + 3 * atom + 1, y.to(type), mask=exists)
-        tl.store(gradient + 3 * atom + 2, z.to(type), mask=exists)

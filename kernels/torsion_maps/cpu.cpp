@@ -13,6 +13,7 @@
 #include <vector>
 
 #define OPENMM_DENSITY_SLEEPING_THREADS  // it runs in every step, beside the threads of OpenMM
+#include "member_gradients.h"
 #include "parallel.h"
 #include "scale.h"
 
@@ -22,7 +23,6 @@ using openmm_density::parallel_for;
 
 constexpr int64_t ATOMS_PER_TERM = 5;
 constexpr int64_t TERMS_PER_TASK = 512;
-constexpr int64_t ATOMS_PER_TASK = 4096;
 // The squared sine of the angle between two bonds up to which they are on a line.
 constexpr double COLLINEARITY_LIMIT = 1e-12;
 constexpr double PI = 3.14159265358979323846;
@@ -161,20 +161,8 @@ double compute(const at::Tensor& positions, const Terms& terms, const at::Tensor
         partial[task] = energy;
     });
 
-    const int32_t* const offsets = atom_offsets.const_data_ptr<int32_t>();
-    const int32_t* const listed = atom_members.const_data_ptr<int32_t>();
-    const int64_t n_listed = atom_offsets.numel() - 1, n_atoms = positions.size(0);
-    Real* const out = gradient.data_ptr<Real>();
-    parallel_for((n_atoms + ATOMS_PER_TASK - 1) / ATOMS_PER_TASK, [&](int64_t task, int) {
-        const int64_t end = std::min(n_atoms, (task + 1) * ATOMS_PER_TASK);
-        for (int64_t atom = task * ATOMS_PER_TASK; atom < end; ++atom) {
-            float sum[3] = {0.0f, 0.0f, 0.0f};
-            if (atom < n_listed)
-                for (int32_t entry = offsets[atom]; entry < offsets[atom + 1]; ++entry)
-                    for (int i = 0; i < 3; ++i) sum[i] += member_gradients[3 * int64_t{listed[entry]} + i];
-            for (int i = 0; i < 3; ++i) out[3 * atom + i] = static_cast<Real>(scale * sum[i]);
-        }
-    });
+    openmm_density::add_to_atoms<Real>(member_gradients, atom_offsets.const_data_ptr<int32_t>(), atom_members.const_data_ptr<int32_t>(),
+                                       atom_offsets.numel() - 1, positions.size(0), scale, gradient.data_ptr<Real>());
     double energy = 0.0;
     for (const double part : partial) energy += part;
     return energy;

@@ -13,13 +13,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ..gpu_members import add_to_atoms
 from ..table_checks import check_once
 from . import reference
 
 # A warp to a program: a protein has a few hundred terms, which many multiprocessors share.
 _TERMS = 32
-_ATOMS = 128
-_ENERGIES = 1024
 
 _LARGEST = tl.constexpr(3.4028234663852886e38)
 _PI = tl.constexpr(math.pi)
@@ -78,22 +77,7 @@ def torsion_maps(
                 TERMS=_TERMS,
                 num_warps=max(1, _TERMS // 32),
             )
-        _atoms_kernel[(1 + triton.cdiv(n_atoms, _ATOMS),)](
-            member_gradient,
-            atom_offsets,
-            atom_members,
-            gradient,
-            energies,
-            energy,
-            energies if scale is None else scale,
-            n_atoms,
-            atom_offsets.numel() - 1,
-            n_programs,
-            SCALED=scale is not None,
-            ATOMS=_ATOMS,
-            ENERGIES=_ENERGIES,
-            num_warps=4,
-        )
+        add_to_atoms(member_gradient, atom_offsets, atom_members, energies, scale, gradient, energy)
     return energy, gradient
 
 
@@ -299,71 +283,3 @@ def _terms_kernel(
     _store_usable(to + 12, here, usable, v * q3x, v * q3y, v * q3z)
     energy = tl.where(usable, e00 + e01 + e10 + e11, 0.0).to(tl.float64)
     tl.store(energies + program, tl.sum(energy, axis=0))
-
-
-@triton.jit
-def _atoms_kernel(
-    member_gradient,
-    atom_offsets,
-    atom_members,
-    gradient,
-    energies,
-    energy,
-    scale,
-    n_atoms,
-    n_listed,
-    n_energies,
-    SCALED: tl.constexpr,
-    ATOMS: tl.constexpr,
-    ENERGIES: tl.constexpr,
-):
-    """Add the members' gradients to their atoms, and by the first program the terms' energies.
-
-    Launch grid: ``(1 + cdiv(n_atoms, ATOMS),)``: a lane to an atom in all but the first program.
-
-    =================  ===============  ==========  =====================================================================
-    argument           shape            dtype       what it is
-    =================  ===============  ==========  =====================================================================
-    member_gradient    (n_members, 3)   float32     of `_terms_kernel`
-    atom_offsets       (n_listed + 1,)  int32       atom a has the entries from atom_offsets[a] up to atom_offsets[a + 1]
-    atom_members       (n_members,)     int32       where each atom stands in members
-    gradient           (n_atoms, 3)     float32/64  out
-    energies           (n_energies,)    float64     of `_terms_kernel`
-    energy             ()               float64     out
-    scale              ()               float64     what the gradient is multiplied with, where SCALED
-    n_atoms, n_listed  scalar           int32       rows of gradient; atoms that may be members
-    n_energies         scalar           int32
-    SCALED             constant
-    ATOMS, ENERGIES    constant                     atoms of a program; energies that are read at once
-    =================  ===============  ==========  =====================================================================
-    """
-    program = tl.program_id(0)
-    if program == 0:
-        total = tl.zeros((ENERGIES,), tl.float64)
-        start = 0
-        while start < n_energies:
-            index = start + tl.arange(0, ENERGIES)
-            total += tl.load(energies + index, mask=index < n_energies, other=0.0)
-            start += ENERGIES
-        tl.store(energy, tl.sum(total, axis=0))
-    else:
-        atom = (program - 1).to(tl.int64) * ATOMS + tl.arange(0, ATOMS)
-        listed = atom < n_listed
-        entry = tl.load(atom_offsets + atom, mask=listed, other=0)
-        count = tl.load(atom_offsets + atom + 1, mask=listed, other=0) - entry
-        x = tl.zeros((ATOMS,), tl.float32)
-        y = tl.zeros((ATOMS,), tl.float32)
-        z = tl.zeros((ATOMS,), tl.float32)
-        most = tl.max(count, axis=0)
-        k = 0
-        while k < most:
-            here = k < count
-            member = tl.load(atom_members + entry + k, mask=here, other=0).to(tl.int64)
-            x += tl.load(member_gradient + 3 * member, mask=here, other=0.0)
-            y += tl.load(member_gradient + 3 * member + 1, mask=here, other=0.0)
-            z += tl.load(member_gradient + 3 * member + 2, mask=here, other=0.0)
-            k += 1
-        type = gradient.dtype.element_ty
-        factor = tl.load(scale).to(type) if SCALED else tl.full((), 1.0, type)
-        exists = atom < n_atoms
-        _store(gradient + 3 * atom, exists, x.to(type) * factor, y.to(type) * factor, z.to(type) * factor)

@@ -305,7 +305,7 @@ private:
             return launched->prepared(parameters(context, wants_forces, wants_energy).data());
         };
         joint = JointLaunch::of(cuda);
-        joint->add(&member);
+        joint->add<CudaGraphForce>(&member, context.getSystem());
     }
 
     vector<double> parameters(ContextImpl& context, bool wants_forces, bool wants_energy) const {

@@ -3,12 +3,11 @@
 // OpenMM announces an evaluation before its neighbour list and its forces, and once more when all of them are launched. The graphs
 // are independent of each other and of these, and add to the same sums in fixed point: they are launched together as parallel
 // branches, in a stream of their own, at the first of the two moments, and awaited at the second. Small kernels, of which a molecule
-// without solvent has nothing else, then share the GPU. Sums of energies are no fixed point: where one is wanted, OpenMM waits.
+// without solvent has nothing else, then share the GPU. Sums of energies are no fixed point: where one is wanted, OpenMM waits. So it
+// does where the System has a force whose kernels may add to the sums of forces by reading and writing them, and not atomically.
 #pragma once
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,12 +15,42 @@
 #include <utility>
 #include <vector>
 
+#include "openmm/AndersenThermostat.h"
+#include "openmm/CMAPTorsionForce.h"
+#include "openmm/CMMotionRemover.h"
+#include "openmm/CustomAngleForce.h"
+#include "openmm/CustomBondForce.h"
+#include "openmm/CustomCompoundBondForce.h"
+#include "openmm/CustomExternalForce.h"
+#include "openmm/CustomNonbondedForce.h"
+#include "openmm/CustomTorsionForce.h"
+#include "openmm/GBSAOBCForce.h"
+#include "openmm/HarmonicAngleForce.h"
+#include "openmm/HarmonicBondForce.h"
+#include "openmm/MonteCarloBarostat.h"
+#include "openmm/NonbondedForce.h"
+#include "openmm/PeriodicTorsionForce.h"
+#include "openmm/RBTorsionForce.h"
+#include "openmm/System.h"
 #include "openmm/common/ComputeContext.h"
 #include "openmm/common/ContextSelector.h"
 #include "openmm/cuda/CudaContext.h"
 #include "rebuilt_graph.h"
 
 namespace openmm_density {
+
+template <class... Kinds>
+bool is_any_of(const OpenMM::Force& force) {
+    return ((dynamic_cast<const Kinds*>(&force) != nullptr) || ...);
+}
+
+// Whether OpenMM's kernels for a force add to the sums of forces atomically, as those of bonds and of neighbours do, or not at all.
+inline bool adds_atomically(const OpenMM::Force& force) {
+    using namespace OpenMM;
+    return is_any_of<HarmonicBondForce, HarmonicAngleForce, PeriodicTorsionForce, RBTorsionForce, CMAPTorsionForce, CustomBondForce,
+                     CustomAngleForce, CustomTorsionForce, CustomCompoundBondForce, CustomExternalForce, NonbondedForce,
+                     CustomNonbondedForce, GBSAOBCForce, CMMotionRemover, AndersenThermostat, MonteCarloBarostat>(force);
+}
 
 // Several graphs, side by side in one.
 class JointGraph {
@@ -89,8 +118,12 @@ public:
     JointLaunch(const JointLaunch&) = delete;
     JointLaunch& operator=(const JointLaunch&) = delete;
 
-    void add(const Member* member) {
+    // The System is the same for all of them.
+    template <class Own>
+    void add(const Member* member, const OpenMM::System& system) {
         members.push_back(member);
+        for (int i = 0; i < system.getNumForces(); i++)
+            alone |= !is_any_of<Own>(system.getForce(i)) && !adds_atomically(system.getForce(i));
     }
     // Before the member's graph is destroyed.
     void remove(const Member* member) {
@@ -126,8 +159,8 @@ private:
         OpenMM::ContextSelector selector(*cuda);
         int least = 0, greatest = 0;
         check(cuCtxGetStreamPriorityRange(&least, &greatest), "reading the priorities of streams");
-        // OpenMM's kernels fill the GPU with blocks that run long: those of the graphs come first, or they would wait for all of them.
-        check(cuStreamCreateWithPriority(&beside, CU_STREAM_NON_BLOCKING, getenv("F_PLAIN") ? least : greatest), "making a stream");
+        // Where OpenMM's kernels fill the GPU with blocks that run long, those of the graphs need not wait for all of them.
+        check(cuStreamCreateWithPriority(&beside, CU_STREAM_NON_BLOCKING, greatest), "making a stream");
         check(cuEventCreate(&ready, CU_EVENT_DISABLE_TIMING), "making an event");
         check(cuEventCreate(&done, CU_EVENT_DISABLE_TIMING), "making an event");
     }
@@ -146,32 +179,32 @@ private:
             }
         if (graphs.empty())
             return;
-        const char* mode = getenv("F_MODE");
-        if (!wants_energy && mode && !strcmp(mode, "main")) {
-            std::unique_ptr<JointGraph>& found = joint[acting];
-            if (found == nullptr)
-                found = std::make_unique<JointGraph>(graphs);
-            found->launch(stream);
-            return;
-        }
-        if (wants_energy || (mode && !strcmp(mode, "separate"))) {
+        if (wants_energy) {
             // One after the other, and before OpenMM's: all add to the same floating-point numbers.
             for (const RebuiltGraph* each : graphs)
                 each->launch(stream);
             return;
         }
+        if (alone) {
+            launch(graphs, acting, stream);
+            return;
+        }
         check(cuEventRecord(ready, stream), "recording an event");
         check(cuStreamWaitEvent(beside, ready, 0), "waiting for an event");
-        if (graphs.size() == 1)
-            graphs[0]->launch(beside);
-        else {
-            std::unique_ptr<JointGraph>& found = joint[acting];
-            if (found == nullptr)
-                found = std::make_unique<JointGraph>(graphs);
-            found->launch(beside);
-        }
+        launch(graphs, acting, beside);
         check(cuEventRecord(done, beside), "recording an event");
         running = true;
+    }
+
+    void launch(const std::vector<const RebuiltGraph*>& graphs, const std::vector<bool>& acting, CUstream stream) {
+        if (graphs.size() == 1) {
+            graphs[0]->launch(stream);
+            return;
+        }
+        std::unique_ptr<JointGraph>& found = joint[acting];
+        if (found == nullptr)
+            found = std::make_unique<JointGraph>(graphs);
+        found->launch(stream);
     }
 
     void finish() {
@@ -186,6 +219,8 @@ private:
     CUstream beside = nullptr;
     CUevent ready = nullptr, done = nullptr;
     bool running = false;
+    // Whether OpenMM's kernels have to wait.
+    bool alone = false;
     // In the order of the System's forces.
     std::vector<const Member*> members;
     // By which of the members are in it.

@@ -151,8 +151,8 @@ def test_only_its_own_group_and_beside_other_forces():
 
 @on_cuda
 def test_several_forces_act_together_and_in_any_combination():
-    n = 700
-    positions = some_positions(n)
+    positions = np.stack(np.meshgrid(*[0.3 * np.arange(9.0)] * 3), axis=-1).reshape(-1, 3)
+    n = len(positions)
     strengths = {"a": 2.5, "b": 40.0, "c": -7.0}
     taken = {"a": None, "b": np.arange(0, n, 3), "c": np.arange(100, 200)}
     system, alone = system_of(n), {}
@@ -165,7 +165,7 @@ def test_several_forces_act_together_and_in_any_combination():
         alone[group][chosen] = -2 * strength * positions[chosen]
     nonbonded = openmm.NonbondedForce()
     for _ in range(n):
-        nonbonded.addParticle(0.1, 0.1, 0.1)
+        nonbonded.addParticle(0.01, 0.25, 0.5)
     nonbonded.setNonbondedMethod(openmm.NonbondedForce.CutoffNonPeriodic)
     system.addForce(nonbonded)
     context = context_on_cuda(system, positions)
@@ -181,9 +181,28 @@ def test_several_forces_act_together_and_in_any_combination():
 
 
 @on_cuda
+def test_forces_that_do_not_add_atomically_are_not_disturbed():
+    n = 5000
+    positions = some_positions(n)
+    moved = openmm.RMSDForce(positions[::-1], list(range(n)))
+    pull = openmm.CustomCVForce("1e4*rmsd")
+    pull.addCollectiveVariable("rmsd", moved)
+    pull.setForceGroup(3)
+    system = system_of(n, pull)
+    for group, name in ((1, "a"), (2, "b")):
+        force = make_force(Computation(Spring(), None, False), name, 20.0 * group)
+        force.setForceGroup(group)
+        system.addForce(force)
+    context = context_on_cuda(system, positions)
+    expected = forces_of(context, groups={3}) - 120.0 * positions
+    for _ in range(20):
+        np.testing.assert_allclose(forces_of(context), expected, rtol=1e-5, atol=1e-4)
+
+
+@on_cuda
 def test_steps_beside_openmms_own_kernels_are_the_same_bits_each_time():
-    n = 3000
-    positions = np.random.default_rng(7).random((n, 3)) * 4
+    positions = np.stack(np.meshgrid(*[0.25 * np.arange(14.0)] * 3), axis=-1).reshape(-1, 3)
+    n = len(positions)
 
     def run() -> tuple[np.ndarray, np.ndarray]:
         system = system_of(n)
@@ -191,7 +210,7 @@ def test_steps_beside_openmms_own_kernels_are_the_same_bits_each_time():
             system.addForce(make_force(Computation(Spring(), None, False), name, strength))
         nonbonded = openmm.NonbondedForce()
         for _ in range(n):
-            nonbonded.addParticle(0.0, 0.05, 0.1)
+            nonbonded.addParticle(0.0, 0.2, 0.5)
         nonbonded.setNonbondedMethod(openmm.NonbondedForce.CutoffNonPeriodic)
         system.addForce(nonbonded)
         integrator = openmm.LangevinMiddleIntegrator(300, 1, 0.001)

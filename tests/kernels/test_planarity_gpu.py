@@ -52,6 +52,15 @@ def assert_right(positions, planes):
 
 
 @both_types
+def test_a_scale_multiplies_the_gradient(dtype, poisoned):
+    positions, planes = mixed(1, dtype=dtype)
+    energy, gradient = planarity(positions, *planes)
+    scale = torch.tensor(-2.5, dtype=torch.float64, device=DEVICE)
+    same, scaled = planarity(positions, *planes, scale=scale)
+    assert torch.equal(same, energy) and torch.equal(scaled, -2.5 * gradient)
+
+
+@both_types
 @pytest.mark.parametrize("per_atom", [False, True], ids=["one sigma", "sigma per atom"])
 def test_agrees_with_the_reference(dtype, per_atom, poisoned):
     positions, planes = mixed(500 if ON_GPU else 2, centre=500.0, per_atom=per_atom, dtype=dtype)
