@@ -7,6 +7,11 @@ program for every few atoms gathers their forces (`gpu_gather`).
 
 Nothing here waits for the GPU, allocates by the data or keeps anything between calls, so that calls can be captured in a CUDA
 graph. Sums are in the order of the atoms in a tile, so that the same input gives the same bits.
+
+Lists of the atoms by tile are made anew at each call. On an H200, lists that cost nothing and had no margin would save 9% of
+192 µs for 100 000 atoms of one Gaussian in 256³ voxels, and 5% of 302 µs for five: splat and gather take 140 and 245 of these.
+Lists kept until an atom has moved half of a margin save less, as movements have to be looked at and every tile has more
+candidates.
 """
 
 from __future__ import annotations
