@@ -216,7 +216,7 @@ def test_files_of_rows_are_merged_tabulated_and_plotted(module, tmp_path, monkey
     monkeypatch.setattr(sys, "argv", [*command, "--json", str(tmp_path / "merged.json")])
     module("strength").main()
     printed = capsys.readouterr().out
-    assert "auto 200, 22.5" in printed and "1.05" in printed
+    assert "auto (200, 22.5)" in printed and "1.05" in printed
     assert (tmp_path / "out" / "strength.png").stat().st_size > 10000
     assert len(json.loads((tmp_path / "merged.json").read_text())) == 3
 

@@ -32,7 +32,7 @@ from rich.console import Console
 from strength_results import KEYS, figures_of_geometry, plot, read_rows, table
 
 from openmm_density.errors import InputError
-from openmm_density.fitting import FitResult, FlexibleFit, find_protocol
+from openmm_density.fitting import FitResult, FlexibleFit, Protocol, find_protocol
 from openmm_density.models import Model
 from openmm_density.validation.correlation import MapCorrelation
 from openmm_density.validation.geometry import geometry_report
@@ -85,13 +85,12 @@ def fit_task(task: Task, place: Place) -> dict[str, Any]:
     protocol = find_protocol(task.protocol, task.resolution)
     if task.steps is not None:
         protocol = protocol.with_steps(task.steps)
-    strength = "auto" if task.strength == "auto" else float(task.strength)
     started = time.perf_counter()
     result = FlexibleFit(
         start,
         maps.full,
         task.resolution,
-        replace(protocol, strength=strength),
+        with_strength(protocol, task.strength),
         platform=place.platform,
         threads=place.threads,
         seed=task.seed,
@@ -100,6 +99,13 @@ def fit_task(task: Task, place: Place) -> dict[str, Any]:
     ).run()
     seconds = time.perf_counter() - started
     return asdict(task) | {"seconds": seconds} | figures(truth, start, maps, task.resolution, result)
+
+
+def with_strength(protocol: Protocol, words: str) -> Protocol:
+    """Return a protocol with a strength, such as "auto" or "40", or with one to pull and one to end, such as "200>40"."""
+    pull, _, final = words.partition(">")
+    strengths = [word if word == "auto" else float(word) for word in (pull, final) if word]
+    return replace(protocol, strength=strengths[0], final_strength=strengths[1] if final else None)
 
 
 def figures(
@@ -119,7 +125,7 @@ def figures(
     return {
         "n_residues": len(alpha),
         "found_strength": result.strength,
-        "final_strength": getattr(result, "final_strength", None) or result.strength,
+        "final_strength": result.final_strength,
         "rmsd": [rmsd_to_truth(truth, where) for where in (start.positions, final)],
         "ca_rmsd": [
             root_mean_square_distance(where[alpha], truth.positions[alpha])
@@ -204,7 +210,11 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add("--cases", default=",".join(CASES), help=f"of {', '.join(CASES)} (all)")
     add("--resolutions", default=",".join(f"{d:g}" for d in RESOLUTIONS), help="in Å (%(default)s)")
-    add("--strengths", default=",".join(STRENGTHS), help="kJ/mol per fitted atom, or auto (%(default)s)")
+    add(
+        "--strengths",
+        default=",".join(STRENGTHS),
+        help="kJ/mol per fitted atom, auto, or one to pull and one to end: 200>40 (%(default)s)",
+    )
     add("--protocol", default="standard", help="a protocol's name or TOML file (standard)")
     add("--steps", type=int, help="of all stages (those of the protocol)")
     add("--search", default="auto", choices=("auto", "full", "off"), help="as of fit (auto)")
@@ -236,10 +246,10 @@ def tasks_of(options: argparse.Namespace) -> list[Task]:
             found=unknown[0],
             remedy=f"use {', '.join(CASES)}",
         )
-    combined = product(options.resolutions.split(","), options.cases.split(","), options.strengths.split(","))
+    combined = product(options.strengths.split(","), options.resolutions.split(","), options.cases.split(","))
     return [
         Task(case, float(d), strength, options.protocol, options.steps, options.search, options.seed)
-        for d, case, strength in combined
+        for strength, d, case in combined
     ]
 
 

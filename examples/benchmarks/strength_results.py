@@ -52,14 +52,20 @@ def _parsed(line: str) -> Row | None:
 
 
 def _number(row: Row) -> float:
-    return float("inf") if row["strength"] == "auto" else float(row["strength"])
+    final = row["strength"].rpartition(">")[2]
+    return float("inf") if final == "auto" else float(final)
+
+
+def is_fixed(row: Row) -> bool:
+    """Whether the fit had one strength from beginning to end that was given."""
+    return row["strength"].replace(".", "", 1).isdigit()
 
 
 def best_fixed(rows: list[Row]) -> dict[tuple[str, float], float]:
     """Return the least RMSD of all atoms to the truth among fixed strengths, by case and resolution."""
     best: dict[tuple[str, float], float] = {}
     for row in rows:
-        if row["strength"] != "auto":
+        if is_fixed(row):
             key = row["case"], row["resolution"]
             best[key] = min(best.get(key, float("inf")), row["rmsd"][1])
     return best
@@ -83,8 +89,8 @@ def table(rows: list[Row], caption: str = _CAPTION) -> Table:
         relaxed, final = row["relaxed"], row["final"]
         fixed = best.get((row["case"], row["resolution"]))
         strength = row["strength"]
-        if strength == "auto":
-            strength = f"auto {row['found_strength']:.0f}, {row['final_strength']:.1f}"
+        if not is_fixed(row):
+            strength += f" ({row['found_strength']:.0f}, {row['final_strength']:.3g})"
         shown.add_row(
             row["case"],
             f"{row['resolution']:g}",
@@ -127,11 +133,11 @@ def plot(rows: list[Row], path: Path) -> None:
         for axis, (title, value) in zip(line, panels.items()):
             for number, (resolution, found) in enumerate(sorted(by_resolution.items())):
                 colour = colours(number / max(len(by_resolution) - 1, 1))
-                fixed = sorted((row for row in found if row["strength"] != "auto"), key=_number)
+                fixed = sorted((row for row in found if is_fixed(row)), key=_number)
                 where = [_number(row) for row in fixed]
                 axis.plot(where, [value(row) for row in fixed], ".-", color=colour, label=f"{resolution:g} Å")
                 for row in found:
-                    if row["strength"] == "auto":
+                    if not is_fixed(row):
                         axis.plot(row["final_strength"], value(row), "*", color=colour, markersize=13)
             axis.set(xscale="log", title=f"{case}: {title}", xlabel="strength (kJ/mol per atom)")
     axes[0, 0].legend(title="★ automatic", fontsize=8)
