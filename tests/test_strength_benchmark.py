@@ -217,6 +217,12 @@ def test_files_of_rows_are_merged_tabulated_and_plotted(module, tmp_path, monkey
     module("strength").main()
     printed = capsys.readouterr().out
     assert "auto (200, 22.5)" in printed and "1.05" in printed
+    by_strength = results.summary(rows)
+    cells = dict(
+        zip([c.header for c in by_strength.columns][:5], [list(c.cells) for c in by_strength.columns])
+    )
+    assert cells["strength"] == ["20", "80", "auto"] and cells["within 5%"] == ["0", "1", "1"]
+    assert cells["ratio"] == ["1.50", "1.00", "1.05"]
     assert (tmp_path / "out" / "strength.png").stat().st_size > 10000
     assert len(json.loads((tmp_path / "merged.json").read_text())) == 3
 

@@ -29,7 +29,7 @@ import numpy as np
 from known_truth import CASES, alpha_carbons, make_models, root_mean_square_distance
 from noisy_maps import NoisyMaps, noisy_maps, relative_b_factors
 from rich.console import Console
-from strength_results import KEYS, figures_of_geometry, plot, read_rows, table
+from strength_results import KEYS, figures_of_geometry, plot, read_rows, summary, table
 
 from openmm_density.errors import InputError
 from openmm_density.fitting import FitResult, FlexibleFit, Protocol, find_protocol
@@ -271,6 +271,7 @@ def main() -> None:
             sys.exit(str(error))
     rows = read_rows(files)
     console.print(table(rows))
+    console.print(summary(rows))
     options.output.mkdir(parents=True, exist_ok=True)
     plot(rows, options.output / "strength.png")
     if options.json:

@@ -8,12 +8,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 
 from openmm_density.validation.geometry import GeometryReport
 
 KEYS = ("case", "resolution", "strength", "protocol", "steps", "search", "seed")
 """What tells a row from others."""
+
+WITHIN = 0.05
+"""Of the best fixed strength's RMSD: by how much more the automatic one may end at."""
 
 Row = dict[str, Any]
 
@@ -105,6 +109,43 @@ def table(rows: list[Row], caption: str = _CAPTION) -> Table:
                 for name in ("clashes", "ramachandran_outliers", "twisted_peptides")
             ),
             f"{row['seconds']:.0f}",
+        )
+    return shown
+
+
+def summary(rows: list[Row]) -> Table:
+    """Return one line for each strength: what it made of all cases that were also fitted at fixed ones."""
+    best = best_fixed(rows)
+    by_strength: dict[str, list[Row]] = defaultdict(list)
+    for row in sorted(rows, key=_number):
+        if (row["case"], row["resolution"]) in best:
+            by_strength[row["strength"]].append(row)
+    shown = Table(
+        caption="Ratio: RMSD to the truth over that of the best fixed strength; angles, bonds: over those of the relaxed start; "
+        "free CC: less that of the truth; medians and worst of all fits, and in how many there is more than in the relaxed start"
+    )
+    headings = "strength, fits, ratio, worst, within 5%, angles, worst, bonds, worst, free CC, more clashes, more Rama."
+    for heading in headings.split(", "):
+        shown.add_column(heading, justify="left" if heading == "strength" else "right")
+    for strength, found in by_strength.items():
+        ratios = np.array([row["rmsd"][1] / best[row["case"], row["resolution"]] for row in found])
+        angles, bonds = (
+            np.array([row["final"][name] / row["relaxed"][name] for row in found])
+            for name in ("angle_rmsd", "bond_rmsd")
+        )
+        free = np.median([row["cc_free"][1] - row["cc_free"][2] for row in found])
+        more = [
+            sum(row["final"][name] > row["relaxed"][name] for row in found)
+            for name in ("clashes", "ramachandran_outliers")
+        ]
+        shown.add_row(
+            strength,
+            str(len(found)),
+            *(f"{value:.2f}" for value in (np.median(ratios), ratios.max())),
+            str(int((ratios <= 1 + WITHIN).sum())),
+            *(f"{value:.2f}" for each in (angles, bonds) for value in (np.median(each), each.max())),
+            f"{free:+.3f}",
+            *map(str, more),
         )
     return shown
 
