@@ -118,6 +118,8 @@ class FinalTrials:
         self._engine.systems.set_planarity(running.context, stage, dynamics.timestep(state))
         running.restore(state)
         at = replace(state, strength=strength, final_strength=strength, stage_step=0, caution=0)
+        running.apply(at)
+        self._engine.minimizer.minimize(running.context, LEAST_ITERATIONS, stop)
         while at.stage_step < stage.steps and not stop.requested:
             running.apply(at)
             length = min(UPDATE_INTERVAL, stage.steps - at.stage_step)

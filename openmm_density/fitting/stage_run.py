@@ -149,9 +149,11 @@ class StageRun:
         self._engine.contexts.forget()
         state = state.next_segment()
         state.caution, state.rolled_back = caution, True
+        # As in `StageContext.set_scale`.
+        halved = caution - 1 if self._protocol.stages[state.stage].final else caution
         state.blow_ups.append(
             f"The simulation became unstable ({what}); it was rolled back to step {state.step}, and went on with "
-            f"{self._protocol.timestep / 2**caution:g} fs and strength / {2**caution}."
+            f"{self._protocol.timestep / 2**caution:g} fs{f' and strength / {2**halved}' if halved else ''}."
         )
         return state
 
@@ -178,7 +180,9 @@ class StageRun:
             state.strength = self._full_strength(state, running.stage, watch.stop)
         if state.final_strength is None and running.stage.final and not watch.stop.requested:
             self._find_final_strength(state, running.stage, watch)
-        if state.rolled_back:
+        # Where the geometry becomes stiff all at once, what it is strained by would be heat.
+        stiffened = running.stage.final and state.stage_step == 0 and not watch.stop.requested
+        if state.rolled_back or stiffened:
             running.settle(state, watch.stop)
             state.rolled_back = False
         if state.stage_step == 0 and not watch.stop.requested:

@@ -9,10 +9,12 @@ import pytest
 from openmm_density.errors import InputError, SimulationError
 from openmm_density.fitting import final_trials
 from openmm_density.fitting.checkpoints import RunFolder
+from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.final_strength import LEAST
 from openmm_density.fitting.final_trials import FinalTrials
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.protocols import Protocol, Stage, find_protocol
+from openmm_density.fitting.stability import Unstable
 from openmm_density.validation.geometry import geometry_report
 
 from ..fragments import RESOLUTION, fragment, map_of
@@ -168,3 +170,20 @@ def test_final_stages_are_the_last():
     for name, wrong in (("final_strength", -1), ("final_strength", "some"), ("final_strength_limit", "auto")):
         with pytest.raises(InputError, match="0 or more"):
             replace(find_protocol("quick", 4.0), **{name: wrong})
+
+
+def test_what_blows_up_at_the_end_goes_on_in_smaller_steps_and_as_strongly(parts, monkeypatch):
+    checked, blown = Dynamics.checked, []
+
+    def blowing_up(self, context, step, stage):
+        if stage.final and not blown:
+            blown.append(step)
+            raise Unstable("an atom flew away")
+        return checked(self, context, step, stage)
+
+    monkeypatch.setattr(Dynamics, "checked", blowing_up)
+    result = flexible_fit(parts, protocol=protocol(strength=50.0, final_strength=12.5)).run()
+    (sentence,) = result.blow_ups
+    assert blown and sentence.endswith("went on with 2 fs.")
+    assert result.final_strength == pytest.approx(12.5)
+    assert result.stages[-1]["strength"] == pytest.approx(12.5)
