@@ -10,6 +10,7 @@ import openmm
 from openmm import unit
 from openmm.mtsintegrator import MTSLangevinIntegrator
 
+from .final_geometry import STIFF_TIMESTEP
 from .fit_systems import DENSITY_GROUP, FORCE_FIELD_GROUP, RESTRAINT_GROUP
 from .interrupts import StopRequest
 from .protocols import Protocol, Stage
@@ -48,9 +49,10 @@ class Dynamics:
         """The time step of the protocol in ps."""
         return self._protocol.timestep / 1000
 
-    def timestep(self, state: RunState) -> float:
-        """Return the time step in ps, which is halved each time that the fit is rolled back."""
-        return self.full_timestep / 2**state.caution
+    def timestep(self, state: RunState, stage: Stage) -> float:
+        """Return the time step in ps: shorter where the geometry is stiff, and halved each time that the fit is rolled back."""
+        longest = self.full_timestep * (STIFF_TIMESTEP if stage.final else 1.0)
+        return longest / 2**state.caution
 
     def seed(self, state: RunState) -> int:
         """Return other noise to every segment; to OpenMM, 0 means any."""
@@ -61,7 +63,7 @@ class Dynamics:
         """Build the integrator of a stage, at the temperature that it begins with."""
         protocol, interval = self._protocol, self._protocol.density_interval
         temperature = stage.temperature[0]
-        step = self.timestep(state)
+        step = self.timestep(state, stage)
         if interval == 1:
             integrator = openmm.LangevinMiddleIntegrator(temperature, protocol.friction, step)
         else:

@@ -115,7 +115,7 @@ class FinalTrials:
         """Put a Context back to the state, run the steps of a trial, and minimise."""
         dynamics, stage = self._engine.dynamics, running.stage
         self._engine.safeguard.begin(state.positions)
-        self._engine.systems.set_planarity(running.context, stage, dynamics.timestep(state))
+        self._engine.systems.set_planarity(running.context, stage, dynamics.timestep(state, stage))
         running.restore(state)
         at = replace(state, strength=strength, final_strength=strength, stage_step=0, caution=0)
         running.apply(at)

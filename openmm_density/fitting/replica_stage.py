@@ -79,7 +79,7 @@ class ReplicaStage:
             planarity=engine.systems.planarity,
             parameters=parameters,
             friction=protocol.friction,
-            timestep=engine.dynamics.timestep(state),
+            timestep=engine.dynamics.timestep(state, running.stage),
             seed=engine.dynamics.seed(state),
             platform=(platform, properties),
             threads=min(threads or os.cpu_count() or 1, len(ladder)),

@@ -49,7 +49,7 @@ class StageContext:
         self.restore(state)
         self.context.setParameter(self.density.parameter_name, 0.0)
         systems.release_restraints(self.context, stage)
-        systems.set_planarity(self.context, stage, dynamics.timestep(state))
+        systems.set_planarity(self.context, stage, dynamics.timestep(state, stage))
 
     @property
     def strength(self) -> float:

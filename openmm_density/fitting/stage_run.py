@@ -150,10 +150,12 @@ class StageRun:
         state = state.next_segment()
         state.caution, state.rolled_back = caution, True
         # As in `StageContext.set_scale`.
-        halved = caution - 1 if self._protocol.stages[state.stage].final else caution
+        stage = self._protocol.stages[state.stage]
+        halved = caution - 1 if stage.final else caution
+        timestep = 1000 * self._engine.dynamics.timestep(state, stage)
         state.blow_ups.append(
             f"The simulation became unstable ({what}); it was rolled back to step {state.step}, and went on with "
-            f"{self._protocol.timestep / 2**caution:g} fs{f' and strength / {2**halved}' if halved else ''}."
+            f"{timestep:g} fs{f' and strength / {2**halved}' if halved else ''}."
         )
         return state
 

@@ -42,7 +42,7 @@ def test_the_report_counts_measures_and_sorts(small_data):
     }
     written = json.loads(json.dumps(report.as_dict(), allow_nan=False))
     assert written["rows"][0]["worst_atom"] == first.worst_atom
-    with pytest.raises(InputError, match="give one for each"):
+    with pytest.raises(InputError, match="must be one for each"):
         planarity_report(model.topology, planes, positions[1:])
     positions[atom.index] = math.nan
     with pytest.raises(InputError, match=f"A TRP {atom.residue.id} that is not a number"):

@@ -127,14 +127,17 @@ def run(options, display, stopwatch):
         display._progress.refresh()
     return 0
 fit._run = run
-main(["fit", sys.executable, sys.executable, "--resolution", "5", "--output", "run"])
+main(["fit", "model.pdb", "map.mrc", "--resolution", "5", "--output", "run"])
 """
 
 
-def test_a_terminal_shows_what_is_done_before_anything_slow_is_imported():
+def test_a_terminal_shows_what_is_done_before_anything_slow_is_imported(tmp_path):
+    for name in ("model.pdb", "map.mrc"):
+        (tmp_path / name).touch()
     terminal, end = pty.openpty()
     script = AT_ONCE.format(slow=set(SLOW) - {"rich"})
-    done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=end, check=True)
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=end, check=True, cwd=tmp_path)
     os.close(end)
     shown = os.read(terminal, 100_000).decode()
     os.close(terminal)

@@ -184,6 +184,6 @@ def test_what_blows_up_at_the_end_goes_on_in_smaller_steps_and_as_strongly(parts
     monkeypatch.setattr(Dynamics, "checked", blowing_up)
     result = flexible_fit(parts, protocol=protocol(strength=50.0, final_strength=12.5)).run()
     (sentence,) = result.blow_ups
-    assert blown and sentence.endswith("went on with 2 fs.")
+    assert blown and sentence.endswith("went on with 1.5 fs.")
     assert result.final_strength == pytest.approx(12.5)
     assert result.stages[-1]["strength"] == pytest.approx(12.5)

@@ -99,5 +99,5 @@ def test_models_without_side_chains_and_wrong_arguments() -> None:
     assert RotamerRestraint(app.Topology(), np.zeros((0, 3))).n_terms == 0
     with pytest.raises(InputError, match="force_constant must be 0 or more"):
         RotamerRestraint(app.Topology(), np.zeros((0, 3)), -1.0)
-    with pytest.raises(InputError, match="give one for each"):
+    with pytest.raises(InputError, match="must be one for each"):
         RotamerRestraint(app.Topology(), np.zeros((3, 3)))
