@@ -35,6 +35,7 @@
 #include "openmm/common/ComputeContext.h"
 #include "openmm/common/ContextSelector.h"
 #include "openmm/cuda/CudaContext.h"
+#include "openmm/cuda/CudaPlatform.h"
 #include "rebuilt_graph.h"
 
 namespace openmm_density {
@@ -45,10 +46,19 @@ bool is_any_of(const OpenMM::Force& force) {
 }
 
 // Whether OpenMM's kernels for a force add to the sums of forces atomically, as those of bonds and of neighbours do, or not at all.
-inline bool adds_atomically(const OpenMM::Force& force) {
+inline bool adds_atomically(const OpenMM::Force& force, const OpenMM::CudaPlatform::PlatformData& data) {
     using namespace OpenMM;
+    if (auto* nonbonded = dynamic_cast<const NonbondedForce*>(&force)) {
+        const auto method = nonbonded->getNonbondedMethod();
+        // Those of Ewald's reciprocal space never do, those of PME only in the stream of their own that they have by default.
+        if (method == NonbondedForce::Ewald)
+            return false;
+        if (method == NonbondedForce::PME || method == NonbondedForce::LJPME)
+            return !data.disablePmeStream && !data.useCpuPme;
+        return true;
+    }
     return is_any_of<HarmonicBondForce, HarmonicAngleForce, PeriodicTorsionForce, RBTorsionForce, CMAPTorsionForce, CustomBondForce,
-                     CustomAngleForce, CustomTorsionForce, CustomCompoundBondForce, CustomExternalForce, NonbondedForce,
+                     CustomAngleForce, CustomTorsionForce, CustomCompoundBondForce, CustomExternalForce,
                      CustomNonbondedForce, GBSAOBCForce, CMMotionRemover, AndersenThermostat, MonteCarloBarostat>(force);
 }
 
@@ -123,7 +133,7 @@ public:
     void add(const Member* member, const OpenMM::System& system) {
         members.push_back(member);
         for (int i = 0; i < system.getNumForces(); i++)
-            alone |= !is_any_of<Own>(system.getForce(i)) && !adds_atomically(system.getForce(i));
+            alone |= !is_any_of<Own>(system.getForce(i)) && !adds_atomically(system.getForce(i), cuda->getPlatformData());
     }
     // Before the member's graph is destroyed.
     void remove(const Member* member) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import asdict
 from typing import Any
 
@@ -67,7 +68,8 @@ class ReplicaStage:
         # Not those of the state, which a search before the stage has changed.
         start: Any = running.positions()
         if self._earlier is not None:
-            record = ExchangeRecord(**self._earlier["record"])
+            # A copy: the state is rolled back to if this segment blows up, and a record grows.
+            record = ExchangeRecord(**deepcopy(self._earlier["record"]))
             start = ExchangeState(
                 state.replica_positions, state.replica_velocities, self._earlier["rounds"], record
             )

@@ -39,8 +39,7 @@ class Ladder:
     Attributes
     ----------
     rungs : tuple of Rung
-        At least two. From one to the next the strength never falls, and neither temperature nor resolution (in Å) rises, nor do
-        all stay the same.
+        At least two. From one to the next the strength never falls, and neither temperature nor resolution (in Å) rises.
 
     Raises
     ------
@@ -59,8 +58,9 @@ class Ladder:
         for name, least in (("strength", 0.0), ("temperature", 1e-3)):
             values = [getattr(rung, name) for rung in self.rungs]
             if not all(math.isfinite(value) and value >= least for value in values):
+                words = "positive" if least else "not negative"
                 raise InputError(
-                    "must be finite and not negative", argument=name, found=values, remedy="correct it"
+                    f"must be finite and {words}", argument=name, found=values, remedy="correct it"
                 )
         named = [rung.resolution is not None for rung in self.rungs]
         if any(named) and not all(named):

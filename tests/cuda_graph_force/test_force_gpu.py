@@ -200,6 +200,29 @@ def test_forces_that_do_not_add_atomically_are_not_disturbed():
 
 
 @on_cuda
+@pytest.mark.parametrize(
+    ("method", "properties"), [("Ewald", {}), ("PME", {}), ("PME", {"DisablePmeStream": "true"})]
+)
+def test_reciprocal_space_is_not_disturbed(method, properties):
+    positions = np.stack(np.meshgrid(*[0.25 * np.arange(16.0)] * 3), axis=-1).reshape(-1, 3)
+    n = len(positions)
+    nonbonded = openmm.NonbondedForce()
+    for i in range(n):
+        nonbonded.addParticle((-1) ** i * 0.5, 0.2, 0.1)
+    nonbonded.setNonbondedMethod(getattr(openmm.NonbondedForce, method))
+    nonbonded.setForceGroup(3)
+    system = system_of(n, nonbonded, box=np.eye(3) * 4)
+    for name in ("a", "b"):
+        system.addForce(make_force(Computation(Spring(), None, False), name, 20.0))
+    platform = openmm.Platform.getPlatformByName("CUDA")
+    context = openmm.Context(system, openmm.VerletIntegrator(0.001), platform, properties)
+    context.setPositions(positions)
+    expected = forces_of(context, groups={3}) - 80.0 * positions
+    for _ in range(20):
+        np.testing.assert_allclose(forces_of(context), expected, rtol=1e-5, atol=1e-2)
+
+
+@on_cuda
 def test_steps_beside_openmms_own_kernels_are_the_same_bits_each_time():
     positions = np.stack(np.meshgrid(*[0.25 * np.arange(14.0)] * 3), axis=-1).reshape(-1, 3)
     n = len(positions)

@@ -11,6 +11,8 @@ import pytest
 from openmm_density.errors import InputError
 from openmm_density.fitting import FlexibleFit, RunFolder, find_protocol, replica_stage
 from openmm_density.fitting.protocols import Protocol, Stage
+from openmm_density.fitting.replica_stage import ReplicaStage
+from openmm_density.fitting.stability import Unstable
 
 from ..fragments import RESOLUTION, fragment, map_of
 
@@ -70,6 +72,22 @@ def test_the_best_replica_goes_on_and_a_killed_fit_as_if_nothing_had_been(parts,
     rows = [row for row in whole.rows if row.stage == "exchange"]
     assert len(rows) == 4 and all(row.strength == pytest.approx(30.0) for row in rows)
     assert killed.load().replica_positions is None
+
+
+def test_a_segment_that_blew_up_leaves_no_attempts_in_the_record(parts, monkeypatch):
+    step, blown = ReplicaStage.step, []
+
+    def once(self, stage_step, length, stop):
+        done = step(self, stage_step, length, stop)
+        if stage_step == 60 and not blown:
+            blown.append(stage_step)
+            raise Unstable("it blew up")
+        return done
+
+    monkeypatch.setattr(ReplicaStage, "step", once)
+    (told,) = fit_of(parts).run().exchange
+    # Of three rungs each round tries one pair.
+    assert blown and sum(told["record"]["tried"]) == told["rounds"] == 8
 
 
 def test_the_built_in_protocol(parts):

@@ -30,6 +30,8 @@ def test_rungs_change_geometrically_between_exact_ends():
         (lambda: Ladder.of_temperature(300.0, 600.0, 4, 10.0), "must change in one direction"),
         (lambda: Ladder.of_strength(0.0, 30.0, 4), "strength must be positive at both ends"),
         (lambda: Ladder((Rung(np.nan), Rung(3.0))), "strength must be finite"),
+        (lambda: Ladder((Rung(-1.0), Rung(3.0))), "strength must be finite and not negative"),
+        (lambda: Ladder((Rung(1.0, 0.0), Rung(3.0, 0.0))), "temperature must be finite and positive"),
         (lambda: Ladder((Rung(1.0, 300.0, 5.0), Rung(3.0))), "resolution must be given for all rungs"),
     ],
 )

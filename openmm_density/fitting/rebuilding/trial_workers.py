@@ -296,6 +296,11 @@ class _Scheduler:
         return max(waiting, key=lambda number: len(self._waiting[number]))
 
 
+def _search_path() -> str:
+    """Return where this process imports from, without the working folder; what is no text Python passes over."""
+    return os.pathsep.join(folder for folder in sys.path if isinstance(folder, str) and folder)
+
+
 class _Worker:
     """One process, what it does, and the trials whose Systems it keeps."""
 
@@ -309,7 +314,7 @@ class _Worker:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             start_new_session=True,
-            env={**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env={**os.environ, **_ONE_THREAD, "PYTHONPATH": _search_path()},
         )
         theirs.close()
         self.job: _Job | None = None

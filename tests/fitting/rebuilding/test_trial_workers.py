@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -85,6 +86,8 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrialWorkers]:
     (folder / "numpy.py").write_text("raise SystemExit")
     with pytest.MonkeyPatch.context() as patch, TrialWorkers(2) as workers:
         patch.chdir(folder)
+        # Nor from what is no text, which Python passes over.
+        patch.setattr("sys.path", ["", folder, *sys.path])
         workers.start()
         yield workers
 
