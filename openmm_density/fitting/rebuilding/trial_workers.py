@@ -11,6 +11,7 @@ import pickle
 import re
 import subprocess
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -32,8 +33,8 @@ RESIDUES_OF_A_WORKER = 8
 
 # Bytes that a worker takes with a table of the map for one place, in a map of 1 Å or coarser.
 _MEMORY = 600e6
-# Seconds between two looks whether to stop.
-_LOOK = 0.2
+# Seconds between two looks whether to stop, and after which a first process should have loaded what it needs.
+_LOOK, _START = 0.2, 120.0
 # Nothing is imported from the working folder, which may hold anything.
 _PROGRAM = (
     "import sys; sys.path[:] = filter(None, sys.path); "
@@ -136,6 +137,7 @@ class TrialWorkers:
                 if _Scheduler(self._workers, tools, positions, trials).run(stop, progress):
                     return True
             except _NotStarted:
+                self.close()
                 self.count = 1
                 return _in_turn(tools, positions, trials, stop, progress)
             self.close()
@@ -238,9 +240,12 @@ class _Scheduler:
 
     def run(self, stop: Stop, progress: Progress) -> bool:
         self._hand_out()
+        started = time.monotonic()
         while self._left:
             if stop.requested:
                 return False
+            if not self._any_started and time.monotonic() - started > _START:
+                raise _NotStarted
             if not self._workers:
                 if not self._any_started:
                     raise _NotStarted

@@ -131,13 +131,20 @@ def test_a_process_that_is_lost_is_not_missed(
     assert workers._workers == []
 
 
+@pytest.mark.parametrize("program", ["raise SystemExit", "import time; time.sleep(60)"])
 def test_where_no_process_starts_this_one_does_all(
-    search: Search, alone: list[StretchTrial], monkeypatch: pytest.MonkeyPatch
+    search: Search, alone: list[StretchTrial], monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
-    monkeypatch.setattr("openmm_density.fitting.rebuilding.trial_workers._PROGRAM", "raise SystemExit")
+    module = "openmm_density.fitting.rebuilding.trial_workers"
+    monkeypatch.setattr(f"{module}._PROGRAM", program)
+    if "sleep" in program:
+        monkeypatch.setattr(f"{module}._START", 0.3)
     with TrialWorkers(2) as workers:
+        workers.start()
+        processes = [worker._process for worker in workers._workers]
         done, trials = search.run(workers)
         assert done and workers.count == 1
+        assert all(process.poll() is not None for process in processes)
     assert_same(trials, alone)
 
 
