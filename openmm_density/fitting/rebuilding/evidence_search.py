@@ -29,8 +29,9 @@ up to 1000 kJ/mol where a helix was shifted by three residues, which dynamics re
 LEAST_GAIN = 2.5
 """By how much, in natural logarithms, evidence and energy have to be better together."""
 
-HOPELESS = -4.0
-"""What is worse by this once it was built is not annealed: of 24 shifts in one model, those that gained in the end had -1.0."""
+HOPELESS = -2.0
+"""What is worse by this once it was built is not annealed: of 22 shifts in four models, those that gained in the end had -1.0.
+What has less evidence than this once its backbone was built is given up before its side chains are."""
 
 # What each change of shift costs in the assignments that are tried: those of low cost hold more changes.
 _CHANGES = (1.5, 3.0, 6.0)
@@ -52,6 +53,7 @@ _ANNEALED, _MOST_ALIKE = 6, 2
 
 
 ChainShiftKey = tuple[int, tuple[float, ...]]
+_Failed = tuple[ChainShiftKey, bytes]
 Progress = Callable[[Stretch, int, int], None]
 """Called with a stretch that is being tried, its number, and of how many."""
 
@@ -113,12 +115,12 @@ class ShiftTrial(StretchTrial):
     def course(self) -> Generator[list[Task], list[list[Built]], None]:
         """Yield tasks, see `StretchTrial.course`, until `moved` is known, of what is built; the next time, of it annealed."""
         if self._built is None:
-            first = [
-                Task("shift", shifts=(self.shift,)),
-                Task("soft", places=(self._positions[self.moving],)),
-            ]
-            found = yield from _of_both(first)
-            found = yield from _of_both([Task("turn", places=(each.places,)) for each in found])
+            start = self._positions[self.moving]
+            ((shifted,),) = yield [Task("shift", shifts=(self.shift,))]
+            if not self._total(shifted.places) - self._total(start) >= HOPELESS:
+                return
+            ((own,),) = yield [Task("soft", places=(start,))]
+            found = yield from _of_both([Task("turn", places=(each.places,)) for each in (shifted, own)])
             self._built = found
         else:
             steps = _ANNEALED_LONGER * stretch_trial.ANNEALING_STEPS
@@ -178,6 +180,12 @@ class EvidenceSearch:
         # What is not fitted is shown by no density.
         self._chains = [chain for chain in registers.chains if weights[registers.atoms_of(chain)].any()]
         self.work, self.tried = 0.0, 0
+        self._left: set[tuple[int, int, int]] = set()
+
+    @property
+    def left(self) -> int:
+        """How many stretches were not shifted, or not annealed, in every way that was proposed, for want of room."""
+        return len(self._left)
 
     def improved(
         self,
@@ -210,18 +218,20 @@ class EvidenceSearch:
         self, start: _Candidate, chain: np.ndarray, stop: StopRequest, room: float, progress: Progress
     ) -> _Candidate:
         """Shift stretches of one chain, one after the other, of some models side by side, and return the best."""
-        models = [start]
+        models, failed = [start], set[_Failed]()
         for _ in range(_MOST_ROUNDS):
             following: list[_Candidate] = []
             for model in [each for each in models if each.in_vain < _MOST_IN_VAIN]:
                 if stop.requested:
                     return models[0]
-                shifts = self._untried(model, chain, room)
+                shifts = self._untried(model, chain)
                 if not shifts:
                     model.in_vain = _MOST_IN_VAIN
                     continue
                 model.tried.update(map(_key, shifts))
-                children = self._round(model, shifts, room, stop, progress)
+                # Nothing takes the place of what failed in another model: less would speak for it.
+                shifts = [each for each in shifts if self._failure(model, each) not in failed]
+                children = self._round(model, shifts, room, stop, progress, failed)
                 model.in_vain = 0 if children else model.in_vain + 1
                 following += children
             models = _best_different([*models, *following])[: self._side_by_side]
@@ -229,18 +239,23 @@ class EvidenceSearch:
                 break
         return models[0]
 
-    def _untried(self, model: _Candidate, chain: np.ndarray, room: float) -> list[ChainShift]:
+    def _untried(self, model: _Candidate, chain: np.ndarray) -> list[ChainShift]:
         odds = self._evidence.log_odds(model.positions, chain)
         shifts = [shift for shift in proposed_shifts(chain, odds) if _key(shift) not in model.tried]
         ends = [shift for shift in proposed_ends(chain, odds) if _key(shift) not in model.tried]
-        shifts = ends[:_ENDS_PER_ROUND] + shifts[:_PER_ROUND]
-        return [shift for shift in shifts if self._has_room(shift.stretch, room)]
+        return ends[:_ENDS_PER_ROUND] + shifts[:_PER_ROUND]
+
+    def _failure(self, model: _Candidate, shift: ChainShift) -> _Failed:
+        """Return what tells that a shift failed in a model, or in another one with the same stretch."""
+        atoms = self._tools.registers.atoms_of(shift.stretch.region)
+        return _key(shift), model.positions[atoms].tobytes()
 
     def _has_room(self, stretch: Stretch, room: float, annealed: bool = False) -> bool:
         region = stretch.region
         moving = int(self._tools.molecule.is_heavy[self._tools.registers.atoms_of(region)].sum())
         work = pair_work(moving, len(region), annealed)
         if self.work + work > room:
+            self._left.add((int(stretch.chain[0]), stretch.first, stretch.last))
             return False
         self.work += work
         self.tried += not annealed
@@ -253,11 +268,14 @@ class EvidenceSearch:
         room: float,
         stop: StopRequest,
         progress: Progress,
+        failed: set[_Failed],
     ) -> list[_Candidate]:
         """Try some shifts of a chain; return models with those that gain most, and with all of them that do not overlap."""
+        shifts = [shift for shift in shifts if self._has_room(shift.stretch, room)]
         trials = [ShiftTrial(self._tools, self._evidence, model.positions, shift) for shift in shifts]
         if not self._run(model.positions, trials, stop, progress):
             return []
+        built = trials
         trials = [
             each
             for each in _to_be_annealed(trials)
@@ -266,6 +284,7 @@ class EvidenceSearch:
         if not self._run(model.positions, trials, stop, progress):
             return []
         good = sorted((each for each in trials if each.gain >= LEAST_GAIN), key=lambda trial: -trial.gain)
+        failed.update(self._failure(model, each.shift) for each in built if each not in good)
         together: list[ShiftTrial] = []
         for trial in good:
             if not any(np.isin(trial.region, other.region).any() for other in together):

@@ -55,6 +55,8 @@ class Rebuilding:
         By which stretches are shifted too.
     by_energy : bool
         Whether stretches are shifted by their energy alone.
+    again : bool
+        Whether the model was searched before: one model is then followed by evidence, and not several side by side.
 
     Attributes
     ----------
@@ -75,6 +77,7 @@ class Rebuilding:
         progress: Callable[[str], None] | None = None,
         evidence: SideChainEvidence | None = None,
         by_energy: bool = True,
+        again: bool = False,
     ) -> None:
         self.changes, self.work = Changes(), 0.0
         self._progress = progress or (lambda _: None)
@@ -92,7 +95,8 @@ class Rebuilding:
         self._by_energy, self._evident = by_energy, None
         if evidence is not None:
             # Where the energy tells as well, it finds what one model leaves.
-            self._evident = EvidenceSearch(self._tools, evidence, self._workers, 1 if by_energy else 3)
+            side_by_side = 1 if by_energy or again else 3
+            self._evident = EvidenceSearch(self._tools, evidence, self._workers, side_by_side)
 
     def with_fitted_rotamers(self, positions: np.ndarray, stop: StopRequest | None = None) -> np.ndarray:
         """Return the positions (N, 3) in Å with side chains in the rotamers that the map shows; the same array if none is."""
@@ -164,6 +168,7 @@ class Rebuilding:
         found, moved = self._evident.improved(positions, stop, room - self.work, self._tell)
         self.work += self._evident.work
         self.changes.places_tried += self._evident.tried
+        self.changes.places_left += self._evident.left
         for each in moved:
             residues = [self._residues[index] for index in each.shift.residues]
             ends = (_number(residues[0]), _number(residues[-1]))

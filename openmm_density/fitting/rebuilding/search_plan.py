@@ -24,6 +24,8 @@ _CREATION, _MINIMIZATION, _ANNEALING = 160.0, 105.0, 280.0
 # One pass over a residue's side chain there, in one model and in one of many at once; so many shifts are annealed of those that
 # are built, and both ends again.
 _PASS, _PASS_OF_MANY, _ANNEALED = 700.0, 250.0, 4
+# Of shifts that evidence proposes, the part that is not given up once the backbone is built.
+_WEIGHED = 0.6
 # Minimisations of a shift that is built, most of which are given up, and the part whose side chains are turned.
 _BUILT, _TURNED, _QUENCHED = 1.15, 0.4, 1.4
 # The least place for which a search is made: heavy atoms and residues of an average place, and its shifts.
@@ -61,7 +63,8 @@ def pair_work(n_moving: int, n_residues: int, annealed: bool) -> float:
     members = _AROUND + _PER_MOVING * n_moving
     if annealed:  # twice as long
         return _CREATION * members + 2 * (_annealing_work(members, n_residues) + _ANNEALING * members)
-    return (_CREATION + 4 * _MINIMIZATION) * members + 2 * _PASS * n_residues
+    built = _MINIMIZATION * members + _WEIGHED * (3 * _MINIMIZATION * members + 2 * _PASS * n_residues)
+    return _CREATION * members + built
 
 
 def _annealing_work(members: float, n_residues: int) -> float:
@@ -126,6 +129,7 @@ class SearchPlan:
             # Whatever was shifted, rotamers are fitted after it.
             "side chains": {n for n in searched if stages[n][0].rotamers or stages[n][0].register},
         }
+        self._only_after_shifts = {n for n in searched if not stages[n][0].rotamers}
         self._n_atoms, self._search = n_atoms, search
         steps = sum(stage.steps for stage, _ in stages)
         self._total = math.inf if search == "full" else steps * max(1.0, steps / ALIKE_UP_TO) * n_atoms
@@ -154,6 +158,8 @@ class SearchPlan:
     def before(self, number: int, made: Sequence[Mapping[str, Any]] = ()) -> Share | None:
         """Return what may be searched before a stage, or None where nothing is asked for.
 
+        Once two searches for stretches were made, "auto" makes none after one that found nothing.
+
         Parameters
         ----------
         number : int
@@ -164,6 +170,8 @@ class SearchPlan:
         asked = [name for name, numbers in self._asked.items() if number in numbers]
         if self._search == "off" or not asked:
             return None
+        if number in self._shifted and self._at_rest(made):
+            return Share(0.0, number in self._fitted - self._only_after_shifts)
         register = 0.0
         if number in self._shifted:
             spent = sum(each.get("work", 0.0) for each in made) * self._n_atoms
@@ -174,6 +182,15 @@ class SearchPlan:
         side_chains = number in self._fitted
         done = {"register": register > 0, "side chains": side_chains}
         return Share(register, side_chains, tuple(name for name in asked if not done[name]))
+
+    def _at_rest(self, made: Sequence[Mapping[str, Any]]) -> bool:
+        """Return whether two searches for stretches were made, and the last one changed and left nothing."""
+        numbers = sorted(set().union(*self._asked.values()))
+        searches = [each for number, each in zip(numbers, made) if number in self._shifted]
+        if self._search != "auto" or len(searches) < 2:
+            return False
+        last = searches[-1]
+        return not (last.get("stretches", True) or last.get("undone") or last.get("places_left"))
 
     def work(self, share: Share, tried: float) -> float:
         """Return the work of a search, in steps of the whole model.

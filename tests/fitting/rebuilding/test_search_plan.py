@@ -77,6 +77,25 @@ def test_what_a_search_did_not_need_the_next_may_use() -> None:
     assert some.register > all_of_it.register > 0
 
 
+def test_after_a_second_search_in_vain_there_is_no_third() -> None:
+    protocol = standard(20000)
+    _, second, third = [n for n, stage in enumerate(protocol.stages) if stage.register]
+    before = [n for n in range(third) if plan_of(protocol).before(n) is not None]
+    found: dict[str, object] = {"stretches": [{}], "undone": False, "places_left": 0}
+    vain = {**found, "stretches": []}
+
+    def made(last: dict[str, object]) -> list[dict[str, object]]:
+        return [last if n == second else found for n in before]
+
+    share = plan_of(protocol).before(third, made(vain))
+    assert share.is_nothing and share.left_out == ()
+    for last in (found, {**vain, "undone": True}, {**vain, "places_left": 1}):
+        assert plan_of(protocol).before(third, made(last)).register > 0
+    assert plan_of(protocol, "full").before(third, made(vain)).register == math.inf
+    # What the first one did not find, the second may.
+    assert plan_of(protocol).before(second, [vain]).register > 0
+
+
 def test_off_and_full_do_not_ask_for_time() -> None:
     protocol = standard(50)
     for number, stage in enumerate(protocol.stages):
