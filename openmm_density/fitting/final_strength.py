@@ -111,7 +111,8 @@ class GeometryBounds:
         found = []
         for name, value in asdict(self).items():
             tried = getattr(trial, name)
-            if tried is not None and tried > value:
+            # What was not stable is beyond any bound, also where the model has none to compare with.
+            if tried is not None and (tried > value or math.isinf(tried)):
                 found.append(name)
         return found
 

@@ -101,3 +101,8 @@ def test_bounds_are_those_of_the_relaxed_model_and_the_noise_of_counts(tmp_path)
     bounds = GeometryBounds.of_relaxed(replace(report, ramachandran_outlier_count=None, bond_rmsd=math.nan))
     trial = Trial(5.0, math.nan, report.angle_rmsd, 0, None)
     assert bounds.exceeded_by(trial) == []
+
+
+def test_a_trial_that_was_not_stable_is_beyond_bounds_that_are_not_known():
+    unknown = replace(BOUNDS, bond_rmsd=math.nan, angle_rmsd=math.nan)
+    assert unknown.exceeded_by(Trial.of(100.0, None)) == ["bond_rmsd", "angle_rmsd"]
