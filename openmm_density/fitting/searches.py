@@ -128,7 +128,7 @@ class Searches:
             self._evidence(),
             # Between them the energy does not tell, and beyond nothing else does, where a protocol asks for it.
             by_energy=not ALIKE <= resolution <= REGISTERED,
-            again=any(each["places_tried"] and not each["undone"] for each in state.rebuilding),
+            again=any(each.get("places_tried") and not each.get("undone") for each in state.rebuilding),
         )
 
     def _evidence(self) -> SideChainEvidence | None:
