@@ -1,4 +1,4 @@
-"""Checks of what tables hold, made once for each table: on a GPU, reading them waits for the device."""
+"""Checks of operators' arguments; of what tables hold once for each table: on a GPU, reading them waits for the device."""
 
 from __future__ import annotations
 
@@ -55,3 +55,52 @@ def check_once(name: str, check: Callable[[], None], tables: tuple[Tensor, ...],
     for table in tables:
         records[table] = record
     return True
+
+
+def check_positions(operator: str, positions: Tensor) -> None:
+    """Check shape and type of an operator's positions.
+
+    Raises
+    ------
+    ValueError
+        If they are not (atoms, 3), in float32 or float64.
+    """
+    if (
+        positions.dim() != 2
+        or positions.shape[1] != 3
+        or positions.dtype not in (torch.float32, torch.float64)
+    ):
+        raise ValueError(
+            f"{operator}: positions must be a float32 or float64 tensor of shape (atoms, 3), but have shape "
+            f"{list(positions.shape)} and type {positions.dtype}"
+        )
+
+
+def rises(offsets: Tensor, total: int, smallest_step: int = 0) -> bool:
+    """Return whether offsets go from 0 to a total, in steps of so much or more."""
+    begins_and_ends = offsets.numel() > 0 and offsets[0] == 0 and offsets[-1] == total
+    return bool(begins_and_ends) and not bool((offsets.diff() < smallest_step).any())
+
+
+def check_indices(operator: str, name: str, entries: Tensor, limit: int, of: str, remedy: str) -> None:
+    """Check that a table's entries are from 0 up to a limit.
+
+    Parameters
+    ----------
+    operator, name : str
+        Of the operator and of its table.
+    entries : Tensor
+    limit : int
+        How many there are of what they number.
+    of : str
+        What that is, in the plural.
+    remedy : str
+
+    Raises
+    ------
+    ValueError
+        Naming the first that is not.
+    """
+    wrong = entries[(entries < 0) | (entries >= limit)]
+    if wrong.numel():
+        raise ValueError(f"{operator}: {name} holds index {wrong[0]}, but there are {limit} {of}: {remedy}")

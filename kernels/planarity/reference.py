@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from ..table_checks import check_indices, check_positions, rises
+
 SMALLEST_PLANE = 4
 # Second over third eigenvalue: a plane a million times longer than wide is a line, and has no normal.
 COLLINEARITY_LIMIT = 1e-12
@@ -122,15 +124,7 @@ def check_layout(
     ValueError
         As the operator.
     """
-    if (
-        positions.dim() != 2
-        or positions.shape[1] != 3
-        or positions.dtype not in (torch.float32, torch.float64)
-    ):
-        raise ValueError(
-            "planarity: positions must be a float32 or float64 tensor of shape (atoms, 3), but have shape "
-            f"{list(positions.shape)} and type {positions.dtype}"
-        )
+    check_positions("planarity", positions)
     tables = {"members": members, "offsets": offsets, "inverse_sigmas": inverse_sigmas}
     tables |= {"atom_offsets": atom_offsets, "atom_members": atom_members}
     for name, table in tables.items():
@@ -168,8 +162,7 @@ def check_entries(
         ("offsets", offsets, SMALLEST_PLANE),
         ("atom_offsets", atom_offsets, 0),
     ):
-        rises = values.numel() > 0 and values[0] == 0 and values[-1] == n_members
-        if not rises or bool((values.diff() < smallest_step).any()):
+        if not rises(values, n_members, smallest_step):
             raise ValueError(
                 f"planarity: {name} must rise from 0 to {n_members} in steps of at least {smallest_step}: "
                 "take it from pack_planes"
@@ -178,9 +171,5 @@ def check_entries(
         ("members", members, n_atoms, "positions"),
         ("atom_members", atom_members, n_members, "members"),
     ):
-        wrong = entries[(entries < 0) | (entries >= limit)]
-        if wrong.numel():
-            raise ValueError(
-                f"planarity: {name} holds index {wrong[0]}, but there are {limit} {of}: "
-                "give the positions of all atoms that the planes were packed for"
-            )
+        remedy = "give the positions of all atoms that the planes were packed for"
+        check_indices("planarity", name, entries, limit, of, remedy)

@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from ..table_checks import check_indices, check_positions, rises
+
 ATOMS_PER_TERM = 5
 COLLINEARITY_LIMIT = 1e-12
 """The squared sine of the angle between two bonds up to which they are on a line."""
@@ -96,15 +98,7 @@ def check_layout(
     ValueError
         As the operator.
     """
-    if (
-        positions.dim() != 2
-        or positions.shape[1] != 3
-        or positions.dtype not in (torch.float32, torch.float64)
-    ):
-        raise ValueError(
-            "torsion_maps: positions must be a float32 or float64 tensor of shape (atoms, 3), but have shape "
-            f"{list(positions.shape)} and type {positions.dtype}"
-        )
+    check_positions("torsion_maps", positions)
     n = map_of_term.numel()
     for name, table, dtype, shape in (
         ("members", members, torch.int32, (n, ATOMS_PER_TERM)),
@@ -143,8 +137,7 @@ def check_entries(
         As the operator.
     """
     n_members = members.numel()
-    rises = atom_offsets.numel() > 0 and atom_offsets[0] == 0 and atom_offsets[-1] == n_members
-    if not rises or bool((atom_offsets.diff() < 0).any()):
+    if not rises(atom_offsets, n_members):
         raise ValueError(
             f"torsion_maps: atom_offsets must rise from 0 to {n_members}: take it from pack_torsions"
         )
@@ -153,9 +146,5 @@ def check_entries(
         ("map_of_term", map_of_term, nodes.shape[0], "maps"),
         ("atom_members", atom_members, n_members, "members"),
     ):
-        wrong = entries[(entries < 0) | (entries >= limit)]
-        if wrong.numel():
-            raise ValueError(
-                f"torsion_maps: {name} holds index {wrong[0]}, but there are {limit} {of}: "
-                "give the positions and maps that the terms were packed for"
-            )
+        remedy = "give the positions and maps that the terms were packed for"
+        check_indices("torsion_maps", name, entries, limit, of, remedy)

@@ -7,7 +7,7 @@ import weakref
 import openmm
 
 from .dynamics import copy_course
-from .platforms import make_context
+from .platforms import make_context, repeats_itself
 
 
 class KeptContexts:
@@ -24,7 +24,7 @@ class KeptContexts:
 
     def __init__(self, platform: tuple[openmm.Platform, dict[str, str]]) -> None:
         self._platform = platform
-        self._keeps = platform[0].getName() not in ("CPU", "Reference")
+        self._keeps = not repeats_itself(platform[0])
         # By the System, which lives as long as a Context of it.
         self._free: dict[int, list[_Kept]] = {}
 

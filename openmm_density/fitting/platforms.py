@@ -11,6 +11,11 @@ from ..wording import one_line
 from .run_numbers import check_threads
 
 
+def repeats_itself(platform: openmm.Platform) -> bool:
+    """Return whether the same state leads to the same bits where a new Context is made of it; on GPUs it does not."""
+    return platform.getName() in ("CPU", "Reference")
+
+
 def platform_properties(platform: openmm.Platform, threads: int | None = None) -> dict[str, str]:
     """Return what a Context asks of a platform: the same forces each time and sums in double precision, where it can choose.
 

@@ -18,14 +18,13 @@ from ..replica_exchange.replica_exchange import ExchangeState
 from .dynamics import STEPS_AT_ONCE
 from .engine import Engine
 from .interrupts import StopRequest
+from .platforms import repeats_itself
 from .protocols import Protocol, Stage
 from .rebuilding.evidence_search import ENERGY_PER_NAT
 from .run_state import RunState
 from .stability import Unstable, is_blow_up
 from .stage_context import StageContext
 
-# Platforms on which the same state leads to the same bits, if new Contexts are made of it.
-_BIT_FOR_BIT = ("CPU", "Reference")
 # Enough that energies tell which model is best: what is left is far less than a misplaced side chain.
 _MINIMIZATION = 200
 
@@ -53,7 +52,7 @@ class ReplicaStage:
         state: RunState,
     ) -> None:
         self._interval, self._caution = protocol.exchange_interval, state.caution
-        self._repeats_itself = engine.platform[0].getName() in _BIT_FOR_BIT
+        self._repeats_itself = repeats_itself(engine.platform[0])
         self._saved: np.ndarray | None = None
         self.go_on(running, state)
         ladder = _ladder(running.stage, protocol.replicas, (state.strength or 0.0) / 2**state.caution)

@@ -87,6 +87,13 @@ class RunState:
     seconds: float = 0.0
     rows: list[Row] = field(default_factory=list)
 
+    def strength_halvings(self, final: bool) -> int:
+        """Return how often roll-backs have halved the strength: each of them did, but in a final stage the first did not.
+
+        A stiff geometry asks for smaller time steps, not for a weaker density.
+        """
+        return max(self.caution - 1, 0) if final else self.caution
+
     def next_segment(self) -> RunState:
         """Return a state to go on with, while this one stays as it is to roll back to.
 

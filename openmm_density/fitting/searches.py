@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from .fit_map import FitMap
 from .interrupts import StopRequest
 from .protocols import ALIKE, REGISTERED, Protocol
 from .rebuilding import Changes, Rebuilding, SearchPlan, Share, SideChainEvidence, TrialWorkers
+from .rebuilding.bonded_terms import BondedTerms
 from .rebuilding.register_search import RegisterSearch
 from .run_state import RunState
 from .stability import Unstable
@@ -119,7 +121,7 @@ class Searches:
         systems, resolution = self._engine.systems, self._fit_map.resolution
         return Rebuilding(
             systems.prepared,
-            systems.force_field,
+            self._force_field,
             self._fit_map.correlation(systems.prepared.topology, running.density.resolution),
             running.density,
             running.strength,
@@ -130,6 +132,11 @@ class Searches:
             by_energy=not ALIKE <= resolution <= REGISTERED,
             again=any(each.get("places_tried") and not each.get("undone") for each in state.rebuilding),
         )
+
+    @cached_property
+    def _force_field(self) -> BondedTerms:
+        # Of a large model it takes a second to read, and is the same for all searches.
+        return BondedTerms(self._engine.systems.force_field)
 
     def _evidence(self) -> SideChainEvidence | None:
         if self._fit_map.resolution > REGISTERED:

@@ -57,14 +57,10 @@ class StageContext:
         return self.context.getParameter(self.density.parameter_name)
 
     def set_scale(self, state: RunState, scale: float) -> None:
-        """Set k to a part of the full strength, in a final stage of the final one; each roll-back of the fit halves it.
-
-        In a final stage the first roll-back does not: a stiff geometry asks for smaller time steps, not for a weaker density.
-        """
-        full, halved = state.strength or 0.0, state.caution
-        if self.stage.final and state.final_strength is not None:
-            full, halved = state.final_strength, max(state.caution - 1, 0)
-        per_atom = scale * full / 2**halved
+        """Set k to a part of the full strength, in a final stage of the final one; roll-backs of the fit halve it."""
+        final = self.stage.final and state.final_strength is not None
+        full = state.final_strength if final else state.strength
+        per_atom = scale * (full or 0.0) / 2 ** state.strength_halvings(final)
         self.context.setParameter(self.density.parameter_name, per_atom * self.density.n_fitted_atoms)
 
     def apply(self, state: RunState) -> None:

@@ -149,9 +149,8 @@ class StageRun:
         self._engine.contexts.forget()
         state = state.next_segment()
         state.caution, state.rolled_back = caution, True
-        # As in `StageContext.set_scale`.
         stage = self._protocol.stages[state.stage]
-        halved = caution - 1 if stage.final else caution
+        halved = state.strength_halvings(stage.final)
         timestep = 1000 * self._engine.dynamics.timestep(state, stage)
         state.blow_ups.append(
             f"The simulation became unstable ({what}); it was rolled back to step {state.step}, and went on with "

@@ -34,17 +34,13 @@ class NonbondedParticles:
             merged.addException(a + first, b + first, *parameters)
 
 
-class CustomNonbondedParticles:
-    """`CustomNonbondedForce`."""
+class CustomBornParticles:
+    """`CustomGBForce`: particles and exclusions."""
 
-    def __init__(self, force: openmm.CustomNonbondedForce) -> None:
+    def __init__(self, force: openmm.CustomGBForce | openmm.CustomNonbondedForce) -> None:
         _refuse_without_cutoff(force)
         self._particles = [list(force.getParticleParameters(i)) for i in range(force.getNumParticles())]
         self._exclusions = [force.getExclusionParticles(i) for i in range(force.getNumExclusions())]
-        self._groups = [
-            [list(each) for each in force.getInteractionGroupParameters(i)]
-            for i in range(force.getNumInteractionGroups())
-        ]
 
     def add_to(self, merged: openmm.Force, first: int, displacement: np.ndarray, replace: bool) -> None:
         """See `NonbondedParticles.add_to`."""
@@ -54,6 +50,23 @@ class CustomNonbondedParticles:
             merged.addParticle(parameters)
         for a, b in self._exclusions:
             merged.addExclusion(a + first, b + first)
+
+
+class CustomNonbondedParticles(CustomBornParticles):
+    """`CustomNonbondedForce`, which has groups of particles that interact as well."""
+
+    def __init__(self, force: openmm.CustomNonbondedForce) -> None:
+        super().__init__(force)
+        self._groups = [
+            [list(each) for each in force.getInteractionGroupParameters(i)]
+            for i in range(force.getNumInteractionGroups())
+        ]
+
+    def add_to(self, merged: openmm.Force, first: int, displacement: np.ndarray, replace: bool) -> None:
+        """See `NonbondedParticles.add_to`."""
+        super().add_to(merged, first, displacement, replace)
+        if replace:
+            return
         for one, other in self._groups:
             merged.addInteractionGroup([i + first for i in one], [i + first for i in other])
 
@@ -70,24 +83,6 @@ class BornParticles:
         if not replace:
             for parameters in self._particles:
                 merged.addParticle(*parameters)
-
-
-class CustomBornParticles:
-    """`CustomGBForce`."""
-
-    def __init__(self, force: openmm.CustomGBForce) -> None:
-        _refuse_without_cutoff(force)
-        self._particles = [list(force.getParticleParameters(i)) for i in range(force.getNumParticles())]
-        self._exclusions = [force.getExclusionParticles(i) for i in range(force.getNumExclusions())]
-
-    def add_to(self, merged: openmm.Force, first: int, displacement: np.ndarray, replace: bool) -> None:
-        """See `NonbondedParticles.add_to`."""
-        if replace:
-            return
-        for parameters in self._particles:
-            merged.addParticle(parameters)
-        for a, b in self._exclusions:
-            merged.addExclusion(a + first, b + first)
 
 
 def _refuse_without_cutoff(force: Any) -> None:

@@ -312,14 +312,8 @@ class ReplicaExchange:
     def _energies_without_density(self, positions: np.ndarray) -> np.ndarray:
         simulated = self._simulated
         if self._probe is None:
-            self._probe = openmm.Context(
-                simulated.system,
-                openmm.VerletIntegrator(simulated.timestep),
-                simulated.platform,
-                dict(simulated.properties),
-            )
-            for name, value in simulated.parameters.items():
-                self._probe.setParameter(name, value)
+            integrator = openmm.VerletIntegrator(simulated.timestep)
+            self._probe = simulated.context(simulated.system, integrator)
             self._probe.setParameter(simulated.fits[0].parameter_name, 0.0)
         energies = []
         for each in positions:

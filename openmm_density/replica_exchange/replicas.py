@@ -83,6 +83,13 @@ class Simulated:
         system.addForce(density_force(fit.create_module(), fit, fit.parameter_name, **self.backend))
         return system
 
+    def context(self, system: openmm.System, integrator: openmm.Integrator) -> openmm.Context:
+        """Build a Context on the platform, with what Contexts are set to."""
+        context = openmm.Context(system, integrator, self.platform, dict(self.properties))
+        for name, value in self.parameters.items():
+            context.setParameter(name, value)
+        return context
+
     def without(self, *names: str) -> openmm.System:
         """Return a copy of the System without the forces of these names."""
         system = openmm.XmlSerializer.clone(self.system)
@@ -222,11 +229,7 @@ class SeparateReplicas(Replicas):
         for rung, kelvin in enumerate(simulated.ladder.temperatures):
             integrator = openmm.LangevinMiddleIntegrator(kelvin, simulated.friction, simulated.timestep)
             integrator.setRandomNumberSeed(1 + (seed + 7919 * rung) % (2**31 - 2))
-            context = openmm.Context(
-                simulated.system_of(rung), integrator, simulated.platform, dict(simulated.properties)
-            )
-            _set_parameters(context, simulated.parameters)
-            self._contexts.append(context)
+            self._contexts.append(simulated.context(simulated.system_of(rung), integrator))
 
     def _put(self, positions: np.ndarray, velocities: np.ndarray) -> None:
         for context, placed, moving in zip(self._contexts, positions, velocities):
@@ -275,10 +278,7 @@ class MergedReplicas(Replicas):
         integrator = self._integrator(merged)
         integrator.setRandomNumberSeed(1 + seed % (2**31 - 2))
         self._merged = merged
-        self._context = openmm.Context(
-            merged.system, integrator, simulated.platform, dict(simulated.properties)
-        )
-        _set_parameters(self._context, simulated.parameters)
+        self._context = simulated.context(merged.system, integrator)
 
     def losses(self) -> np.ndarray:
         """See `Replicas.losses`: by the density's own force, so that positions stay on the GPU."""
@@ -382,11 +382,6 @@ def _longest_cutoff(system: openmm.System) -> float:
         if hasattr(force, "getCutoffDistance")
     ]
     return max(cutoffs, default=0.0)
-
-
-def _set_parameters(context: openmm.Context, parameters: Mapping[str, float]) -> None:
-    for name, value in parameters.items():
-        context.setParameter(name, value)
 
 
 def _state(context: openmm.Context, positions: bool) -> np.ndarray:

@@ -146,10 +146,10 @@ def test_replicas_go_on_in_their_contexts_where_no_bits_repeat_themselves(parts,
         construct(self, *arguments, **options)
 
     monkeypatch.setattr(replica_stage.ReplicaExchange, "__init__", counted)
-    monkeypatch.setattr(replica_stage, "_BIT_FOR_BIT", ())
+    monkeypatch.setattr(replica_stage, "repeats_itself", lambda _: False)
     found = fit_of(parts, replace(PROTOCOL, exchange_interval=40)).run()
     assert len(made) == 1 and found.exchange[0]["rounds"] == 2
-    monkeypatch.setattr(replica_stage, "_BIT_FOR_BIT", ("CPU",))
+    monkeypatch.setattr(replica_stage, "repeats_itself", lambda _: True)
     made.clear()
     fit_of(parts, replace(PROTOCOL, exchange_interval=40)).run()
     assert len(made) == 2

@@ -26,6 +26,8 @@ _COLUMN = {by: column for column, by in enumerate(SHIFTS.tolist())}
 ENERGY_PER_NAT = 400.0
 """kJ/mol of a shift's energy, right after its annealing, that outweigh a factor of e of evidence. Right shifts start strained, by
 up to 1000 kJ/mol where a helix was shifted by three residues, which dynamics relieves; most wrong ones by more."""
+SIDE_BY_SIDE = 3
+"""Models that are followed: what gains most at first may lead astray."""
 LEAST_GAIN = 2.5
 """By how much, in natural logarithms, evidence and energy have to be better together."""
 
@@ -161,7 +163,7 @@ class EvidenceSearch:
     workers : TrialWorkers
         The processes that try shifts. What comes out does not depend on their number.
     side_by_side : int
-        How many models are followed: what gains most at first may lead astray.
+        How many models are followed.
 
     Attributes
     ----------
@@ -172,7 +174,11 @@ class EvidenceSearch:
     """
 
     def __init__(
-        self, tools: TrialTools, evidence: SideChainEvidence, workers: TrialWorkers, side_by_side: int = 3
+        self,
+        tools: TrialTools,
+        evidence: SideChainEvidence,
+        workers: TrialWorkers,
+        side_by_side: int = SIDE_BY_SIDE,
     ) -> None:
         self._tools, self._evidence, self._workers = tools, evidence, workers
         self._side_by_side = side_by_side

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import openmm
 from openmm import app
 
 from ...chemistry.residues import residue_label
@@ -18,7 +17,7 @@ from ..interrupts import StopRequest
 from .bonded_terms import BondedTerms
 from .changes import Changes, FittedRotamer, RebuiltStretch, span
 from .density_model import DensityModel
-from .evidence_search import ENERGY_PER_NAT, EvidenceSearch
+from .evidence_search import ENERGY_PER_NAT, SIDE_BY_SIDE, EvidenceSearch
 from .molecule import Molecule
 from .register_search import RegisterSearch, Stretch
 from .rotamer_search import RotamerSearch
@@ -39,8 +38,8 @@ class Rebuilding:
     ----------
     prepared : Prepared
         The model.
-    system : openmm.System
-        Its force field without constraints.
+    force_field : BondedTerms
+        Of its force field without constraints.
     correlation : MapCorrelation
         Of its topology with the map, at the resolution of the density.
     density : DensityFit
@@ -69,7 +68,7 @@ class Rebuilding:
     def __init__(
         self,
         prepared: Prepared,
-        system: openmm.System,
+        force_field: BondedTerms,
         correlation: MapCorrelation,
         density: DensityFit,
         strength: float,
@@ -88,14 +87,12 @@ class Rebuilding:
         self._rotamers = RotamerSearch(self._molecule, self._density)
         self._registers = RegisterSearch(prepared.topology)
         self._matches = SequenceMatch(prepared.topology, self._density, self._rotamers, self._registers)
-        self._tools = TrialTools(
-            BondedTerms(system), self._molecule, self._density, self._rotamers, self._registers
-        )
+        self._tools = TrialTools(force_field, self._molecule, self._density, self._rotamers, self._registers)
         self._correlation = correlation
         self._by_energy, self._evident = by_energy, None
         if evidence is not None:
             # Where the energy tells as well, it finds what one model leaves.
-            side_by_side = 1 if by_energy or again else 3
+            side_by_side = 1 if by_energy or again else SIDE_BY_SIDE
             self._evident = EvidenceSearch(self._tools, evidence, self._workers, side_by_side)
 
     def with_fitted_rotamers(self, positions: np.ndarray, stop: StopRequest | None = None) -> np.ndarray:

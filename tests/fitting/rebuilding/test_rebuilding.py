@@ -19,6 +19,7 @@ from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.fitting.rebuilding import Rebuilding, TrialWorkers
+from openmm_density.fitting.rebuilding.bonded_terms import BondedTerms
 from openmm_density.fitting.rebuilding.changes import left_out_in_words, rebuilt_in_words
 from openmm_density.fitting.rebuilding.register_search import RegisterSearch, Stretch
 from openmm_density.fitting.rebuilding.sequence_match import SequenceMatch
@@ -120,7 +121,7 @@ def rebuilding_of(model: Model, density_map: DensityMap, threads: int = 1) -> Re
     fit = fit_of(model, density_map, Stage("hold", 20))
     return Rebuilding(
         fit.prepared,
-        fit._systems.without_density,
+        BondedTerms(fit._systems.without_density),
         fit.fit_map.correlation(fit.prepared.topology, fit.density.resolution),
         fit.density,
         60.0 * fit.density.n_fitted_atoms,
