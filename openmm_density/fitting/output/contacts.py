@@ -12,6 +12,7 @@ from ...validation.mates import mate_contacts, worse_mate_contacts
 from ...wording import listing
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
+from .doubt import Doubt, Place
 
 SAME_CELL = 0.02
 """By this part the axes of a model's cell and of the map's may differ if they are one crystal."""
@@ -61,8 +62,8 @@ def contact_report(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
     return report
 
 
-def contact_doubts(summary: dict[str, Any]) -> list[str]:
-    """Name the contacts of a report that are to be doubted."""
+def contact_doubts(summary: dict[str, Any]) -> list[Doubt]:
+    """Return doubts about the contacts of a report."""
     doubts = []
     if summary["worse_mate_contacts"]:
         named = [
@@ -74,19 +75,26 @@ def contact_doubts(summary: dict[str, Any]) -> list[str]:
             )
             for each in summary["worse_mate_contacts"]
         ]
-        doubts.append(
+        # The second atom is that of a copy: the place is where the first one is.
+        places = tuple(
+            Place(each["atoms"], (each["atoms"].split(" - ")[0],)) for each in summary["worse_mate_contacts"]
+        )
+        said = (
             f"atoms were driven into copies of the model in the crystal, which take no part in the fit: {listing(named, 10)}: "
             "look at the model there, with its symmetry mates."
         )
+        doubts.append(Doubt("mates", said, places))
     if summary["short_contacts"]:
         named = [
             f"{each['atoms']} ({each['separation_initial']:.2f} Å, {each['separation_final']:.2f} after)"
             for each in summary["short_contacts"]
         ]
-        doubts.append(
+        said = (
             f"atoms of different residues were as near as a bond, but chemistry does not explain one, and no bond was made: "
             f"{listing(named, 10)}: correct the model there, or name the bond in its file (LINK, CONECT, _struct_conn)."
         )
+        places = tuple(Place.of(each["atoms"]) for each in summary["short_contacts"])
+        doubts.append(Doubt("contacts", said, places))
     return doubts
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from ...chemistry.elements import covalent_radius, is_metal
-from ...chemistry.residues import residue_label
+from ...chemistry.residues import atom_label
 from ...errors import as_argument, with_arguments
 from ...models.bonds import METAL_BOND_SLACK
 from ...restraints import Violation
@@ -22,6 +23,7 @@ from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan
 from ..protocols import Protocol
 from .contacts import contact_doubts
+from .doubt import Doubt, Place, place_of_stretch
 
 # Å by which the atoms of a ligand's conjugated system went farther from their plane, in the mean of squares. Haems of deposited
 # models differ by as much.
@@ -52,11 +54,12 @@ def doubts_about(
     summary: Mapping[str, Any],
     violations: Mapping[str, Sequence[Violation]],
     stretches: Sequence[Stretch],
+    residues: Sequence[Mapping[str, Any]],
     scan: StrengthScan | None = None,
     findings: Sequence[Finding] = (),
     spellings: Mapping[str, str] = MappingProxyType({}),
-) -> list[str]:
-    """Return a sentence for each sign that the fit, or a part of it, is not to be believed.
+) -> list[Doubt]:
+    """Return a sentence, and where, for each sign that the fit, or a part of it, is not to be believed.
 
     Parameters
     ----------
@@ -68,6 +71,8 @@ def doubts_about(
         What is violated at the end, by the name of the restraint; those that did not act at the end are not in it.
     stretches : sequence of Stretch
         Where the model fits the map badly, the worst first.
+    residues : sequence of mapping
+        Those that the stretches were found in.
     scan : StrengthScan, optional
         What half maps said about the strength.
     findings : sequence of Finding
@@ -77,7 +82,7 @@ def doubts_about(
     """
     doubts = [
         *interruption(fit.protocol, result),
-        *(finding.spelled(spellings) for finding in findings),
+        *(Doubt("map", finding.spelled(spellings)) for finding in findings),
         *_overall_doubts(fit, result),
         *_noise_doubt(result, summary, scan),
         *_geometry_doubt(result, summary, scan),
@@ -89,72 +94,76 @@ def doubts_about(
         *_metal_doubt(result),
         *_stretched_doubt(result),
         *_bent_doubts(summary),
-        *_stretch_doubts(stretches),
+        *_stretch_doubts(stretches, residues),
     ]
-    return [with_arguments(doubt, spellings) for doubt in doubts]
+    return [replace(doubt, sentence=with_arguments(doubt.sentence, spellings)) for doubt in doubts]
 
 
-def interruption(protocol: Protocol, result: FitResult) -> list[str]:
+def interruption(protocol: Protocol, result: FitResult) -> list[Doubt]:
     """Return how far a fit came that was interrupted, and what has not happened yet; nothing for one that came to its end."""
     if not result.interrupted:
         return []
+    return [Doubt("interrupted", _what_is_left(protocol, result))]
+
+
+def _what_is_left(protocol: Protocol, result: FitResult) -> str:
+    """Return a sentence on where a fit was interrupted."""
     started, planned = result.stages, protocol.stages
     where = f"the fit was interrupted at step {result.steps} of {protocol.steps}"
     if not started:
-        return [
-            f"{where}, before its first stage: the model was only minimised, and nothing has pulled it into the map yet."
-        ]
+        return f"{where}, before its first stage: the model was only minimised, and nothing has pulled it into the map yet."
     last, left = started[-1], [stage.name for stage in planned[len(started) :]]
     stage = planned[len(started) - 1]
     unfinished = last["steps"] < stage.steps and not last["converged"]
     if unfinished:
         left.insert(0, f"the rest of {stage.name}")
     if not left:
-        return [f"{where}, after its last stage: only the last minimisation is cut short."]
+        return f"{where}, after its last stage: only the last minimisation is cut short."
     pulled = max((each["strength"] for each in started), default=0.0) / (result.strength or 1.0)
     end = planned[-1]
     cooled = ", so that it is not annealed" if end.temperature[1] < end.temperature[0] else ""
-    return [
+    return (
         f"{where}, in stage {len(started)} of {len(planned)} ({stage.name}): the model is between its start and a fit. The "
         f"density had pulled with up to {pulled:.0%} of its full strength; {listing(left)} {'has' if len(left) == 1 else 'have'} "
         f"not happened yet{cooled}. Go on with the fit before you judge it."
-    ]
+    )
 
 
-def _overall_doubts(fit: FlexibleFit, result: FitResult) -> list[str]:
-    """Return a sentence where the resolution, the place of the model or its correlation are not those of a good fit."""
+def _overall_doubts(fit: FlexibleFit, result: FitResult) -> list[Doubt]:
+    """Return a doubt where the resolution, the place of the model or its correlation are not those of a good fit."""
     doubts = []
     finest = 2 * float(fit.density_map.voxel_size.max())
     if fit.density.resolution < NYQUIST_SLACK * finest:
-        doubts.append(
+        said = (
             f"a resolution of {fit.density.resolution:g} Å was given, but voxels of {finest / 2:.2f} Å hold no detail finer than "
             f"{finest:.1f} Å: check it."
         )
+        doubts.append(Doubt("resolution", said))
     values = fit.density_map.value_at(result.final[fit.density.atoms])
     outside = float(np.isnan(values).mean())
     if outside > LARGEST_PART_OUTSIDE:
-        doubts.append(
-            f"{outside:.0%} of the fitted atoms are outside the map: is the model where its density is?"
-        )
+        said = f"{outside:.0%} of the fitted atoms are outside the map: is the model where its density is?"
+        doubts.append(Doubt("outside", said))
     if result.simulated is not None:
-        doubts.append(
+        said = (
             f"the fit did not improve the model ({result.simulated.because}): fitted.* hold it as it was, after.* what the "
             "simulation made of it."
         )
+        doubts.append(Doubt("not_improved", said))
     elif result.cc_final <= result.cc_initial:
-        doubts.append(
+        said = (
             f"the correlation did not rise ({result.cc_initial:.3f} to {result.cc_final:.3f}): run more steps, or keep the model "
             "as it was."
         )
+        doubts.append(Doubt("not_improved", said))
     if result.cc_final < LOW_CORRELATION:
-        doubts.append(
-            f"the final correlation is low ({result.cc_final:.2f}): look at overview.png, and check resolution and placement."
-        )
+        said = f"the final correlation is low ({result.cc_final:.2f}): look at overview.png, and check resolution and placement."
+        doubts.append(Doubt("correlation", said))
     return doubts
 
 
-def _noise_doubt(result: FitResult, summary: Mapping[str, Any], scan: StrengthScan | None) -> list[str]:
-    """Return a sentence where the model agrees with the map better than a reference does that it came close to."""
+def _noise_doubt(result: FitResult, summary: Mapping[str, Any], scan: StrengthScan | None) -> list[Doubt]:
+    """Return a doubt where the model agrees with the map better than a reference does that it came close to."""
     if result.cc_reference is None or result.cc_final <= result.cc_reference + ABOVE_REFERENCE:
         return []
     of = summary["ca_rmsd_of"]
@@ -163,24 +172,24 @@ def _noise_doubt(result: FitResult, summary: Mapping[str, Any], scan: StrengthSc
     tells = f"half maps ({as_argument('half_maps')}) would tell"
     if scan is not None:
         tells = "compare work and free of half_maps in summary.json"
-    return [
+    said = (
         f"the correlation is above that of the reference ({result.cc_final:.3f}, reference {result.cc_reference:.3f}): the model "
         f"may have been fitted into noise; {tells}."
-    ]
+    )
+    return [Doubt("noise", said)]
 
 
-def _geometry_doubt(result: FitResult, summary: Mapping[str, Any], scan: StrengthScan | None) -> list[str]:
-    """Return a sentence where the geometry is clearly worse than where force field and restraints alone bring it."""
+def _geometry_doubt(result: FitResult, summary: Mapping[str, Any], scan: StrengthScan | None) -> list[Doubt]:
+    """Return a doubt where the geometry is clearly worse than where force field and restraints alone bring it."""
     if result.simulated is not None:  # it is the start's own
         return []
     relaxed, after = (summary[f"geometry_{stage}"] for stage in ("relaxed", "final"))
-    worse = []
-    for name, key, form, unit in (
-        ("bond RMSD", "bond_rmsd", ".3f", " Å"),
-        ("angle RMSD", "angle_rmsd", ".2f", "°"),
-    ):
-        if None not in (relaxed[key], after[key]) and after[key] > WORSE_RMSD * relaxed[key]:
-            worse.append(f"{name} {relaxed[key]:{form}} to {after[key]:{form}}{unit}")
+    worse, places = [], []
+    for name, key, form, unit in (("bond", "bond", ".3f", " Å"), ("angle", "angle", ".2f", "°")):
+        values = relaxed[f"{key}_rmsd"], after[f"{key}_rmsd"]
+        if None not in values and values[1] > WORSE_RMSD * values[0]:
+            worse.append(f"{name} RMSD {values[0]:{form}} to {values[1]:{form}}{unit}")
+            places.append(_worst_place(name, after[f"worst_{key}_atoms"]))
     for name, key, of in (
         ("Ramachandran outliers", "ramachandran_outlier", "ramachandran_count"),
         ("rotamer outliers", "rotamer_outlier", "rotamer_count"),
@@ -189,125 +198,161 @@ def _geometry_doubt(result: FitResult, summary: Mapping[str, Any], scan: Strengt
         counts = relaxed[f"{key}_count"], after[f"{key}_count"]
         if None not in counts and counts[1] - counts[0] > max(WORSE_BY, WORSE_SHARE[key] * after[of]):
             worse.append(f"{name} {counts[0]} to {counts[1]}")
+            places += map(Place.of, _new(f"{key}s", relaxed, after))
     if not worse or not result.strength:
         return []
+    said = (
+        f"the geometry is clearly worse after than relaxed ({', '.join(worse)}); {_why_worse(result, scan)}."
+    )
+    return [Doubt("geometry", said, tuple(places))]
+
+
+def _worst_place(name: str, atoms: str) -> Place:
+    """Return where the worst bond or angle is, as in ``worst bond: A LYS 45 CA - A LYS 45 CB``."""
+    return replace(Place.of(atoms), label=f"worst {name}: {atoms}")
+
+
+def _new(key: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return what a list of one geometry names and that of another does not."""
+    known = before.get(key) or ()
+    return [each for each in after.get(key) or () if each not in known]
+
+
+def _why_worse(result: FitResult, scan: StrengthScan | None) -> str:
+    """Return what made the geometry worse, and what to do about it."""
     if result.interrupted:
-        why = "the fit was interrupted before it came to rest: go on with it"
-    else:
-        few = result.steps < FEW_STEPS
-        found = result.final_search is not None
-        why = f"the pull of {result.final_strength:.0f} kJ/mol per atom is strong for this map"
-        why += f" and {result.steps} steps" if few else ""
-        why += f": fit again with a lower {as_argument('final_strength' if found else 'strength')}"
-        why += f" or more {as_argument('steps')}" if few else ""
-        why += ", or let half maps find it" if scan is None else ", without half maps"
-    return [f"the geometry is clearly worse after than relaxed ({', '.join(worse)}); {why}."]
+        return "the fit was interrupted before it came to rest: go on with it"
+    few = result.steps < FEW_STEPS
+    found = result.final_search is not None
+    why = f"the pull of {result.final_strength:.0f} kJ/mol per atom is strong for this map"
+    why += f" and {result.steps} steps" if few else ""
+    why += f": fit again with a lower {as_argument('final_strength' if found else 'strength')}"
+    why += f" or more {as_argument('steps')}" if few else ""
+    return why + (", or let half maps find it" if scan is None else ", without half maps")
 
 
-def _strength_doubt(scan: StrengthScan | None) -> list[str]:
-    """Return a sentence where half maps found no strength that is too much."""
+def _strength_doubt(scan: StrengthScan | None) -> list[Doubt]:
+    """Return a doubt where half maps found no strength that is too much."""
     if scan is None or not scan.still_rises:
         return []
-    return [
+    said = (
         f"the correlation with the half map that was not fitted into rose up to the strongest pull, {scan.chosen:g} kJ/mol per "
         "atom, so the half maps set no limit to the final strength, and the geometry alone does: if the model came from afar, "
         "fit again from fitted.pdb."
-    ]
+    )
+    return [Doubt("strength", said)]
 
 
-def _backbone_doubt(summary: Mapping[str, Any]) -> list[str]:
-    """Return a sentence with the residues whose backbone torsions the fit made unusual."""
-    before, after = (summary[f"geometry_{stage}"]["ramachandran_outliers"] for stage in ("initial", "final"))
-    spoilt = [residue for residue in after or () if residue not in before]
+def _backbone_doubt(summary: Mapping[str, Any]) -> list[Doubt]:
+    """Return a doubt about the residues whose backbone torsions the fit made unusual."""
+    spoilt = _new("ramachandran_outliers", summary["geometry_initial"], summary["geometry_final"])
     if not spoilt:
         return []
-    return [f"the fit made Ramachandran outliers of {listing(spoilt, 10)}: look at the model there."]
+    said = f"the fit made Ramachandran outliers of {listing(spoilt, 10)}: look at the model there."
+    return [Doubt("ramachandran", said, tuple(map(Place.of, spoilt)))]
 
 
 def _handedness_doubts(
     violations: Mapping[str, Sequence[Violation]], summary: Mapping[str, Any]
-) -> list[str]:
-    """Return sentences with the chiral centres and peptide bonds that are violated at the end, or changed unrestrained."""
+) -> list[Doubt]:
+    """Return doubts about chiral centres and peptide bonds that are violated at the end, or changed unrestrained."""
     doubts = []
     for name, changed, what in (
         ("chirality", "inverted_centres", "chiral centres flat or inverted at the end"),
         ("cis", "peptide_flips", "peptide bonds twisted or flipped at the end"),
     ):
         found = summary[changed]
+        places = tuple(map(Place.of, found))
         if name in violations:
             found = [
                 f"{' - '.join(each.residues)} ({each.quantity} {each.value:.1f}°, held at {each.target:.1f}°)"
                 for each in violations[name]
             ]
+            places = tuple(Place(" - ".join(each.residues), each.residues) for each in violations[name])
         if found:
-            doubts.append(f"{what}: {listing(found, 10)}: look at the model there.")
+            doubts.append(Doubt(name, f"{what}: {listing(found, 10)}: look at the model there.", places))
     return doubts
 
 
-def _pierced_doubt(summary: Mapping[str, Any]) -> list[str]:
-    """Return a sentence with the rings through which bonds pass."""
+def _pierced_doubt(summary: Mapping[str, Any]) -> list[Doubt]:
+    """Return a doubt about the rings through which bonds pass."""
     pierced = summary["pierced_rings_final"]
     if not pierced:
         return []
-    return [f"bonds pass through rings, as in no molecule: {listing(pierced, 10)}: rebuild the model there."]
+    places = []
+    for each in pierced:
+        ring, _, bond = each.rstrip(")").partition(" (by ")
+        places.append(Place(each, (ring, *bond.split(" - "))))
+    said = f"bonds pass through rings, as in no molecule: {listing(pierced, 10)}: rebuild the model there."
+    return [Doubt("pierced", said, tuple(places))]
 
 
-def _metal_doubt(result: FitResult) -> list[str]:
-    """Return a sentence with the bonds of metals that a file names and that were longer than what would be taken for one."""
+def _metal_doubt(result: FitResult) -> list[Doubt]:
+    """Return a doubt about the bonds of metals that a file names and that were longer than what would be taken for one."""
     topology = result.prepared.topology
     atoms = list(topology.atoms())
     pairs = {tuple(sorted(pair)) for pair in result.prepared.links}
     pairs |= {tuple(sorted((a.index, b.index))) for a, b in topology.bonds()}
-    long = []
+    long, places = [], []
     for i, j in sorted(pairs):
         if not (is_metal(atoms[i]) or is_metal(atoms[j])):
             continue
         length = float(np.linalg.norm(result.initial[i] - result.initial[j]))
         if length > covalent_radius(atoms[i]) + covalent_radius(atoms[j]) + METAL_BOND_SLACK:
-            ends = " - ".join(f"{residue_label(atoms[k].residue)} {atoms[k].name}" for k in (i, j))
+            ends = " - ".join(atom_label(atoms[k]) for k in (i, j))
             long.append(f"{ends} ({length:.2f} Å)")
+            places.append(Place.of(ends))
     if not long:
         return []
-    return [
+    said = (
         f"metals were too far from what they are bound to before the fit, which holds them there: {listing(long, 10)}: correct "
         "the model there, or take the bond out of its file."
-    ]
+    )
+    return [Doubt("metal", said, tuple(places))]
 
 
-def _stretched_doubt(result: FitResult) -> list[str]:
-    """Return a sentence with the bonds of metals and ligands that the fit pulled apart."""
+def _stretched_doubt(result: FitResult) -> list[Doubt]:
+    """Return a doubt about the bonds of metals and ligands that the fit pulled apart."""
     atoms = list(result.prepared.topology.atoms())
-    stretched = []
+    stretched, places = [], []
     for pair in result.prepared.links:
         before, after = (
             float(np.linalg.norm(np.subtract(*positions[list(pair)])))
             for positions in (result.initial, result.final)
         )
         if after - before > STRETCHED:
-            ends = " - ".join(f"{residue_label(atoms[i].residue)} {atoms[i].name}" for i in pair)
+            ends = " - ".join(atom_label(atoms[i]) for i in pair)
             stretched.append(f"{ends} ({before:.1f} to {after:.1f} Å)")
+            places.append(Place.of(ends))
     if not stretched:
         return []
-    return [
-        f"the fit stretched bonds of metals or ligands: {listing(stretched, 10)}: look at the model there."
-    ]
+    said = f"the fit stretched bonds of metals or ligands: {listing(stretched, 10)}: look at the model there."
+    return [Doubt("stretched", said, tuple(places))]
 
 
-def _bent_doubts(summary: Mapping[str, Any]) -> list[str]:
-    """Return a sentence with the ligands that the fit bent."""
+def _bent_doubts(summary: Mapping[str, Any]) -> list[Doubt]:
+    """Return a doubt about the ligands that the fit bent."""
     pairs = zip(summary["flat_ligands_initial"], summary["flat_ligands_final"])
-    bent = [
-        f"{after['residue']} ({before['rms']:.2f} to {after['rms']:.2f} Å)"
+    bent = {
+        after["residue"]: f"{after['residue']} ({before['rms']:.2f} to {after['rms']:.2f} Å)"
         for before, after in sorted(pairs, key=lambda pair: pair[0]["residue"])
         if after["rms"] - before["rms"] > BENT
+    }
+    if not bent:
+        return []
+    said = f"the fit bent what is flat in {listing([*bent.values()], 10)}: look at the model there."
+    return [Doubt("bent", said, tuple(map(Place.of, bent)))]
+
+
+def _stretch_doubts(stretches: Sequence[Stretch], residues: Sequence[Mapping[str, Any]]) -> list[Doubt]:
+    """Return a doubt about each of the worst stretches, and one about all others."""
+    places = [place_of_stretch(stretch, residues) for stretch in stretches]
+    doubts = [
+        Doubt("stretch", str(stretch), (place,)) for stretch, place in zip(stretches[:MOST_STRETCHES], places)
     ]
-    return [f"the fit bent what is flat in {listing(bent, 10)}: look at the model there."] if bent else []
-
-
-def _stretch_doubts(stretches: Sequence[Stretch]) -> list[str]:
-    named = [str(stretch) for stretch in stretches[:MOST_STRETCHES]]
-    left = len(stretches) - len(named)
-    if left:
+    others = tuple(places[MOST_STRETCHES:])
+    if others:
+        left = len(others)
         who = "1 more stretch of residues fits" if left == 1 else f"{left} more stretches of residues fit"
-        named.append(f"{who} the map badly: see residues.png.")
-    return named
+        doubts.append(Doubt("stretch", f"{who} the map badly: see residues.png.", others))
+    return doubts

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from ...atomic_files import write_text
 from ...chemistry.pierced_rings import pierced_rings
 from ...chemistry.planes import find_planes, planarity_report
@@ -27,6 +29,7 @@ from ..half_maps import StrengthScan
 from ..map_examination import examine_fitted
 from .agreement import MapAgreement, poorest
 from .contacts import contact_report
+from .doubt import located
 from .doubts import doubts_about
 from .notes import notes_on
 from .quantities import UNITS
@@ -87,8 +90,11 @@ def summarize(
     }
     notes = notes_on(fit, result, summary, agreement.residues, scan, pdb_limit)
     summary["notes"] = [with_arguments(note, spellings) for note in notes]
-    doubtful = violated, agreement.stretches, scan, fit.map_checks.with_later(checks)
-    summary["doubts"] = doubts_about(fit, result, summary, *doubtful, spellings)
+    findings = fit.map_checks.with_later(checks)
+    doubtful = violated, agreement.stretches, agreement.residues, scan, findings
+    doubts = doubts_about(fit, result, summary, *doubtful, spellings)
+    summary["doubts"] = [doubt.sentence for doubt in doubts]
+    summary["located_doubts"] = located(doubts, agreement.residues, _centres(result))
     # What is long comes last.
     summary["worst_residues"] = [
         {"residue": row["residue"], "correlation": row["correlation_final"]}
@@ -282,6 +288,13 @@ def _geometry(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
         "geometry_reference": None if of_reference is None else of_reference.as_dict(),
         **compare_geometry(before, after).as_dict(),
     }
+
+
+def _centres(result: FitResult) -> np.ndarray:
+    """Return the centre of each residue of the input, fitted, in Å."""
+    positions = result.prepared.input_positions(result.final)
+    residues = result.prepared.model.topology.residues()
+    return np.array([positions[[atom.index for atom in each.atoms()]].mean(axis=0) for each in residues])
 
 
 def _checks_after(fit: FlexibleFit, result: FitResult) -> MapChecks:

@@ -46,9 +46,13 @@ def test_an_atom_driven_into_a_mate_is_counted_and_doubted(small_data: Path) -> 
     found = _reported(model, density_map, final)
     assert found["mate_contacts_final"] > before
     (doubt,) = contact_doubts(found)
-    assert "driven into copies of the model in the crystal" in doubt
+    assert "driven into copies of the model in the crystal" in doubt.sentence
     names = sorted((0, methionine))
-    assert " - ".join(model.records[k].describe() for k in names) + " (0.99 Å, no clash before)" in doubt
+    assert (
+        " - ".join(model.records[k].describe() for k in names) + " (0.99 Å, no clash before)"
+        in doubt.sentence
+    )
+    assert (model.records[names[0]].describe(),) in [place.members for place in doubt.places]
     # What is no crystal, or not this one, has no mates.
     for each in (replace(model, space_group=""), replace(model, cell=(90.0, 41.0, 54.0, 90.0, 98.0, 90.0))):
         assert _reported(each, density_map, final)["mate_contacts_final"] is None
@@ -68,7 +72,9 @@ def test_a_contact_that_is_no_bond_is_doubted_and_not_written(small_data: Path, 
     final[3:] += [1.0, 0.0, 0.0]
     density_map = DensityMap.from_file(small_data / CRYSTAL / "composite_omit_map.mtz")
     (doubt,) = contact_doubts(_reported(model, density_map, final))
-    assert "A LIG 501 C3 - A LIG 502 C1 (1.53 Å, 2.42 after)" in doubt and "no bond was made" in doubt
+    assert "A LIG 501 C3 - A LIG 502 C1 (1.53 Å, 2.42 after)" in doubt.sentence
+    assert "no bond was made" in doubt.sentence
+    assert [place.members for place in doubt.places] == [("A LIG 501 C3", "A LIG 502 C1")]
 
 
 def test_the_table_has_a_line_for_mates_of_a_crystal_only(

@@ -39,7 +39,8 @@ def test_a_fit_that_bends_a_haem_is_doubted():
         "flat_ligands_final": [ligand(0.4), {**ligand(0.12), "residue": "B HEM 201"}],
     }
     (doubt,) = doubts._bent_doubts(summary)
-    assert "A HEM 201 (0.06 to 0.40 Å)" in doubt and "B HEM" not in doubt
+    assert "A HEM 201 (0.06 to 0.40 Å)" in doubt.sentence and "B HEM" not in doubt.sentence
+    assert [place.members for place in doubt.places] == [("A HEM 201",)]
     assert doubts._bent_doubts({"flat_ligands_initial": [], "flat_ligands_final": []}) == []
 
 
@@ -88,7 +89,9 @@ def test_what_was_bad_in_the_start_is_told_and_rings_that_stay_pierced_are_doubt
     assert "relaxed in stages" in note and f"rings pierced by bonds: {ring}" in note
     assert notes._strain_note(damaged_models.fit_of(damaged_models.native(tmp_path), tmp_path, "CPU")) == []
     (doubt,) = doubts._pierced_doubt({"pierced_rings_final": [ring]})
-    assert doubt == f"bonds pass through rings, as in no molecule: {ring}: rebuild the model there."
+    assert doubt.sentence == f"bonds pass through rings, as in no molecule: {ring}: rebuild the model there."
+    (place,) = doubt.places
+    assert place.members == ("A PHE 19", "B LYS 13 CD", "B LYS 13 CE")
     assert doubts._pierced_doubt({"pierced_rings_final": []}) == []
 
 
@@ -105,14 +108,15 @@ def test_a_metal_that_lost_its_ligand_is_doubted():
         return SimpleNamespace(prepared=prepared, initial=positions[0], final=positions[1])
 
     (doubt,) = doubts._stretched_doubt(ended(3.4))
-    assert "A CYS 1 SG - A ZN 2 ZN (2.3 to 3.4 Å)" in doubt
+    assert "A CYS 1 SG - A ZN 2 ZN (2.3 to 3.4 Å)" in doubt.sentence
+    assert [place.members for place in doubt.places] == [("A CYS 1 SG", "A ZN 2 ZN")]
     assert doubts._stretched_doubt(ended(2.5)) == doubts._stretched_doubt(ended(1.5)) == []
 
     # Covalent radii of sulphur and zinc: 1.05 and 1.22 Å.
     assert doubts._metal_doubt(ended(3.4)) == []
     far = SimpleNamespace(prepared=prepared, initial=ended(2.9).final, final=ended(2.3).final)
     (doubt,) = doubts._metal_doubt(far)
-    assert "A CYS 1 SG - A ZN 2 ZN (2.90 Å)" in doubt
+    assert "A CYS 1 SG - A ZN 2 ZN (2.90 Å)" in doubt.sentence and len(doubt.places) == 1
 
 
 @pytest.mark.parametrize(
@@ -143,7 +147,7 @@ def test_an_interrupted_fit_is_doubted_first_and_says_what_has_not_happened(stag
     steps = sum(stage["steps"] for stage in started)
     result = SimpleNamespace(interrupted=True, steps=steps, stages=started, strength=30.0)
     (doubt,) = doubts.interruption(protocol, result)
-    assert doubt.startswith(f"the fit was interrupted {said}")
+    assert doubt.sentence.startswith(f"the fit was interrupted {said}") and doubt.kind == "interrupted"
     assert doubts.interruption(protocol, SimpleNamespace(interrupted=False)) == []
 
 
@@ -193,11 +197,28 @@ def test_doubtful_stretches_are_told_of_in_a_sentence_each(fitted, monkeypatch):
     found = summarized(fit, replace(result, final=spoilt))
     assert any("more stretch" in doubt and "residues.png" in doubt for doubt in found["doubts"])
 
+    # Where it is: the residues that were moved, and the centre of what was fitted.
+    *_, doubt = (each for each in found["located_doubts"] if each["kind"] == "stretch")
+    rows = [row for place in doubt["places"] for row in place["residues"]]
+    numbers = {found["residues"][row]["number"] for row in rows}
+    assert numbers & set(range(9, 15)) and numbers <= set(range(6, 18))
+    place = doubt["places"][0]
+    members = {found["residues"][row]["number"] for row in place["residues"]}
+    model = result.prepared.model.topology
+    centres = [
+        np.mean([result.prepared.input_positions(spoilt)[atom.index] for atom in each.atoms()], axis=0)
+        for each in model.residues()
+        if int(each.id) in members
+    ]
+    np.testing.assert_allclose(place["centre"], np.mean(centres, axis=0), atol=2e-3)
+
 
 def geometry(bond, angle, rotamers=0, ramachandran=0, clashes=0):
     return {
         "bond_rmsd": bond,
+        "worst_bond_atoms": "A LEU 5 CA - A LEU 5 CB",
         "angle_rmsd": angle,
+        "worst_angle_atoms": "A GLY 6 N - A GLY 6 CA - A GLY 6 C",
         "rotamer_outlier_count": rotamers,
         "rotamer_count": 434,
         "ramachandran_outlier_count": ramachandran,
@@ -245,30 +266,34 @@ def test_what_the_pull_made_clearly_worse_is_doubted(relaxed, after, named):
     if named is None:
         assert found == []
         return
-    (doubt,) = (with_arguments(doubt, {}) for doubt in found)
+    (doubt,) = (with_arguments(doubt.sentence, {}) for doubt in found)
     assert f"({named});" in doubt and "180 kJ/mol per atom" in doubt and "lower strength" in doubt
-    assert "lower --strength" in with_arguments(found[0], {"strength": "--strength"})
-    assert (
-        "300 steps" in doubt and "steps" not in doubts._geometry_doubt(fit_of(steps=20000), summary, None)[0]
-    )
-    scan = StrengthScan([5.0], [0.7], [0.6], 5.0)
-    assert "without half maps" in doubts._geometry_doubt(fit_of(), summary, scan)[0]
-    assert "strong" not in doubts._geometry_doubt(fit_of(interrupted=True), summary, None)[0]
+    assert "lower --strength" in with_arguments(found[0].sentence, {"strength": "--strength"})
+    rmsds = [place.label for place in found[0].places if place.label.startswith("worst")]
+    assert len(rmsds) == named.count("RMSD")
+
+    def said(scan=None, **changes):
+        (doubt,) = doubts._geometry_doubt(fit_of(**changes), summary, scan)
+        return doubt.sentence
+
+    assert "300 steps" in doubt and "steps" not in said(steps=20000)
+    assert "without half maps" in said(StrengthScan([5.0], [0.7], [0.6], 5.0))
+    assert "strong" not in said(interrupted=True)
     assert doubts._geometry_doubt(fit_of(strength=0.0), summary, None) == []
     searched = fit_of(final_strength=90.0, final_search={"chosen": 90.0})
     (doubt,) = doubts._geometry_doubt(searched, summary, None)
-    assert "pull of 90 kJ/mol" in doubt
-    assert "lower --final-strength" in with_arguments(doubt, {"final_strength": "--final-strength"})
+    assert "pull of 90 kJ/mol" in doubt.sentence
+    assert "lower --final-strength" in with_arguments(doubt.sentence, {"final_strength": "--final-strength"})
 
 
 def test_a_better_correlation_than_a_reference_nearby_has_is_doubted():
     summary = {"ca_rmsd_of": {"atoms": ["CA"], "matched": 40, "residues": 41}}
     better = fit_of(cc_final=0.819, cc_reference=0.802, ca_rmsd_final=0.6)
     (doubt,) = doubts._noise_doubt(better, summary, None)
-    assert "0.819, reference 0.802" in doubt
-    assert "--half-map" in with_arguments(doubt, {"half_maps": "--half-map"})
+    assert "0.819, reference 0.802" in doubt.sentence
+    assert "--half-map" in with_arguments(doubt.sentence, {"half_maps": "--half-map"})
     scan = StrengthScan([5.0], [0.7], [0.6], 5.0)
-    assert "free" in doubts._noise_doubt(better, summary, scan)[0]
+    assert "free" in doubts._noise_doubt(better, summary, scan)[0].sentence
     for changed in ({"cc_reference": 0.815}, {"cc_reference": None}, {"ca_rmsd_final": 2.0}):
         assert doubts._noise_doubt(SimpleNamespace(**{**vars(better), **changed}), summary, None) == []
     for of in (None, {"atoms": ["CA"], "matched": 20, "residues": 41}):

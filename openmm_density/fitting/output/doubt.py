@@ -1,0 +1,143 @@
+"""A doubt about a fit, with where in the model it is: what the summary, the report and the scripts of viewers share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...validation.stretches import Stretch
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in a model something is doubted.
+
+    Attributes
+    ----------
+    label : str
+        What a list calls it, as in ``A 134-138`` or ``A LYS 45 CA - A GLY 46 N``.
+    members : tuple of str
+        Its residues, as in ``A HIS 57B``, or atoms of them, as in ``A HIS 57B CA``.
+    """
+
+    label: str
+    members: tuple[str, ...]
+
+    @classmethod
+    def of(cls, label: str) -> Place:
+        """Return the place that names its atoms or residues itself, as in ``A LYS 45 CA - A GLY 46 N``."""
+        return cls(label, tuple(label.split(" - ")))
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """A sign that a fit, or a part of it, is not to be believed.
+
+    Attributes
+    ----------
+    kind : str
+        What is doubted, see `KINDS`.
+    sentence : str
+        What speaks against the fit, and what to do.
+    places : tuple of Place
+        Where; none for a doubt about the whole fit. All places, also where the sentence names only some.
+    """
+
+    kind: str
+    sentence: str
+    places: tuple[Place, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"no kind of doubt is called {self.kind}")
+
+
+KINDS = {
+    "interrupted": "the fit did not come to its end",
+    "map": "the map itself",
+    "resolution": "the resolution that was given",
+    "outside": "atoms outside the map",
+    "not_improved": "the fit did not improve the model",
+    "correlation": "a low correlation",
+    "noise": "noise may have been fitted",
+    "geometry": "geometry worse than relaxed",
+    "strength": "no limit to the strength was found",
+    "ramachandran": "new Ramachandran outliers",
+    "chirality": "chiral centres flat or inverted",
+    "cis": "peptide bonds twisted or flipped",
+    "pierced": "bonds that pass through rings",
+    "mates": "contacts with copies in the crystal",
+    "contacts": "atoms as near as a bond that are not bonded",
+    "metal": "metals too far from what they are bound to",
+    "stretched": "bonds that the fit stretched",
+    "bent": "ligands that the fit bent",
+    "stretch": "stretches of residues that fit the map badly",
+}
+"""What each kind of doubt is about."""
+
+
+def place_of_stretch(stretch: Stretch, residues: Sequence[Mapping[str, Any]]) -> Place:
+    """Return the place of a stretch among the residues that it was found in."""
+    return Place(stretch.label, tuple(residues[row]["residue"] for row in stretch.rows))
+
+
+def located(
+    doubts: Iterable[Doubt], residues: Sequence[Mapping[str, Any]], centres: np.ndarray
+) -> list[dict[str, Any]]:
+    """Return what ``summary.json`` holds of doubts as ``located_doubts``.
+
+    Parameters
+    ----------
+    doubts : iterable of Doubt
+    residues : sequence of mapping
+        Those of the summary, with their ``residue``.
+    centres : np.ndarray, shape (n, 3)
+        The centre of each of them in the fitted model, in Å.
+
+    Returns
+    -------
+    list of dict
+        For each doubt its ``kind``, ``sentence`` and ``places``; of each of these its ``label``, ``residues`` (their numbers,
+        from 0, in the summary's list) and ``centre`` (Å, in the frame of ``fitted.*``). A place whose residues are not in the
+        list, such as one in the solvent, is left out.
+    """
+    rows: dict[str, int] = {}
+    for number, row in enumerate(residues):
+        rows.setdefault(row["residue"], number)
+    return [
+        {
+            "kind": doubt.kind,
+            "sentence": doubt.sentence,
+            "places": [found for place in doubt.places if (found := _located(place, rows, centres))],
+        }
+        for doubt in doubts
+    ]
+
+
+def located_doubts(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the doubts of a summary with their places; without them those of a folder that an earlier version wrote."""
+    if "located_doubts" in summary:
+        return summary["located_doubts"]
+    return [{"kind": None, "sentence": sentence, "places": []} for sentence in summary["doubts"]]
+
+
+def _located(place: Place, rows: Mapping[str, int], centres: np.ndarray) -> dict[str, Any] | None:
+    found = [_row(member, rows) for member in place.members]
+    known = list(dict.fromkeys(row for row in found if row is not None))
+    if not known:
+        return None
+    centre = centres[known].mean(axis=0)
+    return {
+        "label": place.label,
+        "residues": known,
+        "centre": [round(float(each), 3) for each in centre],
+    }
+
+
+def _row(member: str, rows: Mapping[str, int]) -> int | None:
+    """Return the number of a residue that is named, or of that of an atom."""
+    row = rows.get(member)
+    return row if row is not None else rows.get(member.rpartition(" ")[0])
