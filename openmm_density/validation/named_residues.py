@@ -9,7 +9,23 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Doubt:
+class LocatedPlace:
+    """Where in a model something is doubted.
+
+    Attributes
+    ----------
+    label : str
+        What a list calls it, as in ``A 134-138`` or ``A LYS 45 CA - A GLY 46 N``.
+    rows : tuple of int
+        Places among the residues of the summary.
+    """
+
+    label: str
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LocatedDoubt:
     """A sentence that speaks against a model, and where to look.
 
     Attributes
@@ -17,23 +33,42 @@ class Doubt:
     sentence : str
         As ``summary.json`` has it.
     rows : tuple of int
-        Places among the residues of the summary that it names, in their order; none where it is about the whole model.
+        Places among the residues of the summary that it is about, in their order; none where it is about the whole model.
+    places : tuple of LocatedPlace
+        The same one by one, as a list shows them.
+    kind : str, optional
+        What is doubted, see `openmm_density.fitting.output.doubt.KINDS`; None in the summary of an earlier version.
     """
 
     sentence: str
     rows: tuple[int, ...]
+    places: tuple[LocatedPlace, ...] = ()
+    kind: str | None = None
 
 
-def doubts_in(summary: Mapping[str, Any]) -> list[Doubt]:
-    """Return the doubts of a fit with the residues that each names.
+def doubts_in(summary: Mapping[str, Any]) -> list[LocatedDoubt]:
+    """Return the doubts of a fit with the residues that each is about.
 
     Parameters
     ----------
     summary : mapping
-        With ``doubts``, and ``residues`` as from `openmm_density.validation.model_report.residue_changes`.
+        With ``located_doubts``; or, as an earlier version wrote it, with ``doubts``, and ``residues`` as from
+        `openmm_density.validation.model_report.residue_changes`, which the sentences name.
     """
-    finder = ResidueFinder(summary["residues"])
-    return [Doubt(sentence, finder.named_in(sentence)) for sentence in summary["doubts"]]
+    if "located_doubts" in summary:
+        return [_located(doubt) for doubt in summary["located_doubts"]]
+    finder, doubts = ResidueFinder(summary["residues"]), []
+    for sentence in summary["doubts"]:
+        rows = finder.named_in(sentence)
+        places = tuple(LocatedPlace(summary["residues"][row]["residue"], (row,)) for row in rows)
+        doubts.append(LocatedDoubt(sentence, rows, places))
+    return doubts
+
+
+def _located(doubt: Mapping[str, Any]) -> LocatedDoubt:
+    places = tuple(LocatedPlace(each["label"], tuple(each["residues"])) for each in doubt["places"])
+    rows = tuple(sorted({row for place in places for row in place.rows}))
+    return LocatedDoubt(doubt["sentence"], rows, places, doubt["kind"])
 
 
 class ResidueFinder:

@@ -117,13 +117,6 @@ def located(
     ]
 
 
-def located_doubts(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the doubts of a summary with their places; without them those of a folder that an earlier version wrote."""
-    if "located_doubts" in summary:
-        return summary["located_doubts"]
-    return [{"kind": None, "sentence": sentence, "places": []} for sentence in summary["doubts"]]
-
-
 def _located(place: Place, rows: Mapping[str, int], centres: np.ndarray) -> dict[str, Any] | None:
     found = [_row(member, rows) for member in place.members]
     known = list(dict.fromkeys(row for row in found if row is not None))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from ..half_maps import StrengthScan
 from ..map_examination import examine_fitted
 from .agreement import MapAgreement, poorest
 from .contacts import contact_report
-from .doubt import located
+from .doubt import Doubt, located
 from .doubts import doubts_about
 from .notes import notes_on
 from .quantities import UNITS
@@ -75,11 +75,7 @@ def summarize(
         **_map_as_used(fit, result, checks, spellings),
         **_course(fit, result),
         **times_of(fit.stopwatch, scan),
-        "ms_per_step": result.ms_per_step,
-        "density_ms_per_step": result.density_ms_per_step,
-        "ms_by_force": result.ms_by_force,
-        "platform": fit.platform,
-        "force_backend": result.force_backend,
+        **_speed(fit, result),
         **_planarity(fit, result),
         "restraints_violated": {name: [*map(str, each)] for name, each in violated.items()},
         **_geometry(fit, result),
@@ -93,8 +89,7 @@ def summarize(
     findings = fit.map_checks.with_later(checks)
     doubtful = violated, agreement.stretches, agreement.residues, scan, findings
     doubts = doubts_about(fit, result, summary, *doubtful, spellings)
-    summary["doubts"] = [doubt.sentence for doubt in doubts]
-    summary["located_doubts"] = located(doubts, agreement.residues, _centres(result))
+    summary |= _doubts(result, agreement, doubts)
     # What is long comes last.
     summary["worst_residues"] = [
         {"residue": row["residue"], "correlation": row["correlation_final"]}
@@ -238,6 +233,17 @@ def _course(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
     }
 
 
+def _speed(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
+    """Return what a step takes, and where it ran."""
+    return {
+        "ms_per_step": result.ms_per_step,
+        "density_ms_per_step": result.density_ms_per_step,
+        "ms_by_force": result.ms_by_force,
+        "platform": fit.platform,
+        "force_backend": result.force_backend,
+    }
+
+
 def _planarity(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
     """Return how flat the flat groups of the model and of the reference are, and those of ligands one by one."""
     prepared, reference = result.prepared, fit.reference
@@ -287,6 +293,14 @@ def _geometry(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
         "geometry_final": after.as_dict(),
         "geometry_reference": None if of_reference is None else of_reference.as_dict(),
         **compare_geometry(before, after).as_dict(),
+    }
+
+
+def _doubts(result: FitResult, agreement: MapAgreement, doubts: Sequence[Doubt]) -> dict[str, Any]:
+    """Return the doubts as sentences, and with where they are."""
+    return {
+        "doubts": [doubt.sentence for doubt in doubts],
+        "located_doubts": located(doubts, agreement.residues, _centres(result)),
     }
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from openmm_density.fitting.output.doubt import KINDS, Doubt, Place, located, located_doubts
+from openmm_density.fitting.output.doubt import KINDS, Doubt, Place, located
+from openmm_density.validation.named_residues import LocatedDoubt, LocatedPlace, doubts_in
 
 RESIDUES = [{"residue": name} for name in ("A LYS 45", "A GLY 46", "A GLY 46B", "HOH 7", "A GLY 46")]
 CENTRES = np.arange(15.0).reshape(5, 3)
@@ -38,7 +39,10 @@ def test_a_doubt_is_of_a_kind_that_is_known():
         Doubt("odd", "said")
 
 
-def test_a_summary_of_an_earlier_version_has_its_sentences_without_places():
-    assert located_doubts({"doubts": ["a", "b"]})[1] == {"kind": None, "sentence": "b", "places": []}
-    known = [{"kind": "cis", "sentence": "a", "places": []}]
-    assert located_doubts({"doubts": ["a"], "located_doubts": known}) is known
+def test_a_summary_gives_the_doubts_back_with_the_rows_of_its_residues():
+    doubts = located(
+        [Doubt("cis", "said", (Place.of("A GLY 46B"), Place.of("A LYS 45 CA")))], RESIDUES, CENTRES
+    )
+    (found,) = doubts_in({"located_doubts": doubts})
+    places = LocatedPlace("A GLY 46B", (2,)), LocatedPlace("A LYS 45 CA", (0,))
+    assert found == LocatedDoubt("said", (0, 2), places, "cis")
