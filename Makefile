@@ -1,11 +1,12 @@
-# Five targets: `make demo`, `make test`, on a machine that has one, `make test-gpu` and `make test-opencl`, and `make fuzz`. All make
-# the environment when it is not there, and are quick the second time.
+# Six targets: `make demo`, `make test`, on a machine that has one, `make test-gpu` and `make test-opencl`, `make fuzz`, and `make docs`.
+# All make the environment when it is not there, and are quick the second time.
 
 PYTHON ?= python3.11
 ENVIRONMENT ?= .venv
 BIN := $(ENVIRONMENT)/bin
 INSTALLED := $(ENVIRONMENT)/installed
 COMPILED := $(ENVIRONMENT)/compiled
+DOCS_INSTALLED := $(ENVIRONMENT)/docs-installed
 LOG := $(ENVIRONMENT)/install.log
 DATA := examples/data
 KERNELS := $(patsubst kernels/%/cpu.cpp,%,$(wildcard kernels/*/cpu.cpp))
@@ -14,7 +15,7 @@ KERNELS := $(patsubst kernels/%/cpu.cpp,%,$(wildcard kernels/*/cpu.cpp))
 SHELL := bash
 .SHELLFLAGS := -o pipefail -c
 
-.PHONY: demo test test-gpu test-opencl fuzz
+.PHONY: demo test test-gpu test-opencl fuzz docs
 .DELETE_ON_ERROR:
 
 demo: demo/summary.json
@@ -46,6 +47,17 @@ test-opencl: $(COMPILED)
 # The tests read 500 damaged files of each format.
 fuzz: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --mutations 10000 --keep fuzz
+
+# Notebooks are run again where they or the package changed; a warning is an error.
+docs: $(DOCS_INSTALLED)
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs docs/_build/html
+	@echo "The documentation is in docs/_build/html/index.html."
+
+$(DOCS_INSTALLED): $(COMPILED)
+	@echo "Installing what makes the documentation: about 30 MB of downloads."
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --constraint $(ENVIRONMENT)/constraints.txt --editable ".[torchforce,test,docs]" >>$(LOG) 2>&1 \
+		|| { tail --lines 20 $(LOG) >&2; echo "pip failed: the end of what it said is above, all of it in $(LOG)." >&2; exit 1; }
+	@touch $@
 
 # The extra's pins are constraints as well: otherwise pip fetches the newest torch first, and finds out afterwards. What pip says goes
 # to the log, but for downloads that take a while.

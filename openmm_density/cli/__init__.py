@@ -18,7 +18,7 @@ from . import doctor, fit, planes, score, simulate
 from .arguments import PROGRAM, Parser, spelled, spellings
 from .startup import note_start
 
-__all__ = ["main"]
+__all__ = ["build_parser", "main"]
 
 
 def __dir__() -> list[str]:
@@ -28,7 +28,7 @@ def __dir__() -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return the exit status: 0, 1 for a simulation that failed, 2 for input that cannot be used."""
     note_start(is_process=arguments is None)
-    options, unknown = _parser().parse_known_args(arguments)
+    options, unknown = build_parser().parse_known_args(arguments)
     name = f"{PROGRAM} {options.command}"
     try:
         os.getcwd()
@@ -90,7 +90,8 @@ def _once_each() -> Callable[..., None]:
     return show
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands, of which `main` runs one."""
     parser = Parser(prog=PROGRAM, description="Fit atomic models into density maps with OpenMM.")
     parser.add_argument(
         "--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="print the version"

@@ -22,7 +22,7 @@ STEEPEST = np.radians(50.0)
 class ChiralityRestraint(TorsionRestraint):
     """Hold each chiral centre at the handedness that it has.
 
-    E = ½ k max(0, |χ - χ₀| - 12°)² of the improper torsion χ of the centre and three heavy neighbours, with k the Context
+    ``E = ½ k max(0, |χ - χ₀| - 12°)²`` of the improper torsion χ of the centre and three heavy neighbours, with k the Context
     parameter. A centre counts as violated from 25° off: then it is nearly flat, or inverted.
 
     The centres are Cα of amino acids, Cβ of threonine and isoleucine, C1', C2' (RNA), C3' and C4' of nucleotides, held at

@@ -34,7 +34,7 @@ class DistanceRestraint(PairRestraint):
     """Hold the distances between near residues; a pair that the density pulls far off its distance is released.
 
     These are the adaptive distance restraints of ISOLDE (T. I. Croll, Acta Cryst. D74, 519 (2018), and its documentation of
-    ``isolde restrain distances``), with Barron's general loss (J. T. Barron, CVPR 2019, eq. 1):
+    ``isolde restrain distances``), with Barron's general loss (J. T. Barron, CVPR 2019, eq. 1)::
 
         E = k (2 - α)/α [(1 + (ρ/c)²/(2 - α))^(α/2) - 1],   ρ = max(0, |r - r₀| - τ)
 

@@ -20,7 +20,8 @@ UNDECIDED = np.radians(30.0)
 class PeptideRestraint(TorsionRestraint):
     """Hold each ω torsion at cis or trans, whichever the model is nearer to.
 
-    E = ½ k max(0, |ω - ω₀| - 15°)² with ω₀ = 0 or π, and k the Context parameter. An ω more than 30° from ω₀ counts as violated.
+    ``E = ½ k max(0, |ω - ω₀| - 15°)²`` with ω₀ = 0 or π, and k the Context parameter. An ω more than 30° from ω₀ counts as
+    violated.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ POSITIONAL_LIMIT = 1.0
 
 
 class PositionalRestraint(Restraint):
-    """Hold atoms at their positions: E = ½ k max(0, |x - x₀| - width)².
+    """Hold atoms at their positions: ``E = ½ k max(0, |x - x₀| - width)²``.
 
     An atom counts as violated when it is 1 Å beyond the width.
 

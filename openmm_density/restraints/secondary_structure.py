@@ -28,7 +28,7 @@ HYDROGEN_BOND_LIMIT = 0.7
 class SecondaryStructureRestraint(TorsionRestraint):
     """Hold φ and ψ of helices and strands where they are, so that these move into a density as rigid bodies.
 
-    E = ½ k max(0, |φ - φ₀| - 10°)² of each such torsion, with φ₀ the angle that it has, and k the Context parameter. Without
+    ``E = ½ k max(0, |φ - φ₀| - 10°)²`` of each such torsion, with φ₀ the angle that it has, and k the Context parameter. Without
     it the ends of helices of a domain that moves into its density stay behind, a turn out of register. Helices and strands
     are those of DSSP in mdtraj; a model without protein gets a force without torsions. A torsion counts as violated from 30° off.
 
