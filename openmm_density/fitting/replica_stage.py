@@ -55,7 +55,9 @@ class ReplicaStage:
         self._repeats_itself = repeats_itself(engine.platform[0])
         self._saved: np.ndarray | None = None
         self.go_on(running, state)
-        ladder = _ladder(running.stage, protocol.replicas, (state.strength or 0.0) / 2**state.caution)
+        ladder = _ladder(
+            running.stage, protocol.replicas, (state.strength or 0.0) / 2**state.strength_halvings
+        )
         parameters = {
             name: value
             for name, value in running.context.getParameters().items()

@@ -53,7 +53,7 @@ class RunState:
     exchange : list of dict
         What became of the replicas of each stage that lets them exchange; of the stage in progress, so far.
     caution : int
-        How often time step and strength were halved.
+        How often the time step was halved for the stage in progress, and from the second time on the strength.
     rolled_back : bool
         Whether what came after it blew up, so that the next segment begins with a careful minimisation and small steps.
     seconds : float
@@ -87,12 +87,10 @@ class RunState:
     seconds: float = 0.0
     rows: list[Row] = field(default_factory=list)
 
-    def strength_halvings(self, final: bool) -> int:
-        """Return how often roll-backs have halved the strength: each of them did, but in a final stage the first did not.
-
-        A stiff geometry asks for smaller time steps, not for a weaker density.
-        """
-        return max(self.caution - 1, 0) if final else self.caution
+    @property
+    def strength_halvings(self) -> int:
+        """How often roll-backs have halved the strength: all but the first, as smaller time steps alone mend most of them."""
+        return max(self.caution - 1, 0)
 
     def next_segment(self) -> RunState:
         """Return a state to go on with, while this one stays as it is to roll back to.

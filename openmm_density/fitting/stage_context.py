@@ -60,7 +60,7 @@ class StageContext:
         """Set k to a part of the full strength, in a final stage of the final one; roll-backs of the fit halve it."""
         final = self.stage.final and state.final_strength is not None
         full = state.final_strength if final else state.strength
-        per_atom = scale * (full or 0.0) / 2 ** state.strength_halvings(final)
+        per_atom = scale * (full or 0.0) / 2**state.strength_halvings
         self.context.setParameter(self.density.parameter_name, per_atom * self.density.n_fitted_atoms)
 
     def apply(self, state: RunState) -> None:

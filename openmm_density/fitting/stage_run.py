@@ -127,6 +127,8 @@ class StageRun:
         if ended:
             state.ended.append(running.outcome(state, converged))
             state.stage, state.stage_step, state.plateau = state.stage + 1, 0, Plateau()
+            # What blew up is over: the way there, or a search's strain, of which the next stage knows nothing.
+            state.caution = 0
         return state
 
     def rolled_back(self, state: RunState, folder: RunFolder | None, what: str) -> RunState:
@@ -141,8 +143,8 @@ class StageRun:
         if caution > MOST_BLOW_UPS:
             where = "" if folder is None else f" (the last good model is {folder.last_good})"
             raise SimulationError(
-                f"the simulation became unstable {caution} times, though step and strength were halved each time; the last time "
-                f"{what}{where}: lower the strength, or look for clashes in the model."
+                f"the simulation became unstable {caution} times, though its steps were halved each time and then also "
+                f"the strength; the last time {what}{where}: lower the strength, or look for clashes in the model."
             )
         if folder is not None:
             cut_trajectory(folder.trajectory, state.frames)
@@ -150,11 +152,11 @@ class StageRun:
         state = state.next_segment()
         state.caution, state.rolled_back = caution, True
         stage = self._protocol.stages[state.stage]
-        halved = state.strength_halvings(stage.final)
+        halved = state.strength_halvings
         timestep = 1000 * self._engine.dynamics.timestep(state, stage)
         state.blow_ups.append(
             f"The simulation became unstable ({what}); it was rolled back to step {state.step}, and went on with "
-            f"{timestep:g} fs{f' and strength / {2**halved}' if halved else ''}."
+            f"{timestep:g} fs{f' and strength / {2**halved}' if halved else ''} to the end of the stage."
         )
         return state
 

@@ -295,7 +295,28 @@ def test_a_blow_up_is_rolled_back_to_the_last_state(parts, tmp_path, monkeypatch
     assert [row.step for row in result.rows] == [0, 40, 80, 120, 160, 200, 240, 240]
     topology = mdtraj.Topology.from_openmm(fit.prepared.topology)
     assert mdtraj.load(str(tmp_path / "trajectory.dcd"), top=topology).n_frames == 6
-    assert result.stages[-1]["strength"] == pytest.approx(15.0)
+    assert result.stages[-1]["strength"] == pytest.approx(30.0)
+
+
+def test_a_stage_after_one_that_blew_up_has_full_steps_and_strength(parts, monkeypatch):
+    check = Dynamics.checked
+    seen = []
+
+    def twice(self, context, step, stage):
+        seen.append((stage.name, step, context.getIntegrator().getStepSize().value_in_unit(unit.femtosecond)))
+        if len(seen) <= 2:
+            raise Unstable("it was made to")
+        return check(self, context, step, stage)
+
+    monkeypatch.setattr(Dynamics, "checked", twice)
+    protocol = Protocol(
+        (Stage("hold", 40), Stage("free", 40)), strength=30.0, minimize_first=20, minimize_last=0
+    )
+    result = flexible_fit(parts, protocol).run()
+    assert [femtoseconds for name, step, femtoseconds in seen if name == "hold"][:3] == [4.0, 2.0, 1.0]
+    assert {femtoseconds for name, _, femtoseconds in seen if name == "free"} == {4.0}
+    assert "with 2 fs to the end" in result.blow_ups[0] and "1 fs and strength / 2" in result.blow_ups[1]
+    assert [each["strength"] for each in result.stages] == pytest.approx([15.0, 30.0])
 
 
 def test_a_fit_killed_after_a_blow_up_goes_on_as_it_would_have(parts, tmp_path, monkeypatch):

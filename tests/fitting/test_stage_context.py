@@ -29,7 +29,7 @@ def test_scale_and_temperature_are_those_of_the_middle_of_a_block_of_steps(fitte
         assert kelvin == pytest.approx(300.0 - 200.0 * part)
     state.caution = 2
     running.apply(state)
-    assert running.strength == pytest.approx(full * 0.2 * 4**0.75 / 4)
+    assert running.strength == pytest.approx(full * 0.2 * 4**0.75 / 2)
 
 
 def test_what_follows_the_similarity_is_updated_at_the_ends_of_blocks(fitted, state):
