@@ -1,0 +1,50 @@
+"""The level at which a map's surface is looked at first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from openmm import app
+
+from ..chemistry.elements import is_hydrogen
+from ..maps.density_map import DensityMap
+from ..maps.grids import checked_positions
+
+VOLUME_PER_MASS = 1.21
+"""Å³ that a dalton of protein fills."""
+
+# A heavy atom's mass with that of the hydrogens bound to it, over its own.
+_WITH_HYDROGENS = 1.07
+# Å from an atom within which its density lies.
+_NEAR = 4.0
+# From this resolution (Å) on a molecule fills its surface; at finer ones, down to half of it, the surface follows chains.
+_FILLED_FROM, _LEAST_FILLED = 5.0, 0.5
+
+
+def density_level(
+    density_map: DensityMap, topology: app.Topology, positions: Any, resolution: float
+) -> float:
+    """Return the value above which as much of the map near a model lies as the model fills.
+
+    Parameters
+    ----------
+    density_map : DensityMap
+    topology : openmm.app.Topology
+    positions : array_like, shape (N, 3)
+        Å.
+    resolution : float
+        Å. At resolutions finer than 5 Å less of the molecule's volume is above the level: half of it at 2.5 Å.
+    """
+    positions = checked_positions(positions, topology.getNumAtoms(), topology)
+    heavy = np.array(
+        [atom.element is not None and not is_hydrogen(atom) for atom in topology.atoms()], dtype=bool
+    )
+    atoms = np.array([0.0 if atom.element is None else atom.element.mass._value for atom in topology.atoms()])
+    mass = _WITH_HYDROGENS * float(atoms[heavy].sum())
+    volume = VOLUME_PER_MASS * mass * float(np.clip(resolution / _FILLED_FROM, _LEAST_FILLED, 1))
+    near = density_map.data[density_map.mask_around(positions[heavy], _NEAR)]
+    if not near.size:
+        near = density_map.data.reshape(-1)
+    place = near.size - int(np.clip(volume / density_map.voxel_volume, 1, near.size))
+    return float(np.partition(near, place)[place])
