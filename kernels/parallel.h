@@ -1,4 +1,4 @@
-// Independent tasks over torch's number of threads.
+// Independent tasks over torch's number of threads, or a caller's.
 //
 // Two engines. OpenMP, where the compiler has it; its threads spin for a while after a parallel region, ready for the next. And
 // a pool of std::threads that sleep between calls, where the compiler has no OpenMP or a kernel asks for it by defining
@@ -143,13 +143,29 @@ inline Pool& pool() {
 }
 #endif
 
+thread_local int thread_limit = 0;
+
+// How many threads the loops of this thread may use while this lives, in place of torch's number.
+class ThreadLimit {
+   public:
+    explicit ThreadLimit(int n_threads) : before_(thread_limit) { thread_limit = n_threads; }
+    ~ThreadLimit() { thread_limit = before_; }
+    ThreadLimit(const ThreadLimit&) = delete;
+    ThreadLimit& operator=(const ThreadLimit&) = delete;
+
+   private:
+    int before_;
+};
+
 // How many threads parallel_for uses for so many tasks: 1 inside a parallel region, at least 1 always.
 // Scratch memory per thread needs that many parts.
 inline int threads_for(int64_t n_tasks) {
-    if (n_tasks <= 1 || at::in_parallel_region()) return 1;
+    if (n_tasks <= 1) return 1;
 #ifndef OPENMM_DENSITY_OPENMP
     if (inside_parallel_for) return 1;
 #endif
+    if (thread_limit > 0) return static_cast<int>(std::min<int64_t>(n_tasks, thread_limit));
+    if (at::in_parallel_region()) return 1;
     return static_cast<int>(std::min<int64_t>(n_tasks, std::max(1, at::get_num_threads())));
 }
 

@@ -13,7 +13,7 @@ Atoms with a NaN or infinite coordinate, or out of reach of the grid, contribute
 
 The stages of `density_similarity`, in the order of the data::
 
-                              CPU, by cpu.cpp, tile by tile            GPU, by gpu.py, kernel by kernel
+                              CPU, by similarity.h, tile by tile       GPU, by gpu.py, kernel by kernel
     the grid's geometry       footprints.h: Plan                       gpu_tiles.py: begin (store_geometry, and clears buffers)
     atoms onto the grid       grid.h, footprints.h                     gpu_atoms.py: place
     tiles and their atoms     tiles.h: make_plan                       gpu_tiles.py: mark, scan; gpu_atoms.py: fill, arrange
@@ -22,7 +22,7 @@ The stages of `density_similarity`, in the order of the data::
     forces of each field      spheres.h: gather_atom (before S)
     S, coefficients of ∂S/∂ρ  measures.h: similarity_of                gpu_measures.py: compare
     ∂S/∂ρ per voxel           (never formed)                           gpu_measures.py: differentiate
-    forces (gather)           cpu.cpp: fields' forces by coefficients  gpu_gather.py: gather_forces
+    forces (gather)           similarity.h: fields by coefficients     gpu_gather.py: gather_forces
 
 `density_splat` ends after the density. `density_gather` has a field in place of the density: on the CPU it takes the first three
 stages and then gathers (spheres.h: gather_atom, or gather_all_of_atom if parameters are differentiated too); on the GPU it is

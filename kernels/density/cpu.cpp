@@ -1,11 +1,5 @@
 // Model density, its gradients, and similarity with forces, on the CPU: the operators, from checked arguments to results.
-//
-// One thread at a time owns a tile of the grid (tiles.h): it splats the listed atoms (spheres.h) into a scratch of bricks (bricks.h)
-// that stays in its cache, sweeps the scratch once for the sums of the similarity (measures.h), and gathers, for every listed atom,
-// the gradients that those sums will weight. For the correlations dS/d(density) is c0 + c1*density + c2*target with c known only
-// after the last tile, so the three terms are gathered apart and combined at the end: density and dS/d(density) never exist for
-// more than a tile. Tiles, lists and the order of every addition follow from the input alone: the same bits for any number of
-// threads.
+// similarity.h says how they work.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -18,63 +12,13 @@
 #include <vector>
 
 #define OPENMM_DENSITY_SLEEPING_THREADS  // it runs in every step, beside the threads of OpenMM
+#include "../grid_tensors.h"
 #include "../scale.h"
-#include "measures.h"
-#include "spheres.h"
+#include "interface.h"
+#include "similarity.h"
 
 namespace openmm_density {
 namespace {
-
-// With fewer atoms a single thread ends before another is awake.
-constexpr int64_t ATOMS_TO_PREWAKE_FOR = 500;
-
-// Hand every tile to a thread: f(tile, view, scratch). The scratch has so many channels.
-template <typename F>
-void each_tile(Workspace& work, const Plan& plan, int channels, const F& f) {
-    const int64_t n_tiles = static_cast<int64_t>(work.tiles.size());
-    if (static_cast<int>(work.threads.size()) < threads_for(n_tiles)) work.threads.resize(threads_for(n_tiles));
-    parallel_for(n_tiles, [&](int64_t index, int thread) {
-        ThreadScratch& scratch = work.threads[thread];
-        const Tile& tile = work.tiles[index];
-        const TileView view(work, plan, tile, scratch.footprints);
-        for (int channel = 0; channel < channels; ++channel) {
-            auto& values = scratch.channels[channel];
-            if (static_cast<int64_t>(values.size()) < view.size()) values.resize(view.size());
-        }
-        f(tile, view, scratch);
-    });
-}
-
-void splat_tile(const Plan& plan, const Kernels& kernels, const Tile& tile, const TileView& view, ThreadScratch& scratch) {
-    const int64_t table_size = kernels.table_size(plan);
-    const int64_t n = tile.end - tile.begin;
-    if (static_cast<int64_t>(scratch.tables.size()) < table_size * n) scratch.tables.resize(table_size * n);
-    each_bricks(
-        view,
-        [&](int, int, int, int64_t at) { std::fill_n(scratch.channels[0].begin() + at, BRICK_ROWS, vec{}); },
-        [] {});
-    for (int64_t i = 0; i < n; ++i)
-        kernels.splat(plan, scratch.footprints[i], view, scratch.tables.data() + table_size * i, scratch.channels[0].data());
-}
-
-// Sums over the partials of an atom's images, in the order of its list.
-inline void add_partials(const Workspace& work, int64_t atom, int width, double* total) {
-    std::fill_n(total, width, 0.0);
-    for (int64_t i = work.first_image_of[atom]; i < work.first_image_of[atom + 1]; ++i) {
-        const float* partial = work.partials.data() + int64_t(work.image_of_atom[i]) * width;
-        for (int j = 0; j < width; ++j) total[j] += partial[j];
-    }
-}
-
-// d(density)/dx = -2 rho'(s) (voxel - atom): from voxels to space.
-template <typename T>
-void store_gradient(const Grid& grid, const double* in_voxels, T* gradient) {
-    for (int row = 0; row < 3; ++row) {
-        double g = 0;
-        for (int column = 0; column < 3; ++column) g += grid.matrix[row][column] * in_voxels[column];
-        gradient[row] = static_cast<T>(2 * g);
-    }
-}
 
 struct Inputs {
     at::Tensor positions, amplitudes, exponents;
@@ -103,20 +47,24 @@ struct Inputs {
                  exponents.const_data_ptr<float>(), cutoff};
     }
 
-    Plan plan(Workspace& work, const Grid& grid, const int64_t* selection) const {
-        if (positions.scalar_type() == at::kDouble)
-            return make_plan(work, grid, atoms, positions.const_data_ptr<double>(), selection);
-        return make_plan(work, grid, atoms, positions.const_data_ptr<float>(), selection);
+    Points points() const {
+        if (positions.scalar_type() == at::kDouble) return {nullptr, positions.const_data_ptr<double>()};
+        return {positions.const_data_ptr<float>(), nullptr};
     }
 };
+
+Gradients gradients_of(const at::Tensor& gradient) {
+    if (gradient.scalar_type() == at::kDouble) return {nullptr, gradient.mutable_data_ptr<double>()};
+    return {gradient.mutable_data_ptr<float>(), nullptr};
+}
 
 at::Tensor density_splat(const at::Tensor& positions, const at::Tensor& amplitudes, const at::Tensor& exponents,
                          double cutoff, const at::Tensor& matrix, const at::Tensor& origin, at::IntArrayRef shape,
                          bool periodic) {
-    const Grid grid(matrix, origin, shape, periodic);
+    const Grid grid = grid_of(matrix, origin, shape, periodic);
     const Inputs inputs(positions, amplitudes, exponents, cutoff, positions.size(0));
     Workspace& work = workspace();
-    const Plan plan = inputs.plan(work, grid, nullptr);
+    const Plan plan = make_plan(work, grid, inputs.atoms, inputs.points(), nullptr);
     const Kernels kernels = kernels_for(plan);
     at::Tensor density = at::empty(shape, inputs.amplitudes.options());
     float* out = density.mutable_data_ptr<float>();
@@ -139,13 +87,13 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> density_gather(const at::Tensor& 
                                                               double cutoff, const at::Tensor& matrix,
                                                               const at::Tensor& origin, bool periodic,
                                                               bool parameters) {
-    const Grid grid(matrix, origin, gradient.sizes(), periodic);
+    const Grid grid = grid_of(matrix, origin, gradient.sizes(), periodic);
     TORCH_CHECK(gradient.scalar_type() == at::kFloat, "gradient must be float32, not ", gradient.scalar_type());
     const at::Tensor field = gradient.contiguous();
     const float* g = field.const_data_ptr<float>();
     const Inputs inputs(positions, amplitudes, exponents, cutoff, positions.size(0));
     Workspace& work = workspace();
-    const Plan plan = inputs.plan(work, grid, nullptr);
+    const Plan plan = make_plan(work, grid, inputs.atoms, inputs.points(), nullptr);
     const Kernels kernels = kernels_for(plan);
     const int n_gaussians = parameters ? inputs.atoms.gaussians : 0;
     const int width = parameters ? all_sums(n_gaussians) : GRADIENT_SUMS;
@@ -170,6 +118,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> density_gather(const at::Tensor& 
     const at::Tensor d_positions = at::empty(inputs.positions.sizes(), inputs.positions.options());
     const at::Tensor d_amplitudes = at::empty({inputs.atoms.count, n_gaussians}, inputs.amplitudes.options());
     const at::Tensor d_exponents = at::empty({inputs.atoms.count, n_gaussians}, inputs.exponents.options());
+    const Gradients to_positions = gradients_of(d_positions);
     float* da = d_amplitudes.mutable_data_ptr<float>();
     float* dalpha = d_exponents.mutable_data_ptr<float>();
     const double s_c = cutoff * cutoff;
@@ -179,10 +128,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> density_gather(const at::Tensor& 
         for (int64_t atom = chunk * ATOMS_PER_CHUNK; atom < std::min(inputs.atoms.count, (chunk + 1) * ATOMS_PER_CHUNK);
              ++atom) {
             add_partials(work, atom, width, total);
-            if (d_positions.scalar_type() == at::kDouble)
-                store_gradient(grid, total, d_positions.mutable_data_ptr<double>() + 3 * atom);
-            else
-                store_gradient(grid, total, d_positions.mutable_data_ptr<float>() + 3 * atom);
+            store_gradient(grid, total, to_positions, atom);
             if (!parameters) continue;
             const double sum_g = total[SUM_G], sum_gs = total[SUM_GS];
             for (int c = 0; c < n_gaussians; ++c) {
@@ -207,7 +153,7 @@ std::tuple<at::Tensor, at::Tensor> density_similarity(const at::Tensor& position
                                                       const at::Tensor& matrix, const at::Tensor& origin, bool periodic,
                                                       int64_t measure_number, double total_weight,
                                                       const std::optional<at::Tensor>& scale) {
-    const Grid grid(matrix, origin, target.sizes(), periodic);
+    const Grid grid = grid_of(matrix, origin, target.sizes(), periodic);
     TORCH_CHECK(target.scalar_type() == at::kFloat, "target must be float32, not ", target.scalar_type());
     TORCH_CHECK(target.is_contiguous(), "target must be contiguous, but has strides ", target.strides(),
                 ": pass target.contiguous()");
@@ -228,64 +174,25 @@ std::tuple<at::Tensor, at::Tensor> density_similarity(const at::Tensor& position
     for (int64_t i = 0; i < n_atoms; ++i)
         TORCH_CHECK_INDEX(selection[i] >= 0 && selection[i] < n_positions, "atom ", selection[i], " is not among the ",
                           n_positions, " positions: atoms are counted from 0");
-    const double* of_target = moments.const_data_ptr<double>();
-    const double factor = value_of(scale);
-    const double floor = measure == RELATIVE_ENTROPY ? entropy_floor(of_target, total_weight) : 1;
-
-    // Whether tiles come after a plan that one thread makes, or the plan itself is shared: there is work for several.
-    if (n_atoms >= ATOMS_TO_PREWAKE_FOR) prewake_threads();
-    Workspace& work = workspace();
-    const Plan plan = inputs.plan(work, grid, selection);
-    const Kernels kernels = kernels_for(plan);
-    const int channels = channels_of(measure);
-    const int width = GRADIENT_SUMS * channels;
-    work.partials.resize(work.images.size() * width);
-    work.sums.resize(work.tiles.size());
-    const float* target_data = target.const_data_ptr<float>();
-    each_tile(work, plan, channels, [&](const Tile& tile, const TileView& view, ThreadScratch& scratch) {
-        splat_tile(plan, kernels, tile, view, scratch);
-        work.sums[tile.number] = sweep_tile(plan, view, scratch, target_data, measure, floor);
-        const int64_t table_size = kernels.table_size(plan);
-        for (int64_t i = 0; i < tile.end - tile.begin; ++i)
-            kernels.gather[channels - 1](plan, scratch.footprints[i], view, scratch.tables.data() + table_size * i, scratch,
-                                         work.partials.data() + width * (tile.begin + i));
-    });
-
-    Sums sums{};
-    for (const Sums& of_tile : work.sums)
-        for (int i = 0; i < SUMS; ++i) sums[i] += of_tile[i];
-    Similarity result = similarity_of(measure, of_target, sums, total_weight);
-    for (double& coefficient : result.coefficients) coefficient *= factor;
-
-    at::Tensor similarity = at::empty({}, moments.options());
-    *similarity.mutable_data_ptr<double>() = result.value;
-    // Not at::zeros, whose threads spin on: see scale.h.
-    at::Tensor gradient = at::empty(inputs.positions.sizes(), inputs.positions.options());
-    if (n_atoms < n_positions) std::memset(gradient.mutable_data_ptr(), 0, gradient.nbytes());
-    const auto combine = [&](auto number) {
-        constexpr int CHANNELS = decltype(number)::value;
-        const int64_t n_chunks = (n_atoms + ATOMS_PER_CHUNK - 1) / ATOMS_PER_CHUNK;
-        parallel_for(n_chunks, [&](int64_t chunk, int) {
-            for (int64_t atom = chunk * ATOMS_PER_CHUNK; atom < std::min(n_atoms, (chunk + 1) * ATOMS_PER_CHUNK); ++atom) {
-                double total[GRADIENT_SUMS * CHANNELS], in_voxels[3] = {};
-                add_partials(work, atom, GRADIENT_SUMS * CHANNELS, total);
-                for (int channel = 0; channel < CHANNELS; ++channel)
-                    for (int axis = 0; axis < 3; ++axis)
-                        in_voxels[axis] += result.coefficients[channel] * total[GRADIENT_SUMS * channel + axis];
-                if (gradient.scalar_type() == at::kDouble)
-                    store_gradient(grid, in_voxels, gradient.mutable_data_ptr<double>() + 3 * selection[atom]);
-                else
-                    store_gradient(grid, in_voxels, gradient.mutable_data_ptr<float>() + 3 * selection[atom]);
-            }
-        });
-    };
-    if (channels == 1) combine(std::integral_constant<int, 1>{});
-    if (channels == 2) combine(std::integral_constant<int, 2>{});
-    if (channels == 3) combine(std::integral_constant<int, 3>{});
-    return {similarity, gradient};
+    const at::Tensor value = at::empty({}, moments.options());
+    const at::Tensor gradient = at::empty(inputs.positions.sizes(), inputs.positions.options());
+    *value.mutable_data_ptr<double>() =
+        similarity(grid, inputs.atoms, selection,
+                   {target.const_data_ptr<float>(), moments.const_data_ptr<double>(), measure, total_weight}, inputs.points(),
+                   n_positions, value_of(scale), gradients_of(gradient));
+    return {value, gradient};
 }
 
 }  // namespace
+
+extern "C" double openmm_density_similarity(const Comparison& compared, const double* positions, int64_t n_positions, double scale,
+                                            int n_threads, double* gradient) {
+    const ThreadLimit limit(n_threads);
+    const Grid grid(compared.matrix, compared.origin, compared.shape, compared.periodic);
+    const Atoms atoms{compared.n_atoms, compared.gaussians, compared.amplitudes, compared.exponents, compared.cutoff};
+    const Target target{compared.target, compared.moments, static_cast<Measure>(compared.measure), compared.total_weight};
+    return similarity(grid, atoms, compared.atoms, target, {nullptr, positions}, n_positions, scale, {nullptr, gradient});
+}
 
 TORCH_LIBRARY_IMPL(openmm_density, CPU, m) {
     m.impl("density_splat", density_splat);

@@ -8,6 +8,8 @@
 #include <array>
 #include <climits>
 #include <cmath>
+#include <stdexcept>
+#include <string>
 
 #include "../grid.h"
 #include "bricks.h"
@@ -91,7 +93,8 @@ struct Plan {
     Plan(const Grid& grid, const Atoms& atoms, const float* edges) : grid(grid), atoms(atoms), edges(edges) {
         for (int axis = 0; axis < 3; ++axis) {
             reach[axis] = grid.reach(axis, atoms.cutoff);
-            TORCH_CHECK(reach[axis] < (1 << 24), "the cutoff reaches over ", reach[axis], " voxels: make it smaller");
+            if (!(reach[axis] < (1 << 24)))
+                throw std::runtime_error("the cutoff reaches over " + std::to_string(reach[axis]) + " voxels: make it smaller");
         }
         // Beyond a whole number of voxels by rounding alone there would be one more, whose density is nothing but rounding.
         const int voxels = std::max(1, static_cast<int>(std::ceil(2 * reach[0] * (1 - 1e-6))));

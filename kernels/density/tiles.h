@@ -164,8 +164,9 @@ Plan make_plan(Workspace& work, const Grid& grid, const Atoms& atoms, const T* p
             work.tiles.push_back({static_cast<int>(work.tiles.size()), static_cast<int>(tile / tiles_y) * TILE_Z,
                                   static_cast<int>(tile % tiles_y) * TILE_Y, begin, total});
     }
-    TORCH_CHECK(total < (int64_t(1) << 31), "the atoms reach tiles of the grid ", total,
-                " times, images included, and 2147483647 are the most: use fewer atoms or a smaller cutoff");
+    if (total >= (int64_t(1) << 31))
+        throw std::length_error("the atoms reach tiles of the grid " + std::to_string(total) +
+                                " times, images included, and 2147483647 are the most: use fewer atoms or a smaller cutoff");
     // The longest list of each thread's share first, so that threads end together.
     const int64_t tiles = static_cast<int64_t>(work.tiles.size()), shares = threads_for(tiles);
     for (int64_t i = 0; i < shares; ++i)

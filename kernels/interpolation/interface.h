@@ -1,0 +1,25 @@
+// What a force of OpenMM calls of this operator: in its library, by name, on the memory of tensors that the operator takes.
+#pragma once
+
+#include <cstdint>
+
+namespace openmm_density {
+
+// The arguments of map_potential that stay the same, which have been checked: see __init__.py.
+struct Potential {
+    int64_t n_atoms;
+    const int64_t* atoms;
+    const float* weights;
+    const float* voxels;
+    const double* matrix;
+    const double* origin;
+    int64_t shape[3];  // nz, ny, nx
+    bool periodic;
+};
+
+// Return S, and store scale dS/dx of all positions.
+extern "C" __attribute__((visibility("default"))) double openmm_density_map_potential(const Potential& potential, const double* positions,
+                                                                                      int64_t n_positions, double scale, int n_threads,
+                                                                                      double* gradient);
+
+}  // namespace openmm_density
