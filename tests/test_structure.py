@@ -21,6 +21,7 @@ FLOORS = (
     "analysis reporters replica_exchange",
     "fitting doctor",
     "cli",
+    "__main__",
 )
 FLOOR = {name: number for number, names in enumerate(FLOORS) for name in names.split()}
 
