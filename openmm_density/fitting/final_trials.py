@@ -117,7 +117,8 @@ class FinalTrials:
         self._engine.safeguard.begin(state.positions)
         self._engine.systems.set_planarity(running.context, stage, dynamics.timestep(state, stage))
         running.restore(state)
-        at = replace(state, strength=strength, final_strength=strength, stage_step=0, caution=0)
+        # With what roll-backs halved, as the stage will run.
+        at = replace(state, strength=strength, final_strength=strength, stage_step=0)
         running.apply(at)
         self._engine.minimizer.minimize(running.context, LEAST_ITERATIONS, stop)
         while at.stage_step < stage.steps and not stop.requested:

@@ -108,7 +108,7 @@ class FitRun:
                 try:
                     state = self.stages.segment(state, folder, watch)
                 except Unstable as error:
-                    state = self.stages.rolled_back(state, folder, str(error))
+                    state = self.stages.rolled_back(state, folder, error)
                 if not stop.requested:
                     self._save(folder, state)
             watch.say(state, "minimize")

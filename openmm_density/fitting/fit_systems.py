@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import openmm
 
+from openmm_density.kernels import compilation
+
 from ..chemistry.residues import residue_label
 from ..energies.density_fit import DensityFit
 from ..energies.forces import backend_problem, best_backend
@@ -244,9 +246,9 @@ class FitSystems:
         return system
 
     def _force_of(self, restraint: Restraint) -> openmm.Force:
-        # OpenMM's CPU platform takes a seventh of a step for this restraint's expression.
+        # OpenMM's CPU platform takes a seventh of a step for this restraint's expression; plain PyTorch takes longer.
         own = isinstance(restraint, RamachandranRestraint) and self._platform == "CPU"
-        if own and backend_problem("TorchForce") is None:
+        if own and compilation.load("torsion_maps") and backend_problem("TorchForce") is None:
             return restraint.create_force("TorchForce", parameter_derivative=False)
         return restraint.create_force()
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import openmm
 
 from ..errors import SimulationError
-from ..replica_exchange import ExchangeRecord, Ladder, ReplicaExchange, Rung
+from ..replica_exchange import ExchangeRecord, Ladder, LeftDensity, ReplicaExchange, Rung
 from ..replica_exchange.replica_exchange import ExchangeState
 from .dynamics import STEPS_AT_ONCE
 from .engine import Engine
@@ -27,6 +28,12 @@ from .stage_context import StageContext
 
 # Enough that energies tell which model is best: what is left is far less than a misplaced side chain.
 _MINIMIZATION = 200
+# What the lowest strength is multiplied by where a replica left its density.
+RAISED = 2.0
+
+
+class ReplicaLost(Unstable):
+    """A replica left its density, which pulled too little on the lower rungs."""
 
 
 class ReplicaStage:
@@ -41,6 +48,13 @@ class ReplicaStage:
     running : StageContext
         In which all replicas begin, and the one on the last rung is shown after every step, for log and trajectory.
     state : RunState
+    careful : bool
+        Whether the last segment blew up, so that all are brought to rest and begin with small steps.
+
+    Raises
+    ------
+    Unstable
+        If one of them blows up in these.
     """
 
     def __init__(
@@ -50,14 +64,14 @@ class ReplicaStage:
         threads: int | None,
         running: StageContext,
         state: RunState,
+        careful: bool = False,
     ) -> None:
-        self._interval, self._caution = protocol.exchange_interval, state.caution
+        self._interval = protocol.exchange_interval
+        self._roll_backs = state.caution, state.ladder_raises
         self._repeats_itself = repeats_itself(engine.platform[0])
         self._saved: np.ndarray | None = None
         self.go_on(running, state)
-        ladder = _ladder(
-            running.stage, protocol.replicas, (state.strength or 0.0) / 2**state.strength_halvings
-        )
+        ladder = ladder_at(state, running.stage, protocol.replicas)
         parameters = {
             name: value
             for name, value in running.context.getParameters().items()
@@ -87,6 +101,9 @@ class ReplicaStage:
             platform=(platform, properties),
             threads=min(threads or os.cpu_count() or 1, len(ladder)),
         )
+        if careful:
+            with _told_as_unstable():
+                self._exchange.settle()
 
     def is_at(self, running: StageContext, state: RunState) -> bool:
         """Return whether these replicas are where a state was saved, so that they can go on without new Contexts.
@@ -98,7 +115,7 @@ class ReplicaStage:
             and self._saved is not None
             and self._saved is state.replica_positions
             and self._density is running.density
-            and self._caution == state.caution
+            and self._roll_backs == (state.caution, state.ladder_raises)
         )
 
     def go_on(self, running: StageContext, state: RunState) -> None:
@@ -129,7 +146,7 @@ class ReplicaStage:
             If a replica blows up.
         """
         done = 0
-        try:
+        with _told_as_unstable():
             while done < length and not stop.requested:
                 to_exchange = self._interval - (stage_step + done) % self._interval
                 steps = min(STEPS_AT_ONCE, length - done, to_exchange)
@@ -138,8 +155,6 @@ class ReplicaStage:
                 if steps == to_exchange:
                     self._exchange.exchange()
             self._show(-1)
-        except (openmm.OpenMMException, SimulationError) as error:
-            raise _unstable(error) from None
         return done
 
     def update(self, state: RunState) -> None:
@@ -178,10 +193,8 @@ class ReplicaStage:
         """
         chosen, told = len(self._exchange.ladder) - 1, {}
         if not stop.requested:
-            try:
+            with _told_as_unstable():
                 models, energies = self._exchange.minimized(_MINIMIZATION)
-            except (openmm.OpenMMException, SimulationError) as error:
-                raise _unstable(error) from None
             evidence, cost = evidence_of(models), energies / ENERGY_PER_NAT
             chosen = int(np.argmin(cost if evidence is None else cost - evidence))
             density = self._density
@@ -223,14 +236,33 @@ class ReplicaStage:
         self._running.context.setVelocities(found.velocities[rung])
 
 
-def _ladder(stage: Stage, replicas: int, full_strength: float) -> Ladder:
-    first, last = (
-        Rung(full_strength * part, kelvin) for part, kelvin in zip(stage.strength, stage.temperature)
-    )
+def ladder_at(state: RunState, stage: Stage, replicas: int) -> Ladder:
+    """Return the ladder of a stage at a state: weaker, or from a stronger pull on, where the fit was rolled back for that."""
+    full_strength = (state.strength or 0.0) / 2**state.strength_halvings
+    low, high = stage.strength
+    low = min(low * RAISED**state.ladder_raises, high)
+    first, last = (Rung(full_strength * part, kelvin) for part, kelvin in zip((low, high), stage.temperature))
     return Ladder.between(first, last, replicas)
 
 
-def _unstable(error: Exception) -> Exception:
-    if isinstance(error, openmm.OpenMMException) and not is_blow_up(error):
-        return error
-    return Unstable(f"a replica became unstable ({error})")
+@contextmanager
+def _told_as_unstable() -> Iterator[None]:
+    """Tell what goes wrong with replicas as a fit is told of it.
+
+    Raises
+    ------
+    ReplicaLost
+        If one left its density.
+    Unstable
+        If one blew up.
+    """
+    try:
+        yield
+    except LeftDensity as error:
+        raise ReplicaLost("a replica left its density") from error
+    except SimulationError as error:
+        raise Unstable(f"a replica became unstable ({error})") from None
+    except openmm.OpenMMException as error:
+        if not is_blow_up(error):
+            raise
+        raise Unstable(f"a replica became unstable ({error})") from None

@@ -54,6 +54,8 @@ class RunState:
         What became of the replicas of each stage that lets them exchange; of the stage in progress, so far.
     caution : int
         How often the time step was halved for the stage in progress, and from the second time on the strength.
+    ladder_raises : int
+        How often the lowest strength of replicas was raised for it, as one had left its density.
     rolled_back : bool
         Whether what came after it blew up, so that the next segment begins with a careful minimisation and small steps.
     seconds : float
@@ -83,6 +85,7 @@ class RunState:
     rebuilding: list[dict[str, Any]] = field(default_factory=list)
     exchange: list[dict[str, Any]] = field(default_factory=list)
     caution: int = 0
+    ladder_raises: int = 0
     rolled_back: bool = False
     seconds: float = 0.0
     rows: list[Row] = field(default_factory=list)

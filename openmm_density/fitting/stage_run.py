@@ -20,9 +20,10 @@ from .interrupts import StopRequest
 from .measurements import Measurements
 from .options import RunOptions
 from .protocols import UPDATE_INTERVAL, Protocol, Stage
-from .replica_stage import ReplicaStage
+from .replica_stage import ReplicaLost, ReplicaStage, ladder_at
 from .run_state import RunState
 from .searches import Searches
+from .stability import Unstable
 from .stage_context import StageContext
 
 # What an automatic strength is weighed on: forces of a model that is warm, in K and steps, whatever the protocol does.
@@ -82,6 +83,7 @@ class StageRun:
         self._measurements, self._trials = measurements, trials
         self._options, self._stopwatch = options, stopwatch
         self._ongoing: ReplicaStage | None = None
+        self._attempted: RunState | None = None
 
     def segment(self, before: RunState, folder: RunFolder | None, watch: Watch) -> RunState:
         """Run to the next state to be saved, or the end of the stage, whichever comes first.
@@ -99,13 +101,16 @@ class StageRun:
         Unstable
             If the simulation blows up.
         """
-        state = before.next_segment()
+        state = self._attempted = before.next_segment()
         stage = self._protocol.stages[state.stage]
+        careful = state.rolled_back
         self._engine.safeguard.begin(state.positions)
         # A new one at every saved state, so that on a CPU a resumed fit repeats the uninterrupted one bit for bit.
         running = StageContext(self._engine, state, stage)
         self._prepare(running, state, watch)
-        replicas = self._replicas(running, state) if stage.exchange and not watch.stop.requested else None
+        replicas = None
+        if stage.exchange and not watch.stop.requested:
+            replicas = self._replicas(running, state, careful)
         interval = self._options.save_interval
         last = min(stage.steps, state.stage_step + interval - state.step % interval)
         converged = False
@@ -128,37 +133,74 @@ class StageRun:
             state.ended.append(running.outcome(state, converged))
             state.stage, state.stage_step, state.plateau = state.stage + 1, 0, Plateau()
             # What blew up is over: the way there, or a search's strain, of which the next stage knows nothing.
-            state.caution = 0
+            state.caution = state.ladder_raises = 0
         return state
 
-    def rolled_back(self, state: RunState, folder: RunFolder | None, what: str) -> RunState:
+    def rolled_back(self, state: RunState, folder: RunFolder | None, error: Unstable) -> RunState:
         """Return the last good state, to go on from with more care, after the segment from it blew up.
+
+        Parameters
+        ----------
+        state : RunState
+            That the segment went on from.
+        folder : RunFolder, optional
+        error : Unstable
+            What happened.
 
         Raises
         ------
         SimulationError
             If that happened too often.
         """
-        caution = state.caution + 1
-        if caution > MOST_BLOW_UPS:
-            where = "" if folder is None else f" (the last good model is {folder.last_good})"
-            raise SimulationError(
-                f"the simulation became unstable {caution} times, though its steps were halved each time and then also "
-                f"the strength; the last time {what}{where}: lower the strength, or look for clashes in the model."
-            )
         if folder is not None:
             cut_trajectory(folder.trajectory, state.frames)
         self._engine.contexts.forget()
-        state = state.next_segment()
-        state.caution, state.rolled_back = caution, True
+        again = state.next_segment()
+        self._keep_final_strength(again)
+        where = "" if folder is None else f" (the last good model is {folder.last_good})"
+        if isinstance(error, ReplicaLost):
+            self._raise_ladder(again, error, where)
+        else:
+            self._take_care(again, error, where)
+        return again
+
+    def _keep_final_strength(self, state: RunState) -> None:
+        """Note in a state that is rolled back to what was found in the segment that blew up, and need not be found again."""
+        tried = self._attempted
+        if tried is not None and state.final_strength is None:
+            state.final_strength, state.final_search = tried.final_strength, tried.final_search
+
+    def _take_care(self, state: RunState, error: Unstable, where: str) -> None:
+        """Halve the time step of a state that is rolled back to, and from the second time on the strength."""
+        state.caution, state.rolled_back = state.caution + 1, True
+        if state.caution > MOST_BLOW_UPS:
+            raise SimulationError(
+                f"the simulation became unstable {state.caution} times, though its steps were halved each time and then also "
+                f"the strength; the last time {error}{where}: lower the strength, or look for clashes in the model."
+            )
         stage = self._protocol.stages[state.stage]
         halved = state.strength_halvings
         timestep = 1000 * self._engine.dynamics.timestep(state, stage)
         state.blow_ups.append(
-            f"The simulation became unstable ({what}); it was rolled back to step {state.step}, and went on with "
+            f"The simulation became unstable ({error}); it was rolled back to step {state.step}, and went on with "
             f"{timestep:g} fs{f' and strength / {2**halved}' if halved else ''} to the end of the stage."
         )
-        return state
+
+    def _raise_ladder(self, state: RunState, error: ReplicaLost, where: str) -> None:
+        """Raise the lowest strength of replicas for a state that is rolled back to."""
+        stage, replicas = self._protocol.stages[state.stage], self._protocol.replicas
+        before = ladder_at(state, stage, replicas)
+        state.ladder_raises += 1
+        ladder = ladder_at(state, stage, replicas)
+        if ladder == before:
+            raise SimulationError(
+                f"{error}, at step {state.step}, though all replicas had the highest strength{where}: raise the strength of "
+                f'stage "{stage.name}", or of the fit.'
+            )
+        state.blow_ups.append(
+            f"A replica left its density; the fit was rolled back to step {state.step}, and went on with replicas from "
+            f"{ladder.strengths[0]:.3g} kJ/mol per fitted atom on."
+        )
 
     def row(self, running: StageContext, state: RunState, name: str) -> Row:
         """Return the row of the log for a Context, once it is sound.
@@ -196,12 +238,13 @@ class StageRun:
                         running, state, share, lambda doing: watch.say(state, doing), watch.stop
                     )
 
-    def _replicas(self, running: StageContext, state: RunState) -> ReplicaStage:
+    def _replicas(self, running: StageContext, state: RunState, careful: bool) -> ReplicaStage:
         """Return the replicas of a stage, at a state: where they can, those that were simulated up to it."""
         if self._ongoing is not None and self._ongoing.is_at(running, state):
             self._ongoing.go_on(running, state)
         else:
-            self._ongoing = ReplicaStage(self._engine, self._protocol, self._options.threads, running, state)
+            threads = self._options.threads
+            self._ongoing = ReplicaStage(self._engine, self._protocol, threads, running, state, careful)
         return self._ongoing
 
     def _step(

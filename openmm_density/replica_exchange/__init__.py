@@ -7,8 +7,9 @@
 from .ladder import Ladder, Rung
 from .metropolis import ExchangeRecord
 from .replica_exchange import ReplicaExchange
+from .replicas import LeftDensity
 
-__all__ = ["ExchangeRecord", "Ladder", "ReplicaExchange", "Rung"]
+__all__ = ["ExchangeRecord", "Ladder", "LeftDensity", "ReplicaExchange", "Rung"]
 
 
 def __dir__() -> list[str]:

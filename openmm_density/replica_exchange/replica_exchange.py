@@ -139,7 +139,7 @@ class ReplicaExchange:
         if isinstance(positions, ExchangeState):
             self.restore(positions)
         else:
-            self._start(self._placed(positions), self._first_velocities())
+            self._start(self._placed(positions), self._drawn_velocities(0))
 
     def run(self, rounds: int, steps: int, on_round: Callable[[ExchangeRecord], None] | None = None) -> None:
         """Run rounds: so many steps of each replica, and an attempt to exchange every second pair of neighbours.
@@ -164,6 +164,24 @@ class ReplicaExchange:
     def step(self, steps: int) -> None:
         """Run so many steps of each replica, and exchange nothing."""
         self._replicas.step(steps)
+
+    def settle(self, iterations: int = 100, steps: int = 80, part: float = 0.25) -> None:
+        """Minimise every replica on its rung, draw velocities, and begin with small steps: after one became unstable.
+
+        Parameters
+        ----------
+        iterations : int
+            Of each minimisation.
+        steps : int
+        part : float
+            Of the time step, that these steps have.
+
+        Raises
+        ------
+        SimulationError
+            If a replica becomes unstable.
+        """
+        self._replicas.settle(iterations, self._drawn_velocities(3), steps, part)
 
     def exchange(self) -> None:
         """Attempt to exchange every second pair of neighbours, by turns.
@@ -339,10 +357,10 @@ class ReplicaExchange:
             )
         return np.broadcast_to(placed / ANGSTROM_PER_NANOMETER, shape).copy()
 
-    def _first_velocities(self) -> np.ndarray:
-        """Draw velocities in nm/ps, shape (R, N, 3)."""
+    def _drawn_velocities(self, what_for: int) -> np.ndarray:
+        """Draw velocities in nm/ps, shape (R, N, 3): others for each purpose, which a number names."""
         masses = system_masses(self._simulated.system)
-        random = np.random.default_rng([self._seed, 0, 0])
+        random = np.random.default_rng([self._seed, self.round, what_for])
         drawn = random.normal(size=(len(self.ladder), len(masses), 3))
         spread = np.sqrt(np.divide(_GAS_CONSTANT, masses, out=np.zeros_like(masses), where=masses > 0))
         return drawn * spread[None, :, None] * np.sqrt(self.ladder.temperatures)[:, None, None]

@@ -34,6 +34,10 @@ _GAS_CONSTANT = unit.MOLAR_GAS_CONSTANT_R.value_in_unit(unit.kilojoule_per_mole 
 _CONSTRAINT_TOLERANCE = 1e-6
 
 
+class LeftDensity(SimulationError):
+    """A replica went so far from its density that, side by side in one Context, it came within reach of another."""
+
+
 @dataclass(frozen=True)
 class Simulated:
     """What all replicas have in common.
@@ -148,13 +152,40 @@ class Replicas(ABC):
         self._set_strengths()
         return found
 
+    def settle(self, iterations: int, velocities: np.ndarray, steps: int, part: float) -> None:
+        """Minimise each replica on its rung, and begin again with small steps.
+
+        Parameters
+        ----------
+        iterations : int
+            Of the minimisations.
+        velocities : np.ndarray, shape (R, N, 3)
+            Of the rungs, in nm/ps, to begin with.
+        steps : int
+        part : float
+            Of the full time step.
+        """
+        self._minimize(iterations)
+        positions = self.positions()
+        self._slots = np.arange(len(positions))
+        self._put(positions, velocities)
+        self._set_strengths()
+        full = self.simulated.timestep
+        self._set_timestep(part * full)
+        try:
+            self.step(steps)
+        finally:
+            self._set_timestep(full)
+
     def positions(self) -> np.ndarray:
         """Return the positions on each rung in nm, shape (R, N, 3).
 
         Raises
         ------
+        LeftDensity
+            If copies came within each other's reach.
         SimulationError
-            If they are not numbers, or copies came within each other's reach.
+            If they are not numbers.
         """
         found = self._positions()[self._slots]
         _check_finite(found)
@@ -199,6 +230,9 @@ class Replicas(ABC):
 
     @abstractmethod
     def _minimize(self, iterations: int) -> None: ...
+
+    @abstractmethod
+    def _set_timestep(self, timestep: float) -> None: ...
 
     @abstractmethod
     def _positions(self) -> np.ndarray: ...
@@ -246,6 +280,10 @@ class SeparateReplicas(Replicas):
     def _set_strengths_of_slots(self, strengths: np.ndarray) -> None:
         for context, fit, k in zip(self._contexts, self.simulated.fits, strengths):
             context.setParameter(fit.parameter_name, k)
+
+    def _set_timestep(self, timestep: float) -> None:
+        for context in self._contexts:
+            context.getIntegrator().setStepSize(timestep)
 
     def _minimize(self, iterations: int) -> None:
         self._each(lambda context: openmm.LocalEnergyMinimizer.minimize(context, maxIterations=iterations))
@@ -310,13 +348,16 @@ class MergedReplicas(Replicas):
         self._context.applyConstraints(_CONSTRAINT_TOLERANCE)
         self._context.setVelocities(np.concatenate(list(velocities)))
 
+    def _set_timestep(self, timestep: float) -> None:
+        self._context.getIntegrator().setStepSize(timestep)
+
     def _minimize(self, iterations: int) -> None:
         openmm.LocalEnergyMinimizer.minimize(self._context, maxIterations=iterations)
 
     def _positions(self) -> np.ndarray:
         found = _state(self._context, positions=True)
         if np.isfinite(found).all() and closest_approach(self._merged.split(found)) < self._cutoff:
-            raise SimulationError(
+            raise LeftDensity(
                 "a replica left its density so far that it came within reach of another: raise the lowest strength, or give "
                 'layout="separate"'
             )

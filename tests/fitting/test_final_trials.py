@@ -14,7 +14,9 @@ from openmm_density.fitting.final_strength import LEAST
 from openmm_density.fitting.final_trials import FinalTrials
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.protocols import Protocol, Stage, find_protocol
+from openmm_density.fitting.run_state import RunState
 from openmm_density.fitting.stability import Unstable
+from openmm_density.fitting.stage_context import StageContext
 from openmm_density.validation.geometry import geometry_report
 
 from ..fragments import RESOLUTION, fragment, map_of
@@ -22,6 +24,10 @@ from ..fragments import RESOLUTION, fragment, map_of
 RESIDUES = 16
 # It spoils bonds.
 STRONG = 3000.0
+
+
+class Going:
+    requested = False
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +146,7 @@ def test_what_a_model_is_pulled_with_at_last_is_the_most():
 
 
 @pytest.mark.parametrize("name", ["standard", "quick", "cascade", "gentle"])
-def test_every_protocol_ends_with_it_in_as_many_steps(name):
+def test_every_protocol_ends_with_it_in_as_many_steps_unless_it_says_not_to(name):
     begun = find_protocol(name, 4.0).from_start(0.7)
     ended = begun.finishing()
     *_, before, last = ended.stages
@@ -148,6 +154,8 @@ def test_every_protocol_ends_with_it_in_as_many_steps(name):
     assert last.final and last.temperature == begun.stages[-1].temperature == before.temperature
     assert "rotamers" in last.restraints and ended.finishing() == ended
     assert ended.final_strength == "auto" == ended.final_strength_sought
+    without = replace(begun, finish=False)
+    assert without.finishing() is without
 
 
 def test_nothing_is_added_where_a_number_is_given_or_nothing_pulls():
@@ -184,6 +192,36 @@ def test_what_blows_up_at_the_end_goes_on_in_smaller_steps_and_as_strongly(parts
     monkeypatch.setattr(Dynamics, "checked", blowing_up)
     result = flexible_fit(parts, protocol=protocol(strength=50.0, final_strength=12.5)).run()
     (sentence,) = result.blow_ups
-    assert blown and sentence.endswith("went on with 1.5 fs.")
+    assert blown and sentence.endswith("went on with 1.5 fs to the end of the stage.")
     assert result.final_strength == pytest.approx(12.5)
     assert result.stages[-1]["strength"] == pytest.approx(12.5)
+
+
+def test_what_blows_up_after_the_search_does_not_repeat_it(parts, whole, monkeypatch):
+    checked, find, found, blown = Dynamics.checked, FinalTrials.find, [], []
+
+    def blowing_up(self, context, step, stage):
+        if found and not blown:
+            blown.append(step)
+            raise Unstable("an atom flew away")
+        return checked(self, context, step, stage)
+
+    monkeypatch.setattr(Dynamics, "checked", blowing_up)
+    monkeypatch.setattr(FinalTrials, "find", lambda *given: found.append(find(*given)) or found[-1])
+    result = flexible_fit(parts).run()
+    assert len(blown) == len(found) == len(result.blow_ups) == 1
+    assert result.final_search == found[0].as_dict() == whole[1].final_search
+    assert result.stages[-1]["strength"] == pytest.approx(found[0].chosen)
+
+
+def test_trials_are_what_the_stage_will_be_also_after_blow_ups(parts):
+    fit = flexible_fit(parts)
+    engine, trials = fit._run.engine, fit._run._trials
+    start = fit.prepared.positions / 10
+    state = RunState(start, 0 * start, start, strength=STRONG, caution=2)
+    stage = replace(fit.protocol.stages[-1], steps=4)
+    running = StageContext(engine, state, stage)
+    trials._relax(running, state, 100.0, Going)
+    assert running.strength == pytest.approx(50.0 * fit.density.n_fitted_atoms)
+    femtoseconds = 1000 * running.context.getIntegrator().getStepSize()._value
+    assert femtoseconds == pytest.approx(0.75 * 4.0 / 4)

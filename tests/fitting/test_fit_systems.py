@@ -17,6 +17,7 @@ from openmm_density.fitting.fit_systems import (
     FitSystems,
 )
 from openmm_density.fitting.protocols import Stage
+from openmm_density.kernels import compilation
 
 from ..fragments import RESOLUTION, fragment, map_of
 
@@ -65,6 +66,15 @@ def test_backbones_are_held_by_the_operator_on_the_cpu_platform_and_by_openmm_el
         assert not isinstance(made["CPU"], openmm.CustomCompoundBondForce)
     parameters = {name for force in made.values() for name in parameter_names(force)}
     assert parameters == {restraint.parameter_name}
+
+
+def test_without_a_compiler_backbones_are_held_by_openmm(fitted, monkeypatch):
+    fit, _ = fitted
+    (restraint,) = (each for each in fit.restraints if each.name == "ramachandran")
+    asked = []
+    monkeypatch.setattr(compilation, "load", asked.append)
+    force = FitSystems._force_of(SimpleNamespace(_platform="CPU"), restraint)
+    assert isinstance(force, openmm.CustomCompoundBondForce) and asked == ["torsion_maps"]
 
 
 def test_flat_groups_are_held_as_stiffly_as_the_time_step_bears(fitted, monkeypatch):

@@ -6,13 +6,15 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import openmm
 import pytest
 
-from openmm_density.errors import InputError
+from openmm_density.errors import InputError, SimulationError
 from openmm_density.fitting import FlexibleFit, RunFolder, find_protocol, replica_stage
 from openmm_density.fitting.protocols import Protocol, Stage
-from openmm_density.fitting.replica_stage import ReplicaStage
+from openmm_density.fitting.replica_stage import ReplicaLost, ReplicaStage
 from openmm_density.fitting.stability import Unstable
+from openmm_density.replica_exchange import LeftDensity, ReplicaExchange
 
 from ..fragments import RESOLUTION, fragment, map_of
 
@@ -88,6 +90,77 @@ def test_a_segment_that_blew_up_leaves_no_attempts_in_the_record(parts, monkeypa
     (told,) = fit_of(parts).run().exchange
     # Of three rungs each round tries one pair.
     assert blown and sum(told["record"]["tried"]) == told["rounds"] == 8
+
+
+def blow_up_once(monkeypatch, error, at):
+    """Let an error come at a step of the stage; return the ladders and the time steps before and after."""
+    step, ladders, timesteps = ReplicaStage.step, [], []
+
+    def once(self, stage_step, length, stop):
+        if self._exchange not in ladders:
+            ladders.append(self._exchange)
+            timesteps.append(1000 * self._exchange._simulated.timestep)
+        if stage_step == at and len(ladders) == 1 + at // 40:
+            raise error
+        return step(self, stage_step, length, stop)
+
+    monkeypatch.setattr(ReplicaStage, "step", once)
+    return ladders, timesteps
+
+
+@pytest.mark.parametrize("at", [20, 60])
+def test_a_replica_that_leaves_its_density_is_pulled_more_on_the_lower_rungs(parts, monkeypatch, at):
+    ladders, timesteps = blow_up_once(monkeypatch, ReplicaLost("a replica left its density"), at)
+    result = fit_of(parts).run()
+    (told,), (sentence,) = result.exchange, result.blow_ups
+    before, after = (exchange.ladder.strengths for exchange in (ladders[at // 40], ladders[-1]))
+    assert before == pytest.approx([3.0, 9.4868, 30.0], abs=1e-4)
+    assert after == pytest.approx([6.0, 13.4164, 30.0], abs=1e-4) and told["strengths"] == after.tolist()
+    assert set(timesteps) == {4.0} and result.stages[-1]["strength"] == pytest.approx(30.0)
+    assert sentence == (
+        f"A replica left its density; the fit was rolled back to step {40 + at // 40 * 40}, and went on with replicas from "
+        "6 kJ/mol per fitted atom on."
+    )
+
+
+def test_replicas_that_leave_their_density_at_its_full_strength_end_the_fit(parts, monkeypatch):
+    def leave(self, stage_step, length, stop):
+        raise ReplicaLost("a replica left its density")
+
+    monkeypatch.setattr(ReplicaStage, "step", leave)
+    with pytest.raises(
+        SimulationError, match=r'left its density, at step 40, .* raise the strength of stage "exc'
+    ):
+        fit_of(parts).run()
+
+
+@pytest.mark.parametrize("at", [20, 60])
+def test_replicas_that_blew_up_begin_with_care(parts, monkeypatch, at):
+    settled = []
+    settle = ReplicaExchange.settle
+
+    def noted(self):
+        settle(self)
+        settled.append(self)
+
+    monkeypatch.setattr(ReplicaExchange, "settle", noted)
+    ladders, timesteps = blow_up_once(monkeypatch, Unstable("it blew up"), at)
+    result = fit_of(parts).run()
+    # The segment after it has replicas of its own, which begin as others do.
+    assert settled == [ladders[at // 40 + 1]] and timesteps[at // 40 : at // 40 + 2] == [4.0, 2.0]
+    assert result.exchange[0]["strengths"] == pytest.approx([3.0, 9.4868, 30.0], abs=1e-4)
+    assert np.isfinite(result.final).all()
+
+
+def test_what_goes_wrong_with_replicas_is_told_apart():
+    for raised, told in ((LeftDensity("far"), ReplicaLost), (SimulationError("bad"), Unstable)):
+        with pytest.raises(Unstable) as caught, replica_stage._told_as_unstable():
+            raise raised
+        assert type(caught.value) is told
+    with pytest.raises(openmm.OpenMMException, match="no device"), replica_stage._told_as_unstable():
+        raise openmm.OpenMMException("no device")
+    with pytest.raises(Unstable, match="is NaN"), replica_stage._told_as_unstable():
+        raise openmm.OpenMMException("Particle coordinate is NaN")
 
 
 def test_the_built_in_protocol(parts):

@@ -67,6 +67,8 @@ class Protocol:
         Of stages that let replicas exchange.
     exchange_interval : int
         Steps between their attempts.
+    finish : bool
+        Whether a fit adds a final stage where there is none, see `finishing`.
     search : {"auto", "off", "full"}
         Whether the searches that stages ask for are made as far as they take about as long as the steps do (see
         `openmm_density.fitting.rebuilding.search_plan.SearchPlan`), not at all, or whatever they take.
@@ -87,6 +89,7 @@ class Protocol:
     search: str = "auto"
     replicas: int = 8
     exchange_interval: int = 200
+    finish: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stages", tuple(self.stages))
@@ -116,6 +119,7 @@ class Protocol:
         for name in ("minimize_first", "minimize_last"):
             check_count(name, getattr(self, name), least=0)
         check_flag("match_blur", self.match_blur)
+        check_flag("finish", self.finish)
         check_count("replicas", self.replicas, least=2)
         check_count("exchange_interval", self.exchange_interval, least=1)
         if self.density_interval > 1 and any(stage.exchange for stage in self.stages):
@@ -228,13 +232,16 @@ class Protocol:
         return scales[-1] if scales else 1.0
 
     def finishing(self) -> Protocol:
-        """Return the protocol with a final stage as its end, in as many steps; as it is where it has one or needs none.
+        """Return the protocol with a final stage as its end, in as many steps; as it is where it has one, or is to have none.
 
         What pulls a model into its density is stronger than what is to end with, see `openmm_density.fitting.final_strength`: so
         a last stage relaxes it at the final strength, from the temperature and with the restraints of the stage before.
         """
         last = self.stages[-1]
-        if self.final_strength_sought is None or last.final or 0 in (self.strength, last.strength[1]):
+        needs_none = (
+            self.final_strength_sought is None or last.final or 0 in (self.strength, last.strength[1])
+        )
+        if needs_none or not self.finish:
             return self
         steps = round(FINISH_SHARE * self.steps)
         finish = Stage(
