@@ -50,6 +50,7 @@ fuzz: $(INSTALLED)
 
 # Notebooks are run again where they or the package changed; a warning is an error.
 docs: $(DOCS_INSTALLED)
+	$(BIN)/cffconvert --validate
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs docs/_build/html
 	@echo "The documentation is in docs/_build/html/index.html."
 

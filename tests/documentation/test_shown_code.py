@@ -1,4 +1,9 @@
-"""Every command and snippet of the README runs, with its own arguments, on the first residues of its models."""
+"""What the README and the documentation show runs, with its own arguments, on the first residues of its models.
+
+A block without a language holds commands, which run in their order; "python" is a snippet, whose last line prints a number
+between 0 and 1; "toml" is a protocol. Commands in blocks of "console", which need what a test has not, are only parsed; notebooks
+run where the documentation is built.
+"""
 
 import dataclasses
 import json
@@ -19,20 +24,15 @@ from openmm_density import cli
 from openmm_density.analysis import load_trajectory
 from openmm_density.fitting.protocols import Protocol, Stage, read_protocol
 
-from .conftest import PROJECT
-from .fragments import copy_examples
+from ..conftest import PROJECT
+from ..fragments import copy_examples
+from .pages import DOCS, shown
+from .parsers import commands
 
-README = (PROJECT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
-COMMANDS = [
-    shlex.split(line)
-    for language, text in BLOCKS
-    if language == ""
-    for line in text.strip().splitlines()
-    if line.startswith("openmm-density")
-]
-SNIPPETS = [text for language, text in BLOCKS if language == "python"]
-PROTOCOLS = [text for language, text in BLOCKS if language == "toml"]
+LINES = list(dict.fromkeys(line for block in shown("") for line in block.text.splitlines()))
+COMMANDS = [shlex.split(line) for line in LINES if line.startswith("openmm-density")]
+SNIPPETS = [block.text for block in shown("python")]
+PROTOCOLS = [block.text for block in shown("toml")]
 FEW_STEPS = ["--steps", "60", "--report-interval", "30"]
 # Parts of two domains, which move against each other.
 RESIDUES = 45
@@ -45,7 +45,7 @@ for code in json.load(sys.stdin):
     printed = io.StringIO()
     try:
         with contextlib.redirect_stdout(printed):
-            exec(compile(code, "README.md", "exec"), {"__name__": "__main__"})
+            exec(compile(code, "snippet", "exec"), {"__name__": "__main__"})
         outcomes.append(("printed", printed.getvalue()))
     except Exception:
         outcomes.append(("failed", traceback.format_exc()))
@@ -55,7 +55,7 @@ json.dump(outcomes, sys.stdout)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("readme")
+    folder = tmp_path_factory.mktemp("shown")
     copy_examples(folder, RESIDUES)
     run(COMMANDS[0], folder)  # the map that the rest is about
     return folder
@@ -109,7 +109,7 @@ def test_commands_run_in_their_order(folder, monkeypatch, capsys):
     )
     monkeypatch.chdir(folder)
     assert COMMANDS[0][1] == "simulate"
-    assert {command[1] for command in COMMANDS} == {"fit", "simulate", "score", "planes", "doctor"}
+    assert {command[1] for command in COMMANDS} == set(commands())
     for _, name, *arguments in COMMANDS[1:]:
         status = cli.main([name, *arguments, *(FEW_STEPS if name == "fit" else [])])
         said = capsys.readouterr()
@@ -131,7 +131,8 @@ def test_the_keys_of_protocol_files_are_all_there_with_their_defaults(heading, k
     protocol = read_protocol(tmp_path / "mine.toml")
     read = dataclasses.asdict(protocol if kind is Protocol else protocol.stages[0])
     read.pop("stages", None)
-    table = re.search(rf"^\| {re.escape(heading)} \|.*\n\|[- |]+\n((?:\|.*\n)+)", README, flags=re.MULTILINE)
+    page = (DOCS / "guide" / "protocols.md").read_text(encoding="utf-8")
+    table = re.search(rf"^\| {re.escape(heading)} \|.*\n\|[- |]+\n((?:\|.*\n)+)", page, flags=re.MULTILINE)
     words = {"none": None, "needed": 1, "the file's name": "mine"}
     told = {}
     for row in table[1].splitlines():
@@ -144,13 +145,15 @@ def test_the_keys_of_protocol_files_are_all_there_with_their_defaults(heading, k
     assert told == read
 
 
-def test_make_knows_the_two_commands():
-    lines = [line for language, text in BLOCKS if language == "" for line in text.strip().splitlines()]
-    assert [line for line in lines if line.startswith("make ")] == ["make demo", "make test"]
-    for target in ("demo", "test"):
-        assert run(["make", "--dry-run", target], PROJECT)
+def test_make_knows_its_targets():
+    targets = [line.split() for line in LINES if line.startswith("make")]
+    assert targets[:2] == [["make", "demo"], ["make", "test"]]
+    for target in targets:
+        assert run([*target, "--dry-run"], PROJECT)
 
 
-def test_every_file_that_the_readme_names_is_there():
-    for name in re.findall(r"\]\((examples/[^)]+)\)", README):
-        assert (PROJECT / name).exists(), name
+def test_commands_that_do_not_run_here_are_understood():
+    lines = [line for block in shown("console") for line in block.text.splitlines()]
+    calls = [shlex.split(line) for line in lines if line.startswith("openmm-density ")]
+    for _, *arguments in calls:
+        cli.build_parser().parse_args(arguments)

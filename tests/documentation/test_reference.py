@@ -1,0 +1,60 @@
+"""The reference has every public name and every option, and the guide explains the options of a fit."""
+
+import importlib
+import re
+
+import pytest
+
+from .pages import DOCS, blocks
+from .parsers import commands, options
+
+LISTED = {
+    line.strip()
+    for block in blocks(DOCS / "reference" / "api.md")
+    if ".. autosummary::" in block.text
+    for line in block.text.splitlines()
+    if re.fullmatch(r" +openmm_density[\w.]+", line)
+}
+# Packages whose names users import; of others the reference has the names that a user meets.
+WHOLE = (
+    "openmm_density",
+    "openmm_density.analysis",
+    "openmm_density.chemistry.planes",
+    "openmm_density.cuda_graph_force",
+    "openmm_density.doctor",
+    "openmm_density.fitting",
+    "openmm_density.merging",
+    "openmm_density.models",
+    "openmm_density.replica_exchange",
+    "openmm_density.restraints",
+)
+
+
+def test_names_of_the_reference_are_there():
+    assert len(LISTED) > 80
+    for name in LISTED:
+        module, _, attribute = name.rpartition(".")
+        assert hasattr(importlib.import_module(module), attribute), name
+
+
+@pytest.mark.parametrize("module", WHOLE)
+def test_public_names_are_in_the_reference(module):
+    listed = {name.rpartition(".")[2] for name in LISTED}
+    public = importlib.import_module(module).__all__
+    missing = [name for name in public if name not in listed and not name.isupper()]
+    assert not missing, f"add them to docs/reference/api.md: {missing}"
+
+
+def test_every_command_is_in_the_reference():
+    listed = [
+        block.text.split() or block.language.split()[1:]
+        for block in blocks(DOCS / "reference" / "command_line.md")
+        if block.language.startswith("{command-reference}")
+    ]
+    assert [name for (name,) in listed] == list(commands())
+
+
+def test_the_guide_explains_every_option_of_a_fit():
+    guide = (DOCS / "guide" / "fit.md").read_text(encoding="utf-8")
+    missing = [each for each in options(commands()["fit"]) if not re.search(rf"{each}(?![\w-])", guide)]
+    assert not missing
