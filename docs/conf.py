@@ -14,7 +14,8 @@ os.environ["IPYTHONDIR"] = str(DOCS / "_ipython")
 os.environ["OPENMM_DENSITY_PROJECT"] = str(DOCS.parent)
 
 project = "openmm-density"
-author = "the openmm-density developers"
+author = "the developers of openmm-density"
+project_copyright = "2026, the developers of openmm-density"
 release = installed_version("openmm-density")
 version = release
 
