@@ -34,6 +34,8 @@ POSSIBLE_VOXELS = (0.01, 1000.0)
 """Å."""
 FARTHEST_ORIGIN = 1e6
 """Å."""
+WHOLE_STEPS = 1e-3
+"""Steps of a grid by which its origin may differ from a whole number of them that is written for it."""
 
 
 class PlacedVoxels(NamedTuple):
@@ -296,11 +298,19 @@ def _write_mrc(voxels: PlacedVoxels, temporary: Path, compressed: bool, path: Pa
             header.cella = tuple(np.array(lengths) * (sampling / size))
             header.cellb = (alpha, beta, gamma)
             header.origin = tuple(voxels.origin)
+            _set_start(header, voxels)
             header.label[0] = MAP_LABEL
             if voxels.periodic:
                 header.label[0] = CRYSTAL_LABEL
                 file.set_extended_header(np.frombuffer(b"X,Y,Z".ljust(80), dtype="V80"))
                 header.exttyp = b"CCP4"
+
+
+def _set_start(header: np.recarray, voxels: PlacedVoxels) -> None:
+    """Write where the grid begins as whole steps as well, where it does: some programs, such as Coot, read no ORIGIN."""
+    steps = np.linalg.solve(voxels.matrix, voxels.origin)
+    if np.abs(steps - np.round(steps)).max() < WHOLE_STEPS and np.abs(steps).max() < 2**31:
+        header.nxstart, header.nystart, header.nzstart = (int(step) for step in np.round(steps))
 
 
 def _read_situs(path: Path, periodic: bool | None) -> PlacedVoxels:

@@ -18,10 +18,13 @@ class LocatedPlace:
         What a list calls it, as in ``A 134-138`` or ``A LYS 45 CA - A GLY 46 N``.
     rows : tuple of int
         Places among the residues of the summary.
+    centre : tuple of float, optional
+        Of these residues in the fitted model, in Å; None in the summary of an earlier version.
     """
 
     label: str
     rows: tuple[int, ...]
+    centre: tuple[float, float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,10 @@ def doubts_in(summary: Mapping[str, Any]) -> list[LocatedDoubt]:
 
 
 def _located(doubt: Mapping[str, Any]) -> LocatedDoubt:
-    places = tuple(LocatedPlace(each["label"], tuple(each["residues"])) for each in doubt["places"])
+    places = tuple(
+        LocatedPlace(each["label"], tuple(each["residues"]), tuple(each["centre"]))
+        for each in doubt["places"]
+    )
     rows = tuple(sorted({row for place in places for row in place.rows}))
     return LocatedDoubt(doubt["sentence"], rows, places, doubt["kind"])
 

@@ -12,7 +12,7 @@ from openmm_density.cli.command_file import read_command, write_command
 from openmm_density.cli.fit_record import read_force_field_files
 from openmm_density.errors import InputError
 from openmm_density.fitting.checkpoints import RunFolder
-from openmm_density.fitting.output import FILES
+from openmm_density.fitting.output import FILES, FITTED_REFERENCE
 from openmm_density.fitting.protocols import Protocol, find_protocol
 from openmm_density.models.force_fields import lasting_names
 
@@ -35,7 +35,7 @@ def test_a_fit_that_dies_while_its_results_are_written_is_resumed(folder, tmp_pa
     told = json.loads((output / "unfinished" / "command.json").read_text())
     assert told["options"]["restrain_to"] == str(folder / "target.pdb") in told["sha256"]
     assert run("fit", "--resume", output) == 0
-    assert sorted(path.name for path in output.iterdir()) == sorted(FILES)
+    assert sorted(path.name for path in output.iterdir()) == sorted([*FILES, FITTED_REFERENCE])
     violated = json.loads((output / "summary.json").read_text())["restraints_violated"]
     # What the protocol's last stage holds, and distances.
     assert violated.keys() == {"ss", "cis", "ramachandran", "rotamers", "chirality", "water", "distance"}
@@ -110,7 +110,7 @@ def test_a_killed_fit_is_resumed_to_the_same_end(folder, tmp_path, capsys, witho
         for each in (killed, whole)
     ]
     assert np.array_equal(*frames) and len(frames[0]) == 15
-    assert sorted(path.name for path in killed.iterdir()) == sorted(FILES)
+    assert sorted(path.name for path in killed.iterdir()) == sorted([*FILES, FITTED_REFERENCE])
     assert run("fit", "--resume", killed) == 2
     assert "no unfinished fit" in capsys.readouterr().err
 

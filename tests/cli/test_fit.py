@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from openmm_density.fitting.dynamics import Dynamics
-from openmm_density.fitting.output import AFTER_FILES, FILES
+from openmm_density.fitting.output import AFTER_FILES, FILES, FITTED_REFERENCE
 from openmm_density.models import read_model
 
 from ..fragments import write_fragment
@@ -27,7 +27,7 @@ SUMMARY_KEYS = {
 
 
 def test_a_fit_leaves_all_its_files_and_nothing_else(fitted):
-    assert sorted(path.name for path in fitted.iterdir()) == sorted(FILES)
+    assert sorted(path.name for path in fitted.iterdir()) == sorted([*FILES, FITTED_REFERENCE])
     for name in ("overview.png", "progress.png", "residues.png"):
         assert (fitted / name).read_bytes().startswith(b"\x89PNG\r\n")
 
@@ -263,7 +263,7 @@ def test_a_signal_while_pictures_are_drawn_leaves_them_out(
     assert json.loads((out / "summary.json").read_text())["interrupted"] is False
     assert (out / "fitted.pdb").exists() and [path.name for path in out.glob("*.png")] == ["overview.png"]
     assert run("fit", "--resume", out) == 0
-    assert sorted(path.name for path in out.iterdir()) == sorted(FILES)
+    assert sorted(path.name for path in out.iterdir()) == sorted([*FILES, FITTED_REFERENCE])
 
 
 @pytest.mark.parametrize(("seconds", "pictures"), [(600.0, 3), (0.0, 0)])

@@ -6,11 +6,17 @@ from ...lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .folder import OutputFolder
-    from .results import AFTER_FILES, FILES, UNFINISHED
+    from .results import AFTER_FILES, FILES, FITTED_REFERENCE, UNFINISHED
 
-__all__ = ["AFTER_FILES", "FILES", "UNFINISHED", "OutputFolder"]
+__all__ = ["AFTER_FILES", "FILES", "FITTED_REFERENCE", "UNFINISHED", "OutputFolder"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
-    {"AFTER_FILES": "results", "FILES": "results", "OutputFolder": "folder", "UNFINISHED": "results"},
+    {
+        "AFTER_FILES": "results",
+        "FILES": "results",
+        "FITTED_REFERENCE": "results",
+        "OutputFolder": "folder",
+        "UNFINISHED": "results",
+    },
 )

@@ -25,6 +25,7 @@ from ..log_table import log_table
 from .agreement import MOST_MARKED, MapAgreement, map_agreement, poorest
 from .results import AFTER_FILES, UNFINISHED, check_unused, check_usable
 from .summary import kept_and_simulated, summarize, times_of, write_summary
+from .viewers import write_shown_files, write_viewer_scripts
 
 if TYPE_CHECKING:
     from .plots import View
@@ -152,6 +153,8 @@ class OutputFolder:
             summary = summarize(fit, result, agreement, model_path, map_path, scan, limit, self._spellings)
             summary = kept_and_simulated(fit, result, simulated_agreement) | summary
         write_summary(self.path / "summary.json", summary | times_of(fit.stopwatch, scan))
+        write_shown_files(self.path, fit, result)
+        write_viewer_scripts(self.path, summary)
         with fit.stopwatch.part("pictures"):
             self.has_pictures = self._draw(fit, simulated, simulated_agreement, stop)
         # Once more: it tells all the time but its own.

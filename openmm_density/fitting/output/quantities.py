@@ -39,6 +39,7 @@ UNITS = {
     "gain": "kJ/mol",
     "work": "steps of the whole model, estimated",
     **dict.fromkeys(("wall_seconds", "seconds_by_part", "seconds_within"), "s"),
+    "contour_level": "the map's own",
     "ms_per_step": "ms",
     "density_ms_per_step": "ms",
     "ms_by_force": "ms",

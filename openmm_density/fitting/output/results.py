@@ -18,9 +18,15 @@ FILES = (
     "overview.png",
     "progress.png",
     "residues.png",
+    "fitted_before.pdb",
+    "fitted_map.mrc",
+    "fitted.cxc",
+    "fitted_coot.py",
 )
-FITTED_INPUT = "fitted_input.cif"
-"""In place of fitted.pdb, where PDB cannot hold the model."""
+FITTED_REFERENCE = "fitted_reference.pdb"
+"""With a reference."""
+CIF_FILES = ("fitted_input.cif", "fitted_before_input.cif", "fitted_reference_input.cif")
+"""In place of fitted.pdb and those like it, where PDB cannot hold the model."""
 AFTER_FILES = ("after.cif", "after.pdb", "after_input.cif")
 """The same of what the simulation made of a model that was better before, which is then what the files above hold."""
 
@@ -71,7 +77,9 @@ def check_unused(path: Path) -> None:
             remedy=f"resume it by {as_argument('resume')} {path}, choose another folder, or pass "
             f"{as_argument('overwrite', True)}",
         )
-    present = [name for name in (*FILES, FITTED_INPUT, *AFTER_FILES) if (path / name).exists()]
+    present = [
+        name for name in (*FILES, FITTED_REFERENCE, *CIF_FILES, *AFTER_FILES) if (path / name).exists()
+    ]
     if present:
         raise InputError(
             f"it already holds {present[0]} of an earlier fit",

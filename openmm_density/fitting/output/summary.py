@@ -20,6 +20,7 @@ from ...chemistry.planes import find_planes, planarity_report
 from ...errors import with_arguments
 from ...restraints import Violation, find_violations
 from ...stopwatch import PARTS, Stopwatch
+from ...validation.density_level import density_level
 from ...validation.flatness import flat_ligands
 from ...validation.geometry import compare_geometry, geometry_report
 from ...validation.map_checks import MapChecks
@@ -210,6 +211,12 @@ def _map_as_used(
         "cropped": density.cropped,
         "sigma": density.sigma,
         "cutoff": density.cutoff,
+        "contour_level": density_level(
+            fit.density_map,
+            result.prepared.model.topology,
+            result.prepared.input_positions(result.final),
+            density.resolution,
+        ),
     }
 
 

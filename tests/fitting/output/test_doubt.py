@@ -44,5 +44,5 @@ def test_a_summary_gives_the_doubts_back_with_the_rows_of_its_residues():
         [Doubt("cis", "said", (Place.of("A GLY 46B"), Place.of("A LYS 45 CA")))], RESIDUES, CENTRES
     )
     (found,) = doubts_in({"located_doubts": doubts})
-    places = LocatedPlace("A GLY 46B", (2,)), LocatedPlace("A LYS 45 CA", (0,))
+    places = LocatedPlace("A GLY 46B", (2,), (6, 7, 8)), LocatedPlace("A LYS 45 CA", (0,), (0, 1, 2))
     assert found == LocatedDoubt("said", (0, 2), places, "cis")
