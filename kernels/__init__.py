@@ -4,7 +4,7 @@ A folder that holds a ``cpu.cpp`` is a family of operators, and nothing else lis
 
 - ``__init__.py``: schema, dispatch and documentation of its operators
 - ``reference.py``: the oracle, in plain PyTorch and float64
-- ``cpu.cpp``: C++, with larger parts in headers
+- ``cpu.cpp``: C++, with larger parts in headers, or in other files ``.cpp``, which are compiled side by side and linked with it
 - ``gpu.py``: Triton, with larger kernels in files of their own
 - ``example.py``: a small evaluation, by which ``openmm-density doctor`` tries a GPU
 

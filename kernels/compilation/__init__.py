@@ -1,18 +1,28 @@
 """Compile C++ for this processor, once per machine: an operator's, which is loaded as well, or other code of the package.
 
 ``loading`` loads an operator's library, ``probe`` tells how each stands without loading it, ``libraries`` finds a library in the
-cache or has it compiled, ``sources`` says what is compiled with which flags, ``compiler`` runs the compiler, ``lock`` lets one
-process compile while others wait, ``cache_folder`` keeps the libraries where nobody else can exchange them, and ``problems`` says
-what went wrong.
+cache or has it compiled, ``sources`` says what is compiled with which flags, ``compiler`` runs the compiler, ``progress`` tells
+who waits what is compiled, ``lock`` lets one process compile while others wait, ``cache_folder`` keeps the libraries where nobody
+else can exchange them, and ``problems`` says what went wrong.
 """
 
 from .libraries import library
-from .loading import error_text, load
+from .loading import error_text, load, load_all
 from .probe import Status, status
 from .problems import BuildError
 from .sources import Source, operator_folders
 
-__all__ = ["BuildError", "Source", "Status", "error_text", "library", "load", "operator_folders", "status"]
+__all__ = [
+    "BuildError",
+    "Source",
+    "Status",
+    "error_text",
+    "library",
+    "load",
+    "load_all",
+    "operator_folders",
+    "status",
+]
 
 
 def __dir__() -> list[str]:

@@ -7,7 +7,9 @@ import os
 import shlex
 import shutil
 import subprocess
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,10 +20,22 @@ from .sources import KERNELS, Source
 FLAGS = (
     # IEEE semantics stay (no -ffast-math): the kernels recognise NaN and infinite coordinates.
     *("-O3", "-DNDEBUG", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
-    *("-fPIC", "-shared", "-fvisibility=hidden", "-pipe"),
+    *("-fPIC", "-fvisibility=hidden", "-pipe"),
 )
 FLAGS_VARIABLE = "OPENMM_DENSITY_CXXFLAGS"
 _SECONDS = 900.0
+
+# More compilers than processors would only need more memory: half a gigabyte each.
+_processors = threading.BoundedSemaphore(len(os.sched_getaffinity(0)))
+
+
+def _fresh_processors() -> None:
+    global _processors
+    _processors = threading.BoundedSemaphore(len(os.sched_getaffinity(0)))
+
+
+# A child forked while other threads compile has none of these.
+os.register_at_fork(after_in_child=_fresh_processors)
 
 
 class Compiler(NamedTuple):
@@ -62,7 +76,7 @@ def find_compiler() -> Compiler:
 
 
 def compile_library(target: Path, source: Source, compiler: Compiler) -> dict[str, Any]:
-    """Compile a source, with the best flags that the compiler takes.
+    """Compile a source, with the best flags that the compiler takes; several files at once, one for each processor.
 
     Parameters
     ----------
@@ -74,63 +88,97 @@ def compile_library(target: Path, source: Source, compiler: Compiler) -> dict[st
     Returns
     -------
     dict
-        ``sha256`` of the library, ``build_seconds``, the ``flags`` that decide speed, ``command`` and ``compiler_version``.
+        ``sha256`` of the library, ``build_seconds``, the ``flags`` that decide speed, ``commands`` and ``compiler_version``.
 
     Raises
     ------
     BuildError
         If it cannot be compiled, with all commands and what they printed.
     """
-    failures = []
+    failures: list[str] = []
     started = time.monotonic()
     for flags in _attempts(source, compiler):
-        command = [
-            *compiler.command,
-            *FLAGS,
-            *flags,
-            *source.compile_flags,
-            f"-I{KERNELS}",
-            str(source.file),
-            *source.link_flags,
-            *("-o", str(target)),
-        ]
-        status, output = _run(command, target.parent, source, compiler)
-        if status == 0 and target.is_file():
+        *of_objects, of_library = _commands(target, source, compiler, flags)
+        done = _run_all(of_objects, target.parent, source, compiler)
+        if all(each.works for each in done):
+            done.append(_run(of_library, target.parent, source, compiler))
+        if all(each.works for each in done) and target.is_file():
             return {
                 "sha256": hashlib.sha256(target.read_bytes()).hexdigest(),
                 "build_seconds": round(time.monotonic() - started, 2),
                 "flags": flags,
-                "command": command,
+                "commands": [each.command for each in done],
                 "compiler_version": compiler.version,
             }
-        failures.append(f"$ {shlex.join(command)}\n{output}\n(exit status {status})\n")
-        if _source_is_wrong(output, source):
+        failed = [each for each in done if not each.works] or done[-1:]
+        failures += [
+            f"$ {shlex.join(each.command)}\n{each.output}\n(exit status {each.status})\n" for each in failed
+        ]
+        if any(_source_is_wrong(each.output, source) for each in failed):
             break
     raise BuildError(
         f"{shlex.join(compiler.command)} does not compile the {source.title}", "\n".join(failures)
     )
 
 
-def _run(command: list[str], folder: Path, source: Source, compiler: Compiler) -> tuple[int, str]:
+class _Run(NamedTuple):
+    """A command that has ended."""
+
+    command: list[str]
+    status: int
+    output: str
+
+    @property
+    def works(self) -> bool:
+        return self.status == 0
+
+
+def _commands(target: Path, source: Source, compiler: Compiler, flags: tuple[str, ...]) -> list[list[str]]:
+    """Return the commands that compile a source file by file, and last the one that makes the library: of one file at once."""
+    compiled = [*compiler.command, *FLAGS, *flags, *source.compile_flags, f"-I{KERNELS}"]
+    end = [*source.link_flags, "-o", str(target)]
+    if not source.parts:
+        return [[*compiled, "-shared", str(source.file), *end]]
+    objects = [str(target.parent / f"{number}-{file.stem}.o") for number, file in enumerate(source.files)]
+    each = [
+        [*compiled, "-c", str(file), "-o", made] for file, made in zip(source.files, objects, strict=True)
+    ]
+    return [*each, [*compiler.command, *flags, "-shared", *objects, *end]]
+
+
+def _run_all(commands: list[list[str]], folder: Path, source: Source, compiler: Compiler) -> list[_Run]:
+    """Run commands side by side, as many at once in this process as there are processors."""
+
+    def run(command: list[str]) -> _Run:
+        return _run(command, folder, source, compiler)
+
+    if len(commands) < 2:
+        return [run(command) for command in commands]
+    with ThreadPoolExecutor(len(commands)) as pool:
+        return list(pool.map(run, commands))
+
+
+def _run(command: list[str], folder: Path, source: Source, compiler: Compiler) -> _Run:
     try:
-        run = subprocess.run(
-            command,
-            cwd=folder,
-            # The compiler's own temporaries go where they are swept up if it is killed.
-            env=os.environ | {"LC_ALL": "C", "TMPDIR": str(folder)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=_SECONDS,
-        )
+        with _processors:
+            run = subprocess.run(
+                command,
+                cwd=folder,
+                # The compiler's own temporaries go where they are swept up if it is killed.
+                env=os.environ | {"LC_ALL": "C", "TMPDIR": str(folder)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                timeout=_SECONDS,
+            )
     except subprocess.TimeoutExpired as error:
         raise BuildError(
             f"{shlex.join(compiler.command)} has not compiled the {source.title} after {_SECONDS:.0f} s",
             f"$ {shlex.join(command)}\n{error.output or ''}",
         ) from error
-    return run.returncode, run.stdout
+    return _Run(command, run.returncode, run.stdout)
 
 
 def _words_of(variable: str) -> list[str]:
@@ -156,7 +204,7 @@ def _attempts(source: Source, compiler: Compiler) -> list[tuple[str, ...]]:
 
 def _source_is_wrong(output: str, source: Source) -> bool:
     """Return whether a compiler complains of our source, which no other flags cure, and not of its own parts."""
-    ours = tuple(str(file.parent) for file in (source.file, *source.headers))
+    ours = tuple(str(file.parent) for file in (*source.files, *source.headers))
     return any(
         line.startswith(ours) and " error: " in line and "omp.h" not in line for line in output.splitlines()
     )

@@ -10,7 +10,6 @@ import platform
 import re
 import shlex
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from . import cache_folder
 from .compiler import FLAGS, FLAGS_VARIABLE, Compiler, compile_library, find_compiler
 from .lock import build_lock
 from .problems import BuildError, warn_once
+from .progress import shown
 from .sources import Source
 
 # A library's name, see `_stem`, and what `tempfile` adds. Not .build-*, which versions with locks of another kind sweep away.
@@ -116,15 +116,10 @@ def _build(cache: Path, source: Source, compiler: Compiler) -> Path:
             return library
         if held:
             _sweep(cache, library.stem)
-        if sys.stderr.isatty():
-            print(
-                f"openmm-density: compiling the {source.title} for this processor, once (up to 20 s) ...",
-                file=sys.stderr,
-                flush=True,
-            )
         workspace = Path(tempfile.mkdtemp(prefix=f"{library.stem}.compiling-", dir=cache))
         try:
-            record = compile_library(workspace / library.name, source, compiler)
+            with shown(source.title):
+                record = compile_library(workspace / library.name, source, compiler)
             if _stem(source, compiler) != library.stem:
                 raise BuildError(
                     f"the source of the {source.title} was edited while it was compiled: start again"
@@ -166,7 +161,7 @@ def _temporary_cache(reason: str, remedy: str) -> Path:
 def _stem(source: Source, compiler: Compiler | None) -> str:
     """Return the name of a library, made of what decides its contents; without a compiler, a pattern for any compiler's."""
     inputs = _digest(
-        [(file.name, file.read_bytes()) for file in (*source.headers, source.file)],
+        [(file.name, file.read_bytes()) for file in (*source.headers, *source.files)],
         FLAGS,
         os.environ.get(FLAGS_VARIABLE),
         source.versions,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +15,7 @@ import torch
 from . import cache_folder
 from .libraries import library
 from .problems import BuildError, warn_once
-from .sources import operator_source
+from .sources import operator_folders, operator_source
 
 
 class Outcome(NamedTuple):
@@ -26,16 +29,11 @@ class Outcome(NamedTuple):
 
 
 _outcomes: dict[str, Outcome] = {}
-_lock = threading.Lock()
-
-
-def _fresh_lock() -> None:
-    global _lock
-    _lock = threading.Lock()
+_locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 # A child forked while another thread builds would otherwise wait for a thread that it does not have.
-os.register_at_fork(after_in_child=_fresh_lock)
+os.register_at_fork(after_in_child=_locks.clear)
 
 
 def load(folder: str) -> bool:
@@ -60,7 +58,7 @@ def load(folder: str) -> bool:
     """
     outcome = _outcomes.get(folder)
     if outcome is None:
-        with _lock:
+        with _locks[folder]:
             outcome = _outcomes.get(folder)
             if outcome is None:
                 outcome = _outcomes[folder] = _load(folder)
@@ -74,6 +72,24 @@ def load(folder: str) -> bool:
                 f"openmm_density.kernels.compilation.error_text({folder!r}) the compiler's own words.",
             )
     return outcome.loaded
+
+
+def load_all(folders: Sequence[str] | None = None) -> bool:
+    """Load the C++ of several folders, of all by default; what has to be compiled is, side by side.
+
+    Parameters
+    ----------
+    folders : sequence of str, optional
+        Folders below ``kernels/``.
+
+    Returns
+    -------
+    bool
+        True if all of it serves, see `load`.
+    """
+    wanted = operator_folders() if folders is None else tuple(folders)
+    with ThreadPoolExecutor(max(len(wanted), 1)) as pool:
+        return all(list(pool.map(load, wanted)))
 
 
 def outcome_of(folder: str) -> Outcome | None:

@@ -14,7 +14,7 @@ KERNELS = Path(__file__).resolve().parents[1]
 
 
 class Source(NamedTuple):
-    """A C++ file, and what it is compiled with.
+    """The C++ of one library, and what it is compiled with.
 
     Attributes
     ----------
@@ -23,6 +23,8 @@ class Source(NamedTuple):
     file : pathlib.Path
     headers : tuple of pathlib.Path
         Files of ours that it includes.
+    parts : tuple of pathlib.Path
+        Files that are compiled beside it, each on its own, and linked with it.
     compile_flags, link_flags : tuple of str
     versions : tuple of str
         Of the packages whose headers it includes: a library serves these alone.
@@ -38,6 +40,12 @@ class Source(NamedTuple):
     link_flags: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
     native: bool = True
+    parts: tuple[Path, ...] = ()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All files that are compiled."""
+        return (self.file, *self.parts)
 
 
 def operator_folders() -> tuple[str, ...]:
@@ -46,7 +54,7 @@ def operator_folders() -> tuple[str, ...]:
 
 
 def operator_source(folder: str) -> Source:
-    """Return the C++ of an operator's folder.
+    """Return the C++ of an operator's folder: ``cpu.cpp``, and beside it whatever else ends in ``.cpp``.
 
     Raises
     ------
@@ -57,8 +65,10 @@ def operator_source(folder: str) -> Source:
     if not file.is_file():
         raise BuildError(f"the installation has no file {folder}/cpu.cpp")
     headers = (*sorted(KERNELS.glob("*.h")), *sorted((KERNELS / folder).glob("*.h")))
+    parts = tuple(sorted(path for path in (KERNELS / folder).glob("*.cpp") if path != file))
     compile_flags, link_flags = _torch_flags()
-    return Source(folder, f"{folder} kernel", file, headers, compile_flags, link_flags, (torch.__version__,))
+    versions = (torch.__version__,)
+    return Source(folder, f"{folder} kernel", file, headers, compile_flags, link_flags, versions, parts=parts)
 
 
 @functools.cache

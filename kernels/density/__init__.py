@@ -16,7 +16,7 @@ The stages of `density_similarity`, in the order of the data::
                               CPU, by similarity.h, tile by tile       GPU, by gpu.py, kernel by kernel
     the grid's geometry       footprints.h: Plan                       gpu_tiles.py: begin (store_geometry, and clears buffers)
     atoms onto the grid       grid.h, footprints.h                     gpu_atoms.py: place
-    tiles and their atoms     tiles.h: make_plan                       gpu_tiles.py: mark, scan; gpu_atoms.py: fill, arrange
+    tiles and their atoms     tile_lists.h: make_plan                  gpu_tiles.py: mark, scan; gpu_atoms.py: fill, arrange
     density (splat)           spheres.h: splat_atom                    gpu_splat.py: splat
     sums over voxels          measures.h: sweep_tile                   gpu_measures.py: store_tile_sums (within splat)
     forces of each field      spheres.h: gather_atom (before S)

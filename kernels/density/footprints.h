@@ -15,7 +15,6 @@
 #include "bricks.h"
 
 namespace openmm_density {
-namespace {
 
 // The size of a tile, in bricks; along x it is as wide as its atoms reach.
 constexpr int TILE_Z = 16 / BZ;
@@ -32,6 +31,7 @@ struct Atoms {
 struct Interval {
     int begin, end;  // half open
 };
+inline Interval hull(Interval a, Interval b) { return {std::min(a.begin, b.begin), std::max(a.end, b.end)}; }
 
 // Where an atom is, in voxels along each axis: `offset` from the voxel nearest to it. Apart, since a float that held both would
 // lose digits of the distances to the voxels close by, from which most of the density comes.
@@ -202,5 +202,4 @@ struct Plan {
     }
 };
 
-}  // namespace
 }  // namespace openmm_density

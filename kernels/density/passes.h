@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "atom_kernels.h"
 #include "measures.h"
-#include "spheres.h"
+#include "tile_lists.h"
 
 namespace openmm_density {
 namespace {

@@ -1,12 +1,10 @@
 // One atom over the bricks that its sphere touches: its density, and sums of a field weighted with the slope of its density.
 #pragma once
 
-#include "tile_bricks.h"
+#include "atom_kernels.h"
 
 namespace openmm_density {
 namespace {
-
-constexpr int MAX_GAUSSIANS = 5;
 
 // f(s) = sum A exp(-alpha s); the density is f(s) - f(s_c) - f'(s_c)(s - s_c) for s < s_c.
 template <int C>
@@ -292,20 +290,6 @@ class ColumnDistances {
     vec nearest_y_, nearest_z_;
 };
 
-// Slots of what gather_all_of_atom sums over the voxels of a field g; gather_atom sums the first three for each channel.
-enum GatherSum {
-    SUM_X,   // g (-d rho/ds) x, y and z from the atom to the voxel, in voxels
-    SUM_Y,
-    SUM_Z,
-    SUM_G,   // g
-    SUM_GS,  // g s
-    SUM_GE,  // of each Gaussian g exp(-alpha s), and then g s exp(-alpha s)
-    GRADIENT_SUMS = SUM_G
-};
-constexpr int sum_ge(int gaussian) { return SUM_GE + 2 * gaussian; }
-constexpr int sum_gse(int gaussian) { return SUM_GE + 2 * gaussian + 1; }
-constexpr int all_sums(int gaussians) { return SUM_GE + 2 * gaussians; }
-
 // sums[GRADIENT_SUMS * channel + axis] of every channel.
 // FRESH where no splat came before: the tables are not there yet, and the channel may hold anything beyond the cut-off, NaN too,
 // which 0 times would not be 0.
@@ -387,15 +371,6 @@ void gather_all_of_atom(const Plan& plan, const TileFootprint& footprint, const 
     for (int i = GRADIENT_SUMS; i < all_sums(C); ++i) sums[i] = sum(of_parameters[i - GRADIENT_SUMS]);
 }
 
-// One instance of the kernels for a number of Gaussians and a kind of grid.
-struct Kernels {
-    using Gather = void (*)(const Plan&, const TileFootprint&, const TileView&, vec* table, const ThreadScratch&, float* sums);
-    int (*table_size)(const Plan&);
-    void (*splat)(const Plan&, const TileFootprint&, const TileView&, vec* table, vec* density);
-    Gather gather[MAX_CHANNELS];
-    Gather fresh_gather, fresh_gather_all;
-};
-
 template <template <int, int, Factor> class Sphere, int C, int BRICKS>
 Kernels kernels_of() {
     using SlopeSphere = Sphere<C, BRICKS, STEEPNESS>;
@@ -408,7 +383,7 @@ Kernels kernels_of() {
 }
 
 template <int C>
-Kernels kernels_for(const Plan& plan) {
+Kernels kernels_of_gaussians(const Plan& plan) {
     if (!plan.grid.orthogonal()) return kernels_of<SkewedSphere, C, 0>();
     // One Gaussian at a map's resolution, or five of a form factor: what fits and simulations use.
     if constexpr (C == 1 || C == 5) {
@@ -416,16 +391,6 @@ Kernels kernels_for(const Plan& plan) {
         if (plan.bricks == 4) return kernels_of<OrthogonalSphere, C, 4>();
     }
     return kernels_of<OrthogonalSphere, C, 0>();
-}
-
-inline Kernels kernels_for(const Plan& plan) {
-    switch (plan.atoms.gaussians) {
-        case 1: return kernels_for<1>(plan);
-        case 2: return kernels_for<2>(plan);
-        case 3: return kernels_for<3>(plan);
-        case 4: return kernels_for<4>(plan);
-        default: return kernels_for<5>(plan);
-    }
 }
 
 }  // namespace

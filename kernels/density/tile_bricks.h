@@ -4,7 +4,6 @@
 #include "tiles.h"
 
 namespace openmm_density {
-namespace {
 
 // The scratch of a tile: the bricks that its atoms reach, in rows of `pitch` bricks along x, the first of them brick bx of the grid.
 struct TileView {
@@ -63,6 +62,8 @@ struct TileView {
         return (int64_t(bz - planes.begin) * (rows.end - rows.begin) + (by - rows.begin)) * pitch;
     }
 };
+
+namespace {
 
 // BRICK_ROWS rows of W voxels in a map: the voxels of BRICK_ROWS bricks along x, from brick bx of the grid on.
 struct MapRows {

@@ -85,12 +85,12 @@ def test_slots_of_the_geometry_are_each_of_one_number():
 
 
 def test_the_kernels_take_as_many_gaussians():
-    assert constant(DENSITY / "spheres.h", "MAX_GAUSSIANS") == reference.MAX_GAUSSIANS
+    assert constant(DENSITY / "atom_kernels.h", "MAX_GAUSSIANS") == reference.MAX_GAUSSIANS
 
 
 def test_planes_are_judged_by_the_same_limits_everywhere():
     assert plane_set.SMALLEST_PLANE == planarity.SMALLEST_PLANE
-    assert constant(PLANARITY / "cpu.cpp", "SMALLEST_PLANE") == planarity.SMALLEST_PLANE
-    assert constant(PLANARITY / "cpu.cpp", "COLLINEARITY_LIMIT") == planarity.COLLINEARITY_LIMIT
+    assert constant(PLANARITY / "planes.h", "SMALLEST_PLANE") == planarity.SMALLEST_PLANE
+    assert constant(PLANARITY / "planes.h", "COLLINEARITY_LIMIT") == planarity.COLLINEARITY_LIMIT
     gpu = pytest.importorskip("openmm_density.kernels.planarity.gpu")
     assert gpu.COLLINEARITY_LIMIT.value == planarity.COLLINEARITY_LIMIT
