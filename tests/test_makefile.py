@@ -84,8 +84,7 @@ def test_a_python_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_every_kernel_is_compiled_beforehand(tmp_path: Path) -> None:
     done = make(tmp_path, "compiled")
     assert done.returncode == 0, done.stderr
-    folders = {path.parent.name for path in PROJECT.glob("kernels/*/cpu.cpp")}
-    assert folders and all(f'compilation.load("{folder}")' in done.stdout for folder in folders)
+    assert done.stdout.splitlines()[-1].endswith("compilation.load_all()")
 
 
 @pytest.mark.parametrize(

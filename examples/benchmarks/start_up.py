@@ -5,6 +5,9 @@ to its end, by the clock and of processor time, which others change less. The fi
 
     python examples/benchmarks/start_up.py --repeats 3 --json start_up.json
     python examples/benchmarks/start_up.py --beside OTHER/.venv/bin/python
+    python examples/benchmarks/start_up.py --first-use --processors 2
+
+With ``--first-use`` no kernel is compiled yet each time, and the first force of a script is timed beside the first step of a fit.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from openmm_density.atomic_files import write_text
 MODELS = Path(__file__).resolve().parents[1] / "data"
 OPEN, CLOSED = MODELS / "adk_open.pdb", MODELS / "adk_closed.pdb"
 EMPTY, HELP, ERROR, FIRST_STEP = "python -c pass", "fit --help", "an error of an argument", "first step"
+FIRST_FORCE = "first force"
 
 # The command line, ended at its first step, with what took the time until then as its only output.
 _COMMAND = """
@@ -52,6 +56,22 @@ def end(*arguments, **options):
 command.Stopwatch, Dynamics.step = Watched, end
 sys.exit(main())
 """
+# A script's, from its imports to the density force on adenylate kinase.
+_SCRIPT = """
+import sys
+from openmm import Context, Platform, System, VerletIntegrator, app
+from openmm_density import DensityFit, DensityMap
+
+pdb = app.PDBFile(sys.argv[1])
+system = System()
+for _ in pdb.topology.atoms():
+    system.addParticle(12.0)
+fit = DensityFit(DensityMap.from_file(sys.argv[2]), pdb.topology, resolution=5.0, positions=pdb.positions)
+system.addForce(fit.create_force())
+context = Context(system, VerletIntegrator(0.001), Platform.getPlatformByName("CPU"))
+context.setPositions(pdb.positions)
+context.getState(forces=True)
+"""
 _MAIN = "import sys; from openmm_density.cli import main; sys.exit(main())"
 
 
@@ -65,6 +85,8 @@ class Timed:
     command : list of str
     status : int
         That it must end with.
+    first_use : bool
+        Whether no kernel is compiled yet when it starts.
     seconds, processor_seconds : list of float
         By the clock, and of the processor's time.
     parts : list of dict
@@ -74,22 +96,25 @@ class Timed:
     name: str
     command: list[str]
     status: int = 0
+    first_use: bool = False
     seconds: list[float] = field(default_factory=list)
     processor_seconds: list[float] = field(default_factory=list)
     parts: list[dict[str, float]] = field(default_factory=list)
 
     def run(self) -> None:
         """Run it once more."""
-        begun = time.monotonic()
-        process = subprocess.Popen(
-            self.command,
-            cwd=tempfile.gettempdir(),  # where no folder is taken for the package
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        told = process.stdout.read() if process.stdout else b""
-        _, state, usage = os.wait4(process.pid, 0)
+        with tempfile.TemporaryDirectory() as cache:
+            begun = time.monotonic()
+            process = subprocess.Popen(
+                self.command,
+                cwd=tempfile.gettempdir(),  # where no folder is taken for the package
+                env=os.environ | ({"OPENMM_DENSITY_CACHE": cache} if self.first_use else {}),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+            told = process.stdout.read() if process.stdout else b""
+            _, state, usage = os.wait4(process.pid, 0)
         self.seconds.append(time.monotonic() - begun)
         status = process.returncode = os.waitstatus_to_exitcode(state)
         if status != self.status:
@@ -101,15 +126,31 @@ class Timed:
 
 def commands(python: str, folder: Path, label: str = "", fits: bool = True) -> list[Timed]:
     """Return the commands that an interpreter is timed with; their files are in a folder."""
+    fit = fit_of(folder)
     main = [python, "-c", _MAIN]
-    fit = [str(OPEN), str(folder / "closed.mrc"), "--resolution", "5", "--reference", str(CLOSED)]
-    fit += ["--output", str(folder / "run"), "--overwrite"]
     found = [
         Timed(f"{EMPTY}{label}", [python, "-c", "pass"]),
         Timed(f"{HELP}{label}", [*main, "fit", "--help"]),
         Timed(f"{ERROR}{label}", [*main, "fit", *fit, "--steps", "0"], status=2),
     ]
     return [*found, Timed(f"{FIRST_STEP}{label}", [python, "-c", _COMMAND, "fit", *fit])] if fits else found
+
+
+def fit_of(folder: Path) -> list[str]:
+    """Return the arguments of the fit; its files are in a folder."""
+    fit = [str(OPEN), str(folder / "closed.mrc"), "--resolution", "5", "--reference", str(CLOSED)]
+    return [*fit, "--output", str(folder / "run"), "--overwrite"]
+
+
+def first_uses(python: str, folder: Path, label: str = "") -> list[Timed]:
+    """Return what is timed where no kernel is compiled yet, and the script's beside it where they are."""
+    script = [python, "-c", _SCRIPT, str(OPEN), str(folder / "closed.mrc")]
+    fit = [python, "-c", _COMMAND, "fit", *fit_of(folder)]
+    return [
+        Timed(f"{FIRST_FORCE}, compiled before{label}", script),
+        Timed(f"{FIRST_FORCE}, nothing compiled{label}", script, first_use=True),
+        Timed(f"{FIRST_STEP} of a fit, nothing compiled{label}", fit, first_use=True),
+    ]
 
 
 def show(console: Console, timed: list[Timed]) -> None:
@@ -136,13 +177,21 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="of each command (%(default)s)")
     parser.add_argument("--beside", metavar="PYTHON", help="the interpreter of another installation")
     parser.add_argument("--without-fit", action="store_true", help="help and error alone")
+    parser.add_argument("--first-use", action="store_true", help="what a first use takes, and nothing else")
+    parser.add_argument("--processors", type=int, metavar="N", help="so many alone")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all times there")
     options = parser.parse_args()
+    if options.processors:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.processors])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        timed = commands(sys.executable, folder, fits=not options.without_fit)
-        if options.beside:
-            timed += commands(options.beside, folder, " (beside)", not options.without_fit)
+        interpreters = {"": sys.executable} | ({" (beside)": options.beside} if options.beside else {})
+        timed = []
+        for label, python in interpreters.items():
+            if options.first_use:
+                timed += first_uses(python, folder, label)
+            else:
+                timed += commands(python, folder, label, not options.without_fit)
         # An error of an argument comes before any file is read.
         (folder / "closed.mrc").touch()
         if not options.without_fit:

@@ -7,7 +7,7 @@ else can exchange them, and ``problems`` says what went wrong.
 """
 
 from .libraries import library
-from .loading import error_text, load, load_all
+from .loading import error_text, load, load_ahead, load_all
 from .probe import Status, status
 from .problems import BuildError
 from .sources import Source, operator_folders
@@ -19,6 +19,7 @@ __all__ = [
     "error_text",
     "library",
     "load",
+    "load_ahead",
     "load_all",
     "operator_folders",
     "status",

@@ -92,6 +92,18 @@ def load_all(folders: Sequence[str] | None = None) -> bool:
         return all(list(pool.map(load, wanted)))
 
 
+def load_ahead(folders: Sequence[str]) -> None:
+    """Begin to load the C++ of several folders, in threads of their own: who calls `load` later waits less, or not at all.
+
+    Parameters
+    ----------
+    folders : sequence of str
+        Folders below ``kernels/``, the one that is needed first, or takes longest, before others.
+    """
+    for folder in folders:
+        threading.Thread(target=load, args=(folder,), name=f"load {folder}", daemon=True).start()
+
+
 def outcome_of(folder: str) -> Outcome | None:
     """Return how loading a folder's library ended; None where this process has not tried."""
     return _outcomes.get(folder)

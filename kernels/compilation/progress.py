@@ -47,14 +47,12 @@ class _Line:
                 )
 
     def _show(self) -> None:
-        """Show what is under way: in a notebook, which keeps every line, only the first time."""
+        """Show what is under way: where every line stays, in a notebook or above a progress bar, only the first time."""
         if _rewrites():
             said = f"openmm-density: compiling the {_listed(self._under_way)} for this processor, once"
             _write(f"{_START_OF_LINE}{said} ({time.monotonic() - self._started:.0f} s)")
-        elif "ipykernel" in sys.modules and len(self._under_way) + len(self._done) == 1:
-            _write(
-                f"openmm-density: compiling the {self._under_way[0]} for this processor, once (10 to 30 s)\n"
-            )
+        elif _is_watched() and len(self._under_way) + len(self._done) == 1:
+            _write("openmm-density: compiling kernels for this processor, once (10 to 30 s)\n")
 
     def _count(self, ended: threading.Event) -> None:
         while not ended.wait(_SECONDS):
@@ -102,6 +100,15 @@ def _listed(titles: list[str]) -> str:
 
 
 def _rewrites() -> bool:
+    # Rich passes on whole lines alone while it draws.
+    return _is_terminal() and not hasattr(sys.stderr, "rich_proxied_file")
+
+
+def _is_watched() -> bool:
+    return _is_terminal() or "ipykernel" in sys.modules
+
+
+def _is_terminal() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
 
 

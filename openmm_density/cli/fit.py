@@ -51,11 +51,15 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
     with loading():
         from rich import table, text  # noqa: F401  (imported here, where the time that it takes is counted)
 
+        from openmm_density.kernels import compilation
+
         from ..fitting.flexible_fit import FlexibleFit  # noqa: F401
         from ..fitting.interrupts import PromptExit
         from ..fitting.output import OutputFolder
         from .fit_record import FitRecord
 
+    # What any fit on a CPU needs: where it is not compiled yet, it is while files are read.
+    compilation.load_ahead(("density", "planarity", "torsion_maps"))
     output = options.output
     resume = output.resume
     spelled = spellings(options.by_name())

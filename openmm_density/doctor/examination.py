@@ -37,7 +37,7 @@ def examine(
     Parameters
     ----------
     build : bool
-        Whether to compile the C++ kernels that are not compiled yet (about 20 s each) and load them.
+        Whether to compile the C++ kernels that are not compiled yet (half a minute on two cores) and load them.
     timeout : float
         Seconds that each of these processes may take.
     progress : callable, optional
@@ -82,17 +82,15 @@ def examine(
 
 
 def _kernels(build_them: bool, doing: Doing) -> list[Kernel]:
-    outputs = {}
+    outputs: dict[str, str] = {}
     before = compilation.status()
     if build_them:
-        for folder in compilation.operator_folders():
-            with (
-                warnings.catch_warnings(),
-                doing(f"{'loading' if before[folder].library else 'compiling'} {folder}"),
-            ):
-                # The report says the same.
-                warnings.simplefilter("ignore", RuntimeWarning)
-                outputs[folder] = "" if compilation.load(folder) else compilation.error_text(folder)
+        missing = [folder for folder, state in before.items() if state.library is None]
+        with warnings.catch_warnings(), doing(f"compiling {', '.join(missing)}" if missing else "loading"):
+            # The report says the same.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            compilation.load_all()
+            outputs = {folder: compilation.error_text(folder) for folder in before}
     return [
         Kernel(
             folder=folder,
