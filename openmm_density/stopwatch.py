@@ -24,6 +24,7 @@ PARTS = {
     "scoring": "scoring",
     "writing": "writing",
     "pictures": "pictures",
+    "report": "report",
 }
 """The parts of a fit in their order, and their names in messages."""
 

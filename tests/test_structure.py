@@ -18,7 +18,7 @@ FLOORS = (
     "energies",
     "restraints",
     "validation",
-    "analysis reporters replica_exchange",
+    "analysis reporters replica_exchange html_report",
     "fitting doctor",
     "cli",
     "__main__",

@@ -67,6 +67,18 @@ def backbone_hydrogen_bonds(topology: app.Topology, positions: np.ndarray) -> np
     ).reshape(-1, 2)
 
 
+def secondary_structure(topology: app.Topology, positions: np.ndarray) -> list[str]:
+    """Return for each residue "H" in a helix, "E" in a strand, or "C" (DSSP).
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology
+    positions : np.ndarray, shape (N, 3)
+        Å.
+    """
+    return _Backbone(topology, positions).codes
+
+
 class _Backbone:
     """The input of DSSP: the residues with a whole backbone, whatever their names, in unbroken chains."""
 
@@ -86,13 +98,18 @@ class _Backbone:
         self._trajectory = mdtraj.Trajectory(positions[atoms] / 10.0, own)
 
     @cached_property
+    def codes(self) -> list[str]:
+        """Of each residue "H", "E" or "C"."""
+        found = ["C"] * len(self.residues)
+        if self._whole:
+            for names, code in zip(self._whole, mdtraj.compute_dssp(self._trajectory)[0]):
+                found[names.index] = str(code) if code in ("H", "E") else "C"
+        return found
+
+    @cached_property
     def is_structured(self) -> np.ndarray:
         """Whether each residue is in a helix or strand, shape (R,)."""
-        found = np.zeros(len(self.residues), dtype=bool)
-        if self._whole:
-            codes = mdtraj.compute_dssp(self._trajectory)[0]
-            found[[names.index for names in self._whole]] = np.isin(codes, ("H", "E"))
-        return found
+        return np.array([code != "C" for code in self.codes], dtype=bool)
 
     @cached_property
     def hydrogen_bonds(self) -> list[tuple[NamedAtoms, NamedAtoms]]:

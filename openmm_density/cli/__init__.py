@@ -1,4 +1,4 @@
-"""The command line: ``openmm-density fit | simulate | score | planes | doctor``."""
+"""The command line: ``openmm-density fit | simulate | score | report | planes | doctor``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import InputError, SimulationError
 from ..wording import one_line
-from . import doctor, fit, planes, score, simulate
+from . import doctor, fit, planes, report, score, simulate
 from .arguments import PROGRAM, Parser, spelled, spellings
 from .startup import note_start
 
@@ -97,7 +97,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="print the version"
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    for command in (fit, simulate, score, planes, doctor):
+    for command in (fit, simulate, score, report, planes, doctor):
         command.add_parser(commands)
     return parser
 
@@ -116,6 +116,7 @@ _COMMANDS = {
     "fit": fit.run,
     "simulate": simulate.run,
     "score": score.run,
+    "report": report.run,
     "planes": planes.run,
     "doctor": doctor.run,
 }

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from ..stopwatch import Stopwatch
 from .arguments import PROGRAM, spellings
+from .command_line import command_line
 from .console import Display
-from .fit_arguments import add_arguments
+from .fit_arguments import add_arguments, defaults
 from .fit_checks import check_new, check_resumed
 from .fit_options import FitOptions
 from .outcome import print_outcome
@@ -187,7 +188,8 @@ def _carried_out(record: FitRecord, fit: FlexibleFit, folder: OutputFolder, disp
         result = fit.run(folder.run, display.update, lambda: (hurry.begin(), display.interrupted()), stopped)
         display.expect()
         files = record.options.files
-        summary = folder.write(fit, result, files.model, files.map, record.findings.scan, hurry)
+        command = command_line(record.options.by_name(), defaults(), str(folder.path))
+        summary = folder.write(fit, result, files.model, files.map, record.findings.scan, hurry, command)
         display.stop()
         print_outcome(summary, folder.path)
     return result

@@ -204,6 +204,49 @@ def _address(atom: gemmi.CRA) -> tuple[str, int, str, str, str, str]:
     return (atom.chain.name, place.num, place.icode.strip(), atom.residue.name, atom.atom.name, altloc)
 
 
+def dcd_frames(path: str | os.PathLike[str], atoms: np.ndarray, most: int) -> tuple[np.ndarray, int]:
+    """Read some atoms of evenly spaced frames of a DCD file.
+
+    Parameters
+    ----------
+    path : path-like
+    atoms : np.ndarray of int, shape (n,)
+        In ascending order.
+    most : int
+        Frames at most; the last may be left out.
+
+    Returns
+    -------
+    frames : np.ndarray of float32, shape (F, n, 3)
+        Å.
+    every : int
+        So many frames of the file come to one.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or has fewer atoms.
+    """
+    try:
+        with _quiet():
+            with mdtraj.formats.DCDTrajectoryFile(str(path)) as file:
+                every = max(-(-len(file) // max(most, 1)), 1)
+            with mdtraj.formats.DCDTrajectoryFile(str(path)) as file:
+                # The whole frames: beyond the last atom mdtraj would read what happens to be there.
+                frames = file.read(stride=every)[0]
+    except Exception as error:
+        raise InputError(
+            f"cannot be read as a .dcd trajectory ({_first_line(error)})",
+            source=path,
+            remedy="check the file",
+        ) from error
+    if len(atoms) and frames.shape[1] <= atoms.max():
+        raise InputError(
+            f"has {frames.shape[1]} atoms, fewer than its model", source=path, remedy="check the file"
+        )
+    return frames[:, atoms], every
+
+
 def _load_topology(path: Path) -> mdtraj.Topology:
     if _is_model(path):
         return _as_mdtraj(read_model(path).topology)

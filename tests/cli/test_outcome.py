@@ -2,7 +2,8 @@
 
 import json
 
-from openmm_density.cli.outcome import _pull_in_words, print_outcome
+from openmm_density.cli.outcome import print_outcome
+from openmm_density.fitting.output.figures import pull_in_words
 
 
 def test_a_curve_that_does_not_fall_is_told_apart_in_the_table(fitted, capsys):
@@ -91,10 +92,10 @@ def test_the_pull_at_the_end_is_told_with_what_set_it():
     found = {"chosen": 40.0, "most": 200.0, "limited_by": ["angle_rmsd", "clash_count"]}
     summary = {"strength": 200.0, "final_strength": 40.0, "final_strength_search": found}
     full = "k = 200.0 kJ/mol per fitted atom"
-    assert _pull_in_words(summary) == f"{full}, 40.0 at the end: more spoils angles, clashes"
+    assert pull_in_words(summary) == f"{full}, 40.0 at the end: more spoils angles, clashes"
     for most, because in ((40.0, "more is not in the half maps"), (200.0, "the geometry bears it")):
         summary["final_strength_search"] = found | {"most": most, "limited_by": []}
-        assert _pull_in_words(summary) == f"{full}, 40.0 at the end: {because}"
+        assert pull_in_words(summary) == f"{full}, 40.0 at the end: {because}"
     summary["final_strength_search"] = None
-    assert _pull_in_words(summary) == f"{full}, 40.0 at the end"
-    assert _pull_in_words(summary | {"final_strength": 200.0}) == full
+    assert pull_in_words(summary) == f"{full}, 40.0 at the end"
+    assert pull_in_words(summary | {"final_strength": 200.0}) == full

@@ -15,6 +15,7 @@ from openmm import app
 from ...atomic_files import atomic_write, remove_abandoned, write_text
 from ...errors import InputError
 from ...models.structure_files import pdb_limit, prepared_header, write_cif, write_model_cif, write_pdb
+from ...wording import one_line
 from ..checkpoints import RunFolder, remove_leftovers
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
@@ -23,7 +24,7 @@ from ..interrupts import Stop
 from ..locks import FolderLock
 from ..log_table import log_table
 from .agreement import MOST_MARKED, MapAgreement, map_agreement, poorest
-from .results import AFTER_FILES, UNFINISHED, check_unused, check_usable
+from .results import AFTER_FILES, REPORT, UNFINISHED, check_unused, check_usable
 from .summary import kept_and_simulated, summarize, times_of, write_summary
 from .viewers import write_shown_files, write_viewer_scripts
 
@@ -116,8 +117,9 @@ class OutputFolder:
         map_path: str,
         scan: StrengthScan | None = None,
         stop: Stop | None = None,
+        command: str | None = None,
     ) -> dict[str, Any]:
-        """Write everything, the models first and pictures last, and return the summary.
+        """Write everything, the models first, pictures and the report last, and return the summary.
 
         The saved states are removed where the fit has come to its end and everything is written.
 
@@ -131,6 +133,8 @@ class OutputFolder:
             What half maps said about the strength.
         stop : StopRequest or Deadline, optional
             Where it comes, pictures are left out, those of an earlier fit too.
+        command : str, optional
+            What a user types to repeat the fit, for the summary.
         """
         fit.stopwatch.begin("writing")
         simulated = result.as_simulated()
@@ -141,22 +145,23 @@ class OutputFolder:
         else:
             self._write_model("after", simulated)
         fit.protocol.write(self.path / "protocol.toml")
-        if self.run.trajectory.exists():
-            with atomic_write(self.path / "trajectory.dcd") as temporary:
-                # Until all is written the fit may yet have to go on, with a trajectory of its own.
-                shutil.copyfile(self.run.trajectory, temporary)
+        self._write_trajectory()
         write_text(self.path / "log.csv", log_table(result.rows))
         with fit.stopwatch.part("scoring"):
             agreement = simulated_agreement = map_agreement(fit, result)
             if result.simulated is not None:
                 simulated_agreement = map_agreement(fit, simulated)
             summary = summarize(fit, result, agreement, model_path, map_path, scan, limit, self._spellings)
-            summary = kept_and_simulated(fit, result, simulated_agreement) | summary
+            kept = kept_and_simulated(fit, result, simulated_agreement)
+            summary = {**kept, "command": command, **summary}
         write_summary(self.path / "summary.json", summary | times_of(fit.stopwatch, scan))
         write_shown_files(self.path, fit, result)
         write_viewer_scripts(self.path, summary)
         with fit.stopwatch.part("pictures"):
             self.has_pictures = self._draw(fit, simulated, simulated_agreement, stop)
+        summary |= times_of(fit.stopwatch, scan)
+        with fit.stopwatch.part("report"):
+            self._write_report(fit, simulated, summary)
         # Once more: it tells all the time but its own.
         summary |= times_of(fit.stopwatch, scan)
         write_summary(self.path / "summary.json", summary)
@@ -166,6 +171,15 @@ class OutputFolder:
             self.run.remove()
         fit.stopwatch.end()
         return summary
+
+    def _write_trajectory(self) -> None:
+        path = self.path / "trajectory.dcd"
+        if not self.run.trajectory.exists():
+            path.unlink(missing_ok=True)  # that of an earlier fit
+            return
+        with atomic_write(path) as temporary:
+            # Until all is written the fit may yet have to go on, with a trajectory of its own.
+            shutil.copyfile(self.run.trajectory, temporary)
 
     def _write_model(self, name: str, result: FitResult) -> str | None:
         """Write the final model of a result in its formats; return what PDB cannot hold, if anything."""
@@ -182,6 +196,22 @@ class OutputFolder:
         write_model_cif(cif, prepared.model, in_input)
         pdb.unlink(missing_ok=True)
         return f"{limit}; {cif.name} holds the input's atoms instead"
+
+    def _write_report(self, fit: FlexibleFit, result: FitResult, summary: dict[str, Any]) -> None:
+        """Write the page; where that fails, the other results stay, and a note of the summary says why."""
+        path = self.path / REPORT
+        try:
+            # As with the pictures: what it takes is loaded at the end.
+            from ...html_report.page import write_page
+            from .report import contents_of, fit_page
+
+            write_page(path, fit_page(contents_of(self.path, fit, result, summary)))
+        except Exception as error:
+            path.unlink(missing_ok=True)  # that of an earlier fit
+            summary["notes"].append(
+                f"{REPORT} was not written ({one_line(error)}); all other results are there: openmm-density report {self.path} "
+                "writes it from them."
+            )
 
     def _draw(self, fit: FlexibleFit, result: FitResult, agreement: MapAgreement, stop: Stop | None) -> bool:
         """Draw the pictures, until a request to stop comes; tell whether all are there."""

@@ -8,6 +8,7 @@ from ...errors import InputError, as_argument
 
 UNFINISHED = "unfinished"
 """The folder, in that of the results, of what a fit in progress needs to go on."""
+REPORT = "report.html"
 FILES = (
     "fitted.cif",
     "fitted.pdb",
@@ -22,6 +23,7 @@ FILES = (
     "fitted_map.mrc",
     "fitted.cxc",
     "fitted_coot.py",
+    REPORT,
 )
 FITTED_REFERENCE = "fitted_reference.pdb"
 """With a reference."""

@@ -1,0 +1,48 @@
+"""The command line that options come from, as a user would type it again."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .arguments import PROGRAM, spelled
+
+# Positional, and those that say where results go, or are said of a resumed run only.
+_FIRST = ("model", "map", "resolution")
+_NOT_REPEATED = ("command", "output", "overwrite", "resume", "explain_time")
+# Lists whose parts are joined by commas in one option; others are repeated.
+_JOINED = ("columns", "voxel_size")
+
+
+def command_line(options: Mapping[str, Any], defaults: Mapping[str, Any], output: str) -> str:
+    """Return a command of ``fit`` with all options that differ from their defaults.
+
+    Parameters
+    ----------
+    options, defaults : mapping
+        Values by name.
+    output : str
+        Where its results go.
+    """
+    words = [PROGRAM, "fit", str(options["model"]), str(options["map"])]
+    words += ["--resolution", f"{options['resolution']:g}"]
+    for name, value in options.items():
+        if name not in (*_FIRST, *_NOT_REPEATED) and value != defaults.get(name):
+            words += _words(name, value)
+    return shlex.join([*words, "--output", output])
+
+
+def _words(name: str, value: Any) -> Iterator[str]:
+    option = spelled(name)
+    if value is True:
+        yield option
+    elif isinstance(value, (list, tuple)) and name not in _JOINED:
+        for each in value:
+            yield from (option, "=".join(each) if isinstance(each, (list, tuple)) else str(each))
+    elif value is not None and value is not False:
+        parts = value if isinstance(value, (list, tuple)) else [value]
+        yield from (
+            option,
+            ",".join(f"{part:.10g}" if isinstance(part, float) else str(part) for part in parts),
+        )

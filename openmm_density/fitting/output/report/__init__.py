@@ -1,0 +1,22 @@
+"""``report.html`` of a fit: what it says, from the fit that has just ended or from the folder of an earlier one."""
+
+from typing import TYPE_CHECKING
+
+from ....lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .contents import FitContents, contents_of
+    from .earlier_fit import read_contents
+    from .fit_page import fit_page
+
+__all__ = ["FitContents", "contents_of", "fit_page", "read_contents"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "FitContents": "contents",
+        "contents_of": "contents",
+        "fit_page": "fit_page",
+        "read_contents": "earlier_fit",
+    },
+)

@@ -1,0 +1,72 @@
+"""What the report of a fit is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ....html_report.shown_model import ShownModel
+from ....maps.density_map import DensityMap
+from ...fit_result import FitResult
+from ...flexible_fit import FlexibleFit
+
+
+@dataclass(frozen=True)
+class FitContents:
+    """What the report of a fit is made from.
+
+    Attributes
+    ----------
+    folder : Path
+        With the trajectory and the pictures, as far as there are any.
+    summary : mapping
+        As ``summary.json`` has it.
+    models : sequence of ShownModel
+        After, which comes first, before and the reference, as far as they are there.
+    log : sequence of mapping
+        The rows of ``log.csv``, numbers as such.
+    density_map : DensityMap, optional
+        Corrected as for the fit.
+    missing : sequence of str
+        A sentence for each thing that was not found, as where the files of an earlier fit have moved.
+    """
+
+    folder: Path
+    summary: Mapping[str, Any]
+    models: Sequence[ShownModel]
+    log: Sequence[Mapping[str, Any]]
+    density_map: DensityMap | None = None
+    missing: Sequence[str] = ()
+
+
+def contents_of(folder: Path, fit: FlexibleFit, result: FitResult, summary: Mapping[str, Any]) -> FitContents:
+    """Return what the report of a fit that has just ended is made from.
+
+    Parameters
+    ----------
+    folder : Path
+        Where everything but the report is written already.
+    fit : FlexibleFit
+    result : FitResult
+        With what the simulation made of the model, better or not.
+    summary : mapping
+    """
+    prepared, reference = result.prepared, fit.reference
+    after, before = labels(summary)
+    models = [
+        ShownModel("after", after, prepared.topology, result.final, prepared.b_factors),
+        ShownModel("before", before, prepared.topology, result.initial, prepared.b_factors),
+    ]
+    if reference is not None:
+        models.append(ShownModel("reference", "reference", reference.topology, reference.positions))
+    log = [asdict(row) for row in result.rows]
+    return FitContents(folder, summary, models, log, fit.density_map)
+
+
+def labels(summary: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what the models after and before a fit are called."""
+    if summary.get("simulated"):
+        return "after (not kept)", "before (kept)"
+    return ("so far" if summary["interrupted"] else "after"), "before"

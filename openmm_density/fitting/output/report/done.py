@@ -1,0 +1,113 @@
+"""The part of a fit's page that says what was done: protocol, strengths, what was rebuilt, and notes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ....html_report.blocks import Block, Facts, Item, Items, Plot, Section, Spot, Table
+from ....html_report.fit_plots import progress_figure
+from ....stopwatch import PARTS
+from ....wording import counted
+from ...rebuilding.changes import rebuilt_in_words, span
+from ..exchanges import exchanged_in_words
+from ..figures import pull_in_words
+from .contents import FitContents
+
+_MOST_SIDE_CHAINS = 40
+
+
+def done_section(contents: FitContents) -> Section:
+    """Return the section.
+
+    Parameters
+    ----------
+    contents : FitContents
+    """
+    summary = contents.summary
+    blocks: list[Block] = [
+        Facts(list(_facts(summary))),
+        Table(
+            "Stages (strengths in kJ/mol per fitted atom)",
+            ["steps", "resolution (Å)", "strength", "converged"],
+            [
+                (
+                    stage["name"],
+                    [
+                        str(stage["steps"]),
+                        f"{stage['resolution']:g}",
+                        f"{stage['strength']:.3g}",
+                        "yes" if stage["converged"] else "",
+                    ],
+                )
+                for stage in summary["stages"]
+            ],
+        ),
+        Plot(
+            "progress",
+            "How the fit went",
+            "Correlation and similarity, distance to the reference where there is one, strength and temperature over the steps "
+            "of the fit; stages are shaded in turn.",
+            progress_figure(contents.log, summary["stages"]),
+        ),
+        Items("What was rebuilt", list(_rebuilt(summary))),
+        Items("Notes", [Item(note) for note in summary["notes"]]),
+    ]
+    return Section("done", "What was done?", blocks)
+
+
+def _facts(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "protocol", f"{summary['protocol']}, {summary['steps']} of {summary['steps_planned']} steps"
+    yield "strength", pull_in_words(summary)
+    yield "similarity", summary["similarity"]
+    yield "force field", ", ".join(summary["forcefield"])
+    yield "solvent", summary["solvent"]
+    yield "platform", f"{summary['platform']} ({summary['force_backend']})"
+    voxels = " × ".join(f"{size:.3g}" for size in summary["map_voxel_size"])
+    yield "voxels of the map", f"{voxels} Å"
+    corrections = {
+        name: value
+        for name, value in (summary.get("map_corrections") or {}).items()
+        if value not in (None, False)
+    }
+    if corrections:
+        yield (
+            "corrections of the map",
+            ", ".join(
+                name.replace("_", " ") if value is True else f"{name.replace('_', ' ')} {value}"
+                for name, value in corrections.items()
+            ),
+        )
+    if summary["placement"] is not None:
+        yield "placed", f"as a rigid body, by {summary['placement']['moved_by']:.1f} Å"
+    exchanged = exchanged_in_words(summary["exchange"])
+    if exchanged is not None:
+        yield "exchanged", exchanged
+    if summary["blow_ups"]:
+        yield "instabilities", f"{counted(summary['blow_ups'], 'time')} rolled back"
+    parts = {part: spent for part, spent in summary["seconds_by_part"].items() if spent >= 1}
+    spent = ", ".join(f"{PARTS.get(part, part)} {seconds:.0f}" for part, seconds in parts.items())
+    yield "time", f"{summary['wall_seconds']:.0f} s" + (f": {spent}" if spent else "")
+
+
+def _rebuilt(summary: Mapping[str, Any]) -> Iterator[Item]:
+    """Yield the stretches that were shifted, and the side chains that were turned, each with a button."""
+    in_words = rebuilt_in_words(summary["rebuilding"])
+    if in_words is None:
+        return
+    yield Item(f"In all: {in_words}.")
+    side_chains: dict[int, str] = {}
+    for search in summary["rebuilding"]:
+        if search["undone"]:
+            continue
+        for stretch in search["stretches"]:
+            label = span(stretch["chain"], stretch["first"], stretch["last"])
+            yield Item(
+                f"{label} shifted by {stretch['shifted_by']:+d} before {search['stage']} "
+                f"(gain {stretch['gain']:.0f} kJ/mol).",
+                [Spot(f"Show {label}", stretch["rows"])],
+            )
+        side_chains |= {each["row"]: each["residue"] for each in search["side_chains"]}
+    if side_chains:
+        shown = sorted(side_chains.items())[:_MOST_SIDE_CHAINS]
+        yield Item("Side chains in other rotamers:", [Spot(label, [row]) for row, label in shown])

@@ -1,0 +1,65 @@
+// The data of the page, unpacked. Every script adds what others need to `report`.
+"use strict";
+const report = {};
+
+(() => {
+  const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const array = (Kind, text) => new Kind(bytes(text).buffer);
+
+  const data = JSON.parse(document.getElementById("data").textContent);
+  report.residues = data.residues;
+  report.figures = data.figures;
+
+  report.atomSets = data.structures.atoms.map((packed) => ({
+    names: packed.names,
+    elements: packed.elements,
+    residues: packed.residues,
+    name: array(Uint16Array, packed.name),
+    element: array(Uint8Array, packed.element),
+    residue: array(Uint32Array, packed.residue),
+    bonds: array(Uint32Array, packed.bonds),
+  }));
+  report.models = data.structures.models.map((packed) => ({
+    key: packed.key,
+    label: packed.label,
+    atoms: report.atomSets[packed.atoms],
+    positions: array(Float32Array, packed.positions),
+  }));
+
+  const film = data.structures.film;
+  report.film = film && {
+    frames: film.frames,
+    atoms: film.atoms && array(Uint32Array, film.atoms),
+    // Coordinates of a frame, in Å, three for each atom.
+    frame(number) {
+      this.values ??= array(Int16Array, film.values);
+      const length = this.values.length / film.frames;
+      const own = this.values.subarray(number * length, (number + 1) * length);
+      return Float32Array.from(own, (value, i) => value * film.step + film.centre[i % 3]);
+    },
+  };
+
+  const grid = (packed) =>
+    packed && {
+      ...packed,
+      density() {
+        this.unpacked ??= Float32Array.from(bytes(packed.values), (value) => packed.lowest + packed.step * value);
+        return this.unpacked;
+      },
+    };
+  report.surfaces = data.surfaces && { map: grid(data.surfaces.map), difference: grid(data.surfaces.difference) };
+
+  report.stageOf = { after: "final", before: "initial", reference: "reference" };
+  report.reducedMotion = window.matchMedia("(prefers-reduced-motion: reduce)");
+  report.darkMode = window.matchMedia("(prefers-color-scheme: dark)");
+  report.css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  // A new element with attributes, and texts or elements in it.
+  report.element = (name, attributes = {}, ...content) => {
+    const made = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) {
+      if (value !== false && value != null) made.setAttribute(key, value === true ? "" : value);
+    }
+    made.append(...content);
+    return made;
+  };
+})();

@@ -1,0 +1,93 @@
+// The plots: plotly draws them; a click on a point shows its residue.
+"use strict";
+
+(() => {
+  const { element } = report;
+  const config = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+  const drawn = [];
+
+  const looks = () => {
+    const [text, grid, panel] = ["--text", "--grid", "--panel"].map(report.css);
+    return { text, grid, panel };
+  };
+
+  // The layout of a figure in the page's colours and width.
+  const styled = (figure, width) => {
+    const { text, grid, panel } = looks();
+    const narrow = width < 480;
+    const layout = structuredClone(figure.layout);
+    for (const key of Object.keys(layout)) {
+      if (/^[xy]axis/.test(key)) Object.assign(layout[key], { gridcolor: grid, linecolor: grid, automargin: true });
+    }
+    for (const shape of layout.shapes ?? []) if (shape.type === "line") shape.line.color = text;
+    return {
+      ...layout,
+      height: figure.height ?? 340,
+      paper_bgcolor: panel,
+      plot_bgcolor: panel,
+      font: { color: text, family: "system-ui, sans-serif", size: narrow ? 11 : 12 },
+      margin: { l: narrow ? 44 : 56, r: 12, t: figure.top ?? 12, b: 44, ...layout.margin },
+      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
+      hoverlabel: { align: "left" },
+      dragmode: narrow ? false : "zoom",
+    };
+  };
+
+  const HEIGHTS = { agreement: 430, progress: 560, geometry: 380, ramachandran: 460 };
+  const TOPS = { progress: 78, geometry: 16 };
+
+  function draw(place) {
+    const key = place.dataset.figure;
+    const figure = { ...report.figures[key], height: HEIGHTS[key], top: TOPS[key] };
+    if (figure.regions) addRegions(place, figure);
+    const layout = styled(figure, place.clientWidth);
+    if (figure.regions) Object.assign(layout, regionsOf(figure, figure.plot));
+    const data = figure.regions ? figure.data.map((trace) => inPlot(trace, figure.plot)) : figure.data;
+    drawn.push({ place, figure });
+    return Plotly.newPlot(place, structuredClone(data), layout, config).then(() => {
+      place.on("plotly_click", (event) => {
+        const rows = event.points.map((point) => point.customdata).filter((row) => row != null);
+        if (rows.length) report.select(rows.slice(0, 1));
+      });
+    });
+  }
+
+  const inPlot = (trace, plot) => ({ ...trace, visible: trace.plot === plot ? trace.visible : false, showlegend: trace.plot === plot });
+
+  const regionsOf = (figure, plot) => {
+    const paths = figure.regions[plot] ?? {};
+    const shape = (path, fillcolor) => path && { type: "path", path, fillcolor, line: { width: 0 }, layer: "below" };
+    return { shapes: [shape(paths.allowed, "rgba(31,111,235,0.14)"), shape(paths.favoured, "rgba(31,111,235,0.26)")].filter(Boolean) };
+  };
+
+  // The Ramachandran plot has its own regions for some kinds of residues, of which one is shown at a time.
+  function addRegions(place, figure) {
+    const original = report.figures[place.dataset.figure];
+    figure.plot = original.plot ??= Object.keys(figure.plots)[0];
+    if (place.parentElement.querySelector("select")) return;
+    const choice = element("select", {});
+    for (const [key, name] of Object.entries(figure.plots)) choice.append(element("option", { value: key }, name));
+    choice.addEventListener("change", () => {
+      original.plot = choice.value;
+      redraw();
+    });
+    place.before(element("label", { class: "plot-choice" }, "residues: ", choice));
+  }
+
+  function redraw() {
+    for (const { place } of drawn.splice(0)) {
+      Plotly.purge(place);
+      draw(place);
+    }
+  }
+
+  report.drawPlots = async () => {
+    for (const place of document.querySelectorAll(".drawing")) {
+      await draw(place);
+      // Between two plots the page answers.
+      await new Promise((resume) => setTimeout(resume));
+    }
+  };
+  report.redrawPlots = redraw;
+  report.resizePlots = () => drawn.forEach(({ place }) => Plotly.Plots.resize(place));
+})();

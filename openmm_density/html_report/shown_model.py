@@ -1,0 +1,33 @@
+"""A model as the page shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from openmm import app
+
+
+@dataclass(frozen=True)
+class ShownModel:
+    """A model as the page shows it.
+
+    Attributes
+    ----------
+    key : str
+        "after", "before" or "reference": by it the page knows its colour, and which figures of a residue are its own.
+    label : str
+        What the page calls it.
+    topology : openmm.app.Topology
+        With bonds.
+    positions : np.ndarray, shape (N, 3)
+        Å; nan for atoms that it does not have.
+    b_factors : np.ndarray, shape (N,), optional
+        Å².
+    """
+
+    key: str
+    label: str
+    topology: app.Topology
+    positions: np.ndarray
+    b_factors: np.ndarray | None = None
