@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .colors import AFTER, BEFORE, OF_STAGE, OTHER, REFERENCE
 
 GEOMETRY = (
-    ("bond RMSD (Å)", "bond_rmsd", None),
-    ("angle RMSD (°)", "angle_rmsd", None),
-    ("clashes per 1000 atoms", "clashscore", None),
-    ("Ramachandran outliers (%)", "ramachandran_outlier_count", "ramachandran_count"),
-    ("rotamer outliers (%)", "rotamer_outlier_count", "rotamer_count"),
+    ("bonds (Å)", "bond_rmsd", None),
+    ("angles (°)", "angle_rmsd", None),
+    ("clashes", "clashscore", None),
+    ("Ramachandran (%)", "ramachandran_outlier_count", "ramachandran_count"),
+    ("rotamers (%)", "rotamer_outlier_count", "rotamer_count"),
 )
 """What is drawn of the geometry: its name, the key of a report, and that of what it is a part of."""
 
@@ -41,6 +41,7 @@ def progress_figure(
     titles = ["correlation", *(["RMSD (Å)"] if has_rmsd else []), "k (kJ/mol<br>per atom)", "temperature (K)"]
     steps = [row["step"] for row in log]
     data, layout = [], {"hovermode": "x", "shapes": [], "annotations": []}
+    layout["legend"] = {"y": 1 - 0.4 / len(panels), "yanchor": "top", "x": 0.99, "xanchor": "right"}
     height = 1 / len(panels)
     for number, (curves, title) in enumerate(zip(panels, titles)):
         axis = "" if number == 0 else str(number + 1)
@@ -156,37 +157,63 @@ def geometry_figure(reports: Mapping[str, tuple[str, Mapping[str, Any] | None]])
     if not measures:
         return None
     data: list[dict[str, Any]] = []
-    layout: dict[str, Any] = {"annotations": [], "showlegend": False, "hovermode": "closest"}
+    layout: dict[str, Any] = {"annotations": [], "hovermode": "closest", "bargap": 0.15}
     columns = min(len(measures), 3)
     lines = -(-len(measures) // columns)
     for number, measure in enumerate(measures):
         axis = "" if number == 0 else str(number + 1)
-        column, line = number % columns, number // columns
-        left, top = column / columns, 1 - line / lines
-        domain = [left + 0.02, left + 1 / columns - 0.03], [top - 1 / lines + 0.1, top - 0.09]
-        layout[f"xaxis{axis}"] = {"domain": domain[0], "anchor": f"y{axis}", "fixedrange": True}
+        left, top = number % columns / columns, 1 - number // columns / lines
+        across, up = [left + 0.03, left + 1 / columns - 0.03], [top - 1 / lines + 0.04, top - 0.12]
+        layout[f"xaxis{axis}"] = {
+            "domain": across,
+            "anchor": f"y{axis}",
+            "visible": False,
+            "fixedrange": True,
+        }
         layout[f"yaxis{axis}"] = {
-            "domain": domain[1],
+            "domain": up,
             "anchor": f"x{axis}",
             "rangemode": "tozero",
             "fixedrange": True,
         }
-        values = [_share(report, measure) for _, report in known.values()]
-        bars = {
-            "x": [label for label, _ in known.values()],
-            "y": values,
+        data += _bars(known, measure, axis, number == 0)
+        title = {
+            "x": across[0],
+            "y": up[1] + 0.02,
+            "text": measure[0],
+            "font": {"size": 12},
+            "showarrow": False,
+        }
+        above = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
+        layout["annotations"].append({**above, **title})
+    return {"data": data, "layout": layout}
+
+
+def _bars(
+    known: Mapping[str, tuple[str, Mapping[str, Any]]],
+    measure: tuple[str, str, str | None],
+    axis: str,
+    in_legend: bool,
+) -> Iterator[dict[str, Any]]:
+    """Yield a bar for each stage."""
+    for stage, (label, report) in known.items():
+        value = _share(report, measure)
+        yield {
+            "type": "bar",
+            "name": label,
+            "legendgroup": stage,
+            "showlegend": in_legend,
+            "x": [label],
+            "y": [value],
             "xaxis": f"x{axis}",
             "yaxis": f"y{axis}",
+            "text": ["" if value is None else f"{value:.3g}"],
+            "textangle": 0,
+            "textposition": "outside",
+            "cliponaxis": False,
+            "marker": {"color": OF_STAGE[stage]},
+            "hovertemplate": f"{measure[0]}, {label}: %{{y:.4g}}<extra></extra>",
         }
-        shown = ["" if value is None else f"{value:.3g}" for value in values]
-        colors = {"color": [OF_STAGE[stage] for stage in known]}
-        hover = f"{measure[0]}, %{{x}}: %{{y:.4g}}<extra></extra>"
-        data.append({"type": "bar", **bars, "text": shown, "marker": colors, "hovertemplate": hover})
-        above = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom", "showarrow": False}
-        layout["annotations"].append(
-            {**above, "x": domain[0][0], "y": domain[1][1] + 0.02, "text": measure[0], "font": {"size": 12}}
-        )
-    return {"data": data, "layout": layout, "lines": lines}
 
 
 def _share(report: Mapping[str, Any], measure: tuple[str, str, str | None]) -> float | None:

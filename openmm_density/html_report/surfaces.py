@@ -21,7 +21,7 @@ from .shown_model import ShownModel
 MARGIN = 5.0
 """Å around the models up to which the map is shown; of a crystal's, around each atom."""
 MOST_VOXELS = 600_000
-"""A browser draws the surface of so many voxels in a second, and each takes a byte and a third in the page."""
+"""About so many: a browser draws their surface in a second, and each takes a byte and a third in the page."""
 # In standard deviations.
 _DIFFERENCE_LEVEL = 3.0
 
@@ -100,8 +100,11 @@ def _difference(
     x, y = calculated[near].astype(np.float64), shown.data[near].astype(np.float64)
     if len(x) < 2 or not x.std():
         return None
-    scale, offset = np.polyfit(x, y, 1)
-    difference = np.where(near, scale * calculated + offset - shown.data, 0).astype(np.float32)
+    # As strong as the map is there: the scale of least squares is the smaller the worse the model fits, which would hide that.
+    scale = y.std() / x.std()
+    difference = np.where(near, scale * (calculated - x.mean()) - (shown.data - y.mean()), 0).astype(
+        np.float32
+    )
     sd = float(difference[near].std())
     return {**_grid(shown), **_quantized(difference), "level": _DIFFERENCE_LEVEL * sd, "mean": 0.0, "sd": sd}
 

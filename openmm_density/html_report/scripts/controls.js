@@ -119,7 +119,7 @@
         return;
       }
       if (Number(slider.value) >= film.frames - 1) slider.value = 0;
-      play.textContent = "⏸ Pause";
+      play.textContent = "Pause";
       play.setAttribute("aria-pressed", "true");
       show();
       // Who wants less motion sees a few frames, one after the other.

@@ -27,7 +27,7 @@
       plot_bgcolor: panel,
       font: { color: text, family: "system-ui, sans-serif", size: narrow ? 11 : 12 },
       margin: { l: narrow ? 44 : 56, r: 12, t: figure.top ?? 12, b: 44, ...layout.margin },
-      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
+      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, ...layout.legend },
       hoverlabel: { align: "left" },
       dragmode: narrow ? false : "zoom",
     };

@@ -3,10 +3,12 @@
 
 (() => {
   const COLORS = { after: "#1f6feb", before: "#8b95a5", reference: "#d1495b", film: "#1f6feb" };
-  const SURFACE = "#7f93b5";
+  const SURFACE = "#5c80b8";
   const NOWHERE = 1e8;
   const UNKNOWN = "#9aa0a6";
   const TURN = 600;
+  // Å in front of and behind residues that are looked at, beyond which nothing hides them.
+  const [BEFORE, BEHIND] = [9, 16];
   // Low is orange and high is blue, which everybody can tell apart.
   const SCALE = ["#b3400a", "#f08c00", "#e8cf9a", "#74a9d8", "#1b4f9c"].map((hex) =>
     [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)),
@@ -36,7 +38,7 @@
     }
     const values = report.residues
       .filter((row) => row.kind !== "water")
-      .flatMap((row) => ["final", "initial"].map((stage) => coloring.of(row, stage)))
+      .map((row) => coloring.of(row, "final"))
       .filter((value) => value != null)
       .sort((a, b) => a - b);
     if (!values.length || values[values.length - 1] - values[0] < 1e-6) continue;
@@ -90,7 +92,7 @@
 
   class Scene {
     constructor(element) {
-      this.viewer = $3Dmol.createViewer(element, { backgroundColor: report.css("--stage"), antialias: true });
+      this.viewer = $3Dmol.createViewer(element, { backgroundColor: report.css("--stage"), antialias: true, upscale: false });
       this.models = new Map();
       this.shown = new Map();
       this.shapes = new Map();
@@ -103,10 +105,14 @@
         const first = report.film.frame(0);
         this.#add("film", atomsOf(report.models[0].atoms, first, report.film.atoms), false);
       }
-      this.viewer.zoomTo({ model: this.models.get("after") });
+      this.viewer.zoomTo(this.#visible());
     }
 
-    #add(key, atoms, shown = key !== "before" || !this.models.size) {
+    #visible() {
+      return { model: [...this.models].filter(([key]) => this.shown.get(key)).map(([, model]) => model) };
+    }
+
+    #add(key, atoms, shown = key !== "reference") {
       const model = this.viewer.addModel();
       model.addAtoms(atoms);
       model.setClickable({}, true, (atom) => {
@@ -197,12 +203,14 @@
       const atoms = this.atomsOf(rows);
       const duration = report.reducedMotion.matches ? 0 : TURN;
       if (!atoms.length) {
-        this.viewer.zoomTo({ model: this.models.get("after") }, duration);
+        this.viewer.zoomTo(this.#visible(), duration);
       } else {
         const [low, high] = [Math.min, Math.max].map((end) => ["x", "y", "z"].map((axis) => end(...atoms.map((atom) => atom[axis]))));
-        const margin = rows.length === 1 ? 7 : 4;
+        const margin = rows.length === 1 ? 5 : 3;
         const inside = (atom) => ["x", "y", "z"].every((axis, i) => atom[axis] >= low[i] - margin && atom[axis] <= high[i] + margin);
         this.viewer.zoomTo({ predicate: inside }, duration);
+        const radius = Math.hypot(...low.map((value, i) => high[i] - value)) / 2;
+        this.viewer.setSlab(-radius - BEFORE, radius + BEHIND);
         this.#label(rows, atoms);
       }
       this.render();
@@ -236,8 +244,9 @@
           name === "map"
             ? [{ isoval: level, color: SURFACE, opacity: mesh ? 0.8 : 0.45 }]
             : [
-                { isoval: level, color: "#d62728", opacity: 0.75 },
-                { isoval: -level, color: "#2a9d5c", opacity: 0.75 },
+                // Opaque, or they would not be seen inside the map's surface.
+                { isoval: level, color: "#d62728", opacity: 1 },
+                { isoval: -level, color: "#2a9d5c", opacity: 1 },
               ];
         const made = looks.map((look) => this.viewer.addIsosurface(this.#volume(grid), { ...look, wireframe: mesh, smoothness: 2 }));
         this.shapes.set(name, made);

@@ -199,7 +199,7 @@ def _can_it_be_trusted(
         ),
         Plot(
             "geometry",
-            "Geometry before, relaxed without the map, after, and of the reference",
+            "Geometry: RMSD of bonds and angles, clashes per 1000 atoms, and the share of outliers",
             "Bars of bond and angle deviations, clashes, Ramachandran and rotamer outliers; the table above has the figures.",
             geometry_figure(reports),
         ),
