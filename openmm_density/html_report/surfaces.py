@@ -43,7 +43,13 @@ class Surfaces:
     difference: dict[str, Any] | None
 
 
-def surfaces(density_map: DensityMap, models: Sequence[ShownModel], resolution: float) -> Surfaces | None:
+def surfaces(
+    density_map: DensityMap,
+    models: Sequence[ShownModel],
+    resolution: float,
+    mean: float | None = None,
+    sd: float | None = None,
+) -> Surfaces | None:
     """Return the surfaces around some models; None where these lie outside the map.
 
     Parameters
@@ -53,9 +59,14 @@ def surfaces(density_map: DensityMap, models: Sequence[ShownModel], resolution: 
         The difference is that of the first, of which all atoms are known.
     resolution : float
         Å.
+    mean, sd : float, optional
+        Of the whole map, where this is a part of it.
     """
     heavy = [model.positions[_is_heavy(model.topology) & _is_known(model)] for model in models]
-    statistics = {"mean": float(density_map.data.mean(dtype=np.float64)), "sd": float(density_map.data.std())}
+    statistics = {
+        "mean": float(density_map.data.mean(dtype=np.float64)) if mean is None else mean,
+        "sd": float(density_map.data.std(dtype=np.float64)) if sd is None else sd,
+    }
     around = np.concatenate(heavy)
     try:
         cropped = density_map.crop(around, MARGIN)
@@ -126,11 +137,15 @@ def _quantized(data: np.ndarray) -> dict[str, Any]:
 
 
 def surfaces_of(
-    density_map: DensityMap | None, models: Sequence[ShownModel], resolution: float
+    density_map: DensityMap | None,
+    models: Sequence[ShownModel],
+    resolution: float,
+    mean: float | None = None,
+    sd: float | None = None,
 ) -> Surfaces | None:
     """Return the surfaces, where there is a map and they can be made: a page without them is better than none."""
     if density_map is None:
         return None
     with suppress(InputError):
-        return surfaces(density_map, models, resolution)
+        return surfaces(density_map, models, resolution, mean, sd)
     return None

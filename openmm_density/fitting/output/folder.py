@@ -138,12 +138,7 @@ class OutputFolder:
         """
         fit.stopwatch.begin("writing")
         simulated = result.as_simulated()
-        limit = self._write_model("fitted", result)
-        if result.simulated is None:
-            for name in AFTER_FILES:
-                (self.path / name).unlink(missing_ok=True)
-        else:
-            self._write_model("after", simulated)
+        limit = self._write_models(result)
         fit.protocol.write(self.path / "protocol.toml")
         self._write_trajectory()
         write_text(self.path / "log.csv", log_table(result.rows))
@@ -180,6 +175,16 @@ class OutputFolder:
         with atomic_write(path) as temporary:
             # Until all is written the fit may yet have to go on, with a trajectory of its own.
             shutil.copyfile(self.run.trajectory, temporary)
+
+    def _write_models(self, result: FitResult) -> str | None:
+        """Write the model that was kept, and the other one; return what PDB cannot hold of the former, if anything."""
+        limit = self._write_model("fitted", result)
+        if result.simulated is None:
+            for name in AFTER_FILES:
+                (self.path / name).unlink(missing_ok=True)
+        else:
+            self._write_model("after", result.as_simulated())
+        return limit
 
     def _write_model(self, name: str, result: FitResult) -> str | None:
         """Write the final model of a result in its formats; return what PDB cannot hold, if anything."""

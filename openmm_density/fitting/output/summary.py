@@ -202,6 +202,8 @@ def _map_as_used(
     return {
         "voxel_size": [float(size) for size in density.target.voxel_size],
         "map_voxel_size": [float(size) for size in fit.density_map.voxel_size],
+        "map_mean": float(fit.density_map.data.mean(dtype=np.float64)),
+        "map_sd": float(fit.density_map.data.std(dtype=np.float64)),
         "map_corrections": fit.corrections.as_dict(),
         "map_checks": {
             "initial": fit.map_checks.as_dict(spellings),

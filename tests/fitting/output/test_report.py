@@ -132,7 +132,7 @@ def test_where_files_have_moved_it_says_so_and_takes_others(folder, tmp_path, ca
         "reference": "/nowhere/reference.pdb",
     }
     (moved / "summary.json").write_text(json.dumps(summary))
-    for name in ("before.pdb", "fitted_map.mrc", "reference.pdb", "reference.cif"):
+    for name in ("fitted_before.pdb", "fitted_map.mrc", "fitted_reference.pdb"):
         (moved / name).unlink(missing_ok=True)
     contents = read_contents(moved)
     assert [each.key for each in contents.models] == ["after"] and contents.density_map is None

@@ -18,12 +18,12 @@ from ....maps.density_map import DensityMap
 from ....models.model import Model
 from ....models.structures import read_model
 from ...placement import Placement
+from ..viewers.shown_files import BEFORE, REFERENCE, SHOWN_MAP, SUFFIXES
 from .contents import FitContents, labels
 
-# What a folder may hold of what was fitted, and whether it is as the fit had it: corrected, and placed.
-_BEFORE = ("before.pdb", "before_input.cif")
-_REFERENCE = ("reference.pdb", "reference.cif")
-_MAP = ("fitted_map.mrc",)
+# What a folder holds, since it does, of what was fitted: as the fit had it, corrected and placed.
+_BEFORE, _REFERENCE = (tuple(f"{name}{suffix}" for suffix in SUFFIXES) for name in (BEFORE, REFERENCE))
+_MAP = (SHOWN_MAP,)
 
 
 def read_contents(

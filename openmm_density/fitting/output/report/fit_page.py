@@ -50,7 +50,9 @@ def fit_page(contents: FitContents) -> Page:
     doubts = doubts_in(summary)
     picture = contents.folder / "overview.png"
     trajectory = contents.folder / "trajectory.dcd"
-    surfaces = surfaces_of(contents.density_map, contents.models, summary["resolution"])
+    # A folder holds a part of the map.
+    whole = summary.get("map_mean"), summary.get("map_sd")
+    surfaces = surfaces_of(contents.density_map, contents.models, summary["resolution"], *whole)
     return Page(
         f"{Path(summary['model']).name} in {Path(summary['map']).name}",
         f"Fitted by openmm-density at {summary['resolution']:g} Å, {counted(summary['n_fitted_atoms'], 'atom')} of "
