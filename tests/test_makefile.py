@@ -90,8 +90,8 @@ def test_every_kernel_is_compiled_beforehand(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("user", "expected"),
     [
-        ("0", ["make test", "apt-get update --quiet", "apt-get install", "make test-opencl"]),
-        ("1000", ["make test"]),
+        ("0", ["make test", "make docs", "apt-get update --quiet", "apt-get install", "make test-opencl"]),
+        ("1000", ["make test", "make docs"]),
     ],
 )
 def test_the_readmes_command_comes_before_anything_is_installed(
