@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,22 @@ class Simulated:
     because: str
 
 
-@dataclass
+@dataclass(frozen=True)
+class Written:
+    """Where the results of a fit are, once they were written.
+
+    Attributes
+    ----------
+    folder : Path
+    summary : dict
+        What ``summary.json`` holds.
+    """
+
+    folder: Path
+    summary: dict[str, Any]
+
+
+@dataclass(repr=False)
 class FitResult:
     """What a fit ends with: the better of the model before and after it.
 
@@ -101,6 +117,9 @@ class FitResult:
         Of each stage whose replicas exchanged, see `openmm_density.fitting.replica_stage.ReplicaStage`.
     ms_by_force : dict of str to float, optional
         Milliseconds that an evaluation of each kind of force takes, where these were asked for; see `step_times`.
+    written : Written, optional
+        Where `openmm_density.fitting.output.OutputFolder.write` has written it. A notebook then shows doubts and the picture
+        beside the figures.
     """
 
     prepared: Prepared
@@ -130,6 +149,30 @@ class FitResult:
     simulated: Simulated | None = None
     exchange: list[dict[str, Any]] = field(default_factory=list)
     ms_by_force: dict[str, float] | None = None
+    written: Written | None = None
+
+    def __repr__(self) -> str:
+        ended = ", interrupted" if self.interrupted else ""
+        return f"FitResult(CC {self.cc_initial:.3f} to {self.cc_final:.3f}, {self.steps} steps{ended}, kept: {self.kept})"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from .result_html import result_html
+
+        state = "interrupted" if self.interrupted else "complete"
+        if self.simulated is not None:
+            state = f"not kept: {self.simulated.because}"
+        state = (
+            f"Fit, {state}: {self.steps} steps, k = {self.strength:.1f} kJ/mol per fitted atom ({self.final_strength:.1f} at the "
+            f"end), {self.wall_seconds:.0f} s."
+        )
+        if self.written is not None:
+            return result_html(state, self.written.summary, self.written.folder)
+        names = ("cc_initial", "cc_final", "cc_reference", "ca_rmsd_initial", "ca_rmsd_final")
+        figures = {name: getattr(self, name) for name in names}
+        simulated = self.simulated
+        figures["simulated"] = simulated and {"cc": simulated.cc, "ca_rmsd": simulated.ca_rmsd}
+        return result_html(state, figures)
 
     @property
     def kept(self) -> str:

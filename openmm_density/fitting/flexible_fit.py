@@ -28,6 +28,7 @@ from .map_examination import Examination, examination_known, examine_start
 from .measurements import Measurements
 from .options import PreparationOptions, RestraintOptions, RunOptions
 from .placement import Placement
+from .progress_bars import shown_progress
 from .protocols import Protocol, find_protocol
 from .relaxation import Strain
 
@@ -252,7 +253,7 @@ class FlexibleFit:
     def run(
         self,
         folder: RunFolder | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
         on_interrupt: Callable[[], None] | None = None,
         on_end: Callable[[], None] | None = None,
     ) -> FitResult:
@@ -262,9 +263,10 @@ class FlexibleFit:
         ----------
         folder : RunFolder, optional
             Where states and trajectory are kept. If it holds a state of this fit, the fit goes on from there.
-        progress : callable, optional
+        progress : callable or bool, optional
             Called with step, number of steps, stage or what is being done before it (as ``register: A 61-72 (12 of 40)``), and
-            the newest row of the log, or None where there is none since the last.
+            the newest row of the log, or None where there is none since the last. Or whether a bar is shown: by default in a
+            notebook only; True: on a terminal too (in a pipe never); False: nowhere.
         on_interrupt : callable, optional
             Called when the first SIGINT or SIGTERM comes, before what is under way is finished.
         on_end : callable, optional
@@ -281,7 +283,9 @@ class FlexibleFit:
         """
         if self.threads is not None:
             torch.set_num_threads(self.threads)
-        return self._run.run(folder, progress, on_interrupt, on_end)
+        stages = [(stage.name, self.rebuilds_before(n)) for n, stage in enumerate(self.protocol.stages)]
+        with shown_progress(progress, stages) as told:
+            return self._run.run(folder, told, on_interrupt, on_end)
 
 
 def _adapted(

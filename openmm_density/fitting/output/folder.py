@@ -17,7 +17,7 @@ from ...errors import InputError
 from ...models.structure_files import pdb_limit, prepared_header, write_cif, write_model_cif, write_pdb
 from ...wording import one_line
 from ..checkpoints import RunFolder, remove_leftovers
-from ..fit_result import FitResult
+from ..fit_result import FitResult, Written
 from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan
 from ..interrupts import Stop
@@ -119,7 +119,7 @@ class OutputFolder:
         stop: Stop | None = None,
         command: str | None = None,
     ) -> dict[str, Any]:
-        """Write everything, the models first, pictures and the report last, and return the summary.
+        """Write everything, the models first, pictures and the report last, and return the summary; the result then knows it.
 
         The saved states are removed where the fit has come to its end and everything is written.
 
@@ -165,6 +165,7 @@ class OutputFolder:
         else:
             self.run.remove()
         fit.stopwatch.end()
+        result.written = Written(self.path, summary)
         return summary
 
     def _write_trajectory(self) -> None:
