@@ -20,7 +20,8 @@ def add_parser(commands: Commands) -> None:
         "report",
         help="write the page of an earlier fit",
         description="Write report.html, a page that shows the fit whose results are in DIR: the models in their map, plots, "
-        "doubts, and how to repeat it. It needs no network. Every fit writes one by itself.",
+        "doubts, and how to repeat it. It needs no network. Every fit writes one by itself. Without --output also fitted.cxc and "
+        "fitted_coot.py, which open the fit in ChimeraX and Coot.",
     )
     parser.add_argument("folder", metavar="DIR", help="the folder that fit wrote")
     parser.add_argument("--output", metavar="FILE", help="the page (DIR/report.html)")
@@ -36,12 +37,15 @@ def run(options: argparse.Namespace) -> int:
     with loading():
         from ..fitting.output.report import fit_page, read_contents
         from ..fitting.output.results import REPORT
+        from ..fitting.output.viewers import write_for_viewers
         from ..html_report.page import write_page
 
     folder = Path(options.folder)
     contents = read_contents(folder, options.model, options.map, options.reference)
     path = Path(options.output) if options.output else folder / REPORT
     write_page(path, fit_page(contents))
+    if not options.output:
+        write_for_viewers(folder, contents.summary, contents.models, contents.density_map)
     for sentence in contents.missing:
         print(sentence)
     if contents.missing:

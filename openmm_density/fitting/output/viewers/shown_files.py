@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -47,9 +48,14 @@ def write_shown_files(folder: Path, fit: FlexibleFit, result: FitResult) -> None
     else:
         _write_model(folder, REFERENCE, fit.reference, fit.reference.positions)
         shown.append(fit.reference.positions)
+    write_shown_map(folder, fit.density_map, shown)
+
+
+def write_shown_map(folder: Path, density_map: DensityMap, around: Sequence[np.ndarray]) -> None:
+    """Write the part of a map around some positions, in Å; nothing where that cannot be done."""
     path = folder / SHOWN_MAP
     try:
-        on_whole_steps(fit.density_map.crop(np.concatenate(shown), MARGIN)).write(path)
+        on_whole_steps(density_map.crop(np.concatenate(around), MARGIN)).write(path)
     except InputError:  # models outside the map, or a grid that no MRC file can hold
         path.unlink(missing_ok=True)
 

@@ -13,8 +13,14 @@ import pytest
 
 from openmm_density import DensityMap
 from openmm_density.fitting.output import OutputFolder
-from openmm_density.fitting.output.viewers import read_scene, write_shown_files, write_viewer_scripts
+from openmm_density.fitting.output.viewers import (
+    read_scene,
+    write_for_viewers,
+    write_shown_files,
+    write_viewer_scripts,
+)
 from openmm_density.fitting.output.viewers.shown_files import on_whole_steps
+from openmm_density.html_report.shown_model import ShownModel
 from openmm_density.models import read_model
 
 from .chimerax_commands import commands_of
@@ -133,3 +139,28 @@ def test_what_cannot_be_shown_is_not_there(fitted, tmp_path):
     away = replace(fit.density_map, origin=fit.density_map.origin + 500)
     write_shown_files(tmp_path, SimpleNamespace(reference=None, density_map=away), result)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fitted_before.pdb"]
+
+
+def test_what_an_earlier_fit_lacks_is_written_from_its_report(fitted, written, tmp_path):
+    (fit, result), (folder, summary) = fitted, written
+    for name in ("fitted.pdb", "fitted_reference.pdb"):
+        shutil.copy(folder / name, tmp_path)
+    topology = fit.prepared.topology
+    before = result.initial.copy()
+    hydrogens = [atom.index for atom in topology.atoms() if atom.element.symbol == "H"]
+    before[hydrogens] = np.nan  # the file that was fitted had none
+    models = [
+        ShownModel("after", "after", topology, result.final),
+        ShownModel("before", "before", topology, before),
+        ShownModel("reference", "reference", fit.reference.topology, fit.reference.positions),
+    ]
+    earlier = {name: value for name, value in summary.items() if name != "contour_level"}
+    write_for_viewers(tmp_path, earlier, models, fit.density_map)
+    assert not (tmp_path / "fitted_reference_input.cif").exists()
+    heavy = read_model(tmp_path / "fitted_before_input.cif")
+    np.testing.assert_allclose(heavy.positions, np.delete(before, hydrogens, axis=0), atol=1e-3)
+    text = (tmp_path / "fitted.cxc").read_text(encoding="utf-8")
+    level = float(text.split(" level ")[1].split()[0])
+    assert level == pytest.approx(summary["contour_level"], rel=0.05)
+    opened = [match[0].split()[1] for match in commands_of(text) if match[0].startswith("open")]
+    assert opened == ["fitted_map.mrc", "fitted_before_input.cif", "fitted.pdb", "fitted_reference.pdb"]
