@@ -27,7 +27,7 @@ def healthy() -> Diagnosis:
     return Diagnosis(
         python="3.12.0",
         machine="Linux x86_64",
-        versions={package: "1.0" for package in (*PACKAGES, *OPTIONAL_PACKAGES)},
+        versions={package: "100.0" for package in (*PACKAGES, *OPTIONAL_PACKAGES)},
         fastest_platform="CPU",
         probes=[Probe("TorchForce", "CPU", True, None, None, 0.1)],
         unloaded_plugins={},
@@ -243,6 +243,29 @@ def test_a_stand_in_for_torch_force_is_told():
     (remedy,) = remedies_of(probes=probes)
     assert "PythonForce stands in" in remedy and "torchforce" in remedy
     assert replace(healthy(), probes=probes).ok
+
+
+def test_versions_that_do_not_fit_are_named_with_what_to_do():
+    versions = healthy().versions | {"torch": "2.4.1+cpu", "gemmi": "0.7.0rc1"}
+    (remedy,) = remedies_of(versions=versions)
+    assert remedy == "torch 2.4.1+cpu is too old: pip install --upgrade 'torch>=2.6'."
+    assert "2.4.1+cpu (too old: 2.6 or newer)" in as_text(replace(healthy(), versions=versions))
+
+    versions = healthy().versions | {"openmmtorch": "1.5", "torch": "2.11.0+cu130", "openmm": "8.4.0.post2"}
+    native = [Probe("NativeForce", "CPU", True, None, None, 0.1)]
+    (remedy,) = remedies_of(versions=versions, probes=native)
+    assert "openmmtorch 1.5 was built for torch 2.9, and here are torch 2.11.0+cu130" in remedy
+    assert "pip uninstall openmmtorch" in remedy and "openmm-density[torchforce]" in remedy
+    assert "2.11.0+cu130 (openmmtorch was built for 2.9)" in as_text(replace(healthy(), versions=versions))
+    assert remedies_of(versions=versions | {"openmmtorch": None}, probes=native) == []
+    assert remedies_of(versions=versions | {"torch": "2.9.1", "openmm": "8.4"}) == []
+
+
+def test_where_no_force_works_all_ways_are_named():
+    broken = [Probe("NativeForce", "Reference", False, "no compiler", None, 0.0)]
+    (remedy,) = remedies_of(probes=broken)
+    for word in ("apt-get install g++", "openmm 8.5", "openmm-density[torchforce]"):
+        assert word in remedy
 
 
 def test_plugins_and_gpu_have_remedies_of_their_own():

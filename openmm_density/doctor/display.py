@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .diagnosis import Diagnosis
-from .packages import OPTIONAL_PACKAGES
+from .packages import OPTIONAL_PACKAGES, foreign_to_openmmtorch, too_old
 
 
 def report(diagnosis: Diagnosis) -> Group:
@@ -47,10 +47,16 @@ def report(diagnosis: Diagnosis) -> Group:
 def _versions(diagnosis: Diagnosis) -> Table:
     table = _table()
     table.add_row("Python", diagnosis.python)
+    unfit = {
+        package: f"too old: {version} or newer" for package, version in too_old(diagnosis.versions).items()
+    }
+    for package, version in foreign_to_openmmtorch(diagnosis.versions).items():
+        unfit.setdefault(package, f"openmmtorch was built for {version}")
     for package, version in diagnosis.versions.items():
         use = OPTIONAL_PACKAGES.get(package)
         absent = Text("not installed" if use is None else f"not installed (optional: {use})", style="dim")
-        table.add_row(package, version or absent)
+        said = Text(f"{version} ({unfit[package]})", style="red") if package in unfit else version
+        table.add_row(package, said or absent)
     return table
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from .diagnosis import Diagnosis, Probe
-from .packages import OPTIONAL_PACKAGES
+from .packages import OPTIONAL_PACKAGES, foreign_to_openmmtorch, too_old
 
 # OpenCL comes after CPU: on a machine without a GPU it is PoCL.
 PLATFORMS_BY_MERIT = ("CUDA", "HIP", "CPU", "OpenCL", "Reference")
 
 _FRESH = "pip install 'openmm-density[torchforce]' in a fresh environment"
+_COMPILER = "a C++ compiler (apt-get install g++; conda install gxx)"
 
 
 def remedies(diagnosis: Diagnosis) -> Iterator[str]:
@@ -43,11 +44,21 @@ def _of_backends(diagnosis: Diagnosis) -> Iterator[str]:
     working = _working(diagnosis)
     backends = {backend for backend, _ in working}
     if not working:
-        yield f"No force can be added to OpenMM: {_FRESH} installs versions that fit together."
-    elif "TorchForce" not in backends:
         yield (
-            f"TorchForce does not work and {', '.join(sorted(backends))} stands in for it, without "
-            f"parameter derivatives: {_FRESH} installs versions that fit together."
+            f"No force can be added to OpenMM: NativeForce needs {_COMPILER}, PythonForce openmm 8.5 or newer, and TorchForce "
+            f"versions that fit together, as {_FRESH} installs them."
+        )
+    elif not backends & {"TorchForce", "NativeForce"}:
+        yield (
+            f"{', '.join(sorted(backends))} stands in for NativeForce and TorchForce, slower and without parameter derivatives: "
+            f"NativeForce needs {_COMPILER}; what is amiss stands beside it above. {_FRESH} installs versions for TorchForce."
+        )
+    foreign = foreign_to_openmmtorch(diagnosis.versions)
+    if foreign and "TorchForce" not in backends:
+        yield (
+            f"openmmtorch {diagnosis.versions['openmmtorch']} was built for {_named(foreign)}, and here are "
+            f"{_named({name: diagnosis.versions[name] or '' for name in foreign})}: uninstall it (pip uninstall openmmtorch), as "
+            f"nothing else needs it, or for TorchForce {_FRESH}."
         )
     if "CUDA" in {name for _, name in working} and ("CudaGraphForce", "CUDA") not in working:
         yield (
@@ -64,8 +75,18 @@ def _of_packages(diagnosis: Diagnosis) -> Iterator[str]:
     ]
     if missing:
         yield f"{', '.join(missing)} is not installed: pip install {' '.join(missing)}."
+    old = too_old(diagnosis.versions)
+    if old:
+        found = _named({package: diagnosis.versions[package] or "" for package in old})
+        wanted = " ".join(f"'{package}>={version}'" for package, version in old.items())
+        yield f"{found} {'is' if len(old) == 1 else 'are'} too old: pip install --upgrade {wanted}."
     for path, reason in diagnosis.unloaded_plugins.items():
         yield f"{Path(path).name} does not load: {_plugin_remedy(reason)}."
+
+
+def _named(versions: Mapping[str, str]) -> str:
+    """Return packages with their versions, as in ``torch 2.9 and openmm 8.4``."""
+    return " and ".join(f"{package} {version}" for package, version in versions.items())
 
 
 def _of_platforms(diagnosis: Diagnosis) -> Iterator[str]:
