@@ -1,5 +1,5 @@
-# Six targets: `make demo`, `make test`, on a machine that has one, `make test-gpu` and `make test-opencl`, `make fuzz`, and `make docs`.
-# All make the environment when it is not there, and are quick the second time.
+# `make demo`, `make test`, on a machine that has one `make test-gpu` and `make test-opencl`, `make fuzz`, `make docs` and `make links`:
+# all make the environment when it is not there, and are quick the second time.
 
 PYTHON ?= python3.11
 ENVIRONMENT ?= .venv
@@ -14,7 +14,7 @@ DATA := examples/data
 SHELL := bash
 .SHELLFLAGS := -o pipefail -c
 
-.PHONY: demo test test-gpu test-opencl fuzz docs
+.PHONY: demo test test-gpu test-opencl fuzz docs links
 .DELETE_ON_ERROR:
 
 demo: demo/summary.json
@@ -52,6 +52,10 @@ docs: $(DOCS_INSTALLED)
 	$(BIN)/cffconvert --validate
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs docs/_build/html
 	@echo "The documentation is in docs/_build/html/index.html."
+
+# The links to other sites, for which it takes a network.
+links: $(DOCS_INSTALLED)
+	$(BIN)/python -m sphinx --quiet --builder linkcheck docs docs/_build/links
 
 $(DOCS_INSTALLED): $(COMPILED)
 	@echo "Installing what makes the documentation: about 30 MB of downloads."
