@@ -34,6 +34,7 @@ WITHIN = {
     "contexts": "creating OpenMM Contexts",
     "matching": "matching side chains with places",
     "register": "shifting stretches",
+    "peptides": "flipping peptides",
     "side_chains": "fitting rotamers",
     "settling": "settling what was rebuilt",
 }

@@ -7,6 +7,7 @@ from functools import cached_property
 import mdtraj
 import numpy as np
 from openmm import app
+from scipy.spatial import cKDTree
 
 from .backbone import BACKBONE, NamedAtoms, atoms_by_name, peptide_bonds
 
@@ -14,6 +15,11 @@ LONGEST_HYDROGEN_BOND = 3.6
 """Å from N to O; DSSP's energy alone also counts longer ones."""
 DSSP_ENERGY = -0.5
 """kcal/mol, below which DSSP counts a hydrogen bond."""
+
+# Of Kabsch and Sander, Biopolymers 22, 2577 (1983): the product of the charges in kcal/mol Å; in Å, the shortest distance that
+# counts, the bond of N and H, and how far apart N and O may be for an energy below `DSSP_ENERGY`.
+_CHARGES, _SHORTEST, _NITROGEN_HYDROGEN, _FARTHEST = 27.9, 0.5, 1.01, 5.2
+_KILOJOULES_PER_KILOCALORIE = 4.184
 
 
 def secondary_structure_torsions(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
@@ -77,6 +83,55 @@ def secondary_structure(topology: app.Topology, positions: np.ndarray) -> list[s
         Å.
     """
     return _Backbone(topology, positions).codes
+
+
+class HydrogenBonds:
+    """The hydrogen bonds between backbones, by the energy that DSSP takes.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology
+    """
+
+    def __init__(self, topology: app.Topology) -> None:
+        residues = atoms_by_name(topology)
+        bonds = [(a, b) for a, b in peptide_bonds(topology, residues) if "O" in a and "C" in a and "N" in b]
+        self._acceptors = np.array([(a["C"], a["O"]) for a, _ in bonds], dtype=np.int64).reshape(-1, 2)
+        self._donors = np.array([b["N"] for _, b in bonds], dtype=np.int64)
+        self._gives = np.array([b.residue.name != "PRO" for _, b in bonds], dtype=bool)
+
+    def energy(self, positions: np.ndarray, atoms: np.ndarray) -> float:
+        """Return the energy in kJ/mol of all bonds that some atoms take part in.
+
+        Parameters
+        ----------
+        positions : np.ndarray, shape (N, 3)
+            Å.
+        atoms : np.ndarray of int
+        """
+        carbons, oxygens = positions[self._acceptors].transpose(1, 0, 2)
+        nitrogens = positions[self._donors]
+        away = carbons - oxygens
+        hydrogens = nitrogens + _NITROGEN_HYDROGEN * away / np.linalg.norm(away, axis=1, keepdims=True)
+        moves = np.isin(self._acceptors, atoms).any(axis=1) | np.isin(self._donors, atoms)
+        near = cKDTree(nitrogens).query_ball_point(oxygens, _FARTHEST)
+        pairs = [
+            (donor, acceptor)
+            for acceptor, donors in enumerate(near)
+            for donor in donors
+            # Not within a peptide, nor between those of neighbours in the chain.
+            if abs(donor - acceptor) > 1 and self._gives[donor] and (moves[donor] or moves[acceptor])
+        ]
+        if not pairs:
+            return 0.0
+        donor, acceptor = np.array(pairs).T
+
+        def inverse(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+            return 1 / np.maximum(np.linalg.norm(a - b, axis=1), _SHORTEST)
+
+        n, h, c, o = nitrogens[donor], hydrogens[donor], carbons[acceptor], oxygens[acceptor]
+        energies = _CHARGES * (inverse(o, n) + inverse(c, h) - inverse(o, h) - inverse(c, n))
+        return _KILOJOULES_PER_KILOCALORIE * float(energies[energies < DSSP_ENERGY].sum())
 
 
 class _Backbone:

@@ -67,7 +67,7 @@ _GROUPS = (
     ("set-up", ("start_up", "reading", "half_maps", "placement", "preparation"), ()),
     ("minimising", ("minimization",), ()),
     ("dynamics", ("dynamics",), ()),
-    ("searches", ("searches",), ("register", "matching", "side_chains", "settling")),
+    ("searches", ("searches",), ("register", "matching", "peptides", "side_chains", "settling")),
     ("final strength", ("final_strength",), ()),
     ("output", ("scoring", "writing", "pictures", "report"), ()),
 )

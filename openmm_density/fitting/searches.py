@@ -9,13 +9,14 @@ from functools import cached_property
 import numpy as np
 
 from ..chemistry.side_chains import SIDE_CHAINS
+from ..chemistry.torsions import peptide_torsions
 from ..errors import SimulationError
 from ..stopwatch import counted
 from .engine import Engine
 from .fit_map import FitMap
 from .interrupts import StopRequest
 from .protocols import ALIKE, REGISTERED, Protocol
-from .rebuilding import Changes, Rebuilding, SearchPlan, Share, SideChainEvidence, TrialWorkers
+from .rebuilding import PEPTIDES_SEEN, Changes, Rebuilding, SearchPlan, Share, SideChainEvidence, TrialWorkers
 from .rebuilding.bonded_terms import BondedTerms
 from .rebuilding.register_search import RegisterSearch
 from .run_state import RunState
@@ -35,7 +36,7 @@ class Searches:
     protocol : Protocol
     fit_map : FitMap
     threads : int, optional
-        Processes that shift stretches; as many as there are processor cores by default.
+        Processes that shift stretches and flip peptides; as many as there are processor cores by default.
 
     Attributes
     ----------
@@ -56,12 +57,14 @@ class Searches:
             prepared.topology.getNumAtoms(),
             sum(residue.name in SIDE_CHAINS for residue in prepared.topology.residues()),
             registers=prepared.solvent != "water",
+            n_peptides=len(peptide_torsions(prepared.topology)) if fit_map.resolution <= PEPTIDES_SEEN else 0,
         )
 
     def expect(self, first_stage: int) -> None:
-        """Start the processes if stretches are to be shifted before a stage, from one on: they load while others compute."""
-        shares = (self.plan.before(number) for number in range(first_stage, self._n_stages))
-        if any(share is not None and share.register for share in shares):
+        """Start the processes if they are needed before a stage, from one on: they load while others compute."""
+        shares = [self.plan.before(number) for number in range(first_stage, self._n_stages)]
+        wanted = [share for share in shares if share is not None and not share.is_nothing]
+        if any(share.register or share.peptides for share in wanted):
             self.workers.start()
 
     def before(self, state: RunState) -> Share | None:
@@ -76,7 +79,7 @@ class Searches:
         say: Callable[[str], None],
         stop: StopRequest,
     ) -> None:
-        """Shift stretches and fit rotamers of a Context's model, warm it, and note in the state what was done.
+        """Shift stretches, flip peptides and fit rotamers of a Context's model, warm it, and note in the state what was done.
 
         Parameters
         ----------
@@ -179,6 +182,13 @@ class Searches:
                 shifted = rebuilding.with_shifted_stretches(running.positions(), stop, share.register)
             with counted("settling"):
                 minimizer.place(context, shifted, _MINIMIZATION, stop)
+        if share.peptides:
+            before = running.positions()
+            with counted("peptides"):
+                flipped = rebuilding.with_flipped_peptides(before, stop)
+            if flipped is not before:
+                with counted("settling"):
+                    minimizer.place(context, flipped, _MINIMIZATION, stop)
         with counted("side_chains"):
             fitted = rebuilding.with_fitted_rotamers(running.positions(), stop)
         with counted("settling"):

@@ -61,6 +61,25 @@ class FittedRotamer:
     chi_after: list[int]
 
 
+@dataclass(frozen=True)
+class FlippedPeptide:
+    """A peptide whose plane was turned over.
+
+    Attributes
+    ----------
+    residue : str
+        That before its bond, as in ``A ILE 9``.
+    row : int
+        Its place in the model that was given, from 0.
+    gain : float
+        What that is better by, in kJ/mol.
+    """
+
+    residue: str
+    row: int
+    gain: float
+
+
 @dataclass
 class Changes:
     """What a `Rebuilding` has done so far.
@@ -72,6 +91,7 @@ class Changes:
     stretches : list of RebuiltStretch
         Those that fit better as they were moved.
     side_chains : list of FittedRotamer
+    peptides : list of FlippedPeptide
     places_left : int
         In how many more places they would have been tried, had the fit had more steps.
     """
@@ -80,6 +100,7 @@ class Changes:
     stretches: list[RebuiltStretch] = field(default_factory=list)
     side_chains: list[FittedRotamer] = field(default_factory=list)
     places_left: int = 0
+    peptides: list[FlippedPeptide] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain numbers, strings and lists."""
@@ -102,7 +123,8 @@ def rebuilt_in_words(rebuilding: Sequence[Mapping[str, Any]]) -> str | None:
     Returns
     -------
     str or None
-        As in ``A 61-72 shifted by +1 (310 kJ/mol), 14 side chains in other rotamers; 3 searches, 95 s``; None if none was made.
+        As in ``A 61-72 shifted by +1 (310 kJ/mol), 2 peptides flipped, 14 side chains in other rotamers; 3 searches, 95 s``; None
+        if none was made.
     """
     rebuilding = [each for each in rebuilding if not _is_left_out(each)]
     if not rebuilding:
@@ -114,6 +136,9 @@ def rebuilt_in_words(rebuilding: Sequence[Mapping[str, Any]]) -> str | None:
     parts = []
     if stretches:
         parts.append(listing([_stretch_in_words(stretch) for stretch in stretches], _NAMED))
+    flipped = {peptide["row"] for each in kept for peptide in each.get("peptides", ())}
+    if flipped:
+        parts.append("1 peptide flipped" if len(flipped) == 1 else f"{len(flipped)} peptides flipped")
     refitted = {side_chain["row"] for each in kept for side_chain in each["side_chains"]}
     if refitted:
         one = len(refitted) == 1
@@ -139,7 +164,7 @@ def left_out_in_words(rebuilding: Sequence[Mapping[str, Any]], steps: int) -> st
         Of the fit.
     """
     parts = []
-    for what in ("register", "side chains"):
+    for what in ("register", "side chains", "peptides"):
         stages = [each["stage"] for each in rebuilding if what in each.get("left_out", ())]
         if stages:
             parts.append(f"{what} before {listing(stages, len(stages))}")
@@ -161,12 +186,13 @@ def mark_rebuilt(residues: Sequence[dict[str, Any]], rebuilding: Sequence[Mappin
     ----------
     residues : sequence of dict
         From `openmm_density.validation.model_report.residue_changes`. Each gets ``rebuilt`` (whether it is in a stretch that
-        was), ``shifted_by`` (in all, along the chain) and ``turned`` (whether its side chain is in another rotamer).
+        was), ``shifted_by`` (in all, along the chain), ``turned`` (whether its side chain is in another rotamer) and ``flipped``
+        (whether the peptide behind it was, and not back again).
     rebuilding : sequence of dict
         What `FitResult.rebuilding` holds.
     """
     for row in residues:
-        row |= {"rebuilt": False, "shifted_by": 0, "turned": False}
+        row |= {"rebuilt": False, "shifted_by": 0, "turned": False, "flipped": False}
     for search in rebuilding:
         if search["undone"]:
             continue
@@ -176,6 +202,8 @@ def mark_rebuilt(residues: Sequence[dict[str, Any]], rebuilding: Sequence[Mappin
                 residues[place]["shifted_by"] += stretch["shifted_by"]
         for side_chain in search["side_chains"]:
             residues[side_chain["row"]]["turned"] = True
+        for peptide in search.get("peptides", ()):
+            residues[peptide["row"]]["flipped"] ^= True
 
 
 def _is_left_out(search: Mapping[str, Any]) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import ndimage
 from scipy.spatial import cKDTree
 
+from ...chemistry.backbone import BACKBONE
 from ...energies.density_fit import DensityFit
 from ...maps.density_map import DensityMap
 from .molecule import Molecule
@@ -142,3 +143,31 @@ class DensityModel:
         return DensityEnergySlopes(
             float(self.strength / root), float(per_pair * self.pair_integral(np.zeros(1))[0])
         )
+
+    def weight_of_an_atom(self, molecule: Molecule) -> float:
+        """Return the magnitude of the weight of a carbon, or of any fitted atom where there is no carbon."""
+        carbon = np.array(
+            [a.element is not None and a.element.symbol == "C" for a in molecule.atoms], dtype=bool
+        )
+        weighed = self.weights != 0
+        weights = self.weights[weighed & carbon if (weighed & carbon).any() else weighed]
+        return float(np.median(np.abs(weights))) if len(weights) else 1.0
+
+    def density_of_backbone(self, molecule: Molecule, positions: np.ndarray) -> float:
+        """Return ∫ t g at the median fitted atom of the backbone, or at that of all where none is fitted; 0 without any."""
+        fitted = self.weights != 0
+        backbone = fitted & np.array([atom.name in BACKBONE for atom in molecule.atoms], dtype=bool)
+        seen = np.flatnonzero(backbone if backbone.any() else fitted)
+        return float(np.median(self.map_integral(positions[seen]))) if len(seen) else 0.0
+
+    def energy_of_seen_atom(self, molecule: Molecule, positions: np.ndarray) -> float:
+        """Return what ∫ t ρ with a carbon as well seen as the median atom of the backbone adds to k S, in kJ/mol."""
+        density = self.density_of_backbone(molecule, positions)
+        if not density:
+            return 0.0
+        return max(self.slopes(positions).per_map * self.weight_of_an_atom(molecule) * density, 0.0)
+
+    def linear_energy(self, slopes: DensityEnergySlopes, integrals: np.ndarray) -> np.ndarray:
+        """Return what integrals (…, 2) add to the energy in kJ/mol about the model that the slopes are of."""
+        per_square = 0.5 * slopes.per_pair / self.pair_integral(np.zeros(1))[0]
+        return per_square * integrals[..., 1] - slopes.per_map * integrals[..., 0]

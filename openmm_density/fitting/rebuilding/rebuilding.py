@@ -1,4 +1,4 @@
-"""Side chains fitted in other rotamers, and stretches shifted into register: more than dynamics of some picoseconds finds."""
+"""Side chains fitted, peptides flipped, and stretches shifted into register: more than dynamics of some picoseconds finds."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ import numpy as np
 from openmm import app
 
 from ...chemistry.residues import residue_label
+from ...chemistry.secondary_structure import HydrogenBonds
 from ...energies.density_fit import DensityFit
 from ...models.preparation import Prepared
 from ...stopwatch import counted
 from ...validation.correlation import MapCorrelation
 from ..interrupts import StopRequest
 from .bonded_terms import BondedTerms
-from .changes import Changes, FittedRotamer, RebuiltStretch, span
+from .changes import Changes, FittedRotamer, FlippedPeptide, RebuiltStretch, span
 from .density_model import DensityModel
 from .evidence_search import ENERGY_PER_NAT, SIDE_BY_SIDE, EvidenceSearch
 from .molecule import Molecule
+from .peptide_search import LEAST_GAIN as LEAST_GAIN_OF_PEPTIDE
+from .peptide_search import PeptideSearch, PeptideTrial
 from .register_search import RegisterSearch, Stretch
 from .rotamer_search import RotamerSearch
 from .search_plan import place_work
@@ -88,6 +91,7 @@ class Rebuilding:
         self._registers = RegisterSearch(prepared.topology)
         self._matches = SequenceMatch(prepared.topology, self._density, self._rotamers, self._registers)
         self._tools = TrialTools(force_field, self._molecule, self._density, self._rotamers, self._registers)
+        self._peptides = PeptideSearch(self._molecule, self._density, self._registers)
         self._correlation = correlation
         self._by_energy, self._evident = by_energy, None
         if evidence is not None:
@@ -112,6 +116,38 @@ class Rebuilding:
             if self._rotamers.side_chain(residue).is_other_rotamer(positions, fitted)
         ]
         return fitted if residues else positions
+
+    def with_flipped_peptides(self, positions: np.ndarray, stop: StopRequest) -> np.ndarray:
+        """Return the positions in Å with peptides turned over where that is better; the same array where none is.
+
+        Each of `PeptideSearch.candidates` is built, and has to have a lower energy, by `peptide_search.LEAST_GAIN`, than the same
+        atoms after the same search and annealing as they were. Of flips that move the same residues the one that gains most is
+        made, and the others are looked at again.
+        """
+        result, changed = positions, None
+        bonds = HydrogenBonds(self._molecule.topology)
+        for _ in range(_ROUNDS):
+            self._progress("peptides")
+            possible = self._peptides.candidates(result, changed)
+            trials = [PeptideTrial(self._molecule, bonds, result, *each) for each in possible]
+            if not self._workers.run(self._tools, result, trials, stop, lambda _: None) or stop.requested:
+                break
+            changed = np.zeros(0, dtype=np.int64)
+            after = result.copy()
+            for trial in sorted(trials, key=lambda each: -each.gain):
+                if trial.gain > LEAST_GAIN_OF_PEPTIDE and not np.isin(trial.region, changed).any():
+                    changed = np.union1d(changed, trial.region)
+                    atoms = self._registers.atoms_of(trial.region)
+                    after[atoms] = trial.shifted()[atoms]
+                    self.changes.peptides.append(self._flipped(trial))
+            if not len(changed):
+                break
+            result = after
+        return result
+
+    def _flipped(self, trial: PeptideTrial) -> FlippedPeptide:
+        residue = self._residues[trial.peptide.residue]
+        return FlippedPeptide(residue_label(residue), residue.index, round(float(trial.gain), 1))
 
     def with_shifted_stretches(
         self, positions: np.ndarray, stop: StopRequest, room: float = math.inf

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...chemistry.backbone import BACKBONE
 from ..interrupts import Stop
 from .density_model import DensityEnergySlopes, DensityModel
 from .molecule import Molecule
@@ -54,7 +53,7 @@ class RotamerSearch:
         seen = (chain for chain in turning if chain is not None and density.weights[chain.scored_atoms].any())
         self._turning = list(seen)
         self._whole = [whole_side_chain(*each, density.is_fitted) for each in zip(residues, turning)]
-        self._atom_weight = _weight_of_an_atom(molecule, density)
+        self._atom_weight = density.weight_of_an_atom(molecule)
 
     def improved(
         self,
@@ -116,7 +115,10 @@ class RotamerSearch:
         integrals = np.array([self._density.integrals(each) for each in positions]).reshape(-1, 2)
         wanted = None if residues is None else set(residues.tolist())
         chosen = [chain for chain in self._turning if wanted is None or chain.residue in wanted]
-        per_atom = [self._energy_of_seen_atom(each) if only_seen else 0.0 for each in positions]
+        per_atom = [
+            self._density.energy_of_seen_atom(self._molecule, each) if only_seen else 0.0
+            for each in positions
+        ]
         changed: list[set[int]] = [set() for _ in positions]
         active = np.arange(len(positions))
         for _ in range(passes):
@@ -141,6 +143,10 @@ class RotamerSearch:
             if not len(active):
                 break
         return positions, [sorted(each) for each in changed]
+
+    def free_side_chains(self, positions: np.ndarray) -> list[SideChain]:
+        """Return the side chains of a model (N, 3) that may change."""
+        return [each for each in self._turning if not self._binds_metal(each, positions[None])[0]]
 
     def side_chain(self, residue: int) -> SideChain:
         """Return the side chain of a residue, by its index, with Cβ; its torsions are empty where it does not turn."""
@@ -177,8 +183,7 @@ class RotamerSearch:
         pairs = np.tile(in_contact, (1, len(chain.scored), 1))
         energy = SideChainEnergy(self._molecule, self._density, chain, around, positions[None], pairs)
         integrals, contacts = (each[0] for each in energy.evaluate(chain.conformations(own)[None]))
-        per_square = 0.5 * slopes.per_pair / self._density.pair_integral(np.zeros(1))[0]
-        return float((contacts - slopes.per_map * integrals[:, 0] + per_square * integrals[:, 1]).min())
+        return float((contacts + self._density.linear_energy(slopes, integrals)).min())
 
     def _best(
         self, chain: SideChain, positions: np.ndarray, integrals: np.ndarray
@@ -186,7 +191,7 @@ class RotamerSearch:
         """Return, for each of S models, what the best rotamer gains in kJ/mol, its atoms, and how it changes the integrals."""
         current, density = positions[:, chain.atoms], self._density
         trials = chain.conformations(current)
-        surroundings = self._surroundings(chain, positions, trials)
+        surroundings = self.surroundings(chain, positions, trials)
         own, contacts = surroundings.evaluate(current[:, None])
         rest = (integrals - own[:, 0])[:, None]
         before = contacts[:, 0] - density.strength * density.similarity_of(integrals)
@@ -229,12 +234,30 @@ class RotamerSearch:
         apart = positions[:, self._metals, None] - positions[:, None, chain.scored_atoms]
         return (apart**2).sum(axis=-1).min(axis=(1, 2)) < _METAL_BOND**2
 
-    def _surroundings(self, chain: SideChain, positions: np.ndarray, trials: np.ndarray) -> SideChainEnergy:
-        """Return the energy of a side chain among the heavy atoms that its conformations (S, K, n, 3) touch."""
+    def surroundings(
+        self,
+        chain: SideChain,
+        positions: np.ndarray,
+        trials: np.ndarray,
+        without: np.ndarray | None = None,
+    ) -> SideChainEnergy:
+        """Return the energy of a side chain among the heavy atoms that its conformations touch.
+
+        Parameters
+        ----------
+        chain : SideChain
+        positions : np.ndarray, shape (S, N, 3)
+            Å, of S models.
+        trials : np.ndarray, shape (S, K, n, 3)
+            The conformations.
+        without : np.ndarray of int, optional
+            Atoms that are taken away.
+        """
         molecule, centre = self._molecule, chain.atoms[2]
         beta = positions[:, centre, None]
         reach = np.sqrt(((trials[:, :, chain.scored] - beta[:, :, None]) ** 2).sum(axis=-1).max(axis=(1, 2)))
-        others = self._heavy[~np.isin(self._heavy, chain.scored_atoms)]
+        absent = chain.scored_atoms if without is None else np.concatenate([chain.scored_atoms, without])
+        others = self._heavy[~np.isin(self._heavy, absent)]
         present = ((positions[:, others] - beta) ** 2).sum(axis=-1) < ((reach + _TOUCHED) ** 2)[:, None]
         touched = present.any(axis=0)
         near = others[touched]
@@ -259,28 +282,9 @@ class RotamerSearch:
             self._bonded[chain.residue] = tuple(np.array(pairs, dtype=np.int64).T)
         return self._bonded[chain.residue]
 
-    def _energy_of_seen_atom(self, positions: np.ndarray) -> float:
-        """Return what ∫ t ρ with a carbon as well seen as the median atom of the backbone adds to k S, in kJ/mol."""
-        density = self._density
-        fitted = density.weights != 0
-        backbone = fitted & np.array([atom.name in BACKBONE for atom in self._molecule.atoms], dtype=bool)
-        seen = np.flatnonzero(backbone if backbone.any() else fitted)
-        if not len(seen):
-            return 0.0
-        median = np.median(density.map_integral(positions[seen]))
-        return max(float(density.slopes(positions).per_map * self._atom_weight * median), 0.0)
-
     def _required_atoms(self, chain: SideChain, positions: np.ndarray, conformation: np.ndarray) -> float:
         """Return the number of well-seen atoms whose energy another rotamer has to gain."""
         scored = chain.scored_atoms
         moved = np.linalg.norm(conformation[chain.scored] - positions[scored], axis=1) > _MOVED
         weight = float(np.abs(self._density.weights[scored][moved]).sum())
         return min(SEEN_PART * weight / self._atom_weight, SEEN_ATOMS)
-
-
-def _weight_of_an_atom(molecule: Molecule, density: DensityModel) -> float:
-    """Return the magnitude of the weight of a carbon, or of any fitted atom where there is no carbon."""
-    carbon = np.array([a.element is not None and a.element.symbol == "C" for a in molecule.atoms], dtype=bool)
-    weighed = density.weights != 0
-    weights = density.weights[weighed & carbon if (weighed & carbon).any() else weighed]
-    return float(np.median(np.abs(weights))) if len(weights) else 1.0

@@ -18,6 +18,8 @@ up to ten times as long as 20000, those of the built-in protocols, which leaves 
 _SETTLING = 1000.0
 # A side chain in all of its rotamers until none changes any more; a residue matched with the places next to it.
 _SIDE_CHAIN, _MATCH = 2600.0, 950.0
+# A peptide: one of six is turned over and minimised, and of those half are annealed, in the first of two or three rounds.
+_PEPTIDE = 24000.0
 # A local system has so many atoms, by its moving ones; its creation, minimisation and annealing take so long for each.
 _AROUND, _PER_MOVING = 150.0, 1.9
 _CREATION, _MINIMIZATION, _ANNEALING = 160.0, 105.0, 280.0
@@ -82,24 +84,27 @@ class Share:
     side_chains : bool
         Whether rotamers are fitted.
     left_out : tuple of str
-        What the stage asks for and the steps leave no time for: ``register``, ``side chains``.
+        What the stage asks for and the steps leave no time for: ``register``, ``side chains``, ``peptides``.
+    peptides : bool
+        Whether peptides are flipped.
     """
 
     register: float
     side_chains: bool
     left_out: tuple[str, ...] = ()
+    peptides: bool = False
 
     @property
     def is_nothing(self) -> bool:
         """Whether no search is made."""
-        return not (self.register or self.side_chains)
+        return not (self.register or self.side_chains or self.peptides)
 
 
 class SearchPlan:
     """Share the time for searches out among the stages that ask for one.
 
-    Side chains come first, as they are cheap, and of stages the last, where the model is best; what remains is shared alike by
-    the searches for stretches.
+    Side chains come first, as they are cheap, then peptides, and of stages the last, where the model is best; what remains is
+    shared alike by the searches for stretches.
 
     Parameters
     ----------
@@ -113,6 +118,8 @@ class SearchPlan:
         Those that have rotamers.
     registers : bool
         Whether stretches may be shifted at all.
+    n_peptides : int
+        Those that may be flipped, before stages that fit rotamers; 0 where the map does not show them.
     """
 
     def __init__(
@@ -122,21 +129,25 @@ class SearchPlan:
         n_atoms: int,
         n_side_chains: int,
         registers: bool = True,
+        n_peptides: int = 0,
     ) -> None:
         searched = [number for number, (_, has_density) in enumerate(stages) if has_density]
         self._asked = {
             "register": {n for n in searched if stages[n][0].register and registers},
             # Whatever was shifted, rotamers are fitted after it.
             "side chains": {n for n in searched if stages[n][0].rotamers or stages[n][0].register},
+            "peptides": {n for n in searched if stages[n][0].rotamers and n_peptides},
         }
         self._only_after_shifts = {n for n in searched if not stages[n][0].rotamers}
         self._n_atoms, self._search = n_atoms, search
         steps = sum(stage.steps for stage, _ in stages)
         self._total = math.inf if search == "full" else steps * max(1.0, steps / ALIKE_UP_TO) * n_atoms
         self._fitting = _SETTLING * n_atoms + _SIDE_CHAIN * n_side_chains
+        self._flipping = _PEPTIDE * n_peptides
         self._matching = 0.5 * _SETTLING * n_atoms + _MATCH * n_side_chains
         self._fitted: set[int] = set()
         self._shifted: set[int] = set()
+        self._flipped: set[int] = set()
         if search == "off":
             return
         left = self._total
@@ -147,6 +158,10 @@ class SearchPlan:
             if left >= self._fitting:
                 self._fitted.add(number)
                 left -= self._fitting
+        for number in sorted(self._asked["peptides"] & self._fitted, reverse=True):
+            if left >= self._flipping:
+                self._flipped.add(number)
+                left -= self._flipping
         for number in sorted(self._asked["register"], reverse=True):
             base = self._matching + (0.0 if number in self._fitted else self._fitting)
             if left / (len(self._shifted) + 1) >= base + place_work(*_AVERAGE_PLACE):
@@ -154,6 +169,7 @@ class SearchPlan:
         self._fitted |= self._shifted
         if search == "full":
             self._fitted |= self._asked["side chains"]
+            self._flipped |= self._asked["peptides"]
 
     def before(self, number: int, made: Sequence[Mapping[str, Any]] = ()) -> Share | None:
         """Return what may be searched before a stage, or None where nothing is asked for.
@@ -170,18 +186,20 @@ class SearchPlan:
         asked = [name for name, numbers in self._asked.items() if number in numbers]
         if self._search == "off" or not asked:
             return None
+        peptides = number in self._flipped
         if number in self._shifted and self._at_rest(made):
-            return Share(0.0, number in self._fitted - self._only_after_shifts)
+            return Share(0.0, number in self._fitted - self._only_after_shifts, peptides=peptides)
         register = 0.0
         if number in self._shifted:
             spent = sum(each.get("work", 0.0) for each in made) * self._n_atoms
             to_fit = sum(n >= number for n in self._fitted) * self._fitting
+            to_fit += sum(n >= number for n in self._flipped) * self._flipping
             sharing = sum(n >= number for n in self._shifted)
             register = (self._total - spent - to_fit) / sharing - self._matching
         register = max(register, 0.0)
         side_chains = number in self._fitted
-        done = {"register": register > 0, "side chains": side_chains}
-        return Share(register, side_chains, tuple(name for name in asked if not done[name]))
+        done = {"register": register > 0, "side chains": side_chains, "peptides": peptides}
+        return Share(register, side_chains, tuple(name for name in asked if not done[name]), peptides)
 
     def _at_rest(self, made: Sequence[Mapping[str, Any]]) -> bool:
         """Return whether two searches for stretches were made, and the last one changed and left nothing."""
@@ -203,4 +221,5 @@ class SearchPlan:
             The `place_work` of the places that it tried.
         """
         base = (self._matching if share.register else 0.0) + (self._fitting if share.side_chains else 0.0)
+        base += self._flipping if share.peptides else 0.0
         return (base + tried) / self._n_atoms

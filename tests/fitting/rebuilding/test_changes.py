@@ -7,6 +7,7 @@ from typing import Any
 from openmm_density.fitting.rebuilding.changes import (
     Changes,
     FittedRotamer,
+    FlippedPeptide,
     RebuiltStretch,
     mark_rebuilt,
     rebuilt_in_words,
@@ -14,9 +15,12 @@ from openmm_density.fitting.rebuilding.changes import (
 )
 
 
-def search(*stretches: RebuiltStretch, turned: tuple[int, ...] = (), **changed: Any) -> dict[str, Any]:
+def search(
+    *stretches: RebuiltStretch, turned: tuple[int, ...] = (), flipped: tuple[int, ...] = (), **changed: Any
+) -> dict[str, Any]:
     side_chains = [FittedRotamer(f"ILE {row}", row, [-60], [180]) for row in turned]
-    changes = Changes(3, list(stretches), side_chains)
+    peptides = [FlippedPeptide(f"ILE {row}", row, 60.0) for row in flipped]
+    changes = Changes(3, list(stretches), side_chains, peptides=peptides)
     return {
         "stage": "heat",
         "step": 10,
@@ -42,6 +46,25 @@ def test_a_line_says_it_all() -> None:
     assert (
         undone == "1 side chain in another rotamer, 1 undone, as the model became unstable; 2 searches, 61 s"
     )
+
+
+def test_flipped_peptides_are_told_of_and_marked() -> None:
+    assert rebuilt_in_words([search(flipped=(4,))]) == "1 peptide flipped; 1 search, 30 s"
+    searches = [
+        search(flipped=(4, 7), turned=(2,)),
+        search(flipped=(4,)),
+        search(flipped=(8,), undone=True),
+    ]
+    told = "2 peptides flipped, 1 side chain in another rotamer, 1 undone, as the model became unstable; 3 searches, 91 s"
+    assert rebuilt_in_words(searches) == told
+    rows: list[dict[str, Any]] = [{"residue": f"ALA {number}"} for number in range(10)]
+    mark_rebuilt(rows, searches)
+    # What was flipped twice is as it was.
+    assert [number for number, row in enumerate(rows) if row["flipped"]] == [7]
+    # Fits of earlier versions do not tell.
+    before = {key: value for key, value in search().items() if key != "peptides"}
+    mark_rebuilt(rows, [before])
+    assert rebuilt_in_words([before]) == "nothing; 1 search, 30 s" and not any(row["flipped"] for row in rows)
 
 
 def test_spans_are_short() -> None:

@@ -113,3 +113,32 @@ def test_what_cannot_be_searched_is_not_left_out() -> None:
         share = plan_of(protocol, search, registers=False).before(0)
         assert (share.register, share.side_chains, share.left_out) == (0.0, True, ())
     assert SearchPlan([(stage, False)], "full", ATOMS, SIDE_CHAINS).before(0) is None
+
+
+def test_peptides_are_flipped_before_stages_that_fit_rotamers_where_there_is_time() -> None:
+    protocol = standard(20000)
+    plan = plan_of(protocol, n_peptides=291)
+    shares = {stage.name: plan.before(number) for number, stage in enumerate(protocol.stages)}
+    flipping = [name for name, share in shares.items() if share is not None and share.peptides]
+    assert flipping == [stage.name for stage in protocol.stages if stage.rotamers]
+    assert not any(share.left_out for share in shares.values() if share is not None)
+    # What they take is not there for stretches, and is counted.
+    others = plan_of(protocol)
+    last = len(protocol.stages) - 1
+    assert plan.work(plan.before(last), 0.0) > others.work(others.before(last), 0.0)
+    assert not others.before(last).peptides
+
+
+@pytest.mark.parametrize("steps", [50, 1000, 2000, 4000])
+def test_short_fits_leave_peptides_out_before_side_chains(steps: int) -> None:
+    protocol = standard(steps)
+    plan, others = plan_of(protocol, n_peptides=291), plan_of(protocol)
+    for number in range(len(protocol.stages)):
+        share, other = plan.before(number), others.before(number)
+        if share is not None:
+            assert share.side_chains == other.side_chains or protocol.stages[number].register
+            assert share.peptides <= share.side_chains
+            assert ("peptides" in share.left_out) == (protocol.stages[number].rotamers and not share.peptides)
+    assert planned_work(plan, protocol) <= max(steps, steps**2 / 2000) * 1.000001
+    assert plan_of(protocol, "full", n_peptides=291).before(len(protocol.stages) - 1).peptides
+    assert plan_of(protocol, "off", n_peptides=291).before(len(protocol.stages) - 1) is None
