@@ -16,7 +16,16 @@ if TYPE_CHECKING:
 
 __all__ = ["DensityFit", "DensityMap", "DensityReporter", "InputError", "PlanarityRestraint"]
 
-hook_imports()
+
+def _load_forces() -> None:
+    """Load the library of our forces, and the classes of the energies that they may be."""
+    from . import native_force
+    from .energies import copies, modules, torsion_maps  # noqa: F401
+
+    native_force.load()
+
+
+hook_imports(_load_forces)
 
 _find, __dir__ = lazy_names(
     __name__,
@@ -29,7 +38,7 @@ _find, __dir__ = lazy_names(
     },
     (
         *("analysis", "chemistry", "cuda_graph_force", "energies", "errors", "fitting", "kernels", "maps"),
-        *("models", "reporters", "restraints", "units", "validation"),
+        *("models", "native_force", "reporters", "restraints", "units", "validation"),
     ),
 )
 

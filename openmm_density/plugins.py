@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import logging
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
+_OWN_FORCE = re.compile(r'\btype="(?:NativeForce|CudaGraphForce)"')
 _FAILURE = re.compile(r"Error loading library (?P<path>.*?\.(?:so|dylib|dll)): (?P<reason>.*)", re.DOTALL)
 
 # What a platform itself needs from the machine: a machine without it lacks the platform, and nothing is wrong.
@@ -21,18 +24,28 @@ _unloaded: dict[str, str] = {}
 _absent: dict[str, str] = {}
 
 
-def hook_imports() -> None:
+def hook_imports(load_own_forces: Callable[[], None]) -> None:
     """Load plugins and register operators, so that a System or a TorchScript module that uses them can be read.
 
     Torch and OpenMM take seconds to import. For those that are imported already it is done now; for the others when somebody
     imports them: until then there is nothing that could read anything.
+
+    Parameters
+    ----------
+    load_own_forces : callable
+        Called before a System or a Force is read that is or has a force of this package.
     """
+    before_reading = functools.partial(_call_before_reading, load_own_forces)
     if "openmm" in sys.modules:
+        before_reading()
         load_torch_plugins()
     if "torch" in sys.modules:
         _register_operators()
     else:
         sys.meta_path.insert(0, _import_hook)
+    if "openmm" not in sys.modules:
+        # Before the hook above, which brings torch and leaves the list while Python goes through it.
+        sys.meta_path.insert(0, _AfterImport("openmm", before_reading))
 
 
 def defer_torch() -> None:
@@ -57,21 +70,64 @@ class _ImportHook(MetaPathFinder):
         if name != "torch":
             return None
         sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
 
-            def execute_and_register(module: ModuleType) -> None:
-                execute(module)
-                _register_operators()
-                if "openmm" in sys.modules:
-                    load_torch_plugins()
+        def register() -> None:
+            _register_operators()
+            if "openmm" in sys.modules:
+                load_torch_plugins()
 
-            spec.loader.exec_module = execute_and_register
-        return spec
+        return _spec_with(name, register)
+
+
+class _AfterImport(MetaPathFinder):
+    """Call something when a module has been imported; finding it is left to others."""
+
+    def __init__(self, module: str, call: Callable[[], None]) -> None:
+        self._module, self._call = module, call
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the module with what is called after it; for all else, None."""
+        if name != self._module:
+            return None
+        sys.meta_path.remove(self)
+        return _spec_with(name, self._call)
+
+
+def _spec_with(name: str, call: Callable[[], None]) -> ModuleSpec | None:
+    """Return what others find of a module's name, which then calls something after its import."""
+    spec = importlib.util.find_spec(name)
+    if spec is not None and spec.loader is not None:
+        execute = spec.loader.exec_module
+
+        def execute_and_call(module: ModuleType) -> None:
+            execute(module)
+            call()
+
+        spec.loader.exec_module = execute_and_call
+    return spec
 
 
 _import_hook = _ImportHook()
+
+
+def _call_before_reading(load: Callable[[], None]) -> None:
+    """Let OpenMM's reader of XML load our forces first: it knows a force only from the library that holds its class."""
+    from openmm import XmlSerializer
+
+    for name in ("deserializeSystem", "_deserializeForce"):
+        setattr(XmlSerializer, name, staticmethod(_after(load, getattr(XmlSerializer, name))))
+
+
+def _after(load: Callable[[], None], read: Callable[[str], Any]) -> Callable[[str], Any]:
+    @functools.wraps(read)
+    def load_and_read(text: str) -> Any:
+        if _OWN_FORCE.search(text):
+            load()
+        return read(text)
+
+    return load_and_read
 
 
 def _register_operators() -> None:

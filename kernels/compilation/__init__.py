@@ -7,15 +7,17 @@ else can exchange them, and ``problems`` says what went wrong.
 """
 
 from .libraries import library
-from .loading import error_text, load, load_ahead, load_all
+from .loading import entry_points, error_text, load, load_ahead, load_all
 from .probe import Status, status
 from .problems import BuildError
-from .sources import Source, operator_folders
+from .sources import KERNELS, Source, operator_folders
 
 __all__ = [
+    "KERNELS",
     "BuildError",
     "Source",
     "Status",
+    "entry_points",
     "error_text",
     "library",
     "load",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 from collections import defaultdict
@@ -102,6 +103,11 @@ def load_ahead(folders: Sequence[str]) -> None:
     """
     for folder in folders:
         threading.Thread(target=load, args=(folder,), name=f"load {folder}", daemon=True).start()
+
+
+def entry_points(folder: str) -> ctypes.CDLL | None:
+    """Return the library of a folder, whose functions in ``interface.h`` other C++ calls; None if the C++ does not serve."""
+    return ctypes.CDLL(str(_outcomes[folder].library)) if load(folder) else None
 
 
 def outcome_of(folder: str) -> Outcome | None:

@@ -1,15 +1,16 @@
 """Try one way of adding a force on one platform, in this process."""
 
-# No annotations from __future__: TorchScript reads those of this module.
+from __future__ import annotations
+
 import time
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-import torch
 from openmm import Context, LangevinMiddleIntegrator, Platform, System, unit
 
 from ..energies.forces import BackendUnavailable, create_force
+from ..energies.modules import ProbeEnergy
 from .diagnosis import Probe
 
 # Some OpenCL drivers (PoCL) fail in OpenMM's own kernels for a single atom, whatever the force.
@@ -34,7 +35,7 @@ def probe(backend: str, platform_name: str) -> dict[str, Any]:
     strength = 3.0
     try:
         force = create_force(
-            _Harmonic(),
+            ProbeEnergy(),
             "k",
             strength,
             periodic=False,
@@ -77,14 +78,3 @@ def _device(context: Context) -> str | None:
     used = context.getPlatform()
     names = [name for name in ("DeviceName", "OpenCLPlatformName") if name in used.getPropertyNames()]
     return ", ".join(used.getPropertyValue(context, name) for name in names) or None
-
-
-class _Harmonic(torch.nn.Module):
-    """E = k Σ|x|²."""
-
-    def forward(self, positions: torch.Tensor, strength: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        k = strength.reshape(())
-        with torch.no_grad():
-            square = (positions * positions).sum()
-            forces = -2 * k.to(positions) * positions
-        return k.to(torch.float64) * square, forces.contiguous()

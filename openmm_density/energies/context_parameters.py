@@ -9,15 +9,15 @@ from typing import Any
 
 import openmm
 
-from ..cuda_graph_force import CudaGraphForce
+from ..native_force import NativeForce
 from ..plugins import openmmtorch
 
 
 def as_made(force: openmm.Force) -> openmm.Force:
     """Return a force with the methods of its own class, where a System hands it out as a plain Force."""
     if type(force) is openmm.Force:
-        if CudaGraphForce.isinstance(force):
-            return CudaGraphForce.cast(force)
+        if NativeForce.isinstance(force):
+            return NativeForce.cast(force)
         for backend in ("TorchForce", "PythonTorchForce"):
             kind = getattr(openmmtorch(), backend, None)
             if kind is not None and kind.isinstance(force):

@@ -11,11 +11,14 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..merging import MergedSystem
+from ..native_force import Computation, make_force
+from ..native_force.forms import evaluated_natively
 from . import forces
 from .density_fit import DensityFit
 from .modules import SimilarityEnergy
 
 
+@evaluated_natively()
 class SideBySide(torch.nn.Module):
     """Σ k_i · loss_i over models whose positions come one after the other.
 
@@ -35,39 +38,41 @@ class SideBySide(torch.nn.Module):
 
     def forward(self, positions: Tensor, strengths: Tensor) -> tuple[Tensor, Tensor]:
         """Return energy (kJ/mol) and forces (kJ/mol/nm) for positions (N, 3) in nm and k of each model in kJ/mol."""
+        # Outside of no_grad for the reason given in SimilarityEnergy.
+        k = strengths.to(torch.float64).reshape(-1)
         with torch.no_grad():
-            k = strengths.to(torch.float64)
             own = torch.split(positions.detach(), self.sizes)
             if torch.jit.is_scripting() or not positions.is_cuda:
-                energies, found = self._one_after_another(own, k)
+                losses, found = self._one_after_another(own, k.detach())
             else:
-                energies, found = self._in_parallel(own, k)
-            return torch.stack(energies).sum(), torch.cat(found)
+                losses, found = self._in_parallel(own, k.detach())
+            forces = torch.cat(found)
+        return (k * torch.stack(losses)).sum(), forces
 
     def _one_after_another(self, own: list[Tensor], k: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        energies: list[Tensor] = []
+        losses: list[Tensor] = []
         found: list[Tensor] = []
         for i, energy in enumerate(self.energies):
             similarity, gradient = energy.similarity(own[i], k[i])
-            energies.append(k[i] * (energy.max_similarity - similarity))
+            losses.append(energy.max_similarity - similarity)
             found.append(gradient)
-        return energies, found
+        return losses, found
 
     @torch.jit.unused
     def _in_parallel(self, own: list[Tensor], k: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         present = torch.cuda.current_stream(k.device)
         streams = [torch.cuda.Stream(k.device) for _ in self.sizes]
-        energies: list[Tensor] = []
+        losses: list[Tensor] = []
         found: list[Tensor] = []
         for i, energy in enumerate(self.energies):
             streams[i].wait_stream(present)
             with torch.cuda.stream(streams[i]):
                 similarity, gradient = energy.similarity(own[i], k[i])
-                energies.append(k[i] * (energy.max_similarity - similarity))
+                losses.append(energy.max_similarity - similarity)
                 found.append(gradient)
         for stream in streams:
             present.wait_stream(stream)
-        return energies, found
+        return losses, found
 
 
 def copy_parameter_names(fits: Sequence[DensityFit]) -> list[str]:
@@ -117,8 +122,6 @@ def density_forces_of_copies(
 
 
 def _graph_force(fits: Sequence[DensityFit], merged: MergedSystem, names: Sequence[str]) -> openmm.Force:
-    from ..cuda_graph_force import Computation, make_force
-
     energies = [
         _moved(fit, moved, np.arange(len(fit.atoms)), len(fit.atoms))
         for fit, moved in zip(fits, merged.displacements)

@@ -1,4 +1,4 @@
-"""Energy modules as OpenMM forces, through one of four adapters."""
+"""Energy modules as OpenMM forces, through one of several adapters."""
 
 from __future__ import annotations
 
@@ -14,11 +14,18 @@ import openmm
 import torch
 from openmm import unit
 
+from .. import native_force
 from ..errors import InputError, as_argument
 from ..plugins import openmmtorch, platform_names
+from .modules import ProbeEnergy
 
-ON_ALL_PLATFORMS = ("TorchForce", "PythonTorchForce", "PythonForce")
+ON_ALL_PLATFORMS = ("TorchForce", "NativeForce", "PythonTorchForce", "PythonForce")
 BACKENDS = (*ON_ALL_PLATFORMS, "CudaGraphForce")
+# One implementation under two names: the second is refused where there is no CUDA platform.
+OWN = ("NativeForce", "CudaGraphForce")
+# What runs without openmm-torch and is no slower stands in for it without a warning.
+_AS_GOOD = ("TorchForce", "NativeForce")
+WITH_DERIVATIVES = ("TorchForce", *OWN)
 
 
 class BackendUnavailable(InputError):
@@ -199,9 +206,10 @@ def create_force(
     periodic : bool
         Whether the module takes box vectors.
     name : str
-    backend : {"auto", "TorchForce", "PythonTorchForce", "PythonForce", "CudaGraphForce"}
-        ``auto`` takes the first of those that run on every platform, and warns when it is not ``TorchForce``.
-        ``CudaGraphForce`` is our own, for the CUDA platform: see `openmm_density.cuda_graph_force`.
+    backend : {"auto", "TorchForce", "NativeForce", "PythonTorchForce", "PythonForce", "CudaGraphForce"}
+        ``auto`` takes the first of those that run on every platform, and warns when that is slower than ``TorchForce``.
+        ``NativeForce`` is our own, see `openmm_density.native_force`: C++ kernels on CPUs, a CUDA graph on CUDA;
+        ``CudaGraphForce`` is the same where there is a CUDA platform, and refused elsewhere.
     force_group : int
     parameter_derivative : bool, optional
         Whether the energy's derivative with respect to the parameter can be asked of a State; by default, where the backend can.
@@ -210,7 +218,7 @@ def create_force(
         the platform decides.
     cuda_graphs : bool
         Whether the module's launches on a GPU are recorded once and replayed, which takes away what launching costs. It counts
-        for ``TorchForce`` on the CUDA platform and for ``PythonForce``; ``CudaGraphForce`` always does.
+        for ``TorchForce`` on the CUDA platform and for ``PythonForce``; ``NativeForce`` always does.
     of_particles : (indices, callable), optional
         The particles that the energy needs, and what makes the module for these alone, in their order among the indices: where
         a backend can give it their positions only, fewer have to be copied.
@@ -225,10 +233,9 @@ def create_force(
     if backend == "auto":
         backend = best_backend()
     _check_backend(backend, bool(parameter_derivative))
-    used = _device(backend, device, cuda_graphs)
-    force = _construct(backend, module, parameter_name, default, periodic, used, cuda_graphs, of_particles)
-    if backend == "TorchForce" and parameter_derivative is not False:
-        force.addEnergyParameterDerivative(parameter_name)
+    where = _device(backend, device, cuda_graphs), cuda_graphs
+    derivative = parameter_derivative is not False
+    force = _construct(backend, module, parameter_name, default, periodic, derivative, *where, of_particles)
     force.setForceGroup(force_group)
     force.setName(name)
     return force
@@ -246,20 +253,20 @@ def _check_backend(backend: str, parameter_derivative: bool) -> None:
     problem = backend_problem(backend)
     if problem is not None:
         raise BackendUnavailable(f'backend="{backend}" does not work here: {problem}')
-    if parameter_derivative and backend != "TorchForce":
+    if parameter_derivative and backend not in WITH_DERIVATIVES:
         raise InputError(
             f"{backend} has no energy derivatives with respect to parameters",
-            remedy=f"use TorchForce, or {as_argument('parameter_derivative', False)}",
+            remedy=f"use {' or '.join(WITH_DERIVATIVES[:2])}, or {as_argument('parameter_derivative', False)}",
         )
 
 
 def best_backend() -> str:
-    """Return the first backend that works here; warn, saying why, when that is not TorchForce."""
+    """Return the first backend that works here; warn, saying why, when that is slower than TorchForce."""
     problems = []
     for backend in ON_ALL_PLATFORMS:
         problem = backend_problem(backend)
         if problem is None:
-            if problems:
+            if backend not in _AS_GOOD:
                 warnings.warn(f"using {backend}, because {'; '.join(problems)}", stacklevel=3)
             return backend
         problems.append(f"{backend} does not work here ({problem.rstrip('.')})")
@@ -276,7 +283,7 @@ def backend_problem(backend: str) -> str | None:
     if platform not in platform_names():
         return "this OpenMM has no CUDA platform; on a machine with an NVIDIA GPU, pip install 'openmm[cuda12]' adds it"
     try:
-        force = _construct(backend, _OneAtom(), "k", 3.0, periodic=False)
+        force = _construct(backend, ProbeEnergy(), "k", 3.0, periodic=False)
     except BackendUnavailable as error:
         return str(error)
     except ImportError as error:
@@ -336,19 +343,23 @@ def _construct(
     parameter_name: str,
     default: float,
     periodic: bool,
+    derivative: bool = False,
     device: torch.device | None = None,
     cuda_graphs: bool = False,
     of_particles: tuple[np.ndarray, Callable[[], torch.nn.Module]] | None = None,
 ) -> openmm.Force:
+    """Make a force, with the derivative where the backend has one."""
+    if backend in OWN:
+        return _own_force(backend, module, parameter_name, default, periodic, derivative, of_particles)
     parameters = {parameter_name: default}
     if backend == "TorchForce":
         force = openmmtorch().TorchForce(torch.jit.script(module))
         force.setOutputsForces(True)
         force.addGlobalParameter(parameter_name, default)
+        if derivative:
+            force.addEnergyParameterDerivative(parameter_name)
         if cuda_graphs:
             force.setProperty("useCUDAGraphs", "true")
-    elif backend == "CudaGraphForce":
-        return _cuda_graph_force(module, parameter_name, default, periodic, of_particles)
     else:
         kind = openmmtorch().PythonTorchForce if backend == "PythonTorchForce" else openmm.PythonForce
         particles = None
@@ -366,34 +377,24 @@ def _construct(
     return force
 
 
-def _cuda_graph_force(
+def _own_force(
+    backend: str,
     module: torch.nn.Module,
     parameter_name: str,
     default: float,
     periodic: bool,
-    of_particles: tuple[np.ndarray, Callable[[], torch.nn.Module]] | None,
+    derivative: bool,
+    of_particles: tuple[np.ndarray, Callable[[], torch.nn.Module]] | None = None,
 ) -> openmm.Force:
-    from .. import cuda_graph_force
-
     particles = None
     if of_particles is not None:
         particles, make = of_particles
         module = make()
-    computation = cuda_graph_force.Computation(module, particles, periodic)
+    computation = native_force.Computation(module, particles, periodic)
     try:
-        return cuda_graph_force.make_force(computation, parameter_name, default)
-    except cuda_graph_force.BuildError as error:
+        return native_force.make_force(computation, parameter_name, default, derivative, kind=backend)
+    except native_force.BuildError as error:
         said = f" ({error.first_error})" if error.first_error else ""
         raise BackendUnavailable(f"{error}{said}") from error
     except OSError as error:
         raise BackendUnavailable(f"it cannot be stored or loaded ({error})") from error
-
-
-class _OneAtom(torch.nn.Module):
-    """E = k x², to see whether a backend works."""
-
-    def forward(self, positions: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        with torch.no_grad():
-            square = (positions * positions).sum()
-            forces = -2 * k.reshape(()).to(positions) * positions
-        return k.reshape(()).to(torch.float64) * square, forces.contiguous()

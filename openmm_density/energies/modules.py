@@ -15,6 +15,7 @@ from openmm_density.kernels import molecules as _molecules  # noqa: F401
 from openmm_density.kernels.density import target_moments
 from openmm_density.kernels.planarity import Planes
 
+from ..native_force.forms import evaluated_natively
 from .measures import Measure
 
 # Two layers of zeros around a finite potential let the tricubic interpolation end with value and slope 0.
@@ -92,6 +93,7 @@ class SimilarityEnergy(nn.Module):
         return k * loss, forces
 
 
+@evaluated_natively("density", "openmm_density_similarity")
 class DensityEnergy(SimilarityEnergy):
     """The similarity of the model's density and a target.
 
@@ -159,6 +161,7 @@ class DensityEnergy(SimilarityEnergy):
         )
 
 
+@evaluated_natively("interpolation", "openmm_density_map_potential")
 class MapPotentialEnergy(SimilarityEnergy):
     """The weighted mean over the atoms of a map that is scaled to 0…1 and interpolated (the potential of MDFF).
 
@@ -210,6 +213,7 @@ class MapPotentialEnergy(SimilarityEnergy):
         )
 
 
+@evaluated_natively("molecules", "openmm_density_whole_molecules")
 class WholeMolecules(nn.Module):
     """An energy for a periodic system whose positions may come wrapped, molecule by molecule, into the box.
 
@@ -272,6 +276,7 @@ class WholeMolecules(nn.Module):
         return energy, forces
 
 
+@evaluated_natively("planarity", "openmm_density_planarity")
 class PlanarityEnergy(nn.Module):
     """E = k · kT · Σ ½ (d/σ)²: the negative log likelihood of the atoms' distances from their planes.
 
@@ -321,6 +326,7 @@ class PlanarityEnergy(nn.Module):
         return k * energy, forces
 
 
+@evaluated_natively()
 class WholePlanes(nn.Module):
     """An energy of planes whose atoms may be in different molecules, which a periodic System wraps each on its own.
 
@@ -371,3 +377,16 @@ class WholePlanes(nn.Module):
             summed = padded[self.rows].sum(dim=1)
             scattered = torch.ops.openmm_density.among_all(summed.to(own), self.particles, own.shape[0])
         return energy, scattered.to(positions.device)
+
+
+@evaluated_natively()
+class ProbeEnergy(nn.Module):
+    """E = k Σ x² of any particles, to see whether a way of adding forces works."""
+
+    def forward(self, positions: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
+        """Return energy (kJ/mol) and forces (kJ/mol/nm) for positions (N, 3) in nm and k in kJ/mol/nm²."""
+        k = strength.reshape(()).to(torch.float64)
+        with torch.no_grad():
+            square = (positions * positions).sum().to(torch.float64)
+            forces = -2 * k.to(positions) * positions
+        return k * square, forces.contiguous()

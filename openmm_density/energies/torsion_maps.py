@@ -5,9 +5,11 @@ from torch import Tensor, nn
 
 from openmm_density.kernels.torsion_maps import MappedTorsions
 
+from ..native_force.forms import evaluated_natively
 from .modules import check_particles
 
 
+@evaluated_natively("torsion_maps", "openmm_density_torsion_maps")
 class TorsionMapEnergy(nn.Module):
     """E = k · Σ map(φ, ψ), see `openmm_density.kernels.torsion_maps`.
 

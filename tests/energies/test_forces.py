@@ -157,14 +157,17 @@ def test_every_backend_works_or_says_why_not(backend):
 
 
 def test_the_first_backend_that_works_is_taken_and_a_lesser_one_is_announced(monkeypatch):
-    problems = {"TorchForce": None, "PythonTorchForce": "no", "PythonForce": None}
+    problems = {"TorchForce": None, "NativeForce": None, "PythonTorchForce": "no", "PythonForce": None}
     monkeypatch.setattr(forces, "backend_problem", problems.get)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert best_backend() == "TorchForce"
-    problems["TorchForce"] = "it is broken."
+        problems["TorchForce"] = "it is broken."
+        assert best_backend() == "NativeForce"
+    problems["NativeForce"] = "no compiler"
     with pytest.warns(
-        UserWarning, match=r"using PythonForce, because TorchForce does not work here \(it is broken\)"
+        UserWarning,
+        match=r"using PythonForce, because TorchForce does not work here \(it is broken\); NativeForce .*\(no compiler",
     ):
         assert best_backend() == "PythonForce"
     problems["PythonForce"] = "not there"

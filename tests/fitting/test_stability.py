@@ -9,7 +9,6 @@ import openmm
 import pytest
 from openmm import app, unit
 
-from openmm_density.cuda_graph_force import force as force_module
 from openmm_density.errors import InputError, SimulationError
 from openmm_density.fitting import FlexibleFit, find_protocol, minimization
 from openmm_density.fitting.checkpoints import RunFolder
@@ -19,6 +18,7 @@ from openmm_density.fitting.half_maps import scan_strengths
 from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.fitting.stability import FARTHEST, Safeguard, Unstable
 from openmm_density.fitting.stage_context import StageContext
+from openmm_density.native_force import force as force_module
 
 from ..fragments import RESOLUTION, fragment, map_of
 

@@ -15,18 +15,18 @@ import torch
 
 pytest.importorskip("triton")
 
-from openmm_density.cuda_graph_force import (
+from openmm_density.energies import forces
+from openmm_density.energies.forces import BackendUnavailable, backend_problem, create_force
+from openmm_density.errors import DeveloperWarning, InputError
+from openmm_density.native_force import (
     BuildError,
     Computation,
     CudaGraphForce,
     compiled,
     make_force,
 )
-from openmm_density.cuda_graph_force import force as force_module
-from openmm_density.cuda_graph_force.computation import packed, unpacked
-from openmm_density.energies import forces
-from openmm_density.energies.forces import BackendUnavailable, backend_problem, create_force
-from openmm_density.errors import DeveloperWarning, InputError
+from openmm_density.native_force import force as force_module
+from openmm_density.native_force.computation import packed, unpacked
 
 from ..energies.contexts import system_of
 from ..energies.test_forces import (
@@ -137,7 +137,7 @@ def test_a_sentence_that_is_no_unicode_is_said():
 INTERRUPTED = """
 import signal, time
 import openmm, torch
-from openmm_density.cuda_graph_force import Computation, make_force
+from openmm_density.native_force import Computation, make_force
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which jobs in the background of a shell ignore
 
@@ -236,7 +236,7 @@ def test_the_old_name_of_the_package_warns_of_the_new_one():
 def test_threads_of_a_process_that_compile_at_once_all_get_the_force(tmp_path):
     script = (
         "from concurrent.futures import ThreadPoolExecutor\n"
-        "from openmm_density.cuda_graph_force import compiled\n"
+        "from openmm_density.native_force import compiled\n"
         "from openmm_density.kernels import compilation\n"
         "source = compiled.force_source()\n"
         "with ThreadPoolExecutor(3) as pool:\n"
@@ -277,7 +277,7 @@ def test_a_damaged_file_is_refused():
         openmm.XmlSerializer.deserialize(text[:start] + "AAAA" + text[start + 400 :])
     with pytest.raises(openmm.OpenMMException, match="newer openmm-density"):
         openmm.XmlSerializer.deserialize(
-            text.replace('type="CudaGraphForce" version="2"', 'type="CudaGraphForce" version="3"')
+            text.replace('type="CudaGraphForce" version="3"', 'type="CudaGraphForce" version="4"')
         )
 
 
@@ -312,7 +312,7 @@ def test_a_file_of_the_first_version_is_read():
     start, end = text.index("<Strengths>"), text.index("</Strengths>") + len("</Strengths>")
     tag_end = text.rindex(">", 0, start)
     older = text[:tag_end] + ' parameter="k" strength="2.5">' + text[tag_end + 1 : start] + text[end:]
-    older = older.replace('type="CudaGraphForce" version="2"', 'type="CudaGraphForce" version="1"')
+    older = older.replace('type="CudaGraphForce" version="3"', 'type="CudaGraphForce" version="1"')
     system = openmm.XmlSerializer.deserialize(older)
     force = CudaGraphForce.cast(system.getForce(0))
     assert force.getGlobalParameterName(0) == "k" and force.getGlobalParameterDefaultValue(0) == 2.5
@@ -320,8 +320,10 @@ def test_a_file_of_the_first_version_is_read():
 
 def test_an_openmm_without_headers_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(openmm.version, "openmm_library_path", str(tmp_path / "lib"))
-    with pytest.raises(BuildError, match=r"without its C\+\+ headers .*CudaContext.h"):
+    with pytest.raises(BuildError, match=r"without its C\+\+ headers .*CustomCPPForceImpl.h"):
         compiled.force_source()
+    with pytest.raises(BuildError, match=r"without its C\+\+ headers .*CudaContext.h"):
+        compiled.cuda_source()
 
 
 def test_cuda_headers_are_looked_for_where_conda_and_cuda_have_them(monkeypatch, tmp_path):
@@ -345,14 +347,15 @@ def test_cuda_headers_are_looked_for_where_conda_and_cuda_have_them(monkeypatch,
 def test_the_compilers_words_are_passed_on(monkeypatch, tmp_path):
     broken = tmp_path / "force.cpp"
     broken.write_text("int f() { return nothing; }\n")
-    monkeypatch.setattr(compiled, "SOURCE", broken)
+    source = compiled.force_source()
+    monkeypatch.setattr(compiled, "force_source", lambda: source._replace(file=broken))
     monkeypatch.setenv("OPENMM_DENSITY_CACHE", str(tmp_path / "cache"))
     force_module._load.cache_clear()
     try:
         with pytest.raises(
-            BackendUnavailable, match=r"does not compile the CUDA graph force .*error: .*nothing"
+            BackendUnavailable, match=r"does not compile the force for OpenMM .*error: .*nothing"
         ):
-            forces._construct("CudaGraphForce", Spring(), "k", 1.0, periodic=False)
+            forces._construct("NativeForce", Spring(), "k", 1.0, periodic=False)
     finally:
         force_module._load.cache_clear()
         # The force as it is, once more.

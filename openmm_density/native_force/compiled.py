@@ -1,4 +1,4 @@
-"""The compiled force, built for the OpenMM that is installed."""
+"""The compiled force, and its part for CUDA, built for the OpenMM that is installed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ..plugins import platform_names
 from .process import has_old_strings, loaded_file
 
 SOURCE = Path(__file__).parent / "force.cpp"
-_PARTS = tuple(SOURCE.with_name(name) for name in ("joint_launch.h", "rebuilt_graph.h"))
-_HEADER = "openmm/cuda/CudaContext.h"
+CUDA_SOURCE = SOURCE.with_name("cuda.cpp")
+_SHARED = SOURCE.with_name("openmm_force.h")
 
 
 def compiled_force() -> ctypes.CDLL:
@@ -26,41 +26,66 @@ def compiled_force() -> ctypes.CDLL:
 
     Raises
     ------
-    ImportError
-        If Triton is not installed.
     BuildError
         If the force cannot be compiled or loaded.
     OSError
         If it cannot be stored.
     """
+    return _opened(force_source())
+
+
+def compiled_cuda_part() -> ctypes.CDLL:
+    """Return the library that evaluates the force on OpenMM's CUDA platform, as `compiled_force`.
+
+    Raises
+    ------
+    ImportError
+        If Triton is not installed.
+    BuildError, OSError
+        As `compiled_force`.
+    """
+    return _opened(cuda_source())
+
+
+def _opened(source: compilation.Source) -> ctypes.CDLL:
     loaded: list[ctypes.CDLL] = []
-    compilation.library(force_source(), lambda path: loaded.append(opened(path)))
+    compilation.library(source, lambda path: loaded.append(opened(path)))
     return loaded[-1]
 
 
 def force_source() -> compilation.Source:
     """Return the C++ of the force, with what it is compiled with."""
-    include, cuda = _libraries().parent / "include", _cuda_headers()
-    if not (include / _HEADER).is_file():
+    interfaces = sorted(compilation.KERNELS.glob("*/interface.h"))
+    parts = (SOURCE.with_name("energies.h"), _SHARED, *interfaces)
+    return _source("native-force", "force for OpenMM", SOURCE, parts, "internal/CustomCPPForceImpl.h")
+
+
+def cuda_source() -> compilation.Source:
+    """Return the C++ of what evaluates the force on the CUDA platform, with what it is compiled with."""
+    cuda = _cuda_headers()
+    version = re.search(r"#define CUDA_VERSION (\d+)", (cuda / "cuda.h").read_text())
+    parts = (*(SOURCE.with_name(name) for name in ("joint_launch.h", "rebuilt_graph.h")), _SHARED)
+    source = _source("cuda-graph-force", "CUDA graph force", CUDA_SOURCE, parts, "cuda/CudaContext.h")
+    return source._replace(
+        compile_flags=(*source.compile_flags, "-isystem", str(cuda)),
+        versions=(*source.versions, version[1] if version else ""),
+    )
+
+
+def _source(name: str, title: str, file: Path, parts: tuple[Path, ...], header: str) -> compilation.Source:
+    include = _libraries().parent / "include"
+    if not (include / "openmm" / header).is_file():
         raise compilation.BuildError(
-            f"this OpenMM was installed without its C++ headers ({include / _HEADER})"
+            f"this OpenMM was installed without its C++ headers ({include / 'openmm' / header})"
         )
-    openmm_library = _libraries() / "libOpenMM.so"
-    old = has_old_strings(openmm_library)
+    old = has_old_strings(_libraries() / "libOpenMM.so")
     flags = (
         *("-std=c++17", "-fvisibility=default", f"-D_GLIBCXX_USE_CXX11_ABI={int(not old)}"),
-        *("-isystem", str(include), "-isystem", str(cuda)),
+        *("-isystem", str(include)),
     )
-    cuda_version = re.search(r"#define CUDA_VERSION (\d+)", (cuda / "cuda.h").read_text())
-    versions = (
-        openmm.version.full_version,
-        openmm.version.git_revision,
-        cuda_version[1] if cuda_version else "",
-    )
-    libraries = (f"-L{_libraries()}", "-lOpenMM", f"-Wl,-rpath,{_libraries()}")
-    return compilation.Source(
-        "cuda-graph-force", "CUDA graph force", SOURCE, _PARTS, flags, libraries, versions, native=False
-    )
+    versions = openmm.version.full_version, openmm.version.git_revision
+    libraries = ("-Wl,-z,lazy", f"-L{_libraries()}", "-lOpenMM", f"-Wl,-rpath,{_libraries()}")
+    return compilation.Source(name, title, file, parts, flags, libraries, versions, native=False)
 
 
 def _cuda_headers() -> Path:
@@ -84,9 +109,9 @@ def _cuda_headers() -> Path:
 
 
 def opened(path: Path) -> ctypes.CDLL:
-    """Load the library, which finds what it needs of CUDA in the process.
+    """Load a library, which finds what it needs of CUDA in the process.
 
-    Where OpenMM has no CUDA platform this is not looked for: a force can be made, read and written there.
+    Where OpenMM has no CUDA platform this is not looked for.
     """
     resolve = os.RTLD_NOW if "CUDA" in platform_names() else os.RTLD_LAZY
     for name in ("libcuda.so.1", _cuda_platform()):

@@ -98,6 +98,26 @@ def give_forces(
     )
 
 
+def give_derivatives(slopes: Tensor, slot_of_slope: Tensor, derivative_sums: int, sum_bytes: int) -> None:
+    """Add derivatives of an energy to OpenMM's sums, to which nothing else may be adding meanwhile.
+
+    Parameters
+    ----------
+    slopes : Tensor, shape (S,), float64
+        With respect to each strength.
+    slot_of_slope : Tensor, shape (S,), int32
+        The sum of each; -1 for none.
+    derivative_sums : int
+        Address of the sums.
+    sum_bytes : int
+        Of one of them, 4 or 8.
+    """
+    n = slopes.numel()
+    _derivative_kernel[(triton.cdiv(n, _BLOCK),)](
+        slopes, slot_of_slope, n, derivative_sums, WORD=_TYPES[sum_bytes], BLOCK=_BLOCK
+    )
+
+
 @triton.jit
 def _row_of_slot(slot, asked, particle_of_slot, row_of_particle):
     """Return the rows of the particles in the slots that are asked for; -1 for none.
@@ -181,3 +201,28 @@ def _give_kernel(
     total = energy_sum.to(tl.int64).to(tl.pointer_type(WORD))
     adds = (tl.program_id(0) == 0) & (tl.load(wanted + 1).to(tl.int32) != 0)
     tl.store(total, tl.load(total, mask=adds) + tl.load(energy).to(WORD), mask=adds)
+
+
+@triton.jit
+def _derivative_kernel(
+    slopes, slot_of_slope, n_slopes, derivative_sums, WORD: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Add derivatives of an energy to OpenMM's sums.
+
+    Launch grid: ``(cdiv(n_slopes, BLOCK),)``: a lane to a strength, of which no two share a sum.
+
+    ================  ============  ===========  ==========================================
+    argument          shape         dtype        what it is
+    ================  ============  ===========  ==========================================
+    slopes            (S,)          float64      of the energy by each strength
+    slot_of_slope     (S,)          int32        its sum; -1 for none
+    n_slopes          scalar        int32        S
+    derivative_sums   (sums,)       WORD         address; added to
+    ================  ============  ===========  ==========================================
+    """
+    lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    slot = tl.load(slot_of_slope + lane, mask=lane < n_slopes, other=-1)
+    there = slot >= 0
+    target = derivative_sums.to(tl.int64).to(tl.pointer_type(WORD)) + slot
+    before = tl.load(target, mask=there, other=0.0)
+    tl.store(target, before + tl.load(slopes + lane, mask=there, other=0.0).to(WORD), mask=there)

@@ -95,13 +95,18 @@ private:
     CUgraphExec executable = nullptr;
 };
 
+// What a force launches; the second adds derivatives of the energy, where somebody asks for them.
+struct Graphs {
+    std::unique_ptr<RebuiltGraph> evaluation, derivatives;
+};
+
 // What launches the graphs of one Context on one GPU.
 class JointLaunch {
 public:
     // One of the Context's forces: records its graph when it is first asked for, and sends its parameters to the GPU.
     struct Member {
         std::function<bool(int groups)> acts;
-        std::function<const RebuiltGraph*(bool wants_forces, bool wants_energy)> prepared;
+        std::function<const Graphs&(bool wants_forces, bool wants_energy)> prepared;
     };
 
     static std::shared_ptr<JointLaunch> of(OpenMM::CudaContext* cuda) {
@@ -141,6 +146,7 @@ public:
         // The graphs may be running.
         cuCtxSynchronize();
         joint.clear();
+        behind.clear();
         members.erase(std::remove(members.begin(), members.end(), member), members.end());
     }
 
@@ -181,11 +187,15 @@ private:
         OpenMM::ContextSelector selector(*cuda);
         CUstream stream = cuda->getCurrentStream();
         // An evaluation that another force broke off.
+        behind.clear();
         finish();
         for (size_t i = 0; i < members.size(); i++)
             if (members[i]->acts(groups)) {
+                const Graphs& own = members[i]->prepared(wants_forces, wants_energy);
                 acting[i] = true;
-                graphs.push_back(members[i]->prepared(wants_forces, wants_energy));
+                graphs.push_back(own.evaluation.get());
+                if (own.derivatives != nullptr)
+                    behind.push_back(own.derivatives.get());
             }
         if (graphs.empty())
             return;
@@ -218,11 +228,15 @@ private:
     }
 
     void finish() {
-        if (!running)
+        if (!running && behind.empty())
             return;
         OpenMM::ContextSelector selector(*cuda);
-        check(cuStreamWaitEvent(cuda->getCurrentStream(), done, 0), "waiting for an event");
+        if (running)
+            check(cuStreamWaitEvent(cuda->getCurrentStream(), done, 0), "waiting for an event");
         running = false;
+        for (const RebuiltGraph* each : behind)
+            each->launch(cuda->getCurrentStream());
+        behind.clear();
     }
 
     OpenMM::CudaContext* cuda;
@@ -231,6 +245,8 @@ private:
     bool running = false;
     // Whether OpenMM's kernels have to wait.
     bool alone = false;
+    // What adds derivatives when all else has been launched.
+    std::vector<const RebuiltGraph*> behind;
     // In the order of the System's forces.
     std::vector<const Member*> members;
     // By which of the members are in it.

@@ -11,11 +11,11 @@ from openmm import unit
 pytest.importorskip("triton")
 
 from openmm_density import DensityFit, DensityMap
-from openmm_density.cuda_graph_force import Computation, exchange, make_force
-from openmm_density.cuda_graph_force import force as force_module
 from openmm_density.energies.forces import backend_problem
 from openmm_density.energies.measures import SIMILARITIES
 from openmm_density.models import read_model
+from openmm_density.native_force import Computation, CudaGraphForce, exchange, make_force
+from openmm_density.native_force import force as force_module
 from openmm_density.restraints import PlanarityRestraint
 
 from ..energies.contexts import energy_of, forces_of, system_of
@@ -508,3 +508,134 @@ def test_atoms_that_openmm_reorders_keep_their_forces(tmp_path):
         found = forces_of(context, groups={1})
         np.testing.assert_allclose(found, gradient.numpy(), rtol=0, atol=2e-4 * float(gradient.abs().max()))
         assert energy_of(context, groups={1}) == pytest.approx(float(expected), rel=1e-4)
+
+
+@on_cuda
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_derivatives_are_added_beside_those_of_other_forces(precision):
+    positions = some_positions(500)
+    squares = (positions**2).sum()
+    system = system_of(500)
+    bonds = openmm.CustomBondForce("k*r+q*r^2")
+    for name, value in (("k", 2.5), ("q", 1.0)):
+        bonds.addGlobalParameter(name, value)
+        bonds.addEnergyParameterDerivative(name)
+    for i in range(1, 500):
+        bonds.addBond(i - 1, i)
+    bonds.setForceGroup(1)
+    system.addForce(bonds)
+    for name, asked in (("k", True), ("other", True), ("third", False)):
+        system.addForce(make_force(Computation(Spring(), None, False), name, 2.5, asked))
+    context = context_on_cuda(system, positions, precision)
+    lengths = np.linalg.norm(np.diff(positions, axis=0), axis=1)
+    expected = {"k": squares + lengths.sum(), "other": squares, "q": (lengths**2).sum()}
+    for strength in (2.5, 0.0, 7.0):
+        context.setParameter("k", strength)
+        for _ in range(3):
+            for wanted in ({}, {"energy": True}, {"forces": True}):
+                state = context.getState(parameterDerivatives=True, **wanted)
+                found = dict(state.getEnergyParameterDerivatives())
+                assert not found.get("third", 0.0)
+                for name, value in expected.items():
+                    assert found[name] == pytest.approx(value, rel=1e-5)
+            np.testing.assert_allclose(
+                forces_of(context, groups={0}), -2 * (strength + 5.0) * positions, rtol=1e-5, atol=1e-5
+            )
+            context.getState(forces=True)
+
+
+class Network(torch.nn.Module):
+    """A small network on all distances: what a user may bring."""
+
+    def __init__(self, width: int = 64) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(8, width), torch.nn.SiLU(), torch.nn.Linear(width, width), torch.nn.Tanh()
+        )
+        self.out = torch.nn.Linear(width, 1)
+        self.register_buffer("centres", torch.linspace(0.1, 1.5, 8))
+
+    def forward(self, positions, scale, shift):
+        away = positions[:, None] - positions[None]
+        distances = torch.sqrt((away**2).sum(dim=-1) + 1e-6)
+        features = torch.exp(-8 * (distances[..., None] - self.centres) ** 2)
+        return scale * self.out(self.layers(features)).sum() + shift * shift
+
+
+@on_cuda
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("width", [16, 256])
+def test_a_network_of_the_users_own_by_autograd(precision, width):
+    n = 40
+    positions, network = some_positions(n), Network(width)
+    force = CudaGraphForce(
+        network,
+        {"scale": 3.0, "shift": 1.0},
+        particles=range(0, n, 2),
+        parameter_derivatives=["scale", "shift"],
+    )
+    context = context_on_cuda(system_of(n, force), positions, precision)
+    twin = Network(width).double()
+    at = torch.tensor(positions[::2], requires_grad=True)
+    for values in ((3.0, 1.0), (0.5, -2.0)):
+        scale, shift = torch.tensor(values, dtype=torch.float64, requires_grad=True).unbind()
+        scale.retain_grad()
+        shift.retain_grad()
+        context.setParameter("scale", values[0])
+        context.setParameter("shift", values[1])
+        energy = twin(at, scale, shift)
+        gradients = torch.autograd.grad(energy, (at, scale, shift))
+        state = context.getState(energy=True, forces=True, parameterDerivatives=True)
+        assert energy_of(context) == pytest.approx(energy.item(), rel=1e-4)
+        expected = np.zeros((n, 3))
+        expected[::2] = -gradients[0].numpy()
+        np.testing.assert_allclose(forces_of(context), expected, rtol=0, atol=1e-4 * abs(expected).max())
+        found = state.getEnergyParameterDerivatives()
+        assert found["scale"] == pytest.approx(gradients[1].item(), rel=1e-4)
+        assert found["shift"] == pytest.approx(gradients[2].item(), rel=1e-4)
+        first = forces_of(context)
+        np.testing.assert_array_equal(first, forces_of(context))
+
+
+class Waiting(torch.nn.Module):
+    def forward(self, positions):
+        return positions.sum() if float(positions.sum()) > 0 else -positions.sum()
+
+
+class Nonzero(torch.nn.Module):
+    def forward(self, positions):
+        return positions[positions[:, 0] > 0].sum()
+
+
+@on_cuda
+@pytest.mark.parametrize("module", [Waiting(), Nonzero()])
+def test_a_module_that_cannot_be_recorded_is_told_so_and_harms_nothing(module):
+    context = context_on_cuda(system_of(5, CudaGraphForce(module)), some_positions(5))
+    with pytest.raises(openmm.OpenMMException, match=r"cannot be recorded as a CUDA graph \(.*torch.where"):
+        energy_of(context)
+    other = make_force(Computation(Spring(), None, False), "k", 2.5)
+    context = context_on_cuda(system_of(5, other), some_positions(5))
+    np.testing.assert_allclose(forces_of(context), -5 * some_positions(5), rtol=1e-6)
+
+
+@on_cuda
+def test_a_network_in_a_simulation_keeps_the_energy():
+    n = 30
+    force = CudaGraphForce(Network(32), {"scale": 20.0, "shift": 0.0})
+    context = context_on_cuda(system_of(n, force), some_positions(n))
+    totals = []
+    for _ in range(5):
+        context.getIntegrator().step(200)
+        state = context.getState(energy=True)
+        totals.append((state.getPotentialEnergy() + state.getKineticEnergy())._value)
+    assert max(totals) - min(totals) < 0.02 * (abs(totals[0]) + 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_derivatives_go_to_their_sums(dtype):
+    sums = torch.tensor([1.0, 2.0, 4.0, 8.0], dtype=dtype, device=DEVICE)
+    slopes = torch.tensor([0.5, 100.0, 0.25], dtype=torch.float64, device=DEVICE)
+    slots = torch.tensor([3, -1, 0], dtype=torch.int32, device=DEVICE)
+    exchange.give_derivatives(slopes, slots, sums.data_ptr(), dtype.itemsize)
+    assert sums.tolist() == [1.25, 2.0, 4.0, 8.5]

@@ -10,22 +10,16 @@
 #include <vector>
 
 #include "openmm/OpenMMException.h"
+#include "openmm_force.h"
 
 namespace openmm_density {
-
-// A kernel that the graph launches and whose code has been loaded by hand, into the context of the recording alone.
-struct Binary {
-    CUfunction function;
-    const void* image;
-    const char* name;
-};
 
 inline void check(CUresult result, const std::string& doing) {
     if (result == CUDA_SUCCESS)
         return;
     const char* name = nullptr;
     cuGetErrorName(result, &name);
-    throw OpenMM::OpenMMException("CudaGraphForce: " + doing + " failed (" + (name ? name : "unknown error") + ")");
+    throw OpenMM::OpenMMException("CUDA graph: " + doing + " failed (" + (name ? name : "unknown error") + ")");
 }
 
 // A node with those that it waits for.
@@ -100,7 +94,7 @@ private:
     void build(CUgraph recorded, const Binary* binaries, int n_binaries) {
         std::map<CUfunction, const Binary*> loaded;
         for (int i = 0; i < n_binaries; i++)
-            loaded[binaries[i].function] = &binaries[i];
+            loaded[static_cast<CUfunction>(binaries[i].function)] = &binaries[i];
         check(cuGraphCreate(&graph, 0), "making a graph");
         std::map<CUgraphNode, CUgraphNode> here;
         for (const auto& [node, recorded_after] : nodes_in_order(recorded)) {
@@ -115,11 +109,11 @@ private:
             if (type == CU_GRAPH_NODE_TYPE_KERNEL) {
                 CUDA_KERNEL_NODE_PARAMS kernel = {};
                 check(cuGraphKernelNodeGetParams(node, &kernel), "reading a kernel of the graph");
-                refuse_groups_of_blocks(node);
                 kernel.func = function_here(kernel, loaded);
                 kernel.kern = nullptr;
                 kernel.ctx = context;
                 check(cuGraphAddKernelNode(&added, graph, after, n_after, &kernel), "adding a kernel to the graph");
+                keep_groups_of_blocks(node, added);
             } else if (type == CU_GRAPH_NODE_TYPE_MEMSET) {
                 CUDA_MEMSET_NODE_PARAMS memset = {};
                 check(cuGraphMemsetNodeGetParams(node, &memset), "reading a memset of the graph");
@@ -131,7 +125,7 @@ private:
             } else if (type == CU_GRAPH_NODE_TYPE_EMPTY) {
                 check(cuGraphAddEmptyNode(&added, graph, after, n_after), "adding a node to the graph");
             } else {
-                throw OpenMM::OpenMMException("CudaGraphForce: the module does something on the GPU other than launching kernels, "
+                throw OpenMM::OpenMMException("CUDA graph: the module does something on the GPU other than launching kernels, "
                                       "copying and filling memory, which is not supported");
             }
             here[node] = added;
@@ -155,7 +149,7 @@ private:
         } else if (kernel.kern != nullptr) {
             check(cuKernelGetFunction(&function, kernel.kern), "finding a kernel of torch");
         } else
-            throw OpenMM::OpenMMException("CudaGraphForce: the kernel " + name_of(kernel.func) + " was loaded by neither torch nor Triton " +
+            throw OpenMM::OpenMMException("CUDA graph: the kernel " + name_of(kernel.func) + " was loaded by neither torch nor Triton " +
                                   "(or Python's gc.freeze() hides it) and cannot be loaded into OpenMM's context");
         int most_shared = 0;
         const auto attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
@@ -199,15 +193,23 @@ private:
         cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, percent);
     }
 
-    // Blocks that have to run together would not in the rebuilt graph.
-    static void refuse_groups_of_blocks(CUgraphNode node) {
-        CUkernelNodeAttrValue value = {};
-        bool grouped = cuGraphKernelNodeGetAttribute(node, CU_KERNEL_NODE_ATTRIBUTE_COOPERATIVE, &value) == CUDA_SUCCESS && value.cooperative != 0;
-        value = {};
-        grouped |= cuGraphKernelNodeGetAttribute(node, CU_KERNEL_NODE_ATTRIBUTE_CLUSTER_DIMENSION, &value) == CUDA_SUCCESS &&
-                   value.clusterDim.x * value.clusterDim.y * value.clusterDim.z > 1;
-        if (grouped)
-            throw OpenMM::OpenMMException("CudaGraphForce: the module launches cooperative kernels or clusters, which is not supported");
+    // Blocks that have to run together do so here as well: matrix products of a Hopper GPU come in clusters of blocks.
+    static void keep_groups_of_blocks(CUgraphNode recorded, CUgraphNode added) {
+        for (const auto attribute : {CU_KERNEL_NODE_ATTRIBUTE_COOPERATIVE, CU_KERNEL_NODE_ATTRIBUTE_CLUSTER_DIMENSION,
+                                     CU_KERNEL_NODE_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE}) {
+            CUkernelNodeAttrValue value = {};
+            if (cuGraphKernelNodeGetAttribute(recorded, attribute, &value) != CUDA_SUCCESS || is_default(attribute, value))
+                continue;
+            check(cuGraphKernelNodeSetAttribute(added, attribute, &value), "launching cooperative kernels or clusters of the module");
+        }
+    }
+
+    static bool is_default(CUkernelNodeAttrID attribute, const CUkernelNodeAttrValue& value) {
+        if (attribute == CU_KERNEL_NODE_ATTRIBUTE_COOPERATIVE)
+            return value.cooperative == 0;
+        if (attribute == CU_KERNEL_NODE_ATTRIBUTE_CLUSTER_DIMENSION)
+            return value.clusterDim.x * value.clusterDim.y * value.clusterDim.z <= 1;
+        return value.clusterSchedulingPolicyPreference == CU_CLUSTER_SCHEDULING_POLICY_DEFAULT;
     }
 
     void clear() {

@@ -1,4 +1,4 @@
-"""What Python and force.cpp pass each other: the slots of the parameters, and structures of the same layout on both sides."""
+"""What Python and C++ (openmm_force.h) pass each other: slots of the parameters, and structures of one layout on both sides."""
 
 from __future__ import annotations
 
@@ -27,6 +27,10 @@ class Arrays(ctypes.Structure):
         Of one coordinate, and of the sum of the energies.
     positions, particle_of_slot, forces, energy : int
         Addresses.
+    derivatives : int
+        Address of the sums of the energy's derivatives, in numbers of ``energy_bytes``; 0 where nobody asks for one.
+    derivative_slots : pointer to int
+        The sum for each strength; -1 for none.
     parameters : pointer to n_parameters float64
         Those of the evaluation that the graph is recorded for, on the CPU.
     n_parameters : int
@@ -42,6 +46,8 @@ class Arrays(ctypes.Structure):
         ("particle_of_slot", ctypes.c_ulonglong),
         ("forces", ctypes.c_ulonglong),
         ("energy", ctypes.c_ulonglong),
+        ("derivatives", ctypes.c_ulonglong),
+        ("derivative_slots", ctypes.POINTER(ctypes.c_int)),
         ("parameters", ctypes.POINTER(ctypes.c_double)),
         ("n_parameters", ctypes.c_int),
     )
@@ -54,11 +60,12 @@ class Binary(ctypes.Structure):
 
 
 class Recording(ctypes.Structure):
-    """A recorded graph: Python's number of it, torch's handle, the address of its parameters, and Triton's kernels in it."""
+    """Recorded graphs: Python's number of them, torch's handles, the address of the parameters, and Triton's kernels therein."""
 
     _fields_ = (
         ("number", ctypes.c_longlong),
         ("graph", ctypes.c_void_p),
+        ("derivative_graph", ctypes.c_void_p),
         ("parameters", ctypes.c_ulonglong),
         ("binaries", ctypes.POINTER(Binary)),
         ("n_binaries", ctypes.c_int),
@@ -67,6 +74,7 @@ class Recording(ctypes.Structure):
 
 _Numbers = ctypes.POINTER(ctypes.c_double)
 _Integer = ctypes.c_longlong
+_Address = ctypes.POINTER(ctypes.c_void_p)
 
 
 class Callbacks(ctypes.Structure):
@@ -90,11 +98,16 @@ class Callbacks(ctypes.Structure):
                 ctypes.c_int,
                 _Numbers,
                 _Numbers,
+                _Numbers,
                 ctypes.c_void_p,
             ),
         ),
         ("pack", ctypes.CFUNCTYPE(None, _Integer, ctypes.c_void_p)),
-        ("unpack", ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.POINTER(_Integer), ctypes.c_void_p)),
+        (
+            "unpack",
+            ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.POINTER(_Integer), _Address, ctypes.c_void_p),
+        ),
+        ("on_cuda", ctypes.CFUNCTYPE(None, _Address, ctypes.c_void_p)),
         ("forget_computation", ctypes.CFUNCTYPE(None, _Integer)),
         ("forget_recording", ctypes.CFUNCTYPE(None, _Integer)),
     )

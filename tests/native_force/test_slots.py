@@ -5,16 +5,16 @@ import re
 
 import pytest
 
-from openmm_density.cuda_graph_force import slots
-from openmm_density.cuda_graph_force.compiled import SOURCE
+from openmm_density.native_force import slots
+from openmm_density.native_force.compiled import SOURCE
 
-CPP = SOURCE.read_text() + SOURCE.with_name("rebuilt_graph.h").read_text()
+CPP = SOURCE.with_name("openmm_force.h").read_text()
 TYPES = {
     "int": ctypes.c_int,
     "long long": ctypes.c_longlong,
-    "CUdeviceptr": ctypes.c_ulonglong,
-    "CUgraph": ctypes.c_void_p,
-    "CUfunction": ctypes.c_void_p,
+    "unsigned long long": ctypes.c_ulonglong,
+    "void*": ctypes.c_void_p,
+    "const int*": ctypes.POINTER(ctypes.c_int),
     "const void*": ctypes.c_char_p,
     "const char*": ctypes.c_char_p,
     "const double*": ctypes.POINTER(ctypes.c_double),

@@ -1,0 +1,9 @@
+"""Any torch module as a force on OpenMM's CUDA platform: `CudaGraphForce`, one of the names of `openmm_density.native_force`."""
+
+from .native_force import BuildError, Computation, CudaGraphForce, load, make_force
+
+__all__ = ["BuildError", "Computation", "CudaGraphForce", "load", "make_force"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,23 @@
+"""A force of our own on every platform of OpenMM: `make_force` makes it.
+
+On CPUs (Reference, CPU, OpenCL) C++ calls the kernels, without Python and without torch; on CUDA the energy is a CUDA graph in
+OpenMM's own stream.
+
+In C++, ``force.cpp`` is the force, ``energies.h`` the energies that it knows, ``openmm_force.h`` what it shares with
+``cuda.cpp``, its part for CUDA, which says how that works, ``rebuilt_graph.h`` a graph in another context, and
+``joint_launch.h`` the launch of all graphs of a Context. In Python, ``forms`` are energies as data, ``computation`` is an
+energy by torch, ``recording`` says what is launched, ``exchange`` how positions and forces pass on a GPU, ``slots`` what
+Python and C++ pass each other, ``compiled`` how the C++ is built, ``force`` what Python sees and what the C++ calls, and
+``process`` what no library tells.
+"""
+
+from openmm_density.kernels.compilation import BuildError
+
+from .computation import Computation
+from .force import CudaGraphForce, NativeForce, load, make_force
+
+__all__ = ["BuildError", "Computation", "CudaGraphForce", "NativeForce", "load", "make_force"]
+
+
+def __dir__() -> list[str]:
+    return __all__
