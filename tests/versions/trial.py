@@ -108,7 +108,7 @@ def fitted() -> dict:
             "--report-interval",
             "50",
             "--strength",
-            "20",
+            "100",
             "--search",
             "off",
         ),
