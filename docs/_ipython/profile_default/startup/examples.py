@@ -1,7 +1,8 @@
-"""Put the examples into the folder that a notebook of the documentation runs in, which is empty."""
+"""Put examples and the small real maps of the tests into the folder that a notebook of the documentation runs in, which is empty."""
 
 import os
 import pathlib
 
-if not pathlib.Path("examples").exists():
-    pathlib.Path("examples").symlink_to(pathlib.Path(os.environ["OPENMM_DENSITY_PROJECT"], "examples"))
+for name in ("examples", "tests"):
+    if not pathlib.Path(name).exists():
+        pathlib.Path(name).symlink_to(pathlib.Path(os.environ["OPENMM_DENSITY_PROJECT"], name))
