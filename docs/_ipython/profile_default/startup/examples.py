@@ -1,4 +1,4 @@
-"""Put examples and the small real maps of the tests into the folder that a notebook of the documentation runs in, which is empty."""
+"""Put examples and the small real maps of the tests into the folder in which a notebook of the documentation runs: it is empty."""
 
 import os
 import pathlib
