@@ -1,4 +1,4 @@
-"""Put examples and the small real maps of the tests into the folder in which a notebook of the documentation runs: it is empty."""
+"""Put examples and the small real maps of the tests into the folder that a notebook of the documentation runs in."""
 
 import os
 import pathlib
