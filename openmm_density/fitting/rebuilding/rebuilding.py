@@ -18,7 +18,7 @@ from ..interrupts import StopRequest
 from .bonded_terms import BondedTerms
 from .changes import Changes, FittedRotamer, FlippedPeptide, RebuiltStretch, span
 from .density_model import DensityModel
-from .evidence_search import ENERGY_PER_NAT, SIDE_BY_SIDE, EvidenceSearch
+from .evidence_search import ENERGY_PER_NAT, SIDE_BY_SIDE, EvidenceSearch, Moved
 from .molecule import Molecule
 from .peptide_search import LEAST_GAIN as LEAST_GAIN_OF_PEPTIDE
 from .peptide_search import PeptideSearch, PeptideTrial
@@ -28,6 +28,7 @@ from .search_plan import place_work
 from .sequence_match import SequenceMatch
 from .side_chain_evidence import SideChainEvidence
 from .stretch_trial import LEAST_GAIN, StretchTrial, TrialTools
+from .thread_search import ThreadSearch
 from .trial_workers import TrialWorkers
 
 # Once stretches were shifted, others may be found.
@@ -93,11 +94,15 @@ class Rebuilding:
         self._tools = TrialTools(force_field, self._molecule, self._density, self._rotamers, self._registers)
         self._peptides = PeptideSearch(self._molecule, self._density, self._registers)
         self._correlation = correlation
-        self._by_energy, self._evident = by_energy, None
+        self._by_energy = by_energy
+        self._evident: list[ThreadSearch | EvidenceSearch] = []
         if evidence is not None:
             # Where the energy tells as well, it finds what one model leaves.
             side_by_side = 1 if by_energy or again else SIDE_BY_SIDE
-            self._evident = EvidenceSearch(self._tools, evidence, self._workers, side_by_side)
+            self._evident = [
+                ThreadSearch(self._tools, evidence, self._workers),
+                EvidenceSearch(self._tools, evidence, self._workers, side_by_side),
+            ]
 
     def with_fitted_rotamers(self, positions: np.ndarray, stop: StopRequest | None = None) -> np.ndarray:
         """Return the positions (N, 3) in Å with side chains in the rotamers that the map shows; the same array if none is."""
@@ -195,22 +200,24 @@ class Rebuilding:
 
     def _by_evidence(self, positions: np.ndarray, stop: StopRequest, room: float) -> np.ndarray:
         """Return the positions with stretches moved to where the density beside the backbone speaks for them."""
-        if self._evident is None:
-            return positions
-        self._progress("register")
-        found, moved = self._evident.improved(positions, stop, room - self.work, self._tell)
-        self.work += self._evident.work
-        self.changes.places_tried += self._evident.tried
-        self.changes.places_left += self._evident.left
-        for each in moved:
-            residues = [self._residues[index] for index in each.shift.residues]
-            ends = (_number(residues[0]), _number(residues[-1]))
-            rows = [residue.index for residue in residues]
-            by, gain = each.shift.usual, ENERGY_PER_NAT * each.gain
-            self.changes.stretches.append(
-                RebuiltStretch(residues[0].chain.id, *ends, rows, by, round(gain, 1), round(each.evidence, 2))
-            )
-        return found
+        for search in self._evident:
+            if stop.requested:
+                break
+            self._progress("register")
+            positions, moved = search.improved(positions, stop, room - self.work, self._tell)
+            self.work += search.work
+            self.changes.places_tried += search.tried
+            self.changes.places_left += search.left
+            self.changes.stretches += map(self._moved, moved)
+        return positions
+
+    def _moved(self, moved: Moved) -> RebuiltStretch:
+        """Return the record of a stretch that was moved by evidence."""
+        residues = [self._residues[index] for index in moved.shift.residues]
+        ends = (_number(residues[0]), _number(residues[-1]))
+        rows = [residue.index for residue in residues]
+        by, gain = moved.shift.usual, ENERGY_PER_NAT * moved.gain
+        return RebuiltStretch(residues[0].chain.id, *ends, rows, by, round(gain, 1), round(moved.evidence, 2))
 
     def _searches(
         self,

@@ -207,7 +207,7 @@ class RegisterSearch:
         """
         result = positions.copy()
         chain = shift.chain
-        alphas = positions[[self._frames[residue][1] for residue in chain.tolist()]]
+        alphas = self.alphas(positions, chain)
         for place, by in enumerate(shift.with_flanks().tolist()):
             if not by:
                 continue
@@ -223,10 +223,21 @@ class RegisterSearch:
 
     def superposed(self, positions: np.ndarray, atoms: np.ndarray, residue: int, other: int) -> np.ndarray:
         """Return the positions (n, 3) of some atoms of a residue after N, CA and C came to lie on those of another."""
-        own, onto = self._frames[residue], self._frames[other]
-        nitrogen, alpha, carbon = np.stack([own, onto], axis=1)
-        before, after = axes_of_planes(positions, alpha, carbon, nitrogen)
-        return (positions[atoms] - positions[own[1]]) @ (before.T @ after) + positions[onto[1]]
+        return self.laid_on(positions, atoms, residue, positions[self._frames[other]])
+
+    def laid_on(
+        self, positions: np.ndarray, atoms: np.ndarray, residue: int, frame: np.ndarray
+    ) -> np.ndarray:
+        """Return the positions (n, 3) of some atoms of a residue after N, CA and C came to lie on others (3, 3), in Å."""
+        own = positions[self._frames[residue]]
+        both = np.concatenate([own, frame])
+        nitrogen, alpha, carbon = np.array([[0, 3], [1, 4], [2, 5]])
+        before, after = axes_of_planes(both, alpha, carbon, nitrogen)
+        return (positions[atoms] - own[1]) @ (before.T @ after) + frame[1]
+
+    def alphas(self, positions: np.ndarray, chain: np.ndarray) -> np.ndarray:
+        """Return the positions (n, 3) of the Cα of a chain."""
+        return positions[[self._frames[residue][1] for residue in chain.tolist()]]
 
     def displacement(
         self, before: np.ndarray, after: np.ndarray, stretch: Stretch, most: int = 1

@@ -81,10 +81,15 @@ class SideChainEvidence:
     density_map : DensityMap
     resolution : float
         Å, of the map.
+
+    Attributes
+    ----------
+    density_map : DensityMap
+        As given.
     """
 
     def __init__(self, topology: app.Topology, density_map: DensityMap, resolution: float) -> None:
-        self._map = density_map
+        self.density_map = density_map
         table = side_chain_table()
         nearest = int(np.abs(table.resolutions - resolution).argmin())
         self._weights, self._constants = table.weights[nearest], table.constants[nearest]
@@ -109,7 +114,23 @@ class SideChainEvidence:
             Natural logarithms, by residue and place: of how likely the density beside the place is with the residue, over how
             likely it is with any, by their `FREQUENCIES`. 0 for residues of other types.
         """
-        densities = density_around(self._map, positions[self._backbone[chain]])
+        return self.log_odds_in(self.backbone(positions, chain), chain)
+
+    def backbone(self, positions: np.ndarray, chain: np.ndarray) -> np.ndarray:
+        """Return the positions (n, 4, 3) of N, Cα, C and O of a chain, with Cα for what a residue lacks."""
+        return positions[self._backbone[chain]]
+
+    def log_odds_in(self, places: np.ndarray, chain: np.ndarray) -> np.ndarray:
+        """Return the evidence (n, m) for each residue of a chain in places of a backbone, as `log_odds` does.
+
+        Parameters
+        ----------
+        places : np.ndarray, shape (m, 4, 3)
+            Å: N, Cα, C and O, one place after the other.
+        chain : np.ndarray of int, shape (n,)
+            Indices of the residues.
+        """
+        densities = density_around(self.density_map, places)
         fit = densities @ self._weights.T + self._constants
         fit -= fit.max(axis=1, keepdims=True)
         fit -= np.log(np.exp(fit) @ (FREQUENCIES / FREQUENCIES.sum()))[:, None]

@@ -1,0 +1,310 @@
+"""Whole chains led through the helices of a map, in the registers that the density beside them speaks for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ...stopwatch import counted
+from ..interrupts import StopRequest
+from . import stretch_trial
+from .evidence_search import ENERGY_PER_NAT, LEAST_GAIN, Moved, Progress
+from .helix_threading import Thread, proposed_threads
+from .map_helices import helices_along
+from .register_search import FLANK, ChainShift, RegisterSearch, Stretch, runs_of
+from .search_plan import place_work
+from .side_chain_evidence import SideChainEvidence
+from .stretch_trial import Built, StretchTrial, Task, TrialTools
+from .threaded_model import Lead, ThreadBuilder
+from .trial_workers import TrialWorkers
+
+# Iterations of the first minimisation, in which loops that were drawn out close, and how much longer than a stretch all is
+# annealed.
+_CLOSING, _ANNEALED_LONGER = 300, 2
+# By how much the evidence of what was placed, and what it gains once it was minimised, may be worse; so many of the same residues
+# are built, and so many of these annealed.
+_HOPELESS, _BUILT, _ANNEALED = -10.0, 8, 5
+# A helix is moved where so many of its residues are moved by more than this, in Å: a residue on is 3.8, half a one is 2.
+_MOVED, _FEWEST = 1.5, 3
+# Residues between two places that move, up to which they are tried as one.
+_JOINED = 2 * FLANK
+# Residues that are tried at once; of a chain of that length, all are where more than this part of it moves.
+_MOST_AT_ONCE, _WHOLE = 200, 0.5
+# Once a chain was led elsewhere other threads may be better.
+_ROUNDS = 2
+
+
+class ThreadTrial(StretchTrial):
+    """Minimise and anneal some models of the same residues, and these where they are, and tell which is best.
+
+    Parameters
+    ----------
+    tools : TrialTools
+    evidence : SideChainEvidence
+    positions : np.ndarray, shape (N, 3)
+        Å.
+    chain : np.ndarray of int
+        Indices of the residues of the chain.
+    region : np.ndarray of int
+        Those that move.
+    models : sequence of np.ndarray, shape (N, 3)
+        Å, where these residues are instead.
+
+    Attributes
+    ----------
+    evidence_gain, energy : float
+        What the evidence rises by with the best model, and the energy in kJ/mol.
+    gain : float
+        Both together, as a natural logarithm; minus infinity where there is nothing to compare.
+    """
+
+    def __init__(
+        self,
+        tools: TrialTools,
+        evidence: SideChainEvidence,
+        positions: np.ndarray,
+        chain: np.ndarray,
+        region: np.ndarray,
+        models: Sequence[np.ndarray],
+    ) -> None:
+        places = np.flatnonzero(np.isin(chain, region))
+        stretch = Stretch(chain, int(places[0]), int(places[-1]), ())
+        super().__init__(tools.molecule, positions, [stretch], region)
+        self._evidence, self._chain = evidence, chain
+        self._starts = [model[self.moving] for model in models]
+        self.evidence_gain, self.energy, self.gain = 0.0, 0.0, -math.inf
+
+    @property
+    def size(self) -> int:
+        """Models times atoms."""
+        return len(self._starts) * len(self.moving)
+
+    def course(self) -> Generator[list[Task], list[list[Built]], None]:
+        """Yield tasks, see `StretchTrial.course`, until `gain` is known."""
+        start = self._positions[self.moving]
+        first = [Task("soft", _CLOSING, places=(each,)) for each in (start, *self._starts)]
+        own, *built = _only((yield first))
+        own, *built = _only((yield [Task("turn", places=(each.places,)) for each in (own, *built)]))
+        if not np.isfinite(own.energy):
+            return
+        promising = [each for each in built if self._gain(each, own)[0] > _HOPELESS]
+        promising.sort(key=lambda each: -self._gain(each, own)[0])
+        if not promising:
+            return
+        steps = _ANNEALED_LONGER * stretch_trial.ANNEALING_STEPS
+        ends = (own, *promising[:_ANNEALED])
+        own, *annealed = _only((yield [Task("anneal", places=(each.places,), steps=steps) for each in ends]))
+        if not np.isfinite(own.energy):
+            return
+        best = max(annealed, key=lambda each: self._gain(each, own)[0])
+        self.gain, self.evidence_gain, self.energy = self._gain(best, own)
+        self._best = best.places
+
+    def _gain(self, built: Built, own: Built) -> tuple[float, float, float]:
+        """Return what is gained in all, and in evidence, and by how much the energy is higher."""
+        if not np.isfinite(built.energy):
+            return -math.inf, 0.0, 0.0
+        before = max(map(self._total, (self._positions[self.moving], own.places)))
+        evidence, energy = self._total(built.places) - before, built.energy - own.energy
+        return evidence - energy / ENERGY_PER_NAT, evidence, energy
+
+    def _total(self, places: np.ndarray) -> float:
+        positions = self._positions.copy()
+        positions[self.moving] = places
+        return self._evidence.total(positions, [self._chain])
+
+
+def _only(results: list[list[Built]]) -> list[Built]:
+    return [result[0] for result in results]
+
+
+class _Proposal(NamedTuple):
+    """Residues that move, where they are instead, and what that promises, as a natural logarithm."""
+
+    region: np.ndarray
+    positions: np.ndarray
+    promise: float
+
+
+class ThreadSearch:
+    """Lead chains through the helices of a map where evidence and energy together are better than as they run.
+
+    A de novo model often follows the density and still has helices that are drawn out, pressed together, or entered some residues
+    early or late, several in a row, and ends in the density of each other. Shifts of one stretch find no way out: neighbours have
+    to move as well. What the map does show are the helices themselves. They are found along the chain (`helices_along`), the
+    sequence is threaded through them by the evidence (`proposed_threads`), the chain is led there (`ThreadBuilder`), and it is
+    annealed as a whole.
+
+    Parameters
+    ----------
+    tools : TrialTools
+        What trials need of the model.
+    evidence : SideChainEvidence
+    workers : TrialWorkers
+        The processes that try threads. What comes out does not depend on their number.
+
+    Attributes
+    ----------
+    work : float
+        The `place_work` of what was tried so far.
+    tried, left : int
+        How many threads were tried, and how many were not for want of room.
+    """
+
+    def __init__(
+        self,
+        tools: TrialTools,
+        evidence: SideChainEvidence,
+        workers: TrialWorkers,
+    ) -> None:
+        self._tools, self._evidence, self._workers = tools, evidence, workers
+        self._builder = ThreadBuilder(tools.registers, evidence.density_map)
+        weights, registers = tools.density.weights, tools.registers
+        # What is not fitted is shown by no density.
+        self._chains = [chain for chain in registers.chains if weights[registers.atoms_of(chain)].any()]
+        self.work, self.tried, self.left = 0.0, 0, 0
+
+    def improved(
+        self,
+        positions: np.ndarray,
+        stop: StopRequest,
+        room: float = math.inf,
+        progress: Progress = lambda *_: None,
+    ) -> tuple[np.ndarray, list[Moved]]:
+        """Return positions (N, 3) in Å with chains led elsewhere, and what was moved; the same array if nothing was.
+
+        Parameters
+        ----------
+        positions : np.ndarray, shape (N, 3)
+            Å.
+        stop : StopRequest
+            Ends the search early, with what was found.
+        room : float
+            The `place_work` that trying may take.
+        progress : callable, optional
+            See `Progress`.
+        """
+        moved: list[Moved] = []
+        for chain in self._chains:
+            for _ in range(_ROUNDS):
+                trials = self._trials(positions, chain, room)
+                if not trials or stop.requested:
+                    break
+                progress(trials[0].stretches[0], 1, len(trials))
+                if not self._workers.run(self._tools, positions, trials, stop, lambda _: None):
+                    break
+                if stop.requested:
+                    break
+                positions, found = self._with_best(positions, chain, trials)
+                if not found:
+                    break
+                moved += found
+        return positions, moved
+
+    def _trials(self, positions: np.ndarray, chain: np.ndarray, room: float) -> list[ThreadTrial]:
+        """Return what may be tried of a chain: of the same residues one trial."""
+        with counted("threading"):
+            proposals = self._proposals(positions, chain)
+        together: dict[bytes, list[_Proposal]] = {}
+        for proposal in sorted(proposals, key=lambda each: -each.promise):
+            same = together.setdefault(proposal.region.tobytes(), [])
+            if len(same) < _BUILT:
+                same.append(proposal)
+        trials = []
+        for same in together.values():
+            region = same[0].region
+            trial = ThreadTrial(
+                self._tools, self._evidence, positions, chain, region, [each.positions for each in same]
+            )
+            work = place_work(len(trial.moving), len(region), len(same))
+            if self.work + work > room:
+                self.left += len(same)
+                continue
+            self.work += work
+            self.tried += len(same)
+            trials.append(trial)
+        return trials
+
+    def _proposals(self, positions: np.ndarray, chain: np.ndarray) -> list[_Proposal]:
+        helices = helices_along(self._evidence.density_map, self._evidence.backbone(positions, chain))
+        odds = [self._evidence.log_odds_in(helix.backbone[:, :4], chain) for helix in helices]
+        before = self._evidence.total(positions, [chain])
+        found: dict[bytes, _Proposal] = {}
+        for thread in proposed_threads(odds, helices):
+            lead = self._builder.lead(positions, chain, helices, thread)
+            for region in _regions(chain, thread, lead):
+                changed = self._builder.built(positions, chain, lead, region)
+                gain = self._evidence.total(changed, [chain]) - before
+                if gain > _HOPELESS:
+                    found.setdefault(changed.tobytes(), _Proposal(region, changed, gain + thread.score))
+        return list(found.values())
+
+    def _with_best(
+        self, positions: np.ndarray, chain: np.ndarray, trials: Sequence[ThreadTrial]
+    ) -> tuple[np.ndarray, list[Moved]]:
+        """Return the positions with what gains most, and all that does not overlap with it, and what was moved."""
+        result, taken, moved = positions, np.zeros(0, dtype=np.int64), []
+        for trial in sorted(trials, key=lambda each: -each.gain):
+            if trial.gain < LEAST_GAIN or np.isin(trial.region, taken).any():
+                continue
+            taken = np.union1d(taken, trial.region)
+            atoms = self._tools.registers.atoms_of(trial.region)
+            after = result.copy()
+            after[atoms] = trial.shifted()[atoms]
+            shifts = _shifts_between(self._tools.registers, chain, result, after)
+            count = sum(len(shift.by) for shift in shifts)
+            for shift in shifts:
+                part = len(shift.by) / count
+                moved.append(Moved(shift, part * trial.evidence_gain, part * trial.energy))
+            result = after
+        return result, moved
+
+
+def _regions(chain: np.ndarray, thread: Thread, lead: Lead) -> list[np.ndarray]:
+    """Return the residues that move with a thread: those of helices that do, and all up to what stays.
+
+    All at once, where they are few enough to be annealed so; else each group of them by itself.
+    """
+    size = len(chain)
+    in_helix = np.zeros(size, dtype=bool)
+    for helix in np.unique(thread.helices).tolist():
+        residues = thread.residues[thread.helices == helix]
+        moves = residues[lead.distances[residues] > _MOVED]
+        if len(moves) >= _FEWEST:
+            in_helix[moves] = True
+    if not in_helix.any():
+        return []
+    moving = in_helix.copy()
+    stays = np.zeros(size, dtype=bool)
+    stays[thread.residues] = True
+    stays &= ~in_helix
+    for first, last in runs_of(in_helix):
+        before = np.flatnonzero(stays[:first])
+        behind = np.flatnonzero(stays[last:])
+        begin = before[-1] + 1 if len(before) else 0
+        end = last + behind[0] - 1 if len(behind) else size - 1
+        moving[max(begin - FLANK, 0) : end + FLANK + 1] = True
+    for first, last in list(runs_of(~moving)):
+        if last - first < _JOINED and first > 0 and last < size - 1:
+            moving[first : last + 1] = True
+    if size <= _MOST_AT_ONCE and moving.mean() > _WHOLE:
+        return [chain]
+    if moving.sum() <= _MOST_AT_ONCE:
+        return [chain[moving]]
+    groups = [chain[first : last + 1] for first, last in runs_of(moving)]
+    return [group for group in groups if len(group) <= _MOST_AT_ONCE]
+
+
+def _shifts_between(
+    registers: RegisterSearch, chain: np.ndarray, before: np.ndarray, after: np.ndarray
+) -> list[ChainShift]:
+    """Return the longer stretches that were moved, and for each residue how many places on the one is that lay there."""
+    old, new = registers.alphas(before, chain), registers.alphas(after, chain)
+    there = np.linalg.norm(new[:, None] - old[None], axis=2).argmin(axis=1) - np.arange(len(chain))
+    moved = np.linalg.norm(new - old, axis=1) > _MOVED
+    runs = sorted(runs_of(moved), key=lambda run: run[0] - run[1])
+    kept = [run for run in runs if run[1] - run[0] + 1 >= _FEWEST] or runs[:1]
+    return [ChainShift(chain, first, tuple(there[first : last + 1].tolist())) for first, last in sorted(kept)]
