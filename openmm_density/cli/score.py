@@ -6,12 +6,16 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
+from ..errors import InputError, as_argument
 from ..plugins import defer_torch
 from ..units import checked_length, resolution_in_angstrom
-from .arguments import add_map, check_files, check_halves, map_corrections, number, spellings
+from .arguments import PROGRAM, add_map, check_files, check_halves, map_corrections, number, spellings
 from .startup import loading
 
 if TYPE_CHECKING:
+    import mdtraj
+
+    from ..maps.density_map import DensityMap
     from .arguments import Commands
 
 
@@ -52,6 +56,12 @@ def add_parser(commands: Commands) -> None:
         help="give both half maps: their Fourier shell correlation around the model (its last frame), and where it is 0.143",
     )
     parser.add_argument(
+        "--report",
+        metavar="FILE",
+        help="also write a page that shows the model (of a trajectory, its last frame) in the map, with plots and geometry: "
+        "an HTML file that needs no network",
+    )
+    parser.add_argument(
         "--per-residue",
         action="store_true",
         help="list every residue too (of a trajectory, of its last frame)",
@@ -65,6 +75,12 @@ def run(options: argparse.Namespace) -> int:
     """Print correlations and what else is asked for; return the exit status."""
     check_files((), (options.map, *options.half_map))
     check_halves(options.half_map)
+    if options.report and options.atoms:
+        raise InputError(
+            "shows all atoms of the model, and does not go with a selection",
+            argument="report",
+            remedy=f"leave {as_argument('atoms')} out",
+        )
     resolution_in_angstrom(options.resolution)
     checked_length(options.sigma, "sigma", zero=False)
     defer_torch()
@@ -89,8 +105,36 @@ def run(options: argparse.Namespace) -> int:
     if options.half_map:
         report.add_half_map_fsc([corrections.apply(DensityMap.from_file(path)) for path in options.half_map])
     report.add_residues()
+    if options.report:
+        _write_page(options, trajectory, density_map, report.found["warnings"])
     if options.json:
         print(json.dumps(report.found, indent=2, allow_nan=False))
     else:
         report.show(options.per_residue)
     return 0
+
+
+def _write_page(
+    options: argparse.Namespace, trajectory: mdtraj.Trajectory, density_map: DensityMap, warnings: list[str]
+) -> None:
+    """Write the page of the last frame, with the bonds of the model that names its atoms."""
+    from ..fitting.output.summary import versions
+    from ..html_report.page import write_page
+    from ..html_report.shown_model import ShownModel
+    from ..models.structures import read_model
+    from ..units import ANGSTROM_PER_NANOMETER
+    from ..validation.model_report import report
+    from .score_page import score_page
+
+    model = read_model(options.topology or options.model)
+    positions = trajectory.xyz[-1].astype(float) * ANGSTROM_PER_NANOMETER
+    found = report(model.topology, positions, density_map, options.resolution)
+    shown = ShownModel("after", "model", model.topology, positions, model.b_factors)
+    arguments = [PROGRAM, "score", options.model, options.map, "--resolution", f"{options.resolution:g}"]
+    if options.topology:
+        arguments += ["--topology", options.topology]
+    arguments += ["--report", options.report]
+    page = score_page(
+        shown, density_map, found, (options.model, options.map), warnings, versions(), arguments
+    )
+    write_page(options.report, page)

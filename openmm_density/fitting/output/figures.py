@@ -10,7 +10,7 @@ from ...wording import listing
 from ..final_strength import BOUND_WORDS
 from .agreement import Matched
 
-_GEOMETRY = (
+GEOMETRY = (
     ("bond RMSD (Å)", "bond_rmsd", ".3f"),
     ("angle RMSD (°)", "angle_rmsd", ".2f"),
     ("clashes per 1000 atoms", "clashscore", ".1f"),
@@ -19,6 +19,7 @@ _GEOMETRY = (
     ("twisted peptides", "twisted_count", "d"),
     ("wrong-handed Cα", "wrong_alpha_count", "d"),
 )
+"""What tables tell of the geometry: its name, the key of a report, and how it is written."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class _Figures:
         summary = self._summary
         geometry = [summary["geometry_initial"], summary["geometry_relaxed"], self._after("geometry")]
         geometry.append(summary["geometry_reference"] or {})
-        for label, key, form in _GEOMETRY:
+        for label, key, form in GEOMETRY:
             self._count(label, form, *(figures.get(key) for figures in geometry))
         if summary["mate_contacts_final"] is not None:
             stages = ("initial", "relaxed", "final", "reference")

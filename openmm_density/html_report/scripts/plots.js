@@ -3,7 +3,11 @@
 
 (() => {
   const { element } = report;
-  const config = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+  const config = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "sendChartToCloud"], plotlyServerURL: "" };
+  // What a figure shows is in its description and in tables; of its drawing a screen reader would say each tick.
+  const hush = () => {
+    for (const drawing of document.querySelectorAll(".main-svg, .modebar-btn svg, #js-plotly-tester")) drawing.setAttribute("aria-hidden", "true");
+  };
   const drawn = [];
 
   const looks = () => {
@@ -45,6 +49,7 @@
     const data = figure.regions ? figure.data.map((trace) => inPlot(trace, figure.plot)) : figure.data;
     drawn.push({ place, figure });
     return Plotly.newPlot(place, structuredClone(data), layout, config).then(() => {
+      hush();
       place.on("plotly_click", (event) => {
         const rows = event.points.map((point) => point.customdata).filter((row) => row != null);
         if (rows.length) report.select(rows.slice(0, 1));

@@ -3,7 +3,7 @@
 
 (() => {
   const COLORS = { after: "#1f6feb", before: "#8b95a5", reference: "#d1495b", film: "#1f6feb" };
-  const SURFACE = "#5c80b8";
+  const SURFACE = "#4573b5";
   const NOWHERE = 1e8;
   const UNKNOWN = "#9aa0a6";
   const TURN = 600;
@@ -242,7 +242,7 @@
         const grid = report.surfaces[name];
         const looks =
           name === "map"
-            ? [{ isoval: level, color: SURFACE, opacity: mesh ? 0.8 : 0.45 }]
+            ? [{ isoval: level, color: SURFACE, opacity: mesh ? 0.8 : 0.5 }]
             : [
                 // Opaque, or they would not be seen inside the map's surface.
                 { isoval: level, color: "#d62728", opacity: 1 },

@@ -1,0 +1,200 @@
+"""The page of a model that is scored alone: how it fits its map, and how sane it is."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..fitting.output.figures import GEOMETRY
+from ..html_report.blocks import (
+    Block,
+    Card,
+    Command,
+    Facts,
+    Item,
+    Items,
+    Page,
+    Plot,
+    Residues,
+    Section,
+    Spot,
+    Table,
+)
+from ..html_report.citations import citations
+from ..html_report.fit_plots import fsc_figure, geometry_figure
+from ..html_report.ramachandran_plot import ramachandran_figure
+from ..html_report.residue_plots import agreement_figure, b_factor_figure
+from ..html_report.residue_values import residue_values, rows_by_label
+from ..html_report.shown_model import ShownModel
+from ..html_report.structures import drawn_models
+from ..html_report.surfaces import surfaces_of
+from ..maps.density_map import DensityMap
+from ..validation.named_residues import ResidueFinder
+from ..wording import counted
+
+
+def score_page(
+    model: ShownModel,
+    density_map: DensityMap,
+    report: Mapping[str, Any],
+    names: tuple[str, str],
+    warnings: Sequence[str],
+    versions: Mapping[str, str | None],
+    arguments: Sequence[str],
+) -> Page:
+    """Return the page of a model alone.
+
+    Parameters
+    ----------
+    model : ShownModel
+    density_map : DensityMap
+    report : mapping
+        Of `openmm_density.validation.model_report.report`.
+    names : (str, str)
+        What model and map are called.
+    warnings : sequence of str
+        What is suspect in them.
+    versions : mapping of str to str
+    arguments : sequence of str
+        Of the command.
+    """
+    rows = [
+        {**row, "correlation_final": row["correlation"], "q_score_final": row["q_score"]}
+        for row in report["residues"]
+    ]
+    residues = residue_values(rows, [model])
+    surfaces = surfaces_of(density_map, [model], report["resolution"])
+    finder = ResidueFinder(rows)
+    return Page(
+        f"{Path(names[0]).name} in {Path(names[1]).name}",
+        f"Scored by openmm-density at {report['resolution']:g} Å, {counted(len(rows), 'residue')}",
+        _verdict(report, warnings),
+        bool(warnings),
+        _cards(report),
+        [
+            Section("does-it-fit", "Does it fit?", _does_it_fit(report, rows, finder, warnings)),
+            Section(
+                "trust",
+                "Can I trust it?",
+                _can_it_be_trusted(model, report, rows, residues, finder, warnings),
+            ),
+            Section("cite", "How to cite and repeat it", _cite_and_repeat(versions, arguments)),
+        ],
+        {
+            "residues": residues,
+            "structures": drawn_models([model], rows),
+            "surfaces": None if surfaces is None else vars(surfaces),
+        },
+    )
+
+
+def _verdict(report: Mapping[str, Any], warnings: Sequence[str]) -> str:
+    said = f"The model's correlation with the map is {report['cc_mask']:.3f}."
+    if not warnings:
+        return f"{said} Nothing that was checked speaks against it."
+    return f"{said} {counted(len(warnings), 'warning')} below {'says' if len(warnings) == 1 else 'say'} what to look at."
+
+
+def _cards(report: Mapping[str, Any]) -> list[Card]:
+    geometry, q_score = report["geometry"], report["q_score"]
+    cards = [
+        Card("Correlation (CC mask)", f"{report['cc_mask']:.3f}"),
+        Card("Q-score", "–" if q_score is None else f"{q_score:.3f}"),
+    ]
+    if report["fsc_resolution"] is not None:
+        at = f"{report['fsc_resolution']:.2f} Å"
+        cards.append(Card("FSC with the map 0.5 at", at if report["fsc_falls"] else f"above to {at}"))
+    if geometry["ramachandran_outlier_count"] is not None:
+        of = f"of {geometry['ramachandran_count']}"
+        cards.append(Card("Ramachandran outliers", str(geometry["ramachandran_outlier_count"]), of))
+    return [*cards, Card("Clashes", str(geometry["clash_count"]), "pairs of atoms")]
+
+
+def _does_it_fit(
+    report: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    finder: ResidueFinder,
+    warnings: Sequence[str],
+) -> list[Block]:
+    doubtful = [finder.named_in(warning) for warning in warnings]
+    return [
+        Plot(
+            "agreement",
+            "Agreement with the map by residue (click on a residue to see it)",
+            "Correlation and Q-score of each residue; the table of residues has the same figures.",
+            agreement_figure(rows, {"final": "model"}, doubtful),
+        ),
+        Plot(
+            "fsc",
+            "Fourier shell correlation of map and model",
+            "Fourier shell correlation over resolution, with a line at 0.5.",
+            fsc_figure({"final": ("model", report["fsc"])}),
+        ),
+    ]
+
+
+def _can_it_be_trusted(
+    model: ShownModel,
+    report: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    residues: Sequence[Mapping[str, Any]],
+    finder: ResidueFinder,
+    warnings: Sequence[str],
+) -> list[Block]:
+    geometry = report["geometry"]
+    figures = [
+        (name, ["–" if geometry[key] is None else format(geometry[key], form)])
+        for name, key, form in GEOMETRY
+    ]
+    return [
+        Items("", [_warning(each, finder) for each in warnings], are_doubts=True),
+        Table("Geometry", ["model"], figures),
+        Plot(
+            "geometry",
+            "Geometry: RMSD of bonds and angles, clashes per 1000 atoms, and the share of outliers",
+            "Bars; the table above has the figures.",
+            geometry_figure({"final": ("model", geometry)}),
+        ),
+        Plot(
+            "ramachandran",
+            "Ramachandran plot (click on a residue to see it)",
+            "φ and ψ of each residue over the favoured and allowed regions of Lovell et al. 2003.",
+            ramachandran_figure([model], rows_by_label(rows)),
+        ),
+        Items(
+            "Where to look",
+            [
+                Item(f"{name}:", [Spot(each, finder.named_in(each)) for each in found[:12]])
+                for name, found in (
+                    ("Ramachandran outliers", geometry["ramachandran_outliers"] or []),
+                    ("Rotamer outliers", geometry["rotamer_outliers"]),
+                    ("Wrong-handed centres", geometry["wrong_centres"]),
+                )
+                if found
+            ],
+        ),
+        Plot(
+            "b-factors",
+            "B factors, as they are in the model",
+            "The mean B factor of each residue.",
+            b_factor_figure(rows, [residue["b_factor"] for residue in residues]),
+        ),
+        Residues("All residues, those that fit the map worst first"),
+    ]
+
+
+def _warning(sentence: str, finder: ResidueFinder) -> Item:
+    rows = finder.named_in(sentence)
+    return Item(sentence[:1].upper() + sentence[1:], [Spot("Show me" if rows else "Show me the model", rows)])
+
+
+def _cite_and_repeat(versions: Mapping[str, str | None], arguments: Sequence[str]) -> list[Block]:
+    return [
+        Command(shlex.join(arguments)),
+        Facts([(name, version) for name, version in versions.items() if version]),
+        Items(
+            "Please cite", [Item(each) for each in citations(("q_score", "ramachandran", "gemmi", "3dmol"))]
+        ),
+    ]
