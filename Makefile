@@ -1,4 +1,4 @@
-# `make demo`, `make test`, on a machine that has one `make test-gpu` and `make test-opencl`, `make fuzz`, `make docs` and `make links`:
+# `make demo`, `make test`, where there is what they test `make test-gpu`, `test-opencl` and `test-browser`, `make fuzz`, `docs` and `links`:
 # all make the environment when it is not there, and are quick the second time.
 
 PYTHON ?= python3.11
@@ -14,11 +14,11 @@ DATA := examples/data
 SHELL := bash
 .SHELLFLAGS := -o pipefail -c
 
-.PHONY: demo test test-gpu test-opencl fuzz docs links
+.PHONY: demo test test-gpu test-opencl test-browser fuzz docs links
 .DELETE_ON_ERROR:
 
 demo: demo/summary.json
-	@echo "The fit of open adenylate kinase to the closed map is in demo/: see overview.png and summary.json."
+	@echo "The fit of open adenylate kinase to the closed map is in demo/: open report.html in a browser."
 
 demo/summary.json: demo/adk_closed.mrc $(DATA)/adk_open.pdb
 	@echo "Fitting open adenylate kinase into the map of the closed form: 3 minutes on two cores, silent where this is no terminal."
@@ -42,6 +42,11 @@ test-gpu: $(INSTALLED)
 test-opencl: $(COMPILED)
 	$(BIN)/openmm-density doctor --json | $(BIN)/python -c 'import json, sys; sys.exit(not any(probe["works"] and probe["platform"] == "OpenCL" for probe in json.load(sys.stdin)["probes"]) and "no OpenCL platform on which a force runs")'
 	$(BIN)/python -m pytest -m opencl
+
+# Tests of pages are skipped without a browser: that there is none is found before them.
+test-browser: $(COMPILED)
+	@$(BIN)/python -c 'import playwright, sys; from tests.html_report.browser import path_of_chromium; sys.exit(path_of_chromium() is None and "no Chromium: install it, or name one by CHROMIUM")'
+	$(BIN)/python -m pytest -m browser
 
 # The tests read 500 damaged files of each format.
 fuzz: $(INSTALLED)

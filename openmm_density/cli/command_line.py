@@ -40,7 +40,9 @@ def _words(name: str, value: Any) -> Iterator[str]:
     elif isinstance(value, (list, tuple)) and name not in _JOINED:
         for each in value:
             yield from (option, "=".join(each) if isinstance(each, (list, tuple)) else str(each))
-    elif value is not None and value is not False:
+    elif value is None:  # in place of a default
+        yield from (option, "off")
+    else:
         parts = value if isinstance(value, (list, tuple)) else [value]
         yield from (
             option,

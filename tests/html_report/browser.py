@@ -22,13 +22,17 @@ SOFTWARE = (
 WITHOUT = ("--disable-gpu", "--disable-webgl", "--disable-webgl2", "--disable-3d-apis")
 
 
-def chromium() -> str:
-    """Return the path of a Chromium; skip the test where there is none."""
-    pytest.importorskip("playwright", reason="no playwright to drive a browser: pip install playwright")
+def path_of_chromium() -> str | None:
+    """Return the path of a Chromium: that of the variable CHROMIUM, or one that is installed."""
     names = ("chromium", "chromium-browser", "google-chrome", "chrome")
-    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
-    return found or pytest.skip(
-        "no Chromium to open the report in: install chromium, or name one by CHROMIUM"
+    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+
+
+def chromium() -> str:
+    """Return the path of a Chromium; skip the test where there is none, or nothing to drive it."""
+    pytest.importorskip("playwright", reason="no playwright to drive a browser: pip install playwright")
+    return path_of_chromium() or pytest.skip(
+        "no Chromium to open pages in: install it, or name one by CHROMIUM"
     )
 
 
