@@ -19,6 +19,7 @@ from ..errors import InputError
 from ..models.structure_files import Header, write_cif
 from ..stopwatch import PARTS, WITHIN, Stopwatch
 from ..units import ANGSTROM_PER_NANOMETER
+from .beside import Beside, Pending
 from .locks import LOCK
 from .log_table import log_table
 from .run_state import RunState
@@ -45,6 +46,7 @@ class RunFolder:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        self._model: Pending[None] | None = None
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.path):
@@ -80,9 +82,27 @@ class RunFolder:
         return any((self.path / name).exists() for name in (STATE, PREVIOUS))
 
     def save(
-        self, state: RunState, topology: app.Topology, b_factors: np.ndarray, header: Header | None = None
+        self,
+        state: RunState,
+        topology: app.Topology,
+        b_factors: np.ndarray,
+        header: Header | None = None,
+        beside: Beside | None = None,
     ) -> None:
-        """Write a state, its model and its log, for those who watch; the state before becomes the previous one."""
+        """Write a state, its model and its log, for those who watch; the state before becomes the previous one.
+
+        Parameters
+        ----------
+        state : RunState
+        topology : openmm.app.Topology
+        b_factors : np.ndarray, shape (N,)
+            In Å².
+        header : Header, optional
+            Of the model.
+        beside : Beside, optional
+            What writes the model; `finish` waits for it.
+        """
+        self.finish()
         try:
             # A state counts frames: they must be on the disk before it is.
             if self.trajectory.exists():
@@ -102,9 +122,19 @@ class RunFolder:
                 source=self.path,
                 remedy="make room, and resume the fit",
             ) from None
-        write_cif(self.last_good, topology, state.positions * ANGSTROM_PER_NANOMETER, b_factors, header)
+        beside = beside or Beside()
+        lasting, *others = (beside.shared(each) for each in (topology, b_factors, header))
+        positions = state.positions * ANGSTROM_PER_NANOMETER
+        self._model = beside.begin(write_cif, self.last_good, lasting, positions, *others)
+        if not beside.has_processes:
+            self.finish()
         if state.rows:
             write_text(self.path / LOG, log_table(state.rows))
+
+    def finish(self) -> None:
+        """Wait until the model of the newest saved state is written."""
+        if self._model is not None:
+            self._model.result()
 
     def save_times(self, stopwatch: Stopwatch) -> None:
         """Write what took how long so far, for the process that goes on."""

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import openmm
@@ -13,10 +14,11 @@ from openmm import unit
 
 from ..errors import DeveloperWarning, InputError, SimulationError
 from ..models.preparation import Prepared
-from ..models.structure_files import prepared_header
+from ..models.structure_files import Header, prepared_header
 from ..stopwatch import Stopwatch
 from ..units import ANGSTROM_PER_NANOMETER
 from ..validation.geometry import geometry_report
+from .beside import Beside
 from .checkpoints import RunFolder
 from .engine import Engine
 from .final_trials import FinalTrials
@@ -56,6 +58,8 @@ class FitRun:
     solute : Prepared
         The model without solvent.
     stopwatch : Stopwatch
+    beside : Beside
+        What writes models of saved states.
 
     Attributes
     ----------
@@ -73,6 +77,7 @@ class FitRun:
         measurements: Measurements,
         solute: Prepared,
         stopwatch: Stopwatch,
+        beside: Beside,
     ) -> None:
         self.engine = Engine(systems, protocol, options)
         self.searches = Searches(self.engine, protocol, fit_map, options.threads)
@@ -82,7 +87,7 @@ class FitRun:
         )
         self._protocol, self._measurements, self._stopwatch = protocol, measurements, stopwatch
         self._prepared, self._solute = systems.prepared, solute
-        self._explain_time = options.explain_time
+        self._explain_time, self._beside = options.explain_time, beside
 
     def run(
         self,
@@ -117,6 +122,8 @@ class FitRun:
                     result = self._finalize(state, stop)
             except Unstable as error:
                 raise self._blown_up(f"at the end ({error})") from None
+            if folder is not None:
+                folder.finish()
             if result.interrupted and folder is not None:
                 # The time since the last saved state was spent as well.
                 folder.save_times(self._stopwatch)
@@ -159,7 +166,7 @@ class FitRun:
         state = RunState(positions=relaxed, velocities=np.zeros_like(relaxed), relaxed=relaxed)
         running = StageContext(engine, state, first)
         running.context.applyConstraints(_CONSTRAINT_TOLERANCE)
-        state.rows.append(self.stages.row(running, state, "minimize"))
+        state.rows.append(self.stages.row(running, state, "minimize").result())
         running.context.setVelocitiesToTemperature(first.temperature[0], engine.dynamics.seed(state))
         running.update(state)
         return state
@@ -177,7 +184,8 @@ class FitRun:
         self._minimize_last(running, state, stop)
         # Resumed, a minimisation that was cut short is made again.
         interrupted = stop.requested
-        last = self.stages.row(running, state, "minimize")
+        with self._stopwatch.part("scoring"):
+            last = self.stages.row(running, state, "minimize").result()
         result = self._result(state, last, running, density_ms, interrupted)
         return replace(self._better(result), ms_by_force=by_force)
 
@@ -250,11 +258,15 @@ class FitRun:
         because = why_not_better(result.cc_initial, result.cc_final, *geometry)
         return result if because is None else result.keeping_before(because)
 
+    @cached_property
+    def _header(self) -> Header:
+        return prepared_header(self._prepared)
+
     def _save(self, folder: RunFolder | None, state: RunState) -> None:
         if folder is not None:
             with self._stopwatch.part("writing"):
                 prepared = self._prepared
-                folder.save(state, prepared.topology, prepared.b_factors, prepared_header(prepared))
+                folder.save(state, prepared.topology, prepared.b_factors, self._header, self._beside)
                 folder.save_times(self._stopwatch)
 
     def _check(self, state: RunState, folder: RunFolder) -> None:

@@ -8,7 +8,9 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
+from openmm import app
 
 from ..lazy_names import FormerName
 from ..maps.corrections import MapCorrections
@@ -18,6 +20,8 @@ from ..restraints.planarity import SIGMA
 from ..stopwatch import Stopwatch
 from ..units import resolution_in_angstrom
 from ..validation.map_checks import MapChecks
+from ..validation.model_report import map_report
+from .beside import Beside, Pending
 from .checkpoints import RunFolder
 from .checks import check_arguments, check_exchange, check_pressures, check_resolutions, check_start
 from .fit_map import FitMap
@@ -28,6 +32,7 @@ from .map_examination import Examination, examination_known, examine_start
 from .measurements import Measurements
 from .options import PreparationOptions, RestraintOptions, RunOptions
 from .placement import Placement
+from .platforms import load_gpu_code
 from .progress_bars import shown_progress
 from .protocols import Protocol, find_protocol
 from .relaxation import Strain
@@ -131,6 +136,8 @@ class FlexibleFit:
         What took how long.
     planes : PlaneSet
         The flat groups of the model as it was read, without what was added to it: what is reported on.
+    beside : Beside
+        What is done beside the fit, by processes where it runs on a GPU.
 
     Raises
     ------
@@ -184,6 +191,7 @@ class FlexibleFit:
             resolution, corrections = resolution_in_angstrom(resolution), corrections or MapCorrections()
             fit_map = FitMap(density_map, resolution, corrections)
             free = None if free_map is None else FitMap(free_map, resolution, corrections)
+            self.beside = _loading_beside(run, fit_map)
             start = self._examined(model, fit_map, place, map_checks, threads)
             self.solute, self.prepared = chemistry.prepared(start.model, fit_map.density_map, platform)
             self.planes = restraint_options.planes(start.model)
@@ -193,10 +201,10 @@ class FlexibleFit:
                 self.prepared, fit_map, self.protocol, start.cc, run, restraint_options, density_options
             )
             measurements = Measurements(
-                self.prepared, systems.density, fit_map, start.cc, self.planes, reference, free
+                self.prepared, systems.density, fit_map, start.cc, self.planes, reference, free, self.beside
             )
             self._run = FitRun(
-                systems, fit_map, self.protocol, run, measurements, self.solute, self.stopwatch
+                systems, fit_map, self.protocol, run, measurements, self.solute, self.stopwatch, self.beside
             )
         self.reference, self.dictionaries = reference, dictionaries
         self.forcefield = chemistry.forcefield_names
@@ -210,6 +218,7 @@ class FlexibleFit:
         self.report_interval, self.save_interval = run.report_interval, run.save_interval
         self.restraints, self.planarity, self.notes = systems.restraints, systems.planarity, systems.notes
         self.density, self.system, self._systems = systems.density, systems.system, systems
+        self._map_reports: dict[tuple[int, bytes], Pending[dict[str, Any]]] = {}
 
     def _examined(
         self,
@@ -250,6 +259,28 @@ class FlexibleFit:
         )
         return [name for name, share in shares if share is not None and share.left_out]
 
+    def map_report(self, topology: app.Topology, positions: np.ndarray) -> Pending[dict[str, Any]]:
+        """Return the report on how well a model agrees with the map, made once, and beside the fit where that has processes.
+
+        Parameters
+        ----------
+        topology : openmm.app.Topology
+        positions : np.ndarray, shape (N, 3)
+            In Å.
+
+        Returns
+        -------
+        Pending
+            Of what `openmm_density.validation.model_report.map_report` returns.
+        """
+        key = id(topology), positions.tobytes()
+        if key not in self._map_reports:
+            shared = self.beside.shared
+            self._map_reports[key] = self.beside.begin(
+                map_report, shared(topology), positions, shared(self.density_map), self.density.resolution
+            )
+        return self._map_reports[key]
+
     def run(
         self,
         folder: RunFolder | None = None,
@@ -283,9 +314,18 @@ class FlexibleFit:
         """
         if self.threads is not None:
             torch.set_num_threads(self.threads)
+        for model in (self.prepared.model, self.reference):
+            if model is not None and self.beside.has_processes:
+                self.map_report(model.topology, model.positions)
         stages = [(stage.name, self.rebuilds_before(n)) for n, stage in enumerate(self.protocol.stages)]
         with shown_progress(progress, stages) as told:
             return self._run.run(folder, told, on_interrupt, on_end)
+
+
+def _loading_beside(run: RunOptions, fit_map: FitMap) -> Beside:
+    """Return what is done beside a fit, whose processes load what they need while it is prepared, as does a thread."""
+    load_gpu_code(run.platform)
+    return Beside.of_fit(run.platform, run.threads, fit_map.density_map)
 
 
 def _adapted(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from dataclasses import dataclass, replace
 
 import numpy as np
 import openmm
@@ -16,6 +17,8 @@ from ..models.matching import ca_rmsd, match_alpha_carbons
 from ..models.preparation import Prepared
 from ..models.structures import Model
 from ..units import positions_in_angstrom
+from ..validation.correlation import MapCorrelation
+from .beside import Beside, Pending
 from .fit_map import FitMap
 from .fit_result import Row
 from .fit_systems import DENSITY_GROUP
@@ -23,6 +26,33 @@ from .fit_systems import DENSITY_GROUP
 TIMINGS = 10
 
 _ALL_BUT_DENSITY = set(range(32)) - {DENSITY_GROUP}
+
+
+@dataclass(frozen=True)
+class PendingRow:
+    """A row of the log whose correlations may yet be computed.
+
+    Attributes
+    ----------
+    known : Row
+        Without them.
+    cc : Pending of float
+    cc_free : Pending of float, optional
+    """
+
+    known: Row
+    cc: Pending[float]
+    cc_free: Pending[float] | None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is waited for."""
+        return self.cc.is_done and (self.cc_free is None or self.cc_free.is_done)
+
+    def result(self) -> Row:
+        """Return the row, when all of it is there."""
+        free = None if self.cc_free is None else self.cc_free.result()
+        return replace(self.known, cc=self.cc.result(), cc_free=free)
 
 
 class Measurements:
@@ -42,6 +72,8 @@ class Measurements:
         A model of the target.
     free_map : FitMap, optional
         Another map of the same.
+    beside : Beside, optional
+        What correlations are computed by.
 
     Attributes
     ----------
@@ -62,6 +94,7 @@ class Measurements:
         planes: PlaneSet,
         reference: Model | None = None,
         free_map: FitMap | None = None,
+        beside: Beside | None = None,
     ) -> None:
         self._prepared, self._density, self._planes = prepared, density, planes
         self.cc_initial = cc_initial
@@ -69,6 +102,7 @@ class Measurements:
         scored = prepared.model.topology
         self._fit_map, self._correlation = fit_map, fit_map.correlation(scored)
         self._free_correlation = None if free_map is None else free_map.correlation(scored)
+        self._beside = beside or Beside()
         self._reference, self._pairs = reference, None
         if reference is not None:
             try:
@@ -83,8 +117,8 @@ class Measurements:
 
     def row(
         self, context: openmm.Context, density: DensityFit, step: int, stage: str, temperature: float
-    ) -> Row:
-        """Return the row of the log for a Context.
+    ) -> PendingRow:
+        """Return the row of the log for a Context, of which correlations may yet be computed beside what follows.
 
         Parameters
         ----------
@@ -106,19 +140,28 @@ class Measurements:
             similarity = density.similarity_from_energy(density_energy, strength)
         else:  # A coarser map or wider Gaussians have other similarities; at k = 0 the energy tells nothing.
             similarity = self._density.similarity(positions)
-        return Row(
+        known = Row(
             step=step,
             stage=stage,
             potential_energy=_energy(state) + density_energy,
             density_energy=density_energy,
             strength=strength / self._density.n_fitted_atoms,
             similarity=similarity,
-            cc=self._correlation.cc_mask(in_input),
+            cc=np.nan,
             temperature=temperature,
             planarity_rms=self._planes.rms(in_input),
             ca_rmsd=self.ca_rmsd(positions),
-            cc_free=None if self._free_correlation is None else self._free_correlation.cc_mask(in_input),
+            cc_free=None,
         )
+        free = self._free_correlation
+        return PendingRow(
+            known,
+            self._cc_mask(self._correlation, in_input),
+            None if free is None else self._cc_mask(free, in_input),
+        )
+
+    def _cc_mask(self, correlation: MapCorrelation, in_input: np.ndarray) -> Pending[float]:
+        return self._beside.begin(MapCorrelation.cc_mask, self._beside.shared(correlation), in_input)
 
     def cc_reference(self) -> float | None:
         """Return the correlation of the reference with the map, if there is one."""

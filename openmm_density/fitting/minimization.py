@@ -46,10 +46,12 @@ class Minimizer:
         self, systems: FitSystems, safeguard: Safeguard, platform: openmm.Platform, properties: dict[str, str]
     ) -> None:
         self._systems, self._safeguard, self._platform = systems, safeguard, (platform, properties)
-        # With a reporter OpenMM keeps Python's interpreter lock while it minimises, for which PythonForce waits in another thread
-        # on a GPU: there it minimises in stretches instead, and looks between them whether to stop.
-        on_cpu = platform.getName() in ("CPU", "Reference")
-        self._in_stretches = systems.force_backend == "PythonForce" and not on_cpu
+        # A reporter is given all positions and forces as lists, which takes longer than an iteration on a GPU. With one OpenMM
+        # also keeps Python's interpreter lock, for which PythonForce waits in another thread wherever the CPU does not run it.
+        # There it minimises in stretches instead, and looks between them whether to stop.
+        name = platform.getName()
+        waits_for_lock = systems.force_backend == "PythonForce" and name not in ("CPU", "Reference")
+        self._in_stretches = name in ("CUDA", "HIP") or waits_for_lock
 
     def minimize(self, context: openmm.Context, iterations: int, stop: Stop | None = None) -> None:
         """Minimise in so many iterations, or fewer after a request to stop.

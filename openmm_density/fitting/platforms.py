@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
+
 import openmm
 
 from ..errors import InputError
@@ -53,6 +56,28 @@ def make_context(
     """
     with counted("contexts"):
         return openmm.Context(system, integrator, *platform)
+
+
+def load_gpu_code(name: str) -> threading.Thread | None:
+    """Load what kernels for a platform's GPU are compiled and run with, in a thread, while a fit is prepared on a processor.
+
+    Nothing runs on the GPU yet. What cannot be loaded is told of where it is needed.
+    """
+    if name != "CUDA":
+        return None
+
+    def load() -> None:
+        with suppress(Exception):
+            import torch
+
+            torch.cuda.init()
+            from triton.runtime.cache import triton_key
+
+            triton_key()
+
+    thread = threading.Thread(target=load, daemon=True)
+    thread.start()
+    return thread
 
 
 def in_double_precision(

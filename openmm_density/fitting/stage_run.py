@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
@@ -17,7 +18,7 @@ from .engine import Engine
 from .final_trials import FinalTrials
 from .fit_result import Progress, Row
 from .interrupts import StopRequest
-from .measurements import Measurements
+from .measurements import Measurements, PendingRow
 from .options import RunOptions
 from .protocols import UPDATE_INTERVAL, Protocol, Stage
 from .replica_stage import ReplicaLost, ReplicaStage, ladder_at
@@ -84,6 +85,8 @@ class StageRun:
         self._options, self._stopwatch = options, stopwatch
         self._ongoing: ReplicaStage | None = None
         self._attempted: RunState | None = None
+        # Of the segment in progress, those of which something is yet computed.
+        self._unfinished: deque[PendingRow] = deque()
 
     def segment(self, before: RunState, folder: RunFolder | None, watch: Watch) -> RunState:
         """Run to the next state to be saved, or the end of the stage, whichever comes first.
@@ -102,6 +105,7 @@ class StageRun:
             If the simulation blows up.
         """
         state = self._attempted = before.next_segment()
+        self._unfinished.clear()
         stage = self._protocol.stages[state.stage]
         careful = state.rolled_back
         self._engine.safeguard.begin(state.positions)
@@ -129,6 +133,7 @@ class StageRun:
             else:
                 replicas.update(state)
         running.update(state)
+        self._finish_rows(state, wait=True)
         if ended:
             state.ended.append(running.outcome(state, converged))
             state.stage, state.stage_step, state.plateau = state.stage + 1, 0, Plateau()
@@ -153,6 +158,7 @@ class StageRun:
             If that happened too often.
         """
         if folder is not None:
+            folder.finish()
             cut_trajectory(folder.trajectory, state.frames)
         self._engine.contexts.forget()
         again = state.next_segment()
@@ -202,8 +208,8 @@ class StageRun:
             f"{ladder.strengths[0]:.3g} kJ/mol per fitted atom on."
         )
 
-    def row(self, running: StageContext, state: RunState, name: str) -> Row:
-        """Return the row of the log for a Context, once it is sound.
+    def row(self, running: StageContext, state: RunState, name: str) -> PendingRow:
+        """Return the row of the log for a Context, once that is sound.
 
         Raises
         ------
@@ -215,7 +221,7 @@ class StageRun:
         with self._stopwatch.part("scoring"):
             kelvin = self._engine.dynamics.temperature(motion.velocities)
             row = self._measurements.row(running.context, running.density, state.step, name, kelvin)
-        if not np.isfinite(row.potential_energy):
+        if not np.isfinite(row.known.potential_energy):
             raise safeguard.explained(running.context)
         return row
 
@@ -273,16 +279,23 @@ class StageRun:
     def _report(
         self, running: StageContext, state: RunState, trajectory: Trajectory | None, watch: Watch
     ) -> None:
-        """Add a row and a frame where they are due."""
-        row = None
+        """Add a row and a frame where they are due, and tell of the rows that are complete."""
         if state.step % self._options.report_interval == 0:
-            row = self.row(running, state, running.stage.name)
-            state.rows.append(row)
+            self._unfinished.append(self.row(running, state, running.stage.name))
             if trajectory is not None:
                 running.update(state)
                 trajectory.add(state.positions, state.box)
                 state.frames += 1
-        watch.say(state, running.stage.name, row)
+        watch.say(state, running.stage.name, self._finish_rows(state))
+
+    def _finish_rows(self, state: RunState, wait: bool = False) -> Row | None:
+        """Put the rows that are complete, in their order, into a state, and return the newest of them; or wait for all."""
+        row = None
+        with self._stopwatch.part("scoring"):
+            while self._unfinished and (wait or self._unfinished[0].is_done):
+                row = self._unfinished.popleft().result()
+                state.rows.append(row)
+        return row
 
     def _trajectory(
         self, folder: RunFolder | None, state: RunState

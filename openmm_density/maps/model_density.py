@@ -31,6 +31,7 @@ ALIASING = 0.05
 MARGIN_PER_RESOLUTION = 3.0
 # Each takes some 16 bytes while it is filtered.
 MOST_SAMPLES = 1 << 29
+_GEMMI = ("_model", "_atoms", "_widest")
 
 
 class ModelDensity:
@@ -94,17 +95,31 @@ class ModelDensity:
                 "the topology has no atom with an element, so the model has no density",
                 remedy="give a model with elements",
             )
-        self._least_b = float(b[self._scatterers].min())
-        self._model, self._atoms = _gemmi_model([elements[i] for i in self._scatterers], b[self._scatterers])
-        self._widest = list(
-            {atom.element.name: atom for atom in sorted(self._atoms, key=lambda a: a.b_iso)}.values()
-        )
+        self._b = b[self._scatterers]
+        self._least_b = float(self._b.min())
+        self._make_model()
         table = "c4322" if scattering == "electron" else "it92"
         for symbol in {elements[i].symbol for i in self._scatterers}:
             if getattr(gemmi.Element(symbol), table) is None:
                 raise InputError(
                     f"element {symbol} has no {scattering} form factor", remedy="leave its atoms out"
                 )
+
+    def _make_model(self) -> None:
+        """Build gemmi's model, whose atoms are given their positions later."""
+        elements = [atom.element for atom in self._topology.atoms()]
+        self._model, self._atoms = _gemmi_model([elements[i] for i in self._scatterers], self._b)
+        self._widest = list(
+            {atom.element.name: atom for atom in sorted(self._atoms, key=lambda a: a.b_iso)}.values()
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Pickled, gemmi's atoms would not be those of its model any more.
+        return {name: value for name, value in vars(self).items() if name not in _GEMMI}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._make_model()
 
     def check_grid(self, positions: Any, matrix: np.ndarray, origin: np.ndarray) -> None:
         """Refuse a grid that `on_grid` would, before anything is computed on it."""

@@ -20,7 +20,7 @@ def running(fitted):
     def run(stage, scale):
         running = StageContext(fit._run.engine, state, stage)
         running.set_scale(state, scale)
-        return running, fit._run.stages.row(running, state, "hold")
+        return running, fit._run.stages.row(running, state, "hold").result()
 
     return run
 
@@ -39,7 +39,9 @@ def test_the_similarity_is_read_from_the_energy_where_it_can_be(fitted, running,
     for scale in (1e-3, 1.0, -1.0):
         state = RunState(*[fit.prepared.positions / 10] * 3, strength=30.0)
         context.set_scale(state, scale)
-        assert fit._run.stages.row(context, state, "hold").similarity == pytest.approx(expected, abs=1e-12)
+        assert fit._run.stages.row(context, state, "hold").known.similarity == pytest.approx(
+            expected, abs=1e-12
+        )
     assert asked == []
 
 
@@ -75,7 +77,8 @@ def test_a_row_evaluates_each_density_once(fitted, running, monkeypatch, stage, 
     monkeypatch.setattr(
         DensityFit, "similarity", lambda self, there: asked.append(True) or evaluate(self, there)
     )
-    again = fit._run.stages._measurements.row(Asked(), context.density, 0, "hold", row.temperature)
+    row_of = fit._run.stages._measurements.row
+    again = row_of(Asked(), context.density, 0, "hold", row.temperature).result()
     assert sum(asked) == evaluations
     everything = context.context.getState(energy=True).getPotentialEnergy()
     assert again.potential_energy == pytest.approx(

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ...models.matching import match_alpha_carbons, match_ligands, residues_of
-from ...validation.model_report import map_report, residue_changes
+from ...validation.model_report import residue_changes
 from ...validation.stretches import Stretch, doubtful_stretches
+from ..beside import Pending
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..rebuilding.changes import mark_rebuilt
@@ -81,7 +82,7 @@ def map_agreement(fit: FlexibleFit, result: FitResult) -> MapAgreement:
     InputError
         If a residue has no number.
     """
-    reports = _map_reports(fit, result)
+    reports = {stage: report.result() for stage, report in _map_reports(fit, result).items()}
     pairs = None if fit.reference is None else _pairs(fit, result)
     residues = _residues(fit, result, reports, pairs)
     # What was rebuilt and is not kept is in none of them.
@@ -105,16 +106,18 @@ def poorest(residues: Sequence[dict[str, Any]], stage: str) -> list[tuple[int, d
     return sorted(known, key=lambda pair: pair[1][name])
 
 
-def _map_reports(fit: FlexibleFit, result: FitResult) -> dict[str, dict[str, Any]]:
+def begin_reports(fit: FlexibleFit, result: FitResult) -> None:
+    """Begin what `map_agreement` needs, where something is done beside the fit."""
+    _map_reports(fit, result)
+
+
+def _map_reports(fit: FlexibleFit, result: FitResult) -> dict[str, Pending[dict[str, Any]]]:
     model = result.prepared.model
     final = result.prepared.input_positions(result.final)
     models = {"initial": (model.topology, model.positions), "final": (model.topology, final)}
     if fit.reference is not None:
         models["reference"] = (fit.reference.topology, fit.reference.positions)
-    return {
-        stage: map_report(topology, positions, fit.density_map, fit.density.resolution)
-        for stage, (topology, positions) in models.items()
-    }
+    return {stage: fit.map_report(topology, positions) for stage, (topology, positions) in models.items()}
 
 
 def _overall(reports: dict[str, dict[str, Any]]) -> dict[str, Any]:

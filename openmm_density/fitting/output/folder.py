@@ -7,10 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from openmm import app
+from typing import Any
 
 from ...atomic_files import atomic_write, remove_abandoned, write_text
 from ...errors import InputError
@@ -23,13 +20,11 @@ from ..half_maps import StrengthScan
 from ..interrupts import Stop
 from ..locks import FolderLock
 from ..log_table import log_table
-from .agreement import MOST_MARKED, MapAgreement, map_agreement, poorest
+from .agreement import begin_reports, map_agreement
+from .pictures import Pictures
 from .results import AFTER_FILES, REPORT, UNFINISHED, check_unused, check_usable
 from .summary import kept_and_simulated, summarize, times_of, write_summary
 from .viewers import write_shown_files, write_viewer_scripts
-
-if TYPE_CHECKING:
-    from .plots import View
 
 
 class OutputFolder:
@@ -137,8 +132,8 @@ class OutputFolder:
             What a user types to repeat the fit, for the summary.
         """
         fit.stopwatch.begin("writing")
-        simulated = result.as_simulated()
-        limit = self._write_models(result)
+        begin_reports(fit, result)
+        limit, simulated = self._write_models(result), result.as_simulated()
         fit.protocol.write(self.path / "protocol.toml")
         self._write_trajectory()
         write_text(self.path / "log.csv", log_table(result.rows))
@@ -146,6 +141,9 @@ class OutputFolder:
             agreement = simulated_agreement = map_agreement(fit, result)
             if result.simulated is not None:
                 simulated_agreement = map_agreement(fit, simulated)
+        with fit.stopwatch.part("pictures"):
+            pictures = Pictures(self.path, fit, simulated, simulated_agreement, stop)
+        with fit.stopwatch.part("scoring"):
             summary = summarize(fit, result, agreement, model_path, map_path, scan, limit, self._spellings)
             kept = kept_and_simulated(fit, result, simulated_agreement)
             summary = {**kept, "command": command, **summary}
@@ -153,7 +151,7 @@ class OutputFolder:
         write_shown_files(self.path, fit, result)
         write_viewer_scripts(self.path, summary)
         with fit.stopwatch.part("pictures"):
-            self.has_pictures = self._draw(fit, simulated, simulated_agreement, stop)
+            self.has_pictures = pictures.finish()
         summary |= times_of(fit.stopwatch, scan)
         with fit.stopwatch.part("report"):
             self._write_report(fit, simulated, summary)
@@ -165,6 +163,7 @@ class OutputFolder:
         else:
             self.run.remove()
         fit.stopwatch.end()
+        fit.beside.end()
         result.written = Written(self.path, summary)
         return summary
 
@@ -218,78 +217,3 @@ class OutputFolder:
                 f"{REPORT} was not written ({one_line(error)}); all other results are there: openmm-density report {self.path} "
                 "writes it from them."
             )
-
-    def _draw(self, fit: FlexibleFit, result: FitResult, agreement: MapAgreement, stop: Stop | None) -> bool:
-        """Draw the pictures, until a request to stop comes; tell whether all are there."""
-        # Loading matplotlib takes a while, at the end of a fit as at its start, where it would be waited for.
-        from .plots import plot_overview, plot_progress, plot_residues
-
-        reference = [] if fit.reference is None else _traces(fit.reference.topology, fit.reference.positions)
-        pictures = {
-            "overview.png": lambda path: plot_overview(
-                path,
-                fit.density_map,
-                _view(result, "initial", agreement),
-                _view(result, "final", agreement),
-                reference,
-            ),
-            "residues.png": lambda path: plot_residues(path, agreement.residues, agreement.stretches),
-            "progress.png": lambda path: plot_progress(
-                path,
-                result.rows,
-                result.stages,
-                # After an instability the time step is halved.
-                None if result.blow_ups else fit.protocol.timestep,
-                result.cc_initial,
-                result.cc_reference,
-                "RMSD" if agreement.matched is None else agreement.matched.rmsd,
-            ),
-        }
-        for number, (name, draw) in enumerate(pictures.items()):
-            if stop is not None and stop.requested:
-                for left_out in list(pictures)[number:]:
-                    (self.path / left_out).unlink(missing_ok=True)
-                return False
-            draw(self.path / name)
-        return True
-
-
-def _view(result: FitResult, stage: str, agreement: MapAgreement) -> View:
-    """Return the model of a stage as the overview shows it, with its poorest residues."""
-    positions = result.initial if stage == "initial" else result.final
-    cc, rmsd = (getattr(result, f"{name}_{stage}") for name in ("cc", "ca_rmsd"))
-    after = f"interrupted at step {result.steps}" if result.interrupted else "after"
-    title = f"{'before' if stage == 'initial' else after}: CC {cc:.3f}"
-    if rmsd is not None and agreement.matched is not None:
-        title += f", {agreement.matched.rmsd} {rmsd:.2f} Å"
-    from .plots import View
-
-    in_input = result.prepared.input_positions(positions)
-    members = [_standing_for(residue) for residue in result.prepared.model.topology.residues()]
-    marks = [
-        (f"{row['chain']} {row['number']}{row['insertion_code']}".strip(), in_input[members[i]].mean(axis=0))
-        for i, row in poorest(agreement.residues, stage)[:MOST_MARKED]
-    ]
-    shown = [
-        atom.index
-        for residue, row in zip(result.prepared.model.topology.residues(), agreement.residues, strict=True)
-        if row["kind"] != "water"
-        for atom in residue.atoms()
-    ]
-    return View(title, _traces(result.prepared.topology, positions), marks, in_input[shown])
-
-
-def _traces(topology: app.Topology, positions: np.ndarray) -> list[np.ndarray]:
-    """Return the Cα (or P) atoms of each chain, in Å."""
-    traces = []
-    for chain in topology.chains():
-        trace = [atom.index for atom in chain.atoms() if atom.name in ("CA", "P")]
-        if len(trace) > 1:
-            traces.append(positions[trace])
-    return traces
-
-
-def _standing_for(residue: app.topology.Residue) -> list[int]:
-    """Return the atom of the trace, or all atoms of what has none."""
-    trace = [atom.index for atom in residue.atoms() if atom.name in ("CA", "P")]
-    return trace[:1] or [atom.index for atom in residue.atoms()]

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 from multiprocessing.connection import Connection
 
 import numpy as np
 
+from ..worker_process import connection_of_program, is_heard, messages
 from .stretch_trial import PLACES_KEPT, TrialPlace, TrialTools
 
 
 def serve(connection: Connection) -> None:
     """Say None once, and answer each task with its results, or with what went wrong."""
-    connection.send(None)
+    if not is_heard(connection, None):
+        return
     tools: TrialTools | None = None
     positions: np.ndarray = np.zeros((0, 3))
     regions: list[np.ndarray] = []
     places: dict[int, TrialPlace] = {}
-    while True:
-        try:
-            what, *rest = connection.recv()
-        except EOFError:
-            return
+    for what, *rest in messages(connection):
         if what == "model":
             (tools, positions, regions), places = rest, {}
             continue
@@ -32,11 +29,13 @@ def serve(connection: Connection) -> None:
                 while len(places) >= PLACES_KEPT:  # the one that came first, as the other side has it
                     del places[next(iter(places))]
                 places[number] = TrialPlace(tools, positions, regions[number])
-            connection.send(places[number].do(task))
+            found = places[number].do(task)
         except Exception as error:
-            connection.send(f"{type(error).__name__}: {error}")
+            found = f"{type(error).__name__}: {error}"
+        if not is_heard(connection, found):
+            return
 
 
 def main() -> None:
     """Serve the pipe whose number is the program's argument."""
-    serve(Connection(int(sys.argv[1])))
+    serve(connection_of_program())

@@ -9,13 +9,10 @@ from __future__ import annotations
 import os
 import pickle
 import re
-import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from multiprocessing import Pipe
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +21,7 @@ import numpy as np
 
 from ...errors import SimulationError
 from ..interrupts import Stop
+from ..worker_process import WorkerProcess
 from .stretch_trial import PLACES_KEPT, Built, StretchTrial, Task, TrialPlace, TrialTools
 
 MOST_WORKERS = 32
@@ -35,18 +33,8 @@ RESIDUES_OF_A_WORKER = 8
 _MEMORY = 600e6
 # Seconds between two looks whether to stop, and after which a first process should have loaded what it needs.
 _LOOK, _START = 0.2, 120.0
-# Nothing is imported from the working folder, which may hold anything.
-_PROGRAM = (
-    "import sys; sys.path[:] = filter(None, sys.path); "
-    "from openmm_density.fitting.rebuilding.trial_worker import main; main()"
-)
-# What would make threads of its own in a worker, or take a GPU.
-_ONE_THREAD = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "CUDA_VISIBLE_DEVICES": "",
-}
+# What each runs.
+_PROGRAM = "openmm_density.fitting.rebuilding.trial_worker"
 
 Progress = Callable[[int], None]
 """Called with the number of a trial that has come to its end."""
@@ -301,27 +289,12 @@ class _Scheduler:
         return max(waiting, key=lambda number: len(self._waiting[number]))
 
 
-def _search_path() -> str:
-    """Return where this process imports from, without the working folder; what is no text Python passes over."""
-    return os.pathsep.join(folder for folder in sys.path if isinstance(folder, str) and folder)
-
-
 class _Worker:
     """One process, what it does, and the trials whose Systems it keeps."""
 
     def __init__(self) -> None:
-        self.connection, theirs = Pipe()
-        command = [sys.executable, "-W", "ignore", "-c", _PROGRAM, str(theirs.fileno())]
-        # In a session of its own: Ctrl-C is for the fit, which ends it.
-        self._process = subprocess.Popen(
-            command,
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-            env={**os.environ, **_ONE_THREAD, "PYTHONPATH": _search_path()},
-        )
-        theirs.close()
+        self._process = WorkerProcess(_PROGRAM)
+        self.connection = self._process.connection
         self.job: _Job | None = None
         self.kept: deque[int] = deque(maxlen=PLACES_KEPT)
         self._is_ready = self._knows_model = False
@@ -355,5 +328,3 @@ class _Worker:
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.wait()
-        self.connection.close()

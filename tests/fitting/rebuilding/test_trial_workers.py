@@ -116,15 +116,15 @@ def test_processes_find_bit_for_bit_what_one_alone_finds(
 def test_a_process_that_is_lost_is_not_missed(
     search: Search, workers: TrialWorkers, alone: list[StretchTrial]
 ) -> None:
-    lost = workers._workers[0]._process
+    lost = workers._workers[0]._process.process
     lost.kill()
     lost.wait()
     done, trials = search.run(workers)
     assert done
     assert_same(trials, alone)
     for worker in workers._workers:
-        worker._process.kill()
-        worker._process.wait()
+        worker._process.process.kill()
+        worker._process.process.wait()
     with pytest.raises(SimulationError, match="use fewer threads"):
         search.run(workers)
     # The next search has new ones.
@@ -136,12 +136,12 @@ def test_where_no_process_starts_this_one_does_all(
     search: Search, alone: list[StretchTrial], monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     module = "openmm_density.fitting.rebuilding.trial_workers"
-    monkeypatch.setattr(f"{module}._PROGRAM", program)
+    monkeypatch.setattr("openmm_density.fitting.worker_process._PROGRAM", program)
     if "sleep" in program:
         monkeypatch.setattr(f"{module}._START", 0.3)
     with TrialWorkers(2) as workers:
         workers.start()
-        processes = [worker._process for worker in workers._workers]
+        processes = [worker._process.process for worker in workers._workers]
         done, trials = search.run(workers)
         assert done and workers.count == 1
         assert all(process.poll() is not None for process in processes)
@@ -159,7 +159,7 @@ def test_a_request_to_stop_ends_processes_in_the_middle(search: Search) -> None:
 
     with TrialWorkers(2) as workers:
         workers.start()
-        processes = [worker._process for worker in workers._workers]
+        processes = [worker._process.process for worker in workers._workers]
         done, trials = search.run(workers, Soon())
         assert not done
         assert all(process.poll() is not None for process in processes)

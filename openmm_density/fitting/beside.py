@@ -1,0 +1,202 @@
+"""What a fit need not wait for, done beside it by processes of its own: where steps run on a GPU, most cores have nothing to do.
+
+Reports, files and pictures come out as if the fit had made them itself, and where there are no processes, or one ends, it does.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import weakref
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from ..maps.density_map import DensityMap
+from .worker_process import WorkerProcess
+
+MOST_PROCESSES = 3
+"""There is no more to do beside a fit."""
+LARGEST_MAP = 1 << 28
+"""Bytes; each process would hold a map of its own."""
+
+_PROGRAM = "openmm_density.fitting.beside_worker"
+_numbers = itertools.count()
+
+_Result = TypeVar("_Result")
+
+
+class Shared:
+    """An argument of many calls, which each process is sent once; it must not change.
+
+    Parameters
+    ----------
+    value : object
+        That can be pickled.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self.value, self.number = value, next(_numbers)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _named, (self.number,)
+
+
+def _named(number: int) -> Shared:
+    """Return what stands for a shared argument in a process that was sent it."""
+    shared = Shared(None)
+    shared.number = number
+    return shared
+
+
+class Pending(Generic[_Result]):
+    """What a call returns, once it has."""
+
+    def __init__(self, call: Callable[[], _Result], future: Future[_Result] | None = None) -> None:
+        self._call, self._future = call, future
+        self._found: list[_Result] = []
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is waited for; a call that nobody makes beside the fit is made when its result is asked for."""
+        return self._future is None or self._future.done()
+
+    def result(self) -> _Result:
+        """Return the result, when it is there.
+
+        Raises
+        ------
+        Exception
+            As the function raises.
+        """
+        if not self._found:
+            self._found.append(self._call() if self._future is None else self._answer())
+        return self._found[0]
+
+    def _answer(self) -> _Result:
+        assert self._future is not None
+        try:
+            return self._future.result()
+        except (_NoAnswer, CancelledError):
+            return self._call()
+
+
+class Beside:
+    """Call functions in so many processes; with none, here, when what they return is asked for.
+
+    Parameters
+    ----------
+    count : int
+    """
+
+    def __init__(self, count: int = 0) -> None:
+        self._idle: SimpleQueue[_Caller] = SimpleQueue()
+        self._shared: dict[int, Shared] = {}
+        self._threads: ThreadPoolExecutor | None = None
+        callers: list[_Caller] = []
+        with suppress(OSError):  # no more processes are allowed here
+            callers += (_Caller() for _ in range(count))
+        if not callers:
+            self._ended = lambda: None
+            return
+        for caller in callers:
+            self._idle.put(caller)
+        # Each waits for one process.
+        self._threads = ThreadPoolExecutor(len(callers))
+        self._ended = weakref.finalize(self, _end, self._threads, callers)
+
+    @classmethod
+    def of_fit(cls, platform: str, threads: int | None, density_map: DensityMap) -> Beside:
+        """Return what a fit has beside it: processes where its steps run on a GPU, and cores are there and allowed."""
+        on_cpu = platform in ("CPU", "Reference")
+        if on_cpu or density_map.data.nbytes > LARGEST_MAP:
+            return cls()
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return cls(max(min(threads or cores, cores, MOST_PROCESSES + 1) - 1, 0))
+
+    @property
+    def has_processes(self) -> bool:
+        """Whether anything is done beside the fit."""
+        return self._threads is not None
+
+    def shared(self, value: Any) -> Shared:
+        """Return an argument of many calls, the same for the same object."""
+        if id(value) not in self._shared:
+            self._shared[id(value)] = Shared(value)
+        return self._shared[id(value)]
+
+    def begin(self, function: Callable[..., _Result], *arguments: Any) -> Pending[_Result]:
+        """Call a function beside the fit.
+
+        Parameters
+        ----------
+        function : callable
+            Of a module of this package.
+        *arguments
+            That can be pickled, or `Shared`.
+        """
+
+        def call() -> _Result:
+            return function(*(each.value if isinstance(each, Shared) else each for each in arguments))
+
+        if self._threads is None:
+            return Pending(call)
+        return Pending(call, self._threads.submit(self._asked, function, arguments))
+
+    def end(self) -> None:
+        """End the processes at once; what they have not answered is done here, where it is asked for."""
+        self._threads = None
+        self._ended()
+
+    def _asked(self, function: Callable[..., _Result], arguments: tuple[Any, ...]) -> _Result:
+        caller = self._idle.get()
+        try:
+            return caller.call(function, arguments)
+        finally:
+            self._idle.put(caller)
+
+
+class _NoAnswer(Exception):
+    """A process ended, or its call raised an error."""
+
+
+class _Caller:
+    """One process, and what it was sent to keep."""
+
+    def __init__(self) -> None:
+        self.process = WorkerProcess(_PROGRAM)
+        self._kept: set[int] = set()
+        self._is_ready = False
+
+    def call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        """Return what a function returns there.
+
+        Raises
+        ------
+        _NoAnswer
+            If it does not.
+        """
+        connection = self.process.connection
+        try:
+            if not self._is_ready:
+                connection.recv()
+                self._is_ready = True
+            for each in arguments:
+                if isinstance(each, Shared) and each.number not in self._kept:
+                    connection.send(("keep", each.number, each.value))
+                    self._kept.add(each.number)
+            connection.send(("call", function, arguments))
+            returned, found = connection.recv()
+        except Exception as error:  # it ended, or something cannot be sent
+            raise _NoAnswer from error
+        if not returned:
+            raise _NoAnswer
+        return found
+
+
+def _end(threads: ThreadPoolExecutor, callers: list[_Caller]) -> None:
+    threads.shutdown(wait=False, cancel_futures=True)
+    for caller in callers:
+        caller.process.kill()

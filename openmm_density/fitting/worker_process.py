@@ -1,0 +1,92 @@
+"""A process of its own that does what comes through a pipe: an interpreter that imports nothing of the program around the fit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any
+
+# Nothing is imported from the working folder, which may hold anything.
+_PROGRAM = "import sys; sys.path[:] = filter(None, sys.path); from {} import main; main()"
+# What would make threads of its own in a worker, or take a GPU.
+_ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "CUDA_VISIBLE_DEVICES": "",
+}
+
+
+class WorkerProcess:
+    """A process that runs a program of this package; see `messages` and `is_heard` for its side.
+
+    Parameters
+    ----------
+    module : str
+        Whose function ``main`` is the program; the number of its end of the pipe is the program's argument.
+
+    Attributes
+    ----------
+    connection : multiprocessing.connection.Connection
+    process : subprocess.Popen
+
+    Raises
+    ------
+    OSError
+        Where no more processes are allowed.
+    """
+
+    def __init__(self, module: str) -> None:
+        self.connection, theirs = Pipe()
+        command = [sys.executable, "-W", "ignore", "-c", _PROGRAM.format(module), str(theirs.fileno())]
+        try:
+            # In a session of its own: Ctrl-C is for the fit, which ends it.
+            self.process = subprocess.Popen(
+                command,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+                env={**os.environ, **_ONE_THREAD, "PYTHONPATH": _search_path()},
+            )
+        finally:
+            theirs.close()
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self.process.kill()
+        self.process.wait()
+        self.connection.close()
+
+
+def connection_of_program() -> Connection:
+    """Return a worker's own end of the pipe, which is the argument of its program."""
+    return Connection(int(sys.argv[1]))
+
+
+def messages(connection: Connection) -> Iterator[Any]:
+    """Yield what comes through a pipe until its other end is closed, as when the fit was killed."""
+    while True:
+        try:
+            message = connection.recv()
+        except (EOFError, OSError):
+            return
+        yield message
+
+
+def is_heard(connection: Connection, answer: Any) -> bool:
+    """Send an answer; return False where nobody is there any more to read it."""
+    try:
+        connection.send(answer)
+    except OSError:
+        return False
+    return True
+
+
+def _search_path() -> str:
+    """Return where this process imports from, without the working folder; what is no text Python passes over."""
+    return os.pathsep.join(folder for folder in sys.path if isinstance(folder, str) and folder)

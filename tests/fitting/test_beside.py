@@ -1,0 +1,144 @@
+"""What is done beside a fit by processes: the same as without them, and all of it where they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from openmm_density import DensityMap
+from openmm_density.errors import InputError
+from openmm_density.fitting import FlexibleFit, beside
+from openmm_density.fitting.beside import Beside
+from openmm_density.fitting.output import OutputFolder
+from openmm_density.fitting.protocols import Protocol, Stage
+from openmm_density.validation.correlation import MapCorrelation
+
+from ..fragments import RESOLUTION, fragment, map_of
+
+RESIDUES = 8
+PROTOCOL = Protocol(
+    (Stage("draw", 40), Stage("hold", 40)), strength=30.0, minimize_first=10, minimize_last=10
+)
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fragment")
+    return fragment(folder / "model.pdb", (0.5, -0.4, 0.3), RESIDUES), map_of(RESIDUES, 0.1, 0, folder)
+
+
+@pytest.fixture(scope="module")
+def processes():
+    found = Beside(1)
+    yield found
+    found.end()
+
+
+def written(parts, folder, with_processes, monkeypatch):
+    model, density_map = parts
+    made = Beside(1) if with_processes else Beside()
+    with monkeypatch.context() as patch:
+        patch.setattr(Beside, "of_fit", lambda *_: made)
+        output = OutputFolder(folder)
+        fit = FlexibleFit(
+            model,
+            density_map,
+            RESOLUTION,
+            PROTOCOL,
+            threads=1,
+            report_interval=20,
+            save_interval=40,
+            reference=model,
+        )
+        result = fit.run(output.run)
+        output.write(fit, result, "model.pdb", "map.mrc")
+    assert not fit.beside.has_processes
+    return result
+
+
+def test_a_fit_and_its_files_are_the_same_with_processes(parts, tmp_path, monkeypatch):
+    alone, beside_it = (
+        written(parts, tmp_path / name, name == "beside", monkeypatch) for name in ("alone", "beside")
+    )
+    assert np.array_equal(alone.final, beside_it.final) and alone.rows == beside_it.rows
+    names = sorted(each.name for each in (tmp_path / "alone").iterdir())
+    assert names == sorted(each.name for each in (tmp_path / "beside").iterdir())
+    for name in ("log.csv", "fitted.pdb", "overview.png", "residues.png", "progress.png"):
+        assert (tmp_path / "alone" / name).read_bytes() == (tmp_path / "beside" / name).read_bytes(), name
+    summaries = [json.loads((tmp_path / name / "summary.json").read_text()) for name in ("alone", "beside")]
+    for name, value in summaries[0].items():
+        assert value == summaries[1][name] or "ms_per_step" in name or "seconds" in name, name
+
+
+def test_rows_come_in_their_order_once_they_are_complete(parts):
+    """As where the correlation takes longer than the steps to the next row."""
+    model, density_map = parts
+    fit = FlexibleFit(model, density_map, RESOLUTION, PROTOCOL, threads=1, report_interval=20)
+    late, said = {}, []
+
+    class Late(Beside):
+        def begin(self, function, *arguments):
+            pending = super().begin(function, *arguments)
+            if function is MapCorrelation.cc_mask:
+                late[id(pending)] = pending
+                pending = SimpleNamespace(is_done=len(late) != 2, result=pending.result)
+            return pending
+
+    fit._run.stages._measurements._beside = Late()
+    result = fit.run(progress=lambda step, total, doing, row: said.append((step, row and row.step)))
+    assert [row.step for row in result.rows] == [0, 20, 40, 60, 80, 80]
+    assert all(np.isfinite(row.cc) for row in result.rows)
+    assert (20, None) in said and (60, 60) in said
+
+
+def test_arguments_that_calls_share_are_sent_once(processes):
+    many = np.arange(1000.0)
+    shared = processes.shared(many)
+    assert processes.shared(many) is shared
+    found = [processes.begin(np.dot, shared, factor) for factor in (1.0, 2.0)]
+    assert [each.result()[-1] for each in found] == [999.0, 1998.0]
+    (caller,) = (processes._idle.get(),)
+    processes._idle.put(caller)
+    assert shared.number in caller._kept and len(pickle.dumps(shared)) < 200
+
+
+def test_what_a_process_cannot_do_is_done_here(processes, parts):
+    model, _ = parts
+    odd = processes.begin(model.topology.__class__.getNumAtoms, SimpleNamespace(_numAtoms=3))
+    assert odd.result() == 3  # what cannot be pickled would not come there
+    assert processes.begin(lambda: 5).result() == 5
+    # The error is raised as if there were no processes.
+    wrong = processes.begin(DensityMap.from_file, "nowhere.mrc")
+    with pytest.raises(InputError, match=r"nowhere\.mrc"):
+        wrong.result()
+    assert processes.begin(os.getpid).result() != os.getpid()
+
+
+def test_where_a_process_ends_all_is_done_here():
+    beside_it = Beside(1)
+    caller = beside_it._idle.get()
+    beside_it._idle.put(caller)
+    caller.process.process.kill()
+    assert [beside_it.begin(os.getpid).result() for _ in range(2)] == [os.getpid()] * 2
+    left = beside_it.begin(time.sleep, 0.0)
+    beside_it.end()
+    assert left.result() is None and not beside_it.has_processes
+    assert beside_it.begin(os.getpid).result() == os.getpid()
+
+
+def test_processes_are_for_gpus_with_cores_and_maps_that_are_not_too_large(monkeypatch):
+    counts = []
+    monkeypatch.setattr(Beside, "__init__", lambda self, count=0: counts.append(count))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    small = DensityMap(np.zeros((4, 4, 4), np.float32), np.eye(3), np.zeros(3))
+    for platform, threads in (("CUDA", None), ("CUDA", 2), ("CUDA", 1), ("CPU", None), ("Reference", None)):
+        Beside.of_fit(platform, threads, small)
+    monkeypatch.setattr(beside, "LARGEST_MAP", 100)
+    Beside.of_fit("CUDA", None, small)
+    assert counts == [3, 1, 0, 0, 0, 0]
