@@ -141,9 +141,7 @@ class OutputFolder:
             agreement = simulated_agreement = map_agreement(fit, result)
             if result.simulated is not None:
                 simulated_agreement = map_agreement(fit, simulated)
-        with fit.stopwatch.part("pictures"):
             pictures = Pictures(self.path, fit, simulated, simulated_agreement, stop)
-        with fit.stopwatch.part("scoring"):
             summary = summarize(fit, result, agreement, model_path, map_path, scan, limit, self._spellings)
             kept = kept_and_simulated(fit, result, simulated_agreement)
             summary = {**kept, "command": command, **summary}
