@@ -20,11 +20,11 @@ WHOLE = (
     "openmm_density",
     "openmm_density.analysis",
     "openmm_density.chemistry.planes",
-    "openmm_density.cuda_graph_force",
     "openmm_density.doctor",
     "openmm_density.fitting",
     "openmm_density.merging",
     "openmm_density.models",
+    "openmm_density.native_force",
     "openmm_density.replica_exchange",
     "openmm_density.restraints",
 )
