@@ -243,6 +243,7 @@ def test_a_stand_in_for_torch_force_is_told():
     (remedy,) = remedies_of(probes=probes)
     assert "PythonForce stands in" in remedy and "torchforce" in remedy
     assert replace(healthy(), probes=probes).ok
+    assert remedies_of(probes=[*probes, Probe("NativeForce", "CPU", True, None, None, 0.1)]) == []
 
 
 def test_versions_that_do_not_fit_are_named_with_what_to_do():

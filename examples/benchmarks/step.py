@@ -7,6 +7,9 @@ System is evaluated alone.
 
     python examples/benchmarks/step.py --threads 2 --json step.json
     python examples/benchmarks/step.py --platform CUDA --kernels
+    python examples/benchmarks/step.py --threads 1 --backends TorchForce NativeForce PythonForce
+
+The last compares ways of adding the forces of our own (density, planarity, Ramachandran maps) to OpenMM.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import openmm
@@ -43,6 +47,8 @@ STRENGTH = 20.0
 FORCE_FIELD, ALL = "force field", "all"
 EXPRESSION = "RamachandranRestraint, custom"
 """OpenMM's expression for what our own operator does on the CPU platform."""
+OWN = ("RamachandranRestraint", "PlanarityRestraint", "DensityFit")
+"""Those whose energies are operators of our own."""
 MakeForce = Callable[[], openmm.Force]
 
 
@@ -67,10 +73,15 @@ class Row:
     added: float
 
 
-def forces_of_a_fit(model: Prepared, density_map: DensityMap, on_gpu: bool) -> dict[str, MakeForce]:
+def forces_of_a_fit(
+    model: Prepared, density_map: DensityMap, on_gpu: bool, backend: str | None = None
+) -> dict[str, MakeForce]:
     """Return what makes the forces of a fit beside the force field, by name, and `EXPRESSION` in place of one of them."""
     plain = model.system(hydrogen_mass=HYDROGEN_MASS)
-    options = {"parameter_derivative": False, "backend": "CudaGraphForce" if on_gpu else "auto"}
+    options = {
+        "parameter_derivative": False,
+        "backend": backend or ("CudaGraphForce" if on_gpu else "auto"),
+    }
     made: dict[str, MakeForce] = {}
     for restraint in make_restraints(RESTRAINTS, model.topology, model.positions):
         made[type(restraint).__name__] = restraint.create_force
@@ -154,6 +165,25 @@ def measure_steps(contexts: dict[str, openmm.Context], rounds: int, seconds: flo
     ]
 
 
+def compare_backends(bench: Bench, made: dict[str, dict[str, MakeForce]], options: Any) -> list[Row]:
+    """Print what forces of our own add to a step by each backend, and relative to the first of them."""
+    contexts = {FORCE_FIELD: bench.started({})}
+    contexts |= {backend: bench.started(forces) for backend, forces in made.items()}
+    rows = measure_steps(contexts, options.rounds, options.seconds)
+    bare, first = rows[0], rows[1]
+    print(
+        f"{'backend':<20}{'fastest ms':>12}{'added ms':>10}{'ratio':>8}{'median ms':>12}{'added ms':>10}{'ratio':>8}"
+    )
+    for row in rows:
+        added = row.fastest - bare.fastest, row.median - bare.median
+        ratios = added[0] / (first.fastest - bare.fastest), added[1] / (first.median - bare.median)
+        print(
+            f"{row.forces:<20}{row.fastest:>12.4f}{added[0]:>10.4f}{ratios[0]:>8.2f}"
+            f"{row.median:>12.4f}{added[1]:>10.4f}{ratios[1]:>8.2f}"
+        )
+    return rows
+
+
 def measure_groups(context: openmm.Context, names: list[str], rounds: int) -> dict[str, float]:
     """Return the ms that the forces of each group take alone, less what an evaluation of none takes."""
 
@@ -194,6 +224,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20, help="in each of which every Context steps")
     parser.add_argument("--seconds", type=float, default=5.0, help="of every Context (%(default)s)")
     parser.add_argument("--only", nargs="+", metavar="FORCE", help="these forces alone, as in DensityFit")
+    parser.add_argument(
+        "--backends", nargs="+", metavar="NAME", help="compare these, as TorchForce NativeForce"
+    )
     parser.add_argument("--kernels", action="store_true", help="list a step's kernels on a GPU")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
@@ -204,6 +237,19 @@ def main() -> None:
     model = prepare(read_model(MODELS / "adk_open.pdb"))
     closed = read_model(MODELS / "adk_closed.pdb")
     density_map = DensityMap.simulate(closed.topology, closed.positions, RESOLUTION, VOXEL_SIZE)
+    if options.backends:
+        by_backend = {}
+        for backend in options.backends:
+            made = forces_of_a_fit(model, density_map, False, backend)
+            by_backend[backend] = {name: made[name] for name in options.only or OWN}
+        bench = Bench(model, by_backend[options.backends[0]], options.platform, options.threads)
+        rows = compare_backends(bench, by_backend, options)
+        if options.json:
+            results = {"platform": options.platform, "device": processor(), "threads": options.threads}
+            write_text(
+                options.json, json.dumps(results | {"backends": [asdict(row) for row in rows]}, indent=1)
+            )
+        return
     made = forces_of_a_fit(model, density_map, cuda)
     if options.only:
         made = {name: made[name] for name in options.only}

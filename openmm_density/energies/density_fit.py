@@ -301,16 +301,19 @@ class DensityFit:
 
         Parameters
         ----------
-        backend : {"auto", "TorchForce", "PythonTorchForce", "PythonForce", "CudaGraphForce"}
-            ``auto`` takes the first of the three that run on every platform and work with the installed versions, and warns when
-            it is not ``TorchForce``. ``CudaGraphForce`` is for the CUDA platform, where it costs its kernels and no more.
+        backend : {"auto", "TorchForce", "NativeForce", "PythonTorchForce", "PythonForce", "CudaGraphForce"}
+            ``auto`` takes the first of the four that run on every platform which works with the installed versions, and warns
+            where that is one of the last two. ``NativeForce`` needs neither openmm-torch nor Python in a step: C++ kernels on
+            CPUs, with the bits of ``TorchForce``, and on CUDA a graph that costs its kernels and no more. ``CudaGraphForce`` is
+            the same where there is a CUDA platform, and refused elsewhere.
         parameter_derivative : bool, optional
-            Whether a State can give ∂E/∂k = 1 − S; by default, where the backend can (``TorchForce``).
+            Whether a State can give ∂E/∂k = 1 − S; by default, where the backend can (``TorchForce``,
+            ``NativeForce``).
         device : torch.device or str, optional
             Where ``PythonForce`` works; by default a GPU if torch can use one. With the other backends the platform decides.
         cuda_graphs : bool
             Whether the launches of a step on a GPU are recorded once and replayed (``TorchForce`` on the CUDA platform, and
-            ``PythonForce``); ``CudaGraphForce`` always does.
+            ``PythonForce``); ``NativeForce`` always does.
         """
         if self._system is None:
             self._use.note()

@@ -19,6 +19,7 @@ from openmm import unit
 
 from ..energies.copies import copy_parameter_names, density_force, density_forces_of_copies
 from ..energies.density_fit import DensityFit
+from ..energies.forces import backend_problem
 from ..errors import SimulationError
 from ..merging import MergedSystem, displacements_apart, merge_systems
 from ..merging.displacements import closest_approach
@@ -111,7 +112,9 @@ class Simulated:
     @property
     def backend(self) -> dict[str, str]:
         """How forces of ours are made on the platform."""
-        return {"backend": "CudaGraphForce"} if self.platform.getName() == "CUDA" else {}
+        if self.platform.getName() == "CUDA":
+            return {"backend": "CudaGraphForce"}
+        return {"backend": "NativeForce"} if backend_problem("NativeForce") is None else {}
 
 
 class Replicas(ABC):

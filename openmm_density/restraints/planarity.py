@@ -185,12 +185,14 @@ class PlanarityRestraint(Restraint):
 
         Parameters
         ----------
-        backend : {"auto", "TorchForce", "PythonTorchForce", "PythonForce", "CudaGraphForce"}
-            ``auto`` takes the first of the three that run on every platform and work with the installed versions, and warns when
-            it is not ``TorchForce``. ``CudaGraphForce`` is for the CUDA platform, where it costs its kernels and no more.
+        backend : {"auto", "TorchForce", "NativeForce", "PythonTorchForce", "PythonForce", "CudaGraphForce"}
+            ``auto`` takes the first of the four that run on every platform which works with the installed versions, and warns
+            where that is one of the last two. ``NativeForce`` needs neither openmm-torch nor Python in a step: C++ kernels on
+            CPUs, with the bits of ``TorchForce``, and on CUDA a graph that costs its kernels and no more. ``CudaGraphForce`` is
+            the same where there is a CUDA platform, and refused elsewhere.
         parameter_derivative : bool, optional
             Whether a State can give the derivative with respect to k: the energy at k = 1. By default, where the backend can
-            (``TorchForce``).
+            (``TorchForce``, ``NativeForce``).
         device, cuda_graphs
             As in `openmm_density.DensityFit.create_force`.
         """

@@ -96,8 +96,8 @@ class RamachandranRestraint(Restraint):
 
         Parameters
         ----------
-        backend : {"auto", "TorchForce", "PythonTorchForce", "PythonForce", "CudaGraphForce"}, optional
-            By default a ``CustomCompoundBondForce``. OpenMM's CPU platform evaluates that on one thread; ``TorchForce``, with an
+        backend : {"auto", "TorchForce", "NativeForce", "PythonTorchForce", "PythonForce", "CudaGraphForce"}, optional
+            By default a ``CustomCompoundBondForce``. OpenMM's CPU platform evaluates that on one thread; ``NativeForce``, with an
             operator of our own (`openmm_density.kernels.torsion_maps`), takes a sixth of its time there. Both have the same
             Context parameter and, to 1e-4, the same energy.
         parameter_derivative : bool, optional

@@ -42,7 +42,7 @@ def test_the_summary_says_that_the_model_moved_into_the_map(fitted, folder):
     in_input = (folder / "model.pdb").read_text().count("\nATOM")
     assert summary["n_fitted_atoms"] == in_input + 1  # the terminal oxygen was missing
     assert summary["resampled"] is False and summary["platform"] == "CPU"
-    assert summary["force_backend"] == "TorchForce"
+    assert summary["force_backend"] == "NativeForce"
     assert summary["peptide_flips"] == [] and summary["inverted_centres"] == []
     assert 0 < summary["density_ms_per_step"] < summary["ms_per_step"]
     assert [doubt for doubt in summary["doubts"] if "Ramachandran" not in doubt] == []

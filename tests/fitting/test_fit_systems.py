@@ -62,7 +62,7 @@ def test_backbones_are_held_by_the_operator_on_the_cpu_platform_and_by_openmm_el
     }
     assert isinstance(made["Reference"], openmm.CustomCompoundBondForce)
     assert {force.getForceGroup() for force in made.values()} == {RESTRAINT_GROUP}
-    if backend_problem("TorchForce") is None:
+    if backend_problem("NativeForce") is None:
         assert not isinstance(made["CPU"], openmm.CustomCompoundBondForce)
     parameters = {name for force in made.values() for name in parameter_names(force)}
     assert parameters == {restraint.parameter_name}
@@ -112,15 +112,20 @@ def test_gaussians_are_wider_only_where_similarities_can_be_compared(fitted):
     assert systems.of_stage(Stage("free", 4, strength=0.0), positions) is systems.at()
 
 
-@pytest.mark.parametrize("platform", ["CPU", "OpenCL"])
-def test_forces_are_made_in_the_default_way(platform):
-    assert FitSystems._force_options(SimpleNamespace(_platform=platform)) == {"parameter_derivative": False}
-
-
 def test_on_cuda_they_are_our_own(monkeypatch):
     monkeypatch.setattr(fit_systems, "backend_problem", {"CudaGraphForce": None}.get)
     options = FitSystems._force_options(SimpleNamespace(_platform="CUDA"))
     assert options == {"parameter_derivative": False, "backend": "CudaGraphForce"}
+
+
+@pytest.mark.parametrize("platform", ["CPU", "Reference", "OpenCL"])
+def test_elsewhere_they_are_our_own_where_they_can_be_compiled(monkeypatch, platform):
+    monkeypatch.setattr(fit_systems, "backend_problem", {"NativeForce": None}.get)
+    options = FitSystems._force_options(SimpleNamespace(_platform=platform))
+    assert options == {"parameter_derivative": False, "backend": "NativeForce"}
+    monkeypatch.setattr(fit_systems, "backend_problem", {"NativeForce": "no compiler"}.get)
+    options = FitSystems._force_options(SimpleNamespace(_platform=platform))
+    assert options == {"parameter_derivative": False}
 
 
 @pytest.mark.parametrize(
