@@ -24,8 +24,8 @@ PEPTIDES_SEEN = 3.5
 FLIPPED = 90.0
 """Degrees by which O has turned about the line of both Cα where a peptide counts as flipped."""
 LEAST_GAIN = 40.0
-"""kJ/mol by which a flipped peptide has to be better: in their own maps, deposited models of EMD-6374 and haemoglobin (822 peptides) then
-keep all but one, of a glycine."""
+"""kJ/mol by which a flipped peptide has to be better: in their own maps, deposited models of EMD-6374 and haemoglobin (822
+peptides) then keep all but one, of a glycine."""
 
 # Degrees by which a plane is turned as it is, and the Å around O in which atoms have a say.
 _TURNS, _REACH = tuple(float(angle) for angle in range(90, 271, 30)), 10.0

@@ -14,7 +14,7 @@ from ...energies.density_fit import DensityFit
 from ...models.preparation import Prepared
 from ...stopwatch import counted
 from ...validation.correlation import MapCorrelation
-from ..interrupts import StopRequest
+from ..interrupts import Deadline, Stop, StopRequest
 from .bonded_terms import BondedTerms
 from .changes import Changes, FittedRotamer, FlippedPeptide, RebuiltStretch, span
 from .density_model import DensityModel
@@ -27,6 +27,8 @@ from .rotamer_search import RotamerSearch
 from .search_plan import place_work
 from .sequence_match import SequenceMatch
 from .side_chain_evidence import SideChainEvidence
+from .side_chain_packing import LEAST_GAIN as LEAST_GAIN_OF_PACKING
+from .side_chain_packing import PackingTrial, SideChainPacking
 from .stretch_trial import LEAST_GAIN, StretchTrial, TrialTools
 from .thread_search import ThreadSearch
 from .trial_workers import TrialWorkers
@@ -93,6 +95,7 @@ class Rebuilding:
         self._matches = SequenceMatch(prepared.topology, self._density, self._rotamers, self._registers)
         self._tools = TrialTools(force_field, self._molecule, self._density, self._rotamers, self._registers)
         self._peptides = PeptideSearch(self._molecule, self._density, self._registers)
+        self._packing = SideChainPacking(self._molecule, self._density, self._rotamers)
         self._correlation = correlation
         self._by_energy = by_energy
         self._evident: list[ThreadSearch | EvidenceSearch] = []
@@ -108,6 +111,11 @@ class Rebuilding:
         """Return the positions (N, 3) in Å with side chains in the rotamers that the map shows; the same array if none is."""
         self._progress("side chains")
         fitted, residues = self._rotamers.improved(positions, only_seen=True, stop=stop)
+        packed = self._packed(fitted, stop or Deadline(math.inf))
+        if packed is not fitted:
+            fitted, _ = self._rotamers.improved(packed, only_seen=True, stop=stop)
+            moved = (fitted != positions).any(axis=1)
+            residues = np.unique(self._molecule.residue_of[moved]).tolist()
         self.changes.side_chains += [
             FittedRotamer(
                 residue_label(self._residues[residue]),
@@ -121,6 +129,22 @@ class Rebuilding:
             if self._rotamers.side_chain(residue).is_other_rotamer(positions, fitted)
         ]
         return fitted if residues else positions
+
+    def _packed(self, positions: np.ndarray, stop: Stop) -> np.ndarray:
+        """Return the positions with side chains changed that were in each other's places; the same array where none was."""
+        changes = self._packing.candidates(positions)
+        trials = [PackingTrial(self._molecule, self._registers, positions, each) for each in changes]
+        if not trials or not self._workers.run(self._tools, positions, trials, stop, lambda _: None):
+            return positions
+        result, changed = positions, np.zeros(0, dtype=np.int64)
+        for trial in sorted(trials, key=lambda each: -each.gain):
+            required = LEAST_GAIN_OF_PACKING * len(trial.change.chains)
+            if trial.gain > required and not np.isin(trial.region, changed).any():
+                changed = np.union1d(changed, trial.region)
+                atoms = self._registers.atoms_of(trial.region)
+                result = result.copy()
+                result[atoms] = trial.shifted()[atoms]
+        return result
 
     def with_flipped_peptides(self, positions: np.ndarray, stop: StopRequest) -> np.ndarray:
         """Return the positions in Å with peptides turned over where that is better; the same array where none is.

@@ -143,6 +143,14 @@ class RegisterSearch:
         """Whether a residue, by its index, is one of two or more that are bonded."""
         return residue in self._in_chains
 
+    def with_neighbours(self, residue: int) -> np.ndarray:
+        """Return the indices of a residue and of those next to it in its chain."""
+        for chain in self.chains:
+            (places,) = np.nonzero(chain == residue)
+            if len(places):
+                return chain[max(places[0] - 1, 0) : places[0] + 2]
+        return np.array([residue])
+
     def candidates(self, correlations: np.ndarray) -> list[list[Stretch]]:
         """Return stretches that may be off: for each place that fits badly, and each two that are near, those between them.
 

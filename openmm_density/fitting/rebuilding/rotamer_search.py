@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ..interrupts import Stop
@@ -203,26 +205,13 @@ class RotamerSearch:
         energy, own_of = energies(trials)
         kept = np.argsort(energy, axis=1, kind="stable")[:, :_REFINED]
         models = np.arange(len(positions))[:, None]
-        refined, energy, own_of, angles = (
+        refined, energy, own_of = refine(
+            chain,
             trials[models, kept],
-            energy[models, kept],
-            own_of[models, kept],
             chain.grid[kept],
+            (energy[models, kept], own_of[models, kept]),
+            energies,
         )
-        for step in _STEPS:
-            for number, (quadruple, moved) in enumerate(chain.torsions):
-                for turn in (-step, step):
-                    trial = refined.copy()
-                    flat = trial.reshape(-1, *trial.shape[2:])
-                    set_torsion(flat, quadruple, moved, (angles[..., number] + turn).ravel())
-                    found, own_found = energies(trial)
-                    better = found < energy
-                    refined[better], energy[better], own_of[better] = (
-                        trial[better],
-                        found[better],
-                        own_found[better],
-                    )
-                    angles[better, number] += turn
         best = np.argmin(energy, axis=1)
         models = models[:, 0]
         return before - energy[models, best], refined[models, best], own_of[models, best] - own[:, 0]
@@ -288,3 +277,43 @@ class RotamerSearch:
         moved = np.linalg.norm(conformation[chain.scored] - positions[scored], axis=1) > _MOVED
         weight = float(np.abs(self._density.weights[scored][moved]).sum())
         return min(SEEN_PART * weight / self._atom_weight, SEEN_ATOMS)
+
+
+def refine(
+    chain: SideChain,
+    conformations: np.ndarray,
+    angles: np.ndarray,
+    found: tuple[np.ndarray, np.ndarray],
+    energies: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return conformations with their torsions turned, in small steps, to where the energy is lower.
+
+    Parameters
+    ----------
+    chain : SideChain
+    conformations : np.ndarray, shape (S, K, n, 3)
+        Å, in each of S models.
+    angles : np.ndarray, shape (S, K, number of torsions)
+        Their torsions in degrees.
+    found : tuple of np.ndarray, shapes (S, K) and (S, K, …)
+        Their energies, and what else is known of each.
+    energies : callable
+        Returns both for other conformations.
+
+    Returns
+    -------
+    conformations, energies, else : np.ndarray
+    """
+    refined, angles = conformations.copy(), angles.copy()
+    energy, known = (each.copy() for each in found)
+    for step in _STEPS:
+        for number, (quadruple, moved) in enumerate(chain.torsions):
+            for turn in (-step, step):
+                trial = refined.copy()
+                flat = trial.reshape(-1, *trial.shape[2:])
+                set_torsion(flat, quadruple, moved, (angles[..., number] + turn).ravel())
+                lower, also = energies(trial)
+                better = lower < energy
+                refined[better], energy[better], known[better] = trial[better], lower[better], also[better]
+                angles[better, number] += turn
+    return refined, energy, known

@@ -100,12 +100,25 @@ class SideChainEnergy:
         np.maximum(squares, 0.0, out=squares)
         overlaps = self._density.pair_integral(squares) @ self._others[models, :, None]
         with_others = overlaps.reshape(n_models, count, size) @ self._own
-        ratio = np.sqrt(squares, out=squares).reshape(n_models, count, size, -1)
-        ratio += _SOFTNESS
-        np.divide(self._radii[models, None], ratio, out=ratio)
-        ratio *= ratio
-        ratio *= ratio * ratio
-        energy = ratio * (ratio - 2)
-        energy *= _DEPTH
-        np.minimum(energy, _MAX_CONTACT_ENERGY, out=energy)
-        return with_others, energy.sum(axis=(2, 3))
+        distances = np.sqrt(squares, out=squares).reshape(n_models, count, size, -1)
+        return with_others, contact_energies(distances, self._radii[models, None]).sum(axis=(2, 3))
+
+
+def contact_energies(distances: np.ndarray, radii: np.ndarray) -> np.ndarray:
+    """Return the energies in kJ/mol of contacts between atoms, in place of their distances.
+
+    Parameters
+    ----------
+    distances : np.ndarray
+        Å; overwritten.
+    radii : np.ndarray
+        Å, sums of the radii of both atoms, of a shape that broadcasts; 0 for pairs in no contact.
+    """
+    ratio = distances
+    ratio += _SOFTNESS
+    np.divide(radii, ratio, out=ratio)
+    ratio *= ratio
+    ratio *= ratio * ratio
+    energy = ratio * (ratio - 2)
+    energy *= _DEPTH
+    return np.minimum(energy, _MAX_CONTACT_ENERGY, out=energy)
