@@ -31,6 +31,9 @@ def compiled_force() -> ctypes.CDLL:
     OSError
         If it cannot be stored.
     """
+    if "CUDA" not in platform_names():
+        # What it calls next, which takes longest: where it has to be compiled, both are at once.
+        compilation.load_ahead(("density",))
     return _opened(force_source())
 
 
