@@ -54,6 +54,7 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
 
         from openmm_density.kernels import compilation
 
+        from .. import native_force
         from ..fitting.flexible_fit import FlexibleFit  # noqa: F401
         from ..fitting.interrupts import PromptExit
         from ..fitting.output import OutputFolder
@@ -61,6 +62,7 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
 
     # What any fit on a CPU needs: where it is not compiled yet, it is while files are read.
     compilation.load_ahead(("density", "planarity", "torsion_maps"))
+    native_force.load_ahead()
     output = options.output
     resume = output.resume
     spelled = spellings(options.by_name())

@@ -14,9 +14,9 @@ Python and C++ pass each other, ``compiled`` how the C++ is built, ``force`` wha
 from openmm_density.kernels.compilation import BuildError
 
 from .computation import Computation
-from .force import CudaGraphForce, NativeForce, load, make_force
+from .force import CudaGraphForce, NativeForce, load, load_ahead, make_force
 
-__all__ = ["BuildError", "Computation", "CudaGraphForce", "NativeForce", "load", "make_force"]
+__all__ = ["BuildError", "Computation", "CudaGraphForce", "NativeForce", "load", "load_ahead", "make_force"]
 
 
 def __dir__() -> list[str]:

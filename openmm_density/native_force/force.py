@@ -11,11 +11,14 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import openmm
 import torch
+
+from openmm_density.kernels import compilation
 
 from ..errors import DeveloperWarning
 from . import forms
@@ -76,6 +79,25 @@ def load() -> ctypes.CDLL:
     """
     with _loading:
         return _load()
+
+
+def load_ahead() -> None:
+    """Begin to load the force, in a thread of its own: who calls `load` later waits less, and is told what went wrong."""
+
+    def load_quietly() -> None:
+        with suppress(compilation.BuildError, OSError):
+            load()
+
+    threading.Thread(target=load_quietly, name="load the force", daemon=True).start()
+
+
+def _renew_lock() -> None:
+    global _loading
+    _loading = threading.Lock()
+
+
+# A child forked while another thread loads would otherwise wait for a thread that it does not have.
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 @functools.cache
