@@ -250,11 +250,13 @@ class ThreadSearch:
         for trial in sorted(trials, key=lambda each: -each.gain):
             if trial.gain < LEAST_GAIN or np.isin(trial.region, taken).any():
                 continue
-            taken = np.union1d(taken, trial.region)
             atoms = self._tools.registers.atoms_of(trial.region)
             after = result.copy()
             after[atoms] = trial.shifted()[atoms]
             shifts = _shifts_between(self._tools.registers, chain, result, after)
+            if not shifts:  # it went back to where it was
+                continue
+            taken = np.union1d(taken, trial.region)
             count = sum(len(shift.by) for shift in shifts)
             for shift in shifts:
                 part = len(shift.by) / count
