@@ -152,7 +152,12 @@ def test_where_files_have_moved_it_says_so_and_takes_others(folder, tmp_path, ca
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [(None, "holds no results of a fit"), ("{", "cannot be read"), ("[1]", "is not the summary of a fit")],
+    [
+        (None, "holds no results of a fit"),
+        ("{", "cannot be read"),
+        ("[1]", "is not the summary of a fit"),
+        ('{"residues": []}', "it lacks cc_initial, q_score_initial"),
+    ],
 )
 def test_a_folder_without_a_fit_is_refused(tmp_path, text, problem, capsys):
     if text is not None:
@@ -206,3 +211,25 @@ def test_the_map_of_the_page_is_that_of_the_fit(fitted, page):
     places = indices @ np.array(packed["matrix"]).T + packed["origin"]
     expected = fit.density_map.value_at(places)
     assert np.abs(grid.reshape(-1) - expected).max() <= packed["step"]
+
+
+def test_a_summary_of_an_earlier_version_will_do(folder, tmp_path):
+    copied = shutil.copytree(folder, tmp_path / "copied")
+    summary = json.loads((copied / "summary.json").read_text(encoding="utf-8"))
+    # What was not there a version ago.
+    later = (
+        "final_strength",
+        "final_strength_search",
+        "exchange",
+        "located_doubts",
+        "command",
+        "map_mean",
+        "map_sd",
+    )
+    (copied / "summary.json").write_text(json.dumps({k: v for k, v in summary.items() if k not in later}))
+    [repeat] = [
+        section.blocks[0].text
+        for section in fit_page(read_contents(copied)).sections
+        if section.key == "cite"
+    ]
+    assert repeat.startswith("openmm-density fit") and "--protocol protocol.toml" in repeat

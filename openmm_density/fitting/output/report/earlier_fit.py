@@ -17,6 +17,7 @@ from ....maps.corrections import MapCorrections
 from ....maps.density_map import DensityMap
 from ....models.model import Model
 from ....models.structures import read_model
+from ....wording import listing
 from ...placement import Placement
 from ..viewers.shown_files import BEFORE, REFERENCE, SHOWN_MAP, SUFFIXES
 from .contents import FitContents, labels
@@ -24,6 +25,47 @@ from .contents import FitContents, labels
 # What a folder holds, since it does, of what was fitted: as the fit had it, corrected and placed.
 _BEFORE, _REFERENCE = (tuple(f"{name}{suffix}" for suffix in SUFFIXES) for name in (BEFORE, REFERENCE))
 _MAP = (SHOWN_MAP,)
+
+
+# What a summary may lack that an earlier version wrote, and what none may.
+_EARLIER: dict[str, Any] = {
+    **dict.fromkeys(
+        ("simulated", "final_strength_search", "placement", "map_corrections", "mate_contacts_final")
+    ),
+    **dict.fromkeys(f"flat_ligands_{stage}" for stage in ("initial", "final", "reference")),
+    **{"exchange": [], "rebuilding": [], "solvent": "none", "force_backend": "TorchForce"},
+}
+_STAGES = ("initial", "final", "reference")
+_NEEDED = (
+    *(
+        f"{name}_{stage}"
+        for stage in _STAGES
+        for name in ("cc", "q_score", "geometry", "fsc_resolution", "fsc_falls")
+    ),
+    *(f"{name}_{stage}" for stage in _STAGES[:2] for name in ("ca_rmsd", "similarity")),
+    *(
+        "geometry_relaxed",
+        "ca_rmsd_of",
+        "similarity",
+        "worst_residues",
+        "doubts",
+        "notes",
+        "stages",
+        "versions",
+    ),
+    *(
+        "model",
+        "map",
+        "reference",
+        "resolution",
+        "map_voxel_size",
+        "n_fitted_atoms",
+        "interrupted",
+        "blow_ups",
+    ),
+    *("protocol", "steps", "steps_planned", "seed", "strength", "platform", "forcefield"),
+    *("wall_seconds", "seconds_by_part"),
+)
 
 
 def read_contents(
@@ -81,10 +123,14 @@ def _read_summary(folder: Path) -> dict[str, Any]:
         raise InputError(
             f"it cannot be read ({error})", source=path, remedy="give the folder that fit wrote"
         ) from error
-    if not isinstance(summary, dict) or not {"residues", "cc_final", "model", "map"} <= summary.keys():
+    if not isinstance(summary, dict) or "residues" not in summary:
         raise InputError(
             "it is not the summary of a fit", source=path, remedy="give the folder that fit wrote"
         )
+    summary = {**_EARLIER, "final_strength": summary.get("strength"), **summary}
+    lacking = [name for name in _NEEDED if name not in summary]
+    if lacking:
+        raise InputError(f"it lacks {listing(lacking, 5)}", source=path, remedy="fit again")
     return summary
 
 
