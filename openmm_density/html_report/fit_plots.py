@@ -11,7 +11,7 @@ GEOMETRY = (
     ("bonds (Å)", "bond_rmsd", None),
     ("angles (°)", "angle_rmsd", None),
     ("clashes", "clashscore", None),
-    ("Ramachandran (%)", "ramachandran_outlier_count", "ramachandran_count"),
+    ("Ramach. (%)", "ramachandran_outlier_count", "ramachandran_count"),
     ("rotamers (%)", "rotamer_outlier_count", "rotamer_count"),
 )
 """What is drawn of the geometry: its name, the key of a report, and that of what it is a part of."""

@@ -136,7 +136,7 @@ def _number(value: float | None, form: str) -> str:
 
 
 def _angstrom(said: str | None) -> str:
-    return "–" if said is None else said if said == "nowhere" else f"{said} Å"
+    return "–" if said is None else said if said == "nowhere" else f"{said}\N{NO-BREAK SPACE}Å"
 
 
 def _did_it_fit(contents: FitContents, doubts: Sequence[LocatedDoubt]) -> Section:
@@ -146,7 +146,7 @@ def _did_it_fit(contents: FitContents, doubts: Sequence[LocatedDoubt]) -> Sectio
     curves = {stage: (label, summary.get(f"fsc_{stage}")) for stage, label in stages.items()}
     doubtful = [place.rows for doubt in doubts for place in doubt.places] or [doubt.rows for doubt in doubts]
     blocks: list[Block] = [
-        Table("Agreement with the map", figures.headings, figures.agreement),
+        _without_empty_columns(Table("Agreement with the map", figures.headings, figures.agreement)),
         *(Text(sentence) for sentence in contents.missing),
         Plot(
             "agreement",
@@ -163,6 +163,14 @@ def _did_it_fit(contents: FitContents, doubts: Sequence[LocatedDoubt]) -> Sectio
         ),
     ]
     return Section("did-it-fit", "Did it fit?", blocks)
+
+
+def _without_empty_columns(table: Table) -> Table:
+    kept = [
+        i for i in range(len(table.headings)) if any(cells[i] for _, cells in table.rows if i < len(cells))
+    ]
+    rows = [(name, [cells[i] if i < len(cells) else "" for i in kept]) for name, cells in table.rows]
+    return Table(table.caption, [table.headings[i] for i in kept], rows)
 
 
 def _stages(summary: Mapping[str, Any]) -> dict[str, str]:
