@@ -146,7 +146,7 @@ class OutputFolder:
             kept = kept_and_simulated(fit, result, simulated_agreement)
             summary = {**kept, "command": command, **summary}
         write_summary(self.path / "summary.json", summary | times_of(fit.stopwatch, scan))
-        write_shown_files(self.path, fit, result)
+        write_shown_files(self.path, fit, result, stop)
         write_viewer_scripts(self.path, summary)
         with fit.stopwatch.part("pictures"):
             self.has_pictures = pictures.finish()

@@ -15,6 +15,7 @@ from ....models.structure_files import pdb_limit, write_model_cif, write_pdb
 from ....models.structures import Model
 from ...fit_result import FitResult
 from ...flexible_fit import FlexibleFit
+from ...interrupts import Stop
 
 SHOWN_MAP = "fitted_map.mrc"
 BEFORE, REFERENCE = "fitted_before", "fitted_reference"
@@ -26,7 +27,7 @@ MARGIN = 8.0
 """Å around the models that the map reaches."""
 
 
-def write_shown_files(folder: Path, fit: FlexibleFit, result: FitResult) -> None:
+def write_shown_files(folder: Path, fit: FlexibleFit, result: FitResult, stop: Stop | None = None) -> None:
     """Write the model where the fit began, the reference, and the map as it was fitted into, around them.
 
     All that is needed to look at a fit is then in its folder, which can be moved and sent. The map is corrected as for the fit
@@ -38,6 +39,8 @@ def write_shown_files(folder: Path, fit: FlexibleFit, result: FitResult) -> None
     folder : Path
     fit : FlexibleFit
     result : FitResult
+    stop : StopRequest or Deadline, optional
+        Where it has come, the map is left out: a large one takes seconds.
     """
     prepared = result.prepared
     before = prepared.input_positions(result.initial)
@@ -48,7 +51,10 @@ def write_shown_files(folder: Path, fit: FlexibleFit, result: FitResult) -> None
     else:
         _write_model(folder, REFERENCE, fit.reference, fit.reference.positions)
         shown.append(fit.reference.positions)
-    write_shown_map(folder, fit.density_map, shown)
+    if stop is not None and stop.requested:
+        (folder / SHOWN_MAP).unlink(missing_ok=True)
+    else:
+        write_shown_map(folder, fit.density_map, shown)
 
 
 def write_shown_map(folder: Path, density_map: DensityMap, around: Sequence[np.ndarray]) -> None:

@@ -141,6 +141,14 @@ def test_what_cannot_be_shown_is_not_there(fitted, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fitted_before.pdb"]
 
 
+def test_whoever_waits_for_the_end_of_a_fit_does_not_wait_for_the_map(fitted, tmp_path):
+    (tmp_path / "fitted_map.mrc").write_text("of an earlier fit")
+    write_shown_files(tmp_path, *fitted, SimpleNamespace(requested=True))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fitted_before.pdb", "fitted_reference.pdb"]
+    write_shown_files(tmp_path, *fitted, SimpleNamespace(requested=False))
+    assert (tmp_path / "fitted_map.mrc").stat().st_size > 1024
+
+
 def test_what_an_earlier_fit_lacks_is_written_from_its_report(fitted, written, tmp_path):
     (fit, result), (folder, summary) = fitted, written
     for name in ("fitted.pdb", "fitted_reference.pdb"):
