@@ -20,7 +20,7 @@ from ..fragments import write_fragment
 
 TRIAL = Path(__file__).with_name("trial.py")
 PYTHON, TORCH, OPENMM = ("3.11", "3.12"), ("2.8", "2.9", "2.11", "2.15"), ("8.2", "8.4", "8.5", "8.6")
-COLUMNS = ("Python", "torch", "openmm", "import", "force on CPU", "error", "CC of a fit", "doctor")
+COLUMNS = ("Python", "torch", "openmm", "import", "force on CPU", "error", "S", "CC of a fit", "doctor")
 
 
 def main() -> int:
@@ -45,12 +45,23 @@ def main() -> int:
                 (options.folder / "results.json").write_text(json.dumps(found, indent=1))
         if not options.keep:
             uv("cache", "clean", "torch", "triton")
-    ccs = [each["fit"]["cc"] for each in found if "cc" in each.get("fit", {})]
-    if ccs:
-        print(f"\nCC of all fits: {min(ccs):.4f} to {max(ccs):.4f}")
     good = sum(works(each) for each in found)
-    print(f"{good} of {len(found)} combinations work")
-    return int(good < len(found) or max(ccs) - min(ccs) > 1e-3)
+    print(f"\n{good} of {len(found)} combinations work")
+    return int(good < len(found) or not agree(found))
+
+
+def agree(found: list[dict]) -> bool:
+    """Print how far apart results are, and return whether that is no more than rounding makes of them.
+
+    S of one model is the same to rounding. A fit is chaotic: a difference in the last digit may end in another rotamer.
+    """
+    same = True
+    for name, part, key, tolerance in (("S", "force", "similarity", 1e-6), ("CC of fits", "fit", "cc", 5e-3)):
+        values = [each[part][key] for each in found if key in each.get(part, {})]
+        if values:
+            print(f"{name}: {min(values):.6f} to {max(values):.6f}")
+            same &= max(values) - min(values) <= tolerance
+    return same
 
 
 def tried(folder: Path, wheel: Path, python: str, torch: str, openmm: str, extra: list[str]) -> dict:
@@ -97,7 +108,7 @@ def works(found: dict) -> bool:
 def row(found: dict) -> str:
     """Return a row of the table."""
     if "install" in found:
-        said = [found["install"]["problem"], *[""] * 4]
+        said = [found["install"]["problem"], *[""] * 5]
     else:
         force, fit, doctor = (found.get(name, {}) for name in ("force", "fit", "doctor"))
         verdict = (
@@ -107,6 +118,7 @@ def row(found: dict) -> str:
             found["import"].get("problem", "yes"),
             force.get("backend") or force.get("problem", "–"),
             f"{force['error']:.0e}" if "error" in force else "–",
+            f"{force['similarity']:.6f}" if "similarity" in force else "–",
             f"{fit['cc']:.4f}" if "cc" in fit else fit.get("problem", "–")[-200:],
             verdict,
         ]

@@ -62,7 +62,7 @@ def simulated() -> dict:
 
 
 def force() -> dict:
-    """Return the backend that is taken, and how well forces and energies on the CPU platform agree."""
+    """Return the backend that is taken, S, and how well forces and energies on the CPU platform agree."""
     from openmm_density import DensityFit, DensityMap
 
     pdb = app.PDBFile("model.pdb")
@@ -92,6 +92,7 @@ def force() -> dict:
         raise ValueError(f"forces and energies disagree: {energies} and {norm}")
     return {
         "backend": type(added).__name__,
+        "similarity": fit.similarity(positions),
         "error": float(error),
         "warnings": [str(one.message) for one in caught],
     }
