@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,8 @@ def write_viewer_scripts(folder: Path, summary: Mapping[str, Any]) -> list[Path]
     summary : mapping
         What its ``summary.json`` holds.
     """
-    scene, version = read_scene(folder, summary), importlib.metadata.version("openmm-density")
+    # Not known where the package runs without being installed.
+    scene, version = read_scene(folder, summary), summary["versions"]["openmm-density"] or "of no version"
     written = []
     for name, script in ((CHIMERAX_SCRIPT, chimerax_script), (COOT_SCRIPT, coot_script)):
         write_text(folder / name, script(scene, version))
