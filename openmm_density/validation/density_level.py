@@ -20,12 +20,16 @@ _WITH_HYDROGENS = 1.07
 _NEAR = 4.0
 # From this resolution (Å) on a molecule fills its surface; at finer ones, down to half of it, the surface follows chains.
 _FILLED_FROM, _LEAST_FILLED = 5.0, 0.5
+# The part of the heavy atoms that may be outside the surface in finer maps, as ends of side chains are: 1.2 σ in PDB 3PQR.
+_ATOMS_OUTSIDE = 0.15
+# A value that so many of the voxels near a model have is that of a mask.
+_MASK = 0.1
 
 
 def density_level(
     density_map: DensityMap, topology: app.Topology, positions: Any, resolution: float
 ) -> float:
-    """Return the value above which as much of the map near a model lies as the model fills.
+    """Return the value above which as much of the map near a model lies as the model fills, and in fine maps most of its atoms.
 
     Parameters
     ----------
@@ -34,7 +38,9 @@ def density_level(
     positions : array_like, shape (N, 3)
         Å.
     resolution : float
-        Å. At resolutions finer than 5 Å less of the molecule's volume is above the level: half of it at 2.5 Å.
+        Å. At resolutions finer than 5 Å less of the molecule's volume is above the level, half of it at 2.5 Å, and no more than
+        encloses 85% of its heavy atoms that are in the map: maps are noisy at the level that encloses all. What lies in a mask
+        does not count.
     """
     positions = checked_positions(positions, topology.getNumAtoms(), topology)
     heavy = np.array(
@@ -46,5 +52,12 @@ def density_level(
     near = density_map.data[density_map.mask_around(positions[heavy], _NEAR)]
     if not near.size:
         near = density_map.data.reshape(-1)
+    values, counts = np.unique(near, return_counts=True)
+    masked = values[np.argmax(counts)] if counts.max() > _MASK * near.size else np.nan
     place = near.size - int(np.clip(volume / density_map.voxel_volume, 1, near.size))
-    return float(np.partition(near, place)[place])
+    level = float(np.partition(near, place)[place])
+    if resolution >= _FILLED_FROM:
+        return level
+    at_atoms = density_map.value_at(positions[heavy])
+    at_atoms = at_atoms[np.isfinite(at_atoms) & (at_atoms != masked)]
+    return max(level, float(np.quantile(at_atoms, _ATOMS_OUTSIDE))) if at_atoms.size else level

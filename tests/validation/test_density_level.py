@@ -22,8 +22,29 @@ def test_the_surface_encloses_the_molecules_volume(found):
     # By mdtraj's masses, hydrogens counted as amino acids have them: 7% of the mass.
     mass = sum(atom.element.mass._value for atom in model.topology.atoms() if atom.element.symbol != "H")
     assert inside == pytest.approx(1.21 * 1.07 * mass, rel=0.02)
-    finer = density_level(density_map, model.topology, model.positions, 2.5)
-    assert (density_map.data > finer).sum() * density_map.voxel_volume == pytest.approx(inside / 2, rel=0.02)
+
+
+def test_in_a_fine_map_it_encloses_less_and_most_atoms(found):
+    model, density_map = found
+    coarse, level = (
+        density_level(density_map, model.topology, model.positions, resolution) for resolution in (5.0, 2.5)
+    )
+    volumes = [(density_map.data > each).sum() for each in (coarse, level)]
+    assert level > coarse and volumes[1] <= 0.51 * volumes[0]
+    enclosed = (density_map.value_at(model.positions) > level).mean()
+    assert 0.5 < enclosed < 0.87
+
+
+def test_what_a_mask_has_left_is_no_density(found):
+    model, density_map = found
+    empty = density_map.data < np.quantile(density_map.data, 0.9)
+    masked = DensityMap(np.where(empty, 0, density_map.data), density_map.matrix, density_map.origin)
+    assert density_level(masked, model.topology, model.positions, 3.0) > 0
+
+    # Half of the model is outside the mask.
+    half = np.arange(density_map.data.shape[0])[:, None, None] < density_map.data.shape[0] // 2
+    masked = DensityMap(np.where(half, 0, density_map.data), density_map.matrix, density_map.origin)
+    assert density_level(masked, model.topology, model.positions, 3.0) > 0
 
 
 def test_it_scales_with_the_map_and_is_known_outside_of_it(found):
