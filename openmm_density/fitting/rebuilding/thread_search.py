@@ -26,13 +26,15 @@ from .trial_workers import TrialWorkers
 _CLOSING, _ANNEALED_LONGER = 300, 2
 # By how much the evidence of what was placed, and what it gains once it was minimised, may be worse; so many of the same residues
 # are built, and so many of these annealed.
-_HOPELESS, _BUILT, _ANNEALED = -10.0, 8, 5
+_HOPELESS, _BUILT, _ANNEALED = -10.0, 10, 8
 # A helix is moved where so many of its residues are moved by more than this, in Å: a residue on is 3.8, half a one is 2.
 _MOVED, _FEWEST = 1.5, 3
 # Residues between two places that move, up to which they are tried as one.
 _JOINED = 2 * FLANK
 # Residues that are tried at once; of a chain of that length, all are where more than this part of it moves.
 _MOST_AT_ONCE, _WHOLE = 200, 0.5
+# Residues of a stretch for which `LEAST_GAIN` was set: for more, what annealing leaves to chance grows with the square root.
+_USUAL = 20
 # Once a chain was led elsewhere other threads may be better.
 _ROUNDS = 2
 
@@ -248,7 +250,7 @@ class ThreadSearch:
         """Return the positions with what gains most, and all that does not overlap with it, and what was moved."""
         result, taken, moved = positions, np.zeros(0, dtype=np.int64), []
         for trial in sorted(trials, key=lambda each: -each.gain):
-            if trial.gain < LEAST_GAIN or np.isin(trial.region, taken).any():
+            if trial.gain < least_gain(len(trial.region)) or np.isin(trial.region, taken).any():
                 continue
             atoms = self._tools.registers.atoms_of(trial.region)
             after = result.copy()
@@ -263,6 +265,11 @@ class ThreadSearch:
                 moved.append(Moved(shift, part * trial.evidence_gain, part * trial.energy))
             result = after
         return result, moved
+
+
+def least_gain(residues: int) -> float:
+    """Return by how much so many residues have to be better elsewhere, as a natural logarithm."""
+    return LEAST_GAIN * math.sqrt(max(residues / _USUAL, 1.0))
 
 
 def _regions(chain: np.ndarray, thread: Thread, lead: Lead) -> list[np.ndarray]:
