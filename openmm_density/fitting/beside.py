@@ -6,7 +6,6 @@ Reports, files and pictures come out as if the fit had made them itself, and whe
 from __future__ import annotations
 
 import itertools
-import os
 import weakref
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -15,7 +14,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from ..maps.density_map import DensityMap
-from .worker_process import WorkerProcess
+from .worker_process import WorkerProcess, available_cores
 
 MOST_PROCESSES = 3
 """There is no more to do beside a fit."""
@@ -113,7 +112,7 @@ class Beside:
         on_cpu = platform in ("CPU", "Reference")
         if on_cpu or density_map.data.nbytes > LARGEST_MAP:
             return cls()
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        cores = available_cores()
         return cls(max(min(threads or cores, cores, MOST_PROCESSES + 1) - 1, 0))
 
     @property

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
+# Bytes that a worker takes, with a map of 1 Å or coarser or a table of it.
+_MEMORY = 600e6
 # Nothing is imported from the working folder, which may hold anything.
 _PROGRAM = "import sys; sys.path[:] = filter(None, sys.path); from {} import main; main()"
 # What would make threads of its own in a worker, or take a GPU.
@@ -19,6 +23,18 @@ _ONE_THREAD = {
     "MKL_NUM_THREADS": "1",
     "CUDA_VISIBLE_DEVICES": "",
 }
+
+
+def available_cores() -> int:
+    """Return the number of processor cores that this process may use, or fewer where memory would not do for as many workers."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        (kilobytes,) = re.findall(
+            r"^MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE
+        )
+    except (OSError, ValueError):  # not Linux
+        return cores
+    return max(min(cores, int(1000 * int(kilobytes) / _MEMORY)), 1)
 
 
 class WorkerProcess:

@@ -135,7 +135,7 @@ def test_where_a_process_ends_all_is_done_here():
 def test_processes_are_for_gpus_with_cores_and_maps_that_are_not_too_large(monkeypatch):
     counts = []
     monkeypatch.setattr(Beside, "__init__", lambda self, count=0: counts.append(count))
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    monkeypatch.setattr(beside, "available_cores", lambda: 8)
     small = DensityMap(np.zeros((4, 4, 4), np.float32), np.eye(3), np.zeros(3))
     for platform, threads in (("CUDA", None), ("CUDA", 2), ("CUDA", 1), ("CPU", None), ("Reference", None)):
         Beside.of_fit(platform, threads, small)

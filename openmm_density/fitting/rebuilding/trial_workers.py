@@ -6,22 +6,19 @@ What comes out does not depend on how many there are: tasks are independent, and
 
 from __future__ import annotations
 
-import os
 import pickle
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import wait
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...errors import SimulationError
 from ..interrupts import Stop
-from ..worker_process import WorkerProcess
+from ..worker_process import WorkerProcess, available_cores
 from .stretch_trial import PLACES_KEPT, Built, StretchTrial, Task, TrialPlace, TrialTools
 
 MOST_WORKERS = 32
@@ -29,8 +26,6 @@ MOST_WORKERS = 32
 RESIDUES_OF_A_WORKER = 8
 """With fewer residues for each worker, a model has fewer places that may be off than workers."""
 
-# Bytes that a worker takes with a table of the map for one place, in a map of 1 Å or coarser.
-_MEMORY = 600e6
 # Seconds between two looks whether to stop, and after which a first process should have loaded what it needs.
 _LOOK, _START = 0.2, 120.0
 # What each runs.
@@ -38,18 +33,6 @@ _PROGRAM = "openmm_density.fitting.rebuilding.trial_worker"
 
 Progress = Callable[[int], None]
 """Called with the number of a trial that has come to its end."""
-
-
-def available_cores() -> int:
-    """Return the number of processor cores that this process may use, or fewer where memory would not do for as many workers."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        (kilobytes,) = re.findall(
-            r"^MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE
-        )
-    except (OSError, ValueError):  # not Linux
-        return cores
-    return max(min(cores, int(1000 * int(kilobytes) / _MEMORY)), 1)
 
 
 class TrialWorkers:
