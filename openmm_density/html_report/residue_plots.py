@@ -11,6 +11,7 @@ from .colors import DOUBTFUL, OF_STAGE, REBUILT
 
 MEASURES = {"correlation": "correlation", "q_score": "Q-score"}
 _TICKS = 9
+_CHANGES = ("rebuilt", "turned", "flipped")
 
 
 def agreement_figure(
@@ -58,7 +59,7 @@ def agreement_figure(
             "zeroline": False,
         }
     layout["shapes"] += [_band(x[group[0]], x[group[-1]], DOUBTFUL, 0, 1) for group in _runs(doubtful, x)]
-    rebuilt = [[i] for i in rows if residues[i].get("rebuilt") or residues[i].get("turned")]
+    rebuilt = [[i] for i in rows if any(residues[i].get(change) for change in _CHANGES)]
     layout["shapes"] += [_band(x[i], x[i], REBUILT, 1.0, 1.015) for [i] in rebuilt]
     layout["xaxis"]["anchor"] = "y" if len(measures) == 1 else f"y{len(measures)}"
     return {"data": data, "layout": layout}

@@ -233,3 +233,27 @@ def test_a_summary_of_an_earlier_version_will_do(folder, tmp_path):
         if section.key == "cite"
     ]
     assert repeat.startswith("openmm-density fit") and "--protocol protocol.toml" in repeat
+
+
+def test_what_was_rebuilt_is_shown(folder):
+    contents = read_contents(folder)
+    labels = [row["residue"] for row in contents.summary["residues"]]
+    stretch = {"chain": "A", "first": "4", "last": "6", "rows": [3, 4, 5], "shifted_by": 1, "gain": 61.5}
+    search = {
+        "stage": "heat",
+        "places_tried": 2,
+        "undone": False,
+        "wall_seconds": 3.2,
+        "stretches": [stretch],
+    }
+    search |= {
+        "side_chains": [{"residue": labels[8], "row": 8}],
+        "peptides": [{"residue": labels[2], "row": 2}],
+    }
+    summary = {**contents.summary, "rebuilding": [search, {**search, "undone": True, "stage": "hold"}]}
+    page = fit_page(replace(contents, summary=summary))
+    [rebuilt] = [
+        each for each in blocks(page, "done") if isinstance(each, Items) and "rebuilt" in each.heading
+    ]
+    assert [[spot.rows for spot in item.spots] for item in rebuilt.items] == [[], [[3, 4, 5]], [[2]], [[8]]]
+    assert "A 4-6 shifted by +1 before heat" in rebuilt.items[1].text

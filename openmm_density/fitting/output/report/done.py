@@ -14,7 +14,7 @@ from ..exchanges import exchanged_in_words
 from ..figures import pull_in_words
 from .contents import FitContents
 
-_MOST_SIDE_CHAINS = 40
+_MOST_LISTED = 40
 
 
 def done_section(contents: FitContents) -> Section:
@@ -91,12 +91,13 @@ def _facts(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _rebuilt(summary: Mapping[str, Any]) -> Iterator[Item]:
-    """Yield the stretches that were shifted, and the side chains that were turned, each with a button."""
+    """Yield the stretches that were shifted, peptides and side chains that were turned, each with a button."""
     in_words = rebuilt_in_words(summary["rebuilding"])
     if in_words is None:
         return
     yield Item(f"In all: {in_words}.")
-    side_chains: dict[int, str] = {}
+    # By what they are called: of each kind the residues, by their rows.
+    others: dict[str, dict[int, str]] = {"Peptides flipped, behind": {}, "Side chains in other rotamers": {}}
     for search in summary["rebuilding"]:
         if search["undone"]:
             continue
@@ -107,7 +108,10 @@ def _rebuilt(summary: Mapping[str, Any]) -> Iterator[Item]:
                 f"(gain {stretch['gain']:.0f} kJ/mol).",
                 [Spot(f"Show {label}", stretch["rows"])],
             )
-        side_chains |= {each["row"]: each["residue"] for each in search["side_chains"]}
-    if side_chains:
-        shown = sorted(side_chains.items())[:_MOST_SIDE_CHAINS]
-        yield Item("Side chains in other rotamers:", [Spot(label, [row]) for row, label in shown])
+        for found, changed in zip(others.values(), (search.get("peptides", ()), search["side_chains"])):
+            found.update({each["row"]: each["residue"] for each in changed})
+    for name, found in others.items():
+        if found:
+            yield Item(
+                f"{name}:", [Spot(label, [row]) for row, label in sorted(found.items())[:_MOST_LISTED]]
+            )
