@@ -134,7 +134,9 @@ class Rebuilding:
         """Return the positions with side chains changed that were in each other's places; the same array where none was."""
         changes = self._packing.candidates(positions)
         trials = [PackingTrial(self._molecule, self._registers, positions, each) for each in changes]
-        if not trials or not self._workers.run(self._tools, positions, trials, stop, lambda _: None):
+        # They are few, and a process takes longer to load than all of them.
+        workers = self._workers if self._workers.are_running else TrialWorkers(1)
+        if not workers.run(self._tools, positions, trials, stop, lambda _: None):
             return positions
         result, changed = positions, np.zeros(0, dtype=np.int64)
         for trial in sorted(trials, key=lambda each: -each.gain):

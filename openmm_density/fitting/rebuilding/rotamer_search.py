@@ -228,7 +228,7 @@ class RotamerSearch:
         chain: SideChain,
         positions: np.ndarray,
         trials: np.ndarray,
-        without: np.ndarray | None = None,
+        among: np.ndarray | None = None,
     ) -> SideChainEnergy:
         """Return the energy of a side chain among the heavy atoms that its conformations touch.
 
@@ -239,14 +239,14 @@ class RotamerSearch:
             Å, of S models.
         trials : np.ndarray, shape (S, K, n, 3)
             The conformations.
-        without : np.ndarray of int, optional
-            Atoms that are taken away.
+        among : np.ndarray of int, optional
+            The heavy atoms that are there, in ascending order; all by default.
         """
         molecule, centre = self._molecule, chain.atoms[2]
         beta = positions[:, centre, None]
         reach = np.sqrt(((trials[:, :, chain.scored] - beta[:, :, None]) ** 2).sum(axis=-1).max(axis=(1, 2)))
-        absent = chain.scored_atoms if without is None else np.concatenate([chain.scored_atoms, without])
-        others = self._heavy[~np.isin(self._heavy, absent)]
+        there = self._heavy if among is None else among
+        others = there[~np.isin(there, chain.scored_atoms)]
         present = ((positions[:, others] - beta) ** 2).sum(axis=-1) < ((reach + _TOUCHED) ** 2)[:, None]
         touched = present.any(axis=0)
         near = others[touched]

@@ -6,6 +6,7 @@ from collections.abc import Generator
 from typing import NamedTuple
 
 import numpy as np
+from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
 from ...chemistry.contacts import HYDROGEN_BOND_ALLOWANCE
@@ -125,13 +126,13 @@ class _EnergyTable:
         self._molecule, self._density, self._search, self._chains = molecule, density, search, chains
         self._positions = positions
         self._slopes = density.slopes(positions)
-        self._without = np.concatenate([chain.scored_atoms for chain in chains])
+        changing = np.concatenate([chain.scored_atoms for chain in chains])
+        self._rest = np.setdiff1d(np.flatnonzero(molecule.is_heavy), changing)
         self._rotamers: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self._pairs: dict[tuple[int, int], np.ndarray] = {}
         betas = positions[[chain.atoms[2] for chain in chains]]
-        near = cdist(betas, betas) < _REACH
-        np.fill_diagonal(near, False)
-        self.neighbours = [np.flatnonzero(row).tolist() for row in near]
+        near = cKDTree(betas).query_ball_point(betas, _REACH)
+        self.neighbours = [sorted({*found} - {number}) for number, found in enumerate(near)]
 
     def places(self, number: int) -> np.ndarray:
         """Return the positions (K, n, 3) of the rotamers of a side chain."""
@@ -157,7 +158,7 @@ class _EnergyTable:
         """Return the rotamers (K, n, 3) of a side chain, its own first, and their energies (K,)."""
         own = self._positions[chain.atoms]
         grid = chain.conformations(own)
-        around = self._search.surroundings(chain, self._positions[None], grid[None], self._without)
+        around = self._search.surroundings(chain, self._positions[None], grid[None], self._rest)
 
         def energies(conformations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             integrals, contacts = around.evaluate(conformations)

@@ -61,6 +61,11 @@ class TrialWorkers:
         except OSError:  # no more processes are allowed here
             self.count = max(len(self._workers), 1)
 
+    @property
+    def are_running(self) -> bool:
+        """Whether the processes were started."""
+        return bool(self._workers)
+
     def close(self) -> None:
         """End the processes at once."""
         for worker in self._workers:
@@ -221,7 +226,7 @@ class _Scheduler:
                 if not self._any_started:
                     raise _NotStarted
                 raise SimulationError(
-                    "the processes that shift stretches ended, as where memory runs out: use fewer threads, or no search"
+                    "the processes that search for better places ended, as where memory runs out: use fewer threads, or no search"
                 )
             speaking = {worker.connection: worker for worker in self._workers if not worker.is_idle}
             for connection in wait(list(speaking), _LOOK):
@@ -243,7 +248,7 @@ class _Scheduler:
             self._any_started = True
             return
         if isinstance(found, str):
-            raise SimulationError(f"a stretch could not be shifted: {found}")
+            raise SimulationError(f"a part of the model could not be rebuilt: {found}")
         following = self._courses[job.trial].take(job.number, found)
         if following is None:
             self._left -= 1

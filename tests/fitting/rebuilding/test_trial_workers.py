@@ -172,7 +172,10 @@ def test_an_error_in_a_process_is_told_and_ends_the_others(search: Search) -> No
     nowhere = StretchTrial(
         search.tools.molecule, search.positions, [Stretch(np.arange(3), 0, 1)], np.array([99])
     )
-    with TrialWorkers(2) as workers, pytest.raises(SimulationError, match="a stretch could not be shifted: "):
+    with (
+        TrialWorkers(2) as workers,
+        pytest.raises(SimulationError, match="a part of the model could not be rebuilt: "),
+    ):
         workers.run(search.tools, search.positions, [nowhere], Going, lambda _: None)
     assert workers._workers == []
 
