@@ -78,8 +78,7 @@ def record(computation: Computation, arrays: Arrays) -> RecordedGraph:
                 arrays.positions, arrays.position_bytes, arrays.particle_of_slot, rows, positions
             )
             found = evaluated(own, positions, read, bool(slots))
-            if found.derivatives is not None:
-                slopes.copy_(found.derivatives)
+            found.store_derivatives(slopes)
             exchange.give_forces(
                 found.forces,
                 found.energy,
