@@ -28,7 +28,11 @@ def installed_versions() -> dict[str, str | None]:
 def too_old(versions: Mapping[str, str | None]) -> dict[str, str]:
     """Return the installed packages that are older than this package needs, each with the oldest version that serves."""
     needed = {}
-    for requirement in importlib.metadata.requires("openmm-density") or ():
+    try:
+        requirements = importlib.metadata.requires("openmm-density") or ()
+    except importlib.metadata.PackageNotFoundError:  # a clone that is on the path and not installed
+        return {}
+    for requirement in requirements:
         match = re.match(r"([\w-]+)>=([\d.]+)", requirement)
         if match:
             needed.setdefault(match[1], match[2])

@@ -212,7 +212,7 @@ def create_force(
         ``CudaGraphForce`` is the same where there is a CUDA platform, and refused elsewhere.
     force_group : int
     parameter_derivative : bool, optional
-        Whether the energy's derivative with respect to the parameter can be asked of a State; by default, where the backend can.
+        Whether a State can give the energy's derivative with respect to the parameter: by default see `_differentiates`.
     device : torch.device or str, optional
         Where ``PythonForce`` evaluates the module: a GPU if torch can use one, whatever the platform. With the other backends
         the platform decides.
@@ -234,7 +234,7 @@ def create_force(
         backend = best_backend()
     _check_backend(backend, bool(parameter_derivative))
     where = _device(backend, device, cuda_graphs), cuda_graphs
-    derivative = parameter_derivative is not False
+    derivative = _differentiates(backend) if parameter_derivative is None else parameter_derivative
     force = _construct(backend, module, parameter_name, default, periodic, derivative, *where, of_particles)
     force.setForceGroup(force_group)
     force.setName(name)
@@ -258,6 +258,11 @@ def _check_backend(backend: str, parameter_derivative: bool) -> None:
             f"{backend} has no energy derivatives with respect to parameters",
             remedy=f"use {' or '.join(WITH_DERIVATIVES[:2])}, or {as_argument('parameter_derivative', False)}",
         )
+
+
+def _differentiates(backend: str) -> bool:
+    """Return whether a backend's forces have derivatives unless told otherwise: not where they cost a GPU more than the forces."""
+    return backend == "TorchForce" or (backend in OWN and "CUDA" not in platform_names())
 
 
 def best_backend() -> str:

@@ -191,8 +191,8 @@ class PlanarityRestraint(Restraint):
             CPUs, with the bits of ``TorchForce``, and on CUDA a graph that costs its kernels and no more. ``CudaGraphForce`` is
             the same where there is a CUDA platform, and refused elsewhere.
         parameter_derivative : bool, optional
-            Whether a State can give the derivative with respect to k: the energy at k = 1. By default, where the backend can
-            (``TorchForce``, ``NativeForce``).
+            Whether a State can give the derivative with respect to k: the energy at k = 1. By default as in
+            `openmm_density.DensityFit.create_force`.
         device, cuda_graphs
             As in `openmm_density.DensityFit.create_force`.
         """

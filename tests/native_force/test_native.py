@@ -109,7 +109,7 @@ def test_a_density_has_the_bits_of_its_module(model, platform, similarity, perio
         system=system if of_system else None,
         atoms="name CA or name CB",
     )
-    system.addForce(fit.create_force("NativeForce"))
+    system.addForce(fit.create_force("NativeForce", parameter_derivative=True))
     shift = BOX.T @ [1, -2, 1] if periodic else 0.0
     context = context_of(system, model.moved + shift, platform)
     for strength in (fit.default_strength, -3.0, 0.0):
@@ -120,7 +120,9 @@ def test_a_density_has_the_bits_of_its_module(model, platform, similarity, perio
 @on_cpus
 def test_planes_have_the_bits_of_their_module(model, platform):
     restraint = PlanarityRestraint(model.topology, positions=model.positions)
-    context = context_of(model.system(restraint.create_force("NativeForce")), model.moved, platform)
+    context = context_of(
+        model.system(restraint.create_force("NativeForce", parameter_derivative=True)), model.moved, platform
+    )
     context.setParameter("planarity_strength", 0.7)
     assert_bits_of_module(context, restraint.create_module(), 0.7, "planarity_strength", False, platform)
 
@@ -145,7 +147,7 @@ def test_planes_are_whole_though_a_box_parts_them(model, platform):
 @on_cpus
 def test_torsion_maps_have_the_bits_of_their_module(model, platform):
     restraint = RamachandranRestraint(model.topology, model.positions)
-    system = model.system(restraint.create_force("NativeForce"))
+    system = model.system(restraint.create_force("NativeForce", parameter_derivative=True))
     context = context_of(system, model.moved, platform)
     context.setParameter("ramachandran_strength", 2.5)
     assert_bits_of_module(context, restraint.create_module(), 2.5, "ramachandran_strength", False, platform)
@@ -211,7 +213,10 @@ def test_derivatives_add_up_with_those_of_other_forces_and_groups(model, platfor
 
 def test_derivatives_are_given_where_they_are_asked_for(model):
     fit = model.fit()
-    assert fit.create_force("NativeForce").getEnergyParameterDerivativeName(0) == "density_strength"
+    asked = fit.create_force("NativeForce", parameter_derivative=True)
+    assert asked.getEnergyParameterDerivativeName(0) == "density_strength"
+    by_default = fit.create_force("NativeForce").getNumEnergyParameterDerivatives()
+    assert by_default == (0 if "CUDA" in PLATFORMS else 1)
     without = fit.create_force("NativeForce", parameter_derivative=False)
     assert without.getNumEnergyParameterDerivatives() == 0
     context = context_of(model.system(without), model.moved)
@@ -255,7 +260,9 @@ np.savez(sys.argv[3], forces=state.getForces(asNumpy=True)._value, energy=state.
 
 def test_a_fresh_process_reads_a_system_with_the_same_bits(model, tmp_path):
     forces = [
-        model.fit(weights="electron", b_factors=np.full(len(model.moved), 30.0)).create_force("NativeForce"),
+        model.fit(weights="electron", b_factors=np.full(len(model.moved), 30.0)).create_force(
+            "NativeForce", parameter_derivative=True
+        ),
         PlanarityRestraint(model.topology, positions=model.positions).create_force("NativeForce"),
         RamachandranRestraint(model.topology, model.positions).create_force("NativeForce"),
     ]
@@ -274,7 +281,8 @@ def test_a_fresh_process_reads_a_system_with_the_same_bits(model, tmp_path):
 
 
 def test_a_copied_system_keeps_name_group_and_parameters(model):
-    force = model.fit(force_group=5, parameter_name="pull").create_force("NativeForce")
+    fit = model.fit(force_group=5, parameter_name="pull")
+    force = fit.create_force("NativeForce", parameter_derivative=True)
     system = model.system(force)
     for found in (copy.deepcopy(system), openmm.XmlSerializer.clone(system)):
         read = found.getForce(0)
