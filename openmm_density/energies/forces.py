@@ -261,7 +261,7 @@ def _check_backend(backend: str, parameter_derivative: bool) -> None:
 
 
 def _differentiates(backend: str) -> bool:
-    """Return whether a backend's forces have derivatives unless told otherwise: not where they cost a GPU more than the forces."""
+    """Return whether forces of a backend have derivatives by default: not where a GPU pays more for them than for the forces."""
     return backend == "TorchForce" or (backend in OWN and "CUDA" not in platform_names())
 
 
