@@ -45,19 +45,11 @@ class Computation(NamedTuple):
 
 
 class Evaluated(NamedTuple):
-    """What a module computed: energy (float64, shape ()), forces (M, 3), and ∂E/∂strength of each, where that was asked for.
-
-    The last are one tensor of them all, or one of each.
-    """
+    """What a module computed: energy (float64, shape ()), forces (M, 3), and ∂E/∂strength of each, where that was asked for."""
 
     energy: Tensor
     forces: Tensor
-    derivatives: list[Tensor]
-
-    def store_derivatives(self, where: Tensor) -> None:
-        """Write them over a tensor of one number each, by kernels and not by copies, as all else in a graph."""
-        for each, its in zip(self.derivatives, where.split([each.numel() for each in self.derivatives])):
-            torch.mul(each.reshape(-1), 1.0, out=its)
+    derivatives: Tensor | None
 
 
 def evaluated(
@@ -83,38 +75,28 @@ def evaluated(
     by_autograd = computation.foreign or wants_derivatives
     # Autograd's own threads would not see what torch was told of this one's recording.
     with torch.set_grad_enabled(by_autograd), torch.autograd.set_multithreading_enabled(False):
-        given = [parameters[BOX].view(3, 3)] if computation.periodic else []
-        strengths = _strengths(computation, parameters)
-        for each in strengths:
-            each.requires_grad_(wants_derivatives)
-        given += strengths
+        strengths = parameters[STRENGTHS : STRENGTHS + computation.n_strengths].detach()
+        strengths.requires_grad_(wants_derivatives)
+        box = [parameters[BOX].view(3, 3)] if computation.periodic else []
         if computation.foreign:
             positions = positions.detach().to(torch.float32).requires_grad_()
-            given = [each.to(torch.float32) for each in given]
+            given = [each.to(torch.float32) for each in (*box, *strengths)]
+        else:
+            given = [*box, strengths[0] if computation.n_strengths == 1 else strengths]
         energy, forces = _checked(computation.module(positions, *given), positions)
-        derivatives = []
+        derivatives = None
         if wants_derivatives:
-            found = _gradients(energy, strengths, retain_graph=forces is None)
-            derivatives = [each.to(torch.float64) for each in found]
+            derivatives = _gradient(energy, strengths, retain_graph=forces is None)
         if forces is None:
-            (gradient,) = _gradients(energy, [positions])
-            forces = -gradient
+            forces = -_gradient(energy, positions)
         return Evaluated(energy.detach().to(torch.float64), forces.detach().contiguous(), derivatives)
 
 
-def _strengths(computation: Computation, parameters: Tensor) -> list[Tensor]:
-    """Return what a module is called with as strengths: leaves of autograd, in the memory of the parameters."""
-    n = computation.n_strengths
-    if computation.foreign or n == 1:
-        return [parameters[STRENGTHS + i].detach() for i in range(n)]
-    return [parameters[STRENGTHS : STRENGTHS + n].detach()]
-
-
-def _gradients(energy: Tensor, of: list[Tensor], retain_graph: bool = False) -> list[Tensor]:
+def _gradient(energy: Tensor, of: Tensor, retain_graph: bool = False) -> Tensor:
     if not energy.requires_grad:
-        return [torch.zeros_like(each) for each in of]
-    found = torch.autograd.grad(energy, of, retain_graph=retain_graph, allow_unused=True)
-    return [torch.zeros_like(each) if own is None else own for each, own in zip(of, found)]
+        return torch.zeros_like(of)
+    found = torch.autograd.grad(energy, of, retain_graph=retain_graph, allow_unused=True)[0]
+    return torch.zeros_like(of) if found is None else found
 
 
 def _checked(returned: object, positions: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -170,8 +152,8 @@ def evaluate(
     taken = torch.from_numpy(positions[chosen].copy())
     found = evaluated(computation, taken, torch.from_numpy(parameters), derivatives is not None)
     forces[chosen] = found.forces.numpy()
-    if derivatives is not None:
-        found.store_derivatives(torch.from_numpy(derivatives))
+    if derivatives is not None and found.derivatives is not None:
+        derivatives[:] = found.derivatives.numpy()
     return float(found.energy)
 
 

@@ -78,7 +78,8 @@ def record(computation: Computation, arrays: Arrays) -> RecordedGraph:
                 arrays.positions, arrays.position_bytes, arrays.particle_of_slot, rows, positions
             )
             found = evaluated(own, positions, read, bool(slots))
-            found.store_derivatives(slopes)
+            if found.derivatives is not None:
+                slopes.copy_(found.derivatives)
             exchange.give_forces(
                 found.forces,
                 found.energy,

@@ -70,7 +70,7 @@ def test_a_pipe_stays_quiet_and_its_lines_whole(piped):
     assert done.returncode == 0 and done.stderr == ""
     lines = done.stdout.splitlines()
     assert any(line.startswith("correlation (CC mask)") for line in lines)
-    assert lines[-1].startswith(f"results are in {output}: see overview.png")
+    assert lines[-1].startswith(f"results are in {output}: open report.html")
 
 
 def test_the_time_told_is_that_of_the_whole_command_part_by_part(piped):

@@ -130,7 +130,7 @@ def _read_summary(folder: Path) -> dict[str, Any]:
     summary = {**_EARLIER, "final_strength": summary.get("strength"), **summary}
     lacking = [name for name in _NEEDED if name not in summary]
     if lacking:
-        raise InputError(f"it lacks {listing(lacking, 5)}", source=path, remedy="fit again")
+        raise InputError(f"it lacks {listing(lacking, 5)}", source=path, remedy="start the fit again")
     return summary
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,11 @@ def write_viewer_scripts(folder: Path, summary: Mapping[str, Any]) -> list[Path]
     summary : mapping
         What its ``summary.json`` holds.
     """
-    # Not known where the package runs without being installed.
-    scene, version = read_scene(folder, summary), summary["versions"]["openmm-density"] or "of no version"
+    scene = read_scene(folder, summary)
+    # Not known where nothing was installed; in somebody else's summary it may be anything, and must not end its line of code.
+    version = re.sub(
+        r"[^\w.+-]", "", str(summary["versions"]["openmm-density"] or "unknown"), flags=re.ASCII
+    )[:40]
     written = []
     for name, script in ((CHIMERAX_SCRIPT, chimerax_script), (COOT_SCRIPT, coot_script)):
         write_text(folder / name, script(scene, version))

@@ -172,3 +172,10 @@ def test_what_an_earlier_fit_lacks_is_written_from_its_report(fitted, written, t
     assert level == pytest.approx(summary["contour_level"], rel=0.05)
     opened = [match[0].split()[1] for match in commands_of(text) if match[0].startswith("open")]
     assert opened == ["fitted_map.mrc", "fitted_before_input.cif", "fitted.pdb", "fitted_reference.pdb"]
+
+
+def test_a_version_in_somebody_elses_summary_never_becomes_code(written, tmp_path):
+    folder, summary = shutil.copytree(written[0], tmp_path / "run"), written[1]
+    summary = {**summary, "versions": {"openmm-density": "1\nimport os; os.system('touch here')"}}
+    for path in write_viewer_scripts(folder, summary):
+        assert "import os; os" not in path.read_text() and "\nimport os;" not in path.read_text()
