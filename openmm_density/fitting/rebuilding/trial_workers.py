@@ -173,21 +173,25 @@ class _Course:
         self._results: list[Any] = []
         self._missing = 0
 
-    def begin(self) -> list[Task]:
-        return self._expecting(next(self._generator))
+    def begin(self) -> list[Task] | None:
+        """Return the first tasks, and None where the course ends without any."""
+        return self._after(None)
 
     def take(self, number: int, result: list[Built]) -> list[Task] | None:
         """Take a result; return what follows from it, if anything does yet, and None at the end of the course."""
         self._results[number] = result
         self._missing -= 1
-        if self._missing:
-            return []
+        return [] if self._missing else self._after(self._results)
+
+    def _after(self, results: Any) -> list[Task] | None:
+        """Return the next tasks: a step without any, as where no conformation could be built, has its results at once."""
+        tasks: list[Task] = []
         try:
-            return self._expecting(self._generator.send(self._results))
+            while not tasks:
+                tasks = self._generator.send(results)
+                results = []
         except StopIteration:
             return None
-
-    def _expecting(self, tasks: list[Task]) -> list[Task]:
         self._results, self._missing = [None] * len(tasks), len(tasks)
         return tasks
 
@@ -207,9 +211,9 @@ class _Scheduler:
         self._courses = [_Course(trial) for trial in trials]
         self._order = sorted(range(len(trials)), key=lambda number: -trials[number].size)
         self._waiting: list[deque[_Job]] = [deque() for _ in trials]
+        self._ended: list[int] = []
         for number, course in enumerate(self._courses):
-            self._add(number, course.begin())
-        self._left = len(trials)
+            self._go_on(number, course.begin())
         self._model = pickle.dumps(("model", tools, positions, [trial.region for trial in trials]))
         for worker in workers:
             worker.forget()
@@ -217,7 +221,13 @@ class _Scheduler:
     def run(self, stop: Stop, progress: Progress) -> bool:
         self._hand_out()
         started = time.monotonic()
-        while self._left:
+        told = 0
+        while True:
+            for trial in self._ended[told:]:
+                progress(trial)
+            told = len(self._ended)
+            if told == len(self._trials):
+                return True
             if stop.requested:
                 return False
             if not self._any_started and time.monotonic() - started > _START:
@@ -230,11 +240,10 @@ class _Scheduler:
                 )
             speaking = {worker.connection: worker for worker in self._workers if not worker.is_idle}
             for connection in wait(list(speaking), _LOOK):
-                self._hear(speaking[connection], progress)
+                self._hear(speaking[connection])
             self._hand_out()
-        return True
 
-    def _hear(self, worker: _Worker, progress: Progress) -> None:
+    def _hear(self, worker: _Worker) -> None:
         job = worker.job
         try:
             found = worker.answer()
@@ -249,15 +258,14 @@ class _Scheduler:
             return
         if isinstance(found, str):
             raise SimulationError(f"a part of the model could not be rebuilt: {found}")
-        following = self._courses[job.trial].take(job.number, found)
-        if following is None:
-            self._left -= 1
-            progress(job.trial)
-        else:
-            self._add(job.trial, following)
+        self._go_on(job.trial, self._courses[job.trial].take(job.number, found))
 
-    def _add(self, trial: int, tasks: list[Task]) -> None:
-        self._waiting[trial].extend(_Job(trial, number, task) for number, task in enumerate(tasks))
+    def _go_on(self, trial: int, tasks: list[Task] | None) -> None:
+        """Line up what follows in the course of a trial, or note that it has ended."""
+        if tasks is None:
+            self._ended.append(trial)
+        else:
+            self._waiting[trial].extend(_Job(trial, number, task) for number, task in enumerate(tasks))
 
     def _hand_out(self) -> None:
         for worker in [each for each in self._workers if each.is_idle]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from openmm_density.fitting.rebuilding.local_system import LocalSystem
 from openmm_density.fitting.rebuilding.molecule import Molecule
 from openmm_density.fitting.rebuilding.register_search import RegisterSearch, Stretch
 from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
-from openmm_density.fitting.rebuilding.stretch_trial import StretchTrial, TrialTools
+from openmm_density.fitting.rebuilding.stretch_trial import Built, StretchTrial, Task, TrialTools
 from openmm_density.fitting.rebuilding.trial_workers import MOST_WORKERS
 from openmm_density.fitting.stability import Unstable
 from openmm_density.models.preparation import prepare
@@ -111,6 +111,42 @@ def test_processes_find_bit_for_bit_what_one_alone_finds(
     done, trials = search.run(workers)
     assert done and max(trial.gain for trial in trials) > 0
     assert_same(trials, alone)
+
+
+class WithEmptySteps(StretchTrial):
+    """Minimises what is there, with steps between that have no tasks; or has no other steps, or none at all."""
+
+    def __init__(self, search: Search, kind: str) -> None:
+        chain = search.tools.registers.chains[0]
+        stretch = Stretch(chain, 5, 7)
+        super().__init__(search.tools.molecule, search.positions, [stretch], stretch.region)
+        self.kind, self.seen = kind, []
+
+    def course(self) -> Generator[list[Task], list[list[Built]], None]:
+        if self.kind == "none":
+            return
+        self.seen.append((yield []))
+        if self.kind == "tasks":
+            own = self._positions[self.moving]
+            self.seen += [built.energy for (built,) in (yield [Task("soft", 5, places=(own,))] * 3)]
+        self.seen += [(yield []), (yield [])]
+
+
+def test_steps_without_tasks_are_passed_over(search: Search, workers: TrialWorkers) -> None:
+    """As where no conformation of a place could be built."""
+    kinds = ("tasks", "empty", "none", "tasks")
+    found = []
+    for each in (workers, TrialWorkers(1)):
+        trials, ended = [WithEmptySteps(search, kind) for kind in kinds], []
+        assert each.run(search.tools, search.positions, trials, Going, ended.append)
+        assert sorted(ended) == [0, 1, 2, 3]
+        found.append([trial.seen for trial in trials])
+    assert found[0] == found[1]
+    assert [len(seen) for seen in found[0]] == [6, 3, 0, 6]
+    # Nor does a search wait in which no place has anything to do.
+    ended = []
+    assert workers.run(search.tools, search.positions, [WithEmptySteps(search, "empty")], Going, ended.append)
+    assert ended == [0]
 
 
 def test_a_process_that_is_lost_is_not_missed(
