@@ -71,6 +71,7 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
         folder = OutputFolder(output.output, output.overwrite, spellings=spelled)
     else:
         folder = OutputFolder(resume, resume=True, spellings=spelled)
+    fit: FlexibleFit | None = None
     try:
         with PromptExit(lambda: _left(folder, display)):
             if resume is None:
@@ -89,6 +90,8 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
         _say(f"{PROGRAM} fit: interrupted; {_resuming(folder)} goes on")
         return 130
     finally:
+        if fit is not None:
+            fit.beside.end()
         folder.discard()
     return _status(fit, result, folder)
 
@@ -253,7 +256,10 @@ def _resuming(folder: OutputFolder) -> str:
 
 
 def _left(folder: OutputFolder, display: Display) -> None:
-    """Discard a fit that was interrupted before it was prepared, and say so."""
+    """Discard a fit that was interrupted before it was prepared, and say so: the process then ends at once."""
+    from openmm_density.kernels.compilation.commands import end_commands
+
+    end_commands()
     goes_on = f"{_resuming(folder)} goes on" if folder.run.holds_a_state else "nothing was written"
     display.ended(f"{PROGRAM} fit: interrupted; {goes_on}")
     folder.discard()

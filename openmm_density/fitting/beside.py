@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
@@ -143,6 +143,15 @@ class Beside:
         if self._threads is None:
             return Pending(call)
         return Pending(call, self._threads.submit(self._asked, function, arguments))
+
+    @contextmanager
+    def ended_by_errors(self) -> Iterator[None]:
+        """End the processes where what is done meanwhile raises: the interpreter's exit would wait for all that was begun."""
+        try:
+            yield
+        except BaseException:
+            self.end()
+            raise
 
     def end(self) -> None:
         """End the processes at once; what they have not answered is done here, where it is asked for."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -137,7 +138,8 @@ class FlexibleFit:
     planes : PlaneSet
         The flat groups of the model as it was read, without what was added to it: what is reported on.
     beside : Beside
-        What is done beside the fit, by processes where it runs on a GPU.
+        What is done beside the fit, by processes where it runs on a GPU, until its files are written; without a folder, until
+        the run ends.
 
     Raises
     ------
@@ -182,7 +184,7 @@ class FlexibleFit:
         models = {"model": model, "restrain_to": restrain_to, "reference": reference}
         check_arguments(type(self), density_options, density_map, **models)
         self.stopwatch = stopwatch or Stopwatch()
-        with self.stopwatch.part("preparation"):
+        with self.stopwatch.part("preparation"), ExitStack() as preparation:
             run = RunOptions(seed, platform, threads, report_interval, save_interval, explain_time)
             chemistry = PreparationOptions(
                 forcefield, solvent, ligand_forcefield, ligands, dictionaries, allow_scripts
@@ -191,7 +193,7 @@ class FlexibleFit:
             resolution, corrections = resolution_in_angstrom(resolution), corrections or MapCorrections()
             fit_map = FitMap(density_map, resolution, corrections)
             free = None if free_map is None else FitMap(free_map, resolution, corrections)
-            self.beside = _loading_beside(run, fit_map)
+            self.beside = _loading_beside(run, fit_map, preparation)
             start = self._examined(model, fit_map, place, map_checks, threads)
             self.solute, self.prepared = chemistry.prepared(start.model, fit_map.density_map, platform)
             self.planes = restraint_options.planes(start.model)
@@ -318,14 +320,20 @@ class FlexibleFit:
             if model is not None and self.beside.has_processes:
                 self.map_report(model.topology, model.positions)
         stages = [(stage.name, self.rebuilds_before(n)) for n, stage in enumerate(self.protocol.stages)]
-        with shown_progress(progress, stages) as told:
-            return self._run.run(folder, told, on_interrupt, on_end)
+        with self.beside.ended_by_errors(), shown_progress(progress, stages) as told:
+            result = self._run.run(folder, told, on_interrupt, on_end)
+        # No files need be written of it; what is asked for yet is done here.
+        if folder is None:
+            self.beside.end()
+        return result
 
 
-def _loading_beside(run: RunOptions, fit_map: FitMap) -> Beside:
+def _loading_beside(run: RunOptions, fit_map: FitMap, preparation: ExitStack) -> Beside:
     """Return what is done beside a fit, whose processes load what they need while it is prepared, as does a thread."""
     load_gpu_code(run.platform)
-    return Beside.of_fit(run.platform, run.threads, fit_map.density_map)
+    beside = Beside.of_fit(run.platform, run.threads, fit_map.density_map)
+    preparation.enter_context(beside.ended_by_errors())
+    return beside
 
 
 def _adapted(

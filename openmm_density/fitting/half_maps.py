@@ -108,8 +108,10 @@ def scan_strengths(
     of_scan = _protocol_of_scan(protocol, strengths)
     options["report_interval"] = COOLING_STEPS
     fit = FlexibleFit(model, half_maps[0], resolution, of_scan, free_map=half_maps[1], **options)
-    result = fit.run(progress=progress, on_interrupt=on_interrupt, on_end=on_end)
-    fit.beside.end()
+    try:
+        result = fit.run(progress=progress, on_interrupt=on_interrupt, on_end=on_end)
+    finally:
+        fit.beside.end()
     if result.interrupted:
         raise KeyboardInterrupt
     ends = {row.stage: row for row in result.rows if row.stage.startswith(_COOLING)}

@@ -5,11 +5,13 @@ import json
 import os
 import signal
 import time
+from types import SimpleNamespace
 
 import mdtraj
 import numpy as np
 import pytest
 
+from openmm_density.errors import InputError
 from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.output import AFTER_FILES, FILES, FITTED_REFERENCE
 from openmm_density.models import read_model
@@ -298,3 +300,17 @@ def test_an_interrupted_preparation_leaves_nothing(folder, tmp_path, monkeypatch
     assert fit(folder, tmp_path / "out") == 130
     assert capsys.readouterr().err.splitlines() == ["openmm-density fit: interrupted; nothing was written"]
     assert not (tmp_path / "out").exists()
+
+
+def test_an_error_ends_what_is_done_beside_the_fit(folder, tmp_path, monkeypatch, capsys):
+    ended = []
+
+    def fails(*_):
+        raise InputError("is of no use", argument="map")
+
+    fit_begun = SimpleNamespace(beside=SimpleNamespace(end=lambda: ended.append(True)))
+    monkeypatch.setattr("openmm_density.cli.fit._flexible_fit", lambda *_: fit_begun)
+    monkeypatch.setattr("openmm_density.cli.fit._with_findings", fails)
+    assert fit(folder, tmp_path / "out") == 2
+    assert "is of no use" in capsys.readouterr().err
+    assert ended == [True] and not (tmp_path / "out").exists()

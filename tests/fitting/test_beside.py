@@ -15,6 +15,7 @@ from openmm_density import DensityMap
 from openmm_density.errors import InputError
 from openmm_density.fitting import FlexibleFit, beside
 from openmm_density.fitting.beside import Beside
+from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.output import OutputFolder
 from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.validation.correlation import MapCorrelation
@@ -74,6 +75,66 @@ def test_a_fit_and_its_files_are_the_same_with_processes(parts, tmp_path, monkey
     summaries = [json.loads((tmp_path / name / "summary.json").read_text()) for name in ("alone", "beside")]
     for name, value in summaries[0].items():
         assert value == summaries[1][name] or "ms_per_step" in name or "seconds" in name, name
+
+
+class Running(Beside):
+    """Says that it has processes until they are ended."""
+
+    ended = False
+
+    @property
+    def has_processes(self):
+        return not self.ended
+
+    def end(self):
+        self.ended = True
+        super().end()
+
+
+@pytest.fixture
+def running(monkeypatch):
+    made = Running()
+    monkeypatch.setattr(Beside, "of_fit", lambda *_: made)
+    return made
+
+
+def short_fit(parts, **options):
+    model, density_map = parts
+    protocol = Protocol((Stage("draw", 20),), strength=30.0, minimize_first=0, minimize_last=0)
+    return FlexibleFit(model, density_map, RESOLUTION, protocol, threads=1, **options)
+
+
+def test_processes_end_with_a_run_of_which_no_files_are_written(parts, running, tmp_path):
+    fit = short_fit(parts)
+    fit.run(RunFolder(tmp_path))
+    assert not running.ended
+    result = fit.run()
+    assert running.ended
+    assert "q_score" in str(fit.map_report(fit.prepared.topology, result.final).result())
+
+
+def test_processes_end_where_a_fit_cannot_be_prepared_or_run(parts, running):
+    fit = short_fit(parts)
+
+    def told(*_):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fit.run(progress=told)
+    assert running.ended
+    running.ended = False
+    with pytest.raises(InputError):
+        short_fit(parts, search="everywhere")
+    assert running.ended
+
+
+def test_what_was_begun_does_not_hold_up_an_error():
+    made = Beside(1)
+    with pytest.raises(ZeroDivisionError), made.ended_by_errors():
+        pending = [made.begin(time.sleep, 0.0) for _ in range(20)]
+        raise ZeroDivisionError
+    assert not made.has_processes and all(each._future.done() for each in pending[1:])
+    assert pending[-1].result() is None
 
 
 def test_rows_come_in_their_order_once_they_are_complete(parts):
