@@ -7,13 +7,12 @@ import os
 import shlex
 import shutil
 import subprocess
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .commands import run_commands
 from .problems import BuildError
 from .sources import KERNELS, Source
 
@@ -24,18 +23,6 @@ FLAGS = (
 )
 FLAGS_VARIABLE = "OPENMM_DENSITY_CXXFLAGS"
 _SECONDS = 900.0
-
-# More compilers than processors would only need more memory: half a gigabyte each.
-_processors = threading.BoundedSemaphore(len(os.sched_getaffinity(0)))
-
-
-def _fresh_processors() -> None:
-    global _processors
-    _processors = threading.BoundedSemaphore(len(os.sched_getaffinity(0)))
-
-
-# A child forked while other threads compile has none of these.
-os.register_at_fork(after_in_child=_fresh_processors)
 
 
 class Compiler(NamedTuple):
@@ -99,9 +86,9 @@ def compile_library(target: Path, source: Source, compiler: Compiler) -> dict[st
     started = time.monotonic()
     for flags in _attempts(source, compiler):
         *of_objects, of_library = _commands(target, source, compiler, flags)
-        done = _run_all(of_objects, target.parent, source, compiler)
+        done = _run(of_objects, target.parent, source, compiler)
         if all(each.works for each in done):
-            done.append(_run(of_library, target.parent, source, compiler))
+            done += _run([of_library], target.parent, source, compiler)
         if all(each.works for each in done) and target.is_file():
             return {
                 "sha256": hashlib.sha256(target.read_bytes()).hexdigest(),
@@ -146,39 +133,16 @@ def _commands(target: Path, source: Source, compiler: Compiler, flags: tuple[str
     return [*each, [*compiler.command, *flags, "-shared", *objects, *end]]
 
 
-def _run_all(commands: list[list[str]], folder: Path, source: Source, compiler: Compiler) -> list[_Run]:
+def _run(commands: list[list[str]], folder: Path, source: Source, compiler: Compiler) -> list[_Run]:
     """Run commands side by side, as many at once in this process as there are processors."""
-
-    def run(command: list[str]) -> _Run:
-        return _run(command, folder, source, compiler)
-
-    if len(commands) < 2:
-        return [run(command) for command in commands]
-    with ThreadPoolExecutor(len(commands)) as pool:
-        return list(pool.map(run, commands))
-
-
-def _run(command: list[str], folder: Path, source: Source, compiler: Compiler) -> _Run:
     try:
-        with _processors:
-            run = subprocess.run(
-                command,
-                cwd=folder,
-                # The compiler's own temporaries go where they are swept up if it is killed.
-                env=os.environ | {"LC_ALL": "C", "TMPDIR": str(folder)},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                timeout=_SECONDS,
-            )
+        done = run_commands(commands, folder, _SECONDS)
     except subprocess.TimeoutExpired as error:
         raise BuildError(
             f"{shlex.join(compiler.command)} has not compiled the {source.title} after {_SECONDS:.0f} s",
-            f"$ {shlex.join(command)}\n{error.output or ''}",
+            f"$ {shlex.join(error.cmd)}\n{error.output or ''}",
         ) from error
-    return _Run(command, run.returncode, run.stdout)
+    return [_Run(list(each.args), each.returncode, each.stdout) for each in done]
 
 
 def _words_of(variable: str) -> list[str]:

@@ -8,6 +8,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,8 +102,15 @@ def load_ahead(folders: Sequence[str]) -> None:
     folders : sequence of str
         Folders below ``kernels/``, the one that is needed first, or takes longest, before others.
     """
+
+    def load_quietly(folder: str) -> None:
+        with suppress(
+            RuntimeError
+        ):  # of threads and processes that cannot begin any more, as the program ends
+            load(folder)
+
     for folder in folders:
-        threading.Thread(target=load, args=(folder,), name=f"load {folder}", daemon=True).start()
+        threading.Thread(target=load_quietly, args=(folder,), name=f"load {folder}", daemon=True).start()
 
 
 def entry_points(folder: str) -> ctypes.CDLL | None:

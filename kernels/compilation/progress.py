@@ -32,19 +32,19 @@ class _Line:
             if len(self._under_way) == 1 and _rewrites():
                 threading.Thread(target=self._count, args=(self._ended,), daemon=True).start()
 
-    def end(self, title: str) -> None:
+    def end(self, title: str, was_compiled: bool) -> None:
         with self._lock:
             self._under_way.remove(title)
-            self._done.append(title)
+            if was_compiled:
+                self._done.append(title)
             if self._under_way:
                 self._show()
                 return
             self._ended.set()
             if _rewrites():
                 seconds = time.monotonic() - self._started
-                _write(
-                    f"{_START_OF_LINE}openmm-density: compiled the {_listed(self._done)}, in {seconds:.0f} s\n"
-                )
+                said = f"openmm-density: compiled the {_listed(self._done)}, in {seconds:.0f} s\n"
+                _write(f"{_START_OF_LINE}{said if self._done else ''}")
 
     def _show(self) -> None:
         """Show what is under way: where every line stays, in a notebook or above a progress bar, only the first time."""
@@ -83,10 +83,12 @@ def shown(title: str) -> Iterator[None]:
     """
     line = _line
     line.begin(title)
+    was_compiled = False
     try:
         yield
+        was_compiled = True
     finally:
-        line.end(title)
+        line.end(title, was_compiled)
 
 
 def _listed(titles: list[str]) -> str:

@@ -85,7 +85,8 @@ def load_ahead() -> None:
     """Begin to load the force, in a thread of its own: who calls `load` later waits less, and is told what went wrong."""
 
     def load_quietly() -> None:
-        with suppress(compilation.BuildError, OSError):
+        # RuntimeError: of threads and processes that cannot begin any more, as the program ends.
+        with suppress(compilation.BuildError, OSError, RuntimeError):
             load()
 
     threading.Thread(target=load_quietly, name="load the force", daemon=True).start()

@@ -1,0 +1,100 @@
+"""Commands that a compiler runs: several at once, and none that outlives the program."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from openmm_density.kernels.compilation.commands import run_command, run_commands
+
+from .compilers import compiler_script
+
+# As a compiler is, a process that waits for another one; both write down who they are.
+HANGING = "echo $$ > {0}.shell; sh -c 'echo $$ > {0}.inner; sleep 120'; true"
+
+ENDING = """
+import sys, threading
+from pathlib import Path
+from openmm_density.kernels import compilation
+from openmm_density.kernels.compilation.commands import run_commands
+
+folder = Path(sys.argv[1])
+compilation.load_ahead(["scatter"])
+commands = [["sh", "-c", text] for text in sys.argv[2:]]
+threading.Thread(target=run_commands, args=(commands, folder, 100.0), daemon=True).start()
+while len(list(folder.glob("*.inner"))) < 3:
+    pass
+sys.exit("there is no such map")
+"""
+
+
+def hanging(folder: Path, name: str) -> str:
+    return HANGING.format(folder / name)
+
+
+def ended(path: Path) -> bool:
+    """Whether the process whose number a file holds has ended, or only waits to be heard of."""
+    try:
+        return Path(f"/proc/{path.read_text().strip()}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def assert_ended(folder: Path, count: int) -> None:
+    numbers = [*folder.glob("*.shell"), *folder.glob("*.inner")]
+    assert len(numbers) == count
+    deadline = time.monotonic() + 20
+    while not all(ended(each) for each in numbers):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_commands_run_side_by_side_in_their_order(tmp_path):
+    commands = [["sh", "-c", f"echo {n}; echo $TMPDIR >&2; exit {n}"] for n in range(3)]
+    done = run_commands(commands, tmp_path, 60.0)
+    assert [(each.args, each.returncode, each.stdout) for each in done] == [
+        (command, n, f"{n}\n{tmp_path}\n") for n, command in enumerate(commands)
+    ]
+    assert run_commands([], tmp_path, 60.0) == []
+
+
+def test_one_that_takes_too_long_is_killed_with_what_it_started(tmp_path):
+    with pytest.raises(subprocess.TimeoutExpired):
+        run_command(["sh", "-c", hanging(tmp_path, "slow")], tmp_path, 0.5)
+    assert_ended(tmp_path, 2)
+
+
+def test_where_one_cannot_run_the_others_are_killed(tmp_path, monkeypatch):
+    # As on a machine with several processors.
+    processors = threading.BoundedSemaphore(2)
+    monkeypatch.setattr("openmm_density.kernels.compilation.commands._running.processors", processors)
+    waits = f"while [ ! -e {tmp_path}/slow.inner ]; do sleep 0.01; done; exec sleep 120"
+    with pytest.raises(subprocess.TimeoutExpired):
+        run_commands([["sh", "-c", waits], ["sh", "-c", hanging(tmp_path, "slow")]], tmp_path, 0.5)
+    assert_ended(tmp_path, 2)
+
+
+def test_a_program_that_ends_with_an_error_waits_for_no_compiler(tmp_path):
+    compiler = compiler_script(tmp_path / "compiler", hanging(tmp_path, "kernel"))
+    environment = os.environ | {"CXX": str(compiler), "OPENMM_DENSITY_CACHE": str(tmp_path / "cache")}
+    commands = [hanging(tmp_path, name) for name in ("one", "other")]
+    run = subprocess.run(
+        # Of as many processors as there are, more commands could not run at once.
+        [sys.executable, "-c", _with_processors(3), str(tmp_path), *commands],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (run.returncode, run.stdout, run.stderr) == (1, "", "there is no such map\n")
+    assert_ended(tmp_path, 6)
+
+
+def _with_processors(count: int) -> str:
+    return f"import os\nos.sched_getaffinity = lambda _: range({count})\n{ENDING}"
