@@ -113,9 +113,18 @@ def load_ahead(folders: Sequence[str]) -> None:
         threading.Thread(target=load_quietly, args=(folder,), name=f"load {folder}", daemon=True).start()
 
 
-def entry_points(folder: str) -> ctypes.CDLL | None:
-    """Return the library of a folder, whose functions in ``interface.h`` other C++ calls; None if the C++ does not serve."""
-    return ctypes.CDLL(str(_outcomes[folder].library)) if load(folder) else None
+def entry_points(folder: str) -> ctypes.CDLL:
+    """Return the library of a folder, whose functions in ``interface.h`` other C++ calls.
+
+    Raises
+    ------
+    BuildError
+        If the C++ does not serve.
+    """
+    loaded, outcome = load(folder), _outcomes[folder]
+    if not loaded:
+        raise BuildError(outcome.error or f"the {folder} kernel does not serve", outcome.output)
+    return ctypes.CDLL(str(outcome.library))
 
 
 def outcome_of(folder: str) -> Outcome | None:

@@ -16,6 +16,7 @@ from openmm import unit
 
 from .. import native_force
 from ..errors import InputError, as_argument
+from ..native_force.forms import kernel_problem
 from ..plugins import openmmtorch, platform_names
 from .modules import ProbeEnergy
 
@@ -231,8 +232,8 @@ def create_force(
         For an unknown backend, a derivative that the backend cannot give, or a device that it cannot use.
     """
     if backend == "auto":
-        backend = best_backend()
-    _check_backend(backend, bool(parameter_derivative))
+        backend = best_backend(module)
+    _check_backend(backend, bool(parameter_derivative), module)
     where = _device(backend, device, cuda_graphs), cuda_graphs
     derivative = _differentiates(backend) if parameter_derivative is None else parameter_derivative
     force = _construct(backend, module, parameter_name, default, periodic, derivative, *where, of_particles)
@@ -241,7 +242,7 @@ def create_force(
     return force
 
 
-def _check_backend(backend: str, parameter_derivative: bool) -> None:
+def _check_backend(backend: str, parameter_derivative: bool, module: torch.nn.Module) -> None:
     """Raise an error where a backend is not known, does not work here, or has no parameter derivatives but should."""
     if backend not in BACKENDS:
         raise InputError(
@@ -250,7 +251,7 @@ def _check_backend(backend: str, parameter_derivative: bool) -> None:
             found=f'"{backend}"',
             remedy=f'use "auto", {", ".join(BACKENDS)}',
         )
-    problem = backend_problem(backend)
+    problem = _problem_with(backend, module)
     if problem is not None:
         raise BackendUnavailable(f'backend="{backend}" does not work here: {problem}')
     if parameter_derivative and backend not in WITH_DERIVATIVES:
@@ -265,11 +266,17 @@ def _differentiates(backend: str) -> bool:
     return backend == "TorchForce" or (backend in OWN and "CUDA" not in platform_names())
 
 
-def best_backend() -> str:
-    """Return the first backend that works here; warn, saying why, when that is slower than TorchForce."""
+def best_backend(module: torch.nn.Module | None = None) -> str:
+    """Return the first backend that works here; warn, saying why, when that is slower than TorchForce.
+
+    Parameters
+    ----------
+    module : Module, optional
+        The energy that it is for: `NativeForce` needs its kernels.
+    """
     problems = []
     for backend in ON_ALL_PLATFORMS:
-        problem = backend_problem(backend)
+        problem = _problem_with(backend, module)
         if problem is None:
             if backend not in _AS_GOOD:
                 warnings.warn(f"using {backend}, because {'; '.join(problems)}", stacklevel=3)
@@ -279,6 +286,14 @@ def best_backend() -> str:
         f"no way to add a torch energy to OpenMM works here: {'; '.join(problems)}; "
         "`pip install 'openmm-density[torchforce]'` installs versions that fit together."
     )
+
+
+def _problem_with(backend: str, module: torch.nn.Module | None) -> str | None:
+    """Return why a backend does not work here, or not for that energy."""
+    problem = backend_problem(backend)
+    if problem is None and backend == "NativeForce" and module is not None:
+        problem = kernel_problem(module)
+    return problem
 
 
 @functools.cache

@@ -7,6 +7,7 @@ import binascii
 import inspect
 import io
 import json
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -157,6 +158,23 @@ def evaluate(
     return float(found.energy)
 
 
+def indices_of(particles: Sequence[int] | np.ndarray | None) -> np.ndarray | None:
+    """Return particles as int64; None for all.
+
+    Raises
+    ------
+    ValueError
+        If they are not indices from 0 on, each at most once.
+    """
+    if particles is None:
+        return None
+    found = np.asarray(particles)
+    whole = found.ndim == 1 and (found.size == 0 or np.issubdtype(found.dtype, np.integer))
+    if not whole or (found < 0).any() or len(np.unique(found)) != len(found):
+        raise ValueError("particles must be indices from 0 on, each at most once")
+    return found.astype(np.int64)
+
+
 def check_indices(particles: np.ndarray | None, n_particles: int) -> None:
     """Refuse a System that lacks some of the particles whose positions a module takes.
 
@@ -230,7 +248,10 @@ def unpacked(text: str) -> Computation:
         found = {_EXTRA: ""}
         module = torch.jit.load(io.BytesIO(data), map_location="cpu", _extra_files=found)
     extra = json.loads(found[_EXTRA])
-    particles = None if extra["particles"] is None else np.array(extra["particles"], dtype=np.int64)
+    try:
+        particles = indices_of(extra["particles"])
+    except ValueError as error:
+        raise ValueError(f"the energy in the file is damaged ({error})") from error
     return Computation(
         module, particles, extra["periodic"], extra.get("n_strengths", 1), extra.get("foreign", False)
     )

@@ -8,10 +8,12 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -26,6 +28,8 @@ namespace openmm_density {
 // A module's class, tensors, numbers and modules within.
 struct Form {
     struct Array {
+        // As numpy calls that of its elements.
+        std::string type;
         std::vector<char> bytes;
         std::vector<int64_t> shape;
     };
@@ -37,26 +41,58 @@ struct Form {
     std::vector<std::pair<std::string, std::shared_ptr<const Form>>> parts;
 
     double number(const std::string& name) const {
-        return numbers.at(name);
+        const auto found = numbers.find(name);
+        if (found == numbers.end())
+            refuse("has no number " + name);
+        return found->second;
     }
     template <class Element>
     const Element* array(const std::string& name) const {
-        return reinterpret_cast<const Element*>(arrays.at(name).bytes.data());
+        static_assert(std::is_integral_v<Element> || std::is_floating_point_v<Element>, "tensors hold numbers");
+        const Array& found = any_array(name);
+        const std::string type = (std::is_integral_v<Element> ? "int" : "float") + std::to_string(8 * sizeof(Element));
+        if (found.type != type)
+            refuse("takes " + name + " as " + type + ", not " + found.type);
+        return reinterpret_cast<const Element*>(found.bytes.data());
+    }
+    // An array whose elements are from 0 on and below a limit.
+    template <class Element>
+    const Element* indices(const std::string& name, int64_t limit) const {
+        const Element* const found = array<Element>(name);
+        const int64_t n = any_array(name).bytes.size() / sizeof(Element);
+        for (int64_t i = 0; i < n; ++i)
+            if (found[i] < 0 || found[i] >= limit)
+                refuse("has " + std::to_string(found[i]) + " among its " + name + ", which are from 0 to " + std::to_string(limit - 1));
+        return found;
     }
     int64_t length(const std::string& name, int axis = 0) const {
-        return arrays.at(name).shape.at(axis);
+        const Array& found = any_array(name);
+        if (axis >= (int) found.shape.size())
+            refuse("takes " + name + " with more than " + std::to_string(axis) + " axes");
+        return found.shape[axis];
     }
     const std::shared_ptr<const Form>& part(const std::string& name) const {
         for (const auto& [own, form] : parts)
             if (own == name)
                 return form;
-        throw std::out_of_range(name);
+        refuse("has no " + name);
+    }
+    [[noreturn]] void refuse(const std::string& problem) const {
+        throw std::invalid_argument(kind + " " + problem);
     }
     template <class Function>
     Function* function() const {
         if (kernel == nullptr)
-            throw std::invalid_argument(kind + " has no kernel");
+            refuse("has no kernel");
         return reinterpret_cast<Function*>(kernel);
+    }
+
+private:
+    const Array& any_array(const std::string& name) const {
+        const auto found = arrays.find(name);
+        if (found == arrays.end())
+            refuse("has no array " + name);
+        return found->second;
     }
 };
 
@@ -78,12 +114,24 @@ public:
     virtual bool takes(int64_t n) const {
         return n == n_positions();
     }
+    // How many numbers it reads as strengths, and stores as derivatives.
+    virtual int n_strengths() const {
+        return 1;
+    }
     // Return the energy in kJ/mol; store the forces (n, 3) in kJ/mol/nm, and the energy's derivative with respect to each strength.
     virtual double evaluate(const Configuration& at, double* forces, double* derivatives) const = 0;
 };
 
 using EnergyPointer = std::shared_ptr<const Energy>;
 inline EnergyPointer energy_of(std::shared_ptr<const Form> form);
+
+// The energy within a form, of so many positions.
+inline EnergyPointer energy_within(const Form& form, int64_t n_positions) {
+    EnergyPointer found = energy_of(form.part("energy"));
+    if (!found->takes(n_positions))
+        form.refuse("has " + std::to_string(n_positions) + " positions for an energy of " + std::to_string(found->n_positions()));
+    return found;
+}
 
 // k (largest S - S).
 class SimilarityEnergy : public Energy {
@@ -110,7 +158,7 @@ public:
           kernel(form->function<decltype(openmm_density_similarity)>()),
           compared{form->length("atoms"),
                    static_cast<int>(form->length("amplitudes", 1)),
-                   form->array<int64_t>("atoms"),
+                   form->indices<int64_t>("atoms", n_positions()),
                    form->array<float>("amplitudes"),
                    form->array<float>("exponents"),
                    form->number("cutoff"),
@@ -139,7 +187,7 @@ public:
         : SimilarityEnergy(std::move(given)),
           kernel(form->function<decltype(openmm_density_map_potential)>()),
           potential{form->length("atoms"),
-                    form->array<int64_t>("atoms"),
+                    form->indices<int64_t>("atoms", n_positions()),
                     form->array<float>("weights"),
                     form->array<float>("potential"),
                     form->array<double>("matrix"),
@@ -163,11 +211,15 @@ public:
     explicit WholeMolecules(std::shared_ptr<const Form> given)
         : form(std::move(given)),
           kernel(form->function<decltype(openmm_density_whole_molecules)>()),
-          energy(energy_of(form->part("energy"))),
-          molecules{form->length("references"), form->array<int64_t>("particles"), form->array<int64_t>("order"),
-                    form->array<int64_t>("offsets"), form->array<double>("references")} {}
+          energy(energy_within(*form, form->length("particles"))),
+          molecules{form->length("references"), form->indices<int64_t>("particles", n_positions()),
+                    form->indices<int64_t>("order", form->length("particles")), form->array<int64_t>("offsets"),
+                    form->array<double>("references")} {}
     int64_t n_positions() const override {
         return static_cast<int64_t>(form->number("n_particles"));
+    }
+    int n_strengths() const override {
+        return energy->n_strengths();
     }
     double evaluate(const Configuration& at, double* forces, double* derivatives) const override {
         static thread_local std::vector<double> whole, own;
@@ -220,17 +272,31 @@ private:
 // An energy of the members of planes, each at its image beside the first member of its plane.
 class WholePlanes : public Energy {
 public:
-    explicit WholePlanes(std::shared_ptr<const Form> given) : form(std::move(given)), energy(energy_of(form->part("energy"))) {}
+    explicit WholePlanes(std::shared_ptr<const Form> given)
+        : form(std::move(given)),
+          n(form->length("members")),
+          energy(energy_within(*form, n)),
+          members(form->indices<int64_t>("members", n_positions())),
+          anchors(form->indices<int64_t>("anchors", n_positions())),
+          particles(form->indices<int64_t>("particles", n_positions())),
+          rows(form->indices<int64_t>("rows", n + 1)),
+          n_rows(form->length("rows")),
+          n_columns(form->length("rows", 1)) {
+        if (form->length("anchors") != n)
+            form->refuse("has " + std::to_string(form->length("anchors")) + " anchors of " + std::to_string(n) + " members");
+        if (form->length("particles") != n_rows)
+            form->refuse("has " + std::to_string(n_rows) + " rows of " + std::to_string(form->length("particles")) + " particles");
+    }
     int64_t n_positions() const override {
         return static_cast<int64_t>(form->number("n_particles"));
     }
+    int n_strengths() const override {
+        return energy->n_strengths();
+    }
     double evaluate(const Configuration& at, double* forces, double* derivatives) const override {
         static thread_local std::vector<double> whole, own;
-        const int64_t n = form->length("members");
         whole.resize(3 * n);
         own.resize(3 * n);
-        const int64_t* const members = form->array<int64_t>("members");
-        const int64_t* const anchors = form->array<int64_t>("anchors");
         double inverse[3][3];
         invert(at.box, inverse);
         for (int64_t i = 0; i < n; ++i) {
@@ -245,10 +311,7 @@ public:
         }
         const double found = energy->evaluate({whole.data(), n, at.box, at.strengths, at.n_threads}, own.data(), derivatives);
         std::fill_n(forces, 3 * at.n_positions, 0.0);
-        const int64_t* const particles = form->array<int64_t>("particles");
-        const int64_t* const rows = form->array<int64_t>("rows");
-        const int64_t n_columns = form->length("rows", 1);
-        for (int64_t i = 0; i < form->length("particles"); ++i)
+        for (int64_t i = 0; i < n_rows; ++i)
             for (int64_t column = 0; column < n_columns && rows[i * n_columns + column] < n; ++column)
                 for (int j = 0; j < 3; ++j) forces[3 * particles[i] + j] += own[3 * rows[i * n_columns + column] + j];
         return found;
@@ -271,7 +334,14 @@ private:
     }
 
     const std::shared_ptr<const Form> form;
+    const int64_t n;
     const EnergyPointer energy;
+    const int64_t* const members;
+    const int64_t* const anchors;
+    const int64_t* const particles;
+    const int64_t* const rows;
+    const int64_t n_rows;
+    const int64_t n_columns;
 };
 
 // k sum of map(phi, psi).
@@ -308,7 +378,14 @@ private:
 class SideBySide : public Energy {
 public:
     explicit SideBySide(const std::shared_ptr<const Form>& form) {
-        for (const auto& [name, part] : form->part("energies")->parts) energies.push_back(energy_of(part));
+        for (const auto& [name, part] : form->part("energies")->parts) {
+            energies.push_back(energy_of(part));
+            if (energies.back()->n_strengths() != 1)
+                form->refuse("has a part with " + std::to_string(energies.back()->n_strengths()) + " strengths");
+        }
+    }
+    int n_strengths() const override {
+        return static_cast<int>(energies.size());
     }
     int64_t n_positions() const override {
         int64_t n = 0;
@@ -358,13 +435,16 @@ public:
         : form(std::move(given)),
           energy(energy_of(form->part("energy"))),
           n(form->length("particles")),
-          particles(form->array<int64_t>("particles")),
+          particles(form->indices<int64_t>("particles", std::numeric_limits<int64_t>::max())),
           n_least(n == 0 ? 0 : 1 + *std::max_element(particles, particles + n)) {}
     int64_t n_positions() const override {
         return n;
     }
     bool takes(int64_t n_all) const override {
         return n_all >= n_least && energy->takes(n);
+    }
+    int n_strengths() const override {
+        return energy->n_strengths();
     }
     double evaluate(const Configuration& at, double* forces, double* derivatives) const override {
         static thread_local std::vector<double> taken, own;

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -195,8 +196,13 @@ public:
         double energy = 0.0;
         // Positions of another number than the energy is for are refused in Python.
         if (owner.energy != nullptr && owner.energy->takes((int64_t) positions.size()))
-            energy = owner.energy->evaluate({at, (int64_t) positions.size(), given.data() + BOX, given.data() + STRENGTHS, n_threads},
-                                            found, slopes.data());
+            try {
+                energy = owner.energy->evaluate({at, (int64_t) positions.size(), given.data() + BOX, given.data() + STRENGTHS, n_threads},
+                                                found, slopes.data());
+            } catch (const std::exception& error) {
+                // Any other than OpenMM's own ends the process on OpenCL, where this is another thread.
+                throw OpenMMException(owner.kind + ": " + error.what());
+            }
         else
             call(owner.kind, callbacks.evaluate, owner.computation, (int) positions.size(), at, given.data(), (int) given.size(), found,
                  &energy, derivatives == nullptr ? nullptr : slopes.data());
@@ -261,15 +267,20 @@ public:
                 contents.differentiated.push_back(each.getBoolProperty("derivative", false));
             }
         }
+        if (std::set<string>(contents.parameters.begin(), contents.parameters.end()).size() != contents.parameters.size())
+            throw OpenMMException(kind + ": the file names a parameter twice");
+        // All that may be amiss in the file is read before Python keeps what it made of it.
+        const string name = node.getStringProperty("name");
+        const int group = node.getIntProperty("forceGroup");
         const string text = node.getStringProperty("computation");
         void* energy = nullptr;
-        call(kind, callbacks.unpack, text.c_str(), &contents.computation, &energy);
+        call(kind, callbacks.unpack, kind.c_str(), text.c_str(), (int) contents.parameters.size(), &contents.computation, &energy);
         if (energy != nullptr)
             contents.energy = *reinterpret_cast<EnergyPointer*>(energy);
         delete reinterpret_cast<EnergyPointer*>(energy);
         NativeForce* force = made(contents);
-        force->setName(node.getStringProperty("name"));
-        force->setForceGroup(node.getIntProperty("forceGroup"));
+        force->setName(name);
+        force->setForceGroup(group);
         return static_cast<Force*>(force);
     }
 
@@ -320,19 +331,27 @@ void openmm_density_set_number(Form* form, const char* name, double value) {
     form->numbers[name] = value;
 }
 
-void openmm_density_set_array(Form* form, const char* name, const char* bytes, long long n_bytes, const long long* shape, int n_axes) {
-    form->arrays[name] = {{bytes, bytes + n_bytes}, {shape, shape + n_axes}};
+void openmm_density_set_array(Form* form, const char* name, const char* type, const char* bytes, long long n_bytes, const long long* shape,
+                              int n_axes) {
+    form->arrays[name] = {type, {bytes, bytes + n_bytes}, {shape, shape + n_axes}};
 }
 
 void openmm_density_set_part(Form* form, const char* name, Form* part) {
     form->parts.emplace_back(name, std::shared_ptr<const Form>(part));
 }
 
-// The energy of a form, owned by the caller; or null, with a sentence in the text.
-void* openmm_density_new_energy(Form* form, char* problem, int size) {
+void openmm_density_delete_form(Form* form) {
+    delete form;
+}
+
+// The energy of a form, of so many strengths, owned by the caller; or null, with a sentence in the text.
+void* openmm_density_new_energy(Form* form, int n_strengths, char* problem, int size) {
     std::shared_ptr<const Form> given(form);
     try {
-        return new EnergyPointer(energy_of(given));
+        const EnergyPointer energy = energy_of(given);
+        if (energy->n_strengths() != n_strengths)
+            given->refuse("takes " + std::to_string(energy->n_strengths()) + " strengths, not " + std::to_string(n_strengths));
+        return new EnergyPointer(energy);
     } catch (const std::exception& error) {
         std::strncpy(problem, error.what(), size - 1);
         return nullptr;

@@ -28,6 +28,7 @@ from .computation import (
     check_arguments,
     check_tables,
     evaluate,
+    indices_of,
     packed,
     unpacked,
 )
@@ -52,9 +53,10 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "succeed": (None, _Pointer),
     "new_form": (_Pointer, _Text, _Pointer),
     "set_number": (None, _Pointer, _Text, _Number),
-    "set_array": (None, _Pointer, _Text, _Pointer, _Long, ctypes.POINTER(_Long), _Integer),
+    "set_array": (None, _Pointer, _Text, _Text, _Pointer, _Long, ctypes.POINTER(_Long), _Integer),
     "set_part": (None, _Pointer, _Text, _Pointer),
-    "new_energy": (_Pointer, _Pointer, _Text, _Integer),
+    "delete_form": (None, _Pointer),
+    "new_energy": (_Pointer, _Pointer, _Integer, _Text, _Integer),
     "delete_energy": (None, _Pointer),
     "kind_of": (_Text, _Pointer),
     "has_energy": (_Integer, _Pointer),
@@ -127,9 +129,19 @@ class NativeForce(openmm.Force):
 
     @staticmethod
     def cast(force: openmm.Force) -> NativeForce:
-        """Return a force that a System hands out, with the methods of its own class."""
-        is_graph = load().openmm_density_kind_of(int(force.this)) == b"CudaGraphForce"
-        force.__class__ = CudaGraphForce if is_graph else NativeForce
+        """Return a force that a System hands out, with the methods of its own class.
+
+        Raises
+        ------
+        TypeError
+            If it is another kind of force.
+        """
+        kind = load().openmm_density_kind_of(int(force.this)).decode()
+        if kind not in NativeForce._kinds:
+            raise TypeError(
+                f"{force.getName()} is a force of OpenMM's or another plugin's, not a NativeForce"
+            )
+        force.__class__ = CudaGraphForce if kind == "CudaGraphForce" else NativeForce
         return force  # type: ignore[return-value]
 
     def isEvaluatedNatively(self) -> bool:
@@ -224,7 +236,7 @@ class CudaGraphForce(NativeForce):
             raise ValueError(
                 f"parameter_derivatives names {', '.join(sorted(unknown))}, not among the parameters"
             )
-        computation = Computation(module, _indices(particles), periodic, len(parameters), foreign=True)
+        computation = Computation(module, indices_of(particles), periodic, len(parameters), foreign=True)
         check_arguments(computation)
         made = make_force(
             computation,
@@ -233,16 +245,6 @@ class CudaGraphForce(NativeForce):
             [name in parameter_derivatives for name in parameters],
         )
         self.this = made.this
-
-
-def _indices(particles: Sequence[int] | np.ndarray | None) -> np.ndarray | None:
-    if particles is None:
-        return None
-    found = np.asarray(particles)
-    whole = found.ndim == 1 and (found.size == 0 or np.issubdtype(found.dtype, np.integer))
-    if not whole or (found < 0).any() or len(np.unique(found)) != len(found):
-        raise ValueError("particles must be indices from 0 on, each at most once")
-    return found.astype(np.int64)
 
 
 def make_force(
@@ -268,12 +270,14 @@ def make_force(
     derivatives : bool, or sequence of bool
         Whether a State can give the energy's derivative with respect to each.
     kind : {"NativeForce", "CudaGraphForce"}
-        What the force is called, here and in files.
+        What the force is called, here and in files. Without the kernels of C++ only a ``CudaGraphForce`` can be made.
 
     Raises
     ------
+    ValueError
+        If the parameters are not as many as the strengths, or one of them is named twice.
     BuildError, OSError
-        As `load`.
+        As `load`; for a ``NativeForce`` also if a kernel of its energy cannot be compiled or loaded.
     """
     library = load()
     names = [parameter_name] if isinstance(parameter_name, str) else list(parameter_name)
@@ -283,34 +287,35 @@ def make_force(
         raise ValueError(
             f"the module takes {computation.n_strengths} strengths, not {len(names)} with {len(strengths)} values"
         )
-    energy = _native_energy(computation)
-    number = _keep(computation)
-    # OpenMM hands Python a force only from a System. This one passes the force's ownership on, and is never destroyed.
-    system = openmm.System()
-    library.openmm_density_add_force(
-        int(system.this),
-        kind.encode(),
-        number,
-        energy,
+    if len(set(names)) != len(names):
+        raise ValueError(f"a parameter is named twice among {', '.join(names)}")
+    arguments = (
         (_Text * len(names))(*(name.encode() for name in names)),
         (_Number * len(names))(*strengths),
         (_Integer * len(names))(*asked),
         len(names),
         computation.periodic,
     )
+    energy = _native_energy(computation, kind)
+    # OpenMM hands Python a force only from a System. This one passes the force's ownership on, and is never destroyed.
+    system = openmm.System()
+    library.openmm_density_add_force(int(system.this), kind.encode(), _keep(computation), energy, *arguments)
     library.openmm_density_delete_energy(energy)
     force = NativeForce.cast(system.getForce(0))
     system.thisown, force.thisown = False, True
     return force
 
 
-def _native_energy(computation: Computation) -> int | None:
+def _native_energy(computation: Computation, kind: str) -> int | None:
     """Return the address of a computation's energy in C++; None where only the module can evaluate it.
 
     Raises
     ------
     ValueError
         If C++ refuses it.
+    BuildError
+        If a kernel of a ``NativeForce`` cannot be had: what Python evaluates in its place is slow, and can hang on OpenCL. A
+        ``CudaGraphForce`` needs none on CUDA.
     """
     form = None if computation.foreign else forms.form_of(computation.module)
     if form is None:
@@ -318,11 +323,14 @@ def _native_energy(computation: Computation) -> int | None:
     if computation.particles is not None:
         form = forms.of_particles(form, computation.particles)
     library = _load()
-    made = forms.native_form(library, form)
-    if made is None:
+    try:
+        made = forms.native_form(library, form)
+    except compilation.BuildError:
+        if kind == "NativeForce":
+            raise
         return None
     problem = ctypes.create_string_buffer(500)
-    energy = library.openmm_density_new_energy(made, problem, len(problem))
+    energy = library.openmm_density_new_energy(made, computation.n_strengths, problem, len(problem))
     if not energy:
         raise ValueError(problem.value.decode(errors="replace"))
     return energy
@@ -410,11 +418,15 @@ def _pack(number: int) -> str:
 
 
 @_reported
-def _unpack(text: bytes, number: Any, energy: Any) -> None:
+def _unpack(kind: bytes, text: bytes, n_parameters: int, number: Any, energy: Any) -> None:
     computation = unpacked(text.decode())
+    if computation.n_strengths != n_parameters:
+        raise ValueError(
+            f"the energy in the file is damaged (it takes {computation.n_strengths} strengths, but the force has {n_parameters})"
+        )
     if forms.form_of(computation.module) is not None:
         check_tables(computation)
-    energy[0] = _native_energy(computation)
+    energy[0] = _native_energy(computation, kind.decode())
     number[0] = _keep(computation)
 
 

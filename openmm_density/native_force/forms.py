@@ -159,27 +159,46 @@ def _read(header: dict[str, Any], data: bytes, at: int) -> tuple[Form, int]:
     return Form(str(header["kind"]), dict(header["numbers"]), arrays, parts), at
 
 
-def native_form(library: ctypes.CDLL, form: Form) -> int | None:
-    """Return the address of a form in C++, to be made an energy there; None where one of its kernels cannot be compiled."""
+def kernel_problem(module: torch.nn.Module) -> str | None:
+    """Return why a kernel that C++ needs for a module cannot be had; None for a module that C++ does not know."""
+    if form_of(module) is None:
+        return None
+    for kernel in (_kernels[type(part).__name__] for part in module.modules()):
+        try:
+            if kernel is not None:
+                compilation.entry_points(kernel[0])
+        except compilation.BuildError as error:
+            return f"{error} ({error.first_error})" if error.first_error else str(error)
+    return None
+
+
+def native_form(library: ctypes.CDLL, form: Form) -> int:
+    """Return the address of a form in C++, to be made an energy there.
+
+    Raises
+    ------
+    BuildError
+        If one of its kernels cannot be compiled or loaded.
+    """
     kernel = 0
     if _kernels.get(form.kind) is not None:
         folder, function = _kernels[form.kind]  # type: ignore[misc]
         entry_points = compilation.entry_points(folder)
-        if entry_points is None:
-            return None
         kernel = ctypes.cast(getattr(entry_points, function), ctypes.c_void_p).value or 0
-    parts = {name: native_form(library, part) for name, part in form.parts.items()}
-    if any(part is None for part in parts.values()):
-        return None
     made = library.openmm_density_new_form(form.kind.encode(), kernel)
-    for name, value in form.numbers.items():
-        if isinstance(value, (int, float)):
-            library.openmm_density_set_number(made, name.encode(), float(value))
-    for name, array in form.arrays.items():
-        shape = (ctypes.c_longlong * array.ndim)(*array.shape)
-        library.openmm_density_set_array(
-            made, name.encode(), array.ctypes.data, array.nbytes, shape, array.ndim
-        )
-    for name, part in parts.items():
-        library.openmm_density_set_part(made, name.encode(), part)
+    try:
+        for name, value in form.numbers.items():
+            if isinstance(value, (int, float)):
+                library.openmm_density_set_number(made, name.encode(), float(value))
+        for name, array in form.arrays.items():
+            shape = (ctypes.c_longlong * array.ndim)(*array.shape)
+            library.openmm_density_set_array(
+                *(made, name.encode(), array.dtype.name.encode()),
+                *(array.ctypes.data, array.nbytes, shape, array.ndim),
+            )
+        for name, part in form.parts.items():
+            library.openmm_density_set_part(made, name.encode(), native_form(library, part))
+    except BaseException:
+        library.openmm_density_delete_form(made)
+        raise
     return made

@@ -64,7 +64,8 @@ struct Callbacks {
                      double* forces, double* energy, double* derivatives, Outcome* outcome);
     // Leaves the text in the outcome.
     void (*pack)(long long computation, Outcome* outcome);
-    void (*unpack)(const char* text, long long* computation, void** energy, Outcome* outcome);
+    // Of a force of this kind with so many parameters.
+    void (*unpack)(const char* kind, const char* text, int n_parameters, long long* computation, void** energy, Outcome* outcome);
     // The library that evaluates forces on OpenMM's CUDA platform, compiled if need be: the address of its function.
     void (*on_cuda)(void** function, Outcome* outcome);
     void (*forget_computation)(long long computation);

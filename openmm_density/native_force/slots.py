@@ -105,7 +105,15 @@ class Callbacks(ctypes.Structure):
         ("pack", ctypes.CFUNCTYPE(None, _Integer, ctypes.c_void_p)),
         (
             "unpack",
-            ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.POINTER(_Integer), _Address, ctypes.c_void_p),
+            ctypes.CFUNCTYPE(
+                None,
+                ctypes.c_char_p,
+                ctypes.c_char_p,
+                ctypes.c_int,
+                ctypes.POINTER(_Integer),
+                _Address,
+                ctypes.c_void_p,
+            ),
         ),
         ("on_cuda", ctypes.CFUNCTYPE(None, _Address, ctypes.c_void_p)),
         ("forget_computation", ctypes.CFUNCTYPE(None, _Integer)),

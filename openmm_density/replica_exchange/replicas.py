@@ -17,6 +17,8 @@ import openmm
 import torch
 from openmm import unit
 
+from openmm_density.kernels import compilation
+
 from ..energies.copies import copy_parameter_names, density_force, density_forces_of_copies
 from ..energies.density_fit import DensityFit
 from ..energies.forces import backend_problem
@@ -114,7 +116,8 @@ class Simulated:
         """How forces of ours are made on the platform."""
         if self.platform.getName() == "CUDA":
             return {"backend": "CudaGraphForce"}
-        return {"backend": "NativeForce"} if backend_problem("NativeForce") is None else {}
+        native = backend_problem("NativeForce") is None and compilation.load_all(("density", "planarity"))
+        return {"backend": "NativeForce"} if native else {}
 
 
 class Replicas(ABC):

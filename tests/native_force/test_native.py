@@ -1,9 +1,13 @@
 """Energies of this package by C++ on CPUs: the bits of their modules, no Python in a step, files, Contexts and threads."""
 
+import base64
 import copy
+import json
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import openmm
@@ -11,13 +15,17 @@ import pytest
 import torch
 
 from openmm_density import DensityFit, DensityMap, PlanarityRestraint
+from openmm_density.energies import forces
 from openmm_density.energies.copies import SideBySide
-from openmm_density.energies.forces import backend_problem, create_force
+from openmm_density.energies.forces import BackendUnavailable, backend_problem, create_force
 from openmm_density.energies.measures import SIMILARITIES
+from openmm_density.energies.modules import ProbeEnergy
 from openmm_density.energies.planarity import planarity_module
 from openmm_density.errors import InputError
-from openmm_density.native_force import Computation, NativeForce, forms, make_force
+from openmm_density.kernels import compilation
+from openmm_density.native_force import BuildError, Computation, NativeForce, forms, make_force
 from openmm_density.native_force import force as force_module
+from openmm_density.native_force.computation import packed
 from openmm_density.restraints.ramachandran import RamachandranRestraint
 
 from ..energies.contexts import energy_of, forces_of, system_of
@@ -358,17 +366,184 @@ def test_forms_are_read_as_they_were_written(model):
             forms.read(damaged)
 
 
-def test_damaged_tables_in_a_file_are_refused(model):
+def with_energy(text, computation):
+    """Put another energy into the XML of a System with one force."""
+    return re.sub(r'computation="[^"]*"', lambda _: f'computation="{packed(computation)}"', text)
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "value", "words"),
+    [
+        ("atoms", 3, 10**6, "damaged.*atom 1000000 is not among"),
+        ("atoms", 3, -1, "damaged.*atom -1 is not among"),
+        ("matrix", (0, 0), 0.0, "damaged.*span no volume"),
+    ],
+)
+def test_damaged_tables_in_a_file_are_refused(model, name, index, value, words):
     module = model.fit().create_module()
-    for name, index, value, words in (
-        ("atoms", 3, 10**6, "atom 1000000 is not among"),
-        ("matrix", (0, 0), 0.0, "span no volume"),
-    ):
-        damaged = copy.deepcopy(module)
-        getattr(damaged, name)[index] = value
-        system = model.system(make_force(Computation(damaged, None, False), "k", 1.0))
-        text = openmm.XmlSerializer.serialize(system)
-        with pytest.raises(openmm.OpenMMException, match=f"CudaGraphForce: .*damaged.*{words}"):
-            openmm.XmlSerializer.deserialize(text)
+    text = openmm.XmlSerializer.serialize(
+        model.system(make_force(Computation(module, None, False), "k", 1.0))
+    )
+    getattr(module, name)[index] = value
+    with pytest.raises(openmm.OpenMMException, match=f"CudaGraphForce: .*{words}"):
+        openmm.XmlSerializer.deserialize(with_energy(text, Computation(module, None, False)))
     with pytest.raises(ValueError, match="TorchEnergy is no energy"):
         forms.module_of(forms.Form("TorchEnergy", {}, {}, {}))
+
+
+def periodic_planes(model):
+    planes = PlanarityRestraint(model.topology, positions=model.positions).planes
+    return planarity_module(planes, np.arange(len(model.moved)), 2.5, constants=True, periodic=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "words"),
+    [
+        ("members", lambda table: table.int(), "takes members as int64, not int32"),
+        ("anchors", lambda table: table.int(), "takes anchors as int64, not int32"),
+        ("anchors", lambda table: table[:1], "1 anchors of"),
+        ("rows", lambda table: table.int(), "takes rows as int64, not int32"),
+        ("rows", lambda table: torch.where(table == 2, -3, table), "-3 among its rows"),
+        ("rows", lambda table: torch.where(table == 2, 10**9, table), "index 1000000000 is out of bounds"),
+    ],
+)
+def test_indices_that_torch_takes_and_c_does_not_are_refused(model, name, damage, words):
+    module = periodic_planes(model)
+    text = openmm.XmlSerializer.serialize(
+        model.system(make_force(Computation(module, None, True), "k", 1.0, kind="NativeForce"))
+    )
+    setattr(module, name, damage(getattr(module, name)))
+    with pytest.raises(openmm.OpenMMException, match=f"NativeForce: .*{words}"):
+        openmm.XmlSerializer.deserialize(with_energy(text, Computation(module, None, True)))
+    with pytest.raises(
+        ValueError, match=words.replace("index 1000000000 is out of bounds", "1000000000 among")
+    ):
+        make_force(Computation(module, None, True), "k", 1.0)
+
+
+@pytest.mark.parametrize("particles", [[0, -1], [1, 1], [0.5, 1.0], [[0], [1]]])
+def test_particles_in_a_file_are_indices(particles):
+    computation = Computation(ProbeEnergy(), np.arange(2), False)
+    text = openmm.XmlSerializer.serialize(system_of(3, make_force(computation, "k", 1.0)))
+    data = base64.b64decode(packed(computation)).replace(b"[0, 1]", json.dumps(particles).encode())
+    text = text.replace(packed(computation), base64.b64encode(data).decode())
+    with pytest.raises(openmm.OpenMMException, match=r"damaged \(particles must be indices from 0 on"):
+        openmm.XmlSerializer.deserialize(text)
+
+
+STRENGTH = re.compile(r"<Strength [^>]*/>")
+
+
+def test_a_file_with_another_number_of_strengths_is_refused(model):
+    n = len(model.positions)
+    sides = SideBySide([model.fit().create_module() for _ in range(2)])
+    for computation, n_particles in (
+        (Computation(sides, None, False, 2), 2 * n),
+        (Computation(SpringOfTwo(), None, False, 2), 3),
+    ):
+        force = make_force(computation, ["a", "b"], [1.0, 2.0], kind="NativeForce")
+        text = openmm.XmlSerializer.serialize(system_of(n_particles, force))
+        without = STRENGTH.sub("", text, count=1)
+        with pytest.raises(openmm.OpenMMException, match="takes 2 strengths, but the force has 1"):
+            openmm.XmlSerializer.deserialize(without)
+        with pytest.raises(openmm.OpenMMException, match="takes 2 strengths, but the force has 0"):
+            openmm.XmlSerializer.deserialize(STRENGTH.sub("", text))
+        twice = text.replace('parameter="b"', 'parameter="a"')
+        with pytest.raises(openmm.OpenMMException, match="names a parameter twice"):
+            openmm.XmlSerializer.deserialize(twice)
+    with pytest.raises(ValueError, match="SideBySide takes 2 strengths, not 1"):
+        make_force(Computation(sides, None, False, 1), "k", 1.0)
+    inside = Computation(sides, np.arange(2 * n), False, 3)
+    with pytest.raises(ValueError, match="OfParticles takes 2 strengths, not 3"):
+        make_force(inside, ["a", "b", "c"], [1.0, 2.0, 3.0])
+
+
+class SpringOfTwo(torch.nn.Module):
+    """E = (k_0 + k_1) Σ x²."""
+
+    def forward(self, positions: torch.Tensor, strengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        k = strengths.sum()
+        return k * (positions * positions).sum(), -2 * k * positions
+
+
+def test_a_parameter_is_named_once():
+    with pytest.raises(ValueError, match="named twice among k, k"):
+        make_force(Computation(SpringOfTwo(), None, False, 2), ["k", "k"], [1.0, 2.0])
+
+
+@on_cpus
+def test_what_goes_wrong_in_an_energy_is_an_error_of_openmm(model, platform):
+    module = PlanarityRestraint(model.topology, positions=model.positions).create_module()
+    del module.thermal_energy
+    force = make_force(Computation(module, None, False), "k", 1.0, kind="NativeForce")
+    context = context_of(model.system(force), model.moved, platform)
+    with pytest.raises(
+        openmm.OpenMMException, match="NativeForce: PlanarityEnergy has no number thermal_energy"
+    ):
+        energy_of(context)
+
+
+def test_another_force_is_not_cast():
+    with pytest.raises(TypeError, match="HarmonicBondForce is a force of OpenMM's or another plugin's"):
+        NativeForce.cast(openmm.HarmonicBondForce())
+
+
+@pytest.fixture
+def no_kernel_of_density(monkeypatch):
+    """As where the force can be compiled, but not the density's kernel."""
+    entry_points = compilation.entry_points
+
+    def refuse(folder):
+        if folder == "density":
+            raise BuildError("the density kernel cannot be compiled", "x.cpp:1: error: no")
+        return entry_points(folder)
+
+    monkeypatch.setattr(compilation, "entry_points", refuse)
+
+
+def test_without_a_kernel_python_does_not_stand_in_unasked(model, no_kernel_of_density, monkeypatch):
+    fit = model.fit()
+    with pytest.raises(BackendUnavailable, match=r'backend="NativeForce".*density kernel cannot be compiled'):
+        fit.create_force("NativeForce")
+    others = [
+        name
+        for name in forces.ON_ALL_PLATFORMS[::-1]
+        if name not in forces.OWN and backend_problem(name) is None
+    ]
+    problems = {name: None if name == "NativeForce" else "not there" for name in forces.ON_ALL_PLATFORMS}
+    monkeypatch.setattr(forces, "backend_problem", problems.get)
+    with pytest.raises(
+        BackendUnavailable, match=r"NativeForce does not work here \(the density kernel cannot be"
+    ):
+        fit.create_force()
+    if others:
+        problems[others[0]] = None
+        monkeypatch.setattr(forces, "ON_ALL_PLATFORMS", ("NativeForce", others[0]))
+        assert not NativeForce.isinstance(fit.create_force())
+    with pytest.raises(BuildError, match="density kernel cannot be compiled"):
+        make_force(Computation(fit.create_module(), None, False), "k", 1.0, kind="NativeForce")
+    # For a GPU none is needed.
+    assert not make_force(Computation(fit.create_module(), None, False), "k", 1.0).isEvaluatedNatively()
+
+
+def test_a_form_that_cannot_be_made_is_freed(model, monkeypatch):
+    library = force_module.load()
+    made, freed = [], []
+    counted = SimpleNamespace(
+        openmm_density_new_form=lambda *given: (
+            made.append(library.openmm_density_new_form(*given)) or made[-1]
+        ),
+        openmm_density_delete_form=lambda form: (
+            freed.append(form) or library.openmm_density_delete_form(form)
+        ),
+        **{
+            f"openmm_density_{name}": getattr(library, f"openmm_density_{name}")
+            for name in ("set_number", "set_array", "set_part")
+        },
+    )
+    form = forms.form_of(SideBySide([model.fit().create_module() for _ in range(2)]))
+    form.parts["energies"].parts["1"].numbers["cutoff"] = 10**400
+    with pytest.raises(OverflowError):
+        forms.native_form(counted, form)
+    # The first of both belongs to the list by then, which frees it.
+    assert len(made) == 4 and set(freed) == set(made) - {made[2]}
