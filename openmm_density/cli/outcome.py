@@ -47,7 +47,7 @@ def _print_changes(console: Console, summary: dict[str, Any]) -> None:
     simulated = summary.get("simulated")
     made = simulated or summary
     turned = len(made["peptide_flips"]), len(made["inverted_centres"])
-    console.print(f"{turned[0]} peptides flipped, {turned[1]} chiral centres inverted")
+    console.print(f"{turned[0]} peptides changed between cis and trans, {turned[1]} chiral centres inverted")
     worst = (
         f"{each['residue']} ({each['correlation']:.2f})" for each in summary["worst_residues"][:MOST_MARKED]
     )

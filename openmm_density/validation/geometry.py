@@ -257,7 +257,7 @@ def _rotamer_fields(topology: app.Topology, positions: np.ndarray) -> dict[str, 
 
 
 def compare_geometry(before: GeometryReport, after: GeometryReport) -> GeometryChange:
-    """Return which peptides flipped and which centres changed handedness between two reports.
+    """Return which peptides changed between cis and trans and which centres changed handedness between two reports.
 
     Parameters
     ----------
