@@ -182,9 +182,7 @@ class EvidenceSearch:
     ) -> None:
         self._tools, self._evidence, self._workers = tools, evidence, workers
         self._side_by_side = side_by_side
-        weights, registers = tools.density.weights, tools.registers
-        # What is not fitted is shown by no density.
-        self._chains = [chain for chain in registers.chains if weights[registers.atoms_of(chain)].any()]
+        self._chains = [chain for chain in tools.registers.chains if tools.is_fitted(chain)]
         self.work, self.tried = 0.0, 0
         self._left: set[tuple[int, int, int]] = set()
 

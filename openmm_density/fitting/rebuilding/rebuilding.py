@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 from openmm import app
@@ -35,6 +36,8 @@ from .trial_workers import TrialWorkers
 
 # Once stretches were shifted, others may be found.
 _ROUNDS = 3
+
+_Trial = TypeVar("_Trial", bound=StretchTrial)
 
 
 class Rebuilding:
@@ -138,15 +141,8 @@ class Rebuilding:
         workers = self._workers if self._workers.are_running else TrialWorkers(1)
         if not workers.run(self._tools, positions, trials, stop, lambda _: None):
             return positions
-        result, changed = positions, np.zeros(0, dtype=np.int64)
-        for trial in sorted(trials, key=lambda each: -each.gain):
-            required = LEAST_GAIN_OF_PACKING * len(trial.change.chains)
-            if trial.gain > required and not np.isin(trial.region, changed).any():
-                changed = np.union1d(changed, trial.region)
-                atoms = self._registers.atoms_of(trial.region)
-                result = result.copy()
-                result[atoms] = trial.shifted()[atoms]
-        return result
+        gaining = [each for each in trials if each.gain > LEAST_GAIN_OF_PACKING * len(each.change.chains)]
+        return self._with_best(positions, gaining)[0]
 
     def with_flipped_peptides(self, positions: np.ndarray, stop: StopRequest) -> np.ndarray:
         """Return the positions in Å with peptides turned over where that is better; the same array where none is.
@@ -163,17 +159,11 @@ class Rebuilding:
             trials = [PeptideTrial(self._molecule, bonds, result, *each) for each in possible]
             if not self._workers.run(self._tools, result, trials, stop, lambda _: None) or stop.requested:
                 break
-            changed = np.zeros(0, dtype=np.int64)
-            after = result.copy()
-            for trial in sorted(trials, key=lambda each: -each.gain):
-                if trial.gain > LEAST_GAIN_OF_PEPTIDE and not np.isin(trial.region, changed).any():
-                    changed = np.union1d(changed, trial.region)
-                    atoms = self._registers.atoms_of(trial.region)
-                    after[atoms] = trial.shifted()[atoms]
-                    self.changes.peptides.append(self._flipped(trial))
-            if not len(changed):
+            gaining = [each for each in trials if each.gain > LEAST_GAIN_OF_PEPTIDE]
+            result, made, changed = self._with_best(result, gaining)
+            self.changes.peptides += map(self._flipped, made)
+            if not made:
                 break
-            result = after
         return result
 
     def _flipped(self, trial: PeptideTrial) -> FlippedPeptide:
@@ -208,21 +198,34 @@ class Rebuilding:
             trials = [StretchTrial(self._molecule, result, *search) for search in searches]
             if not self._run(result, trials, stop):
                 break
-            changed = np.zeros(0, dtype=np.int64)
-            after, kept = result.copy(), []
-            # Where they overlap, the one that gains most.
-            for trial in sorted(trials, key=lambda each: -each.gain):
-                if trial.gain > LEAST_GAIN and not np.isin(trial.region, changed).any():
-                    changed = np.union1d(changed, trial.region)
-                    atoms = self._registers.atoms_of(trial.region)
-                    after[atoms] = trial.shifted()[atoms]
-                    kept.append((trial.gain, _around(trial.stretches)))
+            gaining = [each for each in trials if each.gain > LEAST_GAIN]
+            after, made, changed = self._with_best(result, gaining)
             self.changes.places_tried += len(searches)
-            if not len(changed):
+            if not made:
                 break
-            self.changes.stretches += [self._rebuilt(gain, result, after, around) for gain, around in kept]
+            self.changes.stretches += [
+                self._rebuilt(each.gain, result, after, _around(each.stretches)) for each in made
+            ]
             result = after
         return result
+
+    def _with_best(
+        self, positions: np.ndarray, trials: Sequence[_Trial]
+    ) -> tuple[np.ndarray, list[_Trial], np.ndarray]:
+        """Return the positions with what trials found, of those that overlap the one that gains most; these, and what they moved.
+
+        The same array where there is no trial.
+        """
+        made: list[_Trial] = []
+        changed = np.zeros(0, dtype=np.int64)
+        result = positions.copy() if trials else positions
+        for trial in sorted(trials, key=lambda each: -each.gain):
+            if not np.isin(trial.region, changed).any():
+                changed = np.union1d(changed, trial.region)
+                atoms = self._registers.atoms_of(trial.region)
+                result[atoms] = trial.shifted()[atoms]
+                made.append(trial)
+        return result, made, changed
 
     def _by_evidence(self, positions: np.ndarray, stop: StopRequest, room: float) -> np.ndarray:
         """Return the positions with stretches moved to where the density beside the backbone speaks for them."""
@@ -259,7 +262,7 @@ class Rebuilding:
             candidates = candidates + self._matches.stretches(positions, stop, changed)
         for stretches in candidates:
             region = np.unique(np.concatenate([stretch.region for stretch in stretches]))
-            if not self._density.weights[self._registers.atoms_of(region)].any():  # none of it is fitted
+            if not self._tools.is_fitted(region):
                 continue
             if changed is None or np.isin(region, changed).any():
                 searches.append((stretches, region))

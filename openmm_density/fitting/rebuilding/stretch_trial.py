@@ -108,6 +108,10 @@ class TrialTools:
     rotamers: RotamerSearch
     registers: RegisterSearch
 
+    def is_fitted(self, residues: np.ndarray) -> bool:
+        """Return whether any atom of some residues is fitted: what is not is shown by no density."""
+        return bool(self.density.weights[self.registers.atoms_of(residues)].any())
+
 
 class TrialPlace:
     """One place in which tasks are done.

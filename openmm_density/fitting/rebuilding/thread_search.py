@@ -164,9 +164,7 @@ class ThreadSearch:
     ) -> None:
         self._tools, self._evidence, self._workers = tools, evidence, workers
         self._builder = ThreadBuilder(tools.registers, evidence.density_map)
-        weights, registers = tools.density.weights, tools.registers
-        # What is not fitted is shown by no density.
-        self._chains = [chain for chain in registers.chains if weights[registers.atoms_of(chain)].any()]
+        self._chains = [chain for chain in tools.registers.chains if tools.is_fitted(chain)]
         self.work, self.tried, self.left = 0.0, 0, 0
 
     def improved(
