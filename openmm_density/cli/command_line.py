@@ -15,8 +15,15 @@ _NOT_REPEATED = ("command", "output", "overwrite", "resume", "explain_time")
 _JOINED = ("columns", "voxel_size")
 
 
-def command_line(options: Mapping[str, Any], defaults: Mapping[str, Any], output: str) -> str:
-    """Return a command of ``fit`` with all options that differ from their defaults.
+def command_line(
+    options: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    output: str,
+    *,
+    command: str = "fit",
+    output_option: str = "output",
+) -> str:
+    """Return a command with all options that differ from their defaults.
 
     Parameters
     ----------
@@ -24,13 +31,17 @@ def command_line(options: Mapping[str, Any], defaults: Mapping[str, Any], output
         Values by name.
     output : str
         Where its results go.
+    command : str
+        One that takes a model, a map and a resolution.
+    output_option : str
+        The name of the option that says where.
     """
-    words = [PROGRAM, "fit", str(options["model"]), str(options["map"])]
+    words = [PROGRAM, command, str(options["model"]), str(options["map"])]
     words += ["--resolution", f"{options['resolution']:g}"]
     for name, value in options.items():
-        if name not in (*_FIRST, *_NOT_REPEATED) and value != defaults.get(name):
+        if name not in (*_FIRST, *_NOT_REPEATED, output_option) and value != defaults.get(name):
             words += _words(name, value)
-    return shlex.join([*words, "--output", output])
+    return shlex.join([*words, spelled(output_option), output])
 
 
 def _words(name: str, value: Any) -> Iterator[str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, as_argument
 from ..plugins import defer_torch
 from ..units import checked_length, resolution_in_angstrom
-from .arguments import PROGRAM, add_map, check_files, check_halves, map_corrections, number, spellings
+from .arguments import add_map, check_files, check_halves, map_corrections, number, spellings
+from .command_line import command_line
 from .startup import loading
 
 if TYPE_CHECKING:
@@ -21,12 +23,17 @@ if TYPE_CHECKING:
 
 def add_parser(commands: Commands) -> None:
     """Add what ``score`` takes."""
-    parser = commands.add_parser(
-        "score",
-        help="correlate a model or trajectory with a map",
-        description="Print the correlation of a model, or of every frame of a trajectory, with MAP, the worst residues, "
-        "and warnings. Frames are counted from 0.",
+    _add_arguments(
+        commands.add_parser(
+            "score",
+            help="correlate a model or trajectory with a map",
+            description="Print the correlation of a model, or of every frame of a trajectory, with MAP, the worst residues, "
+            "and warnings. Frames are counted from 0.",
+        )
     )
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model", metavar="MODEL-or-TRAJECTORY", help="PDB, mmCIF, or any trajectory that mdtraj reads"
     )
@@ -53,7 +60,8 @@ def add_parser(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="HALF",
-        help="give both half maps: their Fourier shell correlation around the model (its last frame), and where it is 0.143",
+        help="give both half maps: their Fourier shell correlation around the model (its last frame), and where it is 0.143; "
+        "drawn on the page of --report too",
     )
     parser.add_argument(
         "--report",
@@ -69,6 +77,13 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument(
         "--json", action="store_true", help="print JSON, which has every residue of every frame"
     )
+
+
+def _defaults() -> dict[str, Any]:
+    """Return the value of each option that is not given."""
+    parser = argparse.ArgumentParser()
+    _add_arguments(parser)
+    return vars(parser.parse_args(["", "", "--resolution", "1"]))
 
 
 def run(options: argparse.Namespace) -> int:
@@ -106,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
         report.add_half_map_fsc([corrections.apply(DensityMap.from_file(path)) for path in options.half_map])
     report.add_residues()
     if options.report:
-        _write_page(options, trajectory, density_map, report.found["warnings"])
+        _write_page(options, trajectory, density_map, report.found)
     if options.json:
         print(json.dumps(report.found, indent=2, allow_nan=False))
     else:
@@ -115,7 +130,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write_page(
-    options: argparse.Namespace, trajectory: mdtraj.Trajectory, density_map: DensityMap, warnings: list[str]
+    options: argparse.Namespace,
+    trajectory: mdtraj.Trajectory,
+    density_map: DensityMap,
+    scored: Mapping[str, Any],
 ) -> None:
     """Write the page of the last frame, with the bonds of the model that names its atoms."""
     from ..fitting.output.summary import versions
@@ -130,11 +148,17 @@ def _write_page(
     positions = trajectory.xyz[-1].astype(float) * ANGSTROM_PER_NANOMETER
     found = report(model.topology, positions, density_map, options.resolution)
     shown = ShownModel("after", "model", model.topology, positions, model.b_factors)
-    arguments = [PROGRAM, "score", options.model, options.map, "--resolution", f"{options.resolution:g}"]
-    if options.topology:
-        arguments += ["--topology", options.topology]
-    arguments += ["--report", options.report]
+    command = command_line(
+        vars(options), _defaults(), options.report, command="score", output_option="report"
+    )
     page = score_page(
-        shown, density_map, found, (options.model, options.map), warnings, versions(), arguments
+        shown,
+        density_map,
+        found,
+        (options.model, options.map),
+        scored["warnings"],
+        versions(),
+        command,
+        scored if options.half_map else None,
     )
     write_page(options.report, page)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..fitting.output.figures import GEOMETRY
+from ..fitting.output.figures import GEOMETRY, crossing_in_words
 from ..html_report.blocks import (
     Block,
     Card,
@@ -23,7 +22,7 @@ from ..html_report.blocks import (
     Table,
 )
 from ..html_report.citations import citations
-from ..html_report.fit_plots import fsc_figure, geometry_figure
+from ..html_report.fit_plots import FSC_OF_HALVES, HALF_MAPS, fsc_figure, fsc_title, geometry_figure
 from ..html_report.ramachandran_plot import ramachandran_figure
 from ..html_report.residue_plots import agreement_figure, b_factor_figure
 from ..html_report.residue_values import residue_values, rows_by_label
@@ -42,7 +41,8 @@ def score_page(
     names: tuple[str, str],
     warnings: Sequence[str],
     versions: Mapping[str, str | None],
-    arguments: Sequence[str],
+    command: str,
+    halves: Mapping[str, Any] | None = None,
 ) -> Page:
     """Return the page of a model alone.
 
@@ -57,8 +57,10 @@ def score_page(
     warnings : sequence of str
         What is suspect in them.
     versions : mapping of str to str
-    arguments : sequence of str
-        Of the command.
+    command : str
+        That was given, as one would type it again.
+    halves : mapping, optional
+        The ``half_map_fsc``, ``half_map_resolution`` and ``half_map_falls`` of `ScoreReport.found`.
     """
     rows = [
         {**row, "correlation_final": row["correlation"], "q_score_final": row["q_score"]}
@@ -72,15 +74,15 @@ def score_page(
         f"Scored by openmm-density at {report['resolution']:g} Å, {counted(len(rows), 'residue')}",
         _verdict(report, warnings),
         bool(warnings),
-        _cards(report),
+        _cards(report, halves),
         [
-            Section("does-it-fit", "Does it fit?", _does_it_fit(report, rows, finder, warnings)),
+            Section("does-it-fit", "Does it fit?", _does_it_fit(report, rows, finder, warnings, halves)),
             Section(
                 "trust",
                 "Can I trust it?",
                 _can_it_be_trusted(model, report, rows, residues, finder, warnings),
             ),
-            Section("cite", "How to cite and repeat it", _cite_and_repeat(versions, arguments)),
+            Section("cite", "How to cite and repeat it", _cite_and_repeat(versions, command)),
         ],
         {
             "residues": residues,
@@ -97,7 +99,7 @@ def _verdict(report: Mapping[str, Any], warnings: Sequence[str]) -> str:
     return f"{said} {counted(len(warnings), 'warning')} below {'says' if len(warnings) == 1 else 'say'} what to look at."
 
 
-def _cards(report: Mapping[str, Any]) -> list[Card]:
+def _cards(report: Mapping[str, Any], halves: Mapping[str, Any] | None) -> list[Card]:
     geometry, q_score = report["geometry"], report["q_score"]
     cards = [
         Card("Correlation (CC mask)", f"{report['cc_mask']:.3f}"),
@@ -106,6 +108,10 @@ def _cards(report: Mapping[str, Any]) -> list[Card]:
     if report["fsc_resolution"] is not None:
         at = f"{report['fsc_resolution']:.2f} Å"
         cards.append(Card("FSC with the map 0.5 at", at if report["fsc_falls"] else f"above to {at}"))
+    if halves is not None:
+        said = crossing_in_words(halves["half_map_resolution"], halves["half_map_falls"])
+        said = said if said == "nowhere" else f"{said} Å"
+        cards.append(Card("FSC of the half maps 0.143 at", said, "around the model"))
     if geometry["ramachandran_outlier_count"] is not None:
         of = f"of {geometry['ramachandran_count']}"
         cards.append(Card("Ramachandran outliers", str(geometry["ramachandran_outlier_count"]), of))
@@ -117,7 +123,11 @@ def _does_it_fit(
     rows: Sequence[Mapping[str, Any]],
     finder: ResidueFinder,
     warnings: Sequence[str],
+    halves: Mapping[str, Any] | None,
 ) -> list[Block]:
+    curves = {"final": ("model", report["fsc"])}
+    if halves is not None:
+        curves[HALF_MAPS] = (HALF_MAPS, halves["half_map_fsc"])
     doubtful = [finder.named_in(warning) for warning in warnings]
     return [
         Plot(
@@ -128,9 +138,9 @@ def _does_it_fit(
         ),
         Plot(
             "fsc",
-            "Fourier shell correlation of map and model",
-            "Fourier shell correlation over resolution, with a line at 0.5.",
-            fsc_figure({"final": ("model", report["fsc"])}),
+            fsc_title(halves is not None),
+            f"Fourier shell correlation over resolution, with a line at 0.5{'' if halves is None else FSC_OF_HALVES}.",
+            fsc_figure(curves),
         ),
     ]
 
@@ -190,9 +200,9 @@ def _warning(sentence: str, finder: ResidueFinder) -> Item:
     return Item(sentence[:1].upper() + sentence[1:], [Spot("Show me" if rows else "Show me the model", rows)])
 
 
-def _cite_and_repeat(versions: Mapping[str, str | None], arguments: Sequence[str]) -> list[Block]:
+def _cite_and_repeat(versions: Mapping[str, str | None], command: str) -> list[Block]:
     return [
-        Command(shlex.join(arguments)),
+        Command(command),
         Facts([(name, version) for name, version in versions.items() if version]),
         Items(
             "Please cite", [Item(each) for each in citations(("q_score", "ramachandran", "gemmi", "3dmol"))]

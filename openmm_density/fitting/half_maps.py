@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -11,7 +12,8 @@ from ..errors import InputError
 from ..maps.density_map import DensityMap
 from ..maps.half_maps import check_half_maps
 from ..models.structures import Model
-from .fit_result import Progress
+from ..validation.fsc import HALF_MAP_THRESHOLD, half_map_fsc
+from .fit_result import FitResult, Progress
 from .flexible_fit import FlexibleFit
 from .protocols import Protocol, Stage
 
@@ -41,6 +43,12 @@ class StrengthScan:
         At each strength, cooling included.
     wall_seconds : float
         Of the whole scan.
+    fsc : dict, optional
+        The Fourier shell correlation of the half maps around the model as it ends, `validation.fsc.ShellCorrelation.as_dict`.
+    fsc_resolution : float, optional
+        Å, where that falls below 0.143, or its last shell where it never does; None where it is nowhere above.
+    fsc_falls : bool, optional
+        Whether it does fall.
     """
 
     strengths: list[float]
@@ -49,6 +57,9 @@ class StrengthScan:
     chosen: float
     steps_each: int = STEPS_AT_EACH + COOLING_STEPS
     wall_seconds: float = 0.0
+    fsc: dict[str, Any] | None = None
+    fsc_resolution: float | None = None
+    fsc_falls: bool | None = None
 
     @property
     def still_rises(self) -> bool:
@@ -118,8 +129,20 @@ def scan_strengths(
     scored = [ends[f"{_COOLING}{strength:g}"] for strength in strengths]
     work, free = [row.cc for row in scored], [row.cc_free for row in scored]
     chosen = next(strength for strength, cc in zip(strengths, free) if cc >= max(free) - TOLERANCE)
-    seconds = time.perf_counter() - started
-    return StrengthScan(strengths, work, free, chosen, STEPS_AT_EACH + COOLING_STEPS, seconds)
+    found = StrengthScan(strengths, work, free, chosen, STEPS_AT_EACH + COOLING_STEPS)
+    return replace(found, **_agreement(half_maps, result), wall_seconds=time.perf_counter() - started)
+
+
+def _agreement(half_maps: tuple[DensityMap, DensityMap], result: FitResult) -> dict[str, Any]:
+    """Return how far the half maps agree around the model, as `StrengthScan` has it."""
+    curve = half_map_fsc(*half_maps, result.prepared.input_positions(result.final))
+    crossing = curve.crossing(HALF_MAP_THRESHOLD, dips=False)
+    known = math.isfinite(crossing.resolution)
+    return {
+        "fsc": curve.as_dict(),
+        "fsc_resolution": crossing.resolution if known else None,
+        "fsc_falls": crossing.falls,
+    }
 
 
 _COOLING = "cool at "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ..validation.fsc import HALF_MAP_THRESHOLD
 from .colors import AFTER, BEFORE, OF_STAGE, OTHER, REFERENCE
 
 GEOMETRY = (
@@ -88,6 +89,16 @@ def _mark_stages(layout: dict[str, Any], stages: Sequence[Mapping[str, Any]]) ->
         begin = end
 
 
+HALF_MAPS = "half maps"
+"""The key of their curve."""
+FSC_OF_HALVES = "; that of the half maps around the model, with a line at 0.143"
+
+
+def fsc_title(with_half_maps: bool) -> str:
+    """Return what the plot of Fourier shell correlations is called."""
+    return "Fourier shell correlation of map and model" + (", and of the half maps" if with_half_maps else "")
+
+
 def fsc_figure(
     curves: Mapping[str, tuple[str, Mapping[str, Any] | None]], threshold: float = 0.5
 ) -> dict[str, Any] | None:
@@ -96,7 +107,7 @@ def fsc_figure(
     Parameters
     ----------
     curves : mapping of str to (str, mapping or None)
-        By stage, or "half maps": what each is called, and its ``frequency`` (1/Å) and ``correlation``.
+        By stage, or `HALF_MAPS`: what each is called, and its ``frequency`` (1/Å) and ``correlation``.
     threshold : float
         A line.
     """
@@ -122,7 +133,7 @@ def fsc_figure(
         for each in (20, 10, 6, 5, 4, 3.5, 3, 2.5, 2, 1.5, 1.2, 1)
         if longest[0] <= 1 / each <= longest[-1]
     ]
-    lines = [threshold, *([0.143] if "half maps" in known else [])]
+    lines = [threshold, *([HALF_MAP_THRESHOLD] if HALF_MAPS in known else [])]
     across = {"type": "line", "x0": 0, "x1": 1, "xref": "paper", "line": {"width": 1, "dash": "dot"}}
     return {
         "data": data,

@@ -1,12 +1,16 @@
 """``score --report`` writes the page of a model alone, and of a trajectory's last frame."""
 
+import html
 import json
 import re
+import shlex
+from dataclasses import replace
 
 import mdtraj
 import numpy as np
 import pytest
 
+from openmm_density import DensityMap
 from openmm_density.models import read_model
 
 from .commands import run
@@ -67,3 +71,56 @@ def test_a_selection_is_refused_before_anything_is_read(folder, tmp_path, scored
     status, said = scored(folder / "model.pdb", "--atoms", "name CA")
     assert status == 2 and "--report shows all atoms" in said.err and "leave --atoms out" in said.err
     assert not (tmp_path / "page.html").exists()
+
+
+@pytest.fixture
+def halves(folder, tmp_path):
+    """Return the files of two half maps of the target, each with noise of its own."""
+    target = DensityMap.from_file(folder / "target.mrc")
+    paths = [tmp_path / f"half {number}.mrc" for number in (1, 2)]
+    for number, path in enumerate(paths):
+        noise = np.random.default_rng(number).normal(scale=2 * target.data.std(), size=target.shape)
+        replace(target, data=target.data + noise).write(path)
+    return paths
+
+
+def test_half_maps_are_drawn_and_the_command_repeats_the_page(folder, tmp_path, scored, halves):
+    pair = [word for path in halves for word in ("--half-map", path)]
+    status, said = scored(folder / "target.pdb", *pair, "--voxel-size", 1.25)
+    assert status == 0
+    text, data = page_data(tmp_path / "page.html")
+    figure = data["figures"]["fsc"]
+    model, drawn = figure["data"]
+    assert (model["name"], drawn["name"]) == ("model", "half maps")
+    assert min(drawn["y"][:2]) > 0.9 and len(drawn["x"]) == len(drawn["y"])
+    assert [line["y0"] for line in figure["layout"]["shapes"]] == [0.5, 0.143]
+    at = re.search(r"half maps: FSC 0.143 at (\d+\.\d\d) Å", said.out)[1]
+    assert "FSC of the half maps 0.143 at" in text and f"<strong>{at} Å</strong>" in text
+    command = html.unescape(re.search(r"openmm-density score [^<]*", text)[0])
+    target = [str(folder / "target.pdb"), str(folder / "target.mrc"), "--resolution", "5"]
+    page = ["--voxel-size", "1.25", *map(str, pair), "--report", str(tmp_path / "page.html")]
+    assert shlex.split(command) == ["openmm-density", "score", *target, *page]
+
+
+def test_without_half_maps_there_is_no_line_for_them(folder, tmp_path, scored):
+    assert scored(folder / "target.pdb")[0] == 0
+    text, data = page_data(tmp_path / "page.html")
+    assert [line["y0"] for line in data["figures"]["fsc"]["layout"]["shapes"]] == [0.5]
+    assert "half maps" not in text.partition("<script")[0]
+
+
+def test_what_are_no_half_maps_writes_no_page(folder, tmp_path, scored, halves):
+    first, second = halves
+    other = DensityMap.from_file(second)
+    replace(other, origin=other.origin + 0.5).write(tmp_path / "moved.mrc")
+    for given, sentence in (
+        ([first], "--half-map must be given twice, found 1 of them"),
+        ([first, first], "are one map"),
+        ([first, tmp_path / "moved.mrc"], "halves of one reconstruction"),
+        ([first, tmp_path / "none.mrc"], "there is no such file"),
+    ):
+        status, said = scored(
+            folder / "target.pdb", *(word for path in given for word in ("--half-map", path))
+        )
+        assert status == 2 and sentence in " ".join(said.err.split()), said.err
+        assert not (tmp_path / "page.html").exists()

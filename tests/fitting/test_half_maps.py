@@ -37,6 +37,10 @@ def test_a_stronger_pull_fits_the_half_that_it_sees(parts, monkeypatch):
     assert scan.steps_each == 360 and scan.wall_seconds > 0
     assert scan.still_rises == (scan.chosen == 400)
     assert StrengthScan(**scan.as_dict()) == scan
+    # Around the model as it ends the halves agree in what is not noise.
+    correlation = scan.fsc["correlation"]
+    assert correlation[0] > 0.9 > 0.5 > correlation[-1] and scan.fsc_falls
+    assert 1 / scan.fsc["frequency"][-1] < scan.fsc_resolution < 2 * RESOLUTION
 
 
 def test_whether_the_free_correlation_still_rises():

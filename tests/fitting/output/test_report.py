@@ -13,9 +13,10 @@ import pytest
 
 from openmm_density.cli import main
 from openmm_density.errors import InputError
+from openmm_density.fitting.half_maps import StrengthScan
 from openmm_density.fitting.output import OutputFolder
 from openmm_density.fitting.output.report import contents_of, fit_page, read_contents
-from openmm_density.html_report.blocks import Items, Plot
+from openmm_density.html_report.blocks import Items, Plot, Table
 
 
 @pytest.fixture(scope="module")
@@ -257,3 +258,29 @@ def test_what_was_rebuilt_is_shown(folder):
     ]
     assert [[spot.rows for spot in item.spots] for item in rebuilt.items] == [[], [[3, 4, 5]], [[2]], [[8]]]
     assert "A 4-6 shifted by +1 before heat" in rebuilt.items[1].text
+
+
+def test_half_maps_are_drawn_with_the_strengths_that_they_were_fitted_with(folder):
+    contents = read_contents(folder)
+    curve = {"frequency": [0.05, 0.1, 0.2], "correlation": [0.99, 0.7, 0.1]}
+    scan = StrengthScan(
+        [5.0, 10.0, 20.0], [0.81, 0.85, 0.9], [0.8, 0.83, 0.82], 10.0, fsc=curve, fsc_resolution=5.31, fsc_falls=True
+    )  # fmt: skip
+    page = fit_page(replace(contents, summary={**contents.summary, "half_maps": scan.as_dict()}))
+    [plot] = [block for block in blocks(page, "did-it-fit") if isinstance(block, Plot) and block.key == "fsc"]
+    assert "half maps" in plot.title and plot.figure["data"][-1]["y"] == curve["correlation"]
+    assert [line["y0"] for line in plot.figure["layout"]["shapes"]] == [0.5, 0.143]
+    [card] = [card for card in page.cards if "half maps" in card.name]
+    assert card.value.replace("\N{NO-BREAK SPACE}", " ") == "5.31 Å"
+    [table] = [
+        block for block in blocks(page, "done") if isinstance(block, Table) and "half" in block.caption
+    ]
+    assert ("10", ["0.850", "0.830", "yes"]) in table.rows
+    # A scan of an earlier version has no curve.
+    earlier = {
+        name: value
+        for name, value in scan.as_dict().items()
+        if name in ("strengths", "work", "free", "chosen")
+    }
+    page = fit_page(replace(contents, summary={**contents.summary, "half_maps": earlier}))
+    assert not any("half maps" in card.name for card in page.cards)

@@ -43,6 +43,7 @@ def done_section(contents: FitContents) -> Section:
                 for stage in summary["stages"]
             ],
         ),
+        *_strengths_of_half_maps(summary["half_maps"]),
         Plot(
             "progress",
             "How the fit went",
@@ -88,6 +89,23 @@ def _facts(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     parts = {part: spent for part, spent in summary["seconds_by_part"].items() if spent >= 1}
     spent = ", ".join(f"{PARTS.get(part, part)} {seconds:.0f}" for part, seconds in parts.items())
     yield "time", f"{summary['wall_seconds']:.0f} s" + (f": {spent}" if spent else "")
+
+
+def _strengths_of_half_maps(scan: Mapping[str, Any] | None) -> Iterator[Block]:
+    """Yield the table of strengths that one half map was fitted with, if any were."""
+    if scan is not None:
+        rows = zip(scan["strengths"], scan["work"], scan["free"])
+        yield Table(
+            "Correlation after fits into one half map, by strength (kJ/mol per fitted atom)",
+            ["with this half", "with the other", "chosen"],
+            [
+                (
+                    f"{strength:g}",
+                    [f"{work:.3f}", f"{free:.3f}", "yes" if strength == scan["chosen"] else ""],
+                )
+                for strength, work, free in rows
+            ],
+        )
 
 
 def _rebuilt(summary: Mapping[str, Any]) -> Iterator[Item]:

@@ -23,7 +23,7 @@ from ....html_report.blocks import (
     Text,
 )
 from ....html_report.citations import citations
-from ....html_report.fit_plots import fsc_figure, geometry_figure
+from ....html_report.fit_plots import FSC_OF_HALVES, HALF_MAPS, fsc_figure, fsc_title, geometry_figure
 from ....html_report.ramachandran_plot import ramachandran_figure
 from ....html_report.residue_plots import agreement_figure, b_factor_figure
 from ....html_report.residue_values import residue_values, rows_by_label
@@ -110,6 +110,10 @@ def _cards(summary: Mapping[str, Any]) -> list[Card]:
             f"before {_angstrom(crossing_in_words(summary['fsc_resolution_initial'], summary['fsc_falls_initial']))}",
         ),
     ]
+    halves = summary["half_maps"] or {}
+    if halves.get("fsc"):
+        said = _angstrom(crossing_in_words(halves["fsc_resolution"], halves["fsc_falls"]))
+        cards.append(Card("FSC of the half maps 0.143 at", said, "around the model"))
     if made["ca_rmsd"] is not None:
         cards.append(
             Card(
@@ -144,6 +148,8 @@ def _did_it_fit(contents: FitContents, doubts: Sequence[LocatedDoubt]) -> Sectio
     figures = figure_table(summary)
     stages = _stages(summary)
     curves = {stage: (label, summary.get(f"fsc_{stage}")) for stage, label in stages.items()}
+    # A fit of an earlier version compared its half maps at some strengths only.
+    halves = (summary["half_maps"] or {}).get("fsc")
     doubtful = [place.rows for doubt in doubts for place in doubt.places] or [doubt.rows for doubt in doubts]
     blocks: list[Block] = [
         _without_empty_columns(Table("Agreement with the map", figures.headings, figures.agreement)),
@@ -157,9 +163,10 @@ def _did_it_fit(contents: FitContents, doubts: Sequence[LocatedDoubt]) -> Sectio
         ),
         Plot(
             "fsc",
-            "Fourier shell correlation of map and model",
-            "Fourier shell correlation over resolution, before and after the fit and of the reference, with a line at 0.5.",
-            fsc_figure(curves),
+            fsc_title(bool(halves)),
+            "Fourier shell correlation over resolution, before and after the fit and of the reference, with a line at 0.5"
+            f"{FSC_OF_HALVES if halves else ''}.",
+            fsc_figure(curves | {HALF_MAPS: (HALF_MAPS, halves)}),
         ),
     ]
     return Section("did-it-fit", "Did it fit?", blocks)
