@@ -133,13 +133,22 @@ inline EnergyPointer energy_within(const Form& form, int64_t n_positions) {
     return found;
 }
 
-// k (largest S - S).
-class SimilarityEnergy : public Energy {
+// An energy of as many positions as its form says.
+class FormEnergy : public Energy {
 public:
-    explicit SimilarityEnergy(std::shared_ptr<const Form> given) : form(std::move(given)) {}
+    explicit FormEnergy(std::shared_ptr<const Form> given) : form(std::move(given)) {}
     int64_t n_positions() const override {
         return static_cast<int64_t>(form->number("n_particles"));
     }
+
+protected:
+    const std::shared_ptr<const Form> form;
+};
+
+// k (largest S - S).
+class SimilarityEnergy : public FormEnergy {
+public:
+    using FormEnergy::FormEnergy;
     double evaluate(const Configuration& at, double* forces, double* derivatives) const override {
         const double k = at.strengths[0];
         derivatives[0] = form->number("max_similarity") - similarity(at, k, forces);
@@ -148,7 +157,6 @@ public:
 
 protected:
     virtual double similarity(const Configuration& at, double scale, double* gradient) const = 0;
-    const std::shared_ptr<const Form> form;
 };
 
 class DensityEnergy : public SimilarityEnergy {
@@ -206,18 +214,15 @@ private:
 };
 
 // An energy of some particles, whose molecules are put back whole.
-class WholeMolecules : public Energy {
+class WholeMolecules : public FormEnergy {
 public:
     explicit WholeMolecules(std::shared_ptr<const Form> given)
-        : form(std::move(given)),
+        : FormEnergy(std::move(given)),
           kernel(form->function<decltype(openmm_density_whole_molecules)>()),
           energy(energy_within(*form, form->length("particles"))),
           molecules{form->length("references"), form->indices<int64_t>("particles", n_positions()),
                     form->indices<int64_t>("order", form->length("particles")), form->array<int64_t>("offsets"),
                     form->array<double>("references")} {}
-    int64_t n_positions() const override {
-        return static_cast<int64_t>(form->number("n_particles"));
-    }
     int n_strengths() const override {
         return energy->n_strengths();
     }
@@ -234,17 +239,16 @@ public:
     }
 
 private:
-    const std::shared_ptr<const Form> form;
     decltype(openmm_density_whole_molecules)* kernel;
     const EnergyPointer energy;
     const Molecules molecules;
 };
 
 // k kT sum of (d / sigma)^2 / 2.
-class PlanarityEnergy : public Energy {
+class PlanarityEnergy : public FormEnergy {
 public:
     explicit PlanarityEnergy(std::shared_ptr<const Form> given)
-        : form(std::move(given)),
+        : FormEnergy(std::move(given)),
           kernel(form->function<decltype(openmm_density_planarity)>()),
           groups{form->length("offsets") - 1,
                  form->array<int32_t>("members"),
@@ -254,9 +258,6 @@ public:
                  form->array<int32_t>("atom_offsets"),
                  form->array<int32_t>("atom_members"),
                  form->number("constants") != 0} {}
-    int64_t n_positions() const override {
-        return static_cast<int64_t>(form->number("n_particles"));
-    }
     double evaluate(const Configuration& at, double* forces, double* derivatives) const override {
         const double k = at.strengths[0], thermal = form->number("thermal_energy");
         derivatives[0] = thermal * kernel(groups, at.positions, at.n_positions, -thermal * k, at.n_threads, forces);
@@ -264,16 +265,15 @@ public:
     }
 
 private:
-    const std::shared_ptr<const Form> form;
     decltype(openmm_density_planarity)* kernel;
     const FlatGroups groups;
 };
 
 // An energy of the members of planes, each at its image beside the first member of its plane.
-class WholePlanes : public Energy {
+class WholePlanes : public FormEnergy {
 public:
     explicit WholePlanes(std::shared_ptr<const Form> given)
-        : form(std::move(given)),
+        : FormEnergy(std::move(given)),
           n(form->length("members")),
           energy(energy_within(*form, n)),
           members(form->indices<int64_t>("members", n_positions())),
@@ -286,9 +286,6 @@ public:
             form->refuse("has " + std::to_string(form->length("anchors")) + " anchors of " + std::to_string(n) + " members");
         if (form->length("particles") != n_rows)
             form->refuse("has " + std::to_string(n_rows) + " rows of " + std::to_string(form->length("particles")) + " particles");
-    }
-    int64_t n_positions() const override {
-        return static_cast<int64_t>(form->number("n_particles"));
     }
     int n_strengths() const override {
         return energy->n_strengths();
@@ -333,7 +330,6 @@ private:
             for (double& element : row) element /= volume;
     }
 
-    const std::shared_ptr<const Form> form;
     const int64_t n;
     const EnergyPointer energy;
     const int64_t* const members;
@@ -345,10 +341,10 @@ private:
 };
 
 // k sum of map(phi, psi).
-class TorsionMapEnergy : public Energy {
+class TorsionMapEnergy : public FormEnergy {
 public:
     explicit TorsionMapEnergy(std::shared_ptr<const Form> given)
-        : form(std::move(given)),
+        : FormEnergy(std::move(given)),
           kernel(form->function<decltype(openmm_density_torsion_maps)>()),
           terms{form->length("map_of_term"),
                 form->array<int32_t>("members"),
@@ -359,9 +355,6 @@ public:
                 form->array<int32_t>("atom_members"),
                 form->array<float>("nodes"),
                 form->length("nodes", 1)} {}
-    int64_t n_positions() const override {
-        return static_cast<int64_t>(form->number("n_particles"));
-    }
     double evaluate(const Configuration& at, double* forces, double* derivatives) const override {
         const double k = at.strengths[0];
         derivatives[0] = kernel(terms, at.positions, at.n_positions, -k, at.n_threads, forces);
@@ -369,7 +362,6 @@ public:
     }
 
 private:
-    const std::shared_ptr<const Form> form;
     decltype(openmm_density_torsion_maps)* kernel;
     const TorsionTerms terms;
 };
