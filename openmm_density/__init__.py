@@ -37,7 +37,17 @@ _find, __dir__ = lazy_names(
         "PlanarityRestraint": "restraints",
     },
     (
-        *("analysis", "chemistry", "cuda_graph_force", "energies", "errors", "fitting", "kernels", "maps"),
+        *(
+            "analysis",
+            "batch",
+            "chemistry",
+            "cuda_graph_force",
+            "energies",
+            "errors",
+            "fitting",
+            "kernels",
+            "maps",
+        ),
         *("models", "native_force", "reporters", "restraints", "units", "validation"),
     ),
 )

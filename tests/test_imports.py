@@ -211,6 +211,7 @@ def test_the_package_shows_its_public_names_and_nothing_else():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     modules = {
         "analysis",
+        "batch",
         "cuda_graph_force",
         "energies",
         "errors",

@@ -21,6 +21,7 @@ FLOORS = (
     "validation",
     "analysis reporters replica_exchange html_report",
     "fitting doctor",
+    "batch",
     "cli",
     "__main__",
 )

@@ -1,4 +1,4 @@
-"""The command line: ``openmm-density fit | simulate | score | report | planes | doctor``."""
+"""The command line: ``openmm-density fit | batch | simulate | score | report | planes | doctor``."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from ..errors import InputError, SimulationError
 from ..wording import one_line
-from . import doctor, fit, planes, report, score, simulate
+from . import batch, doctor, fit, planes, report, score, simulate
 from .arguments import PROGRAM, Parser, spelled, spellings
 from .startup import note_start
 
@@ -25,8 +26,18 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return the exit status: 0, 1 for a simulation that failed, 2 for input that cannot be used."""
+def main(
+    arguments: Sequence[str] | None = None, commands: Mapping[str, Callable[..., int]] = MappingProxyType({})
+) -> int:
+    """Run a command; return the exit status: 0, 1 for a simulation that failed, 2 for input that cannot be used.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        By default those of this process.
+    commands : mapping of str to callable
+        What runs a command in place of its own function.
+    """
     note_start(is_process=arguments is None)
     options, unknown = build_parser().parse_known_args(arguments)
     name = f"{PROGRAM} {options.command}"
@@ -55,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     warnings.showwarning = _once_each()
     try:
-        return _COMMANDS[options.command](options)
+        return {**_COMMANDS, **commands}[options.command](options)
     except BrokenPipeError:
         return 141
     except KeyboardInterrupt:
@@ -97,7 +108,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="print the version"
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    for command in (fit, simulate, score, report, planes, doctor):
+    for command in (fit, batch, simulate, score, report, planes, doctor):
         command.add_parser(commands)
     return parser
 
@@ -114,6 +125,7 @@ class _Version(argparse.Action):
 
 _COMMANDS = {
     "fit": fit.run,
+    "batch": batch.run,
     "simulate": simulate.run,
     "score": score.run,
     "report": report.run,

@@ -40,11 +40,19 @@ def command_line(
     words += ["--resolution", f"{options['resolution']:g}"]
     for name, value in options.items():
         if name not in (*_FIRST, *_NOT_REPEATED, output_option) and value != defaults.get(name):
-            words += _words(name, value)
+            words += option_words(name, value)
     return shlex.join([*words, spelled(output_option), output])
 
 
-def _words(name: str, value: Any) -> Iterator[str]:
+def option_words(name: str, value: Any) -> Iterator[str]:
+    """Yield an option with its value as a user types it, a list's as often as it has entries.
+
+    Parameters
+    ----------
+    name : str
+        In the namespace of the parser.
+    value : object
+    """
     option = spelled(name)
     if value is True:
         yield option

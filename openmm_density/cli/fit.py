@@ -37,15 +37,22 @@ def add_parser(commands: Commands) -> None:
     add_arguments(parser)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Run a fit, or resume one; return the exit status."""
+def run(options: argparse.Namespace, display: Display | None = None) -> int:
+    """Run a fit, or resume one; return the exit status.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+    display : Display, optional
+        What shows its progress: by default a terminal, where there is one.
+    """
     asked = FitOptions.of(vars(options))
     if asked.output.resume is None:
         check_new(asked)
     else:
         check_resumed(asked)
-    with Display() as display:
-        return _run(asked, display, Stopwatch(started(), display.begin))
+    with display or Display() as shown:
+        return _run(asked, shown, Stopwatch(started(), shown.begin))
 
 
 def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:

@@ -12,6 +12,12 @@ from .arguments import add_columns, add_corrections, add_dictionary, number, ref
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add all that ``fit`` takes."""
     _add_files(parser)
+    add_options(parser)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what says how a fit is made, beside its model, map and folder."""
+    _add_more_files(parser)
     for title, add in (
         ("the protocol", _add_protocol),
         ("the density force", _add_density),
@@ -32,8 +38,6 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", nargs="?", metavar="MODEL", help="PDB or mmCIF, .gz or not")
     parser.add_argument("map", nargs="?", metavar="MAP", help="MRC, CCP4, SITUS (.gz or not), or MTZ")
     parser.add_argument("--resolution", type=number, metavar="R", help="of the map, in Å")
-    add_columns(parser)
-    add_corrections(parser)
     parser.add_argument("--output", metavar="DIR", help="folder for the results")
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier fit in DIR")
     parser.add_argument(
@@ -41,6 +45,11 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="resume the fit in DIR that was interrupted, with the options that it began with",
     )
+
+
+def _add_more_files(parser: argparse.ArgumentParser) -> None:
+    add_columns(parser)
+    add_corrections(parser)
     parser.add_argument(
         "--reference", metavar="TARGET", help="a model of the target, to report the distance to"
     )

@@ -18,6 +18,17 @@ def check_new(options: FitOptions) -> None:
     InputError
         If something is missing, a file is not there, a value is impossible or a name not known, or the folder is not free.
     """
+    check_asked(options)
+    _check_folder(options)
+
+
+def check_asked(options: FitOptions) -> None:
+    """Refuse the same, but whatever the folder holds.
+
+    Raises
+    ------
+    InputError
+    """
     _check_complete(options)
     files = options.files
     check_halves(files.half_map)
@@ -34,7 +45,6 @@ def check_new(options: FitOptions) -> None:
                 remedy=f"leave out {as_argument(name)} or {as_argument('half_map')}",
             )
     _check_values(options)
-    _check_folder(options)
 
 
 def check_resumed(options: FitOptions) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -15,7 +18,10 @@ from typing import Any
 # Bytes that a worker takes, with a map of 1 Å or coarser or a table of it.
 _MEMORY = 600e6
 # Nothing is imported from the working folder, which may hold anything.
-_PROGRAM = "import sys; sys.path[:] = filter(None, sys.path); from {} import main; main()"
+PROGRAM = "import sys; sys.path[:] = filter(None, sys.path); from {} import main; main()"
+"""What a Python process runs whose program is a module's function ``main``."""
+# Of Linux: the signal that a process gets when the thread that started it ends.
+_PR_SET_PDEATHSIG = 1
 # What would make threads of its own in a worker, or take a GPU.
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -58,7 +64,7 @@ class WorkerProcess:
 
     def __init__(self, module: str) -> None:
         self.connection, theirs = Pipe()
-        command = [sys.executable, "-W", "ignore", "-c", _PROGRAM.format(module), str(theirs.fileno())]
+        command = [sys.executable, "-W", "ignore", "-c", PROGRAM.format(module), str(theirs.fileno())]
         try:
             # In a session of its own: Ctrl-C is for the fit, which ends it.
             self.process = subprocess.Popen(
@@ -67,7 +73,7 @@ class WorkerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
-                env={**os.environ, **_ONE_THREAD, "PYTHONPATH": _search_path()},
+                env={**os.environ, **_ONE_THREAD, "PYTHONPATH": search_path()},
             )
         finally:
             theirs.close()
@@ -103,6 +109,20 @@ def is_heard(connection: Connection, answer: Any) -> bool:
     return True
 
 
-def _search_path() -> str:
+def end_with(parent: int) -> None:
+    """Have the operating system end this process when the thread ends that started it, however that ends.
+
+    Parameters
+    ----------
+    parent : int
+        The number of the process that started it.
+    """
+    with suppress(OSError, AttributeError):  # not Linux
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before
+        os._exit(1)
+
+
+def search_path() -> str:
     """Return where this process imports from, without the working folder; what is no text Python passes over."""
     return os.pathsep.join(folder for folder in sys.path if isinstance(folder, str) and folder)

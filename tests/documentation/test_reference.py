@@ -19,6 +19,7 @@ LISTED = {
 WHOLE = (
     "openmm_density",
     "openmm_density.analysis",
+    "openmm_density.batch",
     "openmm_density.chemistry.planes",
     "openmm_density.doctor",
     "openmm_density.fitting",

@@ -1,0 +1,186 @@
+"""A batch: many fits, run by whatever there is, with their tables, page and consensus."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .clusters import has_dask, local_engine
+from .devices import Share, shared_out
+from .engines import DaskEngine, Engine, OneByOne
+from .job_folder import JobFolder
+from .job_results import JobResult
+from .jobs import Job, check_jobs
+from .progress import BatchProgress
+from .run_job import RunSettings
+from .tables import rows_of, write_tables
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+# Seconds between two versions of the tables while jobs end.
+_WRITTEN_AFTER = 2.0
+
+
+class Batch:
+    """Many fits, each in a folder and a process of its own.
+
+    Fits that were finished before stand, and those that were interrupted go on from their last state: a batch that is run again
+    does what is left of it.
+
+    Parameters
+    ----------
+    jobs : sequence of Job
+        Of `jobs_of` or `read_jobs`.
+    output : path, optional
+        The folder for ``batch.csv``, ``batch.json``, ``batch.html`` and the consensus; none are written by default.
+    overwrite : bool
+        Whether fits of other jobs in their folders are replaced.
+
+    Attributes
+    ----------
+    jobs : list of Job
+    results : dict of str to JobResult
+        By the names of jobs, as they come.
+
+    Raises
+    ------
+    InputError
+        If two jobs share a name or a folder, a file is not there, or a folder holds a fit of another job.
+
+    Examples
+    --------
+    >>> batch = Batch(jobs_of(["a.pdb", "b.pdb"], ["map.mrc"], 5.0, "many", seeds=range(5)), output="many")
+    >>> for result in batch.run():
+    ...     print(result.job.name, result.state, result.figures.get("cc"))
+    """
+
+    def __init__(
+        self, jobs: Sequence[Job], output: str | os.PathLike[str] | None = None, overwrite: bool = False
+    ) -> None:
+        self.jobs = list(jobs)
+        check_jobs(self.jobs)
+        self.output = None if output is None else Path(output)
+        for job in self.jobs:
+            JobFolder(job).check(overwrite)
+        self.results: dict[str, JobResult] = {}
+        self._written = 0.0
+
+    @property
+    def name(self) -> str:
+        """A name that no other batch has."""
+        return hashlib.sha256("\n".join(sorted(job.folder for job in self.jobs)).encode()).hexdigest()[:16]
+
+    def run(
+        self,
+        client: Client | None = None,
+        *,
+        workers: int | None = None,
+        gpus: Sequence[str] = (),
+        progress: bool | None = False,
+    ) -> Iterator[JobResult]:
+        """Run the jobs that are left, and yield results as they come, those of finished fits first.
+
+        Parameters
+        ----------
+        client : distributed.Client, optional
+            Whose workers run them, and see the same files. By default a cluster on this machine is started, and ended at the
+            end; without Dask the fits run one after the other.
+        workers : int, optional
+            Fits side by side on this machine: by default as there are cores and GPUs for.
+        gpus : sequence of str
+            Of this machine, as in ``CUDA_VISIBLE_DEVICES``, for fits that run on GPUs.
+        progress : bool or None
+            Whether a table is shown meanwhile; None: on a terminal.
+
+        Raises
+        ------
+        SimulationError
+            If Dask's scheduler is lost for good.
+        """
+        if client is not None:
+            settings = RunSettings(self.name, ("--threads", "1"))
+            yield from self.run_on(nullcontext(DaskEngine(client)), settings, progress)
+            return
+        share = shared_out(len(self.jobs), workers, gpus)
+        yield from self.run_on(local(share), self.settings(share, gpus), progress)
+
+    def settings(self, share: Share, gpus: Sequence[str] = ()) -> RunSettings:
+        """Return how jobs are run on this machine."""
+        platform = ("--platform", "CUDA") if gpus else ()
+        if not has_dask():  # one after the other, each on all cores
+            return RunSettings(self.name, platform, environment=share.slots[0].environment)
+        return RunSettings(self.name, ("--threads", str(share.threads), *platform))
+
+    def run_on(
+        self, starting: AbstractContextManager[Engine], settings: RunSettings, progress: bool | None = False
+    ) -> Iterator[JobResult]:
+        """Run the jobs that are left by an engine, which is started only where there are any.
+
+        Parameters
+        ----------
+        starting : context manager
+            Of an engine.
+        settings : RunSettings
+        progress : bool or None
+            As for `run`.
+        """
+        left = []
+        for job in self.jobs:
+            figures = JobFolder(job).figures()
+            if figures is None:
+                left.append(job)
+            else:
+                yield self._ended(JobResult(job, "finished", figures))
+        if left:
+            yield from self._run_left(left, starting, settings, progress)
+        self.write_tables()
+
+    def _run_left(
+        self,
+        left: Sequence[Job],
+        starting: AbstractContextManager[Engine],
+        settings: RunSettings,
+        progress: bool | None,
+    ) -> Iterator[JobResult]:
+        with ExitStack() as stack:
+            engine = stack.enter_context(starting)
+            shown = BatchProgress([job.name for job in self.jobs], progress, getattr(engine, "link", None))
+            for result in self.results.values():
+                shown.end(result)
+            stack.enter_context(shown)
+            for result in engine.run(left, settings, shown.update):
+                shown.end(result)
+                yield self._ended(result)
+
+    def _ended(self, result: JobResult) -> JobResult:
+        self.results[result.job.name] = result
+        if time.monotonic() - self._written > _WRITTEN_AFTER:
+            self.write_tables()
+        return result
+
+    def write_tables(self, free: dict[str, float] | None = None, **more: Any) -> None:
+        """Write ``batch.csv`` and ``batch.json`` as far as there are results.
+
+        Parameters
+        ----------
+        free : dict of str to float, optional
+            Correlations with free maps, by the names of jobs.
+        **more
+            What stands beside ``jobs`` in ``batch.json``.
+        """
+        self._written = time.monotonic()
+        if self.output is not None:
+            write_tables(
+                self.output, rows_of(self.jobs, self.results, self.output.absolute(), free or {}), more
+            )
+
+
+def local(share: Share) -> AbstractContextManager[Engine]:
+    """Return what starts an engine on this machine: by Dask, or without it one fit after the other."""
+    return local_engine(share.slots) if has_dask() else nullcontext(OneByOne())

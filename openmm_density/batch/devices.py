@@ -1,0 +1,128 @@
+"""The cores and GPUs of this machine, shared out to fits that run side by side."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..errors import InputError
+from ..wording import listing
+
+FITS_PER_GPU = 8
+"""Side by side on one GPU, where there are cores for them: see docs/guide/many_fits.md for how it was measured."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What one worker has.
+
+    Attributes
+    ----------
+    fits : int
+        That it runs side by side.
+    environment : dict of str to str
+        Of its processes.
+    """
+
+    fits: int = 1
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Share:
+    """How this machine is shared out.
+
+    Attributes
+    ----------
+    slots : sequence of Slot
+        One for each worker.
+    threads : int
+        Of each fit.
+    """
+
+    slots: Sequence[Slot]
+    threads: int
+
+    @property
+    def fits(self) -> int:
+        """How many run side by side."""
+        return sum(slot.fits for slot in self.slots)
+
+
+def core_count() -> int:
+    """Return the number of processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def shared_out(
+    n_jobs: int, workers: int | None = None, gpus: Sequence[str] = (), threads: int | None = None
+) -> Share:
+    """Return how this machine is shared out to some jobs.
+
+    Parameters
+    ----------
+    n_jobs : int
+    workers : int, optional
+        Fits side by side; by default as many as there are cores for, or `FITS_PER_GPU` for each GPU.
+    gpus : sequence of str
+        As in ``CUDA_VISIBLE_DEVICES``; none for fits on the cores.
+    threads : int, optional
+        Of each fit, where the user says so.
+    """
+    cores = core_count()
+    if not gpus:
+        most = workers or math.ceil(cores / (threads or 1))
+        side_by_side = max(min(most, n_jobs), 1)
+        return Share([Slot()] * side_by_side, threads or max(cores // side_by_side, 1))
+    most = workers or max(min(FITS_PER_GPU * len(gpus), cores // (threads or 1)), len(gpus))
+    side_by_side = max(min(most, n_jobs), 1)
+    used = gpus[:side_by_side]
+    shares = [len(range(number, side_by_side, len(used))) for number in range(len(used))]
+    slots = [Slot(share, {"CUDA_VISIBLE_DEVICES": gpu}) for share, gpu in zip(shares, used)]
+    return Share(slots, threads or max(cores // side_by_side, 1))
+
+
+def visible_gpus() -> list[str]:
+    """Return the GPUs that programs see, as ``CUDA_VISIBLE_DEVICES`` names them; none where there is no driver."""
+    try:
+        asked = subprocess.run(
+            ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        found = asked.stdout.split() if asked.returncode == 0 else []
+    except (OSError, subprocess.TimeoutExpired):
+        found = []
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return (
+        found
+        if visible is None or not found
+        else [each.strip() for each in visible.split(",") if each.strip()]
+    )
+
+
+def chosen_gpus(numbers: Sequence[int]) -> list[str]:
+    """Return the GPUs of some numbers, of those that programs see.
+
+    Raises
+    ------
+    InputError
+        If there is none of such a number.
+    """
+    visible = visible_gpus()
+    for number in numbers:
+        if not 0 <= number < len(visible):
+            there = f"{len(visible)}: {listing([*map(str, range(len(visible)))])}" if visible else "none"
+            raise InputError(
+                "must be numbers of GPUs of this machine",
+                argument="gpus",
+                found=f"{number}, of {there}",
+                remedy="use those that nvidia-smi lists, from 0"
+                if visible
+                else "leave it out, and fits run on the cores",
+            )
+    return [visible[number] for number in numbers]

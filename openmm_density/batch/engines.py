@@ -1,0 +1,182 @@
+"""What runs the jobs of a batch: this process, one after the other, or Dask."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..errors import SimulationError
+from ..wording import counted, one_line
+from .job_results import JobResult
+from .jobs import Job
+from .run_job import RunSettings, run_job
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+Watch = Callable[[str, dict[str, Any]], None]
+"""Called with the name of a job and what is new of it, in any thread."""
+
+
+class Engine(Protocol):
+    """What runs jobs."""
+
+    def run(self, jobs: Sequence[Job], settings: RunSettings, watch: Watch) -> Iterator[JobResult]:
+        """Yield results as they come."""
+
+
+class OneByOne:
+    """Run jobs one after the other."""
+
+    def run(self, jobs: Sequence[Job], settings: RunSettings, watch: Watch) -> Iterator[JobResult]:
+        """Yield results as they come."""
+        for job in jobs:
+            yield run_job(job, settings, lambda told, name=job.name: watch(name, told))
+
+
+class DaskEngine:
+    """Run jobs by Dask, also where its scheduler is restarted meanwhile.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    reconnect : callable, optional
+        Returns another client where this one has lost its scheduler for good.
+    keep : callable, optional
+        Called every half minute at least with the number of jobs that are left, as to start workers again.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        reconnect: Callable[[], Client] | None = None,
+        keep: Callable[[int], None] | None = None,
+    ) -> None:
+        self._client, self._reconnect, self._keep = client, reconnect, keep
+
+    def run(self, jobs: Sequence[Job], settings: RunSettings, watch: Watch) -> Iterator[JobResult]:
+        """Yield results as they come."""
+        left = {job.name: job for job in jobs}
+        while left:
+            for result in self._run_once([*left.values()], settings, watch):
+                del left[result.job.name]
+                yield result
+            if left:
+                self._wait_for_scheduler(len(left))
+
+    def _run_once(self, jobs: Sequence[Job], settings: RunSettings, watch: Watch) -> Iterator[JobResult]:
+        """Yield results as they come, as long as the scheduler is there."""
+        topic = f"openmm-density-{uuid.uuid4().hex}"
+        done: SimpleQueue[Future] = SimpleQueue()
+        with _subscribed(self._client, topic, watch):
+            left = {}
+            try:
+                for number, job in enumerate(jobs):
+                    key = f"{topic}-{number}"
+                    future = self._client.submit(run_on_worker, job, settings, topic, key=key, pure=False)
+                    left[key] = future, job
+                    future.add_done_callback(done.put)
+                while left:
+                    with suppress(Empty):
+                        # What is released here is not made again when the worker that holds it is lost.
+                        result = _result(*left.pop(done.get(timeout=_KEPT_AFTER).key))
+                        if result is not None:
+                            yield result
+                    if self._keep is not None:
+                        self._keep(len(left))
+            finally:
+                # Whoever listens no longer wants no more of them.
+                with suppress(Exception):
+                    self._client.cancel([future for future, _ in left.values()], force=True)
+
+    def _wait_for_scheduler(self, left: int) -> None:
+        """Wait until there is a scheduler again.
+
+        Raises
+        ------
+        SimulationError
+            If there is none.
+        """
+        time.sleep(_PAUSE)
+        while self._client.status == "connecting":
+            time.sleep(_PAUSE)
+        if self._client.status == "running":
+            return
+        if self._reconnect is None:
+            raise SimulationError(
+                f"the Dask scheduler was lost, and {counted(left, 'job')} {'is' if left == 1 else 'are'} left: start it, and run "
+                "the batch again, which goes on"
+            )
+        self._client = self._reconnect()
+
+
+_KEPT_AFTER, _PAUSE = 30.0, 1.0
+
+
+def run_on_worker(job: Job, settings: RunSettings, topic: str) -> JobResult:
+    """Run a job on a worker of Dask, which sends what it tells to the clients that listen.
+
+    Parameters
+    ----------
+    job : Job
+    settings : RunSettings
+    topic : str
+        Under which it tells.
+    """
+    from distributed import get_worker
+
+    worker = get_worker()
+    last = 0.0
+
+    def tell(told: dict[str, Any]) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last > _TOLD_AFTER:
+            last = now
+            worker.log_event(topic, {"job": job.name, **told})
+
+    return run_job(job, settings, tell)
+
+
+# Seconds: a thousand workers then send their scheduler five hundred messages a second.
+_TOLD_AFTER = 2.0
+
+
+@contextmanager
+def _subscribed(client: Client, topic: str, watch: Watch) -> Iterator[None]:
+    def heard(event: tuple[float, dict[str, Any]]) -> None:
+        told = dict(event[1])
+        watch(told.pop("job"), told)
+
+    client.subscribe_topic(topic, heard)
+    try:
+        yield
+    finally:
+        with suppress(Exception):  # it is gone
+            client.unsubscribe_topic(topic)
+
+
+def _result(future: Future, job: Job) -> JobResult | None:
+    """Return what a future holds; None where the scheduler has lost it."""
+    from distributed.scheduler import KilledWorker
+
+    if future.status == "finished":
+        try:
+            return future.result(timeout=_PATIENCE)
+        except Exception:  # its worker was lost before it could be fetched
+            return None
+    if future.status != "error":
+        return None
+    error = future.exception()
+    if isinstance(error, KilledWorker):
+        sentence = f"its worker was lost again and again, the last time {error.last_worker.address}"
+    else:
+        sentence = f"its worker could not run it ({type(error).__name__}: {one_line(error)})"
+    return JobResult(job, "failed", error=sentence)
+
+
+_PATIENCE = 60.0

@@ -1,0 +1,174 @@
+"""The folder of one job: what is in it already, and whether that is a fit of this job."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ..atomic_files import read_file, write_text
+from ..errors import InputError, as_argument
+from ..fitting.locks import FolderLock
+from ..fitting.output.results import UNFINISHED
+from .job_results import SUMMARY, figures_of
+from .jobs import Job
+
+JOB = "job.json"
+LOG = "fit.log"
+# What `fit` writes first of an unfinished fit, and needs to go on.
+_COMMAND = "command.json"
+_INTERVAL = 0.5
+
+
+class JobFolder:
+    """The folder of one job.
+
+    Parameters
+    ----------
+    job : Job
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.path = job, Path(job.folder)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether a fit in it has come to its end."""
+        return self.figures() is not None
+
+    def figures(self) -> dict[str, Any] | None:
+        """Return the figures of a fit that has come to its end; None where there is none."""
+        if (self.path / UNFINISHED).exists():
+            return None
+        try:
+            summary = json.loads((self.path / SUMMARY).read_text(encoding="utf-8"))
+            return None if summary["interrupted"] else figures_of(summary)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def arguments(self, more: tuple[str, ...] = ()) -> list[str]:
+        """Return the arguments of ``fit`` that begin the fit, or go on with it.
+
+        Parameters
+        ----------
+        more : tuple of str
+            Of a fit that begins, as far as the job does not say.
+        """
+        unfinished = self.path / UNFINISHED
+        if (unfinished / _COMMAND).exists():
+            allowed = ["--allow-scripts"] if "--allow-scripts" in self.job.arguments else []
+            return ["--resume", str(self.path), *allowed]
+        arguments = [*more, *self.job.words, "--output", str(self.path)]
+        # It was killed before it had said what it was to do, or between two files of its results.
+        return [*arguments, "--overwrite"] if self._holds_anything() else arguments
+
+    def _holds_anything(self) -> bool:
+        return (self.path / UNFINISHED).exists() or (self.path / SUMMARY).exists()
+
+    def note_job(self) -> None:
+        """Write down which job the folder is of, with digests of its files."""
+        if (self.path / JOB).exists():
+            return
+        self.path.mkdir(parents=True, exist_ok=True)
+        written = {"arguments": self.job.words, "sha256": {path: _digest(path) for path in self._files()}}
+        write_text(self.path / JOB, json.dumps(written, indent=2) + "\n")
+
+    def check(self, overwrite: bool = False) -> None:
+        """Refuse a folder that holds what is no fit of this job.
+
+        Parameters
+        ----------
+        overwrite : bool
+            Whether it is to be emptied instead.
+
+        Raises
+        ------
+        InputError
+            If its options or files are others, or it holds an earlier fit that no batch made.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise InputError("it is a file", source=self.path, remedy="give a folder for the results")
+        try:
+            self._check_is_of_job()
+        except InputError:
+            if not overwrite:
+                raise
+            self.clear()
+
+    def _check_is_of_job(self) -> None:
+        remedy = f"choose another folder, or pass {as_argument('overwrite', True)}"
+        try:
+            written = json.loads((self.path / JOB).read_text(encoding="utf-8"))
+            arguments, digests = list(written["arguments"]), dict(written["sha256"])
+        except (OSError, ValueError, KeyError, TypeError):
+            if self._holds_anything():
+                raise InputError(
+                    "it holds an earlier fit that is not of this batch", source=self.path, remedy=remedy
+                ) from None
+            return
+        if arguments != self.job.words:
+            now, then = (
+                next((own for own, other in zip(a, [*b, *[None] * len(a)]) if own != other), "nothing more")
+                for a, b in ((self.job.words, arguments), (arguments, self.job.words))
+            )
+            raise InputError(
+                f"it holds a fit with other options: {then} in place of {now}",
+                source=self.path,
+                remedy=remedy,
+            )
+        for path in self._files():
+            if digests.get(path) != _digest(path):
+                raise InputError(
+                    f"it has changed since the fit in {self.path} began", source=path, remedy=remedy
+                )
+
+    def clear(self) -> None:
+        """Remove what says of which fit the folder is, and that it is finished or unfinished: the next one begins anew."""
+        import shutil
+
+        with FolderLock(self.path):
+            shutil.rmtree(self.path / UNFINISHED, ignore_errors=True)
+            for name in (SUMMARY, JOB, LOG):
+                (self.path / name).unlink(missing_ok=True)
+
+    def wait_until_free(self, waiting: Callable[[], None]) -> None:
+        """Wait for the end of a fit that another process runs in the folder, as one whose batch was killed.
+
+        Parameters
+        ----------
+        waiting : callable
+            Called again and again meanwhile.
+        """
+        while True:
+            try:
+                FolderLock(self.path).release()
+                return
+            except InputError as error:
+                if "is running in it" not in str(error):
+                    raise
+                waiting()
+                time.sleep(_INTERVAL)
+
+    def _files(self) -> list[str]:
+        return [self.job.model, self.job.map]
+
+
+def _digest(path: str) -> str:
+    try:
+        status = os.stat(path)
+        return _digest_of(path, status.st_mtime_ns, status.st_size)
+    except OSError as error:
+        raise InputError(
+            f"it cannot be read ({error.strerror})", source=path, remedy="check its path"
+        ) from None
+
+
+@lru_cache(maxsize=1024)
+def _digest_of(path: str, modified: int, size: int) -> str:
+    """Return the digest of a file, read once for all jobs of one process as long as it does not change."""
+    return hashlib.sha256(read_file(path)).hexdigest()

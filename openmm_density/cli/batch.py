@@ -1,0 +1,166 @@
+"""``openmm-density batch``: many fits, on this machine or others."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError, as_argument
+from ..wording import counted
+from .arguments import PROGRAM, spellings
+from .batch_arguments import add_arguments, jobs_asked
+from .console import console_for_results
+from .fit_checks import check_asked
+from .fit_options import FitOptions
+
+if TYPE_CHECKING:
+    from ..batch.batch import Batch
+    from ..batch.jobs import Job
+    from ..batch.queues import QueueOptions
+    from ..batch.run_job import RunSettings
+    from .arguments import Commands
+
+_QUEUE_JOBS = 10
+
+
+def add_parser(commands: Commands) -> None:
+    """Add what ``batch`` takes."""
+    parser = commands.add_parser(
+        "batch",
+        help="many fits: models, maps and seeds, on this machine or others",
+        description="Fit every MODEL into every MAP with every seed, each in a folder and process of its own, as many at once as "
+        "this machine has cores or GPUs for, or on others by Dask. Run again, it goes on where it was.",
+    )
+    add_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run a batch; return the exit status: 1 where a fit failed."""
+    from ..batch.batch import Batch
+
+    jobs = jobs_asked(options)
+    _check_fits(jobs)
+    queue = _queue(options)
+    gpus = _gpus(options)
+    if options.dry_run:
+        _print_dry_run(jobs, queue)
+        return 0
+    batch = Batch(jobs, options.output, options.overwrite)
+    starting, settings, says = _engine(options, batch, queue, gpus)
+    if says:
+        _say(says)
+    try:
+        for _ in batch.run_on(starting, settings, None):
+            pass
+    except KeyboardInterrupt:
+        batch.write_tables()
+        done = sum(result.is_finished for result in batch.results.values())
+        _say(f"interrupted; {done} of {counted(len(jobs), 'fit')} finished, and the same command goes on")
+        return 130
+    return _print_outcome(batch)
+
+
+def _check_fits(jobs: Sequence[Job]) -> None:
+    """Refuse at once what every fit would refuse by itself, minutes later."""
+    from . import build_parser
+
+    parser = build_parser()
+    for job in jobs:
+        words = ["fit", *job.words, "--output", job.folder]
+        options, unknown = parser.parse_known_args(words)
+        if unknown:
+            raise InputError(
+                f'"{unknown[0]}" is not understood', source=job.name, remedy="see the options of fit"
+            )
+        try:
+            check_asked(FitOptions.of(vars(options)))
+        except InputError as error:
+            raise InputError(f"{job.name}: {error.spelled(spellings(vars(options)))}") from None
+
+
+def _queue(options: argparse.Namespace) -> QueueOptions | None:
+    from ..batch.queues import read_queue_options
+
+    if options.queue is None:
+        if options.queue_options is not None:
+            raise InputError(
+                "is for a queue", argument="queue_options", remedy=f"add {as_argument('queue', 'slurm')}"
+            )
+        return None
+    for name in ("scheduler", "gpus"):
+        if getattr(options, name) is not None:
+            raise InputError(
+                "has GPUs and a scheduler of its own",
+                argument="queue",
+                remedy=f"leave {as_argument(name)} out",
+            )
+    return read_queue_options(options.queue, options.queue_options)
+
+
+def _gpus(options: argparse.Namespace) -> list[str]:
+    """Return the GPUs of this machine that are used."""
+    from ..batch.devices import chosen_gpus, visible_gpus
+
+    if options.workers is not None and options.workers < 1:
+        raise InputError(
+            "must be 1 or more", argument="workers", found=options.workers, remedy="give 1 or more"
+        )
+    if options.gpus is not None:
+        return chosen_gpus(options.gpus)
+    is_here = options.scheduler is None and options.queue is None
+    return visible_gpus() if is_here and options.platform == "CUDA" else []
+
+
+def _engine(
+    options: argparse.Namespace, batch: Batch, queue: QueueOptions | None, gpus: Sequence[str]
+) -> tuple[Any, RunSettings, str | None]:
+    """Return what starts the engine, how it runs jobs, and what is to be said of it first."""
+    from ..batch.batch import local
+    from ..batch.clusters import INSTALL, check_dask, has_dask, queue_engine, scheduler_engine
+    from ..batch.devices import shared_out
+    from ..batch.run_job import RunSettings
+
+    n_jobs = len(batch.jobs)
+    if options.scheduler is not None:
+        check_dask("scheduler")
+        return scheduler_engine(options.scheduler), RunSettings(batch.name, ("--threads", "1")), None
+    if queue is not None:
+        threads = ("--threads", str(queue.threads))
+        settings = RunSettings(batch.name, threads, int(0.9 * queue.memory))
+        return queue_engine(queue, options.workers or _QUEUE_JOBS, n_jobs), settings, None
+    if options.workers not in (None, 1) or (len(gpus) > 1 and options.gpus is not None):
+        check_dask("workers" if options.workers not in (None, 1) else "gpus")
+    share = shared_out(n_jobs, options.workers, gpus, options.threads)
+    says = None if has_dask() else f"the fits run one after the other; side by side with Dask: {INSTALL}"
+    return local(share), batch.settings(share, gpus), says
+
+
+def _print_dry_run(jobs: Sequence[Job], queue: QueueOptions | None) -> None:
+    console = console_for_results()
+    for job in jobs:
+        console.print(f"{job.name}: {PROGRAM} fit {' '.join(job.words)} --output {job.folder}")
+    console.print(counted(len(jobs), "fit"))
+    if queue is not None:
+        console.print(queue.job_script())
+
+
+def _print_outcome(batch: Batch) -> int:
+    """Print what became of the fits; return the exit status."""
+    console = console_for_results()
+    failed = [result for result in batch.results.values() if not result.is_finished]
+    finished = [result for result in batch.results.values() if result.is_finished]
+    for result in failed:
+        console.print(f"{result.job.name} failed: {result.error}")
+    said = f"{len(finished)} of {counted(len(batch.jobs), 'fit')} finished"
+    known = [result for result in finished if result.figures.get("cc") is not None]
+    if known:
+        best = max(known, key=lambda result: result.figures["cc"])
+        said += f", the best by CC {best.job.name} ({best.figures['cc']:.3f})"
+    console.print(f"{said}; batch.csv has all figures")
+    return 1 if failed else 0
+
+
+def _say(sentence: str) -> None:
+    print(f"{PROGRAM} batch: {sentence}", file=sys.stderr, flush=True)

@@ -1,0 +1,78 @@
+"""Jobs of a fragment that is quick to fit, and programs in place of fits for what is not about them."""
+
+import json
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from openmm_density.batch import jobs_of
+from openmm_density.batch.run_job import RunSettings
+from openmm_density.cli import main
+
+from ..fragments import write_fragment
+
+RESIDUES = 12
+OPTIONS = {
+    "steps": 60,
+    "report_interval": 20,
+    "save_interval": 20,
+    "threads": 1,
+    "place": "off",
+    "search": "off",
+}
+
+
+@pytest.fixture(scope="session")
+def fragment(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("batch")
+    write_fragment(folder / "target.pdb", residues=RESIDUES)
+    write_fragment(folder / "a.pdb", (0.8, -0.5, 0.4), residues=RESIDUES)
+    write_fragment(folder / "b.pdb", (-0.6, 0.5, 0.5), residues=RESIDUES)
+    arguments = ["--resolution", "5", "--voxel-size", "1.5", "--output", str(folder / "map.mrc")]
+    assert main(["simulate", str(folder / "target.pdb"), *arguments]) == 0
+    return folder
+
+
+@pytest.fixture
+def jobs(fragment, tmp_path):
+    """Return four jobs."""
+    models = [fragment / "a.pdb", fragment / "b.pdb"]
+    return jobs_of(models, [fragment / "map.mrc"], 5.0, tmp_path / "out", seeds=range(2), **OPTIONS)
+
+
+@pytest.fixture
+def program(monkeypatch, tmp_path):
+    """Return what makes settings with a program in place of ``fit``.
+
+    It is Python code that finds its arguments in ``arguments``, its folder in ``folder``, and can ``tell`` and ``finish``.
+    """
+
+    def put(code: str) -> RunSettings:
+        module = tmp_path / "program" / "program_in_place_of_fit.py"
+        module.parent.mkdir(exist_ok=True)
+        module.write_text(BEGIN + textwrap.indent(textwrap.dedent(code), "    "), encoding="utf-8")
+        monkeypatch.syspath_prepend(str(module.parent))
+        return RunSettings("test", program=module.stem)
+
+    return put
+
+
+BEGIN = f"""
+import json, os, sys, time
+from pathlib import Path
+sys.path[:0] = {json.dumps([str(Path(__file__).parents[2])])}
+
+def main():
+    from openmm_density.fitting.worker_process import end_with
+    end_with(int(sys.argv[1]))
+    reports, arguments = os.fdopen(int(sys.argv[2]), "w"), sys.argv[3:]
+    folder = Path(arguments[arguments.index("--resume" if "--resume" in arguments else "--output") + 1])
+
+    def tell(**told):
+        print(json.dumps(told), file=reports, flush=True)
+
+    def finish(**figures):
+        (folder / "summary.json").write_text(json.dumps({{"interrupted": False, **figures}}))
+
+"""
