@@ -59,7 +59,7 @@ def local_engine(slots: Sequence[Slot]) -> Iterator[DaskEngine]:
     options["protocol"] = "tls" if security else "tcp"
     scheduler = {"cls": Scheduler, "options": {**options, "dashboard": has_dashboard()}}
     with (
-        dask.config.set(_CONFIGURATION),
+        dask.config.set(_configuration()),
         SpecCluster(scheduler=scheduler, security=security, silence_logs=50) as cluster,
         Client(cluster, set_as_default=False) as client,
         LocalWorkers(slots, cluster.scheduler_address, {} if security is None else _as_plain(security)),
@@ -147,7 +147,7 @@ def queue_engine(options: QueueOptions, workers: int, n_jobs: int) -> Iterator[D
         return min(workers, -(-left // options.fits))
 
     with (
-        dask.config.set(_CONFIGURATION),
+        dask.config.set(_configuration()),
         options.cluster() as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
@@ -161,13 +161,17 @@ def has_dashboard() -> bool:
     return importlib.util.find_spec("bokeh") is not None
 
 
-_CONFIGURATION: dict[str, Any] = {
-    # A worker that was lost is no fault of the fit that it ran.
-    "distributed.scheduler.allowed-failures": 10,
-    # Fits take minutes, and none waits behind another while a worker is idle.
-    "distributed.scheduler.worker-saturation": 1.0,
-    "distributed.admin.tick.limit": "1h",
-}
+ALLOWED_FAILURES = 5
+"""Workers that are lost with one job before it counts as failed: mostly it is not its fault."""
+
+
+def _configuration() -> dict[str, Any]:
+    return {
+        "distributed.scheduler.allowed-failures": ALLOWED_FAILURES,
+        # Fits take minutes, and none waits behind another while a worker is idle.
+        "distributed.scheduler.worker-saturation": 1.0,
+        "distributed.admin.tick.limit": "1h",
+    }
 
 
 def _security() -> Any:

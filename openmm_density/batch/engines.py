@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
@@ -56,7 +57,7 @@ class DaskEngine:
         reconnect: Callable[[], Client] | None = None,
         keep: Callable[[int], None] | None = None,
     ) -> None:
-        self._client, self._reconnect, self._keep = client, reconnect, keep
+        self.client, self._reconnect, self._keep = client, reconnect, keep
 
     def run(self, jobs: Sequence[Job], settings: RunSettings, watch: Watch) -> Iterator[JobResult]:
         """Yield results as they come."""
@@ -69,29 +70,49 @@ class DaskEngine:
                 self._wait_for_scheduler(len(left))
 
     def _run_once(self, jobs: Sequence[Job], settings: RunSettings, watch: Watch) -> Iterator[JobResult]:
-        """Yield results as they come, as long as the scheduler is there."""
+        """Yield results as they come, as long as the scheduler is there.
+
+        It is given as many jobs as its workers run at once: what waits with a worker would be blamed for what ends that, and
+        would not go to those that come later.
+        """
         topic = f"openmm-density-{uuid.uuid4().hex}"
         done: SimpleQueue[Future] = SimpleQueue()
-        with _subscribed(self._client, topic, watch):
-            left = {}
+        waiting, given = deque(enumerate(jobs)), {}
+        looked = kept = time.monotonic()
+        with _subscribed(self.client, topic, watch):
             try:
-                for number, job in enumerate(jobs):
-                    key = f"{topic}-{number}"
-                    future = self._client.submit(run_on_worker, job, settings, topic, key=key, pure=False)
-                    left[key] = future, job
-                    future.add_done_callback(done.put)
-                while left:
+                room = self._room()
+                while waiting or given:
+                    while waiting and len(given) < room:
+                        number, job = waiting.popleft()
+                        key = f"{topic}-{number}"
+                        future = self.client.submit(run_on_worker, job, settings, topic, key=key, pure=False)
+                        given[key] = future, job
+                        future.add_done_callback(done.put)
                     with suppress(Empty):
                         # What is released here is not made again when the worker that holds it is lost.
-                        result = _result(*left.pop(done.get(timeout=_KEPT_AFTER).key))
+                        result = _result(*given.pop(done.get(timeout=_LOOKED_AFTER).key))
                         if result is not None:
                             yield result
-                    if self._keep is not None:
-                        self._keep(len(left))
+                    now = time.monotonic()
+                    if now - looked > _LOOKED_AFTER:
+                        looked, room = now, self._room()
+                    if self._keep is not None and now - kept > _KEPT_AFTER:
+                        kept = now
+                        self._keep(len(waiting) + len(given))
+                    if self.client.status != "running":
+                        return
             finally:
                 # Whoever listens no longer wants no more of them.
                 with suppress(Exception):
-                    self._client.cancel([future for future, _ in left.values()], force=True)
+                    self.client.cancel([future for future, _ in given.values()], force=True)
+
+    def _room(self) -> int:
+        """Return how many jobs all workers run at once."""
+        try:
+            return sum(self.client.nthreads().values())
+        except Exception:  # the scheduler is gone, which the client finds out next
+            return 0
 
     def _wait_for_scheduler(self, left: int) -> None:
         """Wait until there is a scheduler again.
@@ -102,19 +123,20 @@ class DaskEngine:
             If there is none.
         """
         time.sleep(_PAUSE)
-        while self._client.status == "connecting":
+        while self.client.status == "connecting":
             time.sleep(_PAUSE)
-        if self._client.status == "running":
+        if self.client.status == "running":
             return
         if self._reconnect is None:
             raise SimulationError(
                 f"the Dask scheduler was lost, and {counted(left, 'job')} {'is' if left == 1 else 'are'} left: start it, and run "
                 "the batch again, which goes on"
             )
-        self._client = self._reconnect()
+        self.client = self._reconnect()
 
 
-_KEPT_AFTER, _PAUSE = 30.0, 1.0
+# In s.
+_LOOKED_AFTER, _KEPT_AFTER, _PAUSE = 1.0, 30.0, 1.0
 
 
 def run_on_worker(job: Job, settings: RunSettings, topic: str) -> JobResult:

@@ -1,0 +1,226 @@
+"""Batches by Dask on this machine: nothing is lost, and the results are those of an undisturbed run."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import mdtraj
+import numpy as np
+import pytest
+
+from openmm_density.batch import Batch, jobs_of
+from openmm_density.batch.clusters import local_engine, scheduler_engine
+from openmm_density.batch.devices import Slot
+from openmm_density.batch.engines import OneByOne
+from openmm_density.batch.run_job import RunSettings
+from openmm_density.errors import InputError, SimulationError
+
+from .conftest import OPTIONS
+
+distributed = pytest.importorskip("distributed", reason='no Dask: pip install "openmm-density[batch]"')
+
+
+@pytest.fixture(scope="module")
+def undisturbed(fragment):
+    """Return the coordinates of all frames and models of a batch that nothing disturbs."""
+    models = [fragment / "a.pdb", fragment / "b.pdb"]
+    batch = Batch(jobs_of(models, [fragment / "map.mrc"], 5.0, fragment / "undisturbed", **OPTIONS))
+    assert all(
+        result.is_finished for result in batch.run_on(nullcontext(OneByOne()), RunSettings("undisturbed"))
+    )
+    return coordinates(fragment / "undisturbed")
+
+
+def coordinates(folder):
+    found = {}
+    for job in sorted(each for each in Path(folder).iterdir() if each.is_dir()):
+        frames = mdtraj.load(str(job / "trajectory.dcd"), top=str(job / "fitted.cif")).xyz
+        found[job.name] = frames, (job / "fitted.pdb").read_text(), (job / "log.csv").read_text()
+    return found
+
+
+def assert_same(found, expected):
+    assert found.keys() == expected.keys()
+    for name, (frames, model, log) in found.items():
+        np.testing.assert_array_equal(frames, expected[name][0])
+        assert (model, log) == expected[name][1:]
+
+
+def children(pid):
+    """Return the processes that a process has started, with their arguments."""
+    found = {}
+    for folder in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            if int((folder / "stat").read_text().rpartition(")")[2].split()[1]) == pid:
+                found[int(folder.name)] = (folder / "cmdline").read_bytes().decode().split("\0")
+    return found
+
+
+def is_alive(pid):
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def wait_until(condition, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+def saved_states(folder):
+    return [*Path(folder).glob("*/unfinished/state.npz")]
+
+
+def test_a_killed_worker_and_a_killed_fit_make_no_difference(fragment, tmp_path, undisturbed):
+    models = [fragment / "a.pdb", fragment / "b.pdb"]
+    batch = Batch(jobs_of(models, [fragment / "map.mrc"], 5.0, tmp_path / "out", **OPTIONS), tmp_path / "out")
+    results = []
+    thread = threading.Thread(
+        target=lambda: results.extend(batch.run_on(local_engine([Slot()] * 2), RunSettings("workers")))
+    )
+    thread.start()
+    wait_until(lambda: saved_states(tmp_path / "out"))
+    workers = {
+        pid: [*children(pid)]
+        for pid, words in children(os.getpid()).items()
+        if any("openmm_density.batch.worker" in word for word in words)
+    }
+    fits = {fit: worker for worker, own in workers.items() for fit in own}
+    assert fits
+    os.kill(next(iter(fits.values())), signal.SIGKILL)
+    wait_until(lambda: not is_alive(next(iter(fits))))  # it ends with its worker
+    others = [fit for fit in fits if is_alive(fit)]
+    if others:
+        os.kill(others[0], signal.SIGKILL)
+    thread.join()
+    assert sorted((result.job.name, result.state) for result in results) == [
+        ("a", "finished"),
+        ("b", "finished"),
+    ]
+    assert_same(coordinates(tmp_path / "out"), undisturbed)
+
+
+def test_a_killed_command_goes_on_when_it_is_given_again(fragment, tmp_path, undisturbed):
+    words = ["a.pdb", "b.pdb", "--map", "map.mrc", "--resolution", "5", "--output", str(tmp_path / "out")]
+    words += [word for name, value in OPTIONS.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    command = [sys.executable, "-m", "openmm_density", "batch", *words]
+    killed = subprocess.Popen(command, cwd=fragment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wait_until(lambda: saved_states(tmp_path / "out"))
+    below = [pid for worker in children(killed.pid) for pid in (worker, *children(worker))]
+    killed.kill()
+    killed.communicate()
+    wait_until(lambda: not any(map(is_alive, below)))
+    again = subprocess.run(command, cwd=fragment, capture_output=True, text=True, timeout=300)
+    assert again.returncode == 0, again.stderr
+    assert again.stderr == "" and again.stdout.startswith("2 of 2 fits finished, the best by CC ")
+    assert_same(coordinates(tmp_path / "out"), undisturbed)
+
+
+def test_a_restarted_scheduler_makes_no_difference(fragment, tmp_path, undisturbed, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+    models = [fragment / "a.pdb", fragment / "b.pdb"]
+    batch = Batch(jobs_of(models, [fragment / "map.mrc"], 5.0, tmp_path / "out", **OPTIONS))
+    results = []
+    with Scheduler(tmp_path) as first:
+        engine = scheduler_engine(first.address)
+        thread = threading.Thread(
+            target=lambda: results.extend(batch.run_on(engine, RunSettings("scheduler")))
+        )
+        thread.start()
+        wait_until(lambda: saved_states(tmp_path / "out"))
+        first.kill()
+    with Scheduler(tmp_path, first.port):
+        thread.join()
+    assert sorted((result.job.name, result.state) for result in results) == [
+        ("a", "finished"),
+        ("b", "finished"),
+    ]
+    assert_same(coordinates(tmp_path / "out"), undisturbed)
+
+
+class Scheduler:
+    """A scheduler and a worker, as a user starts them."""
+
+    def __init__(self, folder, port=0):
+        file = folder / f"scheduler-{time.time_ns()}.json"
+        own = ("--no-dashboard", "--local-directory", str(folder))
+        listening = ("--host", "127.0.0.1", "--port", str(port), "--dashboard-address", "127.0.0.1:0")
+        program = (sys.executable, "-m", "distributed.cli.dask_scheduler", *listening)
+        self._processes = [
+            subprocess.Popen([*program, "--scheduler-file", str(file)], stderr=subprocess.DEVNULL)
+        ]
+        wait_until(lambda: file.exists() and file.read_text().endswith("}"))
+        self.address = json.loads(file.read_text())["address"]
+        self.port = int(self.address.rpartition(":")[2])
+        program = (
+            sys.executable,
+            "-m",
+            "distributed.cli.dask_worker",
+            self.address,
+            "--nthreads",
+            "2",
+            "--no-nanny",
+        )
+        self._processes.append(subprocess.Popen([*program, *own], stderr=subprocess.DEVNULL))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+    def kill(self):
+        """End the scheduler at once."""
+        self._processes[0].kill()
+        self._processes[0].wait()
+
+
+def test_a_client_of_the_users_own_runs_jobs_and_hears_of_them(jobs, program, tmp_path):
+    settings = replace(
+        program("tell(stage='heat', step=3, total=9); time.sleep(0.2); finish(cc_final=.5)"), batch="own"
+    )
+    heard = []
+    with local_engine([Slot(fits=2)]) as engine:
+        found = list(engine.run(jobs, settings, lambda name, told: heard.append((name, told["stage"]))))
+        wait_until(lambda: len({name for name, _ in heard}) == 4)
+    assert {result.state for result in found} == {"finished"} and len(found) == 4
+
+
+def test_a_job_that_ends_its_worker_is_told_and_others_finish(jobs, program, monkeypatch):
+    monkeypatch.setattr("openmm_density.batch.clusters.ALLOWED_FAILURES", 1)
+    code = "os.kill(os.getppid(), 9) if folder.name == 'a_seed0' else finish(cc_final=.5)"
+    settings = program(code)
+    with local_engine([Slot()]) as engine:
+        found = {result.job.name: result for result in engine.run(jobs, settings, lambda *_: None)}
+    assert [found[job.name].error for job in jobs[1:]] == [None] * 3
+    assert "its worker was lost again and again" in found["a_seed0"].error
+
+
+def test_a_scheduler_that_does_not_answer_is_refused():
+    with pytest.raises(
+        InputError,
+        match=r'scheduler must be the address of a Dask scheduler that answers .*, found "tcp://127.0.0.1:9"',
+    ), scheduler_engine("tcp://127.0.0.1:9"):
+        pass
+
+
+def test_a_scheduler_that_is_lost_for_good_is_told(jobs, program):
+    settings = program("time.sleep(60)")
+    with (
+        local_engine([Slot()]) as engine,
+        pytest.raises(SimulationError, match="the Dask scheduler was lost, and 4 jobs are left"),
+    ):
+        threading.Timer(1.0, lambda: engine.client.close()).start()
+        list(engine.run(jobs, settings, lambda *_: None))
