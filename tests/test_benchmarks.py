@@ -65,6 +65,16 @@ def test_planarity_and_its_peers_agree(module, tmp_path, monkeypatch, capsys):
         assert engine["deviations"].keys() == {"energy", "gradient"}
 
 
+def test_neighbour_lists_are_timed(module, tmp_path, monkeypatch, capsys):
+    written = tmp_path / "neighbors.json"
+    command = ["neighbors_cpu.py", "--atoms", "300", "--cutoffs", "5", "--threads", "1", "--rounds", "1"]
+    monkeypatch.setattr(sys, "argv", [*command, "--seconds", "0.1", "--json", str(written)])
+    module("neighbors_cpu").main()
+    (case,) = json.loads(written.read_text())["cases"]
+    assert f"{case['pairs']:,} pairs" in capsys.readouterr().out
+    assert {"openmm-density", "openmm-density, kept"} <= {each["engine"] for each in case["engines"]}
+
+
 def test_disagreement_stops_the_run(module):
     interleaved = module("interleaved")
     expected, found = np.array([1.0, -4.0]), np.array([1.0, -3.996])
