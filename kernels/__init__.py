@@ -4,7 +4,10 @@ A folder that holds a ``cpu.cpp`` is a family of operators, and nothing else lis
 
 - ``__init__.py``: schema, dispatch and documentation of its operators
 - ``reference.py``: the oracle, in plain PyTorch and float64
-- ``cpu.cpp``: C++, with larger parts in headers, or in other files ``.cpp``, which are compiled side by side and linked with it
+- ``cpu.cpp``: C++ that checks tensors and registers the operators, with the kernel in headers
+- ``interface.h`` and ``interface.cpp``: what a force of OpenMM calls of the kernel, on plain memory, in a library of its own
+  which takes seconds less to compile, as torch's headers are not in it; other files ``.cpp`` are compiled beside it, and
+  operators call them there
 - ``gpu.py``: Triton, with larger kernels in files of their own
 - ``example.py``: a small evaluation, by which ``openmm-density doctor`` tries a GPU
 

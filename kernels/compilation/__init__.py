@@ -7,7 +7,15 @@ else can exchange them, and ``problems`` says what went wrong.
 """
 
 from .libraries import library
-from .loading import entry_points, error_text, load, load_ahead, load_all
+from .loading import (
+    entry_points,
+    error_text,
+    kernels_serve,
+    load,
+    load_ahead,
+    load_all,
+    load_kernels_ahead,
+)
 from .probe import Status, status
 from .problems import BuildError
 from .sources import KERNELS, Source, operator_folders
@@ -19,10 +27,12 @@ __all__ = [
     "Status",
     "entry_points",
     "error_text",
+    "kernels_serve",
     "library",
     "load",
     "load_ahead",
     "load_all",
+    "load_kernels_ahead",
     "operator_folders",
     "status",
 ]

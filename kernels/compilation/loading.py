@@ -6,7 +6,7 @@ import ctypes
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +17,7 @@ import torch
 from . import cache_folder
 from .libraries import library
 from .problems import BuildError, warn_once
-from .sources import operator_folders, operator_source
+from .sources import calls_kernel, has_kernel, kernel_source, operator_folders, operator_source
 
 
 class Outcome(NamedTuple):
@@ -31,6 +31,7 @@ class Outcome(NamedTuple):
 
 
 _outcomes: dict[str, Outcome] = {}
+_kernels: dict[str, ctypes.CDLL | BuildError] = {}
 _locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
@@ -77,7 +78,7 @@ def load(folder: str) -> bool:
 
 
 def load_all(folders: Sequence[str] | None = None) -> bool:
-    """Load the C++ of several folders, of all by default; what has to be compiled is, side by side.
+    """Load the C++ of several folders, of all by default, operators and kernels; what has to be compiled is, side by side.
 
     Parameters
     ----------
@@ -90,8 +91,10 @@ def load_all(folders: Sequence[str] | None = None) -> bool:
         True if all of it serves, see `load`.
     """
     wanted = operator_folders() if folders is None else tuple(folders)
-    with ThreadPoolExecutor(max(len(wanted), 1)) as pool:
-        return all(list(pool.map(load, wanted)))
+    kernels = [folder for folder in wanted if has_kernel(folder)]
+    with ThreadPoolExecutor(max(len(wanted) + 1, 1)) as pool:
+        served = pool.submit(kernels_serve, kernels)
+        return all([*pool.map(load, wanted), served.result()])
 
 
 def load_ahead(folders: Sequence[str]) -> None:
@@ -102,29 +105,64 @@ def load_ahead(folders: Sequence[str]) -> None:
     folders : sequence of str
         Folders below ``kernels/``, the one that is needed first, or takes longest, before others.
     """
+    _begin(load, folders)
 
+
+def _begin(loading: Callable[[str], object], folders: Sequence[str]) -> None:
     def load_quietly(folder: str) -> None:
-        with suppress(
-            RuntimeError
-        ):  # of threads and processes that cannot begin any more, as the program ends
-            load(folder)
+        # RuntimeError: of threads and processes that cannot begin any more, as the program ends.
+        with suppress(BuildError, RuntimeError):
+            loading(folder)
 
     for folder in folders:
         threading.Thread(target=load_quietly, args=(folder,), name=f"load {folder}", daemon=True).start()
 
 
 def entry_points(folder: str) -> ctypes.CDLL:
-    """Return the library of a folder, whose functions in ``interface.h`` other C++ calls.
+    """Return the library of a folder's kernel, whose functions in ``interface.h`` other C++ calls; compiled now if need be.
 
     Raises
     ------
     BuildError
-        If the C++ does not serve.
+        If it cannot be compiled, stored or loaded.
     """
-    loaded, outcome = load(folder), _outcomes[folder]
-    if not loaded:
-        raise BuildError(outcome.error or f"the {folder} kernel does not serve", outcome.output)
-    return ctypes.CDLL(str(outcome.library))
+    with _locks[f"{folder}-kernel"]:
+        found = _kernels.get(folder)
+        if found is None:
+            found = _kernels[folder] = _load_kernel(folder)
+    if isinstance(found, BuildError):
+        raise BuildError(str(found), found.output)
+    return found
+
+
+def load_kernels_ahead(folders: Sequence[str]) -> None:
+    """Begin to load the kernels of several folders without their operators, as `load_ahead`: a force of OpenMM needs no more.
+
+    Parameters
+    ----------
+    folders : sequence of str
+        Folders below ``kernels/`` with an ``interface.h``.
+    """
+    _begin(entry_points, folders)
+
+
+def kernels_serve(folders: Sequence[str]) -> bool:
+    """Return whether the kernels of several folders can be had, after compiling them side by side if need be.
+
+    Parameters
+    ----------
+    folders : sequence of str
+        Folders below ``kernels/`` with an ``interface.h``.
+    """
+
+    def serves(folder: str) -> bool:
+        with suppress(BuildError):
+            entry_points(folder)
+            return True
+        return False
+
+    with ThreadPoolExecutor(max(len(folders), 1)) as pool:
+        return all(list(pool.map(serves, folders)))
 
 
 def outcome_of(folder: str) -> Outcome | None:
@@ -152,11 +190,35 @@ def error_text(folder: str) -> str:
 
 def _load(folder: str) -> Outcome:
     cache = cache_folder.usable_folder()[0]
+    if calls_kernel(folder):
+        load_kernels_ahead([folder])
+
+    def opened(path: Path) -> None:
+        if calls_kernel(folder):
+            entry_points(folder)
+        torch.ops.load_library(str(path))
+
     try:
-        found = library(operator_source(folder), lambda path: torch.ops.load_library(str(path)))
+        found = library(operator_source(folder), opened)
     except BuildError as error:
         return Outcome(False, cache, None, str(error), error.output)
     except OSError as error:
-        sentence = f"the compiled {folder} kernel cannot be stored or loaded ({error})"
+        sentence = _not_loaded(folder, error)
         return Outcome(False, cache, None, sentence, f"{error}\n")
     return Outcome(True, found.parent, found, None, "")
+
+
+def _load_kernel(folder: str) -> ctypes.CDLL | BuildError:
+    loaded: list[ctypes.CDLL] = []
+    try:
+        # Its operators find its functions among those of the process.
+        library(kernel_source(folder), lambda path: loaded.append(ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)))
+    except BuildError as error:
+        return error
+    except OSError as error:
+        return BuildError(_not_loaded(folder, error), f"{error}\n")
+    return loaded[-1]
+
+
+def _not_loaded(folder: str, error: OSError) -> str:
+    return f"the compiled {folder} kernel cannot be stored or loaded ({error})"

@@ -54,46 +54,87 @@ def operator_folders() -> tuple[str, ...]:
 
 
 def operator_source(folder: str) -> Source:
-    """Return the C++ of an operator's folder: ``cpu.cpp``, and beside it whatever else ends in ``.cpp``.
+    """Return the C++ that registers a folder's operators with torch: ``cpu.cpp``.
 
     Raises
     ------
     BuildError
         If the file or torch's headers are missing.
     """
-    file = KERNELS / folder / "cpu.cpp"
+    title = f"{folder} {'operators' if has_kernel(folder) else 'kernel'}"
+    file, versions = _file(folder, "cpu.cpp"), (torch.__version__,)
+    return Source(folder, title, file, _headers(folder), _torch_headers(), _torch_libraries(), versions)
+
+
+def kernel_source(folder: str) -> Source:
+    """Return the C++ of a folder's kernel on plain memory: ``interface.cpp`` and what else ends in ``.cpp`` but ``cpu.cpp``.
+
+    Torch's headers take longer to compile than any kernel: a force of OpenMM, which needs none of them, does not wait for that.
+
+    Raises
+    ------
+    BuildError
+        If the file is missing.
+    """
+    file = _file(folder, "interface.cpp")
+    parts = tuple(path for path in _plain_files(folder) if path != file)
+    versions, flags = (torch.__version__,), ("-std=c++17",)
+    headers, libraries = _headers(folder), _torch_libraries()
+    title = f"{folder} kernel"
+    return Source(f"{folder}-kernel", title, file, headers, flags, libraries, versions, parts=parts)
+
+
+def calls_kernel(folder: str) -> bool:
+    """Return whether a folder's operators call the library of its kernel, as ``cpu.cpp`` is not all that they need."""
+    return len(_plain_files(folder)) > 1
+
+
+def _file(folder: str, name: str) -> Path:
+    file = KERNELS / folder / name
     if not file.is_file():
-        raise BuildError(f"the installation has no file {folder}/cpu.cpp")
-    headers = (*sorted(KERNELS.glob("*.h")), *sorted((KERNELS / folder).glob("*.h")))
-    parts = tuple(sorted(path for path in (KERNELS / folder).glob("*.cpp") if path != file))
-    compile_flags, link_flags = _torch_flags()
-    versions = (torch.__version__,)
-    return Source(folder, f"{folder} kernel", file, headers, compile_flags, link_flags, versions, parts=parts)
+        raise BuildError(f"the installation has no file {folder}/{name}")
+    return file
+
+
+def _headers(folder: str) -> tuple[Path, ...]:
+    return (*sorted(KERNELS.glob("*.h")), *sorted((KERNELS / folder).glob("*.h")))
+
+
+def has_kernel(folder: str) -> bool:
+    """Return whether a folder has a kernel that other C++ can call."""
+    return (KERNELS / folder / "interface.cpp").is_file()
+
+
+def _plain_files(folder: str) -> tuple[Path, ...]:
+    return tuple(sorted(path for path in (KERNELS / folder).glob("*.cpp") if path.name != "cpu.cpp"))
 
 
 @functools.cache
-def _torch_flags() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the flags for torch's headers and for its libraries."""
-    root = Path(torch.__file__).resolve().parent
-    include = root / "include"
+def _torch_headers() -> tuple[str, ...]:
+    """Return the flags for torch's headers."""
+    include = _torch_root() / "include"
     try:
         # It names the standard that it needs: C++17 to torch 2.13, C++20 from 2.14.
         header = (include / "ATen" / "ATen.h").read_text()
     except OSError as error:
         raise BuildError(f"this torch was installed without its C++ headers ({error})") from error
     standard = "c++20" if "202002L" in header else "c++17"
-    compile_flags = (
+    return (
         f"-std={standard}",
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
         *("-isystem", str(include)),
         *("-isystem", str(include / "torch" / "csrc" / "api" / "include")),
     )
+
+
+@functools.cache
+def _torch_libraries() -> tuple[str, ...]:
+    """Return the flags for torch's libraries, which say how many threads there are."""
+    root = _torch_root()
     # Named before the compiler's own OpenMP library, torch's copy satisfies every symbol: one thread pool.
     openmp = sorted([*root.glob("lib/libgomp*.so*"), *root.parent.glob("torch.libs/libgomp*.so*")])[:1]
-    return compile_flags, (
-        "-Wl,--as-needed",
-        *map(str, openmp),
-        f"-L{root / 'lib'}",
-        "-lc10",
-        "-ltorch_cpu",
-    )
+    return ("-Wl,--as-needed", *map(str, openmp), f"-L{root / 'lib'}", "-lc10", "-ltorch_cpu")
+
+
+def _torch_root() -> Path:
+    return Path(torch.__file__).resolve().parent

@@ -32,12 +32,14 @@ struct Kernels {
     Gather fresh_gather, fresh_gather_all;
 };
 
-// In one_gaussian.cpp, few_gaussians.cpp and five_gaussians.cpp.
+// In one_gaussian.cpp, few_gaussians.cpp and five_gaussians.cpp; the library of the operators calls them in that of the kernels.
+#pragma GCC visibility push(default)
 Kernels kernels_of_one_gaussian(const Plan& plan);
 Kernels kernels_of_two_gaussians(const Plan& plan);
 Kernels kernels_of_three_gaussians(const Plan& plan);
 Kernels kernels_of_four_gaussians(const Plan& plan);
 Kernels kernels_of_five_gaussians(const Plan& plan);
+#pragma GCC visibility pop
 
 inline Kernels kernels_for(const Plan& plan) {
     switch (plan.atoms.gaussians) {

@@ -1,5 +1,5 @@
 // Model density, its gradients, and similarity with forces, on the CPU: the operators, from checked arguments to results.
-// similarity.h says how they work.
+// passes.h and, of the similarity, similarity.h say how they work.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -15,7 +15,7 @@
 #include "../grid_tensors.h"
 #include "../scale.h"
 #include "interface.h"
-#include "similarity.h"
+#include "passes.h"
 
 namespace openmm_density {
 namespace {
@@ -153,7 +153,8 @@ std::tuple<at::Tensor, at::Tensor> density_similarity(const at::Tensor& position
                                                       const at::Tensor& matrix, const at::Tensor& origin, bool periodic,
                                                       int64_t measure_number, double total_weight,
                                                       const std::optional<at::Tensor>& scale) {
-    const Grid grid = grid_of(matrix, origin, target.sizes(), periodic);
+    const at::Tensor rows = matrix.contiguous(), corner = origin.contiguous();
+    grid_of(rows, corner, target.sizes(), periodic);
     TORCH_CHECK(target.scalar_type() == at::kFloat, "target must be float32, not ", target.scalar_type());
     TORCH_CHECK(target.is_contiguous(), "target must be contiguous, but has strides ", target.strides(),
                 ": pass target.contiguous()");
@@ -176,23 +177,28 @@ std::tuple<at::Tensor, at::Tensor> density_similarity(const at::Tensor& position
                           n_positions, " positions: atoms are counted from 0");
     const at::Tensor value = at::empty({}, moments.options());
     const at::Tensor gradient = at::empty(inputs.positions.sizes(), inputs.positions.options());
-    *value.mutable_data_ptr<double>() =
-        similarity(grid, inputs.atoms, selection,
-                   {target.const_data_ptr<float>(), moments.const_data_ptr<double>(), measure, total_weight}, inputs.points(),
-                   n_positions, value_of(scale), gradients_of(gradient));
+    const Comparison compared{n_atoms,
+                              inputs.atoms.gaussians,
+                              selection,
+                              inputs.atoms.amplitudes,
+                              inputs.atoms.exponents,
+                              cutoff,
+                              target.const_data_ptr<float>(),
+                              moments.const_data_ptr<double>(),
+                              rows.const_data_ptr<double>(),
+                              corner.const_data_ptr<double>(),
+                              {target.size(0), target.size(1), target.size(2)},
+                              periodic,
+                              static_cast<int>(measure),
+                              total_weight};
+    const Points points = inputs.points();
+    const Gradients gradients = gradients_of(gradient);
+    *value.mutable_data_ptr<double>() = openmm_density_similarity_of(
+        compared, {points.single, points.twice, gradients.single, gradients.twice}, n_positions, value_of(scale));
     return {value, gradient};
 }
 
 }  // namespace
-
-extern "C" double openmm_density_similarity(const Comparison& compared, const double* positions, int64_t n_positions, double scale,
-                                            int n_threads, double* gradient) {
-    const ThreadLimit limit(n_threads);
-    const Grid grid(compared.matrix, compared.origin, compared.shape, compared.periodic);
-    const Atoms atoms{compared.n_atoms, compared.gaussians, compared.amplitudes, compared.exponents, compared.cutoff};
-    const Target target{compared.target, compared.moments, static_cast<Measure>(compared.measure), compared.total_weight};
-    return similarity(grid, atoms, compared.atoms, target, {nullptr, positions}, n_positions, scale, {nullptr, gradient});
-}
 
 TORCH_LIBRARY_IMPL(openmm_density, CPU, m) {
     m.impl("density_splat", density_splat);

@@ -1,4 +1,4 @@
-// What a force of OpenMM calls of this operator: in its library, by name, on the memory of tensors that the operator takes.
+// What a force of OpenMM calls of this operator, and the operator itself: in a library of its own, by name, on the memory of tensors.
 #pragma once
 
 #include <cstdint>
@@ -27,5 +27,16 @@ struct Comparison {
 extern "C" __attribute__((visibility("default"))) double openmm_density_similarity(const Comparison& compared, const double* positions,
                                                                                    int64_t n_positions, double scale, int n_threads,
                                                                                    double* gradient);
+
+// The same for the operator, by torch's number of threads: of positions and gradient in either precision, null in the other.
+struct EitherPrecision {
+    const float* single_positions;
+    const double* positions;
+    float* single_gradient;
+    double* gradient;
+};
+extern "C" __attribute__((visibility("default"))) double openmm_density_similarity_of(const Comparison& compared,
+                                                                                      const EitherPrecision& arrays,
+                                                                                      int64_t n_positions, double scale);
 
 }  // namespace openmm_density

@@ -11,7 +11,6 @@
 #define OPENMM_DENSITY_SLEEPING_THREADS  // it runs in every step, beside the threads of OpenMM
 #include "../grid_tensors.h"
 #include "../scale.h"
-#include "interface.h"
 #include "potential.h"
 
 namespace openmm_density {
@@ -58,14 +57,6 @@ std::tuple<at::Tensor, at::Tensor> map_potential(const at::Tensor& positions_, c
 }
 
 }  // namespace
-
-extern "C" double openmm_density_map_potential(const Potential& potential, const double* positions, int64_t n_positions, double scale,
-                                               int n_threads, double* gradient) {
-    const ThreadLimit limit(n_threads);
-    const Grid grid(potential.matrix, potential.origin, potential.shape, potential.periodic);
-    std::fill_n(gradient, 3 * n_positions, 0.0);
-    return interpolate(grid, positions, potential.atoms, potential.n_atoms, potential.weights, potential.voxels, scale, gradient);
-}
 
 TORCH_LIBRARY_IMPL(openmm_density, CPU, m) { m.impl("map_potential", map_potential); }
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #define OPENMM_DENSITY_SLEEPING_THREADS  // it runs in every step, beside the threads of OpenMM
-#include "interface.h"
 #include "whole.h"
 
 namespace openmm_density {
@@ -103,13 +102,6 @@ at::Tensor among_all(const at::Tensor& values_, const at::Tensor& particles_, in
 }
 
 }  // namespace
-
-extern "C" void openmm_density_whole_molecules(const Molecules& molecules, const double* positions, const double* box, int n_threads,
-                                               double* whole) {
-    const ThreadLimit limit(n_threads);
-    shift_molecules<double>(positions, molecules.particles, molecules.order, molecules.offsets, molecules.n_molecules,
-                            molecules.references, Lattice(box), whole);
-}
 
 TORCH_LIBRARY_IMPL(openmm_density, CPU, m) {
     m.impl("whole_molecules", whole_molecules);

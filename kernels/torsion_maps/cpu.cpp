@@ -9,7 +9,6 @@
 
 #define OPENMM_DENSITY_SLEEPING_THREADS  // it runs in every step, beside the threads of OpenMM
 #include "../scale.h"
-#include "interface.h"
 #include "terms.h"
 
 namespace openmm_density {
@@ -74,14 +73,6 @@ std::tuple<at::Tensor, at::Tensor> torsion_maps(const at::Tensor& positions, con
 }
 
 }  // namespace
-
-extern "C" double openmm_density_torsion_maps(const TorsionTerms& given, const double* positions, int64_t n_positions, double scale,
-                                              int n_threads, double* gradient) {
-    const ThreadLimit limit(n_threads);
-    const Terms terms{given.members, given.map_of_term, given.handedness, given.count, given.nodes, given.n};
-    const AtomTable table{given.atom_offsets, given.atom_members, given.n_listed};
-    return compute(positions, terms, table, scale, n_positions, gradient);
-}
 
 TORCH_LIBRARY_IMPL(openmm_density, CPU, m) { m.impl("torsion_maps", &torsion_maps); }
 

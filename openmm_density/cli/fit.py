@@ -67,9 +67,10 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
         from ..fitting.output import OutputFolder
         from .fit_record import FitRecord
 
-    # What any fit on a CPU needs: where it is not compiled yet, it is while files are read.
-    compilation.load_ahead(("density", "planarity", "torsion_maps"))
+    # What any fit on a CPU needs, first its forces: where it is not compiled yet, it is while files are read.
+    compilation.load_kernels_ahead(("density", "planarity", "torsion_maps"))
     native_force.load_ahead()
+    compilation.load_ahead(("torsion_maps", "density"))
     output = options.output
     resume = output.resume
     spelled = spellings(options.by_name())

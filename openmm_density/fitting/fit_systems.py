@@ -279,7 +279,9 @@ class FitSystems:
         options: dict[str, Any] = {"parameter_derivative": False}
         backend = "CudaGraphForce" if self._platform == "CUDA" else "NativeForce"
         problem = backend_problem(backend)
-        if problem is None and (self._platform == "CUDA" or compilation.load_all(("density", "planarity"))):
+        if problem is None and (
+            self._platform == "CUDA" or compilation.kernels_serve(("density", "planarity"))
+        ):
             return options | {"backend": backend}
         if self._platform != "CUDA":
             return options

@@ -33,7 +33,7 @@ def compiled_force() -> ctypes.CDLL:
     """
     if "CUDA" not in platform_names():
         # What it calls next, which takes longest: where it has to be compiled, both are at once.
-        compilation.load_ahead(("density",))
+        compilation.load_kernels_ahead(("density",))
     return _opened(force_source())
 
 

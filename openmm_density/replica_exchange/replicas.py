@@ -116,7 +116,9 @@ class Simulated:
         """How forces of ours are made on the platform."""
         if self.platform.getName() == "CUDA":
             return {"backend": "CudaGraphForce"}
-        native = backend_problem("NativeForce") is None and compilation.load_all(("density", "planarity"))
+        native = backend_problem("NativeForce") is None and compilation.kernels_serve(
+            ("density", "planarity")
+        )
         return {"backend": "NativeForce"} if native else {}
 
 
