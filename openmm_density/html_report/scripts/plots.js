@@ -3,7 +3,9 @@
 
 (() => {
   const { element } = report;
-  const config = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "sendChartToCloud"], plotlyServerURL: "" };
+  // Where there is no mouse its buttons stay, and would lie over the legend of a narrow plot.
+  const buttons = matchMedia("(hover: hover) and (min-width: 521px)").matches ? "hover" : false;
+  const config = { displaylogo: false, displayModeBar: buttons, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "sendChartToCloud"], plotlyServerURL: "" };
   // What a figure shows is in its description and in tables; of its drawing a screen reader would say each tick.
   const hush = () => {
     for (const drawing of document.querySelectorAll(".main-svg, .modebar-btn svg, #js-plotly-tester")) drawing.setAttribute("aria-hidden", "true");

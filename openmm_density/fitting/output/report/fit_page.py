@@ -107,7 +107,7 @@ def _cards(summary: Mapping[str, Any]) -> list[Card]:
         Card(
             "FSC with the map 0.5 at",
             _angstrom(crossing_in_words(made["fsc_resolution"], made["fsc_falls"])),
-            f"before {_angstrom(crossing_in_words(summary['fsc_resolution_initial'], summary['fsc_falls_initial']))}",
+            _crossings_before(summary),
         ),
     ]
     halves = summary["half_maps"] or {}
@@ -133,6 +133,15 @@ def _before(summary: Mapping[str, Any], key: str, form: str) -> str:
     said = f"before {_number(summary[f'{key}_initial'], form)}"
     reference = summary.get(f"{key}_reference")
     return said if reference is None else f"{said}, reference {reference:{form}}"
+
+
+def _crossings_before(summary: Mapping[str, Any]) -> str:
+    """Return where the curves of the model before, and of the reference where there is one, fall."""
+    named = {"before": "initial", "reference": "reference"} if summary["reference"] else {"before": "initial"}
+    return ", ".join(
+        f"{name} {_angstrom(crossing_in_words(summary.get(f'fsc_resolution_{key}'), summary.get(f'fsc_falls_{key}')))}"
+        for name, key in named.items()
+    )
 
 
 def _number(value: float | None, form: str) -> str:
