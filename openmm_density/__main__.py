@@ -1,7 +1,5 @@
 """Let ``python -m openmm_density`` do what ``openmm-density`` does."""
 
-import sys
+from .cli import program
 
-from .cli import main
-
-sys.exit(main())
+program()

@@ -72,7 +72,7 @@ context = Context(system, VerletIntegrator(0.001), Platform.getPlatformByName("C
 context.setPositions(pdb.positions)
 context.getState(forces=True)
 """
-_MAIN = "import sys; from openmm_density.cli import main; sys.exit(main())"
+_MAIN = "from openmm_density.cli import program; program()"
 
 
 @dataclass

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from scipy.interpolate import CubicSpline
 from torch import Tensor
 
 from ..autograd import scaled, with_derivative
@@ -208,6 +207,9 @@ def spline_nodes(values: Any) -> Tensor:
 
 def _slopes(values: np.ndarray, axis: int) -> np.ndarray:
     """Return the slopes, per cell, of periodic cubic splines along an axis."""
+    # To import it takes as long as all of this package, and most that imports the operators makes no maps.
+    from scipy.interpolate import CubicSpline
+
     n = values.shape[axis]
     closed = np.concatenate([values, values.take([0], axis)], axis)
     return CubicSpline(np.arange(n + 1), closed, axis, bc_type="periodic")(np.arange(n), 1)

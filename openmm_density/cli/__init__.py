@@ -11,19 +11,24 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 from ..errors import InputError, SimulationError
 from ..wording import one_line
 from . import batch, doctor, fit, planes, report, score, simulate
 from .arguments import PROGRAM, Parser, spelled, spellings
-from .startup import note_start
+from .startup import end_process, note_start
 
-__all__ = ["build_parser", "main"]
+__all__ = ["build_parser", "main", "program"]
 
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def program() -> NoReturn:
+    """Run the command of this process's arguments, and end the process."""
+    end_process(main())
 
 
 def main(

@@ -1,7 +1,5 @@
 """Let ``python -m openmm_density.cli`` do what ``openmm-density`` does."""
 
-import sys
+from . import program
 
-from . import main
-
-sys.exit(main())
+program()

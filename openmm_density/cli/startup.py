@@ -5,9 +5,12 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 from ..stopwatch import process_start
 
@@ -52,3 +55,29 @@ def loading() -> Iterator[None]:
             gc.freeze()
         if collects:
             gc.enable()
+
+
+def end_process(status: int) -> NoReturn:
+    """End this process as `sys.exit` does, but leave memory, libraries and the GPU to the operating system, which is sooner done.
+
+    Parameters
+    ----------
+    status : int
+        Its exit status.
+    """
+    others = (thread for thread in threading.enumerate() if thread is not threading.main_thread())
+    if not (all(thread.daemon for thread in others) and _flushed()):
+        sys.exit(status)
+    atexit._run_exitfuncs()
+    _flushed()
+    os._exit(status)
+
+
+def _flushed() -> bool:
+    """Write what was printed; return whether all of it could be, without which Python's own exit says so."""
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    except (OSError, ValueError):
+        return False
+    return True

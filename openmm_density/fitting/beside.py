@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from ..maps.density_map import DensityMap
 from .worker_process import WorkerProcess, available_cores
 
-MOST_PROCESSES = 3
+MOST_PROCESSES = 4
 """There is no more to do beside a fit."""
 LARGEST_MAP = 1 << 28
 """Bytes; each process would hold a map of its own."""

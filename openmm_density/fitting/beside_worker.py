@@ -7,6 +7,7 @@ from typing import Any
 
 # What is called: loaded now, while the fit is prepared.
 from ..validation import model_report  # noqa: F401
+from . import map_examination  # noqa: F401
 from .beside import Shared
 from .output import plots  # noqa: F401
 from .worker_process import connection_of_program, is_heard, messages

@@ -232,7 +232,9 @@ class Trajectory:
     def __init__(
         self, path: Path, topology: app.Topology, timestep: float, interval: int, frames: int
     ) -> None:
-        self._path = path
+        self._path, self._frames = path, frames
+        self._first, self._interval = interval, interval
+        self._is_plain = topology.getPeriodicBoxVectors() is None
         self._file = open(path, "rb+" if frames else "wb+")  # noqa: SIM115  closed by __exit__
         self._dcd = app.DCDFile(
             self._file, topology, timestep, firstStep=interval, interval=interval, append=bool(frames)
@@ -248,13 +250,30 @@ class Trajectory:
     def add(self, positions: np.ndarray, box: np.ndarray | None) -> None:
         """Append a frame: positions (N, 3) and, in a periodic System, box vectors, in nm."""
         try:
-            self._dcd.writeModel(positions, periodicBoxVectors=box)
+            if self._is_plain and self._first + (self._frames + 1) * self._interval < _MOST_STEPS:
+                self._append(positions)
+            else:
+                self._dcd.writeModel(positions, periodicBoxVectors=box)
+            self._frames += 1
         except OSError as error:
             raise InputError(
                 f"the trajectory cannot be written ({error.strerror or error})",
                 source=self._path,
                 remedy="make room, and resume the fit",
             ) from None
+
+    def _append(self, positions: np.ndarray) -> None:
+        """Write the bytes that `DCDFile.writeModel` does, which takes as long as tens of steps on a GPU."""
+        if not np.isfinite(positions).all():
+            raise ValueError("a position is no number")
+        length = struct.pack("<i", 4 * len(positions))
+        columns = (10 * positions.T).astype("<f4")
+        for place, value in ((8, self._frames + 1), (20, self._first + self._frames * self._interval)):
+            self._file.seek(place)
+            self._file.write(struct.pack("<i", value))
+        self._file.seek(0, os.SEEK_END)
+        self._file.write(b"".join(length + column.tobytes() + length for column in columns))
+        self._file.flush()
 
 
 def cut_trajectory(path: Path, frames: int, atoms: int | None = None) -> bool:
@@ -283,5 +302,7 @@ def cut_trajectory(path: Path, frames: int, atoms: int | None = None) -> bool:
     return True
 
 
+# With more the header counts larger steps.
+_MOST_STEPS = 1 << 31
 # Bytes before the first frame: a block of 84, one of two titles, one of the number of atoms.
 _HEADER = 276

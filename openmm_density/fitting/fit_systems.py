@@ -277,8 +277,7 @@ class FitSystems:
         `NativeForce` has the bits of ``TorchForce`` and takes less of a step.
         """
         options: dict[str, Any] = {"parameter_derivative": False}
-        backend = "CudaGraphForce" if self._platform == "CUDA" else "NativeForce"
-        problem = backend_problem(backend)
+        backend, problem = own_backend(self._platform)
         if problem is None and (
             self._platform == "CUDA" or compilation.kernels_serve(("density", "planarity"))
         ):
@@ -290,6 +289,12 @@ class FitSystems:
             f"using {backend}, which is slower: CudaGraphForce does not work here ({problem})", stacklevel=2
         )
         return options | {"cuda_graphs": backend != "PythonTorchForce"}
+
+
+def own_backend(platform: str) -> tuple[str, str | None]:
+    """Return which forces of our own a platform has, and why they do not work here: found out once, in a second on a GPU."""
+    backend = "CudaGraphForce" if platform == "CUDA" else "NativeForce"
+    return backend, backend_problem(backend)
 
 
 def _restraint_options(

@@ -16,6 +16,7 @@ from openmm import app
 from ..lazy_names import FormerName
 from ..maps.corrections import MapCorrections
 from ..maps.density_map import DensityMap
+from ..models.preparation import Prepared
 from ..models.structures import Model
 from ..restraints.planarity import SIGMA
 from ..stopwatch import Stopwatch
@@ -28,8 +29,14 @@ from .checks import check_arguments, check_exchange, check_pressures, check_reso
 from .fit_map import FitMap
 from .fit_result import FitResult, Progress
 from .fit_run import FitRun
-from .fit_systems import FitSystems
-from .map_examination import Examination, examination_known, examine_start
+from .fit_systems import FitSystems, own_backend
+from .map_examination import (
+    Examination,
+    examination_known,
+    examine_fitted,
+    examine_start,
+    expected_model,
+)
 from .measurements import Measurements
 from .options import PreparationOptions, RestraintOptions, RunOptions
 from .placement import Placement
@@ -37,6 +44,8 @@ from .platforms import load_gpu_code
 from .progress_bars import shown_progress
 from .protocols import Protocol, find_protocol
 from .relaxation import Strain
+from .start import Start, examined_and_prepared
+from .worker_process import available_cores
 
 REPORT_INTERVAL = 200
 SAVE_INTERVAL = 2000
@@ -194,8 +203,7 @@ class FlexibleFit:
             fit_map = FitMap(density_map, resolution, corrections)
             free = None if free_map is None else FitMap(free_map, resolution, corrections)
             self.beside = _loading_beside(run, fit_map, preparation)
-            start = self._examined(model, fit_map, place, map_checks, threads)
-            self.solute, self.prepared = chemistry.prepared(start.model, fit_map.density_map, platform)
+            start, self.solute, self.prepared = self._start(model, fit_map, place, map_checks, chemistry, run)
             self.planes = restraint_options.planes(start.model)
             self.protocol = _adapted(protocol, fit_map, start.cc, search, solvent)
             run = run.for_protocol(self.protocol)
@@ -221,22 +229,36 @@ class FlexibleFit:
         self.restraints, self.planarity, self.notes = systems.restraints, systems.planarity, systems.notes
         self.density, self.system, self._systems = systems.density, systems.system, systems
         self._map_reports: dict[tuple[int, bytes], Pending[dict[str, Any]]] = {}
+        self._checks_after: dict[bytes, Pending[MapChecks]] = {}
 
-    def _examined(
+    def _start(
         self,
         model: Model,
         fit_map: FitMap,
         place: str | Placement,
         map_checks: MapChecks | None,
-        threads: int | None,
-    ) -> Examination:
-        """Check model and map, and find out where the model belongs, where that is not known yet."""
+        chemistry: PreparationOptions,
+        run: RunOptions,
+    ) -> Start:
+        """Check model and map, find out where the model belongs, where that is not known yet, and prepare it."""
         check_start(model, fit_map)
+
+        def prepare(start: Model) -> tuple[Prepared, Prepared]:
+            prepared = chemistry.prepared(start, fit_map.density_map, run.platform)
+            own_backend(run.platform)  # which has to be known next, while the map is still looked at
+            return prepared
+
         if map_checks is not None or isinstance(place, Placement):
             placement = place if isinstance(place, Placement) else None
-            return examination_known(model, fit_map, map_checks or MapChecks(), placement)
-        with self.stopwatch.part("placement"):
-            return examine_start(model, fit_map, place, threads)
+            known = examination_known(model, fit_map, map_checks or MapChecks(), placement)
+            return Start(known, *prepare(known.model))
+        is_alone = (run.threads or available_cores()) == 1
+        return examined_and_prepared(
+            None if is_alone else expected_model(model, fit_map, place),
+            lambda: examine_start(model, fit_map, place, run.threads),
+            prepare,
+            self.stopwatch,
+        )
 
     @property
     def timestep(self) -> float:
@@ -282,6 +304,14 @@ class FlexibleFit:
                 map_report, shared(topology), positions, shared(self.density_map), self.density.resolution
             )
         return self._map_reports[key]
+
+    def checks_after(self, result: FitResult) -> Pending[MapChecks]:
+        """Return what a fitted model says of the map, found out once, and beside the fit where that has processes."""
+        key = result.final.tobytes()
+        if key not in self._checks_after:
+            examined = examine_fitted(self.fit_map, self.solute, result, self.threads, self.beside)
+            self._checks_after[key] = examined
+        return self._checks_after[key]
 
     def run(
         self,

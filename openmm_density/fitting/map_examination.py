@@ -6,10 +6,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from openmm import app
 
+from ..maps.density_map import DensityMap
 from ..models.preparation import Prepared
 from ..models.structures import Model
 from ..validation.map_checks import MapChecks, check_map_with_model, check_stretching
+from .beside import Beside, Pending
 from .fit_map import FitMap
 from .fit_result import FitResult
 from .placement import Placement, check_place, placed, placed_at, placed_near
@@ -63,6 +66,13 @@ def examine_start(model: Model, fit_map: FitMap, place: str, threads: int | None
     return here if placement is None else _examined_at(model, fit_map, placement, threads)
 
 
+def expected_model(model: Model, fit_map: FitMap, place: str) -> Model | None:
+    """Return the model that a fit starts from where `examine_start` leaves it in its place; None where it will be moved."""
+    if place == "on" or fit_map.corrections.voxel_size is not None or fit_map.corrections.mirror:
+        return None
+    return _placed(model, fit_map, None)
+
+
 def examination_known(
     model: Model, fit_map: FitMap, checks: MapChecks, placement: Placement | None
 ) -> Examination:
@@ -72,8 +82,12 @@ def examination_known(
 
 
 def examine_fitted(
-    fit_map: FitMap, solute: Prepared, result: FitResult, threads: int | None = None
-) -> MapChecks:
+    fit_map: FitMap,
+    solute: Prepared,
+    result: FitResult,
+    threads: int | None = None,
+    beside: Beside | None = None,
+) -> Pending[MapChecks]:
     """Look at the map once more, with the model where it was fitted, and at what the map did to the model.
 
     Parameters
@@ -84,22 +98,36 @@ def examine_fitted(
     result : FitResult
     threads : int, optional
         As for `examine_start`.
+    beside : Beside, optional
+        What looks.
     """
-    model, n = solute.model, len(solute.positions)
-    checks = check_map_with_model(
-        fit_map.density_map,
-        model.topology,
-        solute.input_positions(result.final[:n]),
+    model, n, beside = solute.model, len(solute.positions), beside or Beside()
+    return beside.begin(
+        _examined_fitted,
+        *map(beside.shared, (fit_map.density_map, model.topology, solute.topology)),
         fit_map.resolution,
-        cc=result.cc_final,
-        correlation=fit_map.correlation(model.topology),
-        threads=threads,
+        result.cc_final,
+        threads,
+        solute.input_positions(result.final[:n]),
+        *(solute.positions, result.relaxed[:n], result.final[:n]),
     )
+
+
+def _examined_fitted(
+    density_map: DensityMap,
+    topology: app.Topology,
+    simulated: app.Topology,
+    resolution: float,
+    cc: float,
+    threads: int | None,
+    positions: np.ndarray,
+    *course: np.ndarray,
+) -> MapChecks:
+    """Return what a model at positions (M, 3) says of a map, and so does its course: given, relaxed and fitted, as simulated."""
+    checks = check_map_with_model(density_map, topology, positions, resolution, cc=cc, threads=threads)
     rescaled = any(finding.check == "voxel_size" for finding in checks.findings)
     scale = checks.figures["voxel_size"]["scale"] if rescaled else 1.0
-    return checks + check_stretching(
-        fit_map.density_map, solute.topology, solute.positions, result.relaxed[:n], result.final[:n], scale
-    )
+    return checks + check_stretching(density_map, simulated, *course, scale)
 
 
 def _examined_at(

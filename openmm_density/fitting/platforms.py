@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from contextlib import suppress
 
@@ -112,7 +113,7 @@ def check_platform(name: str, threads: int | None = None) -> None:
             remedy=f"use one of {', '.join(names)}",
         )
     try:
-        _try(*platform_named(name))
+        _try_named(name)
     except openmm.OpenMMException as error:  # a plugin without a device
         raise InputError(
             f"must run on this machine ({one_line(error)})",
@@ -120,6 +121,12 @@ def check_platform(name: str, threads: int | None = None) -> None:
             found=f'"{name}"',
             remedy="use another one, such as CPU; openmm-density doctor says what runs",
         ) from None
+
+
+@functools.cache
+def _try_named(name: str) -> None:
+    """Raise what a platform's Context does; where it does not, it is tried once: on a GPU that takes a tenth of a second."""
+    _try(*platform_named(name))
 
 
 def _try(platform: openmm.Platform, properties: dict[str, str]) -> None:

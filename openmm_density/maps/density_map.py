@@ -417,12 +417,15 @@ class DensityMap:
         """
         with np.errstate(invalid="ignore"):
             index = self.to_index(points)
-        unknown = ~np.isfinite(index).all(axis=1)
+        # Column by column: numpy takes longer to look along rows of three.
+        i, j, k = np.isfinite(index).T
+        unknown = ~(i & j & k)
         if not self.periodic:
             # Rounding must not push a point that is meant to be on the outermost grid points off the map.
             nearest = np.rint(index)
             index = np.where(np.abs(index - nearest) < 1e-9 * self.size, nearest, index)
-            unknown |= ((index < 0) | (index > self.size - 1)).any(axis=1)
+            i, j, k = ((index < 0) | (index > self.size - 1)).T
+            unknown |= i | j | k
         index[unknown] = 0
         mode = "grid-wrap" if self.periodic else "nearest"
         values = ndimage.map_coordinates(self.data, index[:, ::-1].T, output=np.float64, order=1, mode=mode)

@@ -21,7 +21,8 @@ def clashing_pairs(system: openmm.System, positions: np.ndarray) -> np.ndarray:
         In nm.
     """
     pairs = cKDTree(positions).query_pairs(TOO_CLOSE, output_type="ndarray")
-    bonded = nonbonded_exceptions(system)
+    # To list what is bonded takes far longer, and most models have no such pairs.
+    bonded = nonbonded_exceptions(system) if len(pairs) else set()
     apart = [pair for pair in pairs.tolist() if frozenset(pair) not in bonded]
     return np.array(apart, dtype=np.int64).reshape(-1, 2)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import re
 import sys
@@ -37,6 +38,7 @@ def compiled_force() -> ctypes.CDLL:
     return _opened(force_source())
 
 
+@functools.cache
 def compiled_cuda_part() -> ctypes.CDLL:
     """Return the library that evaluates the force on OpenMM's CUDA platform, as `compiled_force`.
 

@@ -244,6 +244,28 @@ def test_frames_that_no_state_knows_are_cut_off(tmp_path, topology):
     assert not cut_trajectory(path, 1)
 
 
+def test_a_trajectory_has_the_bytes_of_openmm(tmp_path, topology):
+    rng = np.random.default_rng(0)
+    frames = rng.normal(size=(3, topology.getNumAtoms(), 3))
+    with Trajectory(tmp_path / "own.dcd", topology, 0.004, 10, 0) as trajectory:
+        for frame in frames[:2]:
+            trajectory.add(frame, None)
+    with Trajectory(tmp_path / "own.dcd", topology, 0.004, 10, 2) as trajectory:
+        trajectory.add(frames[2], None)
+    with open(tmp_path / "openmm.dcd", "wb+") as file:
+        dcd = app.DCDFile(file, topology, 0.004, firstStep=10, interval=10)
+        for frame in frames:
+            dcd.writeModel(frame)
+    own, theirs = ((tmp_path / f"{name}.dcd").read_bytes() for name in ("own", "openmm"))
+    # But for when it was created.
+    assert own[:180] == theirs[:180] and own[264:] == theirs[264:]
+    with (
+        Trajectory(tmp_path / "own.dcd", topology, 0.004, 10, 3) as trajectory,
+        pytest.raises(ValueError, match="no number"),
+    ):
+        trajectory.add(np.full_like(frames[0], np.nan), None)
+
+
 def test_a_frame_holds_its_box(tmp_path, topology):
     topology.setPeriodicBoxVectors(np.eye(3) * 3.0)
     path = tmp_path / "trajectory.dcd"

@@ -8,7 +8,7 @@ import pytest
 
 from openmm_density import DensityMap, InputError
 from openmm_density.fitting.fit_map import FitMap
-from openmm_density.fitting.map_examination import examine_fitted, examine_start
+from openmm_density.fitting.map_examination import examine_fitted, examine_start, expected_model
 from openmm_density.maps.corrections import MapCorrections
 from openmm_density.models import read_model
 from openmm_density.validation.correlation import cc_mask
@@ -52,6 +52,17 @@ def test_a_model_in_a_right_map_stays(a_map, model):
     checks, placement = examined(model, a_map)
     assert placement is None and checks.findings == []
     assert checks.figures.keys() == {"contrast", "box", "resolution", "place", "voxel_size", "handedness"}
+
+
+def test_a_model_that_stays_is_the_one_expected(a_map, model):
+    crystal = replace(model, space_group="P 21 21 21")
+    for given in (model, crystal):
+        fit_map = FitMap(a_map, RESOLUTION)
+        expected, found = expected_model(given, fit_map, "auto"), examine_start(given, fit_map, "auto").model
+        assert expected.space_group == found.space_group == ""
+        assert np.array_equal(expected.positions, found.positions)
+    assert expected_model(model, FitMap(a_map, RESOLUTION), "on") is None
+    assert expected_model(model, FitMap(a_map, RESOLUTION, MapCorrections(voxel_size=1.3)), "auto") is None
 
 
 def test_a_model_that_lay_in_a_map_of_a_wrong_voxel_size_is_moved_along(a_map, model):
@@ -113,7 +124,7 @@ def test_a_fitted_model_that_was_stretched_with_its_map_is_told(a_map, model):
         model=model, topology=model.topology, positions=model.positions, input_positions=lambda there: there
     )
     result = SimpleNamespace(relaxed=model.positions, final=stretched, cc_final=0.98)
-    checks = examine_fitted(FitMap(wrong, RESOLUTION), before, result)
+    checks = examine_fitted(FitMap(wrong, RESOLUTION), before, result).result()
     assert [finding.check for finding in checks.findings] == ["stretching"]
     assert "likelier to measure 1.25 Å than 1.28" in checks.doubts[0]
 

@@ -107,8 +107,10 @@ def poorest(residues: Sequence[dict[str, Any]], stage: str) -> list[tuple[int, d
 
 
 def begin_reports(fit: FlexibleFit, result: FitResult) -> None:
-    """Begin what `map_agreement` needs, where something is done beside the fit."""
+    """Begin what `map_agreement` and the summary need, where something is done beside the fit."""
     _map_reports(fit, result)
+    if fit.beside.has_processes and not result.interrupted:
+        fit.checks_after(result)
 
 
 def _map_reports(fit: FlexibleFit, result: FitResult) -> dict[str, Pending[dict[str, Any]]]:

@@ -27,7 +27,6 @@ from ...validation.map_checks import MapChecks
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan
-from ..map_examination import examine_fitted
 from .agreement import MapAgreement, poorest
 from .contacts import contact_report
 from .doubt import Doubt, located
@@ -325,7 +324,7 @@ def _checks_after(fit: FlexibleFit, result: FitResult) -> MapChecks:
     if result.interrupted:
         # A search for the mirror image takes longer than a batch system waits, and says nothing of a model on its way.
         return MapChecks()
-    return examine_fitted(fit.fit_map, fit.solute, result, fit.threads)
+    return fit.checks_after(result).result()
 
 
 def _violations(fit: FlexibleFit, result: FitResult) -> dict[str, list[Violation]]:

@@ -105,6 +105,16 @@ class _Step(NamedTuple):
     stayed: np.ndarray  # (m, w): whether one that has had SHORTEST or more had so already
 
 
+class _Loops(NamedTuple):
+    """For w residues that enter one of m places of a helix, and the l places of another: the last that can be there before.
+
+    As the loop between spans so much.
+    """
+
+    places: np.ndarray  # (m, l, w): where that is in a flat array (l, 1 + v), whose column 0 is for none
+    residues: np.ndarray  # (m, l, w): which of the v residues that may be there
+
+
 class _Threading:
     """Dynamic programming (Viterbi 1967) through the places of helices, one helix after the other."""
 
@@ -126,12 +136,16 @@ class _Threading:
             for near, helix in zip(self._residues, helices)
         ]
         self._alphas = [helix.backbone[:, 1] for helix in helices]
+        self._loops: dict[tuple[int, int], _Loops] = {}
+        # Up to the helix that is fixed, all threads have the same.
+        self._free_steps: list[_Step] = []
+        self._free_closed: list[np.ndarray] = []
 
     def best(self, fixed: _Fixed | None = None) -> Thread | None:
         """Return the best thread, through a helix with an offset where that is asked for; None where there is none."""
-        steps: list[_Step] = []
-        closed: list[np.ndarray] = []
-        for number in range(len(self._gains)):
+        known = 0 if fixed is None else min(fixed.helix, len(self._free_steps))
+        steps, closed = self._free_steps[:known], self._free_closed[:known]
+        for number in range(known, len(self._gains)):
             gains = self._gains[number]
             begins_here = fixed is None or number <= fixed.helix
             if fixed is not None and number == fixed.helix:
@@ -141,6 +155,8 @@ class _Threading:
             step = self._through(number, gains, closed, max(oldest, number - _BACK), begins_here)
             steps.append(step)
             closed.append(step.scores[-1] - self._shifted[number])
+        if fixed is None:
+            self._free_steps, self._free_closed = steps, closed
         first = 0 if fixed is None else fixed.helix
         ends = [(float(each.max(initial=-np.inf)), n) for n, each in enumerate(closed) if n >= first]
         score, helix = max(ends, default=(-np.inf, -1))
@@ -178,21 +194,31 @@ class _Threading:
         self, before: int, number: int, closed: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the best score before each residue (m, w) enters a helix from another, and the place and residue it left."""
-        apart = np.linalg.norm(self._alphas[number][:, None] - self._alphas[before][None], axis=2)
-        bonds = np.maximum(np.ceil(apart / _SPAN), 1).astype(int)
-        # Of each place the best residue to leave it, up to one.
-        highest = np.maximum.accumulate(closed, axis=1)
-        rises = np.ones(closed.shape, dtype=bool)
-        rises[:, 1:] = highest[:, 1:] > highest[:, :-1]
+        loops = self._loops_between(before, number)
+        # Of each place the best residue to leave it, up to one; before the first there is none.
+        highest = np.full((len(closed), closed.shape[1] + 1), -np.inf)
+        np.maximum.accumulate(closed, axis=1, out=highest[:, 1:])
+        rises = highest[:, 1:] > highest[:, :-1]
+        rises[:, 0] = True
         left_at = np.maximum.accumulate(np.where(rises, np.arange(closed.shape[1]), 0), axis=1)
-        last = self._residues[number] - bonds[..., None] - self._residues[before][0]
-        places = np.arange(len(closed))[None, :, None]
-        within = np.clip(last, 0, closed.shape[1] - 1)
-        scores = np.where(last >= 0, highest[places, within], -np.inf)
+        scores = highest.ravel()[loops.places]
         place = scores.argmax(axis=1)
-        score = np.take_along_axis(scores, place[:, None], 1)[:, 0]
-        left = left_at[place, np.take_along_axis(within, place[:, None], 1)[:, 0]]
+        at = place[:, None]
+        score = np.take_along_axis(scores, at, 1)[:, 0]
+        left = left_at[place, np.take_along_axis(loops.residues, at, 1)[:, 0]]
         return score, place, left + self._residues[before][0]
+
+    def _loops_between(self, before: int, number: int) -> _Loops:
+        """Return from where a residue can enter a helix from another: the same for all threads."""
+        if (before, number) not in self._loops:
+            apart = np.linalg.norm(self._alphas[number][:, None] - self._alphas[before][None], axis=2)
+            bonds = np.maximum(np.ceil(apart / _SPAN), 1).astype(int)
+            size = len(self._residues[before])
+            last = self._residues[number] - bonds[..., None] - self._residues[before][0]
+            column = np.clip(last + 1, 0, size)
+            places = np.arange(len(self._alphas[before]))[None, :, None] * (size + 1) + column
+            self._loops[before, number] = _Loops(places, np.clip(last, 0, size - 1))
+        return self._loops[before, number]
 
     def _traced(
         self, steps: Sequence[_Step], helix: int, place: int, residue: int

@@ -24,6 +24,7 @@ _DIRECTIONS, _FOLLOWED, _WAYS_ON = 300, 40, 6
 _TWO_BONDS, _APART = 4.9, 4.5
 # Against a path: a turn that is too sharp, and each Å that it comes too near to others. The density halfway counts half.
 _SHARP, _NEARER, _HALFWAY = 5.0, 1.0, 0.5
+_ROUNDING = 1e-6
 
 
 class Lead(NamedTuple):
@@ -179,7 +180,9 @@ class _Growing:
                 values = (self._density(points) + _HALFWAY * halfway) / max(level, 1e-12)
                 values -= _SHARP * (np.linalg.norm(points - path[-2], axis=1) < _TWO_BONDS)
                 others = np.concatenate([taken, np.array(path[:-2]).reshape(-1, 3)])
-                nearest = np.linalg.norm(points[:, None] - others[None], axis=2).min(axis=1)
+                # What is farther from where the path ends is in no point's way.
+                others = others[np.linalg.norm(others - path[-1], axis=1) < _BOND + _APART + _ROUNDING]
+                nearest = np.linalg.norm(points[:, None] - others[None], axis=2).min(axis=1, initial=np.inf)
                 values -= _NEARER * np.maximum(_APART - nearest, 0.0)
                 for number in np.argsort(-values, kind="stable")[:_WAYS_ON].tolist():
                     grown.append((score + float(values[number]), [*path, points[number]]))

@@ -19,8 +19,11 @@ def serve(connection: Connection) -> None:
     regions: list[np.ndarray] = []
     places: dict[int, TrialPlace] = {}
     for what, *rest in messages(connection):
+        if what == "tools":
+            (tools,) = rest
+            continue
         if what == "model":
-            (tools, positions, regions), places = rest, {}
+            (positions, regions), places = rest, {}
             continue
         number, task = rest
         try:

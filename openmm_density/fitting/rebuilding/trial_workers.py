@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from multiprocessing.connection import wait
 from typing import Any, NamedTuple
 
@@ -214,7 +215,7 @@ class _Scheduler:
         self._ended: list[int] = []
         for number, course in enumerate(self._courses):
             self._go_on(number, course.begin())
-        self._model = pickle.dumps(("model", tools, positions, [trial.region for trial in trials]))
+        self._told = _Told(tools, pickle.dumps(("model", positions, [trial.region for trial in trials])))
         for worker in workers:
             worker.forget()
 
@@ -272,7 +273,7 @@ class _Scheduler:
             waiting = [number for number in self._order if self._waiting[number]]
             if not waiting:
                 return
-            worker.begin(self._waiting[self._chosen(worker, waiting)].popleft(), self._model)
+            worker.begin(self._waiting[self._chosen(worker, waiting)].popleft(), self._told)
 
     def _chosen(self, worker: _Worker, waiting: list[int]) -> int:
         """Choose a trial: one that the worker has the System of, else one that nobody has, else that with most to do."""
@@ -285,6 +286,17 @@ class _Scheduler:
         return max(waiting, key=lambda number: len(self._waiting[number]))
 
 
+class _Told:
+    """What processes are told before the first job of a run; the tools, tens of megabytes, are those of many runs."""
+
+    def __init__(self, tools: TrialTools, model: bytes) -> None:
+        self.tools, self.model = tools, model
+
+    @cached_property
+    def packed_tools(self) -> bytes:
+        return pickle.dumps(("tools", self.tools), protocol=pickle.HIGHEST_PROTOCOL)
+
+
 class _Worker:
     """One process, what it does, and the trials whose Systems it keeps."""
 
@@ -293,6 +305,7 @@ class _Worker:
         self.connection = self._process.connection
         self.job: _Job | None = None
         self.kept: deque[int] = deque(maxlen=PLACES_KEPT)
+        self._tools: TrialTools | None = None
         self._is_ready = self._knows_model = False
 
     @property
@@ -305,16 +318,18 @@ class _Worker:
         self.kept.clear()
         self._knows_model = False
 
-    def begin(self, job: _Job, model: bytes) -> None:
-        """Send a job, after the model if it is not known yet; a process that has ended is found out when it is heard."""
+    def begin(self, job: _Job, told: _Told) -> None:
+        """Send a job, after what is not known yet; a process that has ended is found out when it is heard."""
         self.job = job
         if job.trial not in self.kept:
             self.kept.append(job.trial)
         with suppress(OSError):
+            if self._tools is not told.tools:
+                self.connection.send_bytes(told.packed_tools)
             if not self._knows_model:
-                self.connection.send_bytes(model)
+                self.connection.send_bytes(told.model)
             self.connection.send(("task", job.trial, job.task))
-        self._knows_model = True
+        self._tools, self._knows_model = told.tools, True
 
     def answer(self) -> Any:
         """Return what became of the job: results, or what went wrong; None once, when it is ready."""

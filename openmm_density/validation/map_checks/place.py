@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -140,12 +143,13 @@ def best_places(subject: Subject, threads: int | None = None) -> tuple[RigidPlac
     width = SIGMA * np.sqrt(coarse**2 - subject.resolution**2)
     targets = [grid.filled(image.gaussian_filter(width)) for image in images]
     found = best_of_all(targets, grid, some, coarse, threads)
-    here, mirrored = (_refined(subject, *each, coarse) for each in zip(images, found, strict=True))
+    with ThreadPoolExecutor(min(threads or os.cpu_count() or 1, 2)) as pool:
+        here, mirrored = pool.map(partial(_refined, subject, coarse), images, found)
     return here, mirrored
 
 
 def _refined(
-    subject: Subject, density_map: DensityMap, candidates: list[tuple[Rotation, np.ndarray]], coarse: float
+    subject: Subject, coarse: float, density_map: DensityMap, candidates: list[tuple[Rotation, np.ndarray]]
 ) -> RigidPlace:
     """Return the best of the places in a map to which candidates of a search at a coarse resolution (Å) lead."""
     found = [Pose(0.0, rotation, place, 1.0) for rotation, place in candidates]

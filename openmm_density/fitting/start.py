@@ -1,0 +1,91 @@
+"""What a fit starts from: its model examined in the map, and prepared, which needs the map only where the model is moved."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from ..models.preparation import Prepared
+from ..models.structures import Model
+from ..stopwatch import Stopwatch
+from .map_examination import Examination
+
+# Seconds after which a thread of Python code lets another one go on: with Python's 5 ms, one that calls much that is short and
+# runs without the interpreter, as Fourier transforms do, would mostly wait.
+_SWITCH_INTERVAL = 0.0002
+
+
+class Start(NamedTuple):
+    """What a fit starts from.
+
+    Attributes
+    ----------
+    examination : Examination
+        Of the model where it starts.
+    solute : Prepared
+        It with what it lacked.
+    prepared : Prepared
+        The same in its solvent.
+    """
+
+    examination: Examination
+    solute: Prepared
+    prepared: Prepared
+
+
+def examined_and_prepared(
+    expected: Model | None,
+    examine: Callable[[], Examination],
+    prepare: Callable[[Model], tuple[Prepared, Prepared]],
+    stopwatch: Stopwatch,
+) -> Start:
+    """Return a model examined and prepared: where it is known how it will start, in two threads.
+
+    What comes out, and which error is raised, is the same.
+
+    Parameters
+    ----------
+    expected : Model, optional
+        What `examine` returns where it leaves the model in its place. None: one comes after the other.
+    examine : callable
+        Called in a thread of its own.
+    prepare : callable
+        Called with the model where it starts.
+    stopwatch : Stopwatch
+        Counts as the placement what is waited for.
+    """
+    if expected is None:
+        with stopwatch.part("placement"):
+            examination = examine()
+        return Start(examination, *prepare(examination.model))
+    prepared, problem = None, None
+    with _beside(examine) as examined:
+        try:
+            prepared = prepare(expected)
+        except Exception as error:
+            # It counts only if nothing is wrong with model and map.
+            problem = error
+        with stopwatch.part("placement"):
+            examination = examined()
+    if examination.placement is not None:
+        return Start(examination, *prepare(examination.model))
+    if problem is not None:
+        raise problem
+    assert prepared is not None
+    return Start(examination, *prepared)
+
+
+@contextmanager
+def _beside(function: Callable[[], Examination]) -> Iterator[Callable[[], Examination]]:
+    """Call a function in a thread; yield what waits for it and returns what it returns."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_INTERVAL)
+    pool = ThreadPoolExecutor(1)
+    try:
+        yield pool.submit(function).result
+    finally:
+        pool.shutdown(wait=False)
+        sys.setswitchinterval(interval)
