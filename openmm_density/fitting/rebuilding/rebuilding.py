@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -20,13 +21,13 @@ from .bonded_terms import BondedTerms
 from .changes import Changes, FittedRotamer, FlippedPeptide, RebuiltStretch, span
 from .density_model import DensityModel
 from .evidence_search import ENERGY_PER_NAT, SIDE_BY_SIDE, EvidenceSearch, Moved
+from .match_trial import matched
 from .molecule import Molecule
 from .peptide_search import LEAST_GAIN as LEAST_GAIN_OF_PEPTIDE
 from .peptide_search import PeptideSearch, PeptideTrial
 from .register_search import RegisterSearch, Stretch
 from .rotamer_search import RotamerSearch
 from .search_plan import place_work
-from .sequence_match import SequenceMatch
 from .side_chain_evidence import SideChainEvidence
 from .side_chain_packing import LEAST_GAIN as LEAST_GAIN_OF_PACKING
 from .side_chain_packing import PackingTrial, SideChainPacking
@@ -95,7 +96,6 @@ class Rebuilding:
         self._density = DensityModel.of_fit(density, self._molecule, strength)
         self._rotamers = RotamerSearch(self._molecule, self._density)
         self._registers = RegisterSearch(prepared.topology)
-        self._matches = SequenceMatch(prepared.topology, self._density, self._rotamers, self._registers)
         self._tools = TrialTools(force_field, self._molecule, self._density, self._rotamers, self._registers)
         self._peptides = PeptideSearch(self._molecule, self._density, self._registers)
         self._packing = SideChainPacking(self._molecule, self._density, self._rotamers)
@@ -259,7 +259,8 @@ class Rebuilding:
         searches = []
         candidates = self._registers.candidates(correlations)
         with counted("matching"):
-            candidates = candidates + self._matches.stretches(positions, stop, changed)
+            energies = partial(matched, self._workers, self._tools, positions, stop=stop)
+            candidates = candidates + self._tools.matches.stretches(positions, stop, changed, energies)
         for stretches in candidates:
             region = np.unique(np.concatenate([stretch.region for stretch in stretches]))
             if not self._tools.is_fitted(region):

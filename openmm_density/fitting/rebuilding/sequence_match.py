@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +11,7 @@ from scipy.spatial import cKDTree
 
 from ...chemistry.backbone import BACKBONE, atoms_by_name
 from ..interrupts import StopRequest
-from .density_model import DensityEnergySlopes, DensityModel
+from .density_model import DensityModel
 from .register_search import LONGEST, RegisterSearch, Stretch
 from .rotamer_search import RotamerSearch
 
@@ -63,7 +63,11 @@ class SequenceMatch:
         self._alpha = {names.index: names["CA"] for names in named}
 
     def stretches(
-        self, positions: np.ndarray, stop: StopRequest, changed: np.ndarray | None = None
+        self,
+        positions: np.ndarray,
+        stop: StopRequest,
+        changed: np.ndarray | None = None,
+        energies: Callable[[np.ndarray], np.ndarray | None] | None = None,
     ) -> list[list[Stretch]]:
         """Return the stretches that fit better a residue on or back, as `RegisterSearch.candidates` does: each with ends nearby.
 
@@ -75,23 +79,28 @@ class SequenceMatch:
             Ends the search early.
         changed : np.ndarray of int, optional
             Indices of residues: only chains with one of them are searched.
+        energies : callable, optional
+            Returns what `energies` does for a chain, as `openmm_density.fitting.rebuilding.match_trial.matched` does beside; None
+            after a request to stop.
         """
         found: list[list[Stretch]] = []
-        if not self._registers.chains:
-            return found
-        around = self._around(positions)
         for chain in self._registers.chains:
             if stop.requested:
                 break
             if changed is not None and not np.isin(chain, changed).any():
                 continue
+            of_chain = self.energies(positions, chain) if energies is None else energies(chain)
+            if of_chain is None:
+                break
             last_place = len(chain) - 1
-            for first, last, by in self._runs(self._energies(positions, chain, around)):
+            for first, last, by in self._runs(of_chain):
                 ends = ((first + a, last + b) for a, b in ((0, 0), (-1, 0), (1, 0), (0, -1), (0, 1)))
                 found.append([Stretch(chain, a, b, (by,)) for a, b in ends if a >= 0 and b <= last_place])
         return found
 
-    def energies(self, positions: np.ndarray, chain: np.ndarray) -> np.ndarray:
+    def energies(
+        self, positions: np.ndarray, chain: np.ndarray, places: Sequence[int] | None = None
+    ) -> np.ndarray:
         """Return the lowest energies of side chains in their own place, and in those one back and one on.
 
         Parameters
@@ -100,36 +109,28 @@ class SequenceMatch:
             Å.
         chain : np.ndarray of int
             Indices of the residues of one of the chains.
+        places : sequence of int, optional
+            In the chain, of those that are asked for; all by default.
 
         Returns
         -------
-        np.ndarray, shape (number of residues, 3)
+        np.ndarray, shape (number of places, 3)
             kJ/mol, in the order of `SHIFTS`; beyond the ends of the chain what the residue has in its own place.
         """
-        return self._energies(positions, chain, self._around(positions))
-
-    def _around(self, positions: np.ndarray) -> tuple[DensityEnergySlopes, np.ndarray, cKDTree]:
-        backbone = positions[self._backbone]
-        return self._density.slopes(positions), backbone, cKDTree(backbone)
-
-    def _energies(
-        self,
-        positions: np.ndarray,
-        chain: np.ndarray,
-        around: tuple[DensityEnergySlopes, np.ndarray, cKDTree],
-    ) -> np.ndarray:
-        slopes, backbone, tree = around
+        places = range(len(chain)) if places is None else places
+        slopes, backbone = self._density.slopes(positions), positions[self._backbone]
         alphas = positions[[self._alpha[residue] for residue in chain.tolist()]]
-        reached = tree.query_ball_point(alphas, _REACH, return_sorted=True)
-        result = np.empty((len(chain), len(SHIFTS)))
-        for place, residue in enumerate(chain.tolist()):
+        reached = cKDTree(backbone).query_ball_point(alphas, _REACH, return_sorted=True)
+        result = np.empty((len(places), len(SHIFTS)))
+        for row, place in enumerate(places):
+            residue = int(chain[place])
             atoms = self._rotamers.side_chain(residue).atoms
             for column, by in enumerate(SHIFTS.tolist()):
                 onto = place + by if 0 <= place + by < len(chain) else place
                 near = reached[onto]
                 # Its neighbours there come to lie elsewhere too.
                 bonded = chain[max(onto - 1, 0) : onto + 2]
-                result[place, column] = self._rotamers.lowest_energy(
+                result[row, column] = self._rotamers.lowest_energy(
                     residue,
                     self._registers.superposed(positions, atoms, residue, int(chain[onto])),
                     self._backbone[near],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from .local_system import MINIMIZATION, LocalSystem
 from .molecule import Molecule
 from .register_search import ChainShift, RegisterSearch, Stretch
 from .rotamer_search import RotamerSearch
+from .sequence_match import SequenceMatch
 
 LEAST_GAIN = 50.0
 """kJ/mol by which a stretch has to be better where it was shifted to: twenty times the thermal energy."""
@@ -68,8 +70,9 @@ class Task:
 
     Attributes
     ----------
-    what : {"shift", "soft", "turn", "hard", "anneal"}
-        Minimise shifted stretches with soft contacts; go on with that; turn side chains and minimise; go on with that; anneal.
+    what : {"shift", "soft", "turn", "hard", "anneal", "match"}
+        Minimise shifted stretches with soft contacts; go on with that; turn side chains and minimise; go on with that; anneal. Or
+        match residues with places along their chain, which the region then is.
     iterations : int
         Of the minimisation.
     shifts : tuple of ChainShift
@@ -80,6 +83,8 @@ class Task:
         At each temperature, for "anneal".
     seed : int
         Of velocities.
+    matched : tuple of int
+        Places in the chain, of the residues to "match".
     """
 
     what: str
@@ -88,6 +93,7 @@ class Task:
     places: tuple[np.ndarray, ...] = ()
     steps: int = ANNEALING_STEPS
     seed: int = 1
+    matched: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,11 @@ class TrialTools:
     rotamers: RotamerSearch
     registers: RegisterSearch
 
+    @cached_property
+    def matches(self) -> SequenceMatch:
+        """What matches side chains with places."""
+        return SequenceMatch(self.molecule.topology, self.density, self.rotamers, self.registers)
+
     def is_fitted(self, residues: np.ndarray) -> bool:
         """Return whether any atom of some residues is fitted: what is not is shown by no density."""
         return bool(self.density.weights[self.registers.atoms_of(residues)].any())
@@ -128,10 +139,16 @@ class TrialPlace:
 
     def __init__(self, tools: TrialTools, positions: np.ndarray, region: np.ndarray) -> None:
         self._tools, self._positions, self._region = tools, positions, region
-        self._local = LocalSystem(tools.force_field, tools.molecule, tools.density, positions, region)
 
-    def do(self, task: Task) -> list[Built]:
-        """Return what became of each conformation of a task."""
+    @cached_property
+    def _local(self) -> LocalSystem:
+        tools = self._tools
+        return LocalSystem(tools.force_field, tools.molecule, tools.density, self._positions, self._region)
+
+    def do(self, task: Task) -> list[Built] | np.ndarray:
+        """Return what became of each conformation of a task; of a match the energies, see `SequenceMatch.energies`."""
+        if task.what == "match":
+            return self._tools.matches.energies(self._positions, self._region, task.matched)
         if task.what == "anneal":
             return [self._annealed(self._whole(places), task) for places in task.places]
         if task.what == "shift":

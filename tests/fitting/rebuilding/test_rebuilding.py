@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -290,7 +290,15 @@ def test_a_fit_that_was_killed_goes_on_to_the_same_end(
         fit_of(start, density_map, stage).run(RunFolder(tmp_path / "killed"), kill)
     resumed = fit_of(start, density_map, stage).run(RunFolder(tmp_path / "killed"))
     whole = fit_of(start, density_map, stage).run(RunFolder(tmp_path / "whole"))
-    assert np.array_equal(resumed.final, whole.final) and resumed.rows == whole.rows
+    # Where kernels cannot be compiled, as on a machine that has no memory left, another backend serves, with other last bits.
+    assert resumed.force_backend == whole.force_backend == "NativeForce"
+    for name in ("initial", "relaxed"):
+        assert np.array_equal(getattr(resumed, name), getattr(whole, name)), name
+    # Better or not, what came of the simulation: what is kept may be the start, which is the same in any case.
+    ends = [each.as_simulated() for each in (resumed, whole)]
+    assert np.array_equal(*(each.final for each in ends)) and not np.array_equal(whole.initial, ends[1].final)
+    assert [asdict(row) for row in resumed.rows] == [asdict(row) for row in whole.rows]
+    assert (ends[0].cc_final, ends[0].similarity_final) == (ends[1].cc_final, ends[1].similarity_final)
     # What was rebuilt before it was killed is told of all the same.
     for search in (*resumed.rebuilding, *whole.rebuilding):
         assert search.pop("wall_seconds") > 0

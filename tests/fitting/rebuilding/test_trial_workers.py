@@ -15,9 +15,11 @@ from openmm_density.fitting.rebuilding import TrialWorkers
 from openmm_density.fitting.rebuilding.bonded_terms import BondedTerms
 from openmm_density.fitting.rebuilding.density_model import DensityModel
 from openmm_density.fitting.rebuilding.local_system import LocalSystem
+from openmm_density.fitting.rebuilding.match_trial import _RESIDUES_AT_ONCE, matched
 from openmm_density.fitting.rebuilding.molecule import Molecule
 from openmm_density.fitting.rebuilding.register_search import RegisterSearch, Stretch
 from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
+from openmm_density.fitting.rebuilding.sequence_match import SHIFTS
 from openmm_density.fitting.rebuilding.stretch_trial import Built, StretchTrial, Task, TrialTools
 from openmm_density.fitting.rebuilding.trial_workers import MOST_WORKERS
 from openmm_density.fitting.stability import Unstable
@@ -103,6 +105,19 @@ def assert_same(found: list[StretchTrial], wanted: list[StretchTrial]) -> None:
     for one, other in zip(found, wanted, strict=True):
         assert one.gain == other.gain
         np.testing.assert_array_equal(one.shifted(), other.shifted())
+
+
+def test_a_chain_is_matched_bit_for_bit_as_by_one_alone(search: Search, workers: TrialWorkers) -> None:
+    chain = search.tools.registers.chains[0]
+    wanted = search.tools.matches.energies(search.positions, chain)
+    assert wanted.shape == (len(chain), len(SHIFTS)) and len(chain) > 2 * _RESIDUES_AT_ONCE
+    for each in (workers, TrialWorkers(1)):
+        np.testing.assert_array_equal(matched(each, search.tools, search.positions, chain, Going()), wanted)
+
+    class Stopped:
+        requested = True
+
+    assert matched(TrialWorkers(1), search.tools, search.positions, chain, Stopped()) is None
 
 
 def test_processes_find_bit_for_bit_what_one_alone_finds(
