@@ -48,7 +48,7 @@ _find, __dir__ = lazy_names(
             "kernels",
             "maps",
         ),
-        *("models", "native_force", "reporters", "restraints", "units", "validation"),
+        *("models", "native_force", "reporters", "restraints", "series", "units", "validation"),
     ),
 )
 

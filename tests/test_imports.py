@@ -221,7 +221,7 @@ def test_the_package_shows_its_public_names_and_nothing_else():
         "models",
         "reporters",
     }
-    modules |= {"chemistry", "native_force", "restraints", "units", "validation"}
+    modules |= {"chemistry", "native_force", "restraints", "series", "units", "validation"}
     assert set(done.stdout.split()) == {*openmm_density.__all__, *modules}, done.stderr
     for name in dir(openmm_density):
         assert getattr(openmm_density, name).__name__.endswith(name)

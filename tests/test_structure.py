@@ -21,7 +21,7 @@ FLOORS = (
     "validation",
     "analysis reporters replica_exchange html_report",
     "fitting doctor",
-    "batch",
+    "batch series",
     "cli",
     "__main__",
 )

@@ -1,4 +1,4 @@
-"""The command line: ``openmm-density fit | batch | simulate | score | report | planes | doctor``."""
+"""The command line: ``openmm-density fit | batch | series | simulate | score | report | planes | doctor``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from ..errors import InputError, SimulationError
 from ..wording import one_line
-from . import batch, doctor, fit, planes, report, score, simulate
+from . import batch, doctor, fit, planes, report, score, series, simulate
 from .arguments import PROGRAM, Parser, spelled, spellings
 from .startup import end_process, note_start
 
@@ -113,7 +113,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="print the version"
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    for command in (fit, batch, simulate, score, report, planes, doctor):
+    for command in (fit, batch, series, simulate, score, report, planes, doctor):
         command.add_parser(commands)
     return parser
 
@@ -131,6 +131,7 @@ class _Version(argparse.Action):
 _COMMANDS = {
     "fit": fit.run,
     "batch": batch.run,
+    "series": series.run,
     "simulate": simulate.run,
     "score": score.run,
     "report": report.run,

@@ -18,8 +18,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what says how a fit is made, beside its model, map and folder."""
     _add_more_files(parser)
+    _add_protocol(parser.add_argument_group("the protocol"))
+    add_shared(parser)
+
+
+def add_shared(parser: argparse.ArgumentParser) -> None:
+    """Add what every command takes that fits: on the density force, the force field and the run."""
     for title, add in (
-        ("the protocol", _add_protocol),
         ("the density force", _add_density),
         ("the force field", _add_force_field),
         ("the run", _add_run),

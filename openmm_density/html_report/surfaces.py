@@ -49,6 +49,7 @@ def surfaces(
     resolution: float,
     mean: float | None = None,
     sd: float | None = None,
+    most_voxels: int = MOST_VOXELS,
 ) -> Surfaces | None:
     """Return the surfaces around some models; None where these lie outside the map.
 
@@ -61,6 +62,8 @@ def surfaces(
         Å.
     mean, sd : float, optional
         Of the whole map, where this is a part of it.
+    most_voxels : int
+        About so many are drawn.
     """
     heavy = [model.positions[_is_heavy(model.topology) & _is_known(model)] for model in models]
     statistics = {
@@ -72,7 +75,7 @@ def surfaces(
         cropped = density_map.crop(around, MARGIN)
     except InputError:
         return None
-    shown = _coarsened(cropped)
+    shown = _coarsened(cropped, most_voxels)
     near = shown.mask_around(around, MARGIN)
     data = shown.data
     if density_map.periodic:  # mates and solvent would hide the model
@@ -90,9 +93,9 @@ def _is_known(model: ShownModel) -> np.ndarray:
     return np.isfinite(model.positions).all(axis=1)
 
 
-def _coarsened(density_map: DensityMap) -> DensityMap:
+def _coarsened(density_map: DensityMap, most_voxels: int) -> DensityMap:
     """Return the map with voxels so large that there are not too many."""
-    excess = density_map.data.size / MOST_VOXELS
+    excess = density_map.data.size / most_voxels
     if excess <= 1:
         return density_map
     return density_map.resample(density_map.voxel_size * (1.05 * excess ** (1 / 3)))
@@ -142,10 +145,11 @@ def surfaces_of(
     resolution: float,
     mean: float | None = None,
     sd: float | None = None,
+    most_voxels: int = MOST_VOXELS,
 ) -> Surfaces | None:
     """Return the surfaces, where there is a map and they can be made: a page without them is better than none."""
     if density_map is None:
         return None
     with suppress(InputError):
-        return surfaces(density_map, models, resolution, mean, sd)
+        return surfaces(density_map, models, resolution, mean, sd, most_voxels)
     return None

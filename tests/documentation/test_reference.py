@@ -20,6 +20,7 @@ WHOLE = (
     "openmm_density",
     "openmm_density.analysis",
     "openmm_density.batch",
+    "openmm_density.series",
     "openmm_density.chemistry.planes",
     "openmm_density.doctor",
     "openmm_density.fitting",

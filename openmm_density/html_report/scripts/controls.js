@@ -100,12 +100,20 @@
   function filmGroup(scene) {
     const { film } = report;
     if (!film) return "";
-    const slider = element("input", { type: "range", min: 0, max: film.frames - 1, step: 1, value: film.frames - 1, "aria-label": "Frame of the fit" });
+    const slider = element("input", { type: "range", min: 0, max: film.frames - 1, step: 1, value: film.frames - 1, "aria-label": film.title ? "Volume" : "Frame of the fit" });
     const said = element("output", {});
     let timer = 0;
     const show = () => {
-      said.textContent = `${Number(slider.value) + 1} of ${film.frames}`;
-      scene.frame(Number(slider.value));
+      const frame = Number(slider.value);
+      said.textContent = film.names?.[film.number(frame)] ?? `${frame + 1} of ${film.frames}`;
+      scene.frame(frame);
+      report.markFrame(film.number(frame));
+    };
+    // A volume of a series, by its number from 0, as where a point of a plot is clicked on.
+    report.showFrame = (number) => {
+      rest();
+      slider.value = Math.round(number / (film.number(1) || 1));
+      show();
     };
     const rest = () => {
       clearInterval(timer);
@@ -113,7 +121,7 @@
       play.textContent = "▶ Play";
       play.setAttribute("aria-pressed", "false");
     };
-    const play = button("▶ Play", "Play the fit as a film", () => {
+    const play = button("▶ Play", film.title ? "Play the series as a film" : "Play the fit as a film", () => {
       if (timer) {
         rest();
         return;
@@ -131,7 +139,7 @@
           show();
           if (Number(slider.value) >= film.frames - 1) rest();
         },
-        few ? 1500 : 1000 / FRAMES_PER_SECOND,
+        few ? 1500 : 1000 / (film.rate ?? FRAMES_PER_SECOND),
       );
     });
     slider.addEventListener("input", () => {
@@ -142,9 +150,11 @@
       if (!scene.filming) return;
       rest();
       scene.frame(null);
+      report.markFrame(null);
       said.textContent = "";
     };
-    return group("Film of the fit", play, slider, said, button("✕", "End the film and show the fitted model", () => report.stopFilm()));
+    const end = film.title ? "End the film and show the last model" : "End the film and show the fitted model";
+    return group(film.title ?? "Film of the fit", play, slider, said, button("✕", end, () => report.stopFilm()));
   }
 
   report.turnBy = (scene, key) => {

@@ -29,6 +29,12 @@ const report = {};
   const film = data.structures.film;
   report.film = film && {
     frames: film.frames,
+    // What a film of separate maps has: a title, a name for each frame, and how many are shown in a second.
+    title: film.title,
+    names: film.names,
+    rate: film.rate,
+    // The number, in what the plots are about, of a frame: of long series not all are in the film.
+    number: (frame) => frame * film.every,
     atoms: film.atoms && array(Uint32Array, film.atoms),
     // Coordinates of a frame, in Å, three for each atom.
     frame(number) {
@@ -47,7 +53,12 @@ const report = {};
         return this.unpacked;
       },
     };
-  report.surfaces = data.surfaces && { map: grid(data.surfaces.map), difference: grid(data.surfaces.difference) };
+  report.surfaces = data.surfaces && {
+    map: grid(data.surfaces.map),
+    difference: grid(data.surfaces.difference),
+    // The map of each frame of a series, shown in place of the map while the film is.
+    frames: data.surfaces.frames?.map(grid),
+  };
 
   report.stageOf = { after: "final", before: "initial", reference: "reference" };
   report.reducedMotion = window.matchMedia("(prefers-reduced-motion: reduce)");

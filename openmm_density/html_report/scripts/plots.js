@@ -53,6 +53,10 @@
     return Plotly.newPlot(place, structuredClone(data), layout, config).then(() => {
       hush();
       place.on("plotly_click", (event) => {
+        if (figure.frames) {
+          report.showFrame?.(Math.round(event.points[0].x) - 1);
+          return;
+        }
         const rows = event.points.map((point) => point.customdata).filter((row) => row != null);
         if (rows.length) report.select(rows.slice(0, 1));
       });
@@ -96,5 +100,13 @@
     }
   };
   report.redrawPlots = redraw;
+  // A line at the volume that the film shows, in the plots over volumes; null takes it away.
+  report.markFrame = (number) => {
+    const at = { type: "line", xref: "x", yref: "paper", x0: number + 1, x1: number + 1, y0: 0, y1: 1 };
+    const shapes = number == null ? [] : [{ ...at, line: { color: looks().text, width: 1, dash: "dot" } }];
+    for (const { place, figure } of drawn) {
+      if (figure.frames) Plotly.relayout(place, { shapes });
+    }
+  };
   report.resizePlots = () => drawn.forEach(({ place }) => Plotly.Plots.resize(place));
 })();

@@ -238,8 +238,11 @@
       for (const shape of this.shapes.get(name) ?? []) this.viewer.removeShape(shape);
       this.shapes.delete(name);
       this.levels[name] = level;
+      this.mesh = mesh;
       if (level != null) {
-        const grid = report.surfaces[name];
+        const grid = (name === "map" && this.frameMap) || report.surfaces[name];
+        // Each map of a series has values of its own: the level is as far from that at which it opens.
+        if (grid === this.frameMap) level *= grid.level / (report.surfaces.map.level || 1);
         const looks =
           name === "map"
             ? [{ isoval: level, color: SURFACE, opacity: mesh ? 0.8 : 0.5 }]
@@ -272,6 +275,11 @@
     frame(number) {
       const model = this.models.get("film");
       const showing = number != null;
+      const frameMap = showing ? report.surfaces?.frames?.[report.film.number(number)] : null;
+      if (frameMap !== (this.frameMap ?? null)) {
+        this.frameMap = frameMap;
+        this.surface("map", this.levels.map, this.mesh);
+      }
       if (showing) {
         const places = report.film.frame(number);
         model.selectedAtoms({}).forEach((atom, i) => {

@@ -1,0 +1,189 @@
+"""One fit of a series, in a folder of its own like that of any fit: begun, resumed, or read where it is finished."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+from ..fitting.fit_map import FitMap
+from ..fitting.fit_result import Row
+from ..fitting.flexible_fit import FlexibleFit
+from ..fitting.output import UNFINISHED, OutputFolder
+from ..maps.density_map import DensityMap
+from ..models.structures import read_model
+from ..stopwatch import Stopwatch
+from .settings import Settings, Start
+from .steps import Step
+
+FITTED, SUMMARY = "fitted.cif", "summary.json"
+NEAR = 0.8
+"""Of the correlation that the neighbour's model has with its own volume: with less it starts far from its density."""
+LOST = 0.95
+"""Of the same: a fit that ends with less is tried again with the protocol of the first volume."""
+
+Told = Callable[[Step, int, int, str, Row | None], None]
+"""Called with the step of the series, the step of its fit, how many there are, what is being done, and a row of its log."""
+
+
+class Interrupted(Exception):
+    """A signal has ended a fit, whose state is saved."""
+
+
+@dataclass(frozen=True)
+class FrameFit:
+    """A finished fit of one volume.
+
+    Attributes
+    ----------
+    step : Step
+    folder : Path
+    summary : dict
+        That of the fit.
+    cc_free : float, optional
+        The correlation with the other map of the volume, where there is one.
+    """
+
+    step: Step
+    folder: Path
+    summary: dict[str, Any]
+    cc_free: float | None = None
+
+    @property
+    def cc(self) -> float:
+        """The correlation with the volume."""
+        return self.summary["cc_final"]
+
+    @property
+    def score(self) -> float:
+        """The correlation by which it is judged: the free one where there is one."""
+        return self.cc if self.cc_free is None else self.cc_free
+
+    @property
+    def model(self) -> Path:
+        """The file of the fitted model with all its atoms."""
+        return self.folder / FITTED
+
+
+def is_finished(folder: Path, step: Step) -> bool:
+    """Return whether the fit of a step has come to its end."""
+    path = folder / step.folder
+    return (path / SUMMARY).exists() and not (path / UNFINISHED).exists()
+
+
+def finished_fit(settings: Settings, folder: Path, step: Step) -> FrameFit:
+    """Return the fit of a step that has come to its end."""
+    path = folder / step.folder
+    summary = json.loads((path / SUMMARY).read_text(encoding="utf-8"))
+    free_map = settings.read_free_map(step.frame)
+    if free_map is None:
+        return FrameFit(step, path, summary)
+    return FrameFit(step, path, summary, correlation(settings, free_map, path / FITTED))
+
+
+def correlation(settings: Settings, density_map: DensityMap, model_path: Path) -> float:
+    """Return the correlation (CC mask) of a model with a volume, or another map of it."""
+    fit_map = FitMap(density_map, settings.resolution, settings.map_corrections())
+    model = read_model(model_path)
+    return float(fit_map.correlation(model.topology).cc_mask(model.positions))
+
+
+class FrameFits:
+    """The fits of a series, carried out one after the other.
+
+    Parameters
+    ----------
+    settings : Settings
+    start : Start
+    folder : Path
+        Of the series.
+    threads : int, optional
+        Of each.
+    told : callable, optional
+        See `Told`.
+    """
+
+    def __init__(
+        self, settings: Settings, start: Start, folder: Path, threads: int | None, told: Told | None = None
+    ) -> None:
+        self.settings, self.start, self.folder, self.threads, self._told = (
+            settings,
+            start,
+            folder,
+            threads,
+            told,
+        )
+
+    def first(self) -> FrameFit:
+        """Return the fit of the first volume from the user's model."""
+        step = Step(self.start.frame, course="first")
+        return self._carried_out(step, Path(self.settings.model))
+
+    def from_neighbour(self, step: Step, neighbour: FrameFit) -> list[FrameFit]:
+        """Return the fits of a volume from a neighbour's model.
+
+        Where that starts far from its density, or the shorter protocol loses much of the correlation, the protocol of the first
+        volume is carried out.
+        """
+        fits = []
+        if self._is_near(step, neighbour):
+            fits.append(self._carried_out(step, neighbour.model))
+            protocols = self.settings.protocols
+            if fits[0].cc >= LOST * neighbour.cc or protocols["first"] == protocols["next"]:
+                return fits
+        return [*fits, self._carried_out(step.again, neighbour.model)]
+
+    def _is_near(self, step: Step, neighbour: FrameFit) -> bool:
+        density_map = self.settings.read_map(step.frame)
+        return correlation(self.settings, density_map, neighbour.model) >= NEAR * neighbour.cc
+
+    def _carried_out(self, step: Step, model_path: Path) -> FrameFit:
+        if is_finished(self.folder, step):
+            return finished_fit(self.settings, self.folder, step)
+        path = self.folder / step.folder
+        resumed = (path / UNFINISHED).is_dir()
+        stopwatch = Stopwatch()
+        output = OutputFolder(path, overwrite=not resumed, resume=resumed)
+        fit = None
+        map_path = self.settings.maps[step.frame - 1]
+        try:
+            fit = self._flexible_fit(step, model_path, stopwatch)
+            result = fit.run(output.run, self._progress(step))
+            if result.interrupted:
+                raise Interrupted
+            output.write(fit, result, str(model_path), map_path)
+        except KeyboardInterrupt:
+            raise Interrupted from None
+        except InputError as error:
+            raise error.within(f"volume {step.frame}, {Path(map_path).name}") from error
+        finally:
+            if fit is not None:
+                fit.beside.end()
+            output.discard()
+        return finished_fit(self.settings, self.folder, step)
+
+    def _flexible_fit(self, step: Step, model_path: Path, stopwatch: Stopwatch) -> FlexibleFit:
+        settings, is_first = self.settings, step.source is None
+        model = read_model(model_path)
+        free_map = settings.read_free_map(step.frame)
+        return FlexibleFit(
+            model,
+            settings.read_map(step.frame),
+            settings.resolution,
+            settings.protocols[step.course],
+            threads=self.threads,
+            place=(self.start.placement or "off") if is_first else "off",
+            free_map=free_map,
+            corrections=settings.map_corrections(),
+            stopwatch=stopwatch,
+            **settings.fit_options,
+        )
+
+    def _progress(self, step: Step) -> Callable[[int, int, str, Row | None], None] | bool:
+        told = self._told
+        if told is None:
+            return False
+        return lambda done, total, doing, row: told(step, done, total, doing, row)

@@ -1,0 +1,245 @@
+"""A series of volumes, each fitted from its neighbour's model: `Series`, which puts the parts together."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import warnings
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+from ..fitting.locks import FolderLock
+from ..fitting.protocols import Protocol
+from ..fitting.worker_process import available_cores
+from ..maps.corrections import MapCorrections
+from ..models.structures import read_model
+from ..units import resolution_in_angstrom
+from .direction import carry_out
+from .direction_process import carry_out_beside
+from .first_volume import find_start
+from .frame_fit import FrameFit, FrameFits, Interrupted
+from .internal_coordinates import InternalCoordinate
+from .output import SERIES_FILES, write_series
+from .progress_lines import Progress, ProgressLines
+from .protocols import FIRST, NEXT, protocol_of
+from .result import SeriesResult
+from .settings import PROTOCOL_FILES, SETTINGS, START, Settings, Start
+from .steps import DIRECTIONS, Step, steps_of_direction
+from .volumes import VolumeFacts, checked_volumes, notes_on_volumes, order_doubt
+
+
+class Series:
+    """Fit a model into volumes along a reaction coordinate or of a heterogeneity analysis, so that the models form a path.
+
+    The volume that the model fits best is fitted first. From there the series goes out in both directions and back, each fit from
+    the better model of its neighbour; of the fits of a volume the one with the higher correlation stays.
+
+    Parameters
+    ----------
+    model : path
+        A PDB or mmCIF file.
+    maps : sequence of path
+        The volumes, in their order.
+    resolution : float or Quantity
+        Of all of them, in Å.
+    output : path
+        The folder of the series; where it holds the same series, unfinished, that goes on.
+    free_maps : sequence of path
+        Another map of each volume, such as the other half map, by whose correlation fits are judged; it has no part in them.
+    protocols : tuple of two Protocol or str
+        Of the first volume, and of the others, see `openmm_density.series.protocols`.
+    search : {"off", "auto", "full"}
+        The searches of rotamers and registers in the fits from a neighbour's model.
+    start_at : int, optional
+        The volume to fit first, from 1.
+    coordinates : sequence of InternalCoordinate
+        Distances, angles and dihedrals to follow along the path.
+    workers : int, optional
+        1, or 2 for the two directions side by side; by default 2 where there are so many cores.
+    place : {"auto", "on", "off"}
+        Whether the model is first placed in the volumes as a rigid body.
+    **fit_options
+        Passed to `openmm_density.fitting.FlexibleFit` of each volume: ``seed``, ``platform``, ``threads``, ``forcefield``,
+        ``columns`` and ``corrections`` of the maps …
+
+    Attributes
+    ----------
+    folder : Path
+    settings : Settings
+    notes : list of str
+        A sentence on each thing that a reader should know of.
+    doubts : list of str
+
+    Raises
+    ------
+    InputError
+        One sentence on what cannot be used.
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str],
+        maps: Sequence[str | os.PathLike[str]],
+        resolution: Any,
+        output: str | os.PathLike[str],
+        *,
+        free_maps: Sequence[str | os.PathLike[str]] = (),
+        protocols: tuple[Protocol | str, Protocol | str] = (FIRST, NEXT),
+        search: str = "off",
+        start_at: int | None = None,
+        coordinates: Sequence[InternalCoordinate] = (),
+        workers: int | None = None,
+        place: str = "auto",
+        **fit_options: Any,
+    ) -> None:
+        paths, free = checked_volumes(maps, free_maps)
+        resolution = resolution_in_angstrom(resolution)
+        _refuse_water(fit_options)
+        self.folder, self.coordinates = Path(output), tuple(coordinates)
+        self._model = read_model(model)
+        for coordinate in self.coordinates:
+            coordinate.check(self._model.topology)
+        self._threads = fit_options.pop("threads", None)
+        self.workers = _workers(workers, self._threads)
+        columns, corrections = fit_options.pop("columns", None), fit_options.pop("corrections", None)
+        first, following = protocols
+        self.settings = Settings(
+            str(Path(model).resolve()),
+            tuple(str(path.resolve()) for path in paths),
+            tuple(str(path.resolve()) for path in free),
+            resolution,
+            {
+                "first": protocol_of(first, resolution, None),
+                "next": protocol_of(following, resolution, search),
+            },
+            place,
+            start_at,
+            None if columns is None else tuple(columns),
+            (corrections or MapCorrections()).as_dict(),
+            fit_options,
+        )
+        out_of_order = order_doubt(paths)
+        self.notes: list[str] = []
+        self.doubts: list[str] = []
+        if out_of_order is not None:
+            self.doubts.append(out_of_order[:1].upper() + out_of_order[1:] + ".")
+            warnings.warn(out_of_order, stacklevel=2)
+
+    def run(
+        self, progress: Progress | None = None, overwrite: bool = False, command: str | None = None
+    ) -> SeriesResult:
+        """Carry out the series, or go on with it, and write its results.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            See `openmm_density.series.progress_lines.Progress`.
+        overwrite : bool
+            Whether another series in the folder is replaced.
+        command : str, optional
+            The command line that asks for it, for the page.
+
+        Raises
+        ------
+        InputError
+            If the folder holds another series, or something cannot be fitted.
+        KeyboardInterrupt
+            After SIGINT or SIGTERM; the fits that were under way have saved their states.
+        """
+        lines = ProgressLines(progress, len(self.settings.maps))
+        began = time.monotonic()
+        with FolderLock(self.folder):
+            if overwrite:
+                _remove(self.folder)
+            self.settings.write(self.folder)
+            start, facts = self._start(lines)
+            try:
+                fits = self._fits(start, lines)
+            except Interrupted:
+                raise KeyboardInterrupt from None
+            lines.say("comparing the models")
+            notes = [*self.notes, *notes_on_volumes([Path(path) for path in self.settings.maps], facts)]
+            result = SeriesResult.of(self.settings, start, fits, self.coordinates, notes, self.doubts)
+            write_series(self.folder, result, time.monotonic() - began, command)
+        return result
+
+    def plan(self, progress: Progress | None = None) -> tuple[Start, list[Step], list[VolumeFacts]]:
+        """Return which volume would be fitted first, from what the others, and what was seen of the volumes; nothing is written.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            As for `run`.
+        """
+        lines = ProgressLines(progress, len(self.settings.maps))
+        start, facts = find_start(self.settings, self._model, self._threads, lines.say)
+        first = Step(start.frame, course="first")
+        later = (steps_of_direction(start.frame, len(self.settings.maps), each) for each in DIRECTIONS)
+        return start, [first, *chain(*later)], facts
+
+    def _start(self, lines: ProgressLines) -> tuple[Start, list[VolumeFacts]]:
+        known = Start.read(self.folder)
+        if known is not None:
+            facts = [
+                VolumeFacts.of(self.settings.read_map(number + 1))
+                for number in range(len(self.settings.maps))
+            ]
+            return known, facts
+        start, facts = find_start(self.settings, self._model, self._threads, lines.say)
+        start.write(self.folder)
+        return start, facts
+
+    def _fits(self, start: Start, lines: ProgressLines) -> list[FrameFit]:
+        """Return all fits; where both directions have their processes, side by side."""
+        n_frames = len(self.settings.maps)
+        fits = FrameFits(self.settings, start, self.folder, self._threads, lines.progress)
+        first = fits.first()
+        lines.finished(first)
+        finished = lines.finished
+        if self.workers > 1 and start.frame not in (1, n_frames):
+            threads = self._threads or max(available_cores() // len(DIRECTIONS), 1)
+            carry_out_beside(self.folder, threads, lines.heard)
+            finished = _already_said
+        # What is finished by now is read.
+        made = [fit for direction in DIRECTIONS for fit in carry_out(fits, first, direction, finished)]
+        return [first, *made]
+
+
+def _already_said(_: FrameFit) -> None:
+    """Say nothing."""
+
+
+def _refuse_water(fit_options: dict[str, Any]) -> None:
+    if fit_options.get("solvent") == "water":
+        raise InputError(
+            "of a series must be none, obc or gbn2, as the water around one model is not that around the next",
+            argument="solvent",
+            found='"water"',
+            remedy="leave it out, and fit the model of a frame in water afterwards",
+        )
+
+
+def _workers(workers: int | None, threads: int | None) -> int:
+    if workers is None:
+        return min(len(DIRECTIONS), max(available_cores() // (threads or 1), 1))
+    if workers not in (1, len(DIRECTIONS)):
+        raise InputError(
+            "must be 1, or 2 for the two directions of a series",
+            argument="workers",
+            found=workers,
+            remedy="give one of these",
+        )
+    return workers
+
+
+def _remove(folder: Path) -> None:
+    """Remove a series from its folder, and nothing else that may be there."""
+    for name in (SETTINGS, START, *PROTOCOL_FILES.values(), *SERIES_FILES):
+        (folder / name).unlink(missing_ok=True)
+    for path in folder.glob("frame_*_from_*"):
+        if path.is_dir():
+            shutil.rmtree(path)

@@ -1,0 +1,199 @@
+"""A series from end to end: what it leaves, that it goes on where it was interrupted, and what it refuses."""
+
+import csv
+import json
+import shutil
+from dataclasses import replace
+
+import mdtraj
+import numpy as np
+import pytest
+
+from openmm_density import DensityMap
+from openmm_density.errors import InputError
+from openmm_density.models import read_model
+from openmm_density.series import frame_fit
+from openmm_density.series.choice import better_fit
+from openmm_density.series.output import SERIES_FILES
+from openmm_density.series.path import rmsd
+
+from .conftest import DEGREES, DISTANCE, bent, series_in
+
+FOLDERS = [
+    "frame_01_from_02",
+    "frame_02_from_01",
+    "frame_02_from_03",
+    "frame_02_from_model",
+    "frame_03_from_02",
+]
+
+
+def test_each_volume_is_fitted_from_its_neighbours(finished):
+    series, result, lines = finished
+    assert sorted(path.name for path in series.folder.glob("frame_*")) == FOLDERS
+    assert [len(frame.fits) for frame in result.frames] == [1, 3, 1]
+    for folder in FOLDERS:
+        assert (series.folder / folder / "fitted.pdb").exists() and (
+            series.folder / folder / "report.html"
+        ).exists()
+    said = [line for line, stays in lines if stays]
+    assert said[0].startswith("volume 2 of 3: fitted, CC ") and said[1].startswith(
+        "volume 3 of 3 from 2: fitted, CC "
+    )
+    assert len(said) == 5
+
+
+def test_the_models_follow_the_truth(finished, volumes):
+    _, result, _ = finished
+    model = read_model(volumes / "model.pdb")
+    alpha = [atom.index for atom in model.topology.atoms() if atom.name == "CA"]
+    for positions, degrees in zip(result.positions[:, result.trace.atoms], DEGREES):
+        assert rmsd(positions, bent(model, degrees)[alpha], superposed=False) < 0.5
+    assert result.path.jumps == [] and all(frame.kept.cc > 0.9 for frame in result.frames)
+
+
+def test_of_several_fits_the_better_one_stays(finished):
+    frame = finished[1].frames[1]
+    assert frame.kept.cc >= max(fit.cc for fit in frame.fits) - 0.002
+    assert frame.passes_differ < 0.5 and frame.other.step.source != frame.kept.step.source
+
+
+def test_one_that_correlates_as_well_has_to_have_the_better_geometry(finished):
+    fit = finished[1].frames[0].kept
+
+    def like(cc, clashes, cc_free=None):
+        geometry = {**fit.summary["geometry_final"], "clash_count": clashes}
+        return replace(
+            fit, summary={**fit.summary, "cc_final": cc, "geometry_final": geometry}, cc_free=cc_free
+        )
+
+    higher, nearly, lower = like(0.9, 20), like(0.8985, 3), like(0.897, 0)
+    assert better_fit([higher, nearly, lower]) is nearly
+    assert better_fit([lower, higher]) is higher
+    free = like(0.9, 0, 0.7), like(0.8, 0, 0.75)
+    assert better_fit(free) is free[1]
+
+
+def test_it_leaves_a_trajectory_tables_a_picture_and_a_page(finished):
+    series, result, _ = finished
+    assert {path.name for path in series.folder.iterdir() if path.name.startswith("series.")} == set(
+        SERIES_FILES
+    )
+    for topology in ("series.pdb", "series.cif"):
+        trajectory = mdtraj.load(str(series.folder / "series.dcd"), top=str(series.folder / topology))
+        assert 10 * trajectory.xyz == pytest.approx(result.positions, abs=2e-3)
+    rows = list(csv.DictReader((series.folder / "series.csv").read_text().splitlines()))
+    assert [row["map"] for row in rows] == ["vol_1.mrc", "vol_2.mrc", "vol_3.mrc"]
+    assert [float(row["cc"]) for row in rows] == pytest.approx(
+        [each.kept.cc for each in result.frames], abs=1e-5
+    )
+    assert (series.folder / "series.png").read_bytes().startswith(b"\x89PNG")
+    summary = json.loads((series.folder / "series.json").read_text())
+    assert summary["start"]["frame"] == 2 and len(summary["start"]["correlations"]) == 3
+    assert summary["coordinates"][0]["values"] == pytest.approx(
+        DISTANCE.values(result.model.topology, result.positions), abs=1e-3
+    )
+    assert sum(fit["kept"] for fit in summary["fits"]) == 3 and summary["notes"] == []
+    page = (series.folder / "series.html").read_text()
+    assert "Film of the series" in page and "vol_3.mrc" in page
+
+
+def test_an_interrupted_series_goes_on_and_ends_with_the_same_bits(finished, volumes, tmp_path, monkeypatch):
+    series, result, _ = finished
+    shutil.copytree(series.folder, tmp_path / "out")
+    for folder in ("frame_02_from_01", "frame_01_from_02"):
+        shutil.rmtree(tmp_path / "out" / folder)
+    # One that was killed before it had saved a state.
+    (tmp_path / "out" / "frame_01_from_02" / "unfinished").mkdir(parents=True)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("frame_*/summary.json")}
+    for name in ("plot_overview", "plot_progress", "plot_residues"):
+        monkeypatch.setattr(
+            f"openmm_density.fitting.output.plots.{name}", lambda path, *_, **__: path.write_bytes(b"")
+        )
+    again = series_in(volumes, tmp_path / "out").run()
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert np.array_equal(again.positions, result.positions)
+
+
+def test_a_volume_far_from_its_neighbour_has_the_first_ones_protocol(finished, monkeypatch):
+    series, result, _ = finished
+    first = series.settings.protocols["first"]
+    settings = replace(series.settings, protocols={"first": first, "next": first.with_steps(20)})
+    fits = frame_fit.FrameFits(settings, result.start, series.folder, 1)
+    step, neighbour = result.frames[2].kept.step, result.frames[1].kept
+    made = []
+
+    def carried_out(step, path):
+        made.append(step)
+        return replace(neighbour, step=step, summary={**neighbour.summary, "cc_final": ends_with})
+
+    monkeypatch.setattr(fits, "_carried_out", carried_out)
+    for starts_with, found, courses in (
+        (0.9, 0.95, ["next"]),
+        (0.5, 0.95, ["first"]),
+        (0.9, 0.6, ["next", "first"]),
+    ):
+        made.clear()
+        ends_with = found
+        monkeypatch.setattr(frame_fit, "correlation", lambda *_, cc=starts_with: cc)
+        fits.from_neighbour(step, neighbour)
+        assert [each.course for each in made] == courses
+
+
+def test_another_series_in_its_folder_is_not_mixed_with_it(finished, volumes):
+    with pytest.raises(
+        InputError, match=r"it holds a series with other settings \(start_at\): choose another folder"
+    ):
+        series_in(volumes, finished[0].folder, start_at=1).run()
+
+
+def test_without_a_start_the_volume_that_the_model_fits_best_is_first(volumes, tmp_path):
+    series = series_in(volumes, tmp_path, start_at=None)
+    start, facts = series._start(series_lines())
+    assert start.frame == 1 and len(facts) == 3
+    assert start.correlations[0] > start.correlations[1] > start.correlations[2]
+    assert series._start(series_lines())[0] == start  # as it is recorded
+
+
+def series_lines():
+    from openmm_density.series.progress_lines import ProgressLines
+
+    return ProgressLines(None, 3)
+
+
+def test_a_volume_of_inverted_contrast_is_named(volumes, tmp_path):
+    for number in (1, 2, 3):
+        shutil.copy(volumes / f"vol_{number}.mrc", tmp_path)
+    shutil.copy(volumes / "model.pdb", tmp_path)
+    inverted = DensityMap.from_file(tmp_path / "vol_3.mrc")
+    replace(inverted, data=-inverted.data).write(tmp_path / "vol_3.mrc")
+    with pytest.raises(
+        InputError, match=r"vol_3\.mrc: its contrast is inverted beside that of the other volumes"
+    ):
+        series_in(tmp_path, tmp_path / "out", start_at=None).run()
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        ({"solvent": "water"}, "solvent of a series must be none, obc or gbn2"),
+        ({"workers": 3}, "workers must be 1, or 2 for the two directions"),
+        ({"free_maps": ["model.pdb"]}, "free_maps must be as many as the 3 volumes"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(volumes, tmp_path, options, said):
+    with pytest.raises(InputError, match=said):
+        series_in(volumes, tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_first_volume_that_is_none_is_refused(volumes, tmp_path):
+    with pytest.raises(InputError, match="start_at must be the number of a volume, from 1 to 3, found 4"):
+        series_in(volumes, tmp_path / "out", start_at=4).run()
+
+
+def test_free_maps_judge(finished, volumes):
+    series, result, _ = finished
+    settings = replace(series.settings, free_maps=tuple(reversed(series.settings.maps)))
+    fit = frame_fit.finished_fit(settings, series.folder, result.frames[0].kept.step)
+    assert fit.score == fit.cc_free < fit.cc
