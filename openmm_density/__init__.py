@@ -8,19 +8,26 @@ from .lazy_names import lazy_names
 from .plugins import hook_imports
 
 if TYPE_CHECKING:
-    from .energies import DensityFit
+    from .energies import DensityFit, EnsembleFit
     from .errors import InputError
     from .maps import DensityMap
     from .reporters import DensityReporter
     from .restraints import PlanarityRestraint
 
-__all__ = ["DensityFit", "DensityMap", "DensityReporter", "InputError", "PlanarityRestraint"]
+__all__ = [
+    "DensityFit",
+    "DensityMap",
+    "DensityReporter",
+    "EnsembleFit",
+    "InputError",
+    "PlanarityRestraint",
+]
 
 
 def _load_forces() -> None:
     """Load the library of our forces, and the classes of the energies that they may be."""
     from . import native_force
-    from .energies import copies, modules, torsion_maps  # noqa: F401
+    from .energies import copies, ensemble_density, modules, torsion_maps  # noqa: F401
 
     native_force.load()
 
@@ -33,6 +40,7 @@ _find, __dir__ = lazy_names(
         "DensityFit": "energies",
         "DensityMap": "maps",
         "DensityReporter": "reporters",
+        "EnsembleFit": "energies",
         "InputError": "errors",
         "PlanarityRestraint": "restraints",
     },

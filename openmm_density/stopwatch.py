@@ -21,6 +21,7 @@ PARTS = {
     "dynamics": "dynamics",
     "searches": "searches",
     "final_strength": "final strength",
+    "ensemble": "ensemble",
     "scoring": "scoring",
     "writing": "writing",
     "pictures": "pictures",

@@ -13,11 +13,12 @@ from .command_line import command_line
 from .console import Display
 from .fit_arguments import add_arguments, defaults
 from .fit_checks import check_new, check_resumed
-from .fit_options import FitOptions
+from .fit_options import FitOptions, exchanges
 from .outcome import print_outcome
 from .startup import loading, started
 
 if TYPE_CHECKING:
+    from ..fitting.ensemble import EnsembleResult
     from ..fitting.fit_result import FitResult
     from ..fitting.flexible_fit import FlexibleFit
     from ..fitting.interrupts import Stop
@@ -200,12 +201,36 @@ def _carried_out(record: FitRecord, fit: FlexibleFit, folder: OutputFolder, disp
         hurry = _Hurry(stop)
         result = fit.run(folder.run, display.update, lambda: (hurry.begin(), display.interrupted()), stopped)
         display.expect()
+        result, ensemble = _ensemble(record, fit, result, folder, display, stop)
+        display.expect()
         files = record.options.files
         command = command_line(record.options.by_name(), defaults(), str(folder.path))
-        summary = folder.write(fit, result, files.model, files.map, record.findings.scan, hurry, command)
+        found = files.model, files.map, record.findings.scan, hurry, command, ensemble
+        summary = folder.write(fit, result, *found)
         display.stop()
         print_outcome(summary, folder.path)
     return result
+
+
+def _ensemble(
+    record: FitRecord,
+    fit: FlexibleFit,
+    result: FitResult,
+    folder: OutputFolder,
+    display: Display,
+    stop: Stop,
+) -> tuple[FitResult, EnsembleResult | None]:
+    """Search for an ensemble after the fit, where it is asked for; the result is interrupted where that is."""
+    replicas = record.options.course.replicas
+    if replicas is None or exchanges(record.protocol) or result.interrupted:
+        return result, None
+    from ..fitting.ensemble import EnsembleSearch
+
+    display.print(f"fitting an ensemble of {replicas}")
+    with fit.stopwatch.part("ensemble"):
+        search = EnsembleSearch(fit, result, replicas, record.options.files.read_half_maps())
+        found = search.run(folder.run, stop, display.update)
+    return (replace(result, interrupted=True) if found is None else result), found
 
 
 def _status(fit: FlexibleFit, result: FitResult, folder: OutputFolder) -> int:

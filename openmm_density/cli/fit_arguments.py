@@ -63,7 +63,8 @@ def _add_more_files(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="given twice: find the strength by fitting into the one and scoring in the other",
+        help="given twice: find the strength, and whether --replicas are better than one model, by fitting into the one and "
+        "scoring in the other",
     )
     parser.add_argument(
         "--place",
@@ -107,7 +108,7 @@ def _add_protocol(parser: argparse._ArgumentGroup) -> None:
         "--replicas",
         type=whole_number,
         metavar="N",
-        help="copies that exchange the density's strength, with --protocol exchange (8)",
+        help="an ensemble that shares the map, after one model; with --protocol exchange, copies that exchange (8)",
     )
     parser.add_argument(
         "--search",

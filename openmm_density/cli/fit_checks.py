@@ -45,6 +45,7 @@ def check_asked(options: FitOptions) -> None:
                 remedy=f"leave out {as_argument(name)} or {as_argument('half_map')}",
             )
     _check_values(options)
+    _check_ensemble(options)
 
 
 def check_resumed(options: FitOptions) -> None:
@@ -73,6 +74,30 @@ def _check_complete(options: FitOptions) -> None:
             "is needed, and was not given",
             argument=missing[0],
             remedy="give MODEL, MAP, --resolution and --output (or --resume DIR alone)",
+        )
+
+
+def _check_ensemble(options: FitOptions) -> None:
+    """Refuse what replicas that share a map cannot have."""
+    from .fit_options import exchanges
+
+    course = options.course
+    protocol = course.changed_protocol(options.files.resolution)
+    if course.replicas is None or exchanges(protocol):
+        return
+    if options.force_field.solvent == "water":
+        raise InputError(
+            "of one map cannot be in water: each would need a box of its own",
+            argument="replicas",
+            found=as_argument("solvent", "water"),
+            remedy="take another solvent",
+        )
+    if options.density.similarity == "map-potential":
+        raise InputError(
+            "share their mean density, which this similarity does not know",
+            argument="replicas",
+            found=as_argument("similarity", "map-potential"),
+            remedy="take another one",
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import InputError, as_argument
+from ..errors import InputError
 
 if TYPE_CHECKING:
     from ..fitting.protocols import Protocol
@@ -94,17 +94,19 @@ class Course:
         from ..fitting.protocols import find_protocol
 
         protocol = find_protocol(self.protocol, resolution)
-        names = ("strength", "final_strength", "density_interval", "replicas", "search")
+        names = ("strength", "final_strength", "density_interval", "search")
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        if self.replicas is not None and exchanges(protocol):
+            given["replicas"] = self.replicas
         if self.strength not in (None, "auto"):  # a number that is asked for is kept to the end
             given = {"final_strength": None, **given}
         protocol = replace(protocol, **given)
-        if self.replicas is not None and not any(stage.exchange for stage in protocol.stages):
+        if self.replicas is not None and self.replicas < 2 and not exchanges(protocol):
             raise InputError(
-                "is for a protocol whose replicas exchange",
+                "must be 2 or more for an ensemble",
                 argument="replicas",
                 found=self.replicas,
-                remedy=f"give {as_argument('protocol', 'exchange')}, or leave it out",
+                remedy="give such as 4, or leave it out",
             )
         if self.steps is not None:
             protocol = protocol.with_steps(self.steps)
@@ -210,6 +212,11 @@ class FitOptions:
             **self.force_field.fit_arguments(),
             **self.run.fit_arguments(),
         }
+
+
+def exchanges(protocol: Protocol) -> bool:
+    """Return whether a protocol has replicas that exchange, which are no ensemble."""
+    return any(stage.exchange for stage in protocol.stages)
 
 
 def _chosen(group: type[_Options], options: Mapping[str, Any]) -> _Options:

@@ -69,6 +69,7 @@ _GROUPS = (
     ("dynamics", ("dynamics",), ()),
     ("searches", ("searches",), ("register", "matching", "peptides", "side_chains", "settling")),
     ("final strength", ("final_strength",), ()),
+    ("ensemble", ("ensemble",), ()),
     ("output", ("scoring", "writing", "pictures", "report"), ()),
 )
 """The parts of a fit by what they are for, and what is told of each that is counted within it."""

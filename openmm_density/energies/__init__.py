@@ -6,10 +6,13 @@ from ..lazy_names import lazy_names, moved_names
 
 if TYPE_CHECKING:
     from .density_fit import DensityFit
+    from .ensemble_fit import EnsembleFit
 
-__all__ = ["DensityFit"]
+__all__ = ["DensityFit", "EnsembleFit"]
 
 _find, __dir__ = lazy_names(
-    __name__, {"DensityFit": "density_fit"}, deprecated=("cuda_graph_force", "planes")
+    __name__,
+    {"DensityFit": "density_fit", "EnsembleFit": "ensemble_fit"},
+    deprecated=("cuda_graph_force", "planes"),
 )
 __getattr__ = moved_names(__name__, {"PlanarityRestraint": "openmm_density.restraints"}, _find)

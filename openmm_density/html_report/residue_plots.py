@@ -65,6 +65,19 @@ def agreement_figure(
     return {"data": data, "layout": layout}
 
 
+def fluctuation_figure(residues: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return the RMSF over an ensemble by residue; None where there is none."""
+    rows = [i for i, residue in enumerate(residues) if residue.get("rmsf") is not None]
+    rows = [i for i in rows if residues[i]["kind"] != "water"]
+    if not rows:
+        return None
+    layout = _along_residues([residues[row] for row in rows])
+    layout["yaxis"] = {"title": {"text": "RMSF (Å)"}, "rangemode": "tozero"}
+    values = [residues[row]["rmsf"] for row in rows]
+    trace = _trace(rows, residues, values, "RMSF", "RMSF", OF_STAGE["final"], ".2f")
+    return {"data": [trace], "layout": layout}
+
+
 def b_factor_figure(
     residues: Sequence[Mapping[str, Any]], b_factors: Sequence[float | None]
 ) -> dict[str, Any] | None:

@@ -86,6 +86,17 @@ def write_cif(
         The numbers of atoms differ, a coordinate is not a number, or the file cannot be written.
     """
     header = header or Header()
+    _write_document(path, structure_for_cif(path, topology, positions, b_factors, header), header)
+
+
+def structure_for_cif(
+    path: str | os.PathLike[str],
+    topology: app.Topology,
+    positions: Any,
+    b_factors: Sequence[float] | np.ndarray | None,
+    header: Header,
+) -> gemmi.Structure:
+    """Return what `write_cif` writes, as gemmi's structure of one model."""
     header = replace(header, links=_with_bonds(header.links, topology))
     records = _records_of(topology)
     positions = _checked_positions(path, positions, len(records))
@@ -100,7 +111,7 @@ def write_cif(
             replace(record, charge=charge) for record, charge in zip(records, header.charges, strict=True)
         ]
     atoms = atoms_of(topology, records, positions, b_factors, occupancies)
-    _write_document(path, structure_of(topology, atoms, header), header)
+    return structure_of(topology, atoms, header)
 
 
 def write_model_cif(
@@ -136,13 +147,18 @@ def write_model_cif(
 
 
 def _write_document(path: str | os.PathLike[str], structure: gemmi.Structure, header: Header) -> None:
+    write_text(path, cif_document(structure, header).as_string())
+
+
+def cif_document(structure: gemmi.Structure, header: Header) -> gemmi.cif.Document:
+    """Return the mmCIF document of a structure, with the metadata of a header."""
     structure.ensure_entities()
     groups = gemmi.MmcifOutputGroups(True)
     groups.tls = groups.origx = False
     groups.cell = groups.symmetry = groups.scale = structure.cell.is_crystal()
     document = structure.make_mmcif_document(groups)
     header.metadata.add_categories(document.sole_block())
-    write_text(path, document.as_string())
+    return document
 
 
 def _with_bonds(links: tuple[Link, ...], topology: app.Topology) -> tuple[Link, ...]:

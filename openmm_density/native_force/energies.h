@@ -189,6 +189,81 @@ private:
     const Comparison compared;
 };
 
+// k (largest S - S) of the mean density of several models, each in a frame of its own, by k and the weight of each.
+class EnsembleDensity : public Energy {
+public:
+    explicit EnsembleDensity(std::shared_ptr<const Form> given)
+        : form(std::move(given)),
+          kernel(form->function<decltype(openmm_density_similarity)>()),
+          n(form->length("amplitudes")),
+          n_components(form->length("amplitudes", 1)),
+          n_replicas(form->length("displacements")),
+          atoms(form->indices<int64_t>("atoms", n_positions())),
+          own_atoms(form->indices<int64_t>("own_atoms", n)),
+          replicas(form->indices<int64_t>("replicas", n_replicas)),
+          displacements(form->array<double>("displacements")),
+          amplitudes(form->array<float>("amplitudes")),
+          compared{n,
+                   static_cast<int>(n_components),
+                   own_atoms,
+                   amplitudes,
+                   form->array<float>("exponents"),
+                   form->number("cutoff"),
+                   form->array<float>("target"),
+                   form->array<double>("moments"),
+                   form->array<double>("matrix"),
+                   form->array<double>("origin"),
+                   {form->length("target", 0), form->length("target", 1), form->length("target", 2)},
+                   form->number("periodic") != 0,
+                   static_cast<int>(form->number("measure")),
+                   form->number("total_weight")} {
+        if (form->length("atoms") != n || form->length("own_atoms") != n || form->length("replicas") != n)
+            form->refuse("has " + std::to_string(form->length("atoms")) + " atoms with " + std::to_string(n) + " amplitudes");
+    }
+    int64_t n_positions() const override {
+        return static_cast<int64_t>(form->number("n_particles"));
+    }
+    int n_strengths() const override {
+        return static_cast<int>(1 + n_replicas);
+    }
+    // The derivatives with respect to weights are not computed here, and are 0.
+    double evaluate(const Configuration& at, double* forces, double* derivatives) const override {
+        static thread_local std::vector<double> own, gradient;
+        static thread_local std::vector<float> weighted;
+        own.resize(3 * n);
+        gradient.resize(3 * n);
+        weighted.resize(n * n_components);
+        for (int64_t i = 0; i < n; ++i) {
+            const int64_t replica = replicas[i];
+            const float weight = static_cast<float>(at.strengths[1 + replica]);
+            for (int axis = 0; axis < 3; ++axis)
+                own[3 * i + axis] = at.positions[3 * atoms[i] + axis] - displacements[3 * replica + axis];
+            for (int64_t c = 0; c < n_components; ++c) weighted[i * n_components + c] = weight * amplitudes[i * n_components + c];
+        }
+        Comparison here = compared;
+        here.amplitudes = weighted.data();
+        const double k = at.strengths[0];
+        std::fill_n(derivatives, n_strengths(), 0.0);
+        derivatives[0] = form->number("max_similarity") - kernel(here, own.data(), n, k, at.n_threads, gradient.data());
+        std::fill_n(forces, 3 * at.n_positions, 0.0);
+        for (int64_t i = 0; i < n; ++i) std::copy_n(gradient.data() + 3 * i, 3, forces + 3 * atoms[i]);
+        return k * derivatives[0];
+    }
+
+private:
+    const std::shared_ptr<const Form> form;
+    decltype(openmm_density_similarity)* kernel;
+    const int64_t n;
+    const int64_t n_components;
+    const int64_t n_replicas;
+    const int64_t* const atoms;
+    const int64_t* const own_atoms;
+    const int64_t* const replicas;
+    const double* const displacements;
+    const float* const amplitudes;
+    const Comparison compared;
+};
+
 class MapPotentialEnergy : public SimilarityEnergy {
 public:
     explicit MapPotentialEnergy(std::shared_ptr<const Form> given)
@@ -465,6 +540,7 @@ EnergyPointer made(std::shared_ptr<const Form> form) {
 inline EnergyPointer energy_of(std::shared_ptr<const Form> form) {
     static const std::map<std::string, EnergyPointer (*)(std::shared_ptr<const Form>)> kinds = {
         {"DensityEnergy", made<DensityEnergy>},
+        {"EnsembleDensity", made<EnsembleDensity>},
         {"MapPotentialEnergy", made<MapPotentialEnergy>},
         {"WholeMolecules", made<WholeMolecules>},
         {"PlanarityEnergy", made<PlanarityEnergy>},

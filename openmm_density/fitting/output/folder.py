@@ -14,6 +14,7 @@ from ...errors import InputError
 from ...models.structure_files import pdb_limit, prepared_header, write_cif, write_model_cif, write_pdb
 from ...wording import one_line
 from ..checkpoints import RunFolder, remove_leftovers
+from ..ensemble import EnsembleResult
 from ..fit_result import FitResult, Written
 from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan
@@ -21,6 +22,7 @@ from ..interrupts import Stop
 from ..locks import FolderLock
 from ..log_table import log_table
 from .agreement import begin_reports, map_agreement
+from .ensembles import add_ensemble, write_ensemble
 from .pictures import Pictures
 from .results import AFTER_FILES, REPORT, UNFINISHED, check_unused, check_usable
 from .summary import kept_and_simulated, summarize, times_of, write_summary
@@ -113,6 +115,7 @@ class OutputFolder:
         scan: StrengthScan | None = None,
         stop: Stop | None = None,
         command: str | None = None,
+        ensemble: EnsembleResult | None = None,
     ) -> dict[str, Any]:
         """Write everything, the models first, pictures and the report last, and return the summary; the result then knows it.
 
@@ -130,10 +133,13 @@ class OutputFolder:
             Where it comes, pictures are left out, those of an earlier fit too.
         command : str, optional
             What a user types to repeat the fit, for the summary.
+        ensemble : EnsembleResult, optional
+            What was searched for after the fit.
         """
         fit.stopwatch.begin("writing")
         begin_reports(fit, result)
         limit, simulated = self._write_models(result), result.as_simulated()
+        write_ensemble(self.path, result.prepared, ensemble)
         fit.protocol.write(self.path / "protocol.toml")
         self._write_trajectory()
         write_text(self.path / "log.csv", log_table(result.rows))
@@ -142,9 +148,9 @@ class OutputFolder:
             if result.simulated is not None:
                 simulated_agreement = map_agreement(fit, simulated)
             pictures = Pictures(self.path, fit, simulated, simulated_agreement, stop)
-            summary = summarize(fit, result, agreement, model_path, map_path, scan, limit, self._spellings)
-            kept = kept_and_simulated(fit, result, simulated_agreement)
-            summary = {**kept, "command": command, **summary}
+            summary = kept_and_simulated(fit, result, simulated_agreement) | {"command": command}
+            summary |= summarize(fit, result, agreement, model_path, map_path, scan, limit, self._spellings)
+            add_ensemble(summary, ensemble, result.prepared)
         write_summary(self.path / "summary.json", summary | times_of(fit.stopwatch, scan))
         write_shown_files(self.path, fit, result, stop)
         write_viewer_scripts(self.path, summary)
@@ -156,14 +162,18 @@ class OutputFolder:
         # Once more: it tells all the time but its own.
         summary |= times_of(fit.stopwatch, scan)
         write_summary(self.path / "summary.json", summary)
+        self._end(fit, result)
+        result.written = Written(self.path, summary)
+        return summary
+
+    def _end(self, fit: FlexibleFit, result: FitResult) -> None:
+        """Remove the saved states of a fit that is complete."""
         if result.interrupted or not self.has_pictures:
             self.run.save_times(fit.stopwatch)
         else:
             self.run.remove()
         fit.stopwatch.end()
         fit.beside.end()
-        result.written = Written(self.path, summary)
-        return summary
 
     def _write_trajectory(self) -> None:
         path = self.path / "trajectory.dcd"

@@ -25,6 +25,8 @@ FILES = (
     "fitted_coot.py",
     REPORT,
 )
+ENSEMBLE = "ensemble.cif"
+"""Of a fit with replicas that share the map."""
 FITTED_REFERENCE = "fitted_reference.pdb"
 """With a reference."""
 CIF_FILES = ("fitted_input.cif", "fitted_before_input.cif", "fitted_reference_input.cif")
@@ -80,7 +82,9 @@ def check_unused(path: Path) -> None:
             f"{as_argument('overwrite', True)}",
         )
     present = [
-        name for name in (*FILES, FITTED_REFERENCE, *CIF_FILES, *AFTER_FILES) if (path / name).exists()
+        name
+        for name in (*FILES, ENSEMBLE, FITTED_REFERENCE, *CIF_FILES, *AFTER_FILES)
+        if (path / name).exists()
     ]
     if present:
         raise InputError(

@@ -106,6 +106,8 @@ def test_units_are_of_keys_that_are_there(summary):
     assert missing == {
         *("moved_by", "separation", "gain", "chi_before", "chi_after", "work"),
         *("chosen", "most"),
+        # Of an ensemble.
+        *("rmsf", "band", "strength_of_noise"),
     }
 
 

@@ -34,6 +34,7 @@ from ....wording import counted
 from ..figures import crossing_in_words, figure_table
 from .contents import FitContents
 from .done import done_section
+from .ensemble import ensemble_section
 
 _STAGES = {"initial": "before", "final": "after", "reference": "reference"}
 
@@ -63,6 +64,7 @@ def fit_page(contents: FitContents) -> Page:
         [
             _did_it_fit(contents, doubts),
             _can_it_be_trusted(contents, doubts, residues),
+            *([] if (many := ensemble_section(summary)) is None else [many]),
             done_section(contents),
             _cite_and_repeat(summary),
         ],

@@ -1,0 +1,294 @@
+"""The search for an ensemble after the fit of one model: replicas part and settle, and are judged beside one model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from openmm import unit
+
+from ...errors import InputError
+from ...maps.density_map import DensityMap
+from ..checkpoints import RunFolder
+from ..fit_result import FitResult
+from ..flexible_fit import FlexibleFit
+from ..interrupts import Stop
+from ..protocols import Stage
+from .free_data import HALF_MAPS, Ensemble, FreeData, compare
+from .replica_run import ReplicaRun, ReplicaState
+from .replica_systems import ReplicaSystems
+from .residue_widths import refined_b_factors
+from .saved_search import SearchState, load_search, save_search
+from .stages import refinement_stages, search_stages
+from .starts import starting_models
+from .states import Conformation, conformations, fluctuations, trace_of
+from .verdict import Verdict
+
+MOST_PARTICLES = 4_000_000
+"""Of all replicas: more take more memory than machines have."""
+REFINEMENT = 0.4
+"""Of the steps of the search are those of a refinement against another map."""
+START_BLUR = 1.5
+"""Å added to the resolution at which the starts of replicas are chosen."""
+_KT = (unit.MOLAR_GAS_CONSTANT_R * 300 * unit.kelvin).value_in_unit(unit.kilojoule_per_mole)
+_LEAST_STRENGTH = 2.0
+
+Progress = Callable[[int, int, str, Any], None]
+
+
+@dataclass(frozen=True)
+class EnsembleResult:
+    """What a search ends with.
+
+    Attributes
+    ----------
+    models : np.ndarray, shape (R, N, 3)
+        In Å.
+    weights : np.ndarray, shape (R,)
+    conformations : list of Conformation
+    fluctuations : np.ndarray, shape (n_residues,)
+        RMSF in Å.
+    verdict : Verdict
+    cc_single, cc_ensemble : float
+        With the whole map, over the voxels near an atom of either: of the fitted model, and of the ensemble.
+    strength : float
+        In kJ/mol per fitted atom.
+    strength_of_noise : float, optional
+        That of the noise of half maps, in the same; the strength is no larger.
+    rows : list of dict
+        After each block of steps: leg, stage, step, similarity and weights.
+    """
+
+    models: np.ndarray
+    weights: np.ndarray
+    conformations: list[Conformation]
+    fluctuations: np.ndarray
+    verdict: Verdict
+    cc_single: float
+    cc_ensemble: float
+    strength: float
+    strength_of_noise: float | None
+    rows: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class _Leg:
+    """Replicas that are refined against a map."""
+
+    name: str
+    run: ReplicaRun
+    begin: Callable[[SearchState], ReplicaState]
+
+
+class EnsembleSearch:
+    """Search for the conformations that a map is an average of.
+
+    Parameters
+    ----------
+    fit : FlexibleFit
+        Whose run has ended.
+    result : FitResult
+        Of that run.
+    replicas : int
+    half_maps : sequence of DensityMap
+        Two, as they were read, or none: the replicas are then fitted to the map without its finest shells, and judged by these.
+    steps : int, optional
+        Of the search, which every replica makes; as many as the fit of one model by default.
+
+    Raises
+    ------
+    InputError
+        If there are fewer than 2 replicas, the fit was in water, the half maps are none, or the replicas too many for memory.
+    """
+
+    def __init__(
+        self,
+        fit: FlexibleFit,
+        result: FitResult,
+        replicas: int,
+        half_maps: Sequence[DensityMap] = (),
+        steps: int | None = None,
+    ) -> None:
+        check_replicas(replicas, len(result.final))
+        self._fit, self._result, self.replicas = fit, result, replicas
+        corrected = [fit.corrections.apply(each) for each in half_maps]
+        self.data = data = FreeData.of(fit.density_map, corrected, fit.fit_map.resolution)
+        self._topology = result.prepared.topology
+        self.strength_of_noise = self._strength_of_noise()
+        full = result.final_strength or result.strength or _LEAST_STRENGTH
+        limit = np.inf if self.strength_of_noise is None else self.strength_of_noise
+        self.strength = float(np.clip(full, _LEAST_STRENGTH, max(limit, _LEAST_STRENGTH)))
+        resolution = data.resolution
+        steps = fit.protocol.steps if steps is None else steps
+        refinement = refinement_stages(round(REFINEMENT * steps))
+        whole = fit.density_map
+        self._legs = (
+            _Leg(
+                "ensemble", self._run(data.work, resolution, search_stages(resolution, steps), 1), self._apart
+            ),
+            _Leg("one model", self._run(data.work, resolution, refinement, 2), self._single),
+            _Leg("whole map", self._run(whole, data.full_resolution, refinement, 3), self._together),
+        )
+
+    @property
+    def steps(self) -> int:
+        """Of all legs."""
+        return sum(leg.run.steps for leg in self._legs)
+
+    def run(
+        self, folder: RunFolder | None, stop: Stop, progress: Progress | None = None
+    ) -> EnsembleResult | None:
+        """Run the search, or go on with one; None after a request to stop.
+
+        Parameters
+        ----------
+        folder : RunFolder, optional
+            Where it is saved after each block of steps.
+        stop : StopRequest
+        progress : callable, optional
+            As for `FlexibleFit.run`.
+
+        Raises
+        ------
+        SimulationError
+            If it blows up again and again.
+        """
+        state = None if folder is None else load_search(folder.path, len(self._result.final))
+        state = state or SearchState()
+        while state.leg < len(self._legs):
+            state = self._leg(state, folder, stop, progress or (lambda *_: None))
+            if stop.requested:
+                return None
+        if progress is not None:
+            progress(self.steps, self.steps, "ensemble: free data", None)
+        return self._judged(state)
+
+    def _leg(
+        self, state: SearchState, folder: RunFolder | None, stop: Stop, progress: Progress
+    ) -> SearchState:
+        leg = self._legs[state.leg]
+        before = sum(each.run.steps for each in self._legs[: state.leg])
+        latest = leg.begin(state) if state.running is None else state.running
+
+        def told(done: int, stage: str) -> None:
+            progress(before + done, self.steps, f"{leg.name}: {stage}", None)
+
+        for each in leg.run.run(latest, stop, told):
+            latest = each
+            state = SearchState(state.leg, latest, state.ended)
+            self._save(folder, state)
+        if stop.requested:
+            return state
+        told(leg.run.steps, "minimize")
+        state = state.after_leg(leg.run.minimized(latest, self._fit.protocol.minimize_last))
+        self._save(folder, state)
+        return state
+
+    def _save(self, folder: RunFolder | None, state: SearchState) -> None:
+        if folder is not None:
+            save_search(folder.path, state)
+            folder.save_times(self._fit.stopwatch)
+
+    def _run(
+        self, density_map: DensityMap, resolution: float, stages: Sequence[Stage], number: int
+    ) -> ReplicaRun:
+        fit = self._fit
+        systems = ReplicaSystems(fit._systems, fit.protocol, density_map, resolution, fit.platform)
+        return ReplicaRun(
+            systems, fit.protocol, stages, self.strength, 1000 * number + fit.seed, fit._run.engine.platform
+        )
+
+    def _apart(self, state: SearchState) -> ReplicaState:
+        result = self._result
+        blurred = self._legs[0].run.systems.density(self.data.resolution + START_BLUR)
+        models = starting_models(blurred, self._topology, result.final, result.initial, self.replicas)
+        return self._legs[0].run.begin(models, np.full(self.replicas, 1 / self.replicas))
+
+    def _single(self, state: SearchState) -> ReplicaState:
+        return self._legs[1].run.begin([self._result.final], np.ones(1))
+
+    def _together(self, state: SearchState) -> ReplicaState:
+        return self._legs[2].run.begin(state.ended[0].models, state.ended[0].weights)
+
+    def _strength_of_noise(self) -> float | None:
+        """Return the strength at which the energy is kT times −ln of the likelihood, in kJ/mol per fitted atom."""
+        data, density = self.data, self._fit.density
+        if data.noise is None or not data.noise.is_known:
+            return None
+        mask = data.free.mask_around(self._result.final[density.atoms], 3.0)
+        return _KT * data.noise.likelihood_scale(data.work, mask) / density.n_fitted_atoms
+
+    def _judged(self, state: SearchState) -> EnsembleResult:
+        apart, single, together = state.ended
+        verdict = self._verdict(apart, single)
+        models, weights = together.models, together.weights
+        fit, topology = self._fit, self._topology
+        with_map = compare(
+            Ensemble(self._result.final[None], np.ones(1)),
+            Ensemble(models, weights),
+            topology,
+            fit.density_map,
+            self.data.full_resolution,
+        )
+        rows = [{"leg": leg.name, **row} for leg, each in zip(self._legs, state.ended) for row in each.rows]
+        return EnsembleResult(
+            models,
+            weights,
+            conformations(models, weights, trace_of(topology), self.data.full_resolution),
+            fluctuations(models, weights, topology),
+            verdict,
+            *with_map.correlations,
+            self.strength,
+            self.strength_of_noise,
+            rows,
+        )
+
+    def _verdict(self, apart: ReplicaState, single: ReplicaState) -> Verdict:
+        data, topology = self.data, self._topology
+        plain = [Ensemble(each.models, each.weights) for each in (single, apart)]
+        density = self._legs[0].run.systems.density()
+        with_b = [
+            Ensemble(
+                each.models,
+                each.weights,
+                refined_b_factors(density, topology, each.models, each.weights, data.full_resolution),
+            )
+            for each in plain
+        ]
+        free, free_b = (
+            compare(*each, topology, data.free, data.full_resolution, data.band) for each in (plain, with_b)
+        )
+        work = compare(*with_b, topology, data.work, data.resolution)
+        found = conformations(apart.models, apart.weights, trace_of(topology), data.full_resolution)
+        band = (None if data.kind == HALF_MAPS else data.resolution), data.full_resolution
+        return Verdict(
+            data.kind,
+            band,
+            *free.correlations,
+            *free_b.correlations,
+            free_b.error,
+            *work.correlations,
+            len(found),
+        )
+
+
+def check_replicas(replicas: int, n_atoms: int) -> None:
+    """Refuse numbers of replicas that are no ensemble, or too many for memory.
+
+    Raises
+    ------
+    InputError
+    """
+    if replicas < 2:
+        raise InputError(
+            "must be 2 or more for an ensemble", argument="replicas", found=replicas, remedy="give such as 4"
+        )
+    if replicas * n_atoms > MOST_PARTICLES:
+        raise InputError(
+            f"of {n_atoms} atoms are more than memory should hold",
+            argument="replicas",
+            found=replicas,
+            remedy=f"give at most {max(MOST_PARTICLES // n_atoms, 1)}",
+        )

@@ -1,0 +1,54 @@
+"""The stages of an ensemble: how replicas part, settle where the map has them, and come to rest."""
+
+from __future__ import annotations
+
+from ..protocols import Stage
+
+RESTRAINTS = ("cis", "chirality", "ramachandran", "planarity", "ss")
+"""What holds in all stages: chemistry and secondary structure, nothing that keeps a conformation."""
+
+# In Å added to the map's resolution: far apart, conformations attract each other only where they are blurred.
+_RUNGS = (4.5, 3.0, 1.5)
+_ROOM, _WARM, _COLD = 300.0, 400.0, 10.0
+
+
+def search_stages(resolution: float, steps: int) -> tuple[Stage, ...]:
+    """Return the stages in which replicas find their conformations: from a blurred map to the map itself, and cold.
+
+    As for one model that starts far from its density (Singharoy et al. 2016), but here with the part of the density that the
+    other replicas do not explain.
+
+    Parameters
+    ----------
+    resolution : float
+        Of the map in Å.
+    steps : int
+        Of all stages.
+    """
+    rung = round(0.15 * steps)
+    part = Stage("part", rung, (0.2, 0.5), (_WARM, _WARM), resolution + _RUNGS[0], RESTRAINTS)
+    return (
+        part,
+        *(
+            Stage(f"{resolution + more:g} Å", rung, (0.5, 0.5), (_WARM, _ROOM), resolution + more, RESTRAINTS)
+            for more in _RUNGS[1:]
+        ),
+        *_refining(steps - 3 * rung),
+    )
+
+
+def refinement_stages(steps: int) -> tuple[Stage, ...]:
+    """Return the stages that replicas, or a single model, are refined with from where they are, against another map."""
+    return (
+        Stage("warm", round(0.2 * steps), (0.5, 0.5), (_COLD, _ROOM), restraints=RESTRAINTS),
+        *_refining(steps - round(0.2 * steps)),
+    )
+
+
+def _refining(steps: int) -> tuple[Stage, ...]:
+    tighten, hold = round(0.3 * steps), round(0.3 * steps)
+    return (
+        Stage("tighten", tighten, (0.5, 1.0), restraints=RESTRAINTS),
+        Stage("hold", hold, restraints=RESTRAINTS),
+        Stage("anneal", steps - tighten - hold, temperature=(_ROOM, _COLD), restraints=RESTRAINTS),
+    )

@@ -1,0 +1,89 @@
+"""Whether a map gives a reason for an ensemble: whether replicas explain data that they have not seen better than one model."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .free_data import HALF_MAPS
+
+LEAST_GAIN = 0.005
+"""Of the free correlation: less is no reason, however sure it is."""
+STANDARD_ERRORS = 2.5
+"""That a gain must be beyond 0."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What free data say of one model and of an ensemble, both refined against the same data with the same steps.
+
+    Attributes
+    ----------
+    kind : str
+        What is free: "half maps" or "shells".
+    band : tuple of float
+        Å from and to which it is tested; the first infinite where all is.
+    cc_free_single, cc_free_ensemble : float
+        Correlations with what was not fitted, over the voxels within 3 Å of an atom of either, with uniform B = 8 d.
+    cc_free_single_b, cc_free_ensemble_b : float
+        The same where both have a B factor for each residue, refined against what was fitted: what the verdict goes by, as one
+        model with B factors explains small motions as well.
+    standard_error : float
+        Of the difference of the latter.
+    cc_work_single, cc_work_ensemble : float
+        With what was fitted.
+    """
+
+    kind: str
+    band: tuple[float | None, float]
+    cc_free_single: float
+    cc_free_ensemble: float
+    cc_free_single_b: float
+    cc_free_ensemble_b: float
+    standard_error: float
+    cc_work_single: float
+    cc_work_ensemble: float
+    n_conformations: int
+
+    @property
+    def gain(self) -> float:
+        """Of the free correlation."""
+        return self.cc_free_ensemble_b - self.cc_free_single_b
+
+    @property
+    def is_ensemble(self) -> bool:
+        """Whether the map gives a reason for an ensemble."""
+        sure = self.gain > max(LEAST_GAIN, STANDARD_ERRORS * self.standard_error)
+        return sure and self.n_conformations > 1
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in words."""
+        where = "the other half map" if self.kind == HALF_MAPS else self._shells()
+        figures = (
+            f"correlation with {where} {self.cc_free_ensemble_b:.3f} for the ensemble and {self.cc_free_single_b:.3f} for one "
+            f"model, both with B factors of residues; the difference is {self.gain:+.3f} ± {self.standard_error:.3f}"
+        )
+        if self.is_ensemble:
+            return f"The map gives a reason for an ensemble: {figures}."
+        if self.gain > max(LEAST_GAIN, STANDARD_ERRORS * self.standard_error):
+            return (
+                f"The map gives no reason for an ensemble: the replicas are one conformation ({figures}), and what they gain is "
+                "the spread of atoms about it."
+            )
+        return f"The map gives no reason for an ensemble: {figures}."
+
+    def _shells(self) -> str:
+        return (
+            f"the map's frequencies from {self.band[0]:.2f} to {self.band[1]:.2f} Å, which were not fitted,"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for ``summary.json``."""
+        return {
+            **asdict(self),
+            "band": list(self.band),
+            "cc_gain": self.gain,
+            "is_ensemble": self.is_ensemble,
+            "sentence": self.sentence,
+        }

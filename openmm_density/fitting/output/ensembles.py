@@ -1,0 +1,107 @@
+"""What is written of an ensemble: ``ensemble.cif``, a section of ``summary.json``, and a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...chemistry.residues import residue_label
+from ...models.ensemble_files import write_ensemble_cif
+from ...models.preparation import Prepared
+from ...models.structure_files import prepared_header
+from ...wording import counted
+from ..ensemble import EnsembleResult
+from .results import ENSEMBLE
+
+
+def write_ensemble(folder: Path, prepared: Prepared, ensemble: EnsembleResult | None) -> None:
+    """Write all replicas as models of one file, in the order of `ensemble_summary`; without any, remove an earlier one's."""
+    path = folder / ENSEMBLE
+    if ensemble is None:
+        path.unlink(missing_ok=True)
+        return
+    order, numbers = _order(ensemble)
+    write_ensemble_cif(
+        path,
+        prepared.topology,
+        ensemble.models[order],
+        ensemble.weights[order].tolist(),
+        numbers,
+        prepared.b_factors,
+        prepared_header(prepared),
+    )
+
+
+def ensemble_summary(ensemble: EnsembleResult | None, prepared: Prepared) -> dict[str, Any] | None:
+    """Return what ``summary.json`` says of an ensemble; None where there is none.
+
+    Returns
+    -------
+    dict
+        ``replicas``; ``weights`` in the order of the models of ``ensemble.cif``, by conformation and weight; ``conformations``,
+        each with its ``weight`` and the ``models`` that are it; ``verdict``, see
+        `openmm_density.fitting.ensemble.verdict.Verdict`; ``cc_single`` and ``cc_ensemble`` with the whole map; ``strength`` and
+        ``strength_of_noise``; ``rmsf`` of each residue in Å, with its ``residue``; ``course``, a row after each block of steps.
+    """
+    if ensemble is None:
+        return None
+    order, numbers = _order(ensemble)
+    residues = [residue_label(residue) for residue in prepared.topology.residues()]
+    return {
+        "replicas": len(order),
+        "weights": np.round(ensemble.weights[order], 5).tolist(),
+        "conformations": [
+            {
+                "weight": round(conformation.weight, 5),
+                "models": [place + 1 for place, own in enumerate(numbers) if own == number],
+            }
+            for number, conformation in enumerate(ensemble.conformations, start=1)
+        ],
+        "verdict": ensemble.verdict.as_dict(),
+        "cc_single": ensemble.cc_single,
+        "cc_ensemble": ensemble.cc_ensemble,
+        "strength": ensemble.strength,
+        "strength_of_noise": ensemble.strength_of_noise,
+        "rmsf": [
+            {"residue": label, "rmsf": round(float(value), 3)}
+            for label, value in zip(residues, ensemble.fluctuations)
+        ],
+        "course": ensemble.rows,
+    }
+
+
+def add_ensemble(summary: dict[str, Any], ensemble: EnsembleResult | None, prepared: Prepared) -> None:
+    """Add to a summary what it says of an ensemble (None where there is none), the ``rmsf`` of each residue, and a note."""
+    summary["ensemble"] = told = ensemble_summary(ensemble, prepared)
+    if told is None:
+        return
+    by_label = {each["residue"]: each["rmsf"] for each in told["rmsf"]}
+    for residue in summary["residues"]:
+        residue["rmsf"] = by_label.get(residue["residue"])
+    summary["notes"].append(ensemble_in_words(summary))
+
+
+def ensemble_in_words(summary: Mapping[str, Any]) -> str | None:
+    """Return an ensemble in a line or two; None where there is none."""
+    told = summary.get("ensemble")
+    if not told:
+        return None
+    shares = ", ".join(f"{each['weight']:.2f}" for each in told["conformations"])
+    found = counted(len(told["conformations"]), "conformation")
+    return (
+        f"{told['replicas']} replicas are {found} (weights {shares}), CC {told['cc_ensemble']:.3f} with the map, "
+        f"one model {told['cc_single']:.3f}. {told['verdict']['sentence']}"
+    )
+
+
+def _order(ensemble: EnsembleResult) -> tuple[list[int], list[int]]:
+    """Return replicas by conformation and weight, and the conformation of each, from 1."""
+    pairs = [
+        (replica, number)
+        for number, conformation in enumerate(ensemble.conformations, start=1)
+        for replica in conformation.replicas
+    ]
+    return [replica for replica, _ in pairs], [number for _, number in pairs]

@@ -1,0 +1,60 @@
+"""The part of a fit's page that tells of an ensemble: conformations, weights, what varies, and whether the map asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ....html_report.blocks import Block, Plot, Section, Table, Text
+from ....html_report.residue_plots import fluctuation_figure
+from ..ensembles import ensemble_in_words
+
+
+def ensemble_section(summary: Mapping[str, Any]) -> Section | None:
+    """Return the section; None for a fit of one model alone.
+
+    Parameters
+    ----------
+    summary : mapping
+    """
+    told = summary.get("ensemble")
+    words = ensemble_in_words(summary)
+    if not told or words is None:
+        return None
+    verdict = told["verdict"]
+    agreement = [
+        ("with the map", told["cc_single"], told["cc_ensemble"]),
+        ("with what was fitted, B by residue", verdict["cc_work_single"], verdict["cc_work_ensemble"]),
+        ("free", verdict["cc_free_single"], verdict["cc_free_ensemble"]),
+        ("free, B by residue", verdict["cc_free_single_b"], verdict["cc_free_ensemble_b"]),
+    ]
+    blocks: list[Block] = [
+        Text(words),
+        Table(
+            "Correlation over the voxels near an atom of either",
+            ["one model", "ensemble"],
+            [(name, [f"{one:.3f}", f"{many:.3f}"]) for name, one, many in agreement],
+        ),
+        Table(
+            "Conformations; ensemble.cif has all replicas as models",
+            ["weight", "models", "weight of each"],
+            [
+                (
+                    str(number),
+                    [
+                        f"{each['weight']:.3f}",
+                        ", ".join(map(str, each["models"])),
+                        ", ".join(f"{told['weights'][model - 1]:.3f}" for model in each["models"]),
+                    ],
+                )
+                for number, each in enumerate(told["conformations"], start=1)
+            ],
+        ),
+        Plot(
+            "rmsf",
+            "How far residues vary over the ensemble (click on a residue to see it)",
+            "Root mean square fluctuation of each residue over the weighted replicas, in Å.",
+            fluctuation_figure(summary["residues"]),
+        ),
+    ]
+    return Section("ensemble", "One model, or many?", blocks)
