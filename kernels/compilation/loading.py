@@ -70,7 +70,7 @@ def load(folder: str) -> bool:
                 "no compiled kernel",
                 f"openmm-density runs without its C++ kernels: {outcome.error}. Plain PyTorch serves, "
                 "with the same results but hundreds of times slower. For the fast kernels install a C++ "
-                "compiler (Debian and Ubuntu: apt-get install g++; conda: conda install gxx), or name one in "
+                "compiler (Debian and Ubuntu: apt-get install g++; conda: conda install cxx-compiler), or name one in "
                 "CXX, and start again. `openmm-density doctor` shows what is amiss, and "
                 f"openmm_density.kernels.compilation.error_text({folder!r}) the compiler's own words.",
             )

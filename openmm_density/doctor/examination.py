@@ -81,12 +81,19 @@ def examine(
     return Diagnosis(**found, remedies=list(remedies(Diagnosis(**found, remedies=[]))))
 
 
+def _compiling(folders: Sequence[str]) -> str:
+    """Return what is going on while kernels are compiled or loaded, as one line of a terminal has room for it."""
+    if not folders:
+        return "loading"
+    return f"compiling {', '.join(folders) if len(folders) < 3 else f'{len(folders)} operators'}"
+
+
 def _kernels(build_them: bool, doing: Doing) -> list[Kernel]:
     outputs: dict[str, str] = {}
     before = compilation.status()
     if build_them:
         missing = [folder for folder, state in before.items() if state.library is None]
-        with warnings.catch_warnings(), doing(f"compiling {', '.join(missing)}" if missing else "loading"):
+        with warnings.catch_warnings(), doing(_compiling(missing)):
             # The report says the same.
             warnings.simplefilter("ignore", RuntimeWarning)
             compilation.load_all()

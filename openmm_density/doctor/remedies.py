@@ -12,7 +12,7 @@ from .packages import OPTIONAL_PACKAGES, foreign_to_openmmtorch, too_old
 PLATFORMS_BY_MERIT = ("CUDA", "HIP", "CPU", "OpenCL", "Reference")
 
 _FRESH = "pip install 'openmm-density[torchforce]' in a fresh environment"
-_COMPILER = "a C++ compiler (apt-get install g++; conda install gxx)"
+_COMPILER = "a C++ compiler (apt-get install g++; conda install cxx-compiler)"
 
 
 def remedies(diagnosis: Diagnosis) -> Iterator[str]:
@@ -109,8 +109,8 @@ def _of_compiled_kernels(diagnosis: Diagnosis) -> Iterator[str]:
     failed = [kernel.folder for kernel in diagnosis.kernels if kernel.tried and not kernel.loaded]
     if failed and diagnosis.compiler is None:
         yield (
-            "Plain PyTorch serves in place of the C++ kernels, ten times slower or worse: install a compiler "
-            "(apt-get install g++; conda install gxx) or name one in CXX."
+            "Plain PyTorch serves in place of the C++ kernels, hundreds of times slower: install a compiler "
+            "(apt-get install g++; conda install cxx-compiler) or name one in CXX."
         )
     elif failed:
         yield (
