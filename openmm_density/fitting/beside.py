@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from ..maps.density_map import DensityMap
-from .worker_process import WorkerProcess, available_cores
+from .worker_process import WorkerProcess, available_cores, kill_all
 
 MOST_PROCESSES = 4
 """There is no more to do beside a fit."""
@@ -206,5 +206,4 @@ class _Caller:
 
 def _end(threads: ThreadPoolExecutor, callers: list[_Caller]) -> None:
     threads.shutdown(wait=False, cancel_futures=True)
-    for caller in callers:
-        caller.process.kill()
+    kill_all([caller.process for caller in callers])

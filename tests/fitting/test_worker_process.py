@@ -29,7 +29,8 @@ except KeyboardInterrupt:
 PROGRAMS = {
     "openmm_density.fitting.beside_worker": [("call", abs, (-1,))] * 3,
     "openmm_density.fitting.rebuilding.trial_worker": [
-        ("model", None, None, [None]),
+        ("tools", None),
+        ("model", None, [None]),
         *[("task", 0, None)] * 3,
     ],
 }

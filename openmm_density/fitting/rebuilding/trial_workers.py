@@ -19,7 +19,7 @@ import numpy as np
 
 from ...errors import SimulationError
 from ..interrupts import Stop
-from ..worker_process import WorkerProcess, available_cores
+from ..worker_process import WorkerProcess, available_cores, kill_all
 from .stretch_trial import PLACES_KEPT, Built, StretchTrial, Task, TrialPlace, TrialTools
 
 MOST_WORKERS = 32
@@ -69,8 +69,7 @@ class TrialWorkers:
 
     def close(self) -> None:
         """End the processes at once."""
-        for worker in self._workers:
-            worker.kill()
+        kill_all([worker.process for worker in self._workers])
         self._workers = []
 
     def __enter__(self) -> TrialWorkers:
@@ -301,8 +300,8 @@ class _Worker:
     """One process, what it does, and the trials whose Systems it keeps."""
 
     def __init__(self) -> None:
-        self._process = WorkerProcess(_PROGRAM)
-        self.connection = self._process.connection
+        self.process = WorkerProcess(_PROGRAM)
+        self.connection = self.process.connection
         self.job: _Job | None = None
         self.kept: deque[int] = deque(maxlen=PLACES_KEPT)
         self._tools: TrialTools | None = None
@@ -338,4 +337,4 @@ class _Worker:
         return found
 
     def kill(self) -> None:
-        self._process.kill()
+        self.process.kill()
