@@ -72,6 +72,11 @@ class Batch:
         self._written = 0.0
 
     @property
+    def is_over(self) -> bool:
+        """Whether every fit has come to its end, as of a batch that is run again."""
+        return all(JobFolder(job).is_finished for job in self.jobs)
+
+    @property
     def name(self) -> str:
         """A name that no other batch has."""
         return hashlib.sha256("\n".join(sorted(job.folder for job in self.jobs)).encode()).hexdigest()[:16]

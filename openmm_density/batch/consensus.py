@@ -14,10 +14,10 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
 from ..chemistry.elements import is_hydrogen
-from ..chemistry.residues import is_water, residue_label
+from ..chemistry.residues import is_water, residue_kind, residue_label
 from ..errors import InputError
 from ..models.structure_files import header_of, write_cif
-from ..models.structures import Model, read_model
+from ..models.structures import Model
 from ..units import ANGSTROM_PER_NANOMETER
 from ..wording import counted, listing
 
@@ -43,8 +43,9 @@ class Consensus:
     best : int
         The model that agrees best with the map, by its place among them.
     residues : list of dict
-        Of the best model: ``residue`` (its label), ``spread`` (Å, the root mean square distance of its atoms from their mean
-        positions over all models), ``spread_backbone`` (the same of the backbone) and ``models`` (how many have the residue).
+        Of the best model: ``residue`` (its label), ``chain``, ``number``, ``kind``, ``spread`` (Å, the root mean square
+        distance of its atoms from their mean positions over all models), ``spread_backbone`` (the same of the backbone) and
+        ``models`` (how many have the residue).
     rmsd : np.ndarray, shape (M, M)
         Å, between the atoms that all models have, without superposition.
     clusters : list of list of int
@@ -146,11 +147,6 @@ def write_consensus(path: Path, model: Model, consensus: Consensus) -> None:
     write_cif(path, model.topology, model.positions, b_factors, header_of(model))
 
 
-def read_fitted(folder: Path) -> Model:
-    """Return the model of a fit's folder."""
-    return read_model(folder / "fitted.cif")
-
-
 _Key = tuple[str, str, str, str]
 
 
@@ -205,6 +201,9 @@ def _residues(topology: app.Topology, tables: Sequence[Mapping[_Key, np.ndarray]
         rows.append(
             {
                 "residue": residue_label(residue),
+                "chain": residue.chain.id,
+                "number": residue.id,
+                "kind": residue_kind(residue),
                 "spread": _spread(places),
                 "spread_backbone": _spread(places[:, backbone]) if backbone else None,
                 "models": len(present),

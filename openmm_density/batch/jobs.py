@@ -86,6 +86,7 @@ def jobs_of(
         twice = [each for each, count in Counter(map(str, given)).items() if count > 1]
         if twice:
             raise InputError(f"holds {twice[0]} twice", argument=name, remedy="give each once")
+    _check_files([*models, *maps, *([] if free_map is None else [free_map])])
     arguments = tuple(option_words(options))
     model_names, map_names = _names(models), _names(maps)
     free = None if free_map is None else _absolute(free_map)
@@ -141,7 +142,11 @@ def check_jobs(jobs: Sequence[Job]) -> None:
                     remedy="give each one of its own",
                 )
             first[key] = job
-    for path in dict.fromkeys(path for job in jobs for path in (job.model, job.map, job.free_map) if path):
+    _check_files([path for job in jobs for path in (job.model, job.map, job.free_map) if path])
+
+
+def _check_files(paths: Sequence[str | os.PathLike[str]]) -> None:
+    for path in dict.fromkeys(paths):
         if not os.path.lexists(path):
             raise InputError("there is no such file", source=path, remedy="check its path")
 

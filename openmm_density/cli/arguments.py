@@ -179,6 +179,8 @@ _SAME = {
     "dictionaries": "dictionary",
     "half_maps": "half_map",
     "ligands": "ligand",
+    "maps": "map",
+    "models": "model",
     "restraints": "restrain",
     "topology_path": "topology",
 }

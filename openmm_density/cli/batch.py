@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, as_argument
@@ -59,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
         done = sum(result.is_finished for result in batch.results.values())
         _say(f"interrupted; {done} of {counted(len(jobs), 'fit')} finished, and the same command goes on")
         return 130
-    return _print_outcome(batch)
+    return _print_outcome(batch, shlex.join([PROGRAM, *sys.argv[1:]]))
 
 
 def _check_fits(jobs: Sequence[Job]) -> None:
@@ -133,7 +135,11 @@ def _engine(
     if options.workers not in (None, 1) or (len(gpus) > 1 and options.gpus is not None):
         check_dask("workers" if options.workers not in (None, 1) else "gpus")
     share = shared_out(n_jobs, options.workers, gpus, options.threads)
-    says = None if has_dask() else f"the fits run one after the other; side by side with Dask: {INSTALL}"
+    says = (
+        None
+        if has_dask() or batch.is_over
+        else f"the fits run one after the other; side by side with Dask: {INSTALL}"
+    )
     return local(share), batch.settings(share, gpus), says
 
 
@@ -146,19 +152,24 @@ def _print_dry_run(jobs: Sequence[Job], queue: QueueOptions | None) -> None:
         console.print(queue.job_script())
 
 
-def _print_outcome(batch: Batch) -> int:
-    """Print what became of the fits; return the exit status."""
+def _print_outcome(batch: Batch, command: str | None) -> int:
+    """Write and print what became of the fits; return the exit status."""
+    from ..batch.outcome import write_outcome
+
+    outcomes = write_outcome(batch, command)
     console = console_for_results()
     failed = [result for result in batch.results.values() if not result.is_finished]
-    finished = [result for result in batch.results.values() if result.is_finished]
     for result in failed:
         console.print(f"{result.job.name} failed: {result.error}")
-    said = f"{len(finished)} of {counted(len(batch.jobs), 'fit')} finished"
-    known = [result for result in finished if result.figures.get("cc") is not None]
-    if known:
-        best = max(known, key=lambda result: result.figures["cc"])
-        said += f", the best by CC {best.job.name} ({best.figures['cc']:.3f})"
-    console.print(f"{said}; batch.csv has all figures")
+    for outcome in outcomes:
+        console.print(
+            outcome.verdict if len(outcomes) == 1 else f"{Path(outcome.map).name}: {outcome.verdict}"
+        )
+    finished = len(batch.jobs) - len(failed)
+    console.print(
+        f"{finished} of {counted(len(batch.jobs), 'fit')} finished; results are in {batch.output}: open batch.html in a browser; "
+        "batch.csv has all figures"
+    )
     return 1 if failed else 0
 
 

@@ -77,12 +77,21 @@ class Table:
         Of the columns behind the first.
     rows : sequence of (str, sequence of str)
         What a row is about, and its cells.
+    about : str
+        The heading of the first column.
+    links : sequence of str or None
+        Pages beside this one that rows lead to.
+    is_sortable : bool
+        Whether a click on a heading sorts the rows.
     """
 
     kind: ClassVar[str] = "table"
     caption: str
     headings: Sequence[str]
     rows: Sequence[tuple[str, Sequence[str]]]
+    about: str = ""
+    links: Sequence[str | None] = ()
+    is_sortable: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ _CITATIONS = {
     "ramachandran": "Ramachandran regions: S. C. Lovell et al., Proteins 50, 437 (2003), doi:10.1002/prot.10286",
     "gemmi": "gemmi: M. Wojdyr, J. Open Source Softw. 7, 4200 (2022), doi:10.21105/joss.04200",
     "mdtraj": "MDTraj: R. T. McGibbon et al., Biophys. J. 109, 1528 (2015), doi:10.1016/j.bpj.2015.08.015",
+    "dask": "Dask: M. Rocklin, Proc. 14th Python in Science Conf. (2015), 126, doi:10.25080/Majora-7b98e3ed-013",
     "3dmol": "3Dmol.js, which draws the view: N. Rego, D. Koes, Bioinformatics 31, 1322 (2015), "
     "doi:10.1093/bioinformatics/btu829",
 }

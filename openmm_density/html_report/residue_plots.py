@@ -92,6 +92,33 @@ def b_factor_figure(
     return {"data": [trace], "layout": layout}
 
 
+def spread_figure(residues: Sequence[Mapping[str, Any]], agreed: float) -> dict[str, Any] | None:
+    """Return how far several models are from each other by residue; None where nothing is known.
+
+    Parameters
+    ----------
+    residues : sequence of mapping
+        With ``spread`` and ``spread_backbone`` in Å, or None.
+    agreed : float
+        Å, below which they agree; a line shows it.
+    """
+    rows = [i for i, residue in enumerate(residues) if residue["spread"] is not None]
+    if not rows:
+        return None
+    layout = _along_residues([residues[row] for row in rows])
+    layout["yaxis"] = {"title": {"text": "spread (Å)"}, "rangemode": "tozero"}
+    line = {"type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": agreed, "y1": agreed}
+    layout["shapes"].append({**line, "line": {"width": 1, "dash": "dash"}})
+    traces = [
+        _trace(rows, residues, [residues[row][key] for row in rows], "spread", label, color, ".2f")
+        for key, label, color in (
+            ("spread", "all atoms", OF_STAGE["final"]),
+            ("spread_backbone", "backbone", OF_STAGE["initial"]),
+        )
+    ]
+    return {"data": traces, "layout": layout}
+
+
 def _trace(
     rows: Sequence[int],
     residues: Sequence[Mapping[str, Any]],

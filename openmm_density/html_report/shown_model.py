@@ -24,6 +24,8 @@ class ShownModel:
         Å; nan for atoms that it does not have.
     b_factors : np.ndarray, shape (N,), optional
         Å².
+    color : str, optional
+        As ``#rrggbb``, where the page has none for the key.
     """
 
     key: str
@@ -31,3 +33,4 @@ class ShownModel:
     topology: app.Topology
     positions: np.ndarray
     b_factors: np.ndarray | None = None
+    color: str | None = None

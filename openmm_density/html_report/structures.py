@@ -131,6 +131,7 @@ def drawn_models(
             {
                 "key": model.key,
                 "label": model.label,
+                "color": model.color,
                 "atoms": number,
                 "positions": packed(np.nan_to_num(model.positions[own.indices], nan=_NOWHERE), "<f4"),
             }

@@ -20,7 +20,7 @@
 
   function modelsGroup(scene) {
     const boxes = report.models.map((model) =>
-      checkbox(model.label, scene.shown.get(model.key), report.COLORS[model.key], (on) => {
+      checkbox(model.label, scene.shown.get(model.key), report.colorOf(model.key), (on) => {
         report.stopFilm?.();
         scene.show(model.key, on);
       }),

@@ -22,6 +22,7 @@ const report = {};
   report.models = data.structures.models.map((packed) => ({
     key: packed.key,
     label: packed.label,
+    color: packed.color,
     atoms: report.atomSets[packed.atoms],
     positions: array(Float32Array, packed.positions),
   }));

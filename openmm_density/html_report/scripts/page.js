@@ -15,6 +15,7 @@
     ]
       .filter(([, , after]) => after != null)
       .map(([name, before, after, digits]) => `${name} ${before == null ? "" : `${before.toFixed(digits)} → `}${after.toFixed(digits)}`);
+    if (row.spread != null) values.push(`the models spread by ${row.spread.toFixed(1)} Å`);
     if (row.shift != null) values.push(`moved by ${row.shift.toFixed(1)} Å`);
     return values.join(", ");
   };
@@ -46,6 +47,8 @@
     ["Q before", (row) => row.q_score_initial, 2],
     ["Q", (row) => row.q_score_final, 2],
     ["Q reference", (row) => row.q_score_reference, 2],
+    ["spread (Å)", (row) => row.spread, 2],
+    ["models", (row) => row.models, 0],
     ["shift (Å)", (row) => row.shift, 1],
     ["B (Å²)", (row) => row.b_factor, 0],
   ];
@@ -103,6 +106,34 @@
     fill();
   }
 
+  // A click on a heading sorts the rows by that column: numbers first, in their order, then texts.
+  function makeSortable(table) {
+    const body = table.tBodies[0];
+    const heads = [...table.tHead.rows[0].cells];
+    let sorted = { column: -1, ascending: true };
+    const value = (row, column) => {
+      const text = row.cells[column].textContent.trim();
+      return text === "" || Number.isNaN(Number(text)) ? text : Number(text);
+    };
+    const order = (a, b) => {
+      if (a === "" || b === "") return null;
+      return typeof a === typeof b ? (a < b ? -1 : a > b ? 1 : 0) : typeof a === "number" ? -1 : 1;
+    };
+    heads.forEach((head, column) => {
+      const press = element("button", { type: "button" }, head.textContent);
+      head.replaceChildren(press);
+      press.addEventListener("click", () => {
+        sorted = { column, ascending: sorted.column === column ? !sorted.ascending : true };
+        const sign = sorted.ascending ? 1 : -1;
+        const rows = [...body.rows].map((row) => [value(row, column), row]);
+        // What is not known comes last in either order.
+        rows.sort(([a], [b]) => (order(a, b) == null ? (a === "") - (b === "") : sign * order(a, b)));
+        body.append(...rows.map(([, row]) => row));
+        heads.forEach((each, i) => each.setAttribute("aria-sort", i !== column ? "none" : sorted.ascending ? "ascending" : "descending"));
+      });
+    });
+  }
+
   function hasWebGL() {
     try {
       const canvas = document.createElement("canvas");
@@ -148,6 +179,7 @@
   }
 
   for (const place of document.querySelectorAll(".residues")) residueTable(place);
+  for (const table of document.querySelectorAll("table.sortable")) makeSortable(table);
   document.addEventListener("click", (event) => {
     const pressed = event.target.closest("button.show");
     if (!pressed || pressed.closest("tr[data-row]")) return;

@@ -19,6 +19,7 @@
     correlation: { label: "correlation", of: (row, stage) => row[`correlation_${stage}`], digits: 2 },
     q_score: { label: "Q-score", of: (row, stage) => row[`q_score_${stage}`], digits: 2 },
     b_factor: { label: "B factor (Å²)", of: (row) => row.b_factor, digits: 0, reversed: true },
+    spread: { label: "spread (Å)", of: (row) => row.spread, digits: 1, reversed: true },
     shift: { label: "shift (Å)", of: (row) => row.shift, digits: 1, reversed: true },
   };
 
@@ -125,7 +126,7 @@
 
     #color(key) {
       const coloring = report.colorings[this.coloring];
-      if (!coloring.of || key === "reference") return () => COLORS[key];
+      if (!coloring.of || key === "reference") return () => report.colorOf(key);
       const stage = report.stageOf[key === "film" ? "after" : key];
       return (atom) => {
         const row = atom.properties.row == null ? null : report.residues[atom.properties.row];
@@ -307,5 +308,5 @@
   }
 
   report.Scene = Scene;
-  report.COLORS = COLORS;
+  report.colorOf = (key) => COLORS[key] ?? report.models.find((model) => model.key === key)?.color ?? UNKNOWN;
 })();

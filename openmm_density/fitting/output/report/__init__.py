@@ -6,16 +6,17 @@ from ....lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .contents import FitContents, contents_of
-    from .earlier_fit import read_contents
+    from .earlier_fit import corrections_of, read_contents
     from .fit_page import fit_page
 
-__all__ = ["FitContents", "contents_of", "fit_page", "read_contents"]
+__all__ = ["FitContents", "contents_of", "corrections_of", "fit_page", "read_contents"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "FitContents": "contents",
         "contents_of": "contents",
+        "corrections_of": "earlier_fit",
         "fit_page": "fit_page",
         "read_contents": "earlier_fit",
     },

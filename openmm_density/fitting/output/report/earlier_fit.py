@@ -107,7 +107,7 @@ def read_contents(
     if path is not None:
         shown = DensityMap.from_file(path)
         if not is_corrected:
-            shown = _corrections(summary).apply(shown)
+            shown = corrections_of(summary).apply(shown)
     return FitContents(folder, summary, models, _read_log(folder), shown, missing)
 
 
@@ -168,7 +168,8 @@ def _matched(fitted: Model, before: Model, positions: np.ndarray) -> np.ndarray:
     )
 
 
-def _corrections(summary: Mapping[str, Any]) -> MapCorrections:
+def corrections_of(summary: Mapping[str, Any]) -> MapCorrections:
+    """Return what the map of an earlier fit was corrected for, from its summary."""
     found = dict(summary.get("map_corrections") or {})
     if isinstance(found.get("voxel_size"), list):
         found["voxel_size"] = tuple(found["voxel_size"])

@@ -1,0 +1,176 @@
+"""What comes of a batch when its fits are over: scores in free maps, the consensus of each map's models, tables and pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError
+from ..fitting.output.report import corrections_of, read_contents
+from ..html_report.page import write_page
+from ..maps.density_map import DensityMap
+from ..models.structures import Model, read_model
+from ..validation.correlation import cc_mask
+from .consensus import Consensus, consensus_of, write_consensus
+from .job_results import JobResult
+from .page import MOST_MODELS, MapPage, batch_page, map_page
+from .tables import rows_of
+
+if TYPE_CHECKING:
+    from .batch import Batch
+
+PAGE, CONSENSUS = "batch.html", "consensus.cif"
+
+
+@dataclass(frozen=True)
+class MapOutcome:
+    """What the fits into one map came to.
+
+    Attributes
+    ----------
+    map : str
+        Its file.
+    results : list of JobResult
+        Of fits that finished, the best first.
+    models : list of Model
+        Theirs.
+    correlations : list of float
+        By which they are ordered: with the free map, where there is one for all of them.
+    consensus : Consensus, optional
+        Where there are two at least, of one molecule.
+    problem : str, optional
+        Why there is none.
+    """
+
+    map: str
+    results: list[JobResult]
+    models: list[Model]
+    correlations: list[float]
+    consensus: Consensus | None = None
+    problem: str | None = None
+
+    @property
+    def verdict(self) -> str:
+        """What to think of it, in words."""
+        if self.consensus is not None:
+            return self.consensus.verdict
+        best = f"The best is {self.results[0].job.name}, with a CC of {self.correlations[0]:.3f}."
+        return best if self.problem is None else f"{best} There is no consensus: {self.problem}"
+
+
+def write_outcome(batch: Batch, command: str | None = None) -> list[MapOutcome]:
+    """Write the tables, pages and consensus models of a batch, and return what it came to, map by map.
+
+    Parameters
+    ----------
+    batch : Batch
+        With a folder for its output.
+    command : str, optional
+        What a user types to repeat it.
+    """
+    assert batch.output is not None
+    free: dict[str, float] = {}
+    outcomes = [
+        outcome
+        for name in dict.fromkeys(job.map for job in batch.jobs)
+        if (outcome := _outcome(name, batch, free)) is not None
+    ]
+    single = len(outcomes) == 1
+    names = {each.map: "" if single else f"_{_name(each, outcomes)}" for each in outcomes}
+    told = []
+    for each in outcomes:
+        if each.consensus is not None:
+            path = batch.output / f"consensus{names[each.map]}.cif"
+            write_consensus(path, each.models[each.consensus.best], each.consensus)
+            told.append({"map": each.map, "file": path.name, **each.consensus.as_dict()})
+    batch.write_tables(free, consensus=told)
+    rows = rows_of(batch.jobs, batch.results, batch.output.absolute(), free)
+    pages = [_shown(each, f"batch{names[each.map]}.html") for each in outcomes]
+    if not single:
+        for page in pages:
+            own = [row for row in rows if row["map"] == page.map]
+            write_page(batch.output / page.file, map_page(page, own, command))
+    write_page(batch.output / PAGE, batch_page(pages, rows, command))
+    return outcomes
+
+
+def _outcome(density_map: str, batch: Batch, free: dict[str, float]) -> MapOutcome | None:
+    """Return what the fits into a map came to, and note their correlations with free maps."""
+    results = [
+        result
+        for job in batch.jobs
+        if job.map == density_map
+        and (result := batch.results.get(job.name)) is not None
+        and result.is_finished
+    ]
+    if not results:
+        return None
+    models = _sharing_topologies([read_model(result.folder / "fitted.cif") for result in results])
+    for result in results:
+        if result.job.free_map is not None:
+            free[result.job.name] = _correlation_with_free_map(result, result.job.free_map)
+    is_free = all(result.job.name in free for result in results)
+    by = [
+        free[result.job.name] if is_free else result.figures.get("cc") or float("nan") for result in results
+    ]
+    order = sorted(range(len(results)), key=lambda number: -by[number] if by[number] == by[number] else 2.0)
+    outcome = MapOutcome(
+        density_map,
+        [results[number] for number in order],
+        [models[number] for number in order],
+        [by[number] for number in order],
+    )
+    if len(results) < 2:
+        return outcome
+    names = [result.job.name for result in outcome.results]
+    try:
+        return replace(outcome, consensus=consensus_of(outcome.models, names, outcome.correlations, is_free))
+    except InputError as error:
+        return replace(outcome, problem=str(error))
+
+
+def _correlation_with_free_map(result: JobResult, free_map: str) -> float:
+    """Return the CC of what a fit reports on, which is the atoms of its input."""
+    files = (result.folder / name for name in ("fitted.pdb", "fitted_input.cif"))
+    model = read_model(next(path for path in files if path.exists()))
+    density_map = corrections_of(result.summary).apply(DensityMap.from_file(free_map))
+    return round(cc_mask(density_map, model.topology, model.positions, result.job.resolution), 6)
+
+
+def _sharing_topologies(models: Sequence[Model]) -> list[Model]:
+    """Return the models, those with the same atoms with one topology, which a page then holds once."""
+    first: dict[tuple[Any, ...], Model] = {}
+    shared = []
+    for model in models:
+        key = tuple(
+            (atom.name, atom.residue.name, atom.residue.id, atom.residue.chain.id)
+            for atom in model.topology.atoms()
+        )
+        same = first.setdefault(key, model)
+        shared.append(replace(model, topology=same.topology))
+    return shared
+
+
+def _name(outcome: MapOutcome, outcomes: Sequence[MapOutcome]) -> str:
+    """Return a name of a map that no other one has."""
+    stem = Path(outcome.map).name.partition(".")[0]
+    alike = [each for each in outcomes if Path(each.map).name.partition(".")[0] == stem]
+    return stem if len(alike) == 1 else f"{stem}{alike.index(outcome) + 1}"
+
+
+def _shown(outcome: MapOutcome, file: str) -> MapPage:
+    best = outcome.results[0]
+    contents = read_contents(best.folder)
+    return MapPage(
+        file,
+        outcome.map,
+        outcome.verdict,
+        [result.job.name for result in outcome.results[:MOST_MODELS]],
+        outcome.models[:MOST_MODELS],
+        outcome.correlations[:MOST_MODELS],
+        outcome.consensus,
+        contents.density_map,
+        best.job.resolution,
+    )

@@ -1,0 +1,113 @@
+"""The tables, the page and the consensus of a batch of real fits, and what its page does in a browser."""
+
+import csv
+import json
+from contextlib import nullcontext
+
+import gemmi
+import pytest
+
+from openmm_density.batch import Batch, jobs_of
+from openmm_density.batch.engines import OneByOne
+from openmm_density.batch.job_results import JobResult
+from openmm_density.batch.outcome import write_outcome
+from openmm_density.batch.run_job import RunSettings
+from openmm_density.maps import DensityMap
+
+from ..html_report.browser import Opened, started
+from .conftest import OPTIONS
+
+
+@pytest.fixture(scope="module")
+def batch(fragment):
+    """Return a batch of two fits that finished and one that failed, scored in another map."""
+    noisy = DensityMap.from_file(fragment / "map.mrc")
+    noisy.write(fragment / "free.mrc")
+    (fragment / "broken.pdb").write_text("no model\n")
+    models = [fragment / name for name in ("a.pdb", "b.pdb", "broken.pdb")]
+    folder = fragment / "outcome"
+    jobs = jobs_of(models, [fragment / "map.mrc"], 5.0, folder, free_map=fragment / "free.mrc", **OPTIONS)
+    batch = Batch(jobs, folder)
+    list(batch.run_on(nullcontext(OneByOne()), RunSettings("outcome")))
+    batch.outcomes = write_outcome(batch, "openmm-density batch <a>")
+    return batch
+
+
+def test_tables_have_a_row_for_each_fit(batch):
+    rows = list(csv.DictReader((batch.output / "batch.csv").read_text().splitlines()))
+    assert [(row["name"], row["state"], row["attempts"]) for row in rows] == [
+        ("a", "finished", "1"),
+        ("b", "finished", "1"),
+        ("broken", "failed", "3"),
+    ]
+    assert "broken.pdb: " in rows[2]["error"]
+    # The free map is the same one, here.
+    assert float(rows[0]["cc_free"]) == pytest.approx(float(rows[0]["cc"]), abs=1e-4)
+    assert float(rows[0]["cc"]) > float(rows[0]["cc_before"])
+    written = json.loads((batch.output / "batch.json").read_text())
+    assert [row["folder"] for row in written["jobs"]] == ["a", "b", "broken"]
+    assert written["consensus"][0]["models"] and written["consensus"][0]["file"] == "consensus.cif"
+
+
+def test_the_consensus_has_the_atoms_of_the_best_fit(batch):
+    (outcome,) = batch.outcomes
+    best = outcome.results[0]
+    found, fitted = (
+        [
+            (atom.pos.tolist(), atom.name)
+            for chain in gemmi.read_structure(str(path))[0]
+            for residue in chain
+            for atom in residue
+        ]
+        for path in (batch.output / "consensus.cif", best.folder / "fitted.cif")
+    )
+    assert found == fitted
+    assert "2 models of one map: 100% of 12 residues agree" in outcome.verdict
+
+
+def test_the_page_sorts_links_and_draws(batch):
+    with started() as launch:
+        opened = Opened(
+            launch("--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"),
+            batch.output / "batch.html",
+        )
+        page = opened.page
+        page.wait_for_selector("html.drawn")
+
+        def names():
+            cells = "cells => cells.map((cell) => cell.textContent)"
+            return page.eval_on_selector_all("table.sortable tbody th", cells)
+
+        def sort_by(heading):
+            click = "(all, heading) => all.find((each) => each.textContent === heading).click()"
+            page.eval_on_selector_all("table.sortable thead button", click, heading)
+            return names()
+
+        assert names() == ["a", "b", "broken"]
+        assert sort_by("fit") == ["a", "b", "broken"] and sort_by("fit") == ["broken", "b", "a"]
+        # What is not known comes last in either order.
+        assert sort_by("CC")[2] == "broken" and sort_by("CC")[2] == "broken"
+        links = page.eval_on_selector_all(
+            "table.sortable tbody a", "all => all.map((each) => each.getAttribute('href'))"
+        )
+        assert sorted(links) == ["a/report.html", "b/report.html"]
+        assert page.locator("#spread .main-svg").count() > 0
+        assert page.eval_on_selector_all("#controls fieldset:first-child input", "boxes => boxes.length") == 3
+        assert opened.said == [] and [each for each in opened.asked if not each.startswith("file:")] == []
+
+
+def test_several_maps_have_a_page_each(batch, fragment, tmp_path):
+    """The same fits, told of as of two maps."""
+    second = fragment / "second.mrc"
+    second.write_bytes((fragment / "map.mrc").read_bytes())
+    jobs = jobs_of([fragment / "a.pdb"], [fragment / "map.mrc", second], 5.0, tmp_path / "two", **OPTIONS)
+    several = Batch(jobs, tmp_path / "two")
+    for job, done in zip(jobs, batch.results.values()):
+        (tmp_path / "two").mkdir(exist_ok=True)
+        (tmp_path / "two" / job.name).symlink_to(done.folder)
+        several.results[job.name] = JobResult(job, "finished", done.figures)
+    outcomes = write_outcome(several)
+    assert [outcome.consensus for outcome in outcomes] == [None, None]
+    files = {path.name for path in (tmp_path / "two").iterdir()}
+    assert files >= {"batch.html", "batch_map.html", "batch_second.html", "batch.csv"}
+    assert 'href="batch_second.html"' in (tmp_path / "two" / "batch.html").read_text()
