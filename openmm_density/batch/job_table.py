@@ -70,7 +70,7 @@ def _rows(path: Path) -> Iterator[dict[str, str]]:
                     f"it has no column {' and none '.join(missing)}",
                     source=path,
                     found=listing(columns) or "an empty table",
-                    remedy="begin it with a line that names its columns: model,map,resolution",
+                    remedy="add a first line that names its columns: model,map,resolution",
                 )
             for row in reader:
                 if None in row or None in row.values():

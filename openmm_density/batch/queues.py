@@ -135,7 +135,7 @@ class QueueOptions:
             raise InputError(
                 f"dask-jobqueue does not take it for {self.system} ({one_line(error)})",
                 source=self.source,
-                remedy=f"see the arguments of dask_jobqueue.{SYSTEMS[self.system]}",
+                remedy=f"use the arguments of dask_jobqueue.{SYSTEMS[self.system]}",
             ) from None
 
 

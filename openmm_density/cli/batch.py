@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, as_argument
 from ..wording import counted
-from .arguments import PROGRAM, spellings
+from .arguments import PROGRAM
 from .batch_arguments import add_arguments, jobs_asked
 from .console import console_for_results
 from .fit_checks import check_asked
@@ -74,12 +74,12 @@ def _check_fits(jobs: Sequence[Job]) -> None:
         options, unknown = parser.parse_known_args(words)
         if unknown:
             raise InputError(
-                f'"{unknown[0]}" is not understood', source=job.name, remedy="see the options of fit"
+                f'"{unknown[0]}" is not understood', source=job.name, remedy="use options of fit"
             )
         try:
             check_asked(FitOptions.of(vars(options)))
         except InputError as error:
-            raise InputError(f"{job.name}: {error.spelled(spellings(vars(options)))}") from None
+            raise error.within(job.name) from None
 
 
 def _queue(options: argparse.Namespace) -> QueueOptions | None:

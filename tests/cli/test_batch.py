@@ -61,7 +61,7 @@ def test_a_dry_run_prints_each_fit_as_a_user_would_type_it(files, capsys):
         ((*MODELS, "--gpus", "7"), "--gpus must be numbers of GPUs of this machine, found 7, of none: leave it out"),
         ((*MODELS, "--gpus", "a"), '--gpus must be numbers of GPUs, as in 0,1, found "a" (see openmm-density batch --help)'),
         ((*MODELS, "--workers", 0), "--workers must be 1 or more, found 0: give 1 or more."),
-        ((*MODELS, "--strength", -1), "model: --strength must be"),
+        ((*MODELS, "--strength", -1), "model: strength must be"),
         ((*MODELS, "--queue", "slurm"), "--queue-options is needed, and was not given: give a TOML file"),
         ((*MODELS, "--queue", "slurm", "--queue-options", "no.toml"), "no.toml: it cannot be read (No such file or directory)"),
         ((*MODELS, "--queue-options", "no.toml"), "--queue-options is for a queue: add --queue slurm."),
@@ -99,9 +99,7 @@ def test_two_rows_with_one_folder_are_refused(files, capsys):
 def test_an_option_that_fit_does_not_know_is_refused_before_any_fit(files, capsys):
     (files / "jobs.csv").write_text("model,map,strenght\nmodel.pdb,target.mrc,3\n")
     assert run("batch", "--table", "jobs.csv", "--resolution", 5, "--output", "many") == 2
-    assert (
-        'error: 001_model: "--strenght" is not understood: see the options of fit.' in capsys.readouterr().err
-    )
+    assert 'error: 001_model: "--strenght" is not understood: use options of fit.' in capsys.readouterr().err
 
 
 SCRIPTS = {
