@@ -110,7 +110,7 @@ def _cards(report: Mapping[str, Any], halves: Mapping[str, Any] | None) -> list[
         cards.append(Card("FSC with the map 0.5 at", at if report["fsc_falls"] else f"above to {at}"))
     if halves is not None:
         said = crossing_in_words(halves["half_map_resolution"], halves["half_map_falls"])
-        said = said if said == "nowhere" else f"{said} Å"
+        said = said if said == "nowhere" else f"{said}\N{NO-BREAK SPACE}Å"
         cards.append(Card("FSC of the half maps 0.143 at", said, "around the model"))
     if geometry["ramachandran_outlier_count"] is not None:
         of = f"of {geometry['ramachandran_count']}"

@@ -66,10 +66,10 @@ def _header(path: Path, start: bytes) -> np.recarray:
         order = utils.byte_order_from_machine_stamp(header.machst)
     except ValueError:
         order = "<"
-    header.dtype = header.dtype.newbyteorder(order)
+    header = header.view(header.dtype.newbyteorder(order))
     mode = int(header.mode)
     if not _is_mode(mode) and _is_mode(int(np.array(mode, np.int32).byteswap())):
-        header.dtype = header.dtype.newbyteorder()
+        header = header.view(header.dtype.newbyteorder())
         mode = int(header.mode)
     if mode not in DENSITY_MODES:
         raise InputError(

@@ -95,7 +95,7 @@ def test_half_maps_are_drawn_and_the_command_repeats_the_page(folder, tmp_path, 
     assert min(drawn["y"][:2]) > 0.9 and len(drawn["x"]) == len(drawn["y"])
     assert [line["y0"] for line in figure["layout"]["shapes"]] == [0.5, 0.143]
     at = re.search(r"half maps: FSC 0.143 at (\d+\.\d\d) Å", said.out)[1]
-    assert "FSC of the half maps 0.143 at" in text and f"<strong>{at} Å</strong>" in text
+    assert "FSC of the half maps 0.143 at" in text and f"<strong>{at}\N{NO-BREAK SPACE}Å</strong>" in text
     words = re.search(r'<div class="command">(.*?)</div>', text, re.S)[1]
     command = html.unescape(re.sub("<[^>]*>", "", words))
     target = [str(folder / "target.pdb"), str(folder / "target.mrc"), "--resolution", "5"]
