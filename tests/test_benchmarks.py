@@ -75,6 +75,16 @@ def test_neighbour_lists_are_timed(module, tmp_path, monkeypatch, capsys):
     assert {"openmm-density", "openmm-density, kept"} <= {each["engine"] for each in case["engines"]}
 
 
+def test_pairs_are_timed_beside_openmm(module, tmp_path, monkeypatch, capsys):
+    written = tmp_path / "pairs.json"
+    command = ["pairs.py", "--atoms", "1331", "--threads", "1", "--rounds", "1", "--seconds", "0.1"]
+    monkeypatch.setattr(sys, "argv", [*command, "--json", str(written)])
+    module("pairs").main()
+    (case,) = json.loads(written.read_text())
+    assert case["ratios"]["1"].keys() == {"OpenMM", "eager"} and len(case["engines"]) == 4
+    assert "times as fast as OpenMM" in capsys.readouterr().out
+
+
 def test_disagreement_stops_the_run(module):
     interleaved = module("interleaved")
     expected, found = np.array([1.0, -4.0]), np.array([1.0, -3.996])

@@ -1,10 +1,7 @@
 // The rows of a list: an atom against runs of sorted atoms.
 #pragma once
 
-#if defined(__AVX512F__)
-#include <immintrin.h>
-#endif
-
+#include "../masks.h"
 #include "cells.h"
 
 namespace openmm_density {
@@ -98,22 +95,6 @@ void for_each_run(const Brick& brick, const Cells& cells, const Scope& scope, in
 inline vec squared_distances(const Cells& cells, const Run& run, int32_t q) {
     const vec x = load(cells.x.get() + q) - run.x, y = load(cells.y.get() + q) - run.y, z = load(cells.z.get() + q) - run.z;
     return x * x + y * y + z * z;
-}
-
-inline uint32_t bits(ivec mask) {
-#if defined(__AVX512F__)
-    __m512i wide;
-    std::memcpy(&wide, &mask, sizeof(wide));
-    return _mm512_movepi32_mask(wide);
-#elif defined(__AVX__)
-    __m256 wide;
-    std::memcpy(&wide, &mask, sizeof(wide));
-    return static_cast<uint32_t>(__builtin_ia32_movmskps256(wide));
-#else
-    uint32_t found = 0;
-    for (int lane = 0; lane < W; ++lane) found |= (mask[lane] ? 1u : 0u) << lane;
-    return found;
-#endif
 }
 
 // Which of the W sorted atoms from the q-th on are neighbours in a run, a bit for each.
