@@ -58,6 +58,7 @@ class Searches:
             sum(residue.name in SIDE_CHAINS for residue in prepared.topology.residues()),
             registers=prepared.solvent != "water",
             n_peptides=len(peptide_torsions(prepared.topology)) if fit_map.resolution <= PEPTIDES_SEEN else 0,
+            by_energy=fit_map.resolution < ALIKE,
         )
 
     def expect(self, first_stage: int) -> None:
@@ -179,7 +180,9 @@ class Searches:
             minimizer.minimize(context, _MINIMIZATION, stop)
         if share.register:
             with counted("register"):
-                shifted = rebuilding.with_shifted_stretches(running.positions(), stop, share.register)
+                shifted = rebuilding.with_shifted_stretches(
+                    running.positions(), stop, share.register, by_energy=not share.only_evidence
+                )
             with counted("settling"):
                 minimizer.place(context, shifted, _MINIMIZATION, stop)
         if share.peptides:
@@ -190,7 +193,9 @@ class Searches:
                 with counted("settling"):
                     minimizer.place(context, flipped, _MINIMIZATION, stop)
         with counted("side_chains"):
-            fitted = rebuilding.with_fitted_rotamers(running.positions(), stop)
+            # Before heat, and as more is to be shifted, what is in each other's way changes anyway.
+            packed = running.stage.rotamers
+            fitted = rebuilding.with_fitted_rotamers(running.positions(), stop, packed)
         with counted("settling"):
             minimizer.place(context, fitted, _MINIMIZATION, stop)
             running.warm(state, running.stage.temperature[0], stop)

@@ -153,6 +153,7 @@ def test_every_protocol_ends_with_it_in_as_many_steps_unless_it_says_not_to(name
     assert ended.steps == begun.steps and 0.09 < last.steps / ended.steps < 0.11
     assert last.final and last.temperature == begun.stages[-1].temperature == before.temperature
     assert "rotamers" in last.restraints and ended.finishing() == ended
+    assert last.rotamers == before.rotamers == (name != "gentle")
     assert ended.final_strength == "auto" == ended.final_strength_sought
     without = replace(begun, finish=False)
     assert without.finishing() is without

@@ -235,7 +235,8 @@ class Protocol:
         """Return the protocol with a final stage as its end, in as many steps; as it is where it has one, or is to have none.
 
         What pulls a model into its density is stronger than what is to end with, see `openmm_density.fitting.final_strength`: so
-        a last stage relaxes it at the final strength, from the temperature and with the restraints of the stage before.
+        a last stage relaxes it at the final strength, from the temperature and with the restraints of the stage before, after the
+        same search for rotamers: more is found in an annealed model.
         """
         last = self.stages[-1]
         needs_none = (
@@ -249,6 +250,7 @@ class Protocol:
             steps,
             temperature=(max(last.temperature), min(*last.temperature, FINISH_COLD)),
             restraints=last.restraints,
+            rotamers=last.rotamers,
             final=True,
         )
         shortened = self.with_steps(self.steps - steps)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.spatial.transform import Rotation
@@ -28,17 +28,16 @@ LEAST_GAIN = 40.0
 """kJ/mol by which a flipped peptide has to be better: in their own maps, deposited models of EMD-6374 and haemoglobin (822
 peptides) then keep all but one, of a glycine."""
 
+FLANK = 2
+"""Residues at either side of what is turned, which move with it."""
+
 # Degrees by which a plane is turned as it is, and the Å around O in which atoms have a say.
 _TURNS, _REACH = tuple(float(angle) for angle in range(90, 271, 30)), 10.0
 # By how much a plane may be worse as it was turned, in the energy of a well-seen atom, and the kJ/mol up to which its contacts
 # count; at most this part of the peptides is tried.
 _WORSE, _MOST_CONTACT, _PART_TRIED = 0.2, 60.0, 0.2
-# Residues at either side of the two that a peptide joins, which move with it.
-_FLANK = 2
 # Iterations after which a plane that turns back has done so.
 _SCREEN = 60
-# kJ/mol by which a flip may be worse after its minimisation, and is still annealed.
-_HOPELESS = 30.0
 # Atoms so few bonds apart are not in contact.
 _BONDS_APART = 3
 
@@ -69,15 +68,44 @@ class Peptide(NamedTuple):
         return int(self.chain[self.place])
 
     @property
+    def stretch(self) -> Stretch:
+        """Both residues."""
+        return Stretch(self.chain, self.place, self.place + 1, ())
+
+    @property
     def region(self) -> np.ndarray:
         """Indices of the residues that move when it is flipped."""
-        return self.chain[max(self.place - _FLANK, 0) : self.place + 2 + _FLANK]
+        return self.chain[max(self.place - FLANK, 0) : self.place + 2 + FLANK]
 
     def turned(self, positions: np.ndarray, degrees: float) -> np.ndarray:
         """Return the positions (3, 3) of its ``atoms`` turned about the line of both Cα."""
-        first, second = positions[self.alphas]
-        axis = (second - first) / np.linalg.norm(second - first)
-        return Rotation.from_rotvec(np.radians(degrees) * axis).apply(positions[self.atoms] - first) + first
+        return turned_about(positions[self.atoms], positions[self.alphas], degrees)
+
+
+def turned_about(places: np.ndarray, ends: np.ndarray, degrees: float) -> np.ndarray:
+    """Return places (n, 3) turned about the line through two points (2, 3)."""
+    first, second = ends
+    axis = (second - first) / np.linalg.norm(second - first)
+    return Rotation.from_rotvec(np.radians(degrees) * axis).apply(places - first) + first
+
+
+class Turning(Protocol):
+    """What is turned about a line: a peptide, or a loop."""
+
+    @property
+    def atoms(self) -> np.ndarray:
+        """Indices of the atoms that turn."""
+
+    @property
+    def stretch(self) -> Stretch:
+        """The residues with such atoms."""
+
+    @property
+    def region(self) -> np.ndarray:
+        """Indices of the residues that move with them."""
+
+    def turned(self, positions: np.ndarray, degrees: float) -> np.ndarray:
+        """Return the positions of `atoms` (n, 3) turned, from those of all (N, 3)."""
 
 
 class PeptideSearch:
@@ -207,8 +235,8 @@ def _turn(peptide: Peptide, before: np.ndarray, after: np.ndarray) -> float:
     return float(np.degrees(np.arccos(np.clip(across[0] @ across[1], -1.0, 1.0))))
 
 
-class PeptideTrial(StretchTrial):
-    """Flip a peptide, and tell what it gains: minimised, and annealed, by the residues around it flipped and as they were.
+class FlipTrial(StretchTrial):
+    """Turn something over, and tell what it gains: minimised, and annealed, by the residues around it flipped and as they were.
 
     Parameters
     ----------
@@ -217,28 +245,34 @@ class PeptideTrial(StretchTrial):
         Of its backbone: a `LocalSystem` has no charges.
     positions : np.ndarray, shape (N, 3)
         Å.
-    peptide : Peptide
-    degrees : float
-        By which its plane is turned to begin with; by 180° as well.
+    turning : Turning
+        What is turned.
+    peptides : sequence of Peptide
+        Of these one has to be flipped in the end.
+    turns : sequence of float
+        Degrees by which it is turned to begin with.
 
     Attributes
     ----------
-    peptide : Peptide
+    peptides : sequence of Peptide
         As given.
     """
+
+    # What is done to what was built, and the kJ/mol by which it may then be worse and is still annealed.
+    _settled_by, _hopeless = "hard", 30.0
 
     def __init__(
         self,
         molecule: Molecule,
         bonds: HydrogenBonds,
         positions: np.ndarray,
-        peptide: Peptide,
-        degrees: float,
+        turning: Turning,
+        peptides: Sequence[Peptide],
+        turns: Sequence[float],
     ) -> None:
-        around = Stretch(peptide.chain, peptide.place, peptide.place + 1, ())
-        super().__init__(molecule, positions, [around], peptide.region)
-        self.peptide, self._bonds = peptide, bonds
-        self._turns = sorted({degrees, 180.0})
+        super().__init__(molecule, positions, [turning.stretch], turning.region)
+        self.peptides = peptides
+        self._turning, self._bonds, self._turns = turning, bonds, turns
 
     @property
     def size(self) -> int:
@@ -252,9 +286,9 @@ class PeptideTrial(StretchTrial):
         if not turned:
             return
         ((own,),) = yield [Task("soft", _SCREEN, places=(self._positions[self.moving],))]
-        ((own, *turned),) = yield [Task("hard", places=(own.places, *turned))]
+        ((own, *turned),) = yield [Task(self._settled_by, places=(own.places, *turned))]
         best = min((each for each in turned if self._is_flipped(each)), key=self._energy, default=None)
-        if best is None or not self._energy(best) < self._energy(own) + _HOPELESS:
+        if best is None or not self._energy(best) < self._energy(own) + self._hopeless:
             return
         (annealed,), (again,) = yield [Task("anneal", places=(each.places,)) for each in (best, own)]
         every = [own, best, annealed, again]
@@ -267,7 +301,7 @@ class PeptideTrial(StretchTrial):
 
     def _built(self, degrees: float) -> np.ndarray:
         positions = self._positions.copy()
-        positions[self.peptide.atoms] = self.peptide.turned(positions, degrees)
+        positions[self._turning.atoms] = self._turning.turned(positions, degrees)
         return positions[self.moving]
 
     def _whole(self, built: Built) -> np.ndarray:
@@ -276,10 +310,34 @@ class PeptideTrial(StretchTrial):
         return positions
 
     def _is_flipped(self, built: Built) -> bool:
-        return is_flipped(self.peptide, self._positions, self._whole(built))
+        after = self._whole(built)
+        return any(is_flipped(each, self._positions, after) for each in self.peptides)
 
     def _energy(self, built: Built) -> float:
         """Return the energy in kJ/mol, with that of the backbone's hydrogen bonds."""
         if not np.isfinite(built.energy):
             return np.inf
         return built.energy + self._bonds.energy(self._whole(built), self.moving)
+
+
+class PeptideTrial(FlipTrial):
+    """Turn the plane of a peptide over.
+
+    Parameters
+    ----------
+    molecule, bonds, positions
+        As for `FlipTrial`.
+    peptide : Peptide
+    degrees : float
+        By which its plane is turned to begin with; by 180° as well.
+    """
+
+    def __init__(
+        self,
+        molecule: Molecule,
+        bonds: HydrogenBonds,
+        positions: np.ndarray,
+        peptide: Peptide,
+        degrees: float,
+    ) -> None:
+        super().__init__(molecule, bonds, positions, peptide, [peptide], sorted({degrees, 180.0}))

@@ -21,15 +21,16 @@ from .bonded_terms import BondedTerms
 from .changes import Changes, FittedRotamer, FlippedPeptide, RebuiltStretch, span
 from .density_model import DensityModel
 from .evidence_search import ENERGY_PER_NAT, SIDE_BY_SIDE, EvidenceSearch, Moved
+from .loop_search import LEAST_GAIN as LEAST_GAIN_OF_LOOP
+from .loop_search import LoopSearch, LoopTrial
 from .match_trial import matched
 from .molecule import Molecule
 from .peptide_search import LEAST_GAIN as LEAST_GAIN_OF_PEPTIDE
-from .peptide_search import PeptideSearch, PeptideTrial
+from .peptide_search import FlipTrial, PeptideSearch, PeptideTrial, is_flipped
 from .register_search import RegisterSearch, Stretch
 from .rotamer_search import RotamerSearch
 from .search_plan import place_work
 from .side_chain_evidence import SideChainEvidence
-from .side_chain_packing import LEAST_GAIN as LEAST_GAIN_OF_PACKING
 from .side_chain_packing import PackingTrial, SideChainPacking
 from .stretch_trial import LEAST_GAIN, StretchTrial, TrialTools
 from .thread_search import ThreadSearch
@@ -98,6 +99,7 @@ class Rebuilding:
         self._registers = RegisterSearch(prepared.topology)
         self._tools = TrialTools(force_field, self._molecule, self._density, self._rotamers, self._registers)
         self._peptides = PeptideSearch(self._molecule, self._density, self._registers)
+        self._loops = LoopSearch(self._molecule, self._density, self._peptides, self._registers)
         self._packing = SideChainPacking(self._molecule, self._density, self._rotamers)
         self._correlation = correlation
         self._by_energy = by_energy
@@ -110,13 +112,25 @@ class Rebuilding:
                 EvidenceSearch(self._tools, evidence, self._workers, side_by_side),
             ]
 
-    def with_fitted_rotamers(self, positions: np.ndarray, stop: StopRequest | None = None) -> np.ndarray:
-        """Return the positions (N, 3) in Å with side chains in the rotamers that the map shows; the same array if none is."""
+    def with_fitted_rotamers(
+        self, positions: np.ndarray, stop: StopRequest | None = None, packed: bool = True
+    ) -> np.ndarray:
+        """Return the positions (N, 3) in Å with side chains in the rotamers that the map shows; the same array if none is.
+
+        Parameters
+        ----------
+        positions : np.ndarray, shape (N, 3)
+            Å.
+        stop : StopRequest, optional
+            Ends the search early.
+        packed : bool
+            Whether those that are in each other's places change together.
+        """
         self._progress("side chains")
         fitted, residues = self._rotamers.improved(positions, only_seen=True, stop=stop)
-        packed = self._packed(fitted, stop or Deadline(math.inf))
-        if packed is not fitted:
-            fitted, _ = self._rotamers.improved(packed, only_seen=True, stop=stop)
+        after = self._packed(fitted, stop or Deadline(math.inf)) if packed else fitted
+        if after is not fitted:
+            fitted, _ = self._rotamers.improved(after, only_seen=True, stop=stop)
             moved = (fitted != positions).any(axis=1)
             residues = np.unique(self._molecule.residue_of[moved]).tolist()
         self.changes.side_chains += [
@@ -135,13 +149,14 @@ class Rebuilding:
 
     def _packed(self, positions: np.ndarray, stop: Stop) -> np.ndarray:
         """Return the positions with side chains changed that were in each other's places; the same array where none was."""
-        changes = self._packing.candidates(positions)
+        correlations = self._correlation.residue_correlations(positions)
+        changes = self._packing.candidates(positions, correlations)
         trials = [PackingTrial(self._molecule, self._registers, positions, each) for each in changes]
         # They are few, and a process takes longer to load than all of them.
         workers = self._workers if self._workers.are_running else TrialWorkers(1)
         if not workers.run(self._tools, positions, trials, stop, lambda _: None):
             return positions
-        gaining = [each for each in trials if each.gain > LEAST_GAIN_OF_PACKING * len(each.change.chains)]
+        gaining = [each for each in trials if each.gain > each.change.least_gain]
         return self._with_best(positions, gaining)[0]
 
     def with_flipped_peptides(self, positions: np.ndarray, stop: StopRequest) -> np.ndarray:
@@ -155,23 +170,31 @@ class Rebuilding:
         bonds = HydrogenBonds(self._molecule.topology)
         for _ in range(_ROUNDS):
             self._progress("peptides")
-            possible = self._peptides.candidates(result, changed)
-            trials = [PeptideTrial(self._molecule, bonds, result, *each) for each in possible]
+            planes = self._peptides.candidates(result, changed)
+            loops = self._loops.candidates(self._correlation.residue_correlations(result), changed)
+            trials: list[FlipTrial] = [PeptideTrial(self._molecule, bonds, result, *each) for each in planes]
+            trials += [LoopTrial(self._molecule, bonds, result, each) for each in loops]
             if not self._workers.run(self._tools, result, trials, stop, lambda _: None) or stop.requested:
                 break
-            gaining = [each for each in trials if each.gain > LEAST_GAIN_OF_PEPTIDE]
-            result, made, changed = self._with_best(result, gaining)
-            self.changes.peptides += map(self._flipped, made)
+            least = {True: LEAST_GAIN_OF_LOOP, False: LEAST_GAIN_OF_PEPTIDE}
+            gaining = [each for each in trials if each.gain > least[isinstance(each, LoopTrial)]]
+            after, made, changed = self._with_best(result, gaining)
+            for trial in made:
+                self.changes.peptides += self._flipped(trial, result, after)
+            result = after
             if not made:
                 break
         return result
 
-    def _flipped(self, trial: PeptideTrial) -> FlippedPeptide:
-        residue = self._residues[trial.peptide.residue]
-        return FlippedPeptide(residue_label(residue), residue.index, round(float(trial.gain), 1))
+    def _flipped(self, trial: FlipTrial, before: np.ndarray, after: np.ndarray) -> list[FlippedPeptide]:
+        """Return the records of the peptides that a trial flipped."""
+        peptides = [each for each in trial.peptides if is_flipped(each, before, after)]
+        residues = [self._residues[peptide.residue] for peptide in peptides]
+        gain = round(float(trial.gain), 1)
+        return [FlippedPeptide(residue_label(residue), residue.index, gain) for residue in residues]
 
     def with_shifted_stretches(
-        self, positions: np.ndarray, stop: StopRequest, room: float = math.inf
+        self, positions: np.ndarray, stop: StopRequest, room: float = math.inf, by_energy: bool = True
     ) -> np.ndarray:
         """Return the positions in Å with stretches that are off by a residue shifted; the same array where none is.
 
@@ -187,9 +210,13 @@ class Rebuilding:
             Ends the search early.
         room : float
             The `place_work` that trying may take: of the places those that fit worst are tried.
+        by_energy : bool
+            Whether stretches are shifted by their energy, too, where they may be at all.
         """
-        result, changed = self._by_evidence(positions, stop, room), None
-        for _ in range(_ROUNDS if self._by_energy else 0):
+        # Whole chains are led elsewhere early or not at all.
+        evident = [each for each in self._evident if by_energy or isinstance(each, EvidenceSearch)]
+        result, changed = self._by_evidence(evident, positions, stop, room), None
+        for _ in range(_ROUNDS if self._by_energy and by_energy else 0):
             self._progress("register")
             correlations = self._correlation.residue_correlations(result)
             possible = self._searches(result, correlations, changed, stop)
@@ -227,9 +254,15 @@ class Rebuilding:
                 made.append(trial)
         return result, made, changed
 
-    def _by_evidence(self, positions: np.ndarray, stop: StopRequest, room: float) -> np.ndarray:
+    def _by_evidence(
+        self,
+        searches: Sequence[ThreadSearch | EvidenceSearch],
+        positions: np.ndarray,
+        stop: StopRequest,
+        room: float,
+    ) -> np.ndarray:
         """Return the positions with stretches moved to where the density beside the backbone speaks for them."""
-        for search in self._evident:
+        for search in searches:
             if stop.requested:
                 break
             self._progress("register")

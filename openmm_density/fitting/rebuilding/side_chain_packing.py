@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,9 @@ from .stretch_trial import Built, StretchTrial, Task
 
 LEAST_GAIN = 25.0
 """kJ/mol by which side chains that change together have to be better, for each: ten times the thermal energy."""
+LEAST_GAIN_OF_WAYS = 50.0
+"""The same where many ways were tried: in their own map, those of the deposited haemoglobin then stay (35), and three rings in
+each other's places, which gain 450 each, do not."""
 
 # Mean density at the atoms of a side chain, in that of the median atom of the backbone, below which it fits badly.
 _BADLY = 0.6
@@ -36,6 +40,9 @@ _MOST_TOGETHER, _TRIED_FIRST, _TRIED, _DISTURBED = 4, 6, 3, 15.0
 _PROMISED = -150.0
 # Changes that are built, of all side chains; iterations before contacts are hard.
 _PART_TRIED, _SCREEN = 0.1, 60
+# Two or three side chains are built in each other's places, whatever that promises, where the correlation of their residues is
+# lower than the median by so much, and their Cβ are so near (Å); the fewest atoms of one; the most groups, and the ways of each.
+_FALL, _NEAR, _FEWEST_ATOMS, _GROUPS, _WAYS = 0.1, 11.0, 3, 4, 16
 
 
 class PackingChange(NamedTuple):
@@ -48,11 +55,14 @@ class PackingChange(NamedTuple):
         Å, of the atoms of each.
     gain : float
         kJ/mol, as they were built.
+    least_gain : float
+        kJ/mol by which they have to be better in the end.
     """
 
     chains: list[SideChain]
     places: list[np.ndarray]
     gain: float
+    least_gain: float
 
     @property
     def residues(self) -> list[int]:
@@ -65,7 +75,9 @@ class SideChainPacking:
 
     All side chains are taken away, and the rotamers of each weighed among what is left; of the best ones and its own, each pair
     of neighbours has an energy of density and contacts. From each side chain that fits badly a chain of changes is followed: it
-    takes another rotamer, the side chain that is disturbed most by this another one, and so on, up to four.
+    takes another rotamer, the side chain that is disturbed most by this another one, and so on, up to four. Where neighbouring
+    residues fit far worse than most, their backbone gave way to what is wrong, and no change promises anything: all of two or
+    three of them are put into other rotamers, in the best of all ways.
 
     Parameters
     ----------
@@ -79,30 +91,37 @@ class SideChainPacking:
     def __init__(self, molecule: Molecule, density: DensityModel, rotamers: RotamerSearch) -> None:
         self._molecule, self._density, self._search = molecule, density, rotamers
 
-    def candidates(self, positions: np.ndarray) -> list[PackingChange]:
-        """Return changes that do not overlap, those first that promise most.
+    def candidates(
+        self, positions: np.ndarray, correlations: np.ndarray | None = None
+    ) -> list[PackingChange]:
+        """Return changes that do not overlap, those first that promise most, and then the ways of each group.
 
         Parameters
         ----------
         positions : np.ndarray, shape (N, 3)
             Å.
+        correlations : np.ndarray, shape (number of residues,), optional
+            With the map, of each residue: they tell groups of those that fit far worse than most; none without.
         """
         chains = self._search.free_side_chains(positions)
-        badly = self._fitting_badly(chains, positions)
-        if len(chains) < 2 or not badly:
+        if len(chains) < 2:
             return []
         table = _EnergyTable(self._molecule, self._density, self._search, chains, positions)
+        changes = self._followed(table, self._fitting_badly(chains, positions))
+        groups = [] if correlations is None else _groups(chains, correlations, positions)
+        return changes + [change for group in groups for change in _ways(table, group)]
+
+    def _followed(self, table: _EnergyTable, badly: list[int]) -> list[PackingChange]:
+        """Return changes that follow from each side chain that fits badly, and do not overlap."""
         found = []
         for first in badly:
             gain, rotamers = _ChangesFrom(table, first).best()
             if gain > _PROMISED:
-                members = sorted(rotamers)
-                places = [table.places(member)[rotamers[member]] for member in members]
-                found.append(PackingChange([chains[member] for member in members], places, gain))
+                found.append(table.change(rotamers, gain, LEAST_GAIN))
         chosen: list[PackingChange] = []
         for change in sorted(found, key=lambda each: (-each.gain, each.residues)):
             taken = {residue for other in chosen for residue in other.residues}
-            if not taken & {*change.residues} and len(chosen) < _PART_TRIED * len(chains):
+            if not taken & {*change.residues} and len(chosen) < _PART_TRIED * len(table.neighbours):
                 chosen.append(change)
         return chosen
 
@@ -148,6 +167,13 @@ class _EnergyTable:
             energies = self._between(one, other)
             self._pairs[one, other], self._pairs[other, one] = energies, energies.T
         return self._pairs[one, other]
+
+    def change(self, rotamers: dict[int, int], gain: float, least: float) -> PackingChange:
+        """Return the change of side chains, by their numbers, to some of their rotamers, with the least gain for each."""
+        members = sorted(rotamers)
+        places = [self.places(member)[rotamers[member]] for member in members]
+        chains = [self._chains[member] for member in members]
+        return PackingChange(chains, places, gain, least * len(chains))
 
     def _of(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         if number not in self._rotamers:
@@ -249,6 +275,56 @@ class _ChangesFrom:
                     costs[other] = costs.get(other, 0.0) + float(pair[option, 0] - pair[0, 0])
         worst = max(sorted(costs), key=lambda each: costs[each], default=None)
         return worst if worst is not None and costs[worst] > _DISTURBED else None
+
+
+def _groups(chains: list[SideChain], correlations: np.ndarray, positions: np.ndarray) -> list[list[int]]:
+    """Return the numbers of neighbouring side chains, two or three, whose residues fit far worse than most, the worst first."""
+    fits = correlations[[chain.residue for chain in chains]]
+    if not np.isfinite(fits).any():
+        return []
+    low = float(np.nanmedian(fits)) - _FALL
+    badly = {
+        number
+        for number, (chain, fit) in enumerate(zip(chains, fits.tolist()))
+        if fit < low and len(chain.scored) >= _FEWEST_ATOMS
+    }
+    betas = positions[[chain.atoms[2] for chain in chains]]
+    found = set()
+    for first in badly:
+        apart = np.linalg.norm(betas - betas[first], axis=1)
+        near = sorted(
+            (each for each in badly if each != first and apart[each] < _NEAR), key=lambda each: apart[each]
+        )[:2]
+        found |= {tuple(sorted([first, *near[:count]])) for count in range(1, len(near) + 1)}
+    ranked = sorted(found, key=lambda group: (float(fits[[*group]].mean()), group))
+    return [[*group] for group in ranked[:_GROUPS]]
+
+
+def _ways(table: _EnergyTable, group: list[int]) -> list[PackingChange]:
+    """Return the ways of lowest energy to put all side chains of a group into other rotamers."""
+    shape = tuple(len(table.own(number)) for number in group)
+    energy = np.zeros(shape)
+    for axis, number in enumerate(group):
+        own = table.own(number).copy()
+        for other in table.neighbours[number]:
+            if other not in group:
+                own += table.pair(number, other)[:, 0]
+        energy += own.reshape([-1 if each == axis else 1 for each in range(len(group))])
+        for behind in range(axis + 1, len(group)):
+            if group[behind] in table.neighbours[number]:
+                of_both = [size if each in (axis, behind) else 1 for each, size in enumerate(shape)]
+                energy += table.pair(number, group[behind]).reshape(of_both)
+    before = float(energy.ravel()[0])
+    order = (
+        np.unravel_index(place, shape) for place in np.argsort(energy, axis=None, kind="stable").tolist()
+    )
+    changed = (rotamers for rotamers in order if all(rotamers))
+    return [
+        table.change(
+            dict(zip(group, map(int, rotamers))), before - float(energy[rotamers]), LEAST_GAIN_OF_WAYS
+        )
+        for rotamers in islice(changed, _WAYS)
+    ]
 
 
 class PackingTrial(StretchTrial):

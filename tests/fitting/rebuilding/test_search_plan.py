@@ -33,14 +33,14 @@ def planned_work(plan: SearchPlan, protocol: Protocol) -> float:
 
 def test_the_built_in_protocols_leave_nothing_out() -> None:
     for name in ("standard", "quick", "cascade"):
-        protocol = find_protocol(name, 2.9).from_start(0.7)
-        plan = plan_of(protocol)
+        protocol = find_protocol(name, 2.9).from_start(0.7).finishing()
+        plan = plan_of(protocol, n_peptides=281)
         for number, stage in enumerate(protocol.stages):
             share = plan.before(number)
             if not (stage.register or stage.rotamers):
                 assert share is None
                 continue
-            assert share.left_out == () and share.side_chains
+            assert share.left_out == () and share.side_chains and share.peptides == stage.rotamers
             assert bool(share.register) == stage.register
             # 20 places of a poor start took 290 s of one thread.
             assert not stage.register or share.register > 2 * 290 / 2.8e-6
@@ -94,6 +94,17 @@ def test_after_a_second_search_in_vain_there_is_no_third() -> None:
     assert plan_of(protocol, "full").before(third, made(vain)).register == math.inf
     # What the first one did not find, the second may.
     assert plan_of(protocol).before(second, [vain]).register > 0
+
+
+def test_after_a_second_search_in_vain_there_is_a_third_by_evidence_where_energy_tells_too() -> None:
+    protocol = standard(20000)
+    _, second, third = [n for n, stage in enumerate(protocol.stages) if stage.register]
+    before = [n for n in range(third) if plan_of(protocol).before(n) is not None]
+    vain: dict[str, object] = {"stretches": [], "undone": False, "places_left": 0}
+    plan = plan_of(protocol, by_energy=True)
+    share = plan.before(third, [vain for _ in before])
+    assert share.only_evidence and share.register > 0 and share.side_chains
+    assert not plan.before(second, [vain]).only_evidence
 
 
 def test_off_and_full_do_not_ask_for_time() -> None:

@@ -102,7 +102,32 @@ def test_what_is_in_its_place_stays(built: tuple[Rebuilding, np.ndarray]) -> Non
     for change in packing.candidates(positions):
         trial = PackingTrial(rebuilding._molecule, rebuilding._registers, positions, change)
         assert rebuilding._workers.run(rebuilding._tools, positions, [trial], Going(), lambda _: None)
-        assert trial.gain < LEAST_GAIN * len(change.chains)
+        assert change.least_gain == LEAST_GAIN * len(change.chains)
+        assert trial.gain < change.least_gain
+
+
+def test_neighbours_that_fit_far_worse_than_most_are_built_in_several_ways(
+    built: tuple[Rebuilding, np.ndarray],
+) -> None:
+    rebuilding, positions = built
+    packing = SideChainPacking(rebuilding._molecule, rebuilding._density, rebuilding._rotamers)
+    ids = [residue.id for residue in rebuilding._molecule.topology.residues()]
+    both = sorted(ids.index(each) for each in (ARGININE, PHENYLALANINE))
+    followed = packing.candidates(positions)
+    alike = np.full(len(ids), 0.9)
+    assert len(packing.candidates(positions, alike)) == len(followed)
+    alike[both[0]] = 0.6
+    assert len(packing.candidates(positions, alike)) == len(followed)
+    alike[both] = 0.6
+    ways = packing.candidates(positions, alike)[len(followed) :]
+    assert len(ways) > 5 and all(way.residues == both for way in ways)
+    assert all(way.least_gain > 2 * LEAST_GAIN for way in ways)
+    assert [way.gain for way in ways] == sorted((way.gain for way in ways), reverse=True)
+    moved = [
+        [np.abs(places - positions[chain.atoms]).max() > 0.5 for chain, places in zip(way.chains, way.places)]
+        for way in ways
+    ]
+    assert all(map(any, moved)) and any(map(all, moved))
 
 
 def test_energies_of_pairs_do_not_depend_on_their_order(built: tuple[Rebuilding, np.ndarray]) -> None:
