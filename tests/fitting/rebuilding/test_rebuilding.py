@@ -215,7 +215,7 @@ def test_what_only_side_chains_tell_is_shifted_the_way_they_tell(
 
     def off_by(shifts: tuple[int, ...]) -> float:
         told = replace(off, shifts=shifts)
-        monkeypatch.setattr(SequenceMatch, "stretches", lambda *_: [[told]] if _[-1] is None else [])
+        monkeypatch.setattr(SequenceMatch, "stretches", lambda *_: [[told]] if _[3] is None else [])
         prepared = prepare(wrong)
         found = rebuilding_of(wrong, density_map).with_shifted_stretches(positions, Going())
         return float(np.abs((prepared.input_positions(found) - native.positions)[carbons]).max())
