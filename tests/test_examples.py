@@ -38,3 +38,10 @@ def test_the_ligand_is_flat_only_with_planarity(tmp_path):
     assert rms["minimised without planarity"] > 0.05
     assert rms["minimised with planarity"] < 0.002
     assert [path.name for path in tmp_path.iterdir()] == ["examples"]
+
+
+def test_a_path_is_driven_towards_the_closed_form(tmp_path):
+    printed = run(tmp_path, "adenylate_kinase_path.py", "--output", "path", "--frames", "2", "--steps", "50")
+    left = [float(away) for away in re.findall(r"(\S+) Å to go", printed)]
+    assert len(left) == 2 and left[0] > left[1]
+    assert sorted(path.suffix for path in (tmp_path / "path").iterdir()) == [".cif", ".cif", ".mrc", ".mrc"]

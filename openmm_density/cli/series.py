@@ -183,6 +183,7 @@ def _series(options: argparse.Namespace) -> Series:
         corrections=map_corrections(options.voxel_size, options.mirror, options.invert),
         report_interval=run.report_interval,
         save_interval=run.save_interval,
+        explain_time=run.explain_time,
         **values(density),
         **chemistry,
         **run.fit_arguments(),

@@ -50,15 +50,14 @@ def _jump(
         f"median of the other steps, most of all {listing(where, 4)}"
     )
     change = path.volume_changes[number]
-    both = f"the two volumes differ there (1 − CC {change:.3f})" if change is not None else ""
     if number in path.volume_jumps:
         median = np.median(np.delete(np.array(path.volume_changes, dtype=float), number))
         said += (
             f"; so do the volumes (1 − CC {change:.3f}, {change / median:.0f} times the others' median), so that the jump is in "
             "the data"
         )
-    elif both:
-        said += f"; the volumes do not ({both[4:]}, as others do), so that one of the two fits may be wrong"
+    elif change is not None:
+        said += f"; the volumes do not (1 − CC {change:.3f}, as others do), so that one of the two fits may be wrong"
     return f"{said}: the series shows no states in between, and the film's way there is no path."
 
 

@@ -51,6 +51,9 @@ def steps_figure(
         "side": "right",
         "rangemode": "tozero",
         "showgrid": False,
+        "tickmode": "auto",
+        "nticks": 6,
+        "tickformat": ".3~g",
     }
     layout["margin"] = {"r": 60}
     return {"data": [bars, line], "layout": layout, "frames": True}

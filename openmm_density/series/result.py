@@ -23,6 +23,8 @@ from .path import SMALLEST_PART, Trace, change_of_volumes, jumps_among, rmsd, st
 from .rigid_domains import domain_motions, rigid_domains
 from .settings import Settings, Start
 
+_LEAST_CORRELATION = 0.01
+
 
 @dataclass(frozen=True)
 class SeriesResult:
@@ -139,12 +141,17 @@ def _path(
         np.array([rmsd(frame, traces[0]) for frame in traces]),
         changes,
         jumps_among(steps, SMALLEST_PART * settings.resolution),
-        jumps_among(known) if np.isfinite(known).all() else [],
+        jumps_among(_distances(known)) if np.isfinite(known).all() else [],
         domains,
         stretches,
         domain_motions(traces, domains, stretches),
         [(each, each.values(topology, positions)) for each in coordinates],
     )
+
+
+def _distances(changes: np.ndarray) -> np.ndarray:
+    """Return how far volumes are from each other by 1 − their correlations, which level off at 1 and therefore tell no jump."""
+    return -np.log(np.clip(1.0 - changes, _LEAST_CORRELATION, 1.0))
 
 
 def _volume_changes(settings: Settings, traces: np.ndarray) -> list[float | None]:

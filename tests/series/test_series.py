@@ -17,6 +17,7 @@ from openmm_density.series.choice import better_fit
 from openmm_density.series.output import SERIES_FILES
 from openmm_density.series.path import rmsd
 
+from ..cli.commands import run
 from .conftest import DEGREES, DISTANCE, bent, series_in
 
 FOLDERS = [
@@ -197,3 +198,35 @@ def test_free_maps_judge(finished, volumes):
     settings = replace(series.settings, free_maps=tuple(reversed(series.settings.maps)))
     fit = frame_fit.finished_fit(settings, series.folder, result.frames[0].kept.step)
     assert fit.score == fit.cc_free < fit.cc
+
+
+def test_the_command_prints_a_row_for_each_volume_and_what_moves(finished, volumes, monkeypatch, capsys):
+    series, result, _ = finished
+    monkeypatch.setattr("openmm_density.cli.series._series", lambda _: series)
+    arguments = [volumes / "model.pdb", *series.settings.maps, "--resolution", 5, "--output", series.folder]
+    assert run("series", *arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["volume", "from", "CC", "step", "(Å)", "passes", "differ", "(Å)"]
+    assert [line.split()[:2] for line in lines[1:4]] == [
+        ["1", "vol_1.mrc"],
+        ["2", "vol_2.mrc"],
+        ["3", "vol_3.mrc"],
+    ]
+    assert f"{result.path.steps[1]:.2f}" in lines[3] and "open series.html in a browser" in lines[-1]
+
+
+def test_a_dry_run_says_what_would_be_fitted_from_what(volumes, tmp_path, monkeypatch, capsys):
+    series = series_in(volumes, tmp_path / "out")
+    monkeypatch.setattr("openmm_density.cli.series._series", lambda _: series)
+    arguments = [
+        volumes / "model.pdb",
+        *series.settings.maps,
+        "--resolution",
+        5,
+        "--output",
+        tmp_path / "out",
+    ]
+    assert run("series", *arguments, "--dry-run") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "volume 2 would be fitted first, then 3 from 2, 2 from 3, 1 from 2, 2 from 1"
+    assert len(lines) == 5 and not (tmp_path / "out").exists()
