@@ -69,7 +69,10 @@ def cuda_source() -> compilation.Source:
     """Return the C++ of what evaluates the force on the CUDA platform, with what it is compiled with."""
     cuda = _cuda_headers()
     version = re.search(r"#define CUDA_VERSION (\d+)", (cuda / "cuda.h").read_text())
-    parts = (*(SOURCE.with_name(name) for name in ("joint_launch.h", "rebuilt_graph.h")), _SHARED)
+    parts = (
+        *(SOURCE.with_name(name) for name in ("joint_launch.h", "memory_kernels.h", "rebuilt_graph.h")),
+        _SHARED,
+    )
     source = _source("cuda-graph-force", "CUDA graph force", CUDA_SOURCE, parts, "cuda/CudaContext.h")
     return source._replace(
         compile_flags=(*source.compile_flags, "-isystem", str(cuda)),

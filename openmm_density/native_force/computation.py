@@ -76,28 +76,40 @@ def evaluated(
     by_autograd = computation.foreign or wants_derivatives
     # Autograd's own threads would not see what torch was told of this one's recording.
     with torch.set_grad_enabled(by_autograd), torch.autograd.set_multithreading_enabled(False):
-        strengths = parameters[STRENGTHS : STRENGTHS + computation.n_strengths].detach()
-        strengths.requires_grad_(wants_derivatives)
         box = [parameters[BOX].view(3, 3)] if computation.periodic else []
+        strengths = _strengths(computation, parameters)
+        for each in strengths:
+            each.requires_grad_(wants_derivatives)
+        given = [*box, *strengths]
         if computation.foreign:
             positions = positions.detach().to(torch.float32).requires_grad_()
-            given = [each.to(torch.float32) for each in (*box, *strengths)]
-        else:
-            given = [*box, strengths[0] if computation.n_strengths == 1 else strengths]
+            given = [each.to(torch.float32) for each in given]
         energy, forces = _checked(computation.module(positions, *given), positions)
         derivatives = None
         if wants_derivatives:
-            derivatives = _gradient(energy, strengths, retain_graph=forces is None)
+            found = _gradients(energy, strengths, retain_graph=forces is None)
+            derivatives = found[0].reshape(-1) if len(found) == 1 else torch.stack(found)
         if forces is None:
-            forces = -_gradient(energy, positions)
+            forces = -_gradients(energy, [positions])[0]
         return Evaluated(energy.detach().to(torch.float64), forces.detach().contiguous(), derivatives)
 
 
-def _gradient(energy: Tensor, of: Tensor, retain_graph: bool = False) -> Tensor:
+def _strengths(computation: Computation, parameters: Tensor) -> list[Tensor]:
+    """Return the strengths that a module takes, in the memory of the parameters.
+
+    Autograd differentiates each as it is passed: the derivative of a part would be put together of zeros and copies.
+    """
+    first, n = STRENGTHS, computation.n_strengths
+    if computation.foreign or n == 1:
+        return [parameters[i].detach() for i in range(first, first + n)]
+    return [parameters[first : first + n].detach()]
+
+
+def _gradients(energy: Tensor, of: list[Tensor], retain_graph: bool = False) -> tuple[Tensor, ...]:
     if not energy.requires_grad:
-        return torch.zeros_like(of)
-    found = torch.autograd.grad(energy, of, retain_graph=retain_graph, allow_unused=True)[0]
-    return torch.zeros_like(of) if found is None else found
+        return tuple(torch.zeros_like(each) for each in of)
+    found = torch.autograd.grad(energy, of, retain_graph=retain_graph, allow_unused=True)
+    return tuple(torch.zeros_like(each) if own is None else own for each, own in zip(of, found))
 
 
 def _checked(returned: object, positions: Tensor) -> tuple[Tensor, Tensor | None]:

@@ -4,8 +4,7 @@
 // a quarter of a millisecond, and what hands positions and forces across waits for the GPU. Here the recorded graph is rebuilt in
 // OpenMM's context: an evaluation is one launch, waits for nothing and runs no Python.
 //
-// Derivatives of the energy are no fixed point, and OpenMM's kernels add to the same numbers: a second, tiny graph adds them when
-// these are done.
+// Derivatives of the energy are added to a buffer on the GPU of which OpenMM takes the sum when a State asks for it.
 //
 // The Python side (recording.py) records the graphs and owns their memory.
 
@@ -55,9 +54,11 @@ private:
 
 class Launched {
 public:
-    Launched(const Contents& contents, CudaContext* cuda, const Callbacks* callbacks)
+    // The row is the force's number among those that run side by side.
+    Launched(const Contents& contents, CudaContext* cuda, size_t row, const Callbacks* callbacks)
         : contents(contents),
           cuda(cuda),
+          row(row),
           callbacks(callbacks),
           n_parameters(STRENGTHS + contents.parameters.size()),
           bytes(n_parameters * sizeof(double)) {
@@ -67,11 +68,11 @@ public:
     }
 
     ~Launched() {
-        if (graphs.evaluation != nullptr) {
+        if (graph != nullptr) {
             ContextSelector selector(*cuda);
-            // The graphs may be running.
+            // The graph may be running.
             cuCtxSynchronize();
-            graphs = {};
+            graph.reset();
             cuMemFreeHost(sent);
         }
         if (recorded && callbacks->forget_recording != nullptr)
@@ -83,16 +84,14 @@ public:
 
     // Energy, forces and derivatives are added to OpenMM's sums.
     void evaluate(const double* parameters) {
-        const Graphs& ready = prepared(parameters);
+        const RebuiltGraph& ready = prepared(parameters);
         ContextSelector selector(*cuda);
-        ready.evaluation->launch(cuda->getCurrentStream());
-        if (ready.derivatives != nullptr)
-            ready.derivatives->launch(cuda->getCurrentStream());
+        ready.launch(cuda->getCurrentStream());
     }
 
-    // The graphs, with their parameters on the way to the GPU.
-    const Graphs& prepared(const double* parameters) {
-        if (graphs.evaluation == nullptr)
+    // The graph, with its parameters on the way to the GPU.
+    const RebuiltGraph& prepared(const double* parameters) {
+        if (graph == nullptr)
             record(parameters);
         // Where a Context has several GPUs, threads of OpenMM's launch the other forces and change the stream for some of them.
         if (cuda->getNumContexts() > 1)
@@ -107,7 +106,7 @@ public:
             check(cuMemcpyHtoDAsync(recording.parameters, slot(n_sent), bytes, stream), "sending parameters");
             n_sent++;
         }
-        return graphs;
+        return *graph;
     }
 
 private:
@@ -117,14 +116,17 @@ private:
         return sent + i % SLOTS * n_parameters;
     }
 
-    // Where OpenMM adds up the derivative with respect to each strength; -1 for one that nobody asks for.
+    // Where the derivative with respect to each strength is added; -1 for one that nobody asks for. OpenMM's buffer has a row for each
+    // thread of its kernels, and it takes the sums of the columns: every force has a row, as forces run side by side.
     vector<int> derivative_slots() const {
         const auto& names = cuda->getEnergyParamDerivNames();
         vector<int> found(contents.parameters.size(), -1);
         for (size_t i = 0; i < found.size(); i++)
             for (size_t j = 0; contents.differentiated[i] && j < names.size(); j++)
                 if (names[j] == contents.parameters[i])
-                    found[i] = (int) j;
+                    found[i] = (int) (row * names.size() + j);
+        if (contents.any_derivative() && (row + 1) * names.size() > cuda->getEnergyParamDerivBuffer().getSize())
+            throw OpenMMException(contents.kind + ": too many forces with energy derivatives in one System");
         return found;
     }
 
@@ -154,26 +156,20 @@ private:
             recorded = true;
         }
         ContextSelector selector(*cuda);
-        Graphs rebuilt;
-        rebuilt.evaluation = rebuilt_from(recording.graph);
-        if (recording.derivative_graph != nullptr)
-            rebuilt.derivatives = rebuilt_from(recording.derivative_graph);
+        auto rebuilt = std::make_unique<RebuiltGraph>(static_cast<CUgraph>(recording.graph), recording.binaries, recording.n_binaries, cuda);
         check(cuMemHostAlloc(reinterpret_cast<void**>(&sent), SLOTS * bytes, 0), "allocating memory for parameters");
-        graphs = std::move(rebuilt);
-    }
-
-    std::unique_ptr<RebuiltGraph> rebuilt_from(void* graph) const {
-        return std::make_unique<RebuiltGraph>(static_cast<CUgraph>(graph), recording.binaries, recording.n_binaries, cuda->getContext());
+        graph = std::move(rebuilt);
     }
 
     const Contents& contents;
     CudaContext* cuda;
+    const size_t row;
     const Callbacks* callbacks;
     const size_t n_parameters;
     const size_t bytes;
     Recording recording = {};
     bool recorded = false;
-    Graphs graphs;
+    std::unique_ptr<RebuiltGraph> graph;
     // The parameters that were sent last, in turns, and how often others were.
     double* sent = nullptr;
     long long n_sent = 0;
@@ -182,9 +178,12 @@ private:
 class CudaEvaluation : public Evaluation {
 public:
     CudaEvaluation(const Contents& contents, int group, ContextImpl& context, CudaPlatform::PlatformData* data, const Callbacks* callbacks)
-        : contents(contents), group(group), launched(contents, data->contexts[0], callbacks) {
-        if (data->contexts.size() == 1)
-            join(context, data->contexts[0]);
+        : contents(contents),
+          group(group),
+          joint(data->contexts.size() == 1 ? JointLaunch::of(data->contexts[0]) : nullptr),
+          launched(contents, data->contexts[0], joint == nullptr ? 0 : joint->n_members(), callbacks) {
+        if (joint != nullptr)
+            join(context);
     }
     ~CudaEvaluation() {
         if (joint != nullptr)
@@ -201,21 +200,20 @@ private:
         return (groups & (1 << group)) != 0;
     }
 
-    void join(ContextImpl& context, CudaContext* cuda) {
+    void join(ContextImpl& context) {
         member.acts = [this](int groups) { return acts(groups); };
-        member.prepared = [this, &context](bool wants_forces, bool wants_energy) -> const Graphs& {
+        member.prepared = [this, &context](bool wants_forces, bool wants_energy) -> const RebuiltGraph& {
             return launched.prepared(contents.read(context, wants_forces, wants_energy).data());
         };
-        joint = JointLaunch::of(cuda);
-        joint->add<Contents>(&member, context.getSystem());
+        joint->add<Contents>(&member, context.getSystem(), contents.any_derivative());
     }
 
     const Contents& contents;
     const int group;
+    // Where the Context has one GPU.
+    const std::shared_ptr<JointLaunch> joint;
     Launched launched;
     JointLaunch::Member member;
-    // Where the Context has one GPU.
-    std::shared_ptr<JointLaunch> joint;
 };
 
 }  // namespace

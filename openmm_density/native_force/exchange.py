@@ -6,6 +6,8 @@ here by its address.
 """
 
 # No annotations from __future__: Triton reads those of its kernels.
+from typing import NamedTuple
+
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -46,20 +48,58 @@ def take_positions(
     )
 
 
-def give_forces(
+class Sums(NamedTuple):
+    """What OpenMM adds up in an evaluation.
+
+    Attributes
+    ----------
+    forces : int
+        Address of the sums of the forces.
+    n_padded : int
+        From one component of these to the next.
+    energy : int
+        Address of the sum of the energies.
+    energy_bytes : int
+        Of that, and of each of the next, 4 or 8.
+    derivatives : int
+        Address of the sums of the energy's derivatives.
+    """
+
+    forces: int
+    n_padded: int
+    energy: int
+    energy_bytes: int
+    derivatives: int = 0
+
+
+class Derivatives(NamedTuple):
+    """Derivatives of an energy on their way to OpenMM's sums, of which no two share one.
+
+    Attributes
+    ----------
+    values : Tensor, shape (S,), float64
+        With respect to each strength.
+    sums : Tensor, shape (S,), int32
+        The number of the sum of each; -1 for none.
+    """
+
+    values: Tensor
+    sums: Tensor
+
+
+def give(
     forces: Tensor,
     energy: Tensor,
+    derivatives: Derivatives | None,
     wanted: Tensor,
     row_of_particle: Tensor,
     particle_of_slot: int,
-    force_sums: int,
-    n_padded: int,
-    energy_sum: int,
-    energy_bytes: int,
+    sums: Sums,
 ) -> None:
-    """Add forces and an energy to OpenMM's sums.
+    """Add forces, an energy and its derivatives to OpenMM's sums.
 
-    The sums are integers, to which OpenMM may be adding in other streams meanwhile: the order makes no difference.
+    Those of the forces are integers, to which OpenMM may be adding in other streams meanwhile: the order makes no difference.
+    Nothing else may be adding to the sum of the energies where one is wanted, nor to those of the derivatives.
 
     Parameters
     ----------
@@ -67,54 +107,35 @@ def give_forces(
         In kJ/mol/nm.
     energy : Tensor, shape (), float64
         In kJ/mol.
+    derivatives : Derivatives, optional
+        Added at each evaluation, as nothing says which of them somebody will ask for.
     wanted : Tensor, shape (2,), float64
         Whether forces are wanted, and whether the energy is.
     row_of_particle : Tensor, shape (N,), int32
         The row of ``forces`` that holds a particle's force; -1 for none.
     particle_of_slot : int
         Address of the int32 numbers of the particles.
-    force_sums : int
-        Address of the sums of the forces.
-    n_padded : int
-        From one component of the sums to the next.
-    energy_sum : int
-        Address of the sum of the energies.
-    energy_bytes : int
-        Of that sum, 4 or 8.
+    sums : Sums
     """
     n_slots = row_of_particle.numel()
-    _give_kernel[(triton.cdiv(n_slots, _BLOCK),)](
+    n_values = 0 if derivatives is None else derivatives.values.numel()
+    _give_kernel[(triton.cdiv(max(n_slots, n_values), _BLOCK),)](
         forces,
         energy,
+        wanted if derivatives is None else derivatives.values,
+        row_of_particle if derivatives is None else derivatives.sums,
+        n_values,
         wanted,
         row_of_particle,
         n_slots,
         particle_of_slot,
-        force_sums,
-        n_padded,
-        energy_sum,
-        WORD=_TYPES[energy_bytes],
+        sums.forces,
+        sums.n_padded,
+        sums.energy,
+        sums.derivatives,
+        DERIVATIVES=derivatives is not None,
+        WORD=_TYPES[sums.energy_bytes],
         BLOCK=_BLOCK,
-    )
-
-
-def give_derivatives(slopes: Tensor, slot_of_slope: Tensor, derivative_sums: int, sum_bytes: int) -> None:
-    """Add derivatives of an energy to OpenMM's sums, to which nothing else may be adding meanwhile.
-
-    Parameters
-    ----------
-    slopes : Tensor, shape (S,), float64
-        With respect to each strength.
-    slot_of_slope : Tensor, shape (S,), int32
-        The sum of each; -1 for none.
-    derivative_sums : int
-        Address of the sums.
-    sum_bytes : int
-        Of one of them, 4 or 8.
-    """
-    n = slopes.numel()
-    _derivative_kernel[(triton.cdiv(n, _BLOCK),)](
-        slopes, slot_of_slope, n, derivative_sums, WORD=_TYPES[sum_bytes], BLOCK=_BLOCK
     )
 
 
@@ -160,6 +181,9 @@ def _take_kernel(
 def _give_kernel(
     forces,
     energy,
+    derivatives,
+    sum_of_derivative,
+    n_derivatives,
     wanted,
     row_of_particle,
     n_slots,
@@ -167,27 +191,34 @@ def _give_kernel(
     force_sums,
     n_padded,
     energy_sum,
+    derivative_sums,
+    DERIVATIVES: tl.constexpr,
     WORD: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Add forces and an energy to OpenMM's sums, in fixed point.
+    """Add forces in fixed point, an energy and its derivatives to OpenMM's sums.
 
-    Launch grid: ``(cdiv(n_slots, BLOCK),)``: a lane to a slot; program 0 adds the energy.
+    Launch grid: ``(cdiv(max(n_slots, n_derivatives), BLOCK),)``: a lane to a slot and to a derivative; program 0 adds the energy.
 
-    ================  =============  ===========  ==========================================
-    argument          shape          dtype        what it is
-    ================  =============  ===========  ==========================================
-    forces            (M, 3)         float32/64   kJ/mol/nm
-    energy            ()             float64      kJ/mol
-    wanted            (2,)           float64      whether forces and energy are wanted
-    row_of_particle   (N,)           int32        row of ``forces``; -1 for none
-    n_slots           scalar         int32        N, the number of particles
-    particle_of_slot  (slots,)       int32        address
-    force_sums        (3, n_padded)  int64        address; in FORCE_UNITS, added to
-    n_padded          scalar         int32
-    energy_sum        ()             WORD         address; added to
-    WORD, BLOCK       constant                    WORD: the type of the energies' sum
-    ================  =============  ===========  ==========================================
+    =================  =============  ===========  ==========================================
+    argument           shape          dtype        what it is
+    =================  =============  ===========  ==========================================
+    forces             (M, 3)         float32/64   kJ/mol/nm
+    energy             ()             float64      kJ/mol
+    derivatives        (S,)           float64      of the energy by each strength
+    sum_of_derivative  (S,)           int32        its sum; -1 for none
+    n_derivatives      scalar         int32        S
+    wanted             (2,)           float64      whether forces and energy are wanted
+    row_of_particle    (N,)           int32        row of ``forces``; -1 for none
+    n_slots            scalar         int32        N, the number of particles
+    particle_of_slot   (slots,)       int32        address
+    force_sums         (3, n_padded)  int64        address; in FORCE_UNITS, added to
+    n_padded           scalar         int32
+    energy_sum         ()             WORD         address; added to
+    derivative_sums    (sums,)        WORD         address; added to
+    DERIVATIVES        constant                    whether there are any
+    WORD, BLOCK        constant                    WORD: the type of the energies' sum
+    =================  =============  ===========  ==========================================
     """
     slot = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     asked = (slot < n_slots) & (tl.load(wanted).to(tl.int32) != 0)
@@ -201,28 +232,9 @@ def _give_kernel(
     total = energy_sum.to(tl.int64).to(tl.pointer_type(WORD))
     adds = (tl.program_id(0) == 0) & (tl.load(wanted + 1).to(tl.int32) != 0)
     tl.store(total, tl.load(total, mask=adds) + tl.load(energy).to(WORD), mask=adds)
-
-
-@triton.jit
-def _derivative_kernel(
-    slopes, slot_of_slope, n_slopes, derivative_sums, WORD: tl.constexpr, BLOCK: tl.constexpr
-):
-    """Add derivatives of an energy to OpenMM's sums.
-
-    Launch grid: ``(cdiv(n_slopes, BLOCK),)``: a lane to a strength, of which no two share a sum.
-
-    ================  ============  ===========  ==========================================
-    argument          shape         dtype        what it is
-    ================  ============  ===========  ==========================================
-    slopes            (S,)          float64      of the energy by each strength
-    slot_of_slope     (S,)          int32        its sum; -1 for none
-    n_slopes          scalar        int32        S
-    derivative_sums   (sums,)       WORD         address; added to
-    ================  ============  ===========  ==========================================
-    """
-    lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    slot = tl.load(slot_of_slope + lane, mask=lane < n_slopes, other=-1)
-    there = slot >= 0
-    target = derivative_sums.to(tl.int64).to(tl.pointer_type(WORD)) + slot
-    before = tl.load(target, mask=there, other=0.0)
-    tl.store(target, before + tl.load(slopes + lane, mask=there, other=0.0).to(WORD), mask=there)
+    if DERIVATIVES:
+        number = tl.load(sum_of_derivative + slot, mask=slot < n_derivatives, other=-1)
+        there = number >= 0
+        target = derivative_sums.to(tl.int64).to(tl.pointer_type(WORD)) + number
+        before = tl.load(target, mask=there, other=0.0)
+        tl.store(target, before + tl.load(derivatives + slot, mask=there, other=0.0).to(WORD), mask=there)

@@ -370,8 +370,6 @@ def _record(number: int, arrays: Any, recording: Any) -> None:
     binaries = (Binary * len(recorded.kernels))(*(Binary(f, i, n.encode()) for f, i, n in recorded.kernels))
     answer.number = next(_numbers)
     answer.graph = recorded.graph.raw_cuda_graph()
-    if recorded.derivative_graph is not None:
-        answer.derivative_graph = recorded.derivative_graph.raw_cuda_graph()
     answer.parameters = recorded.parameters.data_ptr()
     answer.binaries = ctypes.cast(binaries, ctypes.POINTER(Binary))
     answer.n_binaries = len(binaries)

@@ -4,7 +4,8 @@
 // are independent of each other and of these, and add to the same sums in fixed point: they are launched together as parallel
 // branches, in a stream of their own, at the first of the two moments, and awaited at the second. Small kernels, of which a molecule
 // without solvent has nothing else, then share the GPU. Sums of energies are no fixed point: where one is wanted, OpenMM waits. So it
-// does where the System has a force whose kernels may add to the sums of forces by reading and writing them, and not atomically.
+// does where the System has a force whose kernels may add to the sums of forces by reading and writing them, and not atomically, or
+// one that adds derivatives as these graphs do.
 #pragma once
 
 #include <algorithm>
@@ -95,10 +96,17 @@ private:
     CUgraphExec executable = nullptr;
 };
 
-// What a force launches; the second adds derivatives of the energy, where somebody asks for them.
-struct Graphs {
-    std::unique_ptr<RebuiltGraph> evaluation, derivatives;
-};
+// Whether an energy of OpenMM's has derivatives with respect to parameters.
+template <class... Kinds>
+bool has_derivatives(const OpenMM::Force& force) {
+    const auto counted = [](const auto* kind) { return kind != nullptr && kind->getNumEnergyParameterDerivatives() > 0; };
+    return (counted(dynamic_cast<const Kinds*>(&force)) || ...);
+}
+
+inline bool adds_derivatives(const OpenMM::Force& force) {
+    using namespace OpenMM;
+    return has_derivatives<CustomBondForce, CustomAngleForce, CustomTorsionForce, CustomCompoundBondForce, CustomNonbondedForce>(force);
+}
 
 // What launches the graphs of one Context on one GPU.
 class JointLaunch {
@@ -106,7 +114,7 @@ public:
     // One of the Context's forces: records its graph when it is first asked for, and sends its parameters to the GPU.
     struct Member {
         std::function<bool(int groups)> acts;
-        std::function<const Graphs&(bool wants_forces, bool wants_energy)> prepared;
+        std::function<const RebuiltGraph&(bool wants_forces, bool wants_energy)> prepared;
     };
 
     static std::shared_ptr<JointLaunch> of(OpenMM::CudaContext* cuda) {
@@ -135,10 +143,16 @@ public:
 
     // The System is the same for all of them.
     template <class Own>
-    void add(const Member* member, const OpenMM::System& system) {
+    void add(const Member* member, const OpenMM::System& system, bool with_derivatives) {
         members.push_back(member);
-        for (int i = 0; i < system.getNumForces(); i++)
-            alone |= !is_any_of<Own>(system.getForce(i)) && !adds_atomically(system.getForce(i), cuda->getPlatformData());
+        for (int i = 0; i < system.getNumForces(); i++) {
+            const OpenMM::Force& other = system.getForce(i);
+            alone |= !is_any_of<Own>(other) && !adds_atomically(other, cuda->getPlatformData());
+            alone |= with_derivatives && adds_derivatives(other);
+        }
+    }
+    size_t n_members() const {
+        return members.size();
     }
     // Before the member's graph is destroyed.
     void remove(const Member* member) {
@@ -146,7 +160,6 @@ public:
         // The graphs may be running.
         cuCtxSynchronize();
         joint.clear();
-        behind.clear();
         members.erase(std::remove(members.begin(), members.end(), member), members.end());
     }
 
@@ -187,15 +200,11 @@ private:
         OpenMM::ContextSelector selector(*cuda);
         CUstream stream = cuda->getCurrentStream();
         // An evaluation that another force broke off.
-        behind.clear();
         finish();
         for (size_t i = 0; i < members.size(); i++)
             if (members[i]->acts(groups)) {
-                const Graphs& own = members[i]->prepared(wants_forces, wants_energy);
                 acting[i] = true;
-                graphs.push_back(own.evaluation.get());
-                if (own.derivatives != nullptr)
-                    behind.push_back(own.derivatives.get());
+                graphs.push_back(&members[i]->prepared(wants_forces, wants_energy));
             }
         if (graphs.empty())
             return;
@@ -228,15 +237,11 @@ private:
     }
 
     void finish() {
-        if (!running && behind.empty())
+        if (!running)
             return;
         OpenMM::ContextSelector selector(*cuda);
-        if (running)
-            check(cuStreamWaitEvent(cuda->getCurrentStream(), done, 0), "waiting for an event");
+        check(cuStreamWaitEvent(cuda->getCurrentStream(), done, 0), "waiting for an event");
         running = false;
-        for (const RebuiltGraph* each : behind)
-            each->launch(cuda->getCurrentStream());
-        behind.clear();
     }
 
     OpenMM::CudaContext* cuda;
@@ -245,8 +250,6 @@ private:
     bool running = false;
     // Whether OpenMM's kernels have to wait.
     bool alone = false;
-    // What adds derivatives when all else has been launched.
-    std::vector<const RebuiltGraph*> behind;
     // In the order of the System's forces.
     std::vector<const Member*> members;
     // By which of the members are in it.

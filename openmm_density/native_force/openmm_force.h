@@ -45,7 +45,6 @@ struct Arrays {
 struct Recording {
     long long number;
     void* graph;
-    void* derivative_graph;
     unsigned long long parameters;
     const Binary* binaries;
     int n_binaries;

@@ -1,4 +1,4 @@
-// A CUDA graph that was recorded in one context, rebuilt in another: kernels, copies and fills, in its order.
+// A CUDA graph that was recorded in one context, rebuilt in another: kernels, and copies and fills as kernels, in its order.
 #pragma once
 
 #include <cuda.h>
@@ -10,17 +10,10 @@
 #include <vector>
 
 #include "openmm/OpenMMException.h"
+#include "memory_kernels.h"
 #include "openmm_force.h"
 
 namespace openmm_density {
-
-inline void check(CUresult result, const std::string& doing) {
-    if (result == CUDA_SUCCESS)
-        return;
-    const char* name = nullptr;
-    cuGetErrorName(result, &name);
-    throw OpenMM::OpenMMException("CUDA graph: " + doing + " failed (" + (name ? name : "unknown error") + ")");
-}
 
 // A node with those that it waits for.
 struct OrderedNode {
@@ -68,7 +61,8 @@ inline std::vector<OrderedNode> nodes_in_order(CUgraph graph) {
 // A graph that does in the current context what a recorded one does in torch's.
 class RebuiltGraph {
 public:
-    RebuiltGraph(CUgraph recorded, const Binary* binaries, int n_binaries, CUcontext context) : context(context) {
+    RebuiltGraph(CUgraph recorded, const Binary* binaries, int n_binaries, OpenMM::CudaContext* cuda)
+        : context(cuda->getContext()), memory(cuda) {
         try {
             build(recorded, binaries, n_binaries);
         } catch (...) {
@@ -117,11 +111,13 @@ private:
             } else if (type == CU_GRAPH_NODE_TYPE_MEMSET) {
                 CUDA_MEMSET_NODE_PARAMS memset = {};
                 check(cuGraphMemsetNodeGetParams(node, &memset), "reading a memset of the graph");
-                check(cuGraphAddMemsetNode(&added, graph, after, n_after, &memset, context), "adding a memset to the graph");
+                added = memory.fill(graph, after, n_after, memset);
             } else if (type == CU_GRAPH_NODE_TYPE_MEMCPY) {
                 CUDA_MEMCPY3D copy = {};
                 check(cuGraphMemcpyNodeGetParams(node, &copy), "reading a copy of the graph");
-                check(cuGraphAddMemcpyNode(&added, graph, after, n_after, &copy, context), "adding a copy to the graph");
+                added = memory.copy(graph, after, n_after, copy);
+                if (added == nullptr)
+                    check(cuGraphAddMemcpyNode(&added, graph, after, n_after, &copy, context), "adding a copy to the graph");
             } else if (type == CU_GRAPH_NODE_TYPE_EMPTY) {
                 check(cuGraphAddEmptyNode(&added, graph, after, n_after), "adding a node to the graph");
             } else {
@@ -222,6 +218,7 @@ private:
     }
 
     CUcontext context;
+    MemoryKernels memory;
     CUgraph graph = nullptr;
     CUgraphExec executable = nullptr;
     std::vector<CUmodule> modules;

@@ -1,4 +1,4 @@
-"""The graphs of an energy module between OpenMM's positions and its forces, recorded by torch."""
+"""The graph of an energy module between OpenMM's positions and its forces, recorded by torch."""
 
 from __future__ import annotations
 
@@ -20,14 +20,12 @@ _WARM_UP_EVALUATIONS = 3
 
 @dataclass(frozen=True)
 class RecordedGraph:
-    """Recorded graphs with the memory that their kernels use, which lives as long as this does.
+    """A recorded graph with the memory that its kernels use, which lives as long as this does.
 
     Attributes
     ----------
     graph : torch.cuda.CUDAGraph
         One evaluation.
-    derivative_graph : torch.cuda.CUDAGraph or None
-        What adds the derivatives that it found to OpenMM's; None where nobody asks for any.
     parameters : Tensor, shape (P,), float64
         See `slots`.
     used : tuple
@@ -37,7 +35,6 @@ class RecordedGraph:
     """
 
     graph: torch.cuda.CUDAGraph
-    derivative_graph: torch.cuda.CUDAGraph | None
     parameters: torch.Tensor
     used: tuple
     kernels: list[LoadedKernel]
@@ -66,46 +63,38 @@ def record(computation: Computation, arrays: Arrays) -> RecordedGraph:
         dtype = {4: torch.float32, 8: torch.float64}[arrays.position_bytes]
         positions = torch.empty(n_taken, 3, dtype=dtype, device=device)
         read = torch.tensor(arrays.parameters[: arrays.n_parameters], dtype=torch.float64, device=device)
-        slots = arrays.derivative_slots[: computation.n_strengths] if arrays.derivatives else []
-        slopes = torch.zeros(computation.n_strengths, dtype=torch.float64, device=device)
-        slot_of_slope = torch.tensor(slots, dtype=torch.int32, device=device)
+        asked = arrays.derivative_slots[: computation.n_strengths] if arrays.derivatives else []
+        # Until the graph runs, nothing is added to OpenMM's sums.
+        sum_of_derivative = torch.full((len(asked),), -1, dtype=torch.int32, device=device)
+        sums = exchange.Sums(
+            arrays.forces, arrays.n_padded, arrays.energy, arrays.energy_bytes, arrays.derivatives
+        )
         wanted = read[WANTS_FORCES : WANTS_ENERGY + 1]
-        # Nothing is added to OpenMM's sums before the graph runs.
         wanted[:] = 0.0
 
         def exchanged() -> None:
             exchange.take_positions(
                 arrays.positions, arrays.position_bytes, arrays.particle_of_slot, rows, positions
             )
-            found = evaluated(own, positions, read, bool(slots))
-            if found.derivatives is not None:
-                slopes.copy_(found.derivatives)
-            exchange.give_forces(
+            found = evaluated(own, positions, read, bool(asked))
+            exchange.give(
                 found.forces,
                 found.energy,
+                exchange.Derivatives(found.derivatives, sum_of_derivative) if asked else None,
                 wanted,
                 rows,
                 arrays.particle_of_slot,
-                arrays.forces,
-                arrays.n_padded,
-                arrays.energy,
-                arrays.energy_bytes,
+                sums,
             )
 
-        def added() -> None:
-            exchange.give_derivatives(slopes, slot_of_slope, arrays.derivatives, arrays.energy_bytes)
-
-        stream = torch.cuda.Stream(device)
-        graph = _recorded(exchanged, stream, _WARM_UP_EVALUATIONS)
-        derivative_graph = None
-        if slots:
-            slopes.zero_()
-            derivative_graph = _recorded(added, stream, 1)
-    used = own.module, rows, positions, slopes, slot_of_slope
-    return RecordedGraph(graph, derivative_graph, read, used, kernels_of_triton())
+        graph = _recorded(exchanged, torch.cuda.Stream(device))
+        sum_of_derivative[:] = torch.tensor(asked, dtype=torch.int32)
+        torch.cuda.synchronize(device)
+    used = own.module, rows, positions, sum_of_derivative
+    return RecordedGraph(graph, read, used, kernels_of_triton())
 
 
-def _recorded(called: Callable[[], None], stream: torch.cuda.Stream, warm_ups: int) -> torch.cuda.CUDAGraph:
+def _recorded(called: Callable[[], None], stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
     """Return the graph of what a function launches.
 
     Raises
@@ -115,7 +104,7 @@ def _recorded(called: Callable[[], None], stream: torch.cuda.Stream, warm_ups: i
     """
     torch.cuda.synchronize(stream.device)
     with torch.cuda.stream(stream):
-        for _ in range(warm_ups):
+        for _ in range(_WARM_UP_EVALUATIONS):
             called()
     stream.synchronize()
     graph = torch.cuda.CUDAGraph(keep_graph=True)

@@ -60,12 +60,11 @@ class Binary(ctypes.Structure):
 
 
 class Recording(ctypes.Structure):
-    """Recorded graphs: Python's number of them, torch's handles, the address of the parameters, and Triton's kernels therein."""
+    """A recorded graph: Python's number of it, torch's handle, the address of the parameters, and Triton's kernels therein."""
 
     _fields_ = (
         ("number", ctypes.c_longlong),
         ("graph", ctypes.c_void_p),
-        ("derivative_graph", ctypes.c_void_p),
         ("parameters", ctypes.c_ulonglong),
         ("binaries", ctypes.POINTER(Binary)),
         ("n_binaries", ctypes.c_int),

@@ -67,16 +67,14 @@ def test_what_is_wanted_is_added_and_nothing_else(dtype, n, n_taken, wanted):
         by_particle = torch.zeros(n, 3, dtype=dtype, device=DEVICE)
         by_particle[slots.taken] = forces
         expected[:, :n] += (by_particle[slots.particles.long()] * 2**32).to(torch.int64).T
-    exchange.give_forces(
+    exchange.give(
         forces,
         torch.tensor(5.5, dtype=torch.float64, device=DEVICE),
+        None,
         torch.tensor(wanted, dtype=torch.float64, device=DEVICE),
         slots.rows,
         slots.particles.data_ptr(),
-        sums.data_ptr(),
-        n + 36,
-        energy_sum.data_ptr(),
-        slots.bytes,
+        exchange.Sums(sums.data_ptr(), n + 36, energy_sum.data_ptr(), slots.bytes),
     )
     assert torch.equal(sums, expected)
     assert energy_sum.item() == (7.75 if wanted[1] else 2.25)
@@ -469,23 +467,19 @@ def test_density_and_planarity_are_those_of_their_modules(tmp_path, similarity, 
             np.testing.assert_array_equal(found, again)
 
 
-@on_cuda
-def test_atoms_that_openmm_reorders_keep_their_forces(tmp_path):
-    """Water and peptide in a box: OpenMM sorts molecules in space and wraps them as they move."""
-    path = write_fragment(tmp_path / "model.pdb", residues=12, terminus=True)
-    model = read_model(path)
-    topology, positions = model.topology, model.positions
-    modeller = openmm.app.Modeller(topology, positions / 10)
+def in_water(folder, method):
+    """Return the System of a peptide in a box of water, its topology, positions (Å) and a density for it."""
+    model = read_model(write_fragment(folder / "model.pdb", residues=12, terminus=True))
+    modeller = openmm.app.Modeller(model.topology, model.positions / 10)
     forcefield = openmm.app.ForceField("amber14-all.xml", "amber14/tip3p.xml")
     modeller.addHydrogens(forcefield)
     modeller.addSolvent(forcefield, padding=0.8 * unit.nanometer)
     system = forcefield.createSystem(
-        modeller.topology, nonbondedMethod=openmm.app.PME, nonbondedCutoff=0.7 * unit.nanometer
+        modeller.topology, nonbondedMethod=method, nonbondedCutoff=0.7 * unit.nanometer, removeCMMotion=False
     )
     places = np.array(modeller.positions.value_in_unit(unit.angstrom))
-    density_map = DensityMap.simulate(topology, positions, 4.0, 1.0)
     fit = DensityFit(
-        density_map,
+        DensityMap.simulate(model.topology, model.positions, 4.0, 1.0),
         modeller.topology,
         4.0,
         atoms="protein and element != H",
@@ -493,6 +487,13 @@ def test_atoms_that_openmm_reorders_keep_their_forces(tmp_path):
         positions=places,
         force_group=1,
     )
+    return system, modeller.topology, places, fit
+
+
+@on_cuda
+def test_atoms_that_openmm_reorders_keep_their_forces(tmp_path):
+    """Water and peptide in a box: OpenMM sorts molecules in space and wraps them as they move."""
+    system, _, places, fit = in_water(tmp_path, openmm.app.PME)
     system.addForce(fit.create_force("CudaGraphForce"))
     # Unequal in time: the density at every third step.
     integrator = openmm.MTSLangevinIntegrator(300, 1, 0.003, [(1, 1), (0, 3)])
@@ -508,6 +509,99 @@ def test_atoms_that_openmm_reorders_keep_their_forces(tmp_path):
         found = forces_of(context, groups={1})
         np.testing.assert_allclose(found, gradient.numpy(), rtol=0, atol=2e-4 * float(gradient.abs().max()))
         assert energy_of(context, groups={1}) == pytest.approx(float(expected), rel=1e-4)
+
+
+@on_cuda
+@pytest.mark.parametrize("method", [openmm.app.PME, openmm.app.Ewald])
+def test_derivatives_are_the_slopes_of_the_energy_in_water(tmp_path, method):
+    system, topology, places, fit = in_water(tmp_path, method)
+    planes = PlanarityRestraint(topology, positions=places, force_group=2, system=system)
+    for energy in (fit, planes):
+        system.addForce(energy.create_force("NativeForce", parameter_derivative=True))
+    system = openmm.XmlSerializer.clone(system)
+    context = context_on_cuda(system, places / 10)
+    openmm.LocalEnergyMinimizer.minimize(context, maxIterations=20)
+    for _ in range(2):
+        context.getIntegrator().step(50)
+        # As in a run that is taken up again.
+        resumed = context_on_cuda(system, places / 10)
+        resumed.setState(context.getState(positions=True, velocities=True, parameters=True))
+        for each in (context, resumed):
+            found = each.getState(parameterDerivatives=True).getEnergyParameterDerivatives()
+            for name, group in ((fit.parameter_name, 1), (planes.parameter_name, 2)):
+                k = each.getParameter(name)
+                energies = []
+                for factor in (0.5, 1.5):
+                    each.setParameter(name, factor * k)
+                    energies.append(energy_of(each, groups={group}))
+                each.setParameter(name, k)
+                assert found[name] == pytest.approx((energies[1] - energies[0]) / k, rel=1e-4)
+
+
+@on_cuda
+def test_an_integrator_takes_derivatives_in_its_steps():
+    n = 50
+    positions = some_positions(n)
+    system = system_of(n, make_force(Computation(Spring(), None, False), "k", 2.5, True))
+    integrator = openmm.CustomIntegrator(0.001)
+    integrator.addGlobalVariable("slope", 0.0)
+    integrator.addComputeGlobal("slope", "deriv(energy, k)")
+    integrator.addComputePerDof("v", "v+dt*f/m")
+    integrator.addComputePerDof("x", "x+dt*v")
+    context = context_on_cuda(system, positions, integrator=integrator)
+    for _ in range(3):
+        at = context.getState(positions=True).getPositions(asNumpy=True)._value
+        integrator.step(1)
+        assert integrator.getGlobalVariableByName("slope") == pytest.approx((at**2).sum(), rel=1e-4)
+
+
+@on_cuda
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_derivatives_of_forces_that_share_a_parameter_add_up(precision):
+    positions = some_positions(300)
+    system = system_of(300)
+    groups = [range(i, 300, 5) for i in range(5)]
+    for particles in groups:
+        system.addForce(make_force(Computation(Spring(), np.array(particles), False), "k", 2.5, True))
+    one, other = (context_on_cuda(system, scale * positions, precision) for scale in (1.0, 2.0))
+    for _ in range(3):
+        for context, scale in ((one, 1.0), (other, 2.0)):
+            for wanted in ({}, {"energy": True}, {"forces": True}):
+                state = context.getState(parameterDerivatives=True, **wanted)
+                assert state.getEnergyParameterDerivatives()["k"] == pytest.approx(
+                    scale**2 * (positions**2).sum(), rel=1e-5
+                )
+            context.getIntegrator().step(0)
+
+
+class Copying(torch.nn.Module):
+    """Four times the sum of x², by way of copies and of memory that is filled."""
+
+    def forward(self, positions, k):
+        rows = positions.clone()
+        columns = torch.zeros(positions.shape[0], 8, device=positions.device)
+        columns[:, 1:4] = positions
+        filled = torch.zeros_like(positions)
+        filled.copy_(rows)
+        odd = torch.ones(7, dtype=torch.uint8, device=positions.device).clone()[1:].clone()
+        twice = (rows**2).sum() + (columns**2).sum() + (filled * positions).sum()
+        return k * (twice + (positions**2).sum() * (odd.sum() - 5))
+
+
+@on_cuda
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("n", [1, 5, 1000])
+def test_a_module_that_copies_and_fills_memory(precision, n):
+    for scale in (1.0, 3.0):
+        positions = scale * some_positions(n)
+        force = CudaGraphForce(Copying(), {"k": 2.0}, parameter_derivatives=["k"])
+        context = context_on_cuda(system_of(n, force), positions, precision)
+        for _ in range(2):
+            state = context.getState(energy=True, parameterDerivatives=True)
+            squares = 4 * (positions**2).sum()
+            assert state.getEnergyParameterDerivatives()["k"] == pytest.approx(squares, rel=1e-5)
+            assert energy_of(context) == pytest.approx(2 * squares, rel=1e-5)
+            np.testing.assert_allclose(forces_of(context), -16 * positions, rtol=1e-4, atol=1e-4)
 
 
 @on_cuda
@@ -633,9 +727,21 @@ def test_a_network_in_a_simulation_keeps_the_energy():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_derivatives_go_to_their_sums(dtype):
-    sums = torch.tensor([1.0, 2.0, 4.0, 8.0], dtype=dtype, device=DEVICE)
-    slopes = torch.tensor([0.5, 100.0, 0.25], dtype=torch.float64, device=DEVICE)
-    slots = torch.tensor([3, -1, 0], dtype=torch.int32, device=DEVICE)
-    exchange.give_derivatives(slopes, slots, sums.data_ptr(), dtype.itemsize)
-    assert sums.tolist() == [1.25, 2.0, 4.0, 8.5]
+@pytest.mark.parametrize("n_others", [0, 300])
+def test_derivatives_go_to_their_sums_whatever_else_is_wanted(dtype, n_others):
+    slots = Slots(2, 1, dtype)
+    found = torch.tensor([1.0, 2.0, 4.0, 8.0], dtype=dtype, device=DEVICE)
+    values = torch.tensor([*[7.0] * n_others, 0.5, 100.0, 0.25], dtype=torch.float64, device=DEVICE)
+    numbers = torch.tensor([*[-1] * n_others, 3, -1, 0], dtype=torch.int32, device=DEVICE)
+    forces = torch.ones(3, 38, dtype=torch.int64, device=DEVICE)
+    exchange.give(
+        torch.ones(1, 3, dtype=dtype, device=DEVICE),
+        torch.tensor(5.5, dtype=torch.float64, device=DEVICE),
+        exchange.Derivatives(values, numbers),
+        torch.zeros(2, dtype=torch.float64, device=DEVICE),
+        slots.rows,
+        slots.particles.data_ptr(),
+        exchange.Sums(forces.data_ptr(), 38, found[1:].data_ptr(), slots.bytes, found.data_ptr()),
+    )
+    assert found.tolist() == [1.25, 2.0, 4.0, 8.5]
+    assert bool((forces == 1).all())
