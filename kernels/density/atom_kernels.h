@@ -3,11 +3,10 @@
 // They are most of what is to be compiled here: files of their own hold them, which are compiled side by side.
 #pragma once
 
+#include "interface.h"
 #include "tile_bricks.h"
 
 namespace openmm_density {
-
-constexpr int MAX_GAUSSIANS = 5;
 
 // Slots of what gather_all_of_atom sums over the voxels of a field g; gather_atom sums the first three for each channel.
 enum GatherSum {
@@ -32,14 +31,12 @@ struct Kernels {
     Gather fresh_gather, fresh_gather_all;
 };
 
-// In one_gaussian.cpp, few_gaussians.cpp and five_gaussians.cpp; the library of the operators calls them in that of the kernels.
-#pragma GCC visibility push(default)
+// In one_gaussian.cpp, few_gaussians.cpp and five_gaussians.cpp.
 Kernels kernels_of_one_gaussian(const Plan& plan);
 Kernels kernels_of_two_gaussians(const Plan& plan);
 Kernels kernels_of_three_gaussians(const Plan& plan);
 Kernels kernels_of_four_gaussians(const Plan& plan);
 Kernels kernels_of_five_gaussians(const Plan& plan);
-#pragma GCC visibility pop
 
 inline Kernels kernels_for(const Plan& plan) {
     switch (plan.atoms.gaussians) {

@@ -1,5 +1,5 @@
-// Model density, its gradients, and similarity with forces, on the CPU: the operators, from checked arguments to results.
-// passes.h and, of the similarity, similarity.h say how they work.
+// Model density, its gradients, and similarity with forces, on the CPU: the operators, which check their arguments. similarity.h and
+// splat_gather.h say how the kernels work.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -11,24 +11,26 @@
 #include <tuple>
 #include <vector>
 
-#define OPENMM_DENSITY_SLEEPING_THREADS  // it runs in every step, beside the threads of OpenMM
 #include "../grid_tensors.h"
 #include "../scale.h"
 #include "interface.h"
-#include "passes.h"
+#include "measures.h"
 
 namespace openmm_density {
 namespace {
 
 struct Inputs {
     at::Tensor positions, amplitudes, exponents;
-    Atoms atoms;
+    double cutoff;
+    int64_t count;
 
     Inputs(const at::Tensor& given_positions, const at::Tensor& given_amplitudes, const at::Tensor& given_exponents,
-           double cutoff, int64_t count)
+           double given_cutoff, int64_t n_atoms)
         : positions(given_positions.contiguous()),
           amplitudes(given_amplitudes.contiguous()),
-          exponents(given_exponents.contiguous()) {
+          exponents(given_exponents.contiguous()),
+          cutoff(given_cutoff),
+          count(n_atoms) {
         TORCH_CHECK(positions.dim() == 2 && positions.size(1) == 3, "positions must have shape (N, 3), not ",
                     positions.sizes());
         TORCH_CHECK(positions.scalar_type() == at::kFloat || positions.scalar_type() == at::kDouble,
@@ -43,8 +45,18 @@ struct Inputs {
                     MAX_GAUSSIANS, " Gaussians, not ", amplitudes.size(1));
         TORCH_CHECK(cutoff > 0 && std::isfinite(cutoff), "cutoff must be positive and finite, not ", cutoff);
         TORCH_CHECK(count < (int64_t(1) << 31), "2147483647 atoms are the most, not ", count);
-        atoms = {count, static_cast<int>(amplitudes.size(1)), amplitudes.const_data_ptr<float>(),
-                 exponents.const_data_ptr<float>(), cutoff};
+    }
+
+    AtomsOnGrid on(const at::Tensor& matrix, const at::Tensor& origin, at::IntArrayRef shape, bool periodic) const {
+        return {count,
+                static_cast<int>(amplitudes.size(1)),
+                amplitudes.const_data_ptr<float>(),
+                exponents.const_data_ptr<float>(),
+                cutoff,
+                matrix.const_data_ptr<double>(),
+                origin.const_data_ptr<double>(),
+                {shape[0], shape[1], shape[2]},
+                periodic};
     }
 
     Points points() const {
@@ -61,24 +73,11 @@ Gradients gradients_of(const at::Tensor& gradient) {
 at::Tensor density_splat(const at::Tensor& positions, const at::Tensor& amplitudes, const at::Tensor& exponents,
                          double cutoff, const at::Tensor& matrix, const at::Tensor& origin, at::IntArrayRef shape,
                          bool periodic) {
-    const Grid grid = grid_of(matrix, origin, shape, periodic);
+    const at::Tensor rows = matrix.contiguous(), corner = origin.contiguous();
+    grid_of(rows, corner, shape, periodic);
     const Inputs inputs(positions, amplitudes, exponents, cutoff, positions.size(0));
-    Workspace& work = workspace();
-    const Plan plan = make_plan(work, grid, inputs.atoms, inputs.points(), nullptr);
-    const Kernels kernels = kernels_for(plan);
     at::Tensor density = at::empty(shape, inputs.amplitudes.options());
-    float* out = density.mutable_data_ptr<float>();
-    const int64_t plane = int64_t(grid.n[1]) * grid.n[0];
-    parallel_for(grid.n[2], [&](int64_t z, int) { std::fill_n(out + z * plane, plane, 0.0f); });
-    each_tile(work, plan, 1, [&](const Tile& tile, const TileView& view, ThreadScratch& scratch) {
-        splat_tile(plan, kernels, tile, view, scratch);
-        each_bricks(
-            view,
-            [&](int bz, int by, int bx, int64_t at) {
-                store_bricks(plan, bz, by, bx, scratch.channels[0].data() + at, out);
-            },
-            [] {});
-    });
+    openmm_density_splat(inputs.on(rows, corner, shape, periodic), inputs.points(), density.mutable_data_ptr<float>());
     return density;
 }
 
@@ -87,63 +86,17 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> density_gather(const at::Tensor& 
                                                               double cutoff, const at::Tensor& matrix,
                                                               const at::Tensor& origin, bool periodic,
                                                               bool parameters) {
-    const Grid grid = grid_of(matrix, origin, gradient.sizes(), periodic);
+    const at::Tensor rows = matrix.contiguous(), corner = origin.contiguous();
+    grid_of(rows, corner, gradient.sizes(), periodic);
     TORCH_CHECK(gradient.scalar_type() == at::kFloat, "gradient must be float32, not ", gradient.scalar_type());
     const at::Tensor field = gradient.contiguous();
-    const float* g = field.const_data_ptr<float>();
     const Inputs inputs(positions, amplitudes, exponents, cutoff, positions.size(0));
-    Workspace& work = workspace();
-    const Plan plan = make_plan(work, grid, inputs.atoms, inputs.points(), nullptr);
-    const Kernels kernels = kernels_for(plan);
-    const int n_gaussians = parameters ? inputs.atoms.gaussians : 0;
-    const int width = parameters ? all_sums(n_gaussians) : GRADIENT_SUMS;
-    const auto gather = parameters ? kernels.fresh_gather_all : kernels.fresh_gather;
-    work.partials.resize(work.images.size() * width);
-    each_tile(work, plan, 1, [&](const Tile& tile, const TileView& view, ThreadScratch& scratch) {
-        each_bricks(
-            view,
-            [&](int bz, int by, int bx, int64_t at) {
-                vec bricks[BRICK_ROWS];
-                load_bricks(plan, bz, by, bx, g, 0.0f, bricks);
-                std::copy_n(bricks, BRICK_ROWS, scratch.channels[0].data() + at);
-            },
-            [] {});
-        const size_t table_size = kernels.table_size(plan);
-        if (scratch.tables.size() < table_size) scratch.tables.resize(table_size);
-        for (int64_t i = 0; i < tile.end - tile.begin; ++i)
-            gather(plan, scratch.footprints[i], view, scratch.tables.data(), scratch,
-                   work.partials.data() + width * (tile.begin + i));
-    });
-
+    const int64_t n_gaussians = parameters ? inputs.amplitudes.size(1) : 0;
     const at::Tensor d_positions = at::empty(inputs.positions.sizes(), inputs.positions.options());
-    const at::Tensor d_amplitudes = at::empty({inputs.atoms.count, n_gaussians}, inputs.amplitudes.options());
-    const at::Tensor d_exponents = at::empty({inputs.atoms.count, n_gaussians}, inputs.exponents.options());
-    const Gradients to_positions = gradients_of(d_positions);
-    float* da = d_amplitudes.mutable_data_ptr<float>();
-    float* dalpha = d_exponents.mutable_data_ptr<float>();
-    const double s_c = cutoff * cutoff;
-    const int64_t n_chunks = (inputs.atoms.count + ATOMS_PER_CHUNK - 1) / ATOMS_PER_CHUNK;
-    parallel_for(n_chunks, [&](int64_t chunk, int) {
-        double total[all_sums(MAX_GAUSSIANS)];
-        for (int64_t atom = chunk * ATOMS_PER_CHUNK; atom < std::min(inputs.atoms.count, (chunk + 1) * ATOMS_PER_CHUNK);
-             ++atom) {
-            add_partials(work, atom, width, total);
-            store_gradient(grid, total, to_positions, atom);
-            if (!parameters) continue;
-            const double sum_g = total[SUM_G], sum_gs = total[SUM_GS];
-            for (int c = 0; c < n_gaussians; ++c) {
-                const double of_ge = total[sum_ge(c)], of_gse = total[sum_gse(c)];
-                const double a = inputs.atoms.amplitudes[atom * n_gaussians + c];
-                const double alpha = inputs.atoms.exponents[atom * n_gaussians + c];
-                const double edge = std::exp(-alpha * s_c);
-                // d/dA and d/dalpha of A (exp(-alpha s) - exp(-alpha s_c) + alpha exp(-alpha s_c) (s - s_c)).
-                da[atom * n_gaussians + c] =
-                    static_cast<float>(of_ge - edge * sum_g + alpha * edge * (sum_gs - s_c * sum_g));
-                dalpha[atom * n_gaussians + c] =
-                    static_cast<float>(a * (-of_gse + edge * (sum_gs - alpha * s_c * (sum_gs - s_c * sum_g))));
-            }
-        }
-    });
+    const at::Tensor d_amplitudes = at::empty({inputs.count, n_gaussians}, inputs.amplitudes.options());
+    const at::Tensor d_exponents = at::empty({inputs.count, n_gaussians}, inputs.exponents.options());
+    openmm_density_gather(inputs.on(rows, corner, field.sizes(), periodic), inputs.points(), field.const_data_ptr<float>(), parameters,
+                          gradients_of(d_positions), d_amplitudes.mutable_data_ptr<float>(), d_exponents.mutable_data_ptr<float>());
     return {d_positions, d_amplitudes, d_exponents};
 }
 
@@ -171,17 +124,17 @@ std::tuple<at::Tensor, at::Tensor> density_similarity(const at::Tensor& position
     const Inputs inputs(positions, amplitudes, exponents, cutoff, atoms.size(0));
     const at::Tensor selected = atoms.contiguous();
     const int64_t* selection = selected.const_data_ptr<int64_t>();
-    const int64_t n_atoms = inputs.atoms.count, n_positions = inputs.positions.size(0);
+    const int64_t n_atoms = inputs.count, n_positions = inputs.positions.size(0);
     for (int64_t i = 0; i < n_atoms; ++i)
         TORCH_CHECK_INDEX(selection[i] >= 0 && selection[i] < n_positions, "atom ", selection[i], " is not among the ",
                           n_positions, " positions: atoms are counted from 0");
     const at::Tensor value = at::empty({}, moments.options());
     const at::Tensor gradient = at::empty(inputs.positions.sizes(), inputs.positions.options());
     const Comparison compared{n_atoms,
-                              inputs.atoms.gaussians,
+                              static_cast<int>(inputs.amplitudes.size(1)),
                               selection,
-                              inputs.atoms.amplitudes,
-                              inputs.atoms.exponents,
+                              inputs.amplitudes.const_data_ptr<float>(),
+                              inputs.exponents.const_data_ptr<float>(),
                               cutoff,
                               target.const_data_ptr<float>(),
                               moments.const_data_ptr<double>(),
@@ -191,10 +144,8 @@ std::tuple<at::Tensor, at::Tensor> density_similarity(const at::Tensor& position
                               periodic,
                               static_cast<int>(measure),
                               total_weight};
-    const Points points = inputs.points();
-    const Gradients gradients = gradients_of(gradient);
-    *value.mutable_data_ptr<double>() = openmm_density_similarity_of(
-        compared, {points.single, points.twice, gradients.single, gradients.twice}, n_positions, value_of(scale));
+    *value.mutable_data_ptr<double>() =
+        openmm_density_similarity_of(compared, inputs.points(), n_positions, value_of(scale), gradients_of(gradient));
     return {value, gradient};
 }
 

@@ -5,6 +5,8 @@
 
 namespace openmm_density {
 
+constexpr int MAX_GAUSSIANS = 5;
+
 // The arguments of density_similarity that stay the same, which have been checked: see __init__.py.
 struct Comparison {
     int64_t n_atoms;
@@ -28,15 +30,38 @@ extern "C" __attribute__((visibility("default"))) double openmm_density_similari
                                                                                    int64_t n_positions, double scale, int n_threads,
                                                                                    double* gradient);
 
-// The same for the operator, by torch's number of threads: of positions and gradient in either precision, null in the other.
-struct EitherPrecision {
-    const float* single_positions;
-    const double* positions;
-    float* single_gradient;
-    double* gradient;
+// What the operators call, by torch's number of threads. Positions and their gradients come in either precision: null in the other.
+template <typename Single, typename Twice>
+struct Either {
+    Single* single;
+    Twice* twice;
 };
-extern "C" __attribute__((visibility("default"))) double openmm_density_similarity_of(const Comparison& compared,
-                                                                                      const EitherPrecision& arrays,
-                                                                                      int64_t n_positions, double scale);
+using Points = Either<const float, const double>;
+using Gradients = Either<float, double>;
+
+// Atoms on a grid: the arguments that density_splat and density_gather share.
+struct AtomsOnGrid {
+    int64_t n_atoms;
+    int gaussians;
+    const float* amplitudes;
+    const float* exponents;
+    double cutoff;
+    const double* matrix;
+    const double* origin;
+    int64_t shape[3];  // nz, ny, nx
+    bool periodic;
+};
+
+#pragma GCC visibility push(default)
+extern "C" double openmm_density_similarity_of(const Comparison& compared, const Points& positions, int64_t n_positions, double scale,
+                                               const Gradients& gradients);
+
+// Store the density of all voxels.
+extern "C" void openmm_density_splat(const AtomsOnGrid& given, const Points& positions, float* density);
+
+// Store what a field on the voxels is worth to positions and, where they are wanted, to amplitudes and exponents.
+extern "C" void openmm_density_gather(const AtomsOnGrid& given, const Points& positions, const float* field, bool parameters,
+                                      const Gradients& to_positions, float* to_amplitudes, float* to_exponents);
+#pragma GCC visibility pop
 
 }  // namespace openmm_density

@@ -5,20 +5,12 @@
 #include <vector>
 
 #include "atom_kernels.h"
+#include "interface.h"
 #include "measures.h"
 #include "tile_lists.h"
 
 namespace openmm_density {
 namespace {
-
-// Positions or gradients of either precision, one of them null.
-template <typename Single, typename Twice>
-struct Either {
-    Single* single;
-    Twice* twice;
-};
-using Points = Either<const float, const double>;
-using Gradients = Either<float, double>;
 
 inline Plan make_plan(Workspace& work, const Grid& grid, const Atoms& atoms, const Points& positions, const int64_t* selection) {
     if (positions.twice) return make_plan(work, grid, atoms, positions.twice, selection);

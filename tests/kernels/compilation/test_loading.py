@@ -153,6 +153,28 @@ def test_without_a_compiler_pytorch_serves_after_one_warning(tmp_path):
     assert not (tmp_path / "cache").exists()
 
 
+def kernel_alone(folder):
+    try:
+        kernel = compilation.entry_points(folder)
+    except compilation.BuildError as error:
+        return str(error), compilation.kernels_serve([folder]), None
+    alone = not compilation.status()[folder].tried
+    return kernel.openmm_density_whole_molecules is not None, compilation.kernels_serve([folder]), alone
+
+
+@needs_compiler
+def test_a_kernel_comes_without_its_operators_and_torchs_headers(tmp_path):
+    cache = tmp_path / "cache"
+    assert Child(kernel_alone, "molecules", cache=cache).result() == (True, True, True)
+    (record,) = cache.glob("*.json")
+    assert record.name.startswith("molecules-kernel-") and "/torch/include" not in record.read_text()
+
+
+def test_a_kernel_that_cannot_be_had_is_an_error_each_time(tmp_path):
+    problem, serves, _ = Child(kernel_alone, "molecules", cache=tmp_path, CXX="/nonexistent").result()
+    assert problem.startswith("CXX names /nonexistent") and not serves
+
+
 def test_an_unwritable_cache_gives_way_to_a_temporary_folder_of_this_user(compiled, tmp_path):
     (tmp_path / "file").write_text("not a folder")
     temporary = tmp_path / "tmp"
