@@ -69,7 +69,7 @@ class Batch:
         for job in self.jobs:
             JobFolder(job).check(overwrite)
         self.results: dict[str, JobResult] = {}
-        self._written = 0.0
+        self._next_written = 0.0
 
     @property
     def is_over(self) -> bool:
@@ -165,8 +165,12 @@ class Batch:
 
     def _ended(self, result: JobResult) -> JobResult:
         self.results[result.job.name] = result
-        if time.monotonic() - self._written > _WRITTEN_AFTER:
+        began = time.monotonic()
+        if began > self._next_written:
             self.write_tables()
+            # Of many jobs it takes a while: a hundredth of the time goes into it at most.
+            now = time.monotonic()
+            self._next_written = now + max(_WRITTEN_AFTER, 100 * (now - began))
         return result
 
     def write_tables(self, free: dict[str, float] | None = None, **more: Any) -> None:
@@ -179,7 +183,6 @@ class Batch:
         **more
             What stands beside ``jobs`` in ``batch.json``.
         """
-        self._written = time.monotonic()
         if self.output is not None:
             write_tables(
                 self.output, rows_of(self.jobs, self.results, self.output.absolute(), free or {}), more
