@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import time
 import uuid
 from collections import deque
@@ -58,6 +59,11 @@ class DaskEngine:
         keep: Callable[[int], None] | None = None,
     ) -> None:
         self.client, self._reconnect, self._keep = client, reconnect, keep
+
+    @property
+    def link(self) -> str | None:
+        """The address of Dask's dashboard, where it can be shown."""
+        return self.client.dashboard_link if importlib.util.find_spec("bokeh") else None
 
     def run(self, jobs: Sequence[Job], settings: RunSettings, watch: Watch) -> Iterator[JobResult]:
         """Yield results as they come."""
