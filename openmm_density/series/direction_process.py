@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ..errors import InputError, SimulationError
 from ..fitting.interrupts import StopRequest
 from .direction import carry_out
@@ -56,7 +58,7 @@ class DirectionProcess:
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env={**os.environ, **_own_gpu(direction), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -115,6 +117,13 @@ class DirectionProcess:
             "error": f"the process of the direction {self.direction} ended with status {status}"
         }
         raise (InputError if said.get("kind") == "input" else SimulationError)(said["error"])
+
+
+def _own_gpu(direction: str) -> dict[str, str]:
+    """Return the variable that leaves a direction one of several GPUs; of one GPU both have a part."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    cards = [str(card) for card in range(torch.cuda.device_count())] if named is None else named.split(",")
+    return {"CUDA_VISIBLE_DEVICES": cards[DIRECTIONS.index(direction)]} if len(cards) > 1 else {}
 
 
 def carry_out_beside(folder: Path, threads: int, told: Callable[[dict[str, Any]], None]) -> None:

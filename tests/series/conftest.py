@@ -61,6 +61,7 @@ def series_in(volumes, output, **options):
         "threads": 1,
         "workers": 1,
         "report_interval": 20,
+        "save_interval": 20,
         "coordinates": [DISTANCE],
         **options,
     }

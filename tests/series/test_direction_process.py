@@ -32,6 +32,14 @@ def test_what_they_say_is_heard(beside):
     assert sorted(message["frame"] for message in heard) == [2, 4]
 
 
+@pytest.mark.parametrize("cards, shared", [("3", {"3"}), ("3,5", {"3", "5"}), ("3,5,6", {"3", "5"})])
+def test_of_several_gpus_each_has_its_own(beside, monkeypatch, cards, shared):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", cards)
+    heard = []
+    beside("import os\n" + SAY + "say(card=os.environ['CUDA_VISIBLE_DEVICES'])", heard.append)
+    assert len(heard) == 2 and {message["card"] for message in heard} == shared
+
+
 @pytest.mark.parametrize("kind, error", [("input", InputError), ("simulation", SimulationError)])
 def test_an_error_of_one_ends_the_other_and_is_raised(beside, kind, error):
     program = f"if sys.argv[2] == 'up':\n  say(error='it is so: do that.', kind={kind!r}); sys.exit(1)\n"

@@ -102,16 +102,24 @@ def test_it_leaves_a_trajectory_tables_a_picture_and_a_page(finished):
 def test_an_interrupted_series_goes_on_and_ends_with_the_same_bits(finished, volumes, tmp_path, monkeypatch):
     series, result, _ = finished
     shutil.copytree(series.folder, tmp_path / "out")
-    for folder in ("frame_02_from_01", "frame_01_from_02"):
-        shutil.rmtree(tmp_path / "out" / folder)
-    # One that was killed before it had saved a state.
-    (tmp_path / "out" / "frame_01_from_02" / "unfinished").mkdir(parents=True)
+    shutil.rmtree(tmp_path / "out" / "frame_01_from_02")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("frame_*/summary.json")}
     for name in ("plot_overview", "plot_progress", "plot_residues"):
         monkeypatch.setattr(
             f"openmm_density.fitting.output.plots.{name}", lambda path, *_, **__: path.write_bytes(b"")
         )
-    again = series_in(volumes, tmp_path / "out").run()
+
+    def interrupt(line, _):
+        if line.startswith("volume 1 of 3 from 2") and "step 40/40" in line:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        series_in(volumes, tmp_path / "out").run(interrupt)
+    unfinished = tmp_path / "out" / "frame_01_from_02" / "unfinished"
+    assert (unfinished / "state.npz").exists() and not (unfinished.parent / "summary.json").exists()
+    resumed = []
+    again = series_in(volumes, tmp_path / "out").run(lambda line, _: resumed.append(line))
+    assert not any("step 20/40" in line for line in resumed)
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert np.array_equal(again.positions, result.positions)
 
