@@ -205,6 +205,16 @@ def test_on_narrow_and_dark_windows_nothing_sticks_out(opened, width, scheme):
     assert opened.said == []
 
 
+def test_on_a_phone_tables_fit_and_no_button_lies_over_a_legend(browser, folder):
+    looks = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+    opened = Opened(browser, folder / "report.html", **looks)
+    opened.wait_until("document.querySelectorAll('.drawing .main-svg').length > 3")
+    assert opened.page.locator(".modebar-btn").count() == 0
+    beyond = "[...document.querySelectorAll('.scroll:not(.tall)')].map((each) => each.scrollWidth - each.clientWidth)"
+    assert set(opened.page.evaluate(beyond)) == {0} and opened.said == []
+    opened.close()
+
+
 def test_it_prints_with_the_picture_of_the_view(opened, tmp_path):
     printed = opened.page.pdf(path=tmp_path / "report.pdf", format="A4", print_background=True)
     assert printed.startswith(b"%PDF") and len(printed) > 100_000
@@ -216,6 +226,9 @@ def test_it_prints_with_the_picture_of_the_view(opened, tmp_path):
     opened.page.emulate_media(media="print")
     assert picture.is_visible() and not opened.page.locator("#controls").is_visible()
     assert opened.page.locator("#stage").is_hidden()
+    # What cannot be pressed on paper is not there, but for names of residues.
+    assert not opened.page.locator(".doubts .spots").first.is_visible()
+    assert opened.page.locator(".items .spots").first.is_visible()
     opened.page.emulate_media(media="screen")
 
 
