@@ -42,14 +42,14 @@ class EnsembleDensity(nn.Module):
         self.measure, self.total_weight = energy.measure, energy.total_weight
 
     @torch.jit.export
-    def similarity(
+    def of_fitted(
         self, positions: Tensor, weights: Tensor, scale: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return S of the weighted mean density and ∂S/∂positions (in nm⁻¹) of all particles, times a factor if there is one."""
+        """Return S of the weighted mean density and ∂S/∂positions (in nm⁻¹) of the fitted atoms, times a factor if any."""
         moved = self.displacements.to(positions.dtype).index_select(0, self.replicas)
         own = positions.index_select(0, self.atoms) - moved
         of_atom = weights.to(self.amplitudes.dtype).index_select(0, self.replicas)
-        similarity, gradient = torch.ops.openmm_density.density_similarity(
+        return torch.ops.openmm_density.density_similarity(
             own,
             self.own_atoms,
             self.amplitudes * of_atom[:, None],
@@ -64,6 +64,13 @@ class EnsembleDensity(nn.Module):
             self.total_weight,
             scale,
         )
+
+    @torch.jit.export
+    def similarity(
+        self, positions: Tensor, weights: Tensor, scale: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the same with the gradient of all particles."""
+        similarity, gradient = self.of_fitted(positions, weights, scale)
         return similarity, torch.ops.openmm_density.among_all(gradient, self.atoms, positions.shape[0])
 
     def forward(self, positions: Tensor, strengths: Tensor) -> tuple[Tensor, Tensor]:

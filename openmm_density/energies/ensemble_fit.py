@@ -20,7 +20,7 @@ from .density_fit import DensityFit
 from .ensemble_density import EnsembleDensity
 from .forces import BackendUnavailable, backend_problem
 from .modules import DensityEnergy
-from .replica_weights import PRIOR, checked_weights, refined_weights
+from .replica_weights import PRIOR, ROUNDS, checked_weights, refined_weights
 
 MOST_REPLICAS = 64
 """More share a map than any map can tell apart."""
@@ -185,7 +185,7 @@ class EnsembleFit:
         if self._evaluator is None:
             self._evaluator = self.create_module()
         weights = self.replica_weights if weights is None else checked_weights(weights, self.replicas)
-        found, _ = self._evaluator.similarity(self._among_all(positions), torch.from_numpy(weights))
+        found, _ = self._evaluator.of_fitted(self._among_all(positions), torch.from_numpy(weights))
         return float(found)
 
     def weight_gradient(self, positions: Sequence[Any], weights: Any = None) -> tuple[float, np.ndarray]:
@@ -201,7 +201,7 @@ class EnsembleFit:
         return self._weighted(self._fitted(positions), weights)
 
     def refine_weights(
-        self, positions: Sequence[Any], weights: Any = None, prior: float = PRIOR
+        self, positions: Sequence[Any], weights: Any = None, prior: float = PRIOR, rounds: int = ROUNDS
     ) -> np.ndarray:
         """Return the weights with which these replicas fit the map best, shape (replicas,).
 
@@ -210,13 +210,14 @@ class EnsembleFit:
         positions, weights
             As for `similarity`; the weights are those to begin with.
         prior : float
+        rounds : int
             See `openmm_density.energies.replica_weights.refined_weights`.
         """
         start = self.replica_weights if weights is None else checked_weights(weights, self.replicas)
         if self.replicas == 1:
             return start
         fitted = self._fitted(positions)
-        return refined_weights(lambda tried: self._weighted(fitted, tried), start, prior)
+        return refined_weights(lambda tried: self._weighted(fitted, tried), start, prior, rounds)
 
     def _weighted(self, fitted: Tensor, weights: np.ndarray) -> tuple[float, np.ndarray]:
         if self._evaluator is None:

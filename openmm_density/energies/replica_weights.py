@@ -11,7 +11,8 @@ from ..errors import InputError
 PRIOR = 0.005
 """How strongly weights are drawn to equal ones, in similarity: replicas of one conformation, which the map cannot tell apart,
 share its weight evenly, and a weight that the map shows is moved by less than .02."""
-_MOST_ROUNDS = 60
+ROUNDS = 80
+"""Evaluations that a search for weights takes at the most."""
 # Largest change of a weight at which the search has ended.
 _STILL = 1e-4
 _FIRST_STEP, _SMALLEST_STEP = 4.0, 1e-4
@@ -50,6 +51,7 @@ def refined_weights(
     similarity: Callable[[np.ndarray], tuple[float, np.ndarray]],
     start: np.ndarray,
     prior: float = PRIOR,
+    rounds: int = ROUNDS,
 ) -> np.ndarray:
     """Return the weights that maximise S(w) − prior · Σ w ln(R w), by mirror descent.
 
@@ -64,6 +66,8 @@ def refined_weights(
     start : np.ndarray, shape (R,)
         Where the search begins; a weight of 0 begins a little above it, so that it can come back.
     prior : float
+    rounds : int
+        The most that are made.
     """
     weights = np.maximum(start, 1e-3 / len(start))
     weights /= weights.sum()
@@ -75,7 +79,7 @@ def refined_weights(
 
     best, gradient = judged(weights)
     step = _FIRST_STEP
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(rounds):
         if step < _SMALLEST_STEP:
             break
         exponent = step * (gradient - gradient.max())

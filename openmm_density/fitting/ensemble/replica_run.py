@@ -10,6 +10,7 @@ import numpy as np
 import openmm
 from openmm import unit
 
+from ...energies.replica_weights import ROUNDS
 from ...errors import SimulationError
 from ...merging.displacements import closest_approach
 from ...units import ANGSTROM_PER_NANOMETER
@@ -17,13 +18,17 @@ from ..interrupts import Stop
 from ..platforms import make_context, repeats_itself
 from ..protocols import Protocol, Stage
 from ..stability import is_blow_up
-from .replica_systems import REACH, ReplicaSystem, ReplicaSystems
+from .replica_systems import ReplicaSystem, ReplicaSystems
 
 BLOCK = 1000
 """Steps between saved states, after each of which weights are refined."""
 MOST_CAUTION = 4
 """Times that the time step is halved, and the block repeated, where it blows up."""
+REACH = 1.0
+"""nm: the cut-off of the force field. Replicas that come so near to each other side by side would interact."""
 _UPDATE = 50
+# Of a refinement of weights between blocks, each of which goes on from the last.
+_ROUNDS = 20
 _HOTTEST = 3000.0
 _GAS_CONSTANT = unit.MOLAR_GAS_CONSTANT_R.value_in_unit(unit.kilojoule_per_mole / unit.kelvin)
 
@@ -181,7 +186,7 @@ class ReplicaRun:
             block=state.block + 1,
         )
         if stage.resolution is None:
-            state = self._weighted(state, system)
+            state = self._weighted(state, system, _ROUNDS)
             system.ensemble.set_weights(context, state.weights)
         row = {
             "stage": stage.name,
@@ -189,23 +194,10 @@ class ReplicaRun:
             "similarity": system.ensemble.similarity(state.models, state.weights),
             "weights": state.weights.tolist(),
         }
-        if (
-            closest_approach(
-                list(
-                    system.merged.split(
-                        np.concatenate(
-                            [each + moved for each, moved in zip(positions, system.merged.displacements)]
-                        )
-                    )
-                )
-            )
-            < REACH + 1.0
-        ):
-            self._kept = None
         return replace(state, rows=[*state.rows, row])
 
-    def _weighted(self, state: ReplicaState, system: ReplicaSystem) -> ReplicaState:
-        weights = system.ensemble.refine_weights(state.models, state.weights)
+    def _weighted(self, state: ReplicaState, system: ReplicaSystem, rounds: int = ROUNDS) -> ReplicaState:
+        weights = system.ensemble.refine_weights(state.models, state.weights, rounds=rounds)
         return replace(state, weights=weights)
 
     def _check(self, positions: np.ndarray, velocities: np.ndarray, system: ReplicaSystem) -> None:
@@ -216,6 +208,9 @@ class ReplicaRun:
         kelvin = twice_kinetic / (3 * len(masses) * _GAS_CONSTANT)
         if kelvin.max() > _HOTTEST:
             raise BlownUp(f"a replica was {kelvin.max():.4g} K hot")
+        moved = system.merged.displacements[:, None]
+        if closest_approach(list(positions + moved)) < REACH:
+            raise BlownUp("a replica left its density")
 
     def _masses(self, system: ReplicaSystem) -> np.ndarray:
         merged = system.merged
@@ -256,14 +251,14 @@ class ReplicaRun:
         if usable and not fresh:
             return kept[1], kept[2]
         self._kept = None
-        density = self.systems.best_density(stage.resolution, state.positions, state.weights)
-        system = self.systems.system(density, state.positions, state.weights)
+        system = self.systems.system(stage.resolution, list(state.models), state.weights)
         integrator = openmm.LangevinMiddleIntegrator(
             stage.temperature_at(0.0), self._protocol.friction, timestep
         )
         integrator.setRandomNumberSeed(self._number(state, 0))
         context = make_context(system.merged.system, integrator, self._platform)
         self.systems.restrain_planarity(context, stage, timestep)
+        system.ensemble.set_weights(context, state.weights)
         context.setPositions(system.merged.merged_positions(list(state.positions)))
         context.setVelocities(np.concatenate(list(state.velocities)))
         self._kept = state.stage, system, context

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,63 @@ from ...merging import MergedSystem, displacements_apart, merge_systems
 from ...restraints import make_restraints
 from ...units import ANGSTROM_PER_NANOMETER
 from ..fit_systems import BLURS, DENSITY_GROUP, RESTRAINT_GROUP, FitSystems
-from ..protocols import Protocol
+from ..protocols import Protocol, Stage
 from .stages import RESTRAINTS
 
-REACH = 1.0
-"""nm: the cut-off of the force field. Replicas that come so near to each other side by side would interact."""
-FREE_SPACE = 4.0
-"""nm between replicas beyond it, into which domains may swing."""
+FREE_SPACE = 5.0
+"""nm between replicas, the cut-off among them, into which domains may swing."""
+
+
+class Copies:
+    """The force field and restraints of replicas side by side in one System, always in the same places.
+
+    Parameters
+    ----------
+    systems : FitSystems
+        Of the single fit.
+    protocol : Protocol
+        Whose hydrogen mass is taken.
+    platform : str
+    model : np.ndarray, shape (N, 3)
+        In Å: around it replicas have `FREE_SPACE`.
+
+    Raises
+    ------
+    InputError
+        If the fit is in water, where copies would need boxes of their own.
+    """
+
+    def __init__(self, systems: FitSystems, protocol: Protocol, platform: str, model: np.ndarray) -> None:
+        prepared = systems.prepared
+        if prepared.solvent == "water":
+            raise InputError(
+                "of a fit in water cannot be made: each would need a box of its own",
+                argument="replicas",
+                remedy="take another solvent",
+            )
+        self._planarity, self._model = systems.planarity, model / ANGSTROM_PER_NANOMETER
+        self.backend = "CudaGraphForce" if platform == "CUDA" else "NativeForce"
+        self._one = prepared.system(hydrogen_mass=protocol.hydrogen_mass)
+        restraints = [name for name in RESTRAINTS if name != "planarity"]
+        for each in make_restraints(
+            restraints, prepared.topology, prepared.positions, force_group=RESTRAINT_GROUP
+        ):
+            # One of OpenMM's own, which can be merged.
+            self._one.addForce(each.create_force())
+        self._merged: dict[int, MergedSystem] = {}
+
+    def merged(self, replicas: int) -> MergedSystem:
+        """Return a System of so many replicas of its own, to which a density can be added."""
+        if replicas not in self._merged:
+            apart = displacements_apart([self._model] * replicas, FREE_SPACE)
+            merged = merge_systems([self._one] * replicas, apart)
+            if self._planarity is not None:
+                first, count = merged.first[:-1].tolist(), int(merged.first[-1])
+                options: dict[str, Any] = {} if backend_problem(self.backend) else {"backend": self.backend}
+                merged.system.addForce(self._planarity.create_force_of_copies(first, count, **options))
+            self._merged[replicas] = merged
+        found = self._merged[replicas]
+        return replace(found, system=openmm.XmlSerializer.clone(found.system))
 
 
 @dataclass(frozen=True)
@@ -37,93 +87,72 @@ class ReplicaSystem:
 
 
 class ReplicaSystems:
-    """Make the Systems of an ensemble from those of a fit.
+    """The Systems of an ensemble that is fitted to a map.
 
     Parameters
     ----------
+    copies : Copies
     systems : FitSystems
-        Of the single fit.
-    protocol : Protocol
-        Whose hydrogen mass is taken.
+        Of the single fit, whose density is taken.
     density_map : DensityMap
         That the replicas are fitted to.
     resolution : float
         Of it, in Å.
-    platform : str
-
-    Raises
-    ------
-    InputError
-        If the fit is in water, where copies would need boxes of their own.
+    match_blur : bool
+        Whether atoms are as wide as the map shows them, as in a fit of one model.
     """
 
     def __init__(
         self,
+        copies: Copies,
         systems: FitSystems,
-        protocol: Protocol,
         density_map: DensityMap,
         resolution: float,
-        platform: str,
+        match_blur: bool,
     ) -> None:
-        prepared = systems.prepared
-        if prepared.solvent == "water":
-            raise InputError(
-                "of a fit in water cannot be made: each would need a box of its own",
-                argument="replicas",
-                remedy="take another solvent",
-            )
-        self._systems, self._map, self.resolution = systems, density_map, resolution
-        self._match_blur = protocol.match_blur
-        self.platform = platform
-        self.one = prepared.system(hydrogen_mass=protocol.hydrogen_mass)
-        restraints = [name for name in RESTRAINTS if name != "planarity"]
-        for each in make_restraints(
-            restraints, prepared.topology, prepared.positions, force_group=RESTRAINT_GROUP
-        ):
-            # One of OpenMM's own, which can be merged.
-            self.one.addForce(each.create_force())
+        self._copies, self._systems = copies, systems
+        self._map, self.resolution, self._match_blur = density_map, resolution, match_blur
+        self._densities: dict[tuple[float, float], DensityFit] = {}
+        self._made: dict[tuple[float, float, int], ReplicaSystem] = {}
 
     def density(self, resolution: float | None = None, blur: float = 1.0) -> DensityFit:
         """Return the density of one replica at a resolution in Å (the map's, or coarser), with atoms so many times as wide."""
-        one = self._systems.density
-        if resolution is not None and resolution > self.resolution:
-            sigma = SIGMA_PER_RESOLUTION * np.sqrt(resolution**2 - self.resolution**2)
-            return one.with_map(self._map.gaussian_filter(sigma), resolution)
-        fit = one.with_map(self._map, self.resolution)
-        return fit if blur == 1.0 else fit.with_atoms_wider(blur)
-
-    def best_density(
-        self, resolution: float | None, positions: Sequence[np.ndarray], weights: np.ndarray
-    ) -> DensityFit:
-        """Return the density whose atoms are as wide as the map shows these replicas (nm), as a fit of one model does."""
-        if (
-            resolution is not None
-            or not self._match_blur
-            or not self._systems.density.measure.compares_widths
-        ):
-            return self.density(resolution)
-        angstrom = [each * ANGSTROM_PER_NANOMETER for each in positions]
-        widths = [self.density(blur=blur) for blur in BLURS]
-        return max(widths, key=lambda fit: EnsembleFit(fit, len(positions), weights).similarity(angstrom))
+        coarse = self.resolution if resolution is None else max(resolution, self.resolution)
+        if (coarse, blur) not in self._densities:
+            one = self._systems.density
+            if coarse > self.resolution:
+                sigma = SIGMA_PER_RESOLUTION * np.sqrt(coarse**2 - self.resolution**2)
+                fit = one.with_map(self._map.gaussian_filter(sigma), coarse)
+            else:
+                fit = one.with_map(self._map, coarse)
+            self._densities[coarse, blur] = fit if blur == 1.0 else fit.with_atoms_wider(blur)
+        return self._densities[coarse, blur]
 
     def system(
-        self, density: DensityFit, positions: Sequence[np.ndarray], weights: np.ndarray
+        self, resolution: float | None, models: Sequence[np.ndarray], weights: np.ndarray
     ) -> ReplicaSystem:
-        """Build the System of replicas with these positions (nm), so far apart that they know of each other by the map alone."""
-        ensemble = EnsembleFit(density, len(positions), weights)
-        apart = displacements_apart(list(positions), REACH + FREE_SPACE)
-        merged = merge_systems([self.one] * len(positions), apart)
-        backend = "CudaGraphForce" if self.platform == "CUDA" else "NativeForce"
-        planarity = self._systems.planarity
-        if planarity is not None:
-            first, count = merged.first[:-1].tolist(), int(merged.first[-1])
-            options: dict[str, Any] = {} if backend_problem(backend) else {"backend": backend}
-            merged.system.addForce(planarity.create_force_of_copies(first, count, **options))
-        force = ensemble.create_force(merged, backend)
-        force.setForceGroup(DENSITY_GROUP)
-        merged.system.addForce(force)
-        return ReplicaSystem(ensemble, merged)
+        """Return the System of replicas with a density at a resolution, its atoms as wide as the map shows these models (Å)."""
+        blur = self._blur(resolution, models, weights)
+        key = (resolution or self.resolution, blur, len(models))
+        if key not in self._made:
+            ensemble = EnsembleFit(self.density(resolution, blur), len(models))
+            merged = self._copies.merged(len(models))
+            force = ensemble.create_force(merged, self._copies.backend)
+            force.setForceGroup(DENSITY_GROUP)
+            merged.system.addForce(force)
+            self._made[key] = ReplicaSystem(ensemble, merged)
+        return self._made[key]
 
-    def restrain_planarity(self, context: openmm.Context, stage: Any, timestep: float | None) -> None:
+    def _blur(self, resolution: float | None, models: Sequence[np.ndarray], weights: np.ndarray) -> float:
+        widens = self._match_blur and self._systems.density.measure.compares_widths
+        if resolution is not None or not widens:
+            return 1.0
+
+        def similarity(blur: float) -> float:
+            return EnsembleFit(self.density(blur=blur), len(models), weights).similarity(models)
+
+        return max(BLURS, key=similarity)
+
+    def restrain_planarity(self, context: openmm.Context, stage: Stage, timestep: float | None) -> None:
         """Restrain planarity in full, or by what is stable at a time step in ps."""
         self._systems.set_planarity(context, stage, timestep)

@@ -16,13 +16,14 @@ from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..interrupts import Stop
 from ..protocols import Stage
+from .crossing import best_pair, shared_out
 from .free_data import HALF_MAPS, Ensemble, FreeData, compare
 from .replica_run import ReplicaRun, ReplicaState
-from .replica_systems import ReplicaSystems
+from .replica_systems import Copies, ReplicaSystems
 from .residue_widths import refined_b_factors
 from .saved_search import SearchState, load_search, save_search
-from .stages import refinement_stages, search_stages
-from .starts import starting_models
+from .stages import parting_stages, refinement_stages
+from .starts import soft_modes, starting_models
 from .states import Conformation, conformations, fluctuations, trace_of
 from .verdict import Verdict
 
@@ -30,6 +31,12 @@ MOST_PARTICLES = 4_000_000
 """Of all replicas: more take more memory than machines have."""
 REFINEMENT = 0.4
 """Of the steps of the search are those of a refinement against another map."""
+PART, TWO, MANY, ONE, WHOLE = "part", "two replicas", "ensemble", "one model", "whole map"
+"""The legs of a search: replicas part, two of them are refined, then all, beside them one model; and all with the whole map."""
+PARTING = 4
+"""Replicas that look for conformations together, of which the best two go on."""
+CLONES_APART = 0.5
+"""Å, the RMSD along a soft mode of replicas that begin in one state."""
 START_BLUR = 1.5
 """Å added to the resolution at which the starts of replicas are chosen."""
 _KT = (unit.MOLAR_GAS_CONSTANT_R * 300 * unit.kelvin).value_in_unit(unit.kilojoule_per_mole)
@@ -121,16 +128,19 @@ class EnsembleSearch:
         limit = np.inf if self.strength_of_noise is None else self.strength_of_noise
         self.strength = float(np.clip(full, _LEAST_STRENGTH, max(limit, _LEAST_STRENGTH)))
         resolution = data.resolution
+        self._copies = Copies(fit._systems, fit.protocol, fit.platform, result.final)
         steps = fit.protocol.steps if steps is None else steps
         refinement = refinement_stages(round(REFINEMENT * steps))
-        whole = fit.density_map
-        self._legs = (
-            _Leg(
-                "ensemble", self._run(data.work, resolution, search_stages(resolution, steps), 1), self._apart
-            ),
-            _Leg("one model", self._run(data.work, resolution, refinement, 2), self._single),
-            _Leg("whole map", self._run(whole, data.full_resolution, refinement, 3), self._together),
-        )
+        parting = parting_stages(resolution, steps - round(REFINEMENT * steps))
+        work, whole = (data.work, resolution), (fit.density_map, data.full_resolution)
+        legs = [
+            _Leg(PART, self._run(*work, parting, 1), self._apart),
+            _Leg(TWO, self._run(*work, refinement, 2), self._crossed),
+            _Leg(MANY, self._run(*work, refinement, 3), self._many),
+            _Leg(ONE, self._run(*work, refinement, 4), self._single),
+            _Leg(WHOLE, self._run(*whole, refinement, 5), self._together),
+        ]
+        self._legs = tuple(leg for leg in legs if leg.name != MANY or replicas > 2)
 
     @property
     def steps(self) -> int:
@@ -195,22 +205,52 @@ class EnsembleSearch:
         self, density_map: DensityMap, resolution: float, stages: Sequence[Stage], number: int
     ) -> ReplicaRun:
         fit = self._fit
-        systems = ReplicaSystems(fit._systems, fit.protocol, density_map, resolution, fit.platform)
+        systems = ReplicaSystems(self._copies, fit._systems, density_map, resolution, fit.protocol.match_blur)
         return ReplicaRun(
             systems, fit.protocol, stages, self.strength, 1000 * number + fit.seed, fit._run.engine.platform
         )
 
+    def _leg_named(self, name: str) -> _Leg:
+        return next(leg for leg in self._legs if leg.name == name)
+
+    def _end_of(self, state: SearchState, name: str) -> ReplicaState:
+        return state.ended[self._legs.index(self._leg_named(name))]
+
     def _apart(self, state: SearchState) -> ReplicaState:
-        result = self._result
-        blurred = self._legs[0].run.systems.density(self.data.resolution + START_BLUR)
-        models = starting_models(blurred, self._topology, result.final, result.initial, self.replicas)
-        return self._legs[0].run.begin(models, np.full(self.replicas, 1 / self.replicas))
+        result, run = self._result, self._leg_named(PART).run
+        blurred = run.systems.density(self.data.resolution + START_BLUR)
+        models = starting_models(blurred, self._topology, result.final, result.initial, PARTING)
+        return run.begin(models, np.full(PARTING, 1 / PARTING))
+
+    def _crossed(self, state: SearchState) -> ReplicaState:
+        return self._leg_named(TWO).run.begin(*self._best_pair(self._end_of(state, PART)))
+
+    def _best_pair(self, ended: ReplicaState) -> tuple[list[np.ndarray], np.ndarray]:
+        density = self._leg_named(TWO).run.systems.density()
+        return best_pair(density, self._topology, list(ended.models))
+
+    def _many(self, state: SearchState) -> ReplicaState:
+        models, weights = self._best_pair(self._end_of(state, TWO))
+        states = shared_out(weights, self.replicas)
+        shared = np.array([weights[own] / states.count(own) for own in states])
+        modes = soft_modes(self._topology, models[0], max(self.replicas // 2, 1)) or [0.0]
+        begun = []
+        for number, own in enumerate(states):
+            earlier = states[:number].count(own)
+            sign = 0.0 if earlier == 0 else (-1.0) ** earlier
+            begun.append(models[own] + sign * CLONES_APART * modes[(earlier - 1) // 2 % len(modes)])
+        return self._leg_named(MANY).run.begin(begun, shared)
 
     def _single(self, state: SearchState) -> ReplicaState:
-        return self._legs[1].run.begin([self._result.final], np.ones(1))
+        return self._leg_named(ONE).run.begin([self._result.final], np.ones(1))
 
     def _together(self, state: SearchState) -> ReplicaState:
-        return self._legs[2].run.begin(state.ended[0].models, state.ended[0].weights)
+        ended = self._refined(state)
+        return self._leg_named(WHOLE).run.begin(list(ended.models), ended.weights)
+
+    def _refined(self, state: SearchState) -> ReplicaState:
+        """Return the ensemble that was refined against what is not free."""
+        return self._end_of(state, MANY if self.replicas > 2 else TWO)
 
     def _strength_of_noise(self) -> float | None:
         """Return the strength at which the energy is kT times −ln of the likelihood, in kJ/mol per fitted atom."""
@@ -221,8 +261,8 @@ class EnsembleSearch:
         return _KT * data.noise.likelihood_scale(data.work, mask) / density.n_fitted_atoms
 
     def _judged(self, state: SearchState) -> EnsembleResult:
-        apart, single, together = state.ended
-        verdict = self._verdict(apart, single)
+        together = self._end_of(state, WHOLE)
+        verdict = self._verdict(self._refined(state), self._end_of(state, ONE))
         models, weights = together.models, together.weights
         fit, topology = self._fit, self._topology
         with_map = compare(
@@ -248,7 +288,7 @@ class EnsembleSearch:
     def _verdict(self, apart: ReplicaState, single: ReplicaState) -> Verdict:
         data, topology = self.data, self._topology
         plain = [Ensemble(each.models, each.weights) for each in (single, apart)]
-        density = self._legs[0].run.systems.density()
+        density = self._leg_named(ONE).run.systems.density()
         with_b = [
             Ensemble(
                 each.models,

@@ -12,8 +12,8 @@ _RUNGS = (4.5, 3.0, 1.5)
 _ROOM, _WARM, _COLD = 300.0, 400.0, 10.0
 
 
-def search_stages(resolution: float, steps: int) -> tuple[Stage, ...]:
-    """Return the stages in which replicas find their conformations: from a blurred map to the map itself, and cold.
+def parting_stages(resolution: float, steps: int) -> tuple[Stage, ...]:
+    """Return the stages in which replicas part: from a blurred map nearly to the map itself.
 
     As for one model that starts far from its density (Singharoy et al. 2016), but here with the part of the density that the
     other replicas do not explain.
@@ -25,24 +25,21 @@ def search_stages(resolution: float, steps: int) -> tuple[Stage, ...]:
     steps : int
         Of all stages.
     """
-    rung = round(0.15 * steps)
-    part = Stage("part", rung, (0.2, 0.5), (_WARM, _WARM), resolution + _RUNGS[0], RESTRAINTS)
+    rung = round(steps / len(_RUNGS))
+    first = Stage("part", rung, (0.2, 0.5), (_WARM, _WARM), resolution + _RUNGS[0], RESTRAINTS)
     return (
-        part,
+        first,
         *(
             Stage(f"{resolution + more:g} Å", rung, (0.5, 0.5), (_WARM, _ROOM), resolution + more, RESTRAINTS)
             for more in _RUNGS[1:]
         ),
-        *_refining(steps - 3 * rung),
     )
 
 
 def refinement_stages(steps: int) -> tuple[Stage, ...]:
-    """Return the stages that replicas, or a single model, are refined with from where they are, against another map."""
-    return (
-        Stage("warm", round(0.2 * steps), (0.5, 0.5), (_COLD, _ROOM), restraints=RESTRAINTS),
-        *_refining(steps - round(0.2 * steps)),
-    )
+    """Return the stages that replicas, or a single model, are refined with against the map from where they are."""
+    warm = round(0.2 * steps)
+    return Stage("warm", warm, (0.5, 0.5), (_COLD, _ROOM), restraints=RESTRAINTS), *_refining(steps - warm)
 
 
 def _refining(steps: int) -> tuple[Stage, ...]:

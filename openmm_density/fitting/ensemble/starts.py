@@ -44,7 +44,7 @@ def starting_models(
     if replicas == 1:
         return [fitted]
     pool = candidates(topology, fitted, given, replicas)
-    densities = [_density(fit, each) for each in pool]
+    densities = [density_of(fit, each) for each in pool]
     target = np.nan_to_num(fit.target.data.astype(np.float64)).ravel()
     overlap = np.array([density @ target for density in densities])
     products = np.array([[a @ b for b in densities] for a in densities])
@@ -75,7 +75,8 @@ def candidates(
     return found
 
 
-def _density(fit: DensityFit, positions: np.ndarray) -> np.ndarray:
+def density_of(fit: DensityFit, positions: np.ndarray) -> np.ndarray:
+    """Return the density of a model (Å) on the voxels of the target, shape (nz · ny · nx,), float64."""
     module = fit.create_module()
     density = kernel.density_splat(
         fit.fitted_positions(positions),

@@ -9,6 +9,7 @@ import pytest
 
 from openmm_density import DensityFit, DensityMap
 from openmm_density.errors import InputError
+from openmm_density.fitting.ensemble.crossing import best_pair, moving_parts, shared_out
 from openmm_density.fitting.ensemble.free_data import Ensemble, FreeData, compare
 from openmm_density.fitting.ensemble.replica_run import ReplicaState
 from openmm_density.fitting.ensemble.residue_widths import _Widths, refined_b_factors
@@ -159,3 +160,40 @@ def test_the_verdict_asks_for_a_gain_that_is_sure_and_for_two_conformations(ense
     assert words in verdict.sentence and verdict.is_ensemble == ("gives a reason" in words)
     assert verdict.as_dict()["cc_gain"] == pytest.approx(ensemble - 0.8)
     assert "frequencies from 6.00 to 5.00" in replace(verdict, kind="shells", band=(6.0, 5.0)).sentence
+
+
+def test_parts_that_are_crossed_are_exchanged_where_the_weights_say_so(model, density_map):
+    """Both ends of a helix have moved in 65% of the map; two replicas have one end moved each."""
+    residues = np.array([atom.residue.index for atom in model.topology.atoms()])
+    ends = residues < 5, residues > 10
+
+    def moved(*chosen):
+        positions = model.positions.copy()
+        for end, shift in zip(ends, ([0.0, 7.0, 0.0], [0.0, 0.0, 7.0])):
+            if end is not None and any(end is each for each in chosen):
+                positions[end] += shift
+        return positions
+
+    both, none = moved(*ends), moved()
+    maps = [
+        DensityMap.simulate(model.topology, each, RESOLUTION, like=density_map).data for each in (both, none)
+    ]
+    mixed = replace(density_map, data=0.65 * maps[0] + 0.35 * maps[1])
+    fit = DensityFit(mixed, model.topology, RESOLUTION, positions=model.positions)
+    crossed = [moved(ends[0]), moved(ends[1])]
+    assert [part.tolist() for part in moving_parts(model.topology, *crossed)] == [
+        list(range(6)),
+        list(range(10, 16)),
+    ]
+    found, weights = best_pair(fit, model.topology, crossed)
+    heavier = int(np.argmax(weights))
+    assert weights[heavier] == pytest.approx(0.65, abs=0.07)
+    inside = (residues < 5) | (residues > 10)
+    assert np.abs(found[heavier] - both)[inside].max() < 1e-6
+    assert np.abs(found[1 - heavier] - none)[inside].max() < 1e-6
+
+
+def test_states_have_as_many_replicas_as_their_weights_ask_for():
+    assert shared_out(np.array([0.6, 0.4]), 8) == [0] * 5 + [1] * 3
+    assert shared_out(np.array([0.95, 0.05]), 3) == [0, 0, 1]
+    assert shared_out(np.array([0.5, 0.5]), 2) == [0, 1]

@@ -12,7 +12,7 @@ from openmm_density.errors import InputError
 from openmm_density.fitting import FlexibleFit, RunFolder
 from openmm_density.fitting.ensemble import EnsembleSearch
 from openmm_density.fitting.ensemble.replica_run import BlownUp, ReplicaRun
-from openmm_density.fitting.ensemble.replica_systems import ReplicaSystems
+from openmm_density.fitting.ensemble.replica_systems import Copies, ReplicaSystems
 from openmm_density.fitting.ensemble.search import check_replicas
 from openmm_density.fitting.protocols import Protocol, Stage
 
@@ -76,7 +76,7 @@ def test_a_killed_search_goes_on_as_if_nothing_had_been(fitted, maps, tmp_path):
     assert whole.verdict.kind == "half maps" and not whole.verdict.is_ensemble
     assert "gives no reason for an ensemble" in whole.verdict.sentence
     assert 0.9 < whole.cc_ensemble <= 1 and whole.strength <= 30.0
-    assert {row["leg"] for row in whole.rows} == {"ensemble", "one model", "whole map"}
+    assert {row["leg"] for row in whole.rows} == {"part", "two replicas", "one model", "whole map"}
 
 
 def test_without_half_maps_shells_are_free_and_a_request_to_stop_ends_it(fitted):
@@ -105,7 +105,8 @@ def test_replicas_part_to_both_places_of_a_mixture(fitted, maps):
     both = DensityMap.simulate(model.topology, model.positions, RESOLUTION, 1.25, margin=14.0)
     other = DensityMap.simulate(model.topology, model.positions + shift, RESOLUTION, like=both)
     both = replace(both, data=0.5 * both.data + 0.5 * other.data)
-    systems = ReplicaSystems(fit._systems, fit.protocol, both, RESOLUTION, "CPU")
+    copies = Copies(fit._systems, fit.protocol, "CPU", result.final)
+    systems = ReplicaSystems(copies, fit._systems, both, RESOLUTION, match_blur=False)
     stages = (Stage("part", 300, (0.5, 0.5), (300.0, 300.0), 7.0), Stage("settle", 500))
     run = ReplicaRun(systems, fit.protocol, stages, 60.0, 1, fit._run.engine.platform)
     state = run.begin([result.final, result.final + shift / 6], np.full(2, 0.5))
@@ -129,8 +130,8 @@ def test_a_block_that_blows_up_is_repeated_with_smaller_steps(fitted, monkeypatc
         return block(self, state, stage, stop)
 
     monkeypatch.setattr(ReplicaRun, "_block", once)
-    leg = search._legs[1].run
-    states = list(leg.run(search._legs[1].begin(None), Never, lambda *_: None))
+    leg = search._leg_named("one model")
+    states = list(leg.run.run(leg.begin(None), Never, lambda *_: None))
     assert steps[:2] == [0, 1] and states[-1].caution == 1
 
 
