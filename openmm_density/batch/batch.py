@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .clusters import has_dask, local_engine
+from .clusters import check_dask, has_dask, local_engine
 from .devices import Share, shared_out
 from .engines import DaskEngine, Engine, OneByOne
 from .job_folder import JobFolder
@@ -22,6 +22,8 @@ from .tables import rows_of, write_tables
 
 if TYPE_CHECKING:
     from distributed import Client
+
+    from .outcome import MapOutcome
 
 # Seconds between two versions of the tables while jobs end.
 _WRITTEN_AFTER = 2.0
@@ -111,9 +113,12 @@ class Batch:
         if client is not None:
             settings = RunSettings(self.name, ("--threads", "1"))
             yield from self.run_on(nullcontext(DaskEngine(client)), settings, progress)
-            return
-        share = shared_out(len(self.jobs), workers, gpus)
-        yield from self.run_on(local(share), self.settings(share, gpus), progress)
+        else:
+            if workers not in (None, 1):
+                check_dask("workers")
+            share = shared_out(len(self.jobs), workers, gpus, threads_asked(self.jobs))
+            yield from self.run_on(local(share), self.settings(share, gpus), progress)
+        self.write_outcome()
 
     def settings(self, share: Share, gpus: Sequence[str] = ()) -> RunSettings:
         """Return how jobs are run on this machine."""
@@ -173,20 +178,36 @@ class Batch:
             self._next_written = now + max(_WRITTEN_AFTER, 100 * (now - began))
         return result
 
-    def write_tables(self, free: dict[str, float] | None = None, **more: Any) -> None:
-        """Write ``batch.csv`` and ``batch.json`` as far as there are results.
+    def write_outcome(self, command: str | None = None) -> list[MapOutcome]:
+        """Write what came of it, with its pages, and return it map by map; nothing without a folder.
 
         Parameters
         ----------
-        free : dict of str to float, optional
-            Correlations with free maps, by the names of jobs.
-        **more
-            What stands beside ``jobs`` in ``batch.json``.
+        command : str, optional
+            What a user types to repeat it.
         """
+        if self.output is None:
+            return []
+        # What it takes, pages among it, is loaded at the end.
+        from .outcome import write_outcome
+
+        return write_outcome(self.output, self.jobs, self.results, command)
+
+    def write_tables(self) -> None:
+        """Write ``batch.csv`` and ``batch.json`` as far as there are results."""
         if self.output is not None:
-            write_tables(
-                self.output, rows_of(self.jobs, self.results, self.output.absolute(), free or {}), more
-            )
+            write_tables(self.output, rows_of(self.jobs, self.results, self.output.absolute(), {}), {})
+
+
+def threads_asked(jobs: Sequence[Job]) -> int | None:
+    """Return the most threads that a job asks for by itself; None where none does."""
+    asked = [
+        int(value)
+        for job in jobs
+        for option, value in zip(job.arguments, job.arguments[1:])
+        if option == "--threads" and value.isdigit()
+    ]
+    return max(asked, default=None)
 
 
 def local(share: Share) -> AbstractContextManager[Engine]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import InputError
 from ..fitting.output.report import corrections_of, read_contents
@@ -15,13 +15,11 @@ from ..models.structures import Model, read_model
 from ..validation.correlation import cc_mask
 from .consensus import Consensus, consensus_of, write_consensus
 from .job_results import JobResult
+from .jobs import Job
 from .page import MOST_MODELS, MapPage, batch_page, map_page
-from .tables import rows_of
+from .tables import rows_of, write_tables
 
-if TYPE_CHECKING:
-    from .batch import Batch
-
-PAGE, CONSENSUS = "batch.html", "consensus.cif"
+PAGE = "batch.html"
 
 
 @dataclass(frozen=True)
@@ -60,51 +58,48 @@ class MapOutcome:
         return best if self.problem is None else f"{best} There is no consensus: {self.problem}"
 
 
-def write_outcome(batch: Batch, command: str | None = None) -> list[MapOutcome]:
+def write_outcome(
+    folder: Path, jobs: Sequence[Job], results: Mapping[str, JobResult], command: str | None = None
+) -> list[MapOutcome]:
     """Write the tables, pages and consensus models of a batch, and return what it came to, map by map.
 
     Parameters
     ----------
-    batch : Batch
-        With a folder for its output.
+    folder : Path
+    jobs : sequence of Job
+    results : mapping of str to JobResult
+        By the names of jobs.
     command : str, optional
         What a user types to repeat it.
     """
-    assert batch.output is not None
     free: dict[str, float] = {}
-    outcomes = [
-        outcome
-        for name in dict.fromkeys(job.map for job in batch.jobs)
-        if (outcome := _outcome(name, batch, free)) is not None
-    ]
+    maps = dict.fromkeys(job.map for job in jobs)
+    own = {
+        each: [results[job.name] for job in jobs if job.map == each and job.name in results] for each in maps
+    }
+    outcomes = [found for each in maps if (found := _outcome(each, own[each], free)) is not None]
     single = len(outcomes) == 1
     names = {each.map: "" if single else f"_{_name(each, outcomes)}" for each in outcomes}
     told = []
     for each in outcomes:
         if each.consensus is not None:
-            path = batch.output / f"consensus{names[each.map]}.cif"
+            path = folder / f"consensus{names[each.map]}.cif"
             write_consensus(path, each.models[each.consensus.best], each.consensus)
             told.append({"map": each.map, "file": path.name, **each.consensus.as_dict()})
-    batch.write_tables(free, consensus=told)
-    rows = rows_of(batch.jobs, batch.results, batch.output.absolute(), free)
+    rows = rows_of(jobs, results, folder.absolute(), free)
+    write_tables(folder, rows, {"consensus": told})
     pages = [_shown(each, f"batch{names[each.map]}.html") for each in outcomes]
     if not single:
         for page in pages:
-            own = [row for row in rows if row["map"] == page.map]
-            write_page(batch.output / page.file, map_page(page, own, command))
-    write_page(batch.output / PAGE, batch_page(pages, rows, command))
+            of_map = [row for row in rows if row["map"] == page.map]
+            write_page(folder / page.file, map_page(page, of_map, command))
+    write_page(folder / PAGE, batch_page(pages, rows, command))
     return outcomes
 
 
-def _outcome(density_map: str, batch: Batch, free: dict[str, float]) -> MapOutcome | None:
+def _outcome(density_map: str, results: Sequence[JobResult], free: dict[str, float]) -> MapOutcome | None:
     """Return what the fits into a map came to, and note their correlations with free maps."""
-    results = [
-        result
-        for job in batch.jobs
-        if job.map == density_map
-        and (result := batch.results.get(job.name)) is not None
-        and result.is_finished
-    ]
+    results = [result for result in results if result.is_finished]
     if not results:
         return None
     models = _sharing_topologies([read_model(result.folder / "fitted.cif") for result in results])

@@ -119,7 +119,7 @@ def _engine(
     options: argparse.Namespace, batch: Batch, queue: QueueOptions | None, gpus: Sequence[str]
 ) -> tuple[Any, RunSettings, str | None]:
     """Return what starts the engine, how it runs jobs, and what is to be said of it first."""
-    from ..batch.batch import local
+    from ..batch.batch import local, threads_asked
     from ..batch.clusters import INSTALL, check_dask, has_dask, queue_engine, scheduler_engine
     from ..batch.devices import shared_out
     from ..batch.run_job import RunSettings
@@ -134,7 +134,7 @@ def _engine(
         return queue_engine(queue, options.workers or _QUEUE_JOBS, n_jobs), settings, None
     if options.workers not in (None, 1) or (len(gpus) > 1 and options.gpus is not None):
         check_dask("workers" if options.workers not in (None, 1) else "gpus")
-    share = shared_out(n_jobs, options.workers, gpus, options.threads)
+    share = shared_out(n_jobs, options.workers, gpus, threads_asked(batch.jobs))
     says = (
         None
         if has_dask() or batch.is_over
@@ -154,9 +154,7 @@ def _print_dry_run(jobs: Sequence[Job], queue: QueueOptions | None) -> None:
 
 def _print_outcome(batch: Batch, command: str | None) -> int:
     """Write and print what became of the fits; return the exit status."""
-    from ..batch.outcome import write_outcome
-
-    outcomes = write_outcome(batch, command)
+    outcomes = batch.write_outcome(command)
     console = console_for_results()
     failed = [result for result in batch.results.values() if not result.is_finished]
     for result in failed:

@@ -10,7 +10,6 @@ import pytest
 from openmm_density.batch import Batch, jobs_of
 from openmm_density.batch.engines import OneByOne
 from openmm_density.batch.job_results import JobResult
-from openmm_density.batch.outcome import write_outcome
 from openmm_density.batch.run_job import RunSettings
 from openmm_density.maps import DensityMap
 
@@ -29,7 +28,7 @@ def batch(fragment):
     jobs = jobs_of(models, [fragment / "map.mrc"], 5.0, folder, free_map=fragment / "free.mrc", **OPTIONS)
     batch = Batch(jobs, folder)
     list(batch.run_on(nullcontext(OneByOne()), RunSettings("outcome")))
-    batch.outcomes = write_outcome(batch, "openmm-density batch <a>")
+    batch.outcomes = batch.write_outcome("openmm-density batch <a>")
     return batch
 
 
@@ -106,7 +105,7 @@ def test_several_maps_have_a_page_each(batch, fragment, tmp_path):
         (tmp_path / "two").mkdir(exist_ok=True)
         (tmp_path / "two" / job.name).symlink_to(done.folder)
         several.results[job.name] = JobResult(job, "finished", done.figures)
-    outcomes = write_outcome(several)
+    outcomes = several.write_outcome()
     assert [outcome.consensus for outcome in outcomes] == [None, None]
     files = {path.name for path in (tmp_path / "two").iterdir()}
     assert files >= {"batch.html", "batch_map.html", "batch_second.html", "batch.csv"}
