@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from ..autograd import with_derivative
-from ..library import define
+from ..library import LIBRARY, define
 from . import reference
 from .forms import FLAT_BOTTOM, LENNARD_JONES, MORSE, NONBONDED, REACTION_FIELD, SETTINGS, SOFT_REPULSION
 
@@ -53,7 +53,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-define(
+_PAIRS = define(
     "pairs(Tensor positions, Tensor? box, Tensor offsets, Tensor neighbors, Tensor shifts, Tensor parameters, int form, "
     "float cutoff, float[] settings, Tensor? excluded_offsets=None, Tensor? excluded=None) "
     "-> (Tensor energy, Tensor gradient, Tensor virial)",
@@ -160,3 +160,13 @@ def pack_exclusions(excluded_pairs: Any, n_atoms: int) -> tuple[Tensor, Tensor]:
     both = np.unique(np.concatenate([given, given[:, ::-1]]), axis=0)
     offsets = np.concatenate([[0], np.cumsum(np.bincount(both[:, 0], minlength=n_atoms))])
     return torch.from_numpy(offsets.astype(np.int32)), torch.from_numpy(both[:, 1].astype(np.int32))
+
+
+@torch.library.register_fake(_PAIRS, lib=LIBRARY)
+def _shapes(positions: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
+    scalars = {"dtype": torch.float64}
+    return (
+        positions.new_empty((), **scalars),
+        positions.new_empty(positions.shape),
+        positions.new_empty((3, 3), **scalars),
+    )

@@ -70,7 +70,7 @@ def random_case(seed, most_atoms=24):
     if seed % 5 == 0:  # on faces, and in one place
         places = (4 * places).round() / 4
     positions = places @ (box if box is not None else 4 * cutoff * torch.eye(3, dtype=torch.float64))
-    dtype = torch.float32 if seed % 2 else torch.float64
+    dtype = torch.float32 if seed // len(KINDS) % 2 else torch.float64
     return positions.to(dtype), box, cutoff, seed % 7 < 3
 
 
@@ -178,6 +178,12 @@ def test_atoms_without_a_place_have_no_neighbours(function, box):
     assert found[3].tolist() == [int(others[3][0]), len(lost), 1]
     first, second, _ = listed_pairs(*found[:3])
     assert not {*first.tolist(), *second.tolist()} & {*lost}
+
+
+@pytest.mark.parametrize("capacity", [5000, None])
+def test_its_shapes_are_known_without_evaluating(capacity):
+    arguments = (torch.rand(20, 3), torch.eye(3), 0.4, True, capacity)
+    torch.library.opcheck(torch.ops.openmm_density.neighbors.default, arguments, test_utils="test_faketensor")
 
 
 @both_functions

@@ -257,6 +257,13 @@ def test_it_can_be_differentiated_and_scripted():
     assert all(torch.equal(one, other) for one, other in zip(scripted(*arguments), pairs(*arguments)))
 
 
+def test_its_shapes_are_known_without_evaluating():
+    arguments = scene(NONBONDED, BOXES["cube"], torch.float32)
+    torch.library.opcheck(
+        torch.ops.openmm_density.pairs.default, tuple(arguments), test_utils="test_faketensor"
+    )
+
+
 def test_every_form_has_a_formula():
     assert sorted(forms.FORMS) == list(range(6)) == sorted(NAMES.values())
 
