@@ -42,7 +42,7 @@ _PROMISED = -150.0
 _PART_TRIED, _SCREEN = 0.1, 60
 # Two or three side chains are built in each other's places, whatever that promises, where the correlation of their residues is
 # lower than the median by so much, and their Cβ are so near (Å); the fewest atoms of one; the most groups, and the ways of each.
-_FALL, _NEAR, _FEWEST_ATOMS, _GROUPS, _WAYS = 0.1, 11.0, 3, 4, 16
+_FALL, _NEAR, _FEWEST_ATOMS, _GROUPS, _WAYS = 0.1, 11.0, 3, 3, 20
 
 
 class PackingChange(NamedTuple):
@@ -298,6 +298,11 @@ def _groups(chains: list[SideChain], correlations: np.ndarray, positions: np.nda
         found |= {tuple(sorted([first, *near[:count]])) for count in range(1, len(near) + 1)}
     ranked = sorted(found, key=lambda group: (float(fits[[*group]].mean()), group))
     return [[*group] for group in ranked[:_GROUPS]]
+
+
+def _moves(places: np.ndarray) -> np.ndarray:
+    """Return by how many Å an atom moves at most, in each of some conformations (K, n, 3), from the first."""
+    return np.linalg.norm(places - places[0], axis=-1).max(axis=1)
 
 
 def _ways(table: _EnergyTable, group: list[int]) -> list[PackingChange]:
