@@ -33,6 +33,7 @@ PARTS = {
 WITHIN = {
     "compilation": "compiling kernels",
     "contexts": "creating OpenMM Contexts",
+    "threading": "leading chains through helices",
     "matching": "matching side chains with places",
     "register": "shifting stretches",
     "peptides": "flipping peptides",

@@ -67,7 +67,7 @@ _GROUPS = (
     ("set-up", ("start_up", "reading", "half_maps", "placement", "preparation"), ()),
     ("minimising", ("minimization",), ()),
     ("dynamics", ("dynamics",), ()),
-    ("searches", ("searches",), ("register", "matching", "peptides", "side_chains", "settling")),
+    ("searches", ("searches",), ("register", "threading", "matching", "peptides", "side_chains", "settling")),
     ("final strength", ("final_strength",), ()),
     ("ensemble", ("ensemble",), ()),
     ("output", ("scoring", "writing", "pictures", "report"), ()),
