@@ -323,7 +323,9 @@ def _ways(table: _EnergyTable, group: list[int]) -> list[PackingChange]:
     order = (
         np.unravel_index(place, shape) for place in np.argsort(energy, axis=None, kind="stable").tolist()
     )
-    changed = (rotamers for rotamers in order if all(rotamers))
+    # What lies where the side chain does comes back to it.
+    elsewhere = [_moves(table.places(number)) > _DIFFERENT for number in group]
+    changed = (each for each in order if all(moves[option] for moves, option in zip(elsewhere, each)))
     return [
         table.change(
             dict(zip(group, map(int, rotamers))), before - float(energy[rotamers]), LEAST_GAIN_OF_WAYS
