@@ -18,7 +18,7 @@ import pytest
 from openmm_density.batch import Batch, jobs_of
 from openmm_density.batch.clusters import local_engine, scheduler_engine
 from openmm_density.batch.devices import Slot
-from openmm_density.batch.engines import OneByOne
+from openmm_density.batch.engines import DaskEngine, OneByOne
 from openmm_density.batch.run_job import RunSettings
 from openmm_density.errors import InputError, SimulationError
 
@@ -186,15 +186,19 @@ class Scheduler:
         self._processes[0].wait()
 
 
-def test_a_client_of_the_users_own_runs_jobs_and_hears_of_them(jobs, program, tmp_path):
-    settings = replace(
-        program("tell(stage='heat', step=3, total=9); time.sleep(0.2); finish(cc_final=.5)"), batch="own"
-    )
+def test_a_client_of_the_users_own_runs_jobs_and_hears_of_them(jobs, program):
+    code = """
+    tell(stage='heat', step=3, total=9)
+    time.sleep(0.2)
+    finish(cc_final=float(os.environ["CUDA_VISIBLE_DEVICES"]))
+    """
+    settings = replace(program(code), batch="own")
     heard = []
-    with local_engine([Slot(fits=2)]) as engine:
+    with local_engine([Slot(2, {"CUDA_VISIBLE_DEVICES": "3"})]) as started:
+        engine = DaskEngine(started.client)
         found = list(engine.run(jobs, settings, lambda name, told: heard.append((name, told["stage"]))))
         wait_until(lambda: len({name for name, _ in heard}) == 4)
-    assert {result.state for result in found} == {"finished"} and len(found) == 4
+    assert [(result.state, result.figures["cc"]) for result in found] == [("finished", 3.0)] * 4
 
 
 def test_a_job_that_ends_its_worker_is_told_and_others_finish(jobs, program, monkeypatch):
