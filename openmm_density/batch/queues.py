@@ -110,7 +110,21 @@ class QueueOptions:
         )
 
     def cluster(self) -> JobQueueCluster:
-        """Start a scheduler here for workers in the queue."""
+        """Start a scheduler here for workers in the queue.
+
+        Raises
+        ------
+        InputError
+            Where jobs cannot be submitted from.
+        """
+        command = self._class().job_cls.submit_command.split()[0]
+        if shutil.which(command) is None:
+            raise InputError(
+                f"needs {command}, which is not on this machine",
+                argument="queue",
+                found=f'"{self.system}"',
+                remedy="use a machine from which jobs are submitted",
+            )
         return self._checked(lambda: self._class()(**self._arguments()))
 
     def _class(self) -> type[JobQueueCluster]:

@@ -146,7 +146,7 @@ def _engine(
 def _print_dry_run(jobs: Sequence[Job], queue: QueueOptions | None) -> None:
     console = console_for_results()
     for job in jobs:
-        console.print(f"{job.name}: {PROGRAM} fit {' '.join(job.words)} --output {job.folder}")
+        console.print(f"{job.name}: {shlex.join([PROGRAM, 'fit', *job.words, '--output', job.folder])}")
     console.print(counted(len(jobs), "fit"))
     if queue is not None:
         console.print(queue.job_script())

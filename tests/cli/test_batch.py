@@ -157,6 +157,15 @@ def test_options_of_a_queue_that_cannot_be_used_are_refused(files, text, said, c
     assert said in capsys.readouterr().err
 
 
+def test_a_queue_is_refused_where_jobs_cannot_be_submitted(files, monkeypatch, capsys):
+    pytest.importorskip("dask_jobqueue", reason='no dask-jobqueue: pip install "openmm-density[batch]"')
+    (files / "queue.toml").write_text(SLURM)
+    monkeypatch.setenv("PATH", str(files))
+    assert run("batch", *MODELS, "--queue", "slurm", "--queue-options", "queue.toml") == 2
+    said = 'error: --queue needs sbatch, which is not on this machine, found "slurm": use a machine from which jobs are'
+    assert said in capsys.readouterr().err
+
+
 def test_a_batch_that_is_over_says_what_came_of_it(fitted, files, capsys):
     """The fit that other tests look at, as if a batch had made it."""
     from openmm_density.batch.job_folder import JobFolder
