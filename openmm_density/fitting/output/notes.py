@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from openmm import app
+
+from ...chemistry.elements import is_hydrogen
 from ...energies.calibration import STRENGTH_BOUNDS
+from ...units import ANGSTROM_PER_NANOMETER
 from ...wording import listing
 from ..final_strength import BOUND_WORDS, LEAST
 from ..fit_result import FitResult
@@ -52,6 +56,7 @@ def notes_on(
         _validation_note(scan),
         *([] if pdb_limit is None else [f"fitted.pdb was left out: {pdb_limit}"]),
         *_strength_note(fit, result),
+        *_hydrogens_note(fit, result),
         *_unknown_notes(residues),
         *summary["geometry_final"]["notes"],
     ]
@@ -116,6 +121,23 @@ def _strength_note(fit: FlexibleFit, result: FitResult) -> list[str]:
     return [
         f"The automatic strength is at its limit of {result.strength:g} kJ/mol per fitted atom; the ratio of forces asked for "
         f"{'more' if result.strength >= high else 'less'}."
+    ]
+
+
+def _hydrogens_note(fit: FlexibleFit, result: FitResult) -> list[str]:
+    """Return a sentence where the model has hydrogens and the reference none: theirs, which maps hardly show, counts in a CC."""
+    model = result.prepared.model.topology
+    hydrogens = [atom for atom in model.atoms() if is_hydrogen(atom)]
+    if fit.reference is None or not hydrogens or any(map(is_hydrogen, fit.reference.topology.atoms())):
+        return []
+    final = result.prepared.input_positions(result.final)
+    heavy = app.Modeller(model, final / ANGSTROM_PER_NANOMETER)
+    heavy.delete(hydrogens)
+    kept = [atom.index for atom in model.atoms() if not is_hydrogen(atom)]
+    cc = fit.fit_map.correlation(heavy.topology).cc_mask(final[kept])
+    return [
+        f"The model has hydrogens and the reference has none: without them its CC is {cc:.3f}, which that of the reference, "
+        f"{result.cc_reference:.3f}, is to be compared with."
     ]
 
 
