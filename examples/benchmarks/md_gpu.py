@@ -4,8 +4,9 @@ Adenylate kinase (214 residues) in a box of about 100 000 atoms (amber14, TIP3P-
 density of the protein's heavy atoms, pulled into the closed conformation's map at 5 Å; and the density of all atoms of the box.
 Each runs through every way of adding a force that works here, without and with CUDA graphs, evaluated at every step
 (LangevinMiddleIntegrator) and at every fourth (MTSLangevinIntegrator); what it adds is measured against the same integrator
-without the force. Where the time goes: the module's kernels on the GPU, the whole of the force's own evaluation in a Context, and
-what each way of adding a force costs by itself, measured with a module that does nothing ("nothing"): no module costs less.
+without the force, in turns: steps of one System alone vary by some per cent from minute to minute. Where the time goes: the
+module's kernels on the GPU, the whole of the force's own evaluation in a Context, and what each way of adding a force costs by
+itself, measured with a module that does nothing ("nothing"): no module costs less.
 
     python examples/benchmarks/md_gpu.py --json md.json
     python examples/benchmarks/md_gpu.py --quick --platform CPU
@@ -40,6 +41,7 @@ RESOLUTION = 5.0
 VOXEL_SIZE = 1.0
 TIMESTEP = 0.004
 EVERY = 4
+RUNS = 10
 DENSITY_GROUP = 1
 ATOMS_PER_CUBIC_NANOMETRE = 100.0
 
@@ -142,7 +144,7 @@ class Bench:
         self.seconds = seconds
         context = self.context(openmm.LangevinMiddleIntegrator(300, 1, 0.001))
         context.setPositions(model.positions / 10)
-        openmm.LocalEnergyMinimizer.minimize(context, maxIterations=50 if self.properties else 5)
+        openmm.LocalEnergyMinimizer.minimize(context, maxIterations=50)
         context.setVelocitiesToTemperature(300, 1)
         context.getIntegrator().step(500 if self.properties else 5)
         self.state = context.getState(positions=True, velocities=True)
@@ -158,10 +160,10 @@ class Bench:
         context.setState(self.state)
         return context, nanoseconds
 
-    def step(self, context: openmm.Context, nanoseconds: float) -> float:
-        """Return the seconds of one step of the integrator: the median of five runs."""
+    def steps(self, *contexts: openmm.Context) -> list[list[float]]:
+        """Return the seconds of one step of the integrator of each Context, in so many runs, which take turns."""
 
-        def run(n_steps: int) -> float:
+        def run(context: openmm.Context, n_steps: int) -> float:
             start = time.perf_counter()
             context.getIntegrator().step(n_steps)
             # Waits for the GPU.
@@ -169,13 +171,15 @@ class Bench:
             return (time.perf_counter() - start) / n_steps
 
         # Kernels are compiled, graphs captured, clocks raised.
-        run(8)
-        n_steps = max(2, round(self.seconds / 5 / run(4)))
-        seconds = statistics.median(run(n_steps) for _ in range(5))
-        positions = context.getState(positions=True).getPositions(asNumpy=True)._value
-        if not np.isfinite(positions).all():
-            raise SystemExit(f"the dynamics broke down after {5 * n_steps * nanoseconds * 1e6:.0f} fs")
-        return seconds
+        for context in contexts:
+            run(context, 8)
+        n_steps = max(2, round(self.seconds / RUNS / run(contexts[-1], 4)))
+        seconds = [[run(context, n_steps) for context in contexts] for _ in range(RUNS)]
+        for context in contexts:
+            positions = context.getState(positions=True).getPositions(asNumpy=True)._value
+            if not np.isfinite(positions).all():
+                raise SystemExit(f"the dynamics broke down after {RUNS * n_steps} steps")
+        return [list(of_one) for of_one in zip(*seconds)]
 
     def evaluation(self, context: openmm.Context) -> float:
         """Return the seconds that the density force alone takes in a Context, energy and forces."""
@@ -248,13 +252,12 @@ def measure(bench: Bench, cases: list[str], only: str | None, show: Callable[[Ro
         show(row)
 
     system = bench.model.system
-    without: dict[int, float] = {}
+    without: dict[int, openmm.Context] = {}
     for every in (1, EVERY):
-        context, nanoseconds = bench.started(every)
-        seconds = bench.step(context, nanoseconds)
-        without[every] = seconds / every
+        without[every], nanoseconds = bench.started(every)
+        (runs,) = bench.steps(without[every])
+        seconds = statistics.median(runs)
         add(Row("no density", 0, every, "none", nanoseconds / seconds * 86400, seconds / every * 1e3))
-        del context
     n_particles = system.getNumParticles()
     for case in cases:
         fit = DensityFit(
@@ -285,8 +288,9 @@ def measure(bench: Bench, cases: list[str], only: str | None, show: Callable[[Ro
                 index = system.addForce(force)
                 for every in (1, EVERY):
                     context, nanoseconds = bench.started(every)
-                    seconds = bench.step(context, nanoseconds)
-                    added = seconds / every - without[every]
+                    bare, runs = bench.steps(without[every], context)
+                    seconds = statistics.median(runs)
+                    added = statistics.median(own - other for own, other in zip(runs, bare)) / every
                     add(
                         Row(
                             name,
@@ -296,7 +300,7 @@ def measure(bench: Bench, cases: list[str], only: str | None, show: Callable[[Ro
                             nanoseconds / seconds * 86400,
                             seconds / every * 1e3,
                             added * 1e3,
-                            added / without[every],
+                            added * every / statistics.median(bare),
                             bench.evaluation(context) * 1e3 if every == 1 else None,
                             kernels * 1e3 if kernels is not None and force is density else None,
                         )
