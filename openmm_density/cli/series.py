@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..plugins import defer_torch
 from .arguments import (
     PROGRAM,
     add_columns,
@@ -82,7 +81,7 @@ def _add_course(parser: argparse._ArgumentGroup) -> None:
     parser.add_argument("--steps", type=whole_number, metavar="N", help="of that (those of the protocol)")
     parser.add_argument(
         "--next-protocol",
-        default="quick",
+        default="gentle",
         metavar="NAME|FILE.toml",
         help="of the other volumes, which start from their neighbour's model (%(default)s)",
     )
@@ -128,7 +127,6 @@ def _add_coordinates(parser: argparse._ArgumentGroup) -> None:
 def run(options: argparse.Namespace) -> int:
     """Carry out a series, or go on with one; return the exit status."""
     check_files((options.model,), (*options.maps, *options.free_maps), options.dictionary)
-    defer_torch()
     with loading():
         from ..series import Series  # noqa: F401  (imported here, where the time that it takes is counted)
 
