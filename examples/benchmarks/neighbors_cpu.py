@@ -78,7 +78,9 @@ def peers(positions: np.ndarray, side: float, cutoff: float, threads: int, n_pai
         )
         return lambda: sum(map(len, library.compute_neighborlist(trajectory, cutoff / 10))) // 2
 
-    for make in [vesin] + [matscipy, mdtraj] * (threads == 1):
+    # mdtraj sees one image of each atom; it and matscipy have one thread.
+    alone = [matscipy, mdtraj] if 2 * cutoff < side else [matscipy]
+    for make in [vesin] + alone * (threads == 1):
         try:
             function = make()
         except ImportError:
