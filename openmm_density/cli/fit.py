@@ -15,7 +15,7 @@ from .fit_arguments import add_arguments, defaults
 from .fit_checks import check_new, check_resumed
 from .fit_options import FitOptions, exchanges
 from .outcome import print_outcome
-from .startup import loading, started, wake_gpu
+from .startup import loading, started
 
 if TYPE_CHECKING:
     from ..fitting.ensemble import EnsembleResult
@@ -57,8 +57,6 @@ def run(options: argparse.Namespace, display: Display | None = None) -> int:
 
 
 def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
-    if options.run.platform == "CUDA":
-        wake_gpu()
     with loading():
         from rich import table, text  # noqa: F401  (imported here, where the time that it takes is counted)
 

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import NoReturn
 
 from ..stopwatch import process_start
@@ -55,19 +55,6 @@ def loading() -> Iterator[None]:
             gc.freeze()
         if collects:
             gc.enable()
-
-
-def wake_gpu() -> None:
-    """Have the driver of NVIDIA's GPUs begin in a thread, while modules are imported: it takes some tenths of a second."""
-
-    def begin() -> None:
-        import ctypes
-
-        with suppress(OSError, AttributeError):  # there is none
-            # Called by ctypes, it does not keep Python waiting.
-            ctypes.CDLL("libcuda.so.1").cuInit(0)
-
-    threading.Thread(target=begin, name="wake the GPU", daemon=True).start()
 
 
 def end_process(status: int) -> NoReturn:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -202,8 +203,9 @@ class FlexibleFit:
             resolution, corrections = resolution_in_angstrom(resolution), corrections or MapCorrections()
             fit_map = FitMap(density_map, resolution, corrections)
             free = None if free_map is None else FitMap(free_map, resolution, corrections)
+            prepare = partial(_prepared, chemistry, fit_map, run, load_gpu_code(run.platform))
             self.beside = _loading_beside(run, fit_map, preparation)
-            start, self.solute, self.prepared = self._start(model, fit_map, place, map_checks, chemistry, run)
+            start, self.solute, self.prepared = self._start(model, fit_map, place, map_checks, run, prepare)
             self.planes = restraint_options.planes(start.model)
             self.protocol = _adapted(protocol, fit_map, start.cc, search, solvent)
             run = run.for_protocol(self.protocol)
@@ -237,17 +239,11 @@ class FlexibleFit:
         fit_map: FitMap,
         place: str | Placement,
         map_checks: MapChecks | None,
-        chemistry: PreparationOptions,
         run: RunOptions,
+        prepare: Callable[[Model], tuple[Prepared, Prepared]],
     ) -> Start:
         """Check model and map, find out where the model belongs, where that is not known yet, and prepare it."""
         check_start(model, fit_map)
-
-        def prepare(start: Model) -> tuple[Prepared, Prepared]:
-            prepared = chemistry.prepared(start, fit_map.density_map, run.platform)
-            own_backend(run.platform)  # which has to be known next, while the map is still looked at
-            return prepared
-
         if map_checks is not None or isinstance(place, Placement):
             placement = place if isinstance(place, Placement) else None
             known = examination_known(model, fit_map, map_checks or MapChecks(), placement)
@@ -358,9 +354,23 @@ class FlexibleFit:
         return result
 
 
+def _prepared(
+    chemistry: PreparationOptions,
+    fit_map: FitMap,
+    run: RunOptions,
+    loading: threading.Thread | None,
+    model: Model,
+) -> tuple[Prepared, Prepared]:
+    """Return a model with what it lacked, and the same in its solvent; find out, too, what the forces of a fit will be."""
+    if loading is not None:  # one thread at a time begins with the GPU
+        loading.join()
+    prepared = chemistry.prepared(model, fit_map.density_map, run.platform)
+    own_backend(run.platform)
+    return prepared
+
+
 def _loading_beside(run: RunOptions, fit_map: FitMap, preparation: ExitStack) -> Beside:
-    """Return what is done beside a fit, whose processes load what they need while it is prepared, as does a thread."""
-    load_gpu_code(run.platform)
+    """Return what is done beside a fit, whose processes load what they need while it is prepared."""
     beside = Beside.of_fit(run.platform, run.threads, fit_map.density_map)
     preparation.enter_context(beside.ended_by_errors())
     return beside
