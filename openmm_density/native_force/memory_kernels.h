@@ -1,7 +1,7 @@
 // Copies and fills of memory on a GPU by kernels, in place of the copying and filling nodes of a graph.
 //
-// A recorded graph's memory belongs to torch's context. Where a node copies or fills it in a graph of OpenMM's context, the GPU turns
-// from one context to the other and back, which takes a quarter of a millisecond: kernels reach the memory of both.
+// A recorded graph's memory belongs to torch's context. For a node that copies or fills it in a graph of OpenMM's context, a driver may
+// have the GPU turn from one context to the other and back, which takes a quarter of a millisecond: kernels reach the memory of both.
 #pragma once
 
 #include <cuda.h>
