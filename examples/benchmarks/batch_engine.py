@@ -41,6 +41,7 @@ def main():
     ticks = float(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
     seconds = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / __import__("os").sysconf("SC_CLK_TCK")
     (folder / "summary.json").write_text(json.dumps({"interrupted": False, "wall_seconds": seconds}))
+    __import__("os")._exit(0)  # the end of an interpreter is no part of an engine
 """
 
 

@@ -88,25 +88,27 @@ class DaskEngine:
         with _subscribed(self.client, topic, watch):
             try:
                 room = self._room()
-                while waiting or given:
+                ended = None
+                while waiting or given or ended:
                     while waiting and len(given) < room:
                         number, job = waiting.popleft()
                         key = f"{topic}-{number}"
                         future = self.client.submit(run_on_worker, job, settings, topic, key=key, pure=False)
                         given[key] = future, job
                         future.add_done_callback(done.put)
+                    # Its worker has the next job by now. What is released here is not made again when a worker is lost.
+                    if ended is not None and (result := _result(*ended)) is not None:
+                        yield result
+                    ended = None
                     with suppress(Empty):
-                        # What is released here is not made again when the worker that holds it is lost.
-                        result = _result(*given.pop(done.get(timeout=_LOOKED_AFTER).key))
-                        if result is not None:
-                            yield result
+                        ended = given.pop(done.get(timeout=_LOOKED_AFTER).key)
                     now = time.monotonic()
                     if now - looked > _LOOKED_AFTER:
                         looked, room = now, self._room()
                     if self._keep is not None and now - kept > _KEPT_AFTER:
                         kept = now
                         self._keep(len(waiting) + len(given))
-                    if self.client.status != "running":
+                    if ended is None and self.client.status != "running":
                         return
             finally:
                 # Whoever listens no longer wants no more of them.

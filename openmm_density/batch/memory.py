@@ -17,9 +17,9 @@ from pathlib import Path
 
 from .jobs import Job
 
-# Measured, see docs/guide/many_fits.md: bytes that any fit takes, and for each atom of the model with hydrogens and each voxel
-# of the map as it is read.
-_BASE, _PER_ATOM, _PER_VOXEL = 1.1e9, 16e3, 24.0
+# Bytes that any fit takes, and for each atom with hydrogens and each voxel of the map as it is read: more than was measured, see
+# docs/guide/many_fits.md.
+_BASE, _PER_ATOM, _PER_VOXEL = 1.0e9, 60e3, 12.0
 # Bytes of a line of a PDB file, and hydrogens: half of a protein's atoms.
 _PER_LINE, _WITH_HYDROGENS = 81, 2.0
 # Of the memory that there is: the rest is for what runs beside the fits.
