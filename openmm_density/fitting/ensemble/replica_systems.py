@@ -68,14 +68,14 @@ class Copies:
         """Return a System of so many replicas of its own, to which a density can be added."""
         if replicas not in self._merged:
             apart = displacements_apart([self._model] * replicas, FREE_SPACE)
-            merged = merge_systems([self._one] * replicas, apart)
-            if self._planarity is not None:
-                first, count = merged.first[:-1].tolist(), int(merged.first[-1])
-                options: dict[str, Any] = {} if backend_problem(self.backend) else {"backend": self.backend}
-                merged.system.addForce(self._planarity.create_force_of_copies(first, count, **options))
-            self._merged[replicas] = merged
-        found = self._merged[replicas]
-        return replace(found, system=openmm.XmlSerializer.clone(found.system))
+            self._merged[replicas] = merge_systems([self._one] * replicas, apart)
+        kept = self._merged[replicas]
+        merged = replace(kept, system=openmm.XmlSerializer.clone(kept.system))
+        if self._planarity is not None:
+            first, count = merged.first[:-1].tolist(), int(merged.first[-1])
+            options: dict[str, Any] = {} if backend_problem(self.backend) else {"backend": self.backend}
+            merged.system.addForce(self._planarity.create_force_of_copies(first, count, **options))
+        return merged
 
 
 @dataclass(frozen=True)

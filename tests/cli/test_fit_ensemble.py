@@ -1,0 +1,86 @@
+"""``openmm-density fit --replicas``: what it writes, how it goes on after it was killed, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+
+import gemmi
+import pytest
+
+from openmm_density import DensityMap
+from openmm_density.errors import InputError
+from openmm_density.fitting.ensemble import search
+
+from ..fragments import RESOLUTION, fragment
+from .commands import run
+
+STEPS = ("--steps", 40, "--protocol", "quick", "--place", "off", "--threads", 1, "--strength", 30)
+
+
+class Killed(BaseException):
+    """As good as kill -9."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ensemble")
+    model = fragment(folder / "model.pdb", residues=8)
+    simulated = DensityMap.simulate(
+        model.topology, model.positions, RESOLUTION, 1.25, margin=14.0, noise=0.1, seed=1
+    )
+    simulated.write(folder / "map.mrc")
+    return folder
+
+
+def command(folder, *more):
+    return ("fit", folder / "model.pdb", folder / "map.mrc", "--resolution", 5, *STEPS, *more)
+
+
+def test_a_killed_ensemble_is_resumed_and_written(folder, tmp_path, monkeypatch, capsys):
+    save, saved = search.save_search, []
+
+    def killing(path, state):
+        save(path, state)
+        saved.append(state)
+        if len(saved) == 6:
+            raise Killed
+
+    monkeypatch.setattr(search, "save_search", killing)
+    with pytest.raises(Killed):
+        run(*command(folder, "--replicas", 3, "--output", tmp_path / "run"))
+    assert (tmp_path / "run" / "unfinished" / "ensemble.npz").is_file()
+    monkeypatch.setattr(search, "save_search", save)
+    assert run("fit", "--resume", tmp_path / "run") == 0
+    printed = capsys.readouterr().out
+    assert "no reason for an ensemble" in printed
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    told = summary["ensemble"]
+    assert told["replicas"] == 3 and sum(told["weights"]) == pytest.approx(1, abs=1e-4)
+    assert told["verdict"]["kind"] == "shells" and not told["verdict"]["is_ensemble"]
+    assert [each["rmsf"] for each in told["rmsf"]] == [each["rmsf"] for each in summary["residues"]]
+    assert summary["seconds_by_part"]["ensemble"] > 0
+    assert len(gemmi.read_structure(str(tmp_path / "run" / "ensemble.cif"))) == 3
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "One model, or many?" in page
+    assert "--replicas 3" in summary["command"]
+    assert not (tmp_path / "run" / "unfinished").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--replicas", 1), "--replicas must be 2 or more for an ensemble, found 1"),
+        (("--replicas", 0), "--replicas must be"),
+        (("--replicas", 4, "--solvent", "water"), "--replicas of one map cannot be in water"),
+        (("--replicas", 4, "--similarity", "map-potential"), "--replicas share their mean density"),
+    ],
+)
+def test_what_no_ensemble_can_have_is_refused_at_once(folder, tmp_path, capsys, options, problem):
+    assert run(*command(folder, *options, "--output", tmp_path / "run")) == 2
+    assert problem in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_too_many_replicas_for_memory_are_refused():
+    with pytest.raises(InputError, match="replicas of 100000 atoms are more than memory should hold"):
+        search.check_replicas(60, 100_000)
