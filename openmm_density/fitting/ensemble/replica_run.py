@@ -27,6 +27,8 @@ MOST_CAUTION = 4
 REACH = 1.0
 """nm: the cut-off of the force field. Replicas that come so near to each other side by side would interact."""
 _UPDATE = 50
+# Iterations in which new replicas are brought to rest.
+_SETTLING = 300
 # Of a refinement of weights between blocks, each of which goes on from the last.
 _ROUNDS = 20
 _HOTTEST = 3000.0
@@ -223,7 +225,7 @@ class ReplicaRun:
         """Bring new replicas to rest, and draw velocities."""
         self._set_strength(system, context, stage.scale_at(0.0))
         context.applyConstraints(1e-6)
-        openmm.LocalEnergyMinimizer.minimize(context, maxIterations=100)
+        openmm.LocalEnergyMinimizer.minimize(context, maxIterations=_SETTLING)
         context.setVelocitiesToTemperature(stage.temperature_at(0.0), self._number(state, 1))
         integrator = context.getIntegrator()
         full = integrator.getStepSize()

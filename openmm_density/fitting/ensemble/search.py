@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import openmm
 from openmm import unit
 
 from ...errors import InputError
 from ...maps.density_map import DensityMap
+from ...units import positions_in_angstrom
 from ..checkpoints import RunFolder
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..interrupts import Stop
+from ..platforms import make_context
 from ..protocols import Stage
 from .crossing import best_pair, shared_out
 from .free_data import HALF_MAPS, Ensemble, FreeData, compare
@@ -35,6 +38,8 @@ PART, TWO, MANY, ONE, WHOLE = "part", "two replicas", "ensemble", "one model", "
 """The legs of a search: replicas part, two of them are refined, then all, beside them one model; and all with the whole map."""
 PARTING = 4
 """Replicas that look for conformations together, of which the best two go on."""
+RELAXATION = 200
+"""Iterations in which a model that was put together or deformed is relaxed."""
 CLONES_APART = 0.5
 """Å, the RMSD along a soft mode of replicas that begin in one state."""
 START_BLUR = 1.5
@@ -220,10 +225,27 @@ class EnsembleSearch:
         result, run = self._result, self._leg_named(PART).run
         blurred = run.systems.density(self.data.resolution + START_BLUR)
         models = starting_models(blurred, self._topology, result.final, result.initial, PARTING)
-        return run.begin(models, np.full(PARTING, 1 / PARTING))
+        return run.begin(self._relaxed(models), np.full(PARTING, 1 / PARTING))
+
+    def _relaxed(self, models: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return models (Å) that were put together from others, or deformed, relaxed without density and constraints."""
+        engine = self._fit._run.engine
+        context = make_context(
+            engine.systems.without_density, openmm.VerletIntegrator(0.001), engine.platform
+        )
+        engine.systems.release_restraints(context, self._fit.protocol.stages[-1])
+        found = []
+        for model in models:
+            if model is not self._result.final:
+                engine.minimizer.place(context, model, RELAXATION)
+                state = context.getState(positions=True)
+                model = positions_in_angstrom(state.getPositions(asNumpy=True))
+            found.append(model)
+        return found
 
     def _crossed(self, state: SearchState) -> ReplicaState:
-        return self._leg_named(TWO).run.begin(*self._best_pair(self._end_of(state, PART)))
+        models, weights = self._best_pair(self._end_of(state, PART))
+        return self._leg_named(TWO).run.begin(self._relaxed(models), weights)
 
     def _best_pair(self, ended: ReplicaState) -> tuple[list[np.ndarray], np.ndarray]:
         density = self._leg_named(TWO).run.systems.density()
@@ -239,7 +261,7 @@ class EnsembleSearch:
             earlier = states[:number].count(own)
             sign = 0.0 if earlier == 0 else (-1.0) ** earlier
             begun.append(models[own] + sign * CLONES_APART * modes[(earlier - 1) // 2 % len(modes)])
-        return self._leg_named(MANY).run.begin(begun, shared)
+        return self._leg_named(MANY).run.begin(self._relaxed(begun), shared)
 
     def _single(self, state: SearchState) -> ReplicaState:
         return self._leg_named(ONE).run.begin([self._result.final], np.ones(1))
