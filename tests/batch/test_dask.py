@@ -122,7 +122,7 @@ def test_a_killed_command_goes_on_when_it_is_given_again(fragment, tmp_path, und
     wait_until(lambda: not any(map(is_alive, below)))
     again = subprocess.run(command, cwd=fragment, capture_output=True, text=True, timeout=300)
     assert again.returncode == 0, again.stderr
-    assert again.stderr == "" and again.stdout.startswith("1 of 1 fit finished, the best by CC a ")
+    assert again.stderr == "" and "1 of 1 fit finished; results are in" in again.stdout
     assert_same(coordinates(tmp_path / "out"), undisturbed)
 
 
@@ -140,10 +140,7 @@ def test_a_restarted_scheduler_makes_no_difference(fragment, tmp_path, undisturb
         first.kill()
     with Scheduler(tmp_path, first.port):
         thread.join()
-    assert sorted((result.job.name, result.state) for result in results) == [
-        ("a", "finished"),
-        ("b", "finished"),
-    ]
+    assert [(result.job.name, result.state) for result in results] == [("a", "finished")]
     assert_same(coordinates(tmp_path / "out"), undisturbed)
 
 
