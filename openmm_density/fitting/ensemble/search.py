@@ -138,12 +138,14 @@ class EnsembleSearch:
         refinement = refinement_stages(round(REFINEMENT * steps))
         parting = parting_stages(resolution, steps - round(REFINEMENT * steps))
         work, whole = (data.work, resolution), (fit.density_map, data.full_resolution)
+        strength = self.strength
         legs = [
-            _Leg(PART, self._run(*work, parting, 1), self._apart),
-            _Leg(TWO, self._run(*work, refinement, 2), self._crossed),
-            _Leg(MANY, self._run(*work, refinement, 3), self._many),
-            _Leg(ONE, self._run(*work, refinement, 4), self._single),
-            _Leg(WHOLE, self._run(*whole, refinement, 5), self._together),
+            # The noise is not that of the blurred maps, in which replicas part.
+            _Leg(PART, self._run(*work, parting, full, 1), self._apart),
+            _Leg(TWO, self._run(*work, refinement, strength, 2), self._crossed),
+            _Leg(MANY, self._run(*work, refinement, strength, 3), self._many),
+            _Leg(ONE, self._run(*work, refinement, strength, 4), self._single),
+            _Leg(WHOLE, self._run(*whole, refinement, strength, 5), self._together),
         ]
         self._legs = tuple(leg for leg in legs if leg.name != MANY or replicas > 2)
 
@@ -207,12 +209,17 @@ class EnsembleSearch:
             folder.save_times(self._fit.stopwatch)
 
     def _run(
-        self, density_map: DensityMap, resolution: float, stages: Sequence[Stage], number: int
+        self,
+        density_map: DensityMap,
+        resolution: float,
+        stages: Sequence[Stage],
+        strength: float,
+        number: int,
     ) -> ReplicaRun:
         fit = self._fit
         systems = ReplicaSystems(self._copies, fit._systems, density_map, resolution, fit.protocol.match_blur)
         return ReplicaRun(
-            systems, fit.protocol, stages, self.strength, 1000 * number + fit.seed, fit._run.engine.platform
+            systems, fit.protocol, stages, strength, 1000 * number + fit.seed, fit._run.engine.platform
         )
 
     def _leg_named(self, name: str) -> _Leg:
