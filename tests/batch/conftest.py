@@ -2,11 +2,13 @@
 
 import json
 import textwrap
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from openmm_density.batch import jobs_of
+from openmm_density.batch import Batch, jobs_of
+from openmm_density.batch.engines import OneByOne
 from openmm_density.batch.run_job import RunSettings
 from openmm_density.cli import main
 
@@ -32,6 +34,17 @@ def fragment(tmp_path_factory):
     arguments = ["--resolution", "5", "--voxel-size", "1.5", "--output", str(folder / "map.mrc")]
     assert main(["simulate", str(folder / "target.pdb"), *arguments]) == 0
     return folder
+
+
+@pytest.fixture(scope="session")
+def fits(fragment):
+    """Return a batch of two fits that nothing disturbed, one after the other."""
+    models = [fragment / "a.pdb", fragment / "b.pdb"]
+    batch = Batch(
+        jobs_of(models, [fragment / "map.mrc"], 5.0, fragment / "fits", **OPTIONS), fragment / "fits"
+    )
+    assert all(result.is_finished for result in batch.run_on(nullcontext(OneByOne()), RunSettings("fits")))
+    return batch
 
 
 @pytest.fixture

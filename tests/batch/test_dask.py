@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import pytest
 from openmm_density.batch import Batch, jobs_of
 from openmm_density.batch.clusters import local_engine, scheduler_engine
 from openmm_density.batch.devices import Slot
-from openmm_density.batch.engines import DaskEngine, OneByOne
+from openmm_density.batch.engines import DaskEngine
 from openmm_density.batch.run_job import RunSettings
 from openmm_density.errors import InputError, SimulationError
 
@@ -28,14 +28,9 @@ distributed = pytest.importorskip("distributed", reason='no Dask: pip install "o
 
 
 @pytest.fixture(scope="module")
-def undisturbed(fragment):
+def undisturbed(fits):
     """Return the coordinates of all frames and models of a batch that nothing disturbs."""
-    models = [fragment / "a.pdb", fragment / "b.pdb"]
-    batch = Batch(jobs_of(models, [fragment / "map.mrc"], 5.0, fragment / "undisturbed", **OPTIONS))
-    assert all(
-        result.is_finished for result in batch.run_on(nullcontext(OneByOne()), RunSettings("undisturbed"))
-    )
-    return coordinates(fragment / "undisturbed")
+    return coordinates(fits.output)
 
 
 def coordinates(folder):

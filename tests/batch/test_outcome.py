@@ -2,15 +2,13 @@
 
 import csv
 import json
-from contextlib import nullcontext
+from dataclasses import replace
 
 import gemmi
 import pytest
 
 from openmm_density.batch import Batch, jobs_of
-from openmm_density.batch.engines import OneByOne
 from openmm_density.batch.job_results import JobResult
-from openmm_density.batch.run_job import RunSettings
 from openmm_density.maps import DensityMap
 
 from ..html_report.browser import Opened, started
@@ -18,16 +16,17 @@ from .conftest import OPTIONS
 
 
 @pytest.fixture(scope="module")
-def batch(fragment):
+def batch(fragment, fits):
     """Return a batch of two fits that finished and one that failed, scored in another map."""
-    noisy = DensityMap.from_file(fragment / "map.mrc")
-    noisy.write(fragment / "free.mrc")
+    DensityMap.from_file(fragment / "map.mrc").write(fragment / "free.mrc")
     (fragment / "broken.pdb").write_text("no model\n")
     models = [fragment / name for name in ("a.pdb", "b.pdb", "broken.pdb")]
-    folder = fragment / "outcome"
-    jobs = jobs_of(models, [fragment / "map.mrc"], 5.0, folder, free_map=fragment / "free.mrc", **OPTIONS)
-    batch = Batch(jobs, folder)
-    list(batch.run_on(nullcontext(OneByOne()), RunSettings("outcome")))
+    free = fragment / "free.mrc"
+    jobs = jobs_of(models, [fragment / "map.mrc"], 5.0, fits.output, free_map=free, **OPTIONS)
+    batch = Batch(jobs, fits.output)
+    for job in jobs[:2]:
+        batch.results[job.name] = replace(fits.results[job.name], job=job)
+    batch.results["broken"] = JobResult(jobs[2], "failed", error="broken.pdb: it holds no model.", attempts=3)
     batch.outcomes = batch.write_outcome("openmm-density batch <a>")
     return batch
 
