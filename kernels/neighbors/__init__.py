@@ -10,7 +10,8 @@ Every pair is listed once, in the row of one of its two atoms, or with ``both_wa
 the atoms has it, and the order within a row, follow from where the atoms are, and are the same at every run.
 
 Membership is exact: distances are worked out in float32, and again in float64, from the given positions, where rounding could
-matter. An atom that has no finite position, or is more than 200 boxes away from the box, is in no pair, and is counted.
+matter. An atom that has no finite position, has a coordinate beyond 10¹⁸, or is more than 200 boxes away from the box, is in no
+pair, and is counted.
 
 Method: the box is turned so that its vectors are (a_x, 0, 0), (b_x, b_y, 0), (c_x, c_y, c_z). The lattice then has a rectangular
 brick a_x × b_y × c_z as a unit cell, into which every atom is brought, and which is cut into rectangular cells whatever the box's

@@ -12,6 +12,8 @@ namespace {
 
 constexpr double FARTHEST_BOX = 200;
 constexpr double MOST_HEIGHTS = 100;
+// The largest coordinate whose square, and that of a distance, is a float32.
+constexpr double FARTHEST = 1e18;
 
 // Steps along the lattice vectors in one number. It is linear: sums and differences of steps are those of numbers, also where one
 // of them wraps around on the way to a step that fits.
@@ -79,7 +81,7 @@ struct Brick {
 
     bool is_usable(const double* position) const {
         for (int axis = 0; axis < 3; ++axis)
-            if (!std::isfinite(position[axis])) return false;
+            if (!(std::abs(position[axis]) <= FARTHEST)) return false;
         if (!periodic) return true;
         for (int i = 0; i < 3; ++i) {
             double fraction = 0;

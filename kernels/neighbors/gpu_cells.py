@@ -32,6 +32,7 @@ GRID_SLOTS = 5
 
 _FARTHEST_BOX = tl.constexpr(float(reference.FARTHEST_BOX))
 _MOST_HEIGHTS = tl.constexpr(float(reference.MOST_HEIGHTS))
+_FARTHEST = tl.constexpr(reference.FARTHEST)
 _LARGEST = tl.constexpr(1.7976931348623157e308)
 
 
@@ -44,9 +45,9 @@ def _load_position(positions, atom, mask):
 
 
 @triton.jit
-def _is_finite(x, y, z):
+def _is_usable(x, y, z):
     # False for NaN too.
-    return (tl.abs(x) <= _LARGEST) & (tl.abs(y) <= _LARGEST) & (tl.abs(z) <= _LARGEST)
+    return (tl.abs(x) <= _FARTHEST) & (tl.abs(y) <= _FARTHEST) & (tl.abs(z) <= _FARTHEST)
 
 
 @triton.jit
@@ -101,7 +102,7 @@ def prepare_kernel(
     else:
         tl.store(stale + program, 1)
     if not PERIODIC:
-        usable = here & _is_finite(x, y, z)
+        usable = here & _is_usable(x, y, z)
         to = ends + 6 * program
         tl.store(to, tl.min(tl.where(usable, x, _LARGEST), axis=0))
         tl.store(to + 1, tl.min(tl.where(usable, y, _LARGEST), axis=0))
@@ -342,7 +343,7 @@ def assign_kernel(
     for axis in tl.static_range(3):
         as_given = tl.load(positions + 3 * atom + axis, mask=here, other=0.0)
         tl.store(built_positions + 3 * atom + axis, as_given, mask=here)
-    usable = here & _is_finite(x, y, z) & (tl.load(grid + _GRID_IS_SOUND) != 0)
+    usable = here & _is_usable(x, y, z) & (tl.load(grid + _GRID_IS_SOUND) != 0)
     x, y, z = tl.where(usable, x, 0.0), tl.where(usable, y, 0.0), tl.where(usable, z, 0.0)
     shift = tl.zeros((LANES,), tl.int32)
     if PERIODIC:

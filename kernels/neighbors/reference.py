@@ -14,6 +14,8 @@ LARGEST_SHIFT = 511
 # How many boxes away an atom may be, and how many of the box's smallest heights the cut-off may be long.
 FARTHEST_BOX = 200
 MOST_HEIGHTS = 100
+# The largest coordinate: its square, and that of a distance, is a float32.
+FARTHEST = 1e18
 # Pairs and images whose distances are worked out together.
 _AT_ONCE = 200_000
 
@@ -176,7 +178,7 @@ def _search(
 ) -> tuple[Tensor, Tensor, Tensor, int]:
     """Return the pairs sorted by first atom, second atom and shift, and how many atoms are not usable."""
     x = positions.detach().double()
-    usable = torch.isfinite(x).all(dim=1)
+    usable = (x.abs() <= FARTHEST).all(dim=1)
     base = torch.zeros_like(x)
     images = torch.zeros((1, 3), dtype=torch.float64, device=x.device)
     rows = x.new_zeros((3, 3))

@@ -4,6 +4,8 @@
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -31,12 +33,26 @@ void check_offsets(const at::Tensor& offsets, int64_t room, const char* name) {
     TORCH_CHECK_VALUE(rises, "pairs: ", name, " must rise from 0 to ", room, " at most");
 }
 
-// What a pair needs of an atom, side by side; positions as seen from the first atom, so that fewer digits are lost.
+// A number in the middle of an axis, whatever a few atoms that are far away or nowhere do: the median of some coordinates.
+template <typename Real>
+Real middle(const Real* positions, int64_t n, int axis) {
+    constexpr int64_t MOST = 63;
+    Real found[MOST];
+    int64_t count = 0;
+    for (int64_t k = 0; k < std::min(n, MOST); ++k) {
+        const Real x = positions[3 * (k * n / std::min(n, MOST)) + axis];
+        if (std::isfinite(x)) found[count++] = x;
+    }
+    if (count == 0) return Real(0);
+    std::nth_element(found, found + count / 2, found + count);
+    return found[count / 2];
+}
+
+// What a pair needs of an atom, side by side; positions as seen from the middle of all, so that fewer digits are lost.
 template <typename Real>
 std::unique_ptr<float[]> records_of(const Real* positions, const float* parameters, int64_t n) {
     std::unique_ptr<float[]> records(new float[RECORD * std::max<int64_t>(1, n)]);
-    Real origin[3] = {};
-    for (int axis = 0; axis < 3 && n > 0; ++axis) origin[axis] = std::isfinite(positions[axis]) ? positions[axis] : Real(0);
+    const Real origin[3] = {middle(positions, n, 0), middle(positions, n, 1), middle(positions, n, 2)};
     parallel_for((n + ATOMS_PER_TASK - 1) / ATOMS_PER_TASK, [&](int64_t task, int) {
         for (int64_t i = task * ATOMS_PER_TASK; i < std::min(n, (task + 1) * ATOMS_PER_TASK); ++i) {
             float* const record = records.get() + RECORD * i;

@@ -102,6 +102,15 @@ def test_the_kernel_is_the_reference(form, box, dtype):
     assert_close(pairs(*arguments, *exclusions), without, 3e-5)
 
 
+@pytest.mark.parametrize("far", [1e3, 1e7, 1e30, math.nan])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_first_atom_that_is_far_away_takes_no_digits_from_others(dtype, far):
+    arguments = scene(LENNARD_JONES, dtype=dtype)
+    arguments[0][0] = far
+    arguments[2:5] = neighbors(arguments[0], None, CUTOFF + 0.1)[:3]
+    assert_close(pairs(*arguments), reference.pairs(*arguments), 3e-5)
+
+
 @all_forms
 def test_forces_are_finite_differences(form):
     arguments = scene(form, BOXES["skewed"], per_side=3)
