@@ -99,6 +99,13 @@ def _check_ensemble(options: FitOptions) -> None:
             found=as_argument("similarity", "map-potential"),
             remedy="take another one",
         )
+    if options.density.similarity == "inner-product":
+        raise InputError(
+            "share their mean density, of which this similarity is the mean of theirs: the best replica would have all weight",
+            argument="replicas",
+            found=as_argument("similarity", "inner-product"),
+            remedy="take another one",
+        )
 
 
 def _check_values(options: FitOptions) -> None:

@@ -54,7 +54,7 @@ class EnsembleFit:
     Raises
     ------
     InputError
-        If ``fit`` is periodic or compares no densities, or the weights are not those of so many replicas.
+        If ``fit`` is periodic, compares no densities or is linear in them, or the weights are not those of so many replicas.
 
     Examples
     --------
@@ -84,6 +84,13 @@ class EnsembleFit:
         if fit.measure.is_potential:
             raise InputError(
                 "must compare densities, of which replicas have a mean",
+                argument="fit",
+                found=f'similarity="{fit.measure.name}"',
+                remedy='take another similarity, such as "cross-correlation"',
+            )
+        if fit.measure.is_linear:
+            raise InputError(
+                "must tell a mean density from its parts: by this one the best replica alone is the best ensemble",
                 argument="fit",
                 found=f'similarity="{fit.measure.name}"',
                 remedy='take another similarity, such as "cross-correlation"',

@@ -61,6 +61,11 @@ class Measure:
         return self.constant is None
 
     @property
+    def is_linear(self) -> bool:
+        """Whether S of a mean density is the mean of S, so that no mean is better than the best of its parts."""
+        return self.constant == "INNER_PRODUCT"
+
+    @property
     def energy(self) -> str:
         """The formula of the energy."""
         return f"k ({self.max_similarity:g} − S)" if self.max_similarity else "−k S"

@@ -193,6 +193,11 @@ def test_what_cannot_be_is_refused(fit, model, density_map, shaken):
     )
     with pytest.raises(InputError, match="must compare densities"):
         EnsembleFit(potential, 2)
+    linear = DensityFit(
+        density_map, model.topology, RESOLUTION, positions=model.positions, similarity="inner-product"
+    )
+    with pytest.raises(InputError, match="must tell a mean density from its parts"):
+        EnsembleFit(linear, 2)
     periodic = DensityFit(density_map, model.topology, RESOLUTION, positions=model.positions, periodic=True)
     with pytest.raises(InputError, match="must not be periodic"):
         EnsembleFit(periodic, 2)

@@ -28,7 +28,7 @@ from .saved_search import SearchState, load_search, save_search
 from .stages import parting_stages, refinement_stages
 from .starts import soft_modes, starting_models
 from .states import Conformation, conformations, fluctuations, trace_of
-from .verdict import Verdict
+from .verdict import Verdict, n_conformations
 
 MOST_PARTICLES = 4_000_000
 """Of all replicas: more take more memory than machines have."""
@@ -339,7 +339,7 @@ class EnsembleSearch:
             *free_b.correlations,
             free_b.error,
             *work.correlations,
-            len(found),
+            n_conformations(found),
         )
 
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from .free_data import HALF_MAPS
+from .states import Conformation
 
 LEAST_GAIN = 0.005
 """Of the free correlation: less is no reason, however sure it is."""
 STANDARD_ERRORS = 2.5
 """That a gain must be beyond 0."""
+LEAST_WEIGHT = 0.05
+"""Of a conformation: one replica that strayed, which the map gives no weight, is none."""
+
+
+def n_conformations(found: Sequence[Conformation]) -> int:
+    """Return how many conformations have a weight that counts."""
+    return sum(each.weight >= LEAST_WEIGHT for each in found)
 
 
 @dataclass(frozen=True)
@@ -32,6 +41,8 @@ class Verdict:
         Of the difference of the latter.
     cc_work_single, cc_work_ensemble : float
         With what was fitted.
+    n_conformations : int
+        Those of a weight of `LEAST_WEIGHT` or more.
     """
 
     kind: str

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from openmm_density import DensityFit, DensityMap
+from openmm_density import DensityFit, DensityMap, EnsembleFit
 from openmm_density.errors import InputError
 from openmm_density.fitting.ensemble.crossing import best_pair, moving_parts, shared_out
 from openmm_density.fitting.ensemble.free_data import Ensemble, FreeData, compare
@@ -15,8 +15,8 @@ from openmm_density.fitting.ensemble.replica_run import ReplicaState
 from openmm_density.fitting.ensemble.residue_widths import _Widths, refined_b_factors
 from openmm_density.fitting.ensemble.saved_search import SearchState, load_search, save_search
 from openmm_density.fitting.ensemble.starts import candidates, soft_modes, starting_models
-from openmm_density.fitting.ensemble.states import conformations, fluctuations, trace_of
-from openmm_density.fitting.ensemble.verdict import Verdict
+from openmm_density.fitting.ensemble.states import Conformation, conformations, fluctuations, trace_of
+from openmm_density.fitting.ensemble.verdict import Verdict, n_conformations
 from openmm_density.maps.fourier import fourier_filtered
 from openmm_density.validation.correlation import cc_mask
 
@@ -160,6 +160,17 @@ def test_the_verdict_asks_for_a_gain_that_is_sure_and_for_two_conformations(ense
     assert words in verdict.sentence and verdict.is_ensemble == ("gives a reason" in words)
     assert verdict.as_dict()["cc_gain"] == pytest.approx(ensemble - 0.8)
     assert "frequencies from 6.00 to 5.00" in replace(verdict, kind="shells", band=(6.0, 5.0)).sentence
+
+
+def test_a_replica_that_strayed_from_a_map_of_one_conformation_is_no_other(model, density_map):
+    fit = DensityFit(density_map, model.topology, RESOLUTION, positions=model.positions)
+    noise = np.random.default_rng(0).normal(scale=0.3, size=(3, *model.positions.shape))
+    models = np.array([*(model.positions + noise), model.positions + np.array([6.0, 0.0, 0.0])])
+    weights = EnsembleFit(fit, 4).refine_weights(list(models))
+    found = conformations(models, weights, trace_of(model.topology), RESOLUTION)
+    assert len(found) == 2 and found[1].replicas == [3]
+    assert n_conformations(found) == 1
+    assert n_conformations([Conformation([0], 0.9), Conformation([1], 0.1)]) == 2
 
 
 def test_parts_that_are_crossed_are_exchanged_where_the_weights_say_so(model, density_map):
