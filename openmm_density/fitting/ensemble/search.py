@@ -28,7 +28,7 @@ from .saved_search import SearchState, load_search, save_search
 from .stages import parting_stages, refinement_stages
 from .starts import soft_modes, starting_models
 from .states import Conformation, conformations, fluctuations, trace_of
-from .verdict import Verdict, n_conformations
+from .verdict import MainConformation, Verdict, n_conformations
 
 MOST_PARTICLES = 4_000_000
 """Of all replicas: more take more memory than machines have."""
@@ -318,19 +318,23 @@ class EnsembleSearch:
         data, topology = self.data, self._topology
         plain = [Ensemble(each.models, each.weights) for each in (single, apart)]
         density = self._leg_named(ONE).run.systems.density()
-        with_b = [
-            Ensemble(
-                each.models,
-                each.weights,
-                refined_b_factors(density, topology, each.models, each.weights, data.full_resolution),
-            )
-            for each in plain
-        ]
+
+        def widened(models: np.ndarray, weights: np.ndarray) -> Ensemble:
+            b_factors = refined_b_factors(density, topology, models, weights, data.full_resolution)
+            return Ensemble(models, weights, b_factors)
+
+        with_b = [widened(each.models, each.weights) for each in plain]
         free, free_b = (
             compare(*each, topology, data.free, data.full_resolution, data.band) for each in (plain, with_b)
         )
         work = compare(*with_b, topology, data.work, data.resolution)
         found = conformations(apart.models, apart.weights, trace_of(topology), data.full_resolution)
+        main = None
+        if n_conformations(found) > 1:
+            own = found[0].replicas
+            alone = widened(apart.models[own], apart.weights[own] / found[0].weight)
+            told = compare(alone, with_b[1], topology, data.free, data.full_resolution, data.band)
+            main = MainConformation(told.correlations[0], told.error)
         band = (None if data.kind == HALF_MAPS else data.resolution), data.full_resolution
         return Verdict(
             data.kind,
@@ -340,6 +344,7 @@ class EnsembleSearch:
             free_b.error,
             *work.correlations,
             n_conformations(found),
+            main,
         )
 
 

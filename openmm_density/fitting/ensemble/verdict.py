@@ -22,6 +22,27 @@ def n_conformations(found: Sequence[Conformation]) -> int:
     return sum(each.weight >= LEAST_WEIGHT for each in found)
 
 
+def is_sure(gain: float, standard_error: float) -> bool:
+    """Return whether a gain of the free correlation is a reason."""
+    return gain > max(LEAST_GAIN, STANDARD_ERRORS * standard_error)
+
+
+@dataclass(frozen=True)
+class MainConformation:
+    """The heaviest conformation of an ensemble without the others.
+
+    Attributes
+    ----------
+    cc_free_b : float
+        Its correlation with what was not fitted, with B factors of residues refined for it.
+    standard_error : float
+        Of the difference from the ensemble's.
+    """
+
+    cc_free_b: float
+    standard_error: float
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What free data say of one model and of an ensemble, both refined against the same data with the same steps.
@@ -43,6 +64,9 @@ class Verdict:
         With what was fitted.
     n_conformations : int
         Those of a weight of `LEAST_WEIGHT` or more.
+    main : MainConformation, optional
+        What its heaviest conformation alone says, where there are others: one model may be worse than a replica that found its
+        place, which is no reason for others.
     """
 
     kind: str
@@ -55,6 +79,7 @@ class Verdict:
     cc_work_single: float
     cc_work_ensemble: float
     n_conformations: int
+    main: MainConformation | None = None
 
     @property
     def gain(self) -> float:
@@ -64,8 +89,14 @@ class Verdict:
     @property
     def is_ensemble(self) -> bool:
         """Whether the map gives a reason for an ensemble."""
-        sure = self.gain > max(LEAST_GAIN, STANDARD_ERRORS * self.standard_error)
-        return sure and self.n_conformations > 1
+        sure = is_sure(self.gain, self.standard_error)
+        return sure and self.n_conformations > 1 and self._others_tell
+
+    @property
+    def _others_tell(self) -> bool:
+        if self.main is None:
+            return True
+        return is_sure(self.cc_free_ensemble_b - self.main.cc_free_b, self.main.standard_error)
 
     @property
     def sentence(self) -> str:
@@ -77,7 +108,12 @@ class Verdict:
         )
         if self.is_ensemble:
             return f"The map gives a reason for an ensemble: {figures}."
-        if self.gain > max(LEAST_GAIN, STANDARD_ERRORS * self.standard_error):
+        if is_sure(self.gain, self.standard_error):
+            if self.n_conformations > 1 and self.main is not None:
+                return (
+                    f"The map gives no reason for an ensemble: its heaviest conformation alone has {self.main.cc_free_b:.3f} "
+                    f"({figures}), so that one model fits as well, and better than the fitted one."
+                )
             return (
                 f"The map gives no reason for an ensemble: the replicas are one conformation ({figures}), and what they gain is "
                 "the spread of atoms about it."

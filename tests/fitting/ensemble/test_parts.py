@@ -16,7 +16,7 @@ from openmm_density.fitting.ensemble.residue_widths import _Widths, refined_b_fa
 from openmm_density.fitting.ensemble.saved_search import SearchState, load_search, save_search
 from openmm_density.fitting.ensemble.starts import candidates, soft_modes, starting_models
 from openmm_density.fitting.ensemble.states import Conformation, conformations, fluctuations, trace_of
-from openmm_density.fitting.ensemble.verdict import Verdict, n_conformations
+from openmm_density.fitting.ensemble.verdict import MainConformation, Verdict, n_conformations
 from openmm_density.maps.fourier import fourier_filtered
 from openmm_density.validation.correlation import cc_mask
 
@@ -171,6 +171,15 @@ def test_a_replica_that_strayed_from_a_map_of_one_conformation_is_no_other(model
     assert len(found) == 2 and found[1].replicas == [3]
     assert n_conformations(found) == 1
     assert n_conformations([Conformation([0], 0.9), Conformation([1], 0.1)]) == 2
+
+
+def test_a_replica_that_is_better_than_a_stuck_model_is_no_reason_for_others():
+    stuck = Verdict("half maps", (None, 5.0), 0.40, 0.9, 0.40, 0.90, 0.02, 0.4, 0.9, 2)
+    assert stuck.is_ensemble
+    alone = replace(stuck, main=MainConformation(0.902, 0.001))
+    assert not alone.is_ensemble and "its heaviest conformation alone has 0.902" in alone.sentence
+    assert alone.as_dict()["main"] == {"cc_free_b": 0.902, "standard_error": 0.001}
+    assert replace(stuck, main=MainConformation(0.7, 0.02)).is_ensemble
 
 
 def test_parts_that_are_crossed_are_exchanged_where_the_weights_say_so(model, density_map):
