@@ -96,7 +96,7 @@ class Settings:
         told = self._as_dict()
         path = folder / SETTINGS
         if path.exists():
-            before = json.loads(path.read_text(encoding="utf-8"))
+            before = _recorded(path)
             before.pop("found", None)
             other = [name for name in told if before.get(name) != told[name]]
             if other:
@@ -150,11 +150,32 @@ class Start:
         path = folder / START
         if not path.exists():
             return None
-        found = cls(**json.loads(path.read_text(encoding="utf-8")))
+        found = cls(**_recorded(path))
         return found if found.placement is None else replace(found, placement=Placement(**found.placement))
 
 
 START = "series_start.json"
+
+
+def _recorded(path: Path) -> dict[str, Any]:
+    """Return what a file of the folder holds.
+
+    Raises
+    ------
+    InputError
+        If it is damaged.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise InputError(
+            "it is damaged, so that the series cannot go on",
+            source=path,
+            remedy=f"choose another folder, or pass {as_argument('overwrite', True)}",
+        )
+    return found
 
 
 def _digest(path: str) -> str:
