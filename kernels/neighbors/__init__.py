@@ -126,7 +126,7 @@ def update_neighbors(
     built_positions : Tensor, shape (N, 3), of the positions' type
         The positions of which it was made.
     built_box : Tensor, shape (3, 3), float64
-        The box of which it was made; as it was where there is none.
+        The box of which it was made; zeros where there was none. Cut-off and ``both_ways`` of a list stay what they were.
 
     Raises
     ------

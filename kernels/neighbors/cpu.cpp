@@ -151,13 +151,13 @@ void update(const at::Tensor& positions, const Brick& brick, double cutoff, doub
     const Real* const now = positions.const_data_ptr<Real>();
     Real* const before = built_positions.mutable_data_ptr<Real>();
     double* const box = built_box.mutable_data_ptr<double>();
-    const bool same_box = !brick.periodic || std::memcmp(box, brick.box, sizeof(brick.box)) == 0;
+    const bool same_box = std::memcmp(box, brick.box, sizeof(brick.box)) == 0;
     if (skin > 0 && found[2] > 0 && same_box && all_near(now, before, positions.size(0), skin / 2)) return;
     Search<Real> search(positions, brick, cutoff + skin, both_ways, offsets.mutable_data_ptr<int32_t>());
     search.fill(neighbors.numel(), neighbors.mutable_data_ptr<int32_t>(), shifts.mutable_data_ptr<int32_t>());
     found[0] = search.n_pairs(), found[1] = search.n_lost(), found[2] += 1;
     std::copy(now, now + positions.numel(), before);
-    if (brick.periodic) std::memcpy(box, brick.box, sizeof(brick.box));
+    std::memcpy(box, brick.box, sizeof(brick.box));
 }
 
 void update_neighbors(const at::Tensor& positions_, const OptionalTensor& box, double cutoff, double skin, bool both_ways,

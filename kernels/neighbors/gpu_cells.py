@@ -182,24 +182,20 @@ def plan_kernel(
         start += BLOCK
     made = tl.load(status + 2)
     build = (tl.max(far, axis=0) != 0) | (made == 0)
+    entry = tl.arange(0, 16)
+    old = tl.load(built_box + entry, mask=entry < 9, other=0.0)
+    new = tl.zeros((16,), tl.float64)
     if PERIODIC:
-        entry = tl.arange(0, 16)
         new = tl.load(box + entry, mask=entry < 9, other=0.0).to(tl.float64)
-        old = tl.load(built_box + entry, mask=entry < 9, other=0.0)
-        build |= tl.min((new == old).to(tl.int32), axis=0) == 0
+    build |= tl.min((new == old).to(tl.int32), axis=0) == 0
     tl.store(grid + GRID_BUILD, build.to(tl.int32))
     if build:
         tl.store(status + 2, made + 1)
         tl.store(status + 1, made * 0)
         cutoff = cutoff_bits.to(tl.float64, bitcast=True)
         one = cutoff * 0.0 + 1.0
+        tl.store(built_box + entry, new, mask=entry < 9)
         if PERIODIC:
-            entry = tl.arange(0, 16)
-            tl.store(
-                built_box + entry,
-                tl.load(box + entry, mask=entry < 9, other=0.0).to(tl.float64),
-                mask=entry < 9,
-            )
             ax, ay, az = _load_position(box, 0, True)
             bx, by, bz = _load_position(box, 1, True)
             cx, cy, cz = _load_position(box, 2, True)

@@ -80,7 +80,8 @@ def update_neighbors(
     """
     check_call(positions, box, cutoff, skin)
     check_list(positions, offsets, neighbors, shifts, status, built_positions, built_box)
-    same_box = box is None or torch.equal(box.double(), built_box)
+    lattice = torch.zeros_like(built_box) if box is None else box.double()
+    same_box = torch.equal(lattice, built_box)
     moved = (positions.double() - built_positions.double()).square().sum(dim=1)
     if skin > 0 and status[2] > 0 and same_box and bool((moved < (skin / 2) ** 2).all()):
         return
@@ -88,8 +89,7 @@ def update_neighbors(
     _store(first, second, found_shifts, offsets, neighbors, shifts)
     status[0], status[1], status[2] = first.numel(), n_lost, status[2] + 1
     built_positions.copy_(positions)
-    if box is not None:
-        built_box.copy_(box)
+    built_box.copy_(lattice)
 
 
 def check_call(

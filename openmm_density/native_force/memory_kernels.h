@@ -48,7 +48,7 @@ public:
 
     CUgraphNode fill(CUgraph graph, const CUgraphNode* after, size_t n_after, const CUDA_MEMSET_NODE_PARAMS& node) {
         // All bytes of a word are of the value, so that words can be longer than it.
-        unsigned long long value = node.value;
+        unsigned long long value = node.value & (~0ull >> (64 - 8 * node.elementSize));
         for (unsigned bytes = node.elementSize; bytes < 8; bytes *= 2)
             value |= value << (8 * bytes);
         Rows rows = {node.dst, 0, value, (long long) (node.width * node.elementSize), (long long) node.height, (long long) node.pitch, 0};

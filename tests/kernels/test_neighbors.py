@@ -267,6 +267,16 @@ class TestKept:
                 kept(positions)
             assert kept.status[1:].tolist() == [int(lost), 3]
 
+    def test_a_box_that_comes_or_goes_makes_it_anew(self):
+        positions = torch.rand(20, 3, generator=torch.Generator().manual_seed(0))
+        for update in (update_neighbors, reference.update_neighbors):
+            kept = NeighborList(20, 0.5, 2000, skin=0.1)
+            for n, box in enumerate((torch.eye(3), None, None, torch.eye(3))):
+                update(positions, box, 0.5, 0.1, False, *kept.buffers())
+                expected = neighbors(positions, box, 0.6)
+                assert np.array_equal(pair_set(state_of(kept), False), pair_set(expected, False))
+                assert int(kept.status[2]) == (1, 2, 2, 3)[n]
+
     def test_overflow_is_told(self):
         positions = torch.rand(20, 3, generator=torch.Generator().manual_seed(0))
         kept = NeighborList(20, 0.5, 10)

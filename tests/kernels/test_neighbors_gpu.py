@@ -118,6 +118,14 @@ def test_a_kept_list_is_made_when_it_has_to_be():
     assert builds == [1, 1, 2, 2, 3, 4, 5]
 
 
+def test_a_box_that_goes_makes_a_kept_list_anew():
+    positions, kept = torch.rand(6, 3, generator=torch.Generator().manual_seed(0)) * 2, kept_list(6, 500)
+    for n, box in enumerate((2 * torch.eye(3), None, None)):
+        gpu.update_neighbors(*on_device([positions, box]), 0.6, 0.2, False, *kept)
+        assert (pair_set(kept, False) == pair_set(reference.neighbors(positions, box, 0.8), False)).all()
+        assert int(kept[3][2]) == (1, 2, 2)[n]
+
+
 @pytest.mark.parametrize(("message", "arguments"), WRONG.items(), ids=WRONG.keys())
 def test_bad_arguments_are_refused(message, arguments):
     with pytest.raises(ValueError, match=f"neighbors: {message}"):
