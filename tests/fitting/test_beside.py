@@ -202,4 +202,4 @@ def test_processes_are_for_gpus_with_cores_and_maps_that_are_not_too_large(monke
         Beside.of_fit(platform, threads, small)
     monkeypatch.setattr(beside, "LARGEST_MAP", 100)
     Beside.of_fit("CUDA", None, small)
-    assert counts == [3, 1, 0, 0, 0, 0]
+    assert counts == [4, 1, 0, 0, 0, 0]

@@ -47,6 +47,7 @@ def test_every_platform_here_takes_them():
 
 def test_a_platform_without_a_device_is_told(monkeypatch):
     monkeypatch.setattr(platforms, "platform_properties", lambda *_: {"Device": "none"})
+    platforms._try_named.cache_clear()
     with pytest.raises(
         InputError, match=r'platform must run on this machine \(.*Device.*\), found "Reference": use another'
     ):

@@ -49,9 +49,8 @@ def test_a_model_that_the_map_is_of_leaves_nothing_unexplained(model, density_ma
     assert left < -0.1 * peak and has > 0.1 * peak
 
 
-def test_large_maps_are_coarsened(model, density_map, monkeypatch):
-    monkeypatch.setattr(surfaces, "MOST_VOXELS", 8000)
-    found = unpacked(surfaces_of(density_map, [model], RESOLUTION).map)
+def test_large_maps_are_coarsened(model, density_map):
+    found = unpacked(surfaces_of(density_map, [model], RESOLUTION, most_voxels=8000).map)
     assert found.data.size < 9600 < density_map.data.size
     values = found.value_at(model.positions), density_map.value_at(model.positions)
     assert np.corrcoef(*values)[0, 1] > 0.97

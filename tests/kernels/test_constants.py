@@ -85,7 +85,7 @@ def test_slots_of_the_geometry_are_each_of_one_number():
 
 
 def test_the_kernels_take_as_many_gaussians():
-    assert constant(DENSITY / "atom_kernels.h", "MAX_GAUSSIANS") == reference.MAX_GAUSSIANS
+    assert constant(DENSITY / "interface.h", "MAX_GAUSSIANS") == reference.MAX_GAUSSIANS
 
 
 def test_planes_are_judged_by_the_same_limits_everywhere():
