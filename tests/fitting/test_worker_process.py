@@ -20,8 +20,8 @@ assert worker.connection.recv() is None
 worker.process.send_signal(signal.SIGSTOP)
 for message in {messages}:
     worker.connection.send(message)
-print(worker.process.pid, flush=True)
 try:
+    print(worker.process.pid, flush=True)
     time.sleep(60)
 except KeyboardInterrupt:
     os._exit(130)
