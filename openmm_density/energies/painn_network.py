@@ -1,0 +1,271 @@
+"""PaiNN in plain PyTorch: what is trained, and what `openmm_density.energies.PaiNN` is tested against.
+
+Source: Schütt, Unke and Gastegger, ICML 2021 (arXiv:2102.03150), as its authors' SchNetPack has it. With s a scalar and **v** a
+vector per atom and feature, r the distance and **u** the direction from atom i to j, and c(r) = ½ (cos(π r/r_c) + 1) below the
+cut-off, a layer adds
+
+    (φ, φ′, φ″)_j = D₂ silu(D₁ s_j)        (w, w′, w″)_ij = (K b(r) + k) c(r),  b_n(r) = sin(n π r/r_c)/r, r in Å
+
+    Δs_i = Σ_j w φ_j        Δ**v**_i = Σ_j w′ φ′_j **u**_ij + w″ φ″_j **v**_j                    the message
+
+and then, with **p** = U **v** and **q** = V **v**, (a, a′, a″) = D₄ silu(D₃ [s, |**q**|]),
+
+    Δ**v** = a **p**        Δs = a′ + a″ **p**·**q**                                             the update.
+
+The energy is the sum of scale · d₂ silu(d₁ s_i) and of an offset per element, and of a mean energy of the molecule.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError
+
+FEATURES = (32, 64, 128)
+# Below |q|² in the root of |q|, whose derivative is then finite at 0.
+NORM_FLOOR = 1e-8
+ANGSTROM_PER_NM = 10.0
+# Atoms nearer to one another than this, in nm², stay where their derivatives are finite.
+_NEAREST_SQUARED = 1e-8
+
+
+class PaiNNNetwork(nn.Module):
+    """The energy of one molecule as a function of its positions, differentiable twice.
+
+    Parameters
+    ----------
+    elements : sequence of int
+        The atomic numbers of the n atoms, in their order.
+    features : int
+        32, 64 or 128 scalars, and as many vectors, per atom.
+    layers : int
+        Messages and updates that follow one another.
+    n_radial : int
+        Functions b_n of the distance.
+    cutoff : float
+        r_c in nm.
+
+    Attributes
+    ----------
+    mean_energy : Tensor, shape (), float64
+        In kJ/mol, a buffer, as are the next two, which stay float64 whatever the module's type: energies may be large, and their
+        differences keep their digits.
+    element_offsets : Tensor, shape (number of different elements,), float64
+        In kJ/mol per atom, in the order of ``present``.
+    scale : Tensor, shape (), float64
+        In kJ/mol: what 1 of the last layer stands for.
+    present : list of int
+        The different elements, ascending.
+
+    Raises
+    ------
+    InputError
+        If a number is none of those above.
+    """
+
+    def __init__(
+        self,
+        elements: Sequence[int],
+        features: int = 64,
+        layers: int = 3,
+        n_radial: int = 20,
+        cutoff: float = 0.5,
+    ) -> None:
+        super().__init__()
+        elements = [int(number) for number in elements]
+        _check(elements, features, layers, n_radial, cutoff)
+        self.elements = elements
+        self.features = int(features)
+        self.n_radial = int(n_radial)
+        self.cutoff = float(cutoff)
+        self.present = sorted(set(elements))
+        self.register_buffer(
+            "kinds", torch.tensor([self.present.index(number) for number in elements]), persistent=False
+        )
+        self.register_buffer("orders", torch.arange(1.0, n_radial + 1), persistent=False)
+        self.register_buffer("itself", torch.eye(len(elements), dtype=torch.bool), persistent=False)
+        self.register_buffer("mean_energy", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("element_offsets", torch.zeros(len(self.present), dtype=torch.float64))
+        self.register_buffer("scale", torch.ones((), dtype=torch.float64))
+        self.embedding = nn.Embedding(len(self.present), features)
+        self.layers = nn.ModuleList([_Layer(features, n_radial) for _ in range(layers)])
+        self.readout = nn.Sequential(
+            nn.Linear(features, features // 2), nn.SiLU(), nn.Linear(features // 2, 1)
+        )
+        _initialise(self.readout)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], *arguments: Any, **options: Any) -> PaiNNNetwork:
+        kept = {name: getattr(self, name) for name in ("mean_energy", "element_offsets", "scale")}
+        super()._apply(fn, *arguments, **options)
+        for name, before in kept.items():
+            setattr(self, name, before.to(getattr(self, name).device))
+        return self
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Return the constructor's arguments as plain numbers and lists, for a file."""
+        return {
+            "elements": list(self.elements),
+            "features": self.features,
+            "layers": len(self.layers),
+            "n_radial": self.n_radial,
+            "cutoff": self.cutoff,
+        }
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """Return the energy of each geometry.
+
+        Parameters
+        ----------
+        positions : Tensor, shape (..., n, 3)
+            In nm, of the parameters' type.
+
+        Returns
+        -------
+        Tensor, shape (...), float64
+            In kJ/mol; sums over atoms are float64.
+        """
+        return self.total(self.atomic_energies(positions))
+
+    def total(self, atomic: Tensor) -> Tensor:
+        """Return energies in kJ/mol, shape (...), float64, from what `atomic_energies` returned, shape (..., n)."""
+        return (
+            self.scale * atomic.sum(-1, dtype=torch.float64)
+            + self.element_offsets[self.kinds].sum()
+            + self.mean_energy
+        )
+
+    def atomic_energies(self, positions: Tensor) -> Tensor:
+        """Return each atom's part of the energy, shape (..., n), in units of ``scale`` and without offsets and mean."""
+        n = len(self.elements)
+        geometries = positions.reshape(-1, n, 3)
+        direction, basis, envelope = self._edges(geometries)
+        scalars = self.embedding(self.kinds).expand(len(geometries), n, self.features)
+        vectors = scalars.new_zeros((len(geometries), 3, n, self.features))
+        for layer in self.layers:
+            scalars, vectors = layer(scalars, vectors, direction, basis, envelope)
+        return self.readout(scalars).reshape(positions.shape[:-1])
+
+    def _edges(self, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return directions (B, 3, n, n), radial functions (B, n, n, n_radial) and the cut-off's (B, n, n, 1), from i to j."""
+        displacement = (positions[:, None] - positions[:, :, None]).permute(0, 3, 1, 2)
+        # An atom is beyond its own cut-off.
+        squared = (displacement * displacement).sum(1).masked_fill(self.itself, 4 * self.cutoff**2)
+        distance = squared.clamp_min(_NEAREST_SQUARED).sqrt()
+        angle = (math.pi / self.cutoff) * distance
+        envelope = torch.where(distance < self.cutoff, 0.5 * (torch.cos(angle) + 1), 0.0)
+        waves = torch.sin(angle[..., None] * self.orders)
+        basis = waves / (ANGSTROM_PER_NM * distance[..., None])
+        return displacement / distance[:, None], basis, envelope[..., None]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all parameters and buffers by name, on the CPU, as safetensors stores them."""
+        return {name: each.detach().cpu().contiguous() for name, each in self.state_dict().items()}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor], settings: Mapping[str, Any]) -> PaiNNNetwork:
+        """Build the network that `tensors` and `settings` describe, of the parameters' type.
+
+        Raises
+        ------
+        InputError
+            If a tensor or a setting is missing, unknown, or has another shape than the settings say.
+        """
+        remedy = "give both as they came from tensors() and settings of one network"
+        try:
+            network = cls(**settings)
+        except TypeError as error:
+            raise InputError(
+                "must hold elements, features, layers, n_radial and cutoff",
+                argument="settings",
+                found=", ".join(map(str, settings)) or "nothing",
+                remedy=remedy,
+            ) from error
+        wanted = network.state_dict()
+        if wanted.keys() != tensors.keys():
+            differing = ", ".join(sorted(wanted.keys() ^ tensors.keys())[:3])
+            raise InputError(
+                f"must be those of its settings, unlike {differing}", argument="tensors", remedy=remedy
+            )
+        for name, tensor in tensors.items():
+            if tensor.shape != wanted[name].shape or not tensor.is_floating_point():
+                raise InputError(
+                    f'"{name}" must have the shape {tuple(wanted[name].shape)}',
+                    argument="tensors",
+                    found=tuple(tensor.shape),
+                    remedy=remedy,
+                )
+        network.to(tensors["embedding.weight"].dtype).load_state_dict(dict(tensors))
+        return network
+
+
+class _Layer(nn.Module):
+    """A message and an update; vectors have the shape (B, 3, n, F)."""
+
+    def __init__(self, features: int, n_radial: int) -> None:
+        super().__init__()
+        self.features = features
+        self.message = _two_layers(features, features, 3 * features)
+        self.filter = nn.Linear(n_radial, 3 * features)
+        self.mix = nn.Linear(features, 2 * features, bias=False)
+        self.update = _two_layers(2 * features, features, 3 * features)
+        _initialise(self)
+
+    def forward(
+        self, scalars: Tensor, vectors: Tensor, direction: Tensor, basis: Tensor, envelope: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        filters = (self.filter(basis) * envelope).split(self.features, -1)
+        sent = self.message(scalars).split(self.features, -1)
+        # Over neighbours j, by feature: sums of products, of which none of the size (n, n, 3, F) is kept.
+        scalars = scalars + torch.einsum("bijf,bjf->bif", filters[0], sent[0])
+        along = torch.einsum("bkij,bijf->bkif", direction, filters[1] * sent[1][:, None])
+        carried = torch.einsum("bijf,bkjf->bkif", filters[2], sent[2][:, None] * vectors)
+        vectors = vectors + along + carried
+
+        first, second = self.mix(vectors).split(self.features, -1)
+        length = torch.sqrt((second * second).sum(1) + NORM_FLOOR)
+        grown, added, turned = self.update(torch.cat([scalars, length], -1)).split(self.features, -1)
+        return scalars + added + turned * (first * second).sum(1), vectors + grown[:, None] * first
+
+
+def _two_layers(n_in: int, n_hidden: int, n_out: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(n_in, n_hidden), nn.SiLU(), nn.Linear(n_hidden, n_out))
+
+
+def _initialise(module: nn.Module) -> None:
+    """Draw weights as SchNetPack does: Glorot's uniform distribution, and biases of 0."""
+    for each in module.modules():
+        if isinstance(each, nn.Linear):
+            nn.init.xavier_uniform_(each.weight)
+            if each.bias is not None:
+                nn.init.zeros_(each.bias)
+
+
+def _check(elements: list[int], features: int, layers: int, n_radial: int, cutoff: float) -> None:
+    """Raise an InputError where a network cannot be made of these numbers."""
+    unknown = [number for number in elements if not 1 <= number <= 118]
+    if unknown or not elements:
+        raise InputError(
+            "must be atomic numbers from 1 to 118",
+            argument="elements",
+            found=unknown[0] if unknown else "none",
+            remedy="give that of every atom",
+        )
+    if features not in FEATURES:
+        raise InputError(
+            "must be 32, 64 or 128", argument="features", found=features, remedy="choose one of them"
+        )
+    for name, number in {"layers": layers, "n_radial": n_radial}.items():
+        if number != int(number) or number < 1:
+            raise InputError(
+                "must be a whole number of 1 or more", argument=name, found=number, remedy="give 3 or 20"
+            )
+    if not (math.isfinite(cutoff) and cutoff > 0):
+        raise InputError(
+            "must be a positive length in nm", argument="cutoff", found=cutoff, remedy="give 0.5"
+        )
