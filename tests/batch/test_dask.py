@@ -216,10 +216,9 @@ def test_a_scheduler_that_does_not_answer_is_refused(monkeypatch):
 
 
 def test_a_scheduler_that_is_lost_for_good_is_told(jobs, program):
-    settings = program("time.sleep(60)")
+    settings = program("tell(stage='heat', step=3, total=9); time.sleep(600)")
     with (
         local_engine([Slot()]) as engine,
         pytest.raises(SimulationError, match="the Dask scheduler was lost, and 4 jobs are left"),
     ):
-        threading.Timer(1.0, lambda: engine.client.close()).start()
-        list(engine.run(jobs, settings, lambda *_: None))
+        list(engine.run(jobs, settings, lambda *_: threading.Thread(target=engine.client.close).start()))

@@ -10,27 +10,36 @@ from contextlib import contextmanager
 
 import pytest
 
-from openmm_density.fitting.interrupts import GRACE, TOGETHER, Deadline, PromptExit, StopRequest
+from openmm_density.fitting.interrupts import GRACE, Deadline, PromptExit, StopRequest
 
-# One step of native code that takes longer than anybody waits.
+# One step of native code that takes longer than anybody waits, and is ready when it runs: Python hears a signal at once.
 STUCK = """
+import threading, time
 import openmm
+from openmm_density.fitting import interrupts
 from openmm_density.fitting.interrupts import StopRequest
+interrupts.TOGETHER = {together}
 system = openmm.System()
 system.addParticle(1.0)
 context = openmm.Context(system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference"))
 context.setPositions([openmm.Vec3(0, 0, 0)])
-with StopRequest(lambda: print("heard", flush=True), lambda: print("ended", flush=True)):
+def tell():
+    while context.getStepCount() == 0:
+        time.sleep(0.01)
     print("ready", flush=True)
+threading.Thread(target=tell, daemon=True).start()
+with StopRequest(lambda: print("heard", flush=True), lambda: print("ended", flush=True)):
     context.getIntegrator().step(2**31 - 1)
 """
+# Seconds: longer than a busy machine lets a process wait between two lines.
+TOGETHER = 2.0
 
 
 @contextmanager
 def running(script):
     """Yield a process that runs Python code and hears Ctrl-C, once it says that it is ready."""
     process = subprocess.Popen(
-        [sys.executable, "-c", script],
+        [sys.executable, "-c", script.format(together=TOGETHER)],
         stdout=subprocess.PIPE,
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
@@ -135,7 +144,6 @@ def test_native_code_that_has_nothing_to_save_is_ended():
         "StopRequest", "PromptExit"
     )
     with running(stuck) as process:
-        time.sleep(0.5)  # until it is in native code: in Python it leaves at once
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "ended\n"
         assert process.wait(60) == 128 + signal.SIGINT

@@ -87,6 +87,6 @@ def test_it_ends_when_nobody_listens_any_more(monkeypatch):
     time.sleep(0.05)
     assert not ended
     os.close(outlet)
-    thread.join(5)
+    thread.join(60)
     assert ended == [(os.getpid(), signal.SIGTERM)]
     os.close(inlet)
