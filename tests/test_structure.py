@@ -19,7 +19,7 @@ FLOORS = (
     "energies",
     "restraints",
     "validation",
-    "analysis reporters replica_exchange html_report",
+    "analysis reporters replica_exchange html_report distillation",
     "fitting doctor",
     "batch series",
     "cli",
