@@ -16,6 +16,7 @@ from openmm_density.kernels.density import measures
 from ..errors import InputError
 from ..merging import MergedSystem
 from ..native_force import Computation, make_force
+from ..units import ANGSTROM_PER_NANOMETER
 from .density_fit import DensityFit
 from .ensemble_density import EnsembleDensity
 from .forces import BackendUnavailable, backend_problem
@@ -207,6 +208,22 @@ class EnsembleFit:
         weights = self.replica_weights if weights is None else checked_weights(weights, self.replicas)
         return self._weighted(self._fitted(positions), weights)
 
+    def position_gradient(self, positions: Sequence[Any], weights: Any = None) -> tuple[float, np.ndarray]:
+        """Return S, and ∂S/∂positions in Å⁻¹, shape (replicas, N, 3): 0 for atoms that are not fitted.
+
+        Parameters
+        ----------
+        positions, weights
+            As for `similarity`.
+        """
+        if self._evaluator is None:
+            self._evaluator = self.create_module()
+        weights = self.replica_weights if weights is None else checked_weights(weights, self.replicas)
+        found, gradient = self._evaluator.similarity(
+            self._among_all(positions), torch.from_numpy(np.ascontiguousarray(weights))
+        )
+        return float(found), gradient.numpy().reshape(self.replicas, -1, 3) / ANGSTROM_PER_NANOMETER
+
     def refine_weights(
         self, positions: Sequence[Any], weights: Any = None, prior: float = PRIOR, rounds: int = ROUNDS
     ) -> np.ndarray:
@@ -249,7 +266,7 @@ class EnsembleFit:
 
     def _among_all(self, positions: Sequence[Any]) -> Tensor:
         found = [np.asarray(self.fit._checked(each)) for each in self._checked(positions)]
-        return torch.from_numpy(np.concatenate(found) / 10.0)
+        return torch.from_numpy(np.concatenate(found) / ANGSTROM_PER_NANOMETER)
 
     def _checked(self, positions: Sequence[Any]) -> Sequence[Any]:
         if len(positions) != self.replicas:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ..models.rigid_domains import DomainMotion
 from .choice import faults
 from .frame_fit import FrameFit
 from .internal_coordinates import InternalCoordinate
-from .rigid_domains import DomainMotion
 
 
 @dataclass(frozen=True)

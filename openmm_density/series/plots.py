@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..html_report.colors import AFTER, BEFORE, DOUBTFUL, OTHER, REBUILT, REFERENCE
+from ..models.rigid_domains import DomainMotion
 from .internal_coordinates import InternalCoordinate
-from .rigid_domains import DomainMotion
 
 LINES = (AFTER, OTHER, REBUILT, "#a98bd1", REFERENCE, DOUBTFUL)
 

@@ -13,6 +13,7 @@ from openmm import app
 from ..errors import InputError
 from ..maps.density_map import DensityMap
 from ..models.model import Model
+from ..models.rigid_domains import domain_motions, rigid_domains
 from ..models.structures import read_model
 from .choice import better_fit
 from .doubts import doubts_about
@@ -20,7 +21,6 @@ from .frame_fit import FrameFit
 from .frames import SeriesFrame, SeriesPath
 from .internal_coordinates import InternalCoordinate
 from .path import SMALLEST_PART, Trace, change_of_volumes, jumps_among, rmsd, steps_between
-from .rigid_domains import domain_motions, rigid_domains
 from .settings import Settings, Start
 
 _LEAST_CORRELATION = 0.01

@@ -95,6 +95,11 @@ def test_forces_and_weights_gradients_are_those_of_the_reference(fit, model, sha
     found, gradient = ensemble.weight_gradient(shaken)
     assert found == pytest.approx(similarity, abs=1e-6) == ensemble.similarity(shaken)
     assert np.abs(gradient - by_weight).max() < 1e-4 * np.abs(by_weight).max()
+    found, gradient = ensemble.position_gradient(shaken)
+    assert found == pytest.approx(similarity, abs=1e-6) and gradient.shape == np.shape(shaken)
+    expected = by_position.reshape(3, -1, 3) / 10  # of Å
+    assert np.abs(gradient[:, fit.atoms] - expected).max() < 1e-4 * np.abs(expected).max()
+    assert not np.delete(gradient, fit.atoms, axis=1).any()
 
 
 def test_forces_are_those_of_finite_differences(fit, shaken):

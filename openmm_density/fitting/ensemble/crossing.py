@@ -86,7 +86,7 @@ def best_crossing(
     """
     parts = moving_parts(topology, first, second)
     best = [first, second]
-    weight, highest = _best_weight(fit, best)
+    weight, highest = best_weight(fit, best)
     # The first part stays: exchanging all of them would only rename the replicas.
     for chosen in itertools.product((False, True), repeat=max(len(parts) - 1, 0)):
         exchanged = [part for part, is_chosen in zip(parts[1:], chosen) if is_chosen]
@@ -94,13 +94,13 @@ def best_crossing(
             continue
         share = _share(topology, first, second, exchanged)[:, None]
         crossed = [first + share * (second - first), second + share * (first - second)]
-        its_weight, similarity = _best_weight(fit, crossed)
+        its_weight, similarity = best_weight(fit, crossed)
         if similarity > highest + LEAST_GAIN:
             best, weight, highest = crossed, its_weight, similarity
     return best, weight, highest
 
 
-def _best_weight(fit: DensityFit, models: Sequence[np.ndarray]) -> tuple[float, float]:
+def best_weight(fit: DensityFit, models: Sequence[np.ndarray]) -> tuple[float, float]:
     """Return the weight of the first of two models with which their mean correlates best with the map, and by how much."""
     target = np.nan_to_num(fit.target.data.astype(np.float64)).ravel()
     first, second = (density_of(fit, each) for each in models)

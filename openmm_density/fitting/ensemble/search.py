@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,9 @@ from .replica_systems import Copies, ReplicaSystems
 from .residue_widths import refined_b_factors
 from .saved_search import SearchState, load_search, save_search
 from .stages import parting_stages, refinement_stages
-from .starts import soft_modes, starting_models
+from .starts import known_models, soft_modes, starting_models
 from .states import Conformation, conformations, fluctuations, trace_of
+from .two_places import find_two_places
 from .verdict import MainConformation, Verdict, n_conformations
 
 MOST_PARTICLES = 4_000_000
@@ -187,6 +189,8 @@ class EnsembleSearch:
     ) -> SearchState:
         leg = self._legs[state.leg]
         before = sum(each.run.steps for each in self._legs[: state.leg])
+        if state.running is None:
+            progress(before, self.steps, f"{leg.name}: starts", None)
         latest = leg.begin(state) if state.running is None else state.running
 
         def told(done: int, stage: str) -> None:
@@ -231,8 +235,19 @@ class EnsembleSearch:
     def _apart(self, state: SearchState) -> ReplicaState:
         result, run = self._result, self._leg_named(PART).run
         blurred = run.systems.density(self.data.resolution + START_BLUR)
-        models = starting_models(blurred, self._topology, result.final, result.initial, PARTING)
+        models = starting_models(
+            blurred, self._topology, result.final, result.initial, PARTING, self._two_places
+        )
         return run.begin(self._relaxed(models), np.full(PARTING, 1 / PARTING))
+
+    @cached_property
+    def _two_places(self) -> list[np.ndarray]:
+        """The two models that fit the map best with domains as rigid bodies, relaxed; none of a molecule without domains."""
+        result, systems = self._result, self._leg_named(PART).run.systems
+        fits = [systems.density(stage.resolution) for stage in self._leg_named(PART).run.stages]
+        starts = known_models(self._topology, result.final, result.initial)
+        found = find_two_places([*fits, systems.density()], self._topology, starts)
+        return [] if found is None else self._relaxed(found.models)
 
     def _relaxed(self, models: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return models (Å) that were put together from others, or deformed, relaxed without density and constraints."""
@@ -251,15 +266,16 @@ class EnsembleSearch:
         return found
 
     def _crossed(self, state: SearchState) -> ReplicaState:
-        models, weights = self._best_pair(self._end_of(state, PART))
+        # Dynamics in blurred maps may lose what rigid bodies had found, or find what they cannot.
+        models, weights = self._best_pair([*self._end_of(state, PART).models, *self._two_places])
         return self._leg_named(TWO).run.begin(self._relaxed(models), weights)
 
-    def _best_pair(self, ended: ReplicaState) -> tuple[list[np.ndarray], np.ndarray]:
+    def _best_pair(self, models: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
         density = self._leg_named(TWO).run.systems.density()
-        return best_pair(density, self._topology, list(ended.models))
+        return best_pair(density, self._topology, models)
 
     def _many(self, state: SearchState) -> ReplicaState:
-        models, weights = self._best_pair(self._end_of(state, TWO))
+        models, weights = self._best_pair(list(self._end_of(state, TWO).models))
         states = shared_out(weights, self.replicas)
         shared = np.array([weights[own] / states.count(own) for own in states])
         modes = soft_modes(self._topology, models[0], max(self.replicas // 2, 1)) or [0.0]

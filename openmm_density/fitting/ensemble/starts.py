@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from openmm import app
 from scipy.linalg import eigh
@@ -23,12 +25,17 @@ _RIGID = 6
 
 
 def starting_models(
-    fit: DensityFit, topology: app.Topology, fitted: np.ndarray, given: np.ndarray, replicas: int
+    fit: DensityFit,
+    topology: app.Topology,
+    fitted: np.ndarray,
+    given: np.ndarray,
+    replicas: int,
+    placed: Sequence[np.ndarray] = (),
 ) -> list[np.ndarray]:
     """Return where replicas begin, in Å: no two of them alike, as what begins in one place stays together for long.
 
-    The first is the fitted model. Each further one is that of the `candidates` with which the mean density of all so far is most
-    like the map.
+    The first are those that were placed, or without any the fitted model. Each further one is that of the `candidates` with which
+    the mean density of all so far is most like the map.
 
     Parameters
     ----------
@@ -40,15 +47,17 @@ def starting_models(
     given : np.ndarray, shape (N, 3)
         The model before it: often a conformation of its own.
     replicas : int
+    placed : sequence of np.ndarray, each (N, 3)
+        Such as `two_places.find_two_places` returns.
     """
     if replicas == 1:
         return [fitted]
-    pool = candidates(topology, fitted, given, replicas)
+    pool = [*placed, *candidates(topology, fitted, given, replicas)]
     densities = [density_of(fit, each) for each in pool]
     target = np.nan_to_num(fit.target.data.astype(np.float64)).ravel()
     overlap = np.array([density @ target for density in densities])
     products = np.array([[a @ b for b in densities] for a in densities])
-    chosen = [0]
+    chosen = [*range(max(len(placed), 1))]
     while len(chosen) < min(replicas, len(pool)):
         left = [number for number in range(len(pool)) if number not in chosen]
         likeness = [
@@ -67,12 +76,17 @@ def candidates(
     """Return models from which replicas may begin, in Å: the fitted one first, the given one where it differs, and those deformed
     both ways along soft modes by each of `AMPLITUDES`.
     """
-    trace = trace_of(topology)
-    differs = np.sqrt(((fitted[trace] - given[trace]) ** 2).sum(axis=1).mean()) >= AMPLITUDES[0]
-    found = [fitted, *([given] if differs else [])]
+    found = known_models(topology, fitted, given)
     for mode in soft_modes(topology, fitted, max(MODES, replicas // 2)):
         found += [fitted + sign * amplitude * mode for amplitude in AMPLITUDES for sign in (1, -1)]
     return found
+
+
+def known_models(topology: app.Topology, fitted: np.ndarray, given: np.ndarray) -> list[np.ndarray]:
+    """Return the fitted model (Å), and the given one where it differs by the least of `AMPLITUDES`."""
+    trace = trace_of(topology)
+    differs = np.sqrt(((fitted[trace] - given[trace]) ** 2).sum(axis=1).mean()) >= AMPLITUDES[0]
+    return [fitted, *([given] if differs else [])]
 
 
 def density_of(fit: DensityFit, positions: np.ndarray) -> np.ndarray:
@@ -90,11 +104,13 @@ def density_of(fit: DensityFit, positions: np.ndarray) -> np.ndarray:
     return density.numpy().astype(np.float64).ravel()
 
 
-def soft_modes(topology: app.Topology, positions: np.ndarray, count: int) -> list[np.ndarray]:
+def soft_modes(
+    topology: app.Topology, positions: np.ndarray, count: int, reach: float = REACH
+) -> list[np.ndarray]:
     """Return the softest deformations of a model, each of shape (N, 3) with an RMSD of 1 over its trace.
 
     They are those of the anisotropic network model (Atilgan et al. 2001): equal springs between the CA or P atoms of residues
-    that are at most `REACH` apart. Every atom goes with the traced atom next to it.
+    that are at most `REACH` apart by default. Every atom goes with the traced atom next to it.
 
     Parameters
     ----------
@@ -102,6 +118,8 @@ def soft_modes(topology: app.Topology, positions: np.ndarray, count: int) -> lis
     positions : np.ndarray, shape (N, 3)
         In Å.
     count : int
+    reach : float
+        Å between two residues that are joined.
     """
     traced = [atom.index for atom in topology.atoms() if atom.name in ("CA", "P")]
     step = -(-len(traced) // _MOST_TRACED) if traced else 1
@@ -109,7 +127,7 @@ def soft_modes(topology: app.Topology, positions: np.ndarray, count: int) -> lis
     if len(traced) < _RIGID + 1 or count < 1:
         return []
     points = positions[traced]
-    hessian = _hessian(points, REACH * step ** (1 / 3))
+    hessian = _hessian(points, reach * step ** (1 / 3))
     last = min(_RIGID + count, 3 * len(points)) - 1
     _, vectors = eigh(hessian, subset_by_index=[_RIGID, last])
     nearest = cKDTree(points).query(positions)[1]

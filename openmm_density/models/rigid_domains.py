@@ -1,4 +1,4 @@
-"""The parts of a molecule that move as rigid bodies along a path, found from the path itself, and how they turn."""
+"""The parts of a molecule that move as rigid bodies, found from frames of a path or of soft modes, and how they turn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scipy.ndimage import uniform_filter1d
 from scipy.spatial.distance import pdist
 from scipy.spatial.transform import Rotation
 
-from ..models.superposition import rotation_onto, superposition
+from .superposition import rotation_onto, superposition
 
 SMALLEST = 20
 """Residues of a domain."""
@@ -28,13 +28,15 @@ _CUTS, _ROUNDS = 20, 30
 _MOST_CLUSTERED = 1200
 
 
-def rigid_domains(traces: np.ndarray, chains: Sequence[np.ndarray]) -> np.ndarray:
+def rigid_domains(
+    traces: np.ndarray, chains: Sequence[np.ndarray], worth: float = WORTH_DIVIDING
+) -> np.ndarray:
     """Return the domain of each residue: those that keep their places beside each other in all frames.
 
     Residues are first clustered by how much their distances vary over the path (average linkage). From every cut of that tree
     into parts, residues then move to the part whose rigid motion they follow best, until none does, as in a k-means of rigid
     motions (after M. Hirsch and M. Habeck, Bioinformatics 24, 2184 (2008), without their probabilities). There are as many
-    domains as bring the mean deviation from rigid bodies down by a quarter each.
+    domains as bring the mean deviation from rigid bodies down by a quarter each, by default.
 
     Parameters
     ----------
@@ -42,6 +44,8 @@ def rigid_domains(traces: np.ndarray, chains: Sequence[np.ndarray]) -> np.ndarra
         One atom of each residue in each frame, in Å.
     chains : sequence of np.ndarray of int
         The residues of each chain, in their order.
+    worth : float
+        Of the deviation from rigid bodies, what has to be left for one domain more.
 
     Returns
     -------
@@ -63,7 +67,7 @@ def rigid_domains(traces: np.ndarray, chains: Sequence[np.ndarray]) -> np.ndarra
     for count in sorted(by_count):
         found, labels = by_count[count]
         divisions = count - (int(best.max()) + 1)
-        if left > RIGID and divisions > 0 and found < left * WORTH_DIVIDING**divisions:
+        if left > RIGID and divisions > 0 and found < left * worth**divisions:
             left, best = found, labels
     return best
 
