@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..fitting.platform_probe import check_platform_beside
+from ..wording import listing
 from .clusters import check_dask, has_dask, local_engine
 from .devices import Share, shared_out
 from .engines import DaskEngine, Engine, OneByOne
-from .job_folder import JobFolder
+from .job_folder import Earlier, JobFolder
 from .job_results import JobResult
 from .jobs import Job, check_jobs
 from .progress import BatchProgress
@@ -49,6 +51,8 @@ class Batch:
     jobs : list of Job
     results : dict of str to JobResult
         By the names of jobs, as they come.
+    notes : list of str
+        A sentence on what is done with fits of an earlier batch in the folders.
 
     Raises
     ------
@@ -68,8 +72,7 @@ class Batch:
         self.jobs = list(jobs)
         check_jobs(self.jobs)
         self.output = None if output is None else Path(output)
-        for job in self.jobs:
-            JobFolder(job).check(overwrite)
+        self.notes = _notes({job.name: JobFolder(job).check(overwrite) for job in self.jobs})
         self.results: dict[str, JobResult] = {}
         self._next_written = 0.0
 
@@ -116,6 +119,7 @@ class Batch:
         else:
             if workers not in (None, 1):
                 check_dask("workers")
+            check_platforms(self.jobs, gpus)
             share = shared_out(len(self.jobs), workers, gpus, threads_asked(self.jobs))
             yield from self.run_on(local(share), self.settings(share, gpus), progress)
         self.write_outcome()
@@ -199,15 +203,49 @@ class Batch:
             write_tables(self.output, rows_of(self.jobs, self.results, self.output.absolute(), {}), {})
 
 
+_WHAT_BECOMES = {
+    "finished": "finished before, not fitted again",
+    "unfinished": "begun before, gone on with",
+    "failed": "failed before the first step in an earlier run, begun again as is asked for now",
+    "replaced": "had a fit of other options or files, replaced",
+}
+"""What is said of fits by what their folders held, see `openmm_density.batch.job_folder.Earlier`."""
+
+
+def _notes(earlier: Mapping[str, Earlier]) -> list[str]:
+    """Return what is done with fits of an earlier batch, by the names of jobs."""
+    named = {kind: [name for name, found in earlier.items() if found == kind] for kind in _WHAT_BECOMES}
+    return [f"{listing(names, 3)}: {_WHAT_BECOMES[kind]}" for kind, names in named.items() if names]
+
+
 def threads_asked(jobs: Sequence[Job]) -> int | None:
     """Return the most threads that a job asks for by itself; None where none does."""
-    asked = [
-        int(value)
-        for job in jobs
-        for option, value in zip(job.arguments, job.arguments[1:])
-        if option == "--threads" and value.isdigit()
-    ]
-    return max(asked, default=None)
+    return max((int(value) for value in _values("--threads", jobs) if value.isdigit()), default=None)
+
+
+def check_platforms(jobs: Sequence[Job], gpus: Sequence[str] = ()) -> None:
+    """Refuse platforms that are not on this machine, or do not run.
+
+    Parameters
+    ----------
+    jobs : sequence of Job
+    gpus : sequence of str
+        As for `Batch.run`.
+
+    Raises
+    ------
+    InputError
+    """
+    for platform in dict.fromkeys([*_values("--platform", jobs), *(["CUDA"] if gpus else [])]):
+        check_platform_beside(platform)
+
+
+def _values(option: str, jobs: Sequence[Job]) -> Iterator[str]:
+    """Yield the values of an option of which jobs say one by themselves."""
+    for job in jobs:
+        for word, value in zip(job.arguments, job.arguments[1:]):
+            if word == option:
+                yield value
 
 
 def local(share: Share) -> AbstractContextManager[Engine]:

@@ -5,24 +5,27 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import time
-from collections.abc import Callable
+import shlex
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from ..atomic_files import read_file, write_text
 from ..errors import InputError, as_argument
-from ..fitting.locks import FolderLock
+from ..fitting.locks import FolderInUse, FolderLock
 from ..fitting.output.results import UNFINISHED
 from .job_results import SUMMARY, figures_of
 from .jobs import Job
+
+Earlier: TypeAlias = Literal["none", "finished", "unfinished", "failed", "replaced"]
+"""What a folder held of an earlier fit: none; one that is finished, or goes on; what one left that failed before its first step;
+or one of other options or files, which is removed."""
 
 JOB = "job.json"
 LOG = "fit.log"
 # What `fit` writes first of an unfinished fit, and needs to go on.
 _COMMAND = "command.json"
-_INTERVAL = 0.5
 
 
 class JobFolder:
@@ -78,13 +81,20 @@ class JobFolder:
         written = {"arguments": self.job.words, "sha256": {path: _digest(path) for path in self._files()}}
         write_text(self.path / JOB, json.dumps(written, indent=2) + "\n")
 
-    def check(self, overwrite: bool = False) -> None:
-        """Refuse a folder that holds what is no fit of this job.
+    def check(self, overwrite: bool = False) -> Earlier:
+        """Return what became of an earlier fit of this job in the folder, and refuse a folder that holds a fit of another.
+
+        What a fit left that failed before its first step is no fit: it is removed where the job has changed since.
 
         Parameters
         ----------
         overwrite : bool
-            Whether it is to be emptied instead.
+            Whether the folder is to be emptied where it would be refused.
+
+        Returns
+        -------
+        str
+            See `Earlier`.
 
         Raises
         ------
@@ -93,12 +103,18 @@ class JobFolder:
         """
         if self.path.exists() and not self.path.is_dir():
             raise InputError("it is a file", source=self.path, remedy="give a folder for the results")
+        was_noted = (self.path / JOB).exists()
         try:
             self._check_is_of_job()
         except InputError:
-            if not overwrite:
+            holds_a_fit = self._holds_anything()
+            if holds_a_fit and not overwrite:
                 raise
             self.clear()
+            return "replaced" if holds_a_fit else "failed"
+        if not self._holds_anything():
+            return "failed" if was_noted else "none"
+        return "finished" if self.is_finished else "unfinished"
 
     def _check_is_of_job(self) -> None:
         remedy = f"choose another folder, or pass {as_argument('overwrite', True)}"
@@ -112,12 +128,13 @@ class JobFolder:
                 ) from None
             return
         if arguments != self.job.words:
-            now, then = (
-                next((own for own, other in zip(a, [*b, *[None] * len(a)]) if own != other), "nothing more")
-                for a, b in ((self.job.words, arguments), (arguments, self.job.words))
+            own, others = _by_option(self.job.words), _by_option(arguments)
+            then, now = (
+                " ".join(shlex.join(each) for each in these if each not in those) or "nothing"
+                for these, those in ((others, own), (own, others))
             )
             raise InputError(
-                f"it holds a fit with other options: {then} in place of {now}",
+                f"it holds {'a finished' if self.is_finished else 'an unfinished'} fit with other options ({then}; now {now})",
                 source=self.path,
                 remedy=remedy,
             )
@@ -136,26 +153,28 @@ class JobFolder:
             for name in (SUMMARY, JOB, LOG):
                 (self.path / name).unlink(missing_ok=True)
 
-    def wait_until_free(self, waiting: Callable[[], None]) -> None:
-        """Wait for the end of a fit that another process runs in the folder, as one whose batch was killed.
-
-        Parameters
-        ----------
-        waiting : callable
-            Called again and again meanwhile.
-        """
-        while True:
-            try:
-                FolderLock(self.path).release()
-                return
-            except InputError as error:
-                if "is running in it" not in str(error):
-                    raise
-                waiting()
-                time.sleep(_INTERVAL)
+    @property
+    def is_in_use(self) -> bool:
+        """Whether a fit is running in it."""
+        try:
+            FolderLock(self.path).release()
+        except FolderInUse:
+            return True
+        return False
 
     def _files(self) -> list[str]:
         return [self.job.model, self.job.map]
+
+
+def _by_option(words: Sequence[str]) -> list[list[str]]:
+    """Return the words of a command, each option with its values; first the files."""
+    groups: list[list[str]] = []
+    for word in words:
+        if word.startswith("--") or not groups:
+            groups.append([word])
+        else:
+            groups[-1].append(word)
+    return groups
 
 
 def _digest(path: str) -> str:

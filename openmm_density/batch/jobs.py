@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..maps.map_suffixes import MRC_SUFFIXES, MTZ_SUFFIX, SITUS_SUFFIXES
+from ..given_files import check_given_file
+from ..maps.map_suffixes import MRC_SUFFIXES, MTZ_SUFFIX, SITUS_SUFFIXES, map_suffix
+from ..models.structure_suffixes import check_structure_suffix
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def jobs_of(
         twice = [each for each, count in Counter(map(str, given)).items() if count > 1]
         if twice:
             raise InputError(f"holds {twice[0]} twice", argument=name, remedy="give each once")
-    _check_files([*models, *maps, *([] if free_map is None else [free_map])])
+    _check_files(models, [*maps, *([] if free_map is None else [free_map])])
     arguments = tuple(option_words(options))
     model_names, map_names = _names(models), _names(maps)
     free = None if free_map is None else _absolute(free_map)
@@ -142,13 +144,17 @@ def check_jobs(jobs: Sequence[Job]) -> None:
                     remedy="give each one of its own",
                 )
             first[key] = job
-    _check_files([path for job in jobs for path in (job.model, job.map, job.free_map) if path])
+    maps = (path for job in jobs for path in (job.map, job.free_map) if path is not None)
+    _check_files([job.model for job in jobs], [*maps])
 
 
-def _check_files(paths: Sequence[str | os.PathLike[str]]) -> None:
-    for path in dict.fromkeys(paths):
-        if not os.path.lexists(path):
-            raise InputError("there is no such file", source=path, remedy="check its path")
+def _check_files(models: Sequence[str | os.PathLike[str]], maps: Sequence[str | os.PathLike[str]]) -> None:
+    for path in dict.fromkeys([*models, *maps]):
+        check_given_file(path, "check its path")
+    for path in dict.fromkeys(models):
+        check_structure_suffix(path)
+    for path in dict.fromkeys(maps):
+        map_suffix(Path(path))
 
 
 def _names(paths: Sequence[str | os.PathLike[str]]) -> list[str]:

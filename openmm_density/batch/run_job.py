@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ..errors import InputError
+from ..fitting.locks import wait_until_free
 from .fit_process import PROGRAM_OF_FIT, Ended, FitProcess
 from .job_folder import LOG, JobFolder
 from .job_results import JobResult
@@ -47,7 +48,7 @@ class RunSettings:
 
 
 def run_job(job: Job, settings: RunSettings, tell: Told) -> JobResult:
-    """Run a job to its end, or to its third failure.
+    """Run a job to its end, to an error of what it was given, or to its third other failure.
 
     Parameters
     ----------
@@ -61,7 +62,9 @@ def run_job(job: Job, settings: RunSettings, tell: Told) -> JobResult:
     attempts, peak, error = 0, 0, ""
     try:
         while attempts < MOST_ATTEMPTS:
-            folder.wait_until_free(lambda: tell({"stage": "waiting: a fit is running in its folder"}))
+            wait_until_free(
+                folder.path, lambda holder: tell({"stage": f"waiting for the fit in its folder ({holder})"})
+            )
             figures = folder.figures()
             if figures is not None:
                 return _result(job, "finished", began, attempts, peak, figures=figures)
@@ -70,8 +73,12 @@ def run_job(job: Job, settings: RunSettings, tell: Told) -> JobResult:
                 job_memory(job), lambda: tell({"stage": "waiting for memory"})
             ):
                 ended = _attempt(folder, settings, tell)
+            if ended.is_refusal and folder.is_in_use:  # another process was faster
+                continue
             attempts += 1
             peak, error = max(peak, ended.peak_memory), ended.sentence
+            if ended.is_refusal:
+                break
         figures = folder.figures()
         if figures is not None:
             return _result(job, "finished", began, attempts, peak, figures=figures)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from ..errors import InputError
+from ..given_files import check_given_file
 from ..maps.map_suffixes import map_suffix
+from ..models.structure_suffixes import check_structure_suffix
 
 if TYPE_CHECKING:
     from ..maps.corrections import MapCorrections
@@ -144,10 +145,11 @@ def _columns(text: str) -> list[str]:
 def check_files(
     models: Iterable[str | None], maps: Iterable[str | None] = (), dictionaries: Iterable[str] = ()
 ) -> None:
-    """Refuse files that do not exist, and maps in formats that are not known, before the modules that read them are imported.
+    """Refuse files that do not exist, and formats that are not known, before the modules that read them are imported.
 
     These take seconds.
     """
+    models, maps = [*models], [*maps]
     remedies = (
         (models, "check the path of the model"),
         (maps, "give the path of a density map"),
@@ -155,11 +157,12 @@ def check_files(
     )
     for paths, what in remedies:
         for path in paths:
-            if path is not None and not os.path.lexists(path):
-                raise InputError("there is no such file", source=path, remedy=what)
-    for path in maps:
-        if path is not None:
-            map_suffix(Path(path))
+            if path is not None:
+                check_given_file(path, what)
+    for path in filter(None, maps):
+        map_suffix(Path(path))
+    for path in filter(None, models):
+        check_structure_suffix(path)
 
 
 def check_halves(half_maps: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, as_argument
-from ..wording import counted
+from ..wording import counted, listing
 from .arguments import PROGRAM
 from .batch_arguments import add_arguments, jobs_asked
 from .console import console_for_results
@@ -40,22 +40,26 @@ def add_parser(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run a batch; return the exit status: 1 where a fit failed."""
-    from ..batch.batch import Batch
+    from ..batch.batch import Batch, check_platforms
 
     jobs = jobs_asked(options)
-    _check_fits(jobs)
+    _check_fits(jobs, is_table=options.table is not None)
     queue = _queue(options)
     gpus = _gpus(options)
+    _check_dask(options, gpus)
+    if options.scheduler is None and queue is None:
+        check_platforms(jobs, gpus)
     if options.dry_run:
         _print_dry_run(jobs, queue)
         return 0
     batch = Batch(jobs, options.output, options.overwrite)
     starting, settings, says = _engine(options, batch, queue, gpus)
-    if says:
-        _say(says)
+    for sentence in (*batch.notes, *says):
+        _say(sentence)
     try:
-        for _ in batch.run_on(starting, settings, None):
-            pass
+        for result in batch.run_on(starting, settings, None):
+            if not result.is_finished:
+                _say(f"{result.job.name} failed: {result.error}")
     except KeyboardInterrupt:
         batch.write_tables()
         done = sum(result.is_finished for result in batch.results.values())
@@ -64,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     return _print_outcome(batch, shlex.join([PROGRAM, *sys.argv[1:]]))
 
 
-def _check_fits(jobs: Sequence[Job]) -> None:
+def _check_fits(jobs: Sequence[Job], is_table: bool) -> None:
     """Refuse at once what every fit would refuse by itself, minutes later."""
     from . import build_parser
 
@@ -79,7 +83,21 @@ def _check_fits(jobs: Sequence[Job]) -> None:
         try:
             check_asked(FitOptions.of(vars(options)))
         except InputError as error:
+            if not is_table:  # it is an option of all
+                raise
             raise error.within(job.name) from None
+
+
+def _check_dask(options: argparse.Namespace, gpus: Sequence[str]) -> None:
+    """Refuse what needs Dask where that is not installed."""
+    from ..batch.clusters import check_dask
+
+    if options.scheduler is not None:
+        check_dask("scheduler")
+    elif options.queue is None and options.workers not in (None, 1):
+        check_dask("workers")
+    elif options.queue is None and options.gpus is not None and len(gpus) > 1:
+        check_dask("gpus")
 
 
 def _queue(options: argparse.Namespace) -> QueueOptions | None:
@@ -117,28 +135,25 @@ def _gpus(options: argparse.Namespace) -> list[str]:
 
 def _engine(
     options: argparse.Namespace, batch: Batch, queue: QueueOptions | None, gpus: Sequence[str]
-) -> tuple[Any, RunSettings, str | None]:
+) -> tuple[Any, RunSettings, Sequence[str]]:
     """Return what starts the engine, how it runs jobs, and what is to be said of it first."""
     from ..batch.batch import local, threads_asked
-    from ..batch.clusters import INSTALL, check_dask, has_dask, queue_engine, scheduler_engine
+    from ..batch.clusters import INSTALL, has_dask, queue_engine, scheduler_engine
     from ..batch.devices import shared_out
     from ..batch.run_job import RunSettings
 
     n_jobs = len(batch.jobs)
     if options.scheduler is not None:
-        check_dask("scheduler")
-        return scheduler_engine(options.scheduler), RunSettings(batch.name, ("--threads", "1")), None
+        return scheduler_engine(options.scheduler), RunSettings(batch.name, ("--threads", "1")), ()
     if queue is not None:
         threads = ("--threads", str(queue.threads))
         settings = RunSettings(batch.name, threads, int(0.9 * queue.memory))
-        return queue_engine(queue, options.workers or _QUEUE_JOBS, n_jobs), settings, None
-    if options.workers not in (None, 1) or (len(gpus) > 1 and options.gpus is not None):
-        check_dask("workers" if options.workers not in (None, 1) else "gpus")
+        return queue_engine(queue, options.workers or _QUEUE_JOBS, n_jobs), settings, ()
     share = shared_out(n_jobs, options.workers, gpus, threads_asked(batch.jobs))
     says = (
-        None
+        ()
         if has_dask() or batch.is_over
-        else f"the fits run one after the other; side by side with Dask: {INSTALL}"
+        else (f"the fits run one after the other; side by side with Dask: {INSTALL}",)
     )
     return local(share), batch.settings(share, gpus), says
 
@@ -157,8 +172,9 @@ def _print_outcome(batch: Batch, command: str | None) -> int:
     outcomes = batch.write_outcome(command)
     console = console_for_results()
     failed = [result for result in batch.results.values() if not result.is_finished]
-    for result in failed:
-        console.print(f"{result.job.name} failed: {result.error}")
+    for sentence in dict.fromkeys(result.error for result in failed):
+        names = [result.job.name for result in failed if result.error == sentence]
+        console.print(f"{listing(names, 5)} failed: {sentence}")
     for outcome in outcomes:
         console.print(
             outcome.verdict if len(outcomes) == 1 else f"{Path(outcome.map).name}: {outcome.verdict}"

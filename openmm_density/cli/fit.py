@@ -66,8 +66,10 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
         from ..fitting.flexible_fit import FlexibleFit  # noqa: F401
         from ..fitting.interrupts import PromptExit
         from ..fitting.output import OutputFolder
+        from ..fitting.platforms import check_platform_name
         from .fit_record import FitRecord
 
+    check_platform_name(options.run.platform)
     # What any fit on a CPU needs, first its forces: where it is not compiled yet, it is while files are read.
     compilation.load_kernels_ahead(("density", "planarity", "torsion_maps"))
     native_force.load_ahead()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..errors import InputError, as_argument
+from ..maps.map_suffixes import check_columns
 from .arguments import check_files, check_halves
 from .fit_arguments import defaults
 from .fit_options import FitOptions
@@ -37,6 +38,7 @@ def check_asked(options: FitOptions) -> None:
         (files.map, *files.half_map),
         options.force_field.dictionary,
     )
+    check_columns(Path(files.map), files.columns)
     for name in ("strength", "final_strength"):
         if files.half_map and getattr(options.course, name) is not None:
             raise InputError(
@@ -111,7 +113,9 @@ def _check_ensemble(options: FitOptions) -> None:
 def _check_values(options: FitOptions) -> None:
     """Let those who use the values look at them, as far as they need neither model nor map for it."""
     from ..energies.measures import measure_named
+    from ..energies.selection_syntax import check_selection
     from ..energies.weight_names import check_weights_name
+    from ..fitting.platform_probe import KNOWN, check_platform_beside
     from ..fitting.run_numbers import check_seed, check_threads, checked_interval
     from ..models.force_fields import check_force_field_names, check_ligands
     from ..units import positive, resolution_in_angstrom
@@ -123,8 +127,11 @@ def _check_values(options: FitOptions) -> None:
         positive(course.planarity, "planarity", "Å, such as 0.02")
     measure_named(density.similarity, about_mean=density.about_mean)
     check_weights_name(density.weights)
+    check_selection(density.atoms)
     check_force_field_names(force_field.forcefield or "amber14", force_field.solvent)
     check_ligands(force_field.ligand_forcefield, dict(force_field.ligand))
+    if run.platform not in KNOWN:  # the others are looked for when OpenMM is there
+        check_platform_beside(run.platform)
     check_seed(run.seed)
     check_threads(run.threads)
     for name in ("report_interval", "save_interval"):

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..energies.selection_syntax import check_selection
 from ..errors import InputError, as_argument
+from ..given_files import check_given_file
+from ..maps.map_suffixes import check_columns
 from ..plugins import defer_torch
 from ..units import checked_length, resolution_in_angstrom
 from .arguments import add_map, check_files, check_halves, map_corrections, number, spellings
@@ -89,13 +94,25 @@ def _defaults() -> dict[str, Any]:
 def run(options: argparse.Namespace) -> int:
     """Print correlations and what else is asked for; return the exit status."""
     check_files((), (options.map, *options.half_map))
+    check_given_file(options.model, "check the path of the model")
+    if options.topology:
+        check_given_file(options.topology, "check the path of the topology")
+    check_columns(Path(options.map), options.columns)
     check_halves(options.half_map)
+    if options.report and not Path(options.report).absolute().parent.is_dir():
+        raise InputError(
+            f"the folder {Path(options.report).parent} does not exist",
+            source=options.report,
+            remedy="create it first",
+        )
     if options.report and options.atoms:
         raise InputError(
             "shows all atoms of the model, and does not go with a selection",
             argument="report",
             remedy=f"leave {as_argument('atoms')} out",
         )
+    if options.atoms:
+        check_selection(options.atoms)
     resolution_in_angstrom(options.resolution)
     checked_length(options.sigma, "sigma", zero=False)
     defer_torch()
@@ -126,6 +143,8 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(report.found, indent=2, allow_nan=False))
     else:
         report.show(options.per_residue)
+    if options.report:  # beside JSON, which is all that is printed there
+        print(f"{options.report}: open it in a browser", file=sys.stderr if options.json else sys.stdout)
     return 0
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from textwrap import shorten
 from typing import Any
 
 import gemmi
@@ -13,6 +11,7 @@ from openmm.app import Topology
 
 from ..chemistry.residues import is_water
 from ..errors import InputError
+from .selection_syntax import selection_error
 
 _HALIDES = frozenset(("F", "Cl", "Br", "I"))
 
@@ -45,16 +44,7 @@ def select_atoms(topology: Topology, atoms: Any) -> np.ndarray:
         try:
             indices = mdtraj.Topology.from_openmm(topology).select(atoms)
         except Exception as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            hint = ""
-            if re.search(r"\bchain(?!id\b)", atoms):
-                hint = " (which counts chains, and their parts between gaps, from 0: chainid 0)"
-            raise InputError(
-                f'must be "heavy", "all" or an mdtraj selection{hint} ({shorten(reason, 200, placeholder=" …")})',
-                argument="atoms",
-                found=f'"{atoms}"',
-                remedy='give such as "chainid 0 and name CA"',
-            ) from error
+            raise selection_error(atoms, error) from error
     else:
         indices = _listed(atoms, n_particles)
     indices = indices.astype(np.int64)

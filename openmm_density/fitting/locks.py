@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import socket
+import time
 import warnings
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,27 +21,57 @@ LOCK = ".lock"
 
 # What file systems without locks answer, some network ones among them.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
-# For the moment in which the one who had the folder takes the file away.
+# Seconds: for the moment in which the one who had the folder takes the file away, and between two looks.
 _PATIENCE, _INTERVAL = 0.1, 0.02
+# Between two while a fit is waited for, and for the system to take back what a killed process held.
+_WAITING_INTERVAL, _PATIENCE_WITH_THE_DEAD = 0.3, 15.0
+# Of Linux, among the flags of a process: that it is being ended.
+_PF_EXITING = 0x4
+
+Waiting = Callable[[str], None]
+"""Called again and again while a folder is waited for, with who holds it, as in ``process 12 on host``."""
+
+
+class FolderInUse(InputError):
+    """Another fit is running in a folder.
+
+    Attributes
+    ----------
+    holder : str
+        As in ``process 12 on host``; empty where it is not known.
+    """
+
+    def __init__(self, folder: Path, holder: str) -> None:
+        self.holder = holder
+        super().__init__(
+            f"a fit is running in it{f' ({holder})' if holder else ''}",
+            source=folder,
+            remedy="wait for its end, stop it, or choose another folder",
+        )
 
 
 class FolderLock:
     """Keep a folder for one fit, as a context manager or until `release`.
 
-    The operating system holds the lock for this process, and ends it with the process, however that ends.
+    The operating system holds the lock for this process, and ends it with the process, however that ends. Until it has ended
+    a process that was killed, which takes a moment, that one is waited for.
 
     Parameters
     ----------
     folder : path
         Made where it does not exist.
+    waiting : callable, optional
+        See `Waiting`: another fit that runs in the folder is waited for, in place of an error.
 
     Raises
     ------
+    FolderInUse
+        If another fit is running in the folder.
     InputError
-        If another fit is running in the folder, or it cannot be written to, as where a symbolic link leads nowhere.
+        If it cannot be written to, as where a symbolic link leads nowhere.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], waiting: Waiting | None = None) -> None:
         folder = Path(folder)
         _check_links(folder)
         path = folder / LOCK
@@ -54,14 +87,7 @@ class FolderLock:
         was_there = os.path.lexists(path)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            lock.acquire()
-        except Timeout:
-            holder = _holder(path)
-            raise InputError(
-                f"a fit is running in it{f' ({holder})' if holder else ''}",
-                source=folder,
-                remedy="wait for its end, stop it, or choose another folder",
-            ) from None
+            _acquire(lock, folder, waiting)
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 if not was_there:  # another's stays, which may be held
@@ -97,6 +123,55 @@ def _check_links(folder: Path) -> None:
                 source=part,
                 remedy="correct it, or choose another folder",
             )
+
+
+def wait_until_free(folder: str | os.PathLike[str], waiting: Waiting) -> None:
+    """Wait for the end of a fit that another process runs in a folder, as one whose series or batch was killed.
+
+    Parameters
+    ----------
+    folder : path
+    waiting : callable
+        See `Waiting`.
+    """
+    if os.path.exists(folder):
+        FolderLock(folder, waiting).release()
+
+
+def _acquire(lock: FileLock, folder: Path, waiting: Waiting | None) -> None:
+    """Take a lock as soon as nobody has it, or raise FolderInUse."""
+    given_up = time.monotonic() + _PATIENCE_WITH_THE_DEAD
+    while True:
+        try:
+            lock.acquire()
+            return
+        except Timeout:
+            holder = _holder(folder / LOCK)
+        if waiting is not None:
+            waiting(holder)
+        elif not is_ending(holder) or time.monotonic() > given_up:
+            raise FolderInUse(folder, holder)
+        time.sleep(_WAITING_INTERVAL)
+
+
+def is_ending(holder: str) -> bool:
+    """Return whether a holder is a process of this machine that has ended, or is being ended."""
+    found = re.fullmatch(r"process (\d+) on (.+)", holder)
+    if found is None or found[2] != socket.gethostname():
+        return False
+    process = int(found[1])
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:  # another user's
+        return False
+    try:
+        # Behind the name, which may hold anything: the state, and six numbers later the flags.
+        fields = Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return fields[0] in "ZX" or bool(int(fields[6]) & _PF_EXITING)
+    except (OSError, ValueError, IndexError):  # it has ended meanwhile, or this is not Linux
+        return False
 
 
 def _name_holder(descriptor: int) -> None:

@@ -8,10 +8,10 @@ from contextlib import suppress
 
 import openmm
 
-from ..errors import InputError
 from ..plugins import platform_names
 from ..stopwatch import counted
 from ..wording import one_line
+from .platform_errors import refuse_platform
 from .run_numbers import check_threads
 
 
@@ -104,23 +104,28 @@ def check_platform(name: str, threads: int | None = None) -> None:
         Naming the platforms that are here, or why this one does not run.
     """
     check_threads(threads)
-    names = platform_names()
-    if name not in names:
-        raise InputError(
-            "must be a platform of this OpenMM",
-            argument="platform",
-            found=f'"{name}"',
-            remedy=f"use one of {', '.join(names)}",
-        )
+    check_platform_name(name)
+    refuse_platform(name, [name], failure_of(name))
+
+
+def check_platform_name(name: str) -> None:
+    """Refuse a platform that is not here, whether or not it runs.
+
+    Raises
+    ------
+    InputError
+        Naming those that are here.
+    """
+    refuse_platform(name, platform_names(), None)
+
+
+def failure_of(name: str) -> str | None:
+    """Return why a platform that is here does not run, in a line; None where it does."""
     try:
         _try_named(name)
-    except openmm.OpenMMException as error:  # a plugin without a device
-        raise InputError(
-            f"must run on this machine ({one_line(error)})",
-            argument="platform",
-            found=f'"{name}"',
-            remedy="use another one, such as CPU; openmm-density doctor says what runs",
-        ) from None
+    except openmm.OpenMMException as error:
+        return one_line(error)
+    return None
 
 
 @functools.cache

@@ -15,10 +15,11 @@ import numpy as np
 
 from ..atomic_files import atomic_write
 from ..errors import InputError, as_argument
+from ..given_files import check_given_file
 from ..unpacking import MAP_LIMIT, read_unpacked
 from ..wording import one_line
 from .grids import cell_parameters, check_finite, is_flat
-from .map_suffixes import MTZ_SUFFIX, SITUS_SUFFIXES, check_can_be_written, map_suffix
+from .map_suffixes import MTZ_SUFFIX, SITUS_SUFFIXES, check_can_be_written, check_columns, map_suffix
 from .mrc_contents import read_mrc_contents
 from .mtz_maps import read_mtz_map
 
@@ -68,20 +69,8 @@ def read_map(
     """
     path = Path(path)
     suffix = map_suffix(path)
-    if not path.is_file():
-        raise InputError(
-            "there is no such file",
-            source=path,
-            remedy="give the path of a density map",
-        )
-    if columns is not None and suffix != MTZ_SUFFIX:
-        raise InputError(
-            "can only be chosen in an .mtz file",
-            source=path,
-            argument="columns",
-            found=repr(columns),
-            remedy="leave it out",
-        )
+    check_given_file(path, "give the path of a density map")
+    check_columns(path, columns)
     if suffix == MTZ_SUFFIX:
         data, matrix = read_mtz_map(path, columns)
         _check_density(data, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import InputError
@@ -29,6 +30,23 @@ def map_suffix(path: Path) -> str:
         source=path,
         remedy=f"use one of {', '.join(known)}, each also with .gz",
     )
+
+
+def check_columns(path: Path, columns: Sequence[str] | None) -> None:
+    """Refuse columns of a map that has none.
+
+    Raises
+    ------
+    InputError
+    """
+    if columns is not None and map_suffix(path) != MTZ_SUFFIX:
+        raise InputError(
+            "can only be chosen in an .mtz file",
+            source=path,
+            argument="columns",
+            found=repr(columns),
+            remedy="leave it out",
+        )
 
 
 def check_can_be_written(path: Path) -> str:

@@ -11,11 +11,10 @@ import gemmi
 
 from ..cif_files import parse_cif
 from ..errors import InputError
+from ..given_files import check_given_file
 from ..unpacking import read_unpacked
 from ..wording import one_line
-
-PDB_SUFFIXES = (".pdb", ".ent")
-CIF_SUFFIXES = (".cif", ".mmcif")
+from .structure_suffixes import PDB_SUFFIXES, check_structure_suffix
 
 LARGEST = 1e6
 """Å of a coordinate, or Å² of a B factor: beyond, numbers lose their digits, and none is meant."""
@@ -42,14 +41,6 @@ _CIF_ADDRESS = (
 _CIF_NAMES = ("_atom_site.Cartn_x", "_struct_conn.id")
 
 
-def structure_suffix(path: str | os.PathLike[str]) -> str:
-    """Return the ending that tells the format of a file, in lower case and without .gz; empty where it has none."""
-    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
-    if suffixes[-1:] == [".gz"]:
-        suffixes.pop()
-    return suffixes[-1] if suffixes else ""
-
-
 def read_structure(path: str | os.PathLike[str], *, first_model: bool = True) -> gemmi.Structure:
     """Read a PDB or mmCIF file with gemmi.
 
@@ -71,13 +62,7 @@ def read_structure(path: str | os.PathLike[str], *, first_model: bool = True) ->
         The file is missing, is not a model, or an atom's coordinate, occupancy or B factor is not a number; the atom is named.
     """
     path = Path(path)
-    suffix = structure_suffix(path)
-    if suffix not in PDB_SUFFIXES + CIF_SUFFIXES:
-        raise InputError(
-            "the ending is none of .pdb, .ent, .cif, .mmcif (or one of these and .gz)",
-            source=path,
-            remedy="give a model in PDB or mmCIF format",
-        )
+    suffix = check_structure_suffix(path)
     contents = _contents(path)
     read = _pdb_structure if suffix in PDB_SUFFIXES else _cif_structure
     structure = read(path, contents, first_model)
@@ -103,14 +88,9 @@ def read_pdb_header(path: str | os.PathLike[str]) -> list[str]:
 
 
 def _contents(path: Path) -> bytearray:
+    check_given_file(path, "check the path of the model")
     try:
         return read_unpacked(path)
-    except FileNotFoundError:
-        raise InputError(
-            "there is no such file",
-            source=path,
-            remedy="check the path of the model",
-        ) from None
     except OSError as error:
         raise InputError(
             f"cannot be read ({error.strerror})",

@@ -19,8 +19,10 @@ import numpy as np
 from openmm import app
 
 from ..errors import InputError, as_argument
+from ..given_files import check_given_file
 from ..unpacking import MAP_LIMIT, check_unpacked
-from .structure_text import CIF_SUFFIXES, PDB_SUFFIXES, read_structure
+from .structure_suffixes import CIF_SUFFIXES, PDB_SUFFIXES
+from .structure_text import read_structure
 from .structures import read_model
 
 if TYPE_CHECKING:
@@ -102,12 +104,7 @@ def _check_trajectory(path: Path, topology_path: str | os.PathLike[str] | None) 
             source=path,
             remedy="convert the file",
         )
-    if not path.is_file():
-        raise InputError(
-            "there is no such file",
-            source=path,
-            remedy="check the path of the trajectory",
-        )
+    check_given_file(path, "check the path of the trajectory")
     if topology_path is None and suffix not in SUFFIXES_WITH_TOPOLOGY:
         raise InputError(
             f"a {suffix} file does not name its atoms",
@@ -256,12 +253,7 @@ def _load_topology(path: Path) -> mdtraj.Topology:
             source=path,
             remedy="give a model of the trajectory's atoms (.pdb, .cif, also .gz)",
         )
-    if not path.is_file():
-        raise InputError(
-            "there is no such file",
-            source=path,
-            remedy="check the path of the topology",
-        )
+    check_given_file(path, "check the path of the topology")
     try:
         with _quiet(), _without_pickles():
             return mdtraj.load_topology(str(path))

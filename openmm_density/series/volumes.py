@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import InputError
+from ..given_files import check_given_file
 from ..maps.density_map import DensityMap
 from ..maps.map_suffixes import map_suffix
 
@@ -52,8 +53,7 @@ def checked_volumes(
             remedy="give another map of each volume, in the same order",
         )
     for path in (*paths, *free):
-        if not os.path.lexists(path):
-            raise InputError("there is no such file", source=path, remedy="give the path of a density map")
+        check_given_file(path, "give the path of a density map")
         map_suffix(path)
     seen: dict[Path, int] = {}
     for number, path in enumerate((*paths, *free), start=1):

@@ -49,13 +49,66 @@ def test_a_fit_that_is_killed_goes_on(jobs, program):
 
 def test_the_third_failure_is_told_with_its_sentence(jobs, program):
     settings = program(
-        "print('a line'); print('openmm-density fit: error: the map is upside down.', file=sys.stderr); sys.exit(2)"
+        "print('a line'); print('openmm-density fit: error: it blew up.', file=sys.stderr); sys.exit(1)"
     )
     result = run_job(jobs[0], settings, lambda told: None)
     assert (result.state, result.attempts) == ("failed", 3)
-    assert result.error == "the map is upside down."
+    assert result.error == "it blew up."
     killed = run_job(jobs[1], program("os.kill(os.getpid(), 11)"), lambda told: None)
     assert "was ended by SIGSEGV" in killed.error and "fit.log" in killed.error
+
+
+REFUSAL = "print('openmm-density fit: error: the map is upside down.', file=sys.stderr); sys.exit(2)"
+
+
+def test_what_was_given_and_cannot_be_used_is_told_at_once(jobs, program):
+    result = run_job(jobs[0], program(REFUSAL), lambda told: None)
+    assert (result.state, result.attempts, result.error) == ("failed", 1, "the map is upside down.")
+
+
+def test_a_fit_that_another_process_was_faster_to_begin_is_waited_for(jobs, program):
+    code = """
+    if (folder / "held").exists():
+        (folder / "summary.json").unlink(missing_ok=True)
+        finish(cc_final=0.5)
+    else:
+        (folder / "held").write_text("")
+        sys.exit(2)
+    """
+    settings, held = program(code), []
+
+    def tell(told):
+        if told["stage"] == "start-up" and not held:
+            held.append(FolderLock(jobs[0].folder))
+        elif told["stage"].startswith("waiting for the fit"):
+            assert f"process {os.getpid()} on" in told["stage"]
+            held[0].release()
+
+    result = run_job(jobs[0], settings, tell)
+    assert held and (result.state, result.attempts) == ("finished", 1)
+
+
+def test_a_corrected_command_begins_anew_what_failed_before_its_first_step(jobs, program):
+    run_job(jobs[0], program(REFUSAL), lambda told: None)
+    run_job(jobs[2], program(REFUSAL), lambda told: None)
+    run_job(jobs[1], program("finish(cc_final=.5)"), lambda told: None)
+    corrected = [replace(jobs[0], arguments=("--steps", "70")), *jobs[1:]]
+    batch = Batch(corrected)
+    assert batch.notes == [
+        "a_seed1: finished before, not fitted again",
+        "a_seed0, b_seed0: failed before the first step in an earlier run, begun again as is asked for now",
+    ]
+    assert run_job(corrected[0], program("finish(cc_final=.6)"), lambda told: None).is_finished
+    assert Batch(corrected[:1]).notes == ["a_seed0: finished before, not fitted again"]
+    with pytest.raises(InputError, match=r"a_seed0: it holds a finished fit with other options"):
+        Batch(jobs[:1])
+
+
+def test_a_platform_that_is_not_here_is_refused_before_the_first_job(jobs, tmp_path):
+    wrong = [jobs[0], replace(jobs[1], arguments=("--platform", "Abacus"))]
+    with pytest.raises(InputError, match=r'platform must be a platform of this OpenMM, found "Abacus"'):
+        list(Batch(wrong).run())
+    assert not (tmp_path / "out").exists()
 
 
 def test_others_finish_where_one_fails(jobs, program, tmp_path):
@@ -79,7 +132,7 @@ def test_a_fit_that_another_process_runs_is_waited_for(jobs, program):
     thread.start()
     while not told:
         time.sleep(0.01)
-    assert told[0] == {"stage": "waiting: a fit is running in its folder"}
+    assert told[0]["stage"].startswith(f"waiting for the fit in its folder (process {os.getpid()} on ")
     held.release()
     thread.join()
     assert told[-1].state == "finished"
@@ -90,10 +143,12 @@ def test_a_folder_of_another_job_is_refused_unless_it_may_be_overwritten(jobs, p
     Batch(jobs)
     other = [replace(jobs[0], arguments=("--steps", "70"))]
     with pytest.raises(
-        InputError, match=r"a_seed0: it holds a fit with other options: .* choose another folder, or"
+        InputError,
+        match=r"a finished fit with other options \(.*--steps 60 .*; now --steps 70\): choose another",
     ):
         Batch(other)
-    Batch(other, overwrite=True)
+    replaced = Batch(other, overwrite=True)
+    assert replaced.notes == ["a_seed0: had a fit of other options or files, replaced"]
     assert not os.path.exists(os.path.join(jobs[0].folder, "summary.json"))
 
 

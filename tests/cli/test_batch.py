@@ -61,7 +61,11 @@ def test_a_dry_run_prints_each_fit_as_a_user_would_type_it(files, capsys):
         ((*MODELS, "--gpus", "7"), "--gpus must be numbers of GPUs of this machine, found 7, of none: leave it out"),
         ((*MODELS, "--gpus", "a"), '--gpus must be numbers of GPUs, as in 0,1, found "a" (see openmm-density batch --help)'),
         ((*MODELS, "--workers", 0), "--workers must be 1 or more, found 0: give 1 or more."),
-        ((*MODELS, "--strength", -1), "model: strength must be"),
+        ((*MODELS, "--strength", -1), "--strength must be"),
+        ((*MODELS, "--platform", "Abacus"), '--platform must be a platform of this OpenMM, found "Abacus": use one of'),
+        ((*MODELS, "--atoms", "foo"), '--atoms must be "heavy", "all" or an mdtraj selection'),
+        (("model.pdb", "--map", ".", *MODELS[4:]), ".: it is a folder, not a file: check its path."),
+        (("target.mrc", *MODELS[2:]), "target.mrc: the ending is none of .pdb"),
         ((*MODELS, "--queue", "slurm"), "--queue-options is needed, and was not given: give a TOML file"),
         ((*MODELS, "--queue", "slurm", "--queue-options", "no.toml"), "no.toml: it cannot be read (No such file or directory)"),
         ((*MODELS, "--queue-options", "no.toml"), "--queue-options is for a queue: add --queue slurm."),
@@ -181,7 +185,7 @@ def test_a_batch_that_is_over_says_what_came_of_it(fitted, files, capsys):
         (fitted / "job.json").unlink()
     said = capsys.readouterr()
     assert (
-        said.err == ""
+        said.err == "openmm-density batch: model: finished before, not fitted again\n"
         and "1 of 1 fit finished; results are in many: open batch.html in a browser" in said.out
     )
     assert "The best is model, with a CC of" in said.out

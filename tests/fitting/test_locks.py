@@ -3,13 +3,14 @@
 import errno
 import fcntl
 import os
+import socket
 import subprocess
 import sys
 
 import pytest
 
 from openmm_density.errors import InputError
-from openmm_density.fitting.locks import LOCK, FolderLock
+from openmm_density.fitting.locks import LOCK, FolderLock, is_ending, wait_until_free
 
 HOLD = """
 import sys, time
@@ -110,3 +111,50 @@ def test_a_folder_that_takes_no_file_is_told_of(tmp_path, monkeypatch, number):
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(InputError, match=rf"cannot be written to \({os.strerror(number)}\): choose"):
         FolderLock(tmp_path)
+
+
+def test_a_fit_in_a_folder_is_waited_for_by_who_asks_for_it(tmp_path):
+    first, heard = FolderLock(tmp_path), []
+
+    def waiting(holder):
+        heard.append(holder)
+        first.release()
+
+    wait_until_free(tmp_path, waiting)
+    assert heard and heard[0].startswith(f"process {os.getpid()} on ")
+    FolderLock(tmp_path).release()
+    wait_until_free(tmp_path / "none", waiting)
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_killed_process_is_waited_for_until_the_system_has_taken_its_lock(tmp_path, monkeypatch):
+    # As where it takes a moment to free the memory of a process: here another one has inherited what it held.
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    held = FolderLock(tmp_path)
+    (tmp_path / LOCK).write_text(f"process {ended.pid} on {socket.gethostname()}")
+    slept = []
+
+    def sleep(seconds):
+        slept.append(seconds)
+        held.release()
+
+    monkeypatch.setattr("openmm_density.fitting.locks.time.sleep", sleep)
+    FolderLock(tmp_path).release()
+    assert slept
+
+
+def test_who_is_being_ended_is_known(tmp_path):
+    host = socket.gethostname()
+    assert not is_ending(f"process {os.getpid()} on {host}")
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # it has ended, and nobody has asked how
+    try:
+        assert is_ending(f"process {child} on {host}")
+        assert not is_ending(f"process {child} on another-{host}")
+    finally:
+        os.waitpid(child, 0)
+    assert is_ending(f"process {child} on {host}")
+    assert not is_ending("")

@@ -6,12 +6,12 @@ import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import gemmi
 
 from ...cif_files import read_cif
 from ...errors import InputError
+from ...given_files import check_given_file
 from .flat_groups import AROMATIC, UNKNOWN_ORDER
 from .residue_tables import canonical_name
 
@@ -49,8 +49,7 @@ def read_dictionary(path: str | os.PathLike[str]) -> dict[str, Component]:
         The file cannot be read as CIF, has no component, or a plane in it is wrong.
     """
     source = os.fspath(path)
-    if not Path(source).is_file():
-        raise InputError("there is no such file", source=source, remedy=_REMEDY)
+    check_given_file(source, _REMEDY)
     try:
         document = read_cif(source)
     except OSError as error:

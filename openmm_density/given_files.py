@@ -1,0 +1,32 @@
+"""Whether there is a file at a path that a user gave, before the modules that read it are imported."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from .errors import InputError
+
+
+def check_given_file(path: str | os.PathLike[str], remedy: str) -> None:
+    """Refuse a path at which there is no file.
+
+    Parameters
+    ----------
+    path : path
+    remedy : str
+        What to give, as an order.
+
+    Raises
+    ------
+    InputError
+        If nothing is there, or a folder.
+    """
+    if Path(path).is_dir():
+        raise InputError("it is a folder, not a file", source=path, remedy=remedy)
+    if os.path.islink(path) and not os.path.exists(path):
+        raise InputError(
+            f"it is a symbolic link to {os.readlink(path)}, which leads nowhere", source=path, remedy=remedy
+        )
+    if not os.path.exists(path):
+        raise InputError("there is no such file", source=path, remedy=remedy)

@@ -1,0 +1,37 @@
+"""The formats of model files, by the suffixes of their names."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ..errors import InputError
+
+PDB_SUFFIXES = (".pdb", ".ent")
+CIF_SUFFIXES = (".cif", ".mmcif")
+
+
+def structure_suffix(path: str | os.PathLike[str]) -> str:
+    """Return the ending that tells the format of a file, in lower case and without .gz; empty where it has none."""
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
+    if suffixes[-1:] == [".gz"]:
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
+
+def check_structure_suffix(path: str | os.PathLike[str]) -> str:
+    """Return the same of a model.
+
+    Raises
+    ------
+    InputError
+        If it is no model's.
+    """
+    suffix = structure_suffix(path)
+    if suffix not in PDB_SUFFIXES + CIF_SUFFIXES:
+        raise InputError(
+            "the ending is none of .pdb, .ent, .cif, .mmcif (or one of these and .gz)",
+            source=path,
+            remedy="give a model in PDB or mmCIF format",
+        )
+    return suffix
