@@ -7,12 +7,13 @@ from ..lazy_names import lazy_names, moved_names
 if TYPE_CHECKING:
     from .density_fit import DensityFit
     from .ensemble_fit import EnsembleFit
+    from .painn import PaiNN
 
-__all__ = ["DensityFit", "EnsembleFit"]
+__all__ = ["DensityFit", "EnsembleFit", "PaiNN"]
 
 _find, __dir__ = lazy_names(
     __name__,
-    {"DensityFit": "density_fit", "EnsembleFit": "ensemble_fit"},
+    {"DensityFit": "density_fit", "EnsembleFit": "ensemble_fit", "PaiNN": "painn"},
     deprecated=("cuda_graph_force", "planes"),
 )
 __getattr__ = moved_names(__name__, {"PlanarityRestraint": "openmm_density.restraints"}, _find)

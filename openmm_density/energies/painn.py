@@ -1,0 +1,225 @@
+"""A trained PaiNN as a force of OpenMM: energy and forces of a molecule by the kernels of this package, without autograd."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import openmm
+import torch
+from torch import Tensor, nn
+
+from openmm_density.kernels import messages as _messages  # noqa: F401  (defines an operator, as does the next)
+from openmm_density.kernels import neighbors as _neighbors  # noqa: F401
+
+from ..errors import InputError
+from .forces import create_force
+from .modules import check_particles
+from .painn_network import ANGSTROM_PER_NM, PaiNNNetwork
+
+# Of more atoms, most pairs are beyond the cut-off: a list is made of the others at every step.
+ALL_PAIRS_UP_TO = 100
+# Of molecules; proteins have 100. Where a GPU's list is too short for what is pressed together, the energy is not a number.
+_MOST_ATOMS_PER_NM3 = 250.0
+
+
+class PaiNN(nn.Module):
+    """Energy and forces of a molecule by trained networks; TorchScript can compile it.
+
+    Parameters
+    ----------
+    networks : PaiNNNetwork or sequence of PaiNNNetwork
+        One, or several of the same atoms whose mean is taken: a committee. Their weights are copied, as float32.
+    particles : sequence of int, optional
+        The particles of the System that are the networks' atoms, in their order; all of it by default. The molecule is taken as
+        it lies: in a periodic box, in one piece.
+
+    Raises
+    ------
+    InputError
+        If there is no network, networks are of different atoms, or particles are not as many different ones as there are atoms.
+
+    Examples
+    --------
+    >>> energy = PaiNN(network, particles=[atom.index for atom in ligand.atoms()])
+    >>> system.addForce(energy.create_force())
+    """
+
+    def __init__(
+        self, networks: PaiNNNetwork | Sequence[PaiNNNetwork], particles: Sequence[int] | None = None
+    ) -> None:
+        super().__init__()
+        networks = [networks] if isinstance(networks, PaiNNNetwork) else list(networks)
+        _check_networks(networks)
+        n_atoms = len(networks[0].elements)
+        self.register_buffer("particles", _indices(particles, n_atoms))
+        self.n_atoms = n_atoms
+        self.takes_all = particles is None
+        self.members = nn.ModuleList(_Member(network) for network in networks)
+
+    def forward(self, positions: Tensor, strength: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return the energy and the forces, times a factor where one is given.
+
+        Parameters
+        ----------
+        positions : Tensor, shape (N, 3), float32 or float64
+            Of all particles, in nm.
+        strength : Tensor, shape () or (1,), optional
+
+        Returns
+        -------
+        energy : Tensor, shape (), float64
+            In kJ/mol. It can be differentiated with respect to the factor alone.
+        forces : Tensor, shape (N, 3), of the positions' type
+            In kJ/mol/nm; 0 for other particles.
+        """
+        with torch.no_grad():
+            if self.takes_all:
+                check_particles(positions, self.n_atoms, "this PaiNN")
+                own = positions
+            else:
+                own = positions.index_select(0, self.particles)
+            energy = torch.zeros([], dtype=torch.float64, device=positions.device)
+            forces = torch.zeros_like(own)
+            for member in self.members:
+                found, gradient = member(own)
+                energy = energy + found
+                forces = forces - gradient
+            energy = energy / len(self.members)
+            forces = forces / len(self.members)
+            if not self.takes_all:
+                forces = torch.zeros_like(positions).index_copy_(0, self.particles, forces)
+            if strength is not None:
+                forces = forces * strength.to(forces.dtype)
+        if strength is not None:
+            energy = strength.reshape([]) * energy
+        return energy, forces
+
+    def create_force(
+        self,
+        *,
+        backend: str = "auto",
+        force_group: int = 0,
+        parameter_name: str = "painn_strength",
+        parameter_derivative: bool = False,
+    ) -> openmm.Force:
+        """Return it as a force of OpenMM for a System that holds the particles.
+
+        Parameters
+        ----------
+        backend : str
+            As of `openmm_density.DensityFit.create_force`.
+        force_group : int
+        parameter_name : str
+            Of the Context parameter by which energy and forces are multiplied, which is 1 at first.
+        parameter_derivative : bool
+            Whether a State can give the energy's derivative by that parameter, as a free energy calculation needs it.
+
+        Raises
+        ------
+        InputError
+            If the backend is unknown, does not work here, or has no derivatives.
+        """
+        return create_force(
+            self,
+            parameter_name,
+            1.0,
+            periodic=False,
+            name="PaiNN",
+            backend=backend,
+            force_group=force_group,
+            parameter_derivative=parameter_derivative,
+        )
+
+
+class _Member(nn.Module):
+    """One network's weights, as the operator takes them, and its pairs."""
+
+    def __init__(self, network: PaiNNNetwork) -> None:
+        super().__init__()
+        n = len(network.elements)
+        self.cutoff = network.cutoff
+        self.all_pairs = n <= ALL_PAIRS_UP_TO
+        self.capacity = _capacity(n, network.cutoff)
+        self.scale = float(network.scale)
+        self.constant = float(network.element_offsets[network.kinds].sum() + network.mean_energy)
+        self.register_buffer("kinds", network.kinds.to(torch.int32).cpu().clone())
+        # A list is not moved to a device, parameters are.
+        self.weights = nn.ParameterList(
+            nn.Parameter(weight, requires_grad=False) for weight in _weights_of(network)
+        )
+        others = torch.arange(n).expand(n, n)[~torch.eye(n, dtype=torch.bool)]
+        if not self.all_pairs:
+            others = others[:0]
+        self.register_buffer("offsets", torch.arange(n + 1, dtype=torch.int32) * (n - 1))
+        self.register_buffer("others", others.to(torch.int32).contiguous())
+        self.register_buffer("no_shifts", torch.zeros_like(self.others))
+
+    def forward(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        weights = torch.jit.annotate(list[Tensor], [])
+        for weight in self.weights:
+            weights.append(weight)
+        offsets, others, shifts = self.offsets, self.others, self.no_shifts
+        complete = True
+        status = offsets
+        if not self.all_pairs:
+            # A list without a capacity waits for the device, which a recorded graph cannot.
+            capacity = self.capacity if positions.is_cuda else None
+            offsets, others, shifts, status = torch.ops.openmm_density.neighbors(
+                positions, None, self.cutoff, True, capacity
+            )
+            complete = not positions.is_cuda
+        energy, gradient = torch.ops.openmm_density.painn(
+            positions, None, offsets, others, shifts, self.kinds, weights, self.cutoff
+        )
+        energy = self.scale * energy + self.constant
+        if not complete:
+            energy = torch.where(status[0] > self.capacity, torch.full_like(energy, math.nan), energy)
+        return energy, self.scale * gradient
+
+
+def _weights_of(network: PaiNNNetwork) -> list[Tensor]:
+    """Return a network's weights in the order of `openmm_density.kernels.messages.painn`."""
+
+    def dense(layer: nn.Linear) -> list[Tensor]:
+        return [layer.weight.t(), layer.weight, *([] if layer.bias is None else [layer.bias])]
+
+    first, _, last = network.readout
+    found = [network.embedding.weight, *dense(first), last.weight[0], last.bias]
+    for layer in network.layers:
+        # The kernels' functions are of r in the positions' unit.
+        rows = torch.cat([layer.filter.weight.t() / ANGSTROM_PER_NM, layer.filter.bias[None]])
+        found += [*dense(layer.message[0]), *dense(layer.message[2]), rows]
+        found += [*dense(layer.mix), *dense(layer.update[0]), *dense(layer.update[2])]
+    return [each.detach().to("cpu", torch.float32, copy=True).contiguous() for each in found]
+
+
+def _capacity(n_atoms: int, cutoff: float) -> int:
+    """Return for how many pairs, both ways, a list has room."""
+    neighbors = min(n_atoms - 1, math.ceil(4 / 3 * math.pi * cutoff**3 * _MOST_ATOMS_PER_NM3))
+    return max(1, n_atoms * neighbors)
+
+
+def _check_networks(networks: list[PaiNNNetwork]) -> None:
+    if not networks or any(network.elements != networks[0].elements for network in networks):
+        raise InputError(
+            "must be one or more networks of the same atoms",
+            argument="networks",
+            found=", ".join(f"one of {len(network.elements)} atoms" for network in networks) or "none",
+            remedy="give the members of one committee",
+        )
+
+
+def _indices(particles: Sequence[int] | None, n_atoms: int) -> Tensor:
+    """Return the particles as a tensor, after checking them; empty for all."""
+    if particles is None:
+        return torch.zeros(0, dtype=torch.int64)
+    found = torch.tensor([int(particle) for particle in particles], dtype=torch.int64)
+    if len(found) != n_atoms or len(found.unique()) != n_atoms or int(found.min()) < 0:
+        raise InputError(
+            f"must be {n_atoms} different indices, one for each atom of the network",
+            argument="particles",
+            found=f"{len(found)}, of which {len(found.unique())} are different",
+            remedy="give them in the order of the network's elements",
+        )
+    return found
