@@ -56,13 +56,13 @@ def test_a_terminal_shows_what_is_done_before_anything_slow_is_imported(tmp_path
 
 @pytest.fixture(scope="module")
 def piped(folder, tmp_path_factory):
-    """Return a fit as a user runs it: what it said, its folder and its seconds by our clock."""
+    """Return a fit as a user runs it: what it said, its folder and when it was started."""
     name = "a folder whose name is longer than the eighty columns that a pipe is said to have"
     output = tmp_path_factory.mktemp("piped") / name
-    begun = time.monotonic()
+    begun = time.time()
     options = ["--output", str(output), "--steps", "20", "--threads", "1", "--strength", "30"]
     done = subprocess.run([*FIT, *options], cwd=folder, capture_output=True, text=True)
-    return done, output, time.monotonic() - begun
+    return done, output, begun
 
 
 def test_a_pipe_stays_quiet_and_its_lines_whole(piped):
@@ -75,14 +75,15 @@ def test_a_pipe_stays_quiet_and_its_lines_whole(piped):
 
 def test_the_time_told_is_that_of_the_whole_command_part_by_part(piped):
     """From the start of the process: what a user's clock shows, where imports, reading and pictures were left out."""
-    done, output, clock = piped
+    done, output, begun = piped
     summary = json.loads((output / "summary.json").read_text())
     parts = summary["seconds_by_part"]
     assert parts.keys() >= {
         "start_up", "reading", "preparation", "minimization", "dynamics", "scoring", "writing", "pictures",
     }  # fmt: skip
     assert sum(parts.values()) == pytest.approx(summary["wall_seconds"], abs=0.01)
-    # On a busy machine the end of a process waits, too.
-    assert summary["wall_seconds"] < clock < summary["wall_seconds"] + 1 + 0.1 * clock
+    # Until the file that tells it was written: by a clock whose ticks may be 10 ms long, on a machine that may be busy.
+    clock = (output / "summary.json").stat().st_mtime - begun
+    assert summary["wall_seconds"] - 0.02 < clock < summary["wall_seconds"] + 3
     (line,) = (line for line in done.stdout.splitlines() if " s in all: " in line)
     assert line.startswith(f"{summary['wall_seconds']:.0f} s in all: start-up {parts['start_up']:.0f}, ")
