@@ -1,0 +1,511 @@
+"""PaiNN's messages on the GPU: a program to a row of the list, by features; between them, products of matrices by torch.
+
+A program adds up what its atom receives, or is given back, from its neighbours in the order of the list: nothing is added by
+atomics. Filters of a few neighbours at once are a product of their radial functions with the matrix.
+"""
+
+# No annotations from __future__: Triton reads those of its kernels.
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from . import reference
+
+# Neighbours at once: products of matrices have 16 rows or more.
+_EDGES = 16
+_PI = tl.constexpr(3.14159265358979323846)
+_NEAREST_SQUARED = tl.constexpr(1e-24)
+
+
+def messages(
+    positions: Tensor,
+    box: Tensor | None,
+    offsets: Tensor,
+    neighbors: Tensor,
+    shifts: Tensor,
+    sent: Tensor,
+    vectors: Tensor,
+    filter: Tensor,
+    cutoff: float,
+) -> tuple[Tensor, Tensor]:
+    """Return what `openmm_density.kernels.messages.messages` returns, with the same arguments; what tables hold is not checked.
+
+    Raises
+    ------
+    ValueError
+        As the operator.
+    """
+    reference.check_call(
+        "messages", positions, box, offsets, neighbors, shifts, sent, vectors, filter, cutoff
+    )
+    scene = _Scene(positions, box, offsets, neighbors, shifts, cutoff)
+    scalars, moved = vectors.new_zeros((vectors.shape[0], vectors.shape[2])), torch.zeros_like(vectors)
+    scene.receive(sent, vectors, filter, scalars, moved)
+    return scalars, moved
+
+
+def messages_backward(
+    positions: Tensor,
+    box: Tensor | None,
+    offsets: Tensor,
+    neighbors: Tensor,
+    shifts: Tensor,
+    sent: Tensor,
+    vectors: Tensor,
+    filter: Tensor,
+    cutoff: float,
+    by_scalars: Tensor,
+    by_vectors: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what `openmm_density.kernels.messages.messages_backward` returns, with the same arguments.
+
+    Raises
+    ------
+    ValueError
+        As the operator.
+    """
+    name = "messages_backward"
+    reference.check_call(name, positions, box, offsets, neighbors, shifts, sent, vectors, filter, cutoff)
+    n_atoms, _, features = vectors.shape
+    reference.check_tables(name, {"by_scalars": (by_scalars, (n_atoms, features))})
+    reference.check_tables(name, {"by_vectors": (by_vectors, (n_atoms, 3, features))})
+    scene = _Scene(positions, box, offsets, neighbors, shifts, cutoff)
+    by_positions = torch.zeros_like(positions, memory_format=torch.contiguous_format)
+    by_sent, by_sent_vectors = torch.empty_like(sent), torch.zeros_like(vectors)
+    scene.give_back(sent, vectors, filter, by_scalars, by_vectors, by_sent, by_sent_vectors, by_positions)
+    return by_positions, by_sent, by_sent_vectors
+
+
+def painn(
+    positions: Tensor,
+    box: Tensor | None,
+    offsets: Tensor,
+    neighbors: Tensor,
+    shifts: Tensor,
+    kinds: Tensor,
+    weights: Sequence[Tensor],
+    cutoff: float,
+) -> tuple[Tensor, Tensor]:
+    """Return what `openmm_density.kernels.messages.painn` returns, with the same arguments.
+
+    Raises
+    ------
+    ValueError
+        As the operator.
+    """
+    reference.check_network(positions, box, offsets, neighbors, shifts, kinds, weights, cutoff)
+    scene = _Scene(positions, box, offsets, neighbors, shifts, cutoff)
+    layers = [
+        weights[begin : begin + reference.WEIGHTS_OF_A_LAYER]
+        for begin in range(reference.WEIGHTS_OF_ALL, len(weights), reference.WEIGHTS_OF_A_LAYER)
+    ]
+    scalars = weights[0].index_select(0, kinds)
+    vectors = scalars.new_zeros((scalars.shape[0], 3, scalars.shape[1]))
+    tapes = []
+    for layer in layers:
+        d1, _, b1, d2, _, b2, filter = layer[:7]
+        hidden = torch.addmm(b1, scalars, d1)
+        sent = torch.addmm(b2, torch.nn.functional.silu(hidden), d2)
+        before = vectors
+        scalars, vectors = scalars.clone(), vectors.clone()
+        scene.receive(sent, before, filter, scalars, vectors)
+        update = _Update(layer, scalars, vectors)
+        tapes.append((layer, hidden, sent, before, update))
+        scalars, vectors = update.scalars, update.vectors
+    _, r1, r1_transposed, c1, r2, c2 = weights[: reference.WEIGHTS_OF_ALL]
+    hidden = torch.addmm(c1, scalars, r1)
+    atomic = torch.mv(torch.nn.functional.silu(hidden), r2) + c2
+    by_scalars = (_silu_slope(hidden) * r2) @ r1_transposed
+    by_vectors = torch.zeros_like(vectors)
+    gradient = torch.zeros_like(positions, memory_format=torch.contiguous_format)
+    for layer, hidden, sent, before, update in reversed(tapes):
+        by_scalars, by_vectors = update.backward(by_scalars, by_vectors)
+        by_sent, by_before = torch.empty_like(sent), by_vectors.clone()
+        scene.give_back(sent, before, layer[6], by_scalars, by_vectors, by_sent, by_before, gradient)
+        by_scalars = by_scalars + ((by_sent @ layer[4]) * _silu_slope(hidden)) @ layer[1]
+        by_vectors = by_before
+    return atomic.sum(dtype=torch.float64), gradient
+
+
+def _silu_slope(x: Tensor) -> Tensor:
+    y = torch.sigmoid(x)
+    return y * (1 + x * (1 - y))
+
+
+class _Update:
+    """What a layer's update makes of scalars and vectors, and its derivative."""
+
+    def __init__(self, layer: Sequence[Tensor], scalars: Tensor, vectors: Tensor) -> None:
+        self.layer = layer
+        mix, _, d3, _, b3, d4, _, b4 = layer[7:]
+        self.p, self.q = (vectors @ mix).chunk(2, dim=-1)
+        self.length = torch.sqrt((self.q * self.q).sum(dim=1) + reference.NORM_FLOOR)
+        self.hidden = torch.addmm(b3, torch.cat([scalars, self.length], dim=1), d3)
+        self.gates = torch.addmm(b4, torch.nn.functional.silu(self.hidden), d4).chunk(3, dim=1)
+        self.dot = (self.p * self.q).sum(dim=1)
+        grown, added, turned = self.gates
+        self.scalars = scalars + added + turned * self.dot
+        self.vectors = vectors + grown[:, None] * self.p
+
+    def backward(self, by_scalars: Tensor, by_vectors: Tensor) -> tuple[Tensor, Tensor]:
+        _, mix_transposed, _, d3_transposed, _, _, d4_transposed, _ = self.layer[7:]
+        grown, _, turned = self.gates
+        by_gates = torch.cat([(by_vectors * self.p).sum(dim=1), by_scalars, by_scalars * self.dot], dim=1)
+        by_hidden = (by_gates @ d4_transposed) * _silu_slope(self.hidden)
+        to_scalars, by_length = (by_hidden @ d3_transposed).chunk(2, dim=1)
+        by_dot, by_squares = (by_scalars * turned)[:, None], (by_length / self.length)[:, None]
+        by_p = by_vectors * grown[:, None] + by_dot * self.q
+        by_q = by_dot * self.p + by_squares * self.q
+        return by_scalars + to_scalars, by_vectors + torch.cat([by_p, by_q], dim=-1) @ mix_transposed
+
+
+class _Scene:
+    """Positions and a list, and the launches of both kernels."""
+
+    def __init__(
+        self,
+        positions: Tensor,
+        box: Tensor | None,
+        offsets: Tensor,
+        neighbors: Tensor,
+        shifts: Tensor,
+        cutoff: float,
+    ) -> None:
+        self.positions = positions.detach().contiguous()
+        self.periodic = box is not None
+        lattice = self.positions if box is None else box.detach().contiguous()
+        self.tables = (self.positions, lattice, offsets, neighbors, shifts)
+        self.cutoff = float(cutoff)
+
+    def receive(self, sent: Tensor, vectors: Tensor, filter: Tensor, scalars: Tensor, moved: Tensor) -> None:
+        """Add what atoms receive to scalars and vectors."""
+        self._launch(_receive_kernel, (sent, vectors, filter, scalars, moved), filter, vectors)
+
+    def give_back(
+        self,
+        sent: Tensor,
+        vectors: Tensor,
+        filter: Tensor,
+        by_scalars: Tensor,
+        by_vectors: Tensor,
+        by_sent: Tensor,
+        by_sent_vectors: Tensor,
+        by_positions: Tensor,
+    ) -> None:
+        """Write the gradients of what was sent, and add those of vectors and positions to what is there."""
+        given = (by_scalars.contiguous(), by_vectors.contiguous())
+        tensors = (sent, vectors, filter, *given, by_sent, by_sent_vectors, by_positions)
+        self._launch(_give_back_kernel, tensors, filter, vectors)
+
+    def _launch(self, kernel: Any, tensors: tuple[Tensor, ...], filter: Tensor, vectors: Tensor) -> None:
+        n_atoms, _, features = vectors.shape
+        if n_atoms == 0:
+            return
+        with torch.cuda.device_of(self.positions):
+            kernel[(n_atoms,)](
+                *self.tables,
+                *tensors,
+                n_atoms,
+                self.tables[3].numel(),
+                self.cutoff,
+                len(filter),
+                FEATURES=features,
+                BASIS=max(16, triton.next_power_of_2(len(filter))),
+                EDGES=_EDGES,
+                PERIODIC=self.periodic,
+                num_warps=4,
+            )
+
+
+@triton.jit
+def _edges(
+    positions,
+    box,
+    neighbors,
+    shifts,
+    i,
+    begin,
+    end,
+    n_atoms,
+    cutoff,
+    EDGES: tl.constexpr,
+    PERIODIC: tl.constexpr,
+):
+    """Return of some entries of row i: the other atom, whether it is within the cut-off, the direction to it, r, 1/r."""
+    entry = begin + tl.arange(0, EDGES)
+    here = entry < end
+    j = tl.load(neighbors + entry, mask=here, other=-1).to(tl.int64)
+    here &= (j >= 0) & (j < n_atoms)
+    j = tl.where(here, j, 0)
+    dx = tl.load(positions + 3 * j) - tl.load(positions + 3 * i)
+    dy = tl.load(positions + 3 * j + 1) - tl.load(positions + 3 * i + 1)
+    dz = tl.load(positions + 3 * j + 2) - tl.load(positions + 3 * i + 2)
+    if PERIODIC:
+        code = tl.load(shifts + entry, mask=entry < end, other=0)
+        step_x = ((code + 512) & 1023) - 512
+        code = (code - step_x) >> 10
+        step_y = ((code + 512) & 1023) - 512
+        step_z = (code - step_y) >> 10
+        dx += step_x * tl.load(box) + step_y * tl.load(box + 3) + step_z * tl.load(box + 6)
+        dy += step_x * tl.load(box + 1) + step_y * tl.load(box + 4) + step_z * tl.load(box + 7)
+        dz += step_x * tl.load(box + 2) + step_y * tl.load(box + 5) + step_z * tl.load(box + 8)
+    dx, dy, dz = dx.to(tl.float32), dy.to(tl.float32), dz.to(tl.float32)
+    squared = dx * dx + dy * dy + dz * dz
+    near = here & (squared < cutoff * cutoff)
+    r = tl.sqrt(tl.where(near, tl.maximum(squared, _NEAREST_SQUARED), 1.0))
+    per_r = 1.0 / r
+    # Of pairs that add nothing there are directions as well, which must be numbers.
+    ux, uy, uz = (
+        tl.where(near, dx * per_r, 0.0),
+        tl.where(near, dy * per_r, 0.0),
+        tl.where(near, dz * per_r, 0.0),
+    )
+    return j, near, ux, uy, uz, r, per_r
+
+
+@triton.jit
+def _radial(near, r, per_r, cutoff, n_basis, BASIS: tl.constexpr):
+    """Return the radial functions of some pairs times the cut-off's factor, and their derivatives, (EDGES, BASIS) each."""
+    n = tl.arange(0, BASIS)[None, :]
+    order = (n + 1).to(tl.float32)
+    x = (_PI / cutoff) * r
+    envelope = tl.where(near, 0.5 * (tl.cos(x) + 1.0), 0.0)[:, None]
+    envelope_slope = tl.where(near, (-0.5 * _PI / cutoff) * tl.sin(x), 0.0)[:, None]
+    angle = x[:, None] * order
+    wave = tl.sin(angle) * per_r[:, None]
+    wave_slope = (order * (_PI / cutoff) * tl.cos(angle) - wave) * per_r[:, None]
+    is_constant = n == n_basis - 1
+    wave = tl.where(is_constant, 1.0, wave)
+    wave_slope = tl.where(is_constant, 0.0, wave_slope)
+    is_there = n < n_basis
+    values = tl.where(is_there, wave * envelope, 0.0)
+    return values, tl.where(is_there, wave_slope * envelope + wave * envelope_slope, 0.0)
+
+
+@triton.jit
+def _matrix(filter, PART: tl.constexpr, n_basis, FEATURES: tl.constexpr, BASIS: tl.constexpr):
+    """Return a third of the filter's matrix, (BASIS, FEATURES)."""
+    rows = tl.arange(0, BASIS)[:, None]
+    columns = tl.arange(0, FEATURES)[None, :]
+    at = filter + rows * (3 * FEATURES) + PART * FEATURES + columns
+    return tl.load(at, mask=(rows < n_basis) & (columns >= 0), other=0.0)
+
+
+@triton.jit
+def _receive_kernel(
+    positions,
+    box,
+    offsets,
+    neighbors,
+    shifts,
+    sent,
+    vectors,
+    filter,
+    scalars,
+    moved,
+    n_atoms,
+    capacity,
+    cutoff,
+    n_basis,
+    FEATURES: tl.constexpr,
+    BASIS: tl.constexpr,
+    EDGES: tl.constexpr,
+    PERIODIC: tl.constexpr,
+):
+    """Add up what an atom receives.
+
+    Launch grid: ``(n_atoms,)``: a program to a row.
+
+    =========  =======================  ==========  =====================================================
+    argument   shape                    dtype       what it is
+    =========  =======================  ==========  =====================================================
+    positions  (n_atoms, 3)             float32/64
+    box        (3, 3)                   float32/64  lattice vectors, in rows
+    offsets    (n_atoms + 1,)           int32
+    neighbors  (capacity,)              int32
+    shifts     (capacity,)              int32       packed
+    sent       (n_atoms, 3 FEATURES)    float32
+    vectors    (n_atoms, 3, FEATURES)   float32
+    filter     (n_basis, 3 FEATURES)    float32     the constant's row at the end
+    scalars    (n_atoms, FEATURES)      float32     in and out: the messages are added
+    moved      (n_atoms, 3, FEATURES)   float32     in and out, and so here
+    n_atoms    scalar                   int32
+    capacity   scalar                   int32       entries of the list
+    cutoff     scalar                   float32
+    n_basis    scalar                   int32       radial functions, and a constant
+    FEATURES   constant                             F
+    BASIS      constant                             n_basis or more, a power of 2
+    EDGES      constant                             pairs at once
+    PERIODIC   constant                             whether there is a box
+    =========  =======================  ==========  =====================================================
+    """
+    i = tl.program_id(0).to(tl.int64)
+    begin, end = tl.load(offsets + i), tl.minimum(tl.load(offsets + i + 1), capacity)
+    f = tl.arange(0, FEATURES)
+    of_scalars = _matrix(filter, 0, n_basis, FEATURES, BASIS)
+    of_along = _matrix(filter, 1, n_basis, FEATURES, BASIS)
+    of_vectors = _matrix(filter, 2, n_basis, FEATURES, BASIS)
+    s = tl.load(scalars + i * FEATURES + f)
+    v0 = tl.load(moved + i * 3 * FEATURES + f)
+    v1 = tl.load(moved + i * 3 * FEATURES + FEATURES + f)
+    v2 = tl.load(moved + i * 3 * FEATURES + 2 * FEATURES + f)
+    while begin < end:
+        j, near, ux, uy, uz, r, per_r = _edges(
+            positions, box, neighbors, shifts, i, begin, end, n_atoms, cutoff, EDGES, PERIODIC
+        )
+        values, _ = _radial(near, r, per_r, cutoff, n_basis, BASIS)
+        mask = near[:, None]
+        at = sent + j[:, None] * (3 * FEATURES) + f[None, :]
+        from_j = vectors + j[:, None] * (3 * FEATURES) + f[None, :]
+        w = tl.dot(values, of_scalars, input_precision="ieee")
+        s += tl.sum(w * tl.load(at, mask=mask, other=0.0), axis=0)
+        along = tl.dot(values, of_along, input_precision="ieee") * tl.load(
+            at + FEATURES, mask=mask, other=0.0
+        )
+        carried = tl.dot(values, of_vectors, input_precision="ieee")
+        carried *= tl.load(at + 2 * FEATURES, mask=mask, other=0.0)
+        v0 += tl.sum(along * ux[:, None] + carried * tl.load(from_j, mask=mask, other=0.0), axis=0)
+        v1 += tl.sum(along * uy[:, None] + carried * tl.load(from_j + FEATURES, mask=mask, other=0.0), axis=0)
+        v2 += tl.sum(
+            along * uz[:, None] + carried * tl.load(from_j + 2 * FEATURES, mask=mask, other=0.0), axis=0
+        )
+        begin += EDGES
+    tl.store(scalars + i * FEATURES + f, s)
+    tl.store(moved + i * 3 * FEATURES + f, v0)
+    tl.store(moved + i * 3 * FEATURES + FEATURES + f, v1)
+    tl.store(moved + i * 3 * FEATURES + 2 * FEATURES + f, v2)
+
+
+@triton.jit
+def _give_back_kernel(
+    positions,
+    box,
+    offsets,
+    neighbors,
+    shifts,
+    sent,
+    vectors,
+    filter,
+    by_scalars,
+    by_vectors,
+    by_sent,
+    by_sent_vectors,
+    by_positions,
+    n_atoms,
+    capacity,
+    cutoff,
+    n_basis,
+    FEATURES: tl.constexpr,
+    BASIS: tl.constexpr,
+    EDGES: tl.constexpr,
+    PERIODIC: tl.constexpr,
+):
+    """Add up what neighbours give back to an atom for what it has sent, and the gradient by its position.
+
+    A pair's gradient is that of the messages in both directions, worked out in both rows.
+
+    Launch grid: ``(n_atoms,)``: a program to a row.
+
+    ===============  =======================  ==========  =====================================================
+    argument         shape                    dtype       what it is
+    ===============  =======================  ==========  =====================================================
+    positions        (n_atoms, 3)             float32/64
+    box              (3, 3)                   float32/64  lattice vectors, in rows
+    offsets          (n_atoms + 1,)           int32
+    neighbors        (capacity,)              int32
+    shifts           (capacity,)              int32       packed
+    sent             (n_atoms, 3 FEATURES)    float32
+    vectors          (n_atoms, 3, FEATURES)   float32
+    filter           (n_basis, 3 FEATURES)    float32     the constant's row at the end
+    by_scalars       (n_atoms, FEATURES)      float32     gradient by the messages
+    by_vectors       (n_atoms, 3, FEATURES)   float32     and so here
+    by_sent          (n_atoms, 3 FEATURES)    float32     out
+    by_sent_vectors  (n_atoms, 3, FEATURES)   float32     in and out: added
+    by_positions     (n_atoms, 3)             float32/64  in and out: added
+    n_atoms          scalar                   int32
+    capacity         scalar                   int32       entries of the list
+    cutoff           scalar                   float32
+    n_basis          scalar                   int32       radial functions, and a constant
+    FEATURES         constant                             F
+    BASIS            constant                             n_basis or more, a power of 2
+    EDGES            constant                             pairs at once
+    PERIODIC         constant                             whether there is a box
+    ===============  =======================  ==========  =====================================================
+    """
+    i = tl.program_id(0).to(tl.int64)
+    begin, end = tl.load(offsets + i), tl.minimum(tl.load(offsets + i + 1), capacity)
+    f = tl.arange(0, FEATURES)
+    of_scalars = _matrix(filter, 0, n_basis, FEATURES, BASIS)
+    of_along = _matrix(filter, 1, n_basis, FEATURES, BASIS)
+    of_vectors = _matrix(filter, 2, n_basis, FEATURES, BASIS)
+    own = sent + i * 3 * FEATURES + f[None, :]
+    a0, a1, a2 = tl.load(own), tl.load(own + FEATURES), tl.load(own + 2 * FEATURES)
+    own = vectors + i * 3 * FEATURES + f[None, :]
+    va0, va1, va2 = tl.load(own), tl.load(own + FEATURES), tl.load(own + 2 * FEATURES)
+    own = by_vectors + i * 3 * FEATURES + f[None, :]
+    da0, da1, da2 = tl.load(own), tl.load(own + FEATURES), tl.load(own + 2 * FEATURES)
+    sa = tl.load(by_scalars + i * FEATURES + f[None, :])
+    zero = tl.zeros((FEATURES,), tl.float32)
+    s, along, g0, g1, g2 = zero, zero, zero, zero, zero
+    none = tl.zeros((EDGES,), tl.float32)
+    x, y, z = none, none, none
+    while begin < end:
+        j, near, ux, uy, uz, r, per_r = _edges(
+            positions, box, neighbors, shifts, i, begin, end, n_atoms, cutoff, EDGES, PERIODIC
+        )
+        values, slopes = _radial(near, r, per_r, cutoff, n_basis, BASIS)
+        mask = near[:, None]
+        u0, u1, u2 = ux[:, None], uy[:, None], uz[:, None]
+        rows = j[:, None] * (3 * FEATURES) + f[None, :]
+        sb = tl.load(by_scalars + j[:, None] * FEATURES + f[None, :], mask=mask, other=0.0)
+        db0 = tl.load(by_vectors + rows, mask=mask, other=0.0)
+        db1 = tl.load(by_vectors + rows + FEATURES, mask=mask, other=0.0)
+        db2 = tl.load(by_vectors + rows + 2 * FEATURES, mask=mask, other=0.0)
+
+        w = tl.dot(values, of_scalars, input_precision="ieee")
+        s += tl.sum(w * sb, axis=0)
+        b0 = tl.load(sent + rows, mask=mask, other=0.0)
+        slope = tl.dot(slopes, of_scalars, input_precision="ieee")
+        radial = tl.sum(slope * (b0 * sa + a0 * sb), axis=1)
+
+        w = tl.dot(values, of_along, input_precision="ieee")
+        along -= tl.sum(w * (db0 * u0 + db1 * u1 + db2 * u2), axis=0)
+        b1 = tl.load(sent + rows + FEATURES, mask=mask, other=0.0)
+        m0, m1, m2 = b1 * da0 - a1 * db0, b1 * da1 - a1 * db1, b1 * da2 - a1 * db2
+        slope = tl.dot(slopes, of_along, input_precision="ieee")
+        radial += tl.sum(slope * (m0 * u0 + m1 * u1 + m2 * u2), axis=1)
+        t0, t1, t2 = tl.sum(w * m0, axis=1), tl.sum(w * m1, axis=1), tl.sum(w * m2, axis=1)
+
+        w = tl.dot(values, of_vectors, input_precision="ieee")
+        g0 += tl.sum(w * db0, axis=0)
+        g1 += tl.sum(w * db1, axis=0)
+        g2 += tl.sum(w * db2, axis=0)
+        received = tl.load(vectors + rows, mask=mask, other=0.0) * da0
+        received += tl.load(vectors + rows + FEATURES, mask=mask, other=0.0) * da1
+        received += tl.load(vectors + rows + 2 * FEATURES, mask=mask, other=0.0) * da2
+        b2 = tl.load(sent + rows + 2 * FEATURES, mask=mask, other=0.0)
+        slope = tl.dot(slopes, of_vectors, input_precision="ieee")
+        radial += tl.sum(slope * (b2 * received + a2 * (va0 * db0 + va1 * db1 + va2 * db2)), axis=1)
+
+        turn = t0 * ux + t1 * uy + t2 * uz
+        x -= tl.where(near, radial * ux + (t0 - turn * ux) * per_r, 0.0)
+        y -= tl.where(near, radial * uy + (t1 - turn * uy) * per_r, 0.0)
+        z -= tl.where(near, radial * uz + (t2 - turn * uz) * per_r, 0.0)
+        begin += EDGES
+    to = by_sent + i * 3 * FEATURES + f
+    tl.store(to, s)
+    tl.store(to + FEATURES, along)
+    own_sums = g0[None, :] * va0 + g1[None, :] * va1 + g2[None, :] * va2
+    tl.store(by_sent + i * 3 * FEATURES + 2 * FEATURES + f[None, :], own_sums)
+    to = by_sent_vectors + i * 3 * FEATURES + f[None, :]
+    tl.store(to, tl.load(to) + a2 * g0[None, :])
+    tl.store(to + FEATURES, tl.load(to + FEATURES) + a2 * g1[None, :])
+    tl.store(to + 2 * FEATURES, tl.load(to + 2 * FEATURES) + a2 * g2[None, :])
+    to = by_positions + 3 * i
+    tl.store(to, (tl.load(to) + tl.sum(x, axis=0)).to(by_positions.dtype.element_ty))
+    tl.store(to + 1, (tl.load(to + 1) + tl.sum(y, axis=0)).to(by_positions.dtype.element_ty))
+    tl.store(to + 2, (tl.load(to + 2) + tl.sum(z, axis=0)).to(by_positions.dtype.element_ty))

@@ -1,0 +1,100 @@
+"""PaiNN's messages and network in Triton against the reference: in Triton's interpreter, or on a GPU when there is one."""
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from openmm_density.kernels.messages import gpu, reference
+
+from .test_messages import (
+    BOXES,
+    all_wrong,
+    assert_close,
+    features_of,
+    gradients_of,
+    network_of,
+    scene,
+)
+
+ON_GPU = torch.cuda.is_available()
+DEVICE = torch.device("cuda" if ON_GPU else "cpu")
+N_ATOMS = 40 if ON_GPU else 5
+pytestmark = pytest.mark.usefixtures("poisoned")
+
+
+def on_device(arguments):
+    def move(value):
+        if isinstance(value, list):
+            return [move(each) for each in value]
+        return value.to(DEVICE) if isinstance(value, torch.Tensor) else value
+
+    return [move(value) for value in arguments]
+
+
+def from_device(tensors):
+    return [tensor.cpu() for tensor in tensors]
+
+
+@pytest.mark.parametrize(
+    ("features", "box", "dtype"),
+    [(32, "none", torch.float64), (64, "skewed", torch.float32)] + [(128, "thin", torch.float64)] * ON_GPU,
+)
+def test_messages_are_the_reference(features, box, dtype):
+    arguments = [*scene(BOXES[box], dtype, N_ATOMS), *features_of(features, n_atoms=N_ATOMS)]
+    assert_close(from_device(gpu.messages(*on_device(arguments))), reference.messages(*arguments), 5e-6)
+    arguments += gradients_of(features, N_ATOMS)
+    found = from_device(gpu.messages_backward(*on_device(arguments)))
+    assert_close(found, reference.messages_backward(*arguments), 1e-5)
+
+
+@pytest.mark.parametrize("box", ["none", "skewed"] if ON_GPU else ["skewed"])
+def test_a_network_is_the_reference(box):
+    arguments = [*scene(BOXES[box], n_atoms=N_ATOMS), *network_of(32, 2, n_atoms=N_ATOMS)]
+    assert_close(from_device(gpu.painn(*on_device(arguments))), reference.painn(*arguments), 2e-5)
+
+
+def test_no_atoms():
+    tables = [torch.zeros(n, dtype=torch.int32) for n in (1, 0, 0)]
+    arguments = [torch.zeros(0, 3), None, *tables, *network_of(n_atoms=0)]
+    energy, gradient = gpu.painn(*on_device(arguments))
+    assert energy == 0 and gradient.shape == (0, 3)
+
+
+@all_wrong
+def test_bad_arguments_are_refused(message, change):
+    arguments = [*scene(), *features_of(32)]
+    arguments[change[0]] = change[1]
+    with pytest.raises(ValueError, match=f"messages: {message}"):
+        gpu.messages(*on_device(arguments))
+
+
+@pytest.mark.skipif(not ON_GPU, reason="no GPU")
+class TestOnGpu:
+    def test_it_has_the_same_bits_each_time(self):
+        arguments = on_device([*scene(6 * BOXES["skewed"], n_atoms=3000), *network_of(64, n_atoms=3000)])
+        found = [gpu.painn(*arguments) for _ in range(4)]
+        assert all(torch.equal(a, b) for other in found[1:] for a, b in zip(found[0], other))
+        assert_close(from_device(found[0]), torch.ops.openmm_density.painn(*from_cpu(arguments)), 5e-5)
+
+    def test_in_a_cuda_graph(self):
+        arguments = on_device([*scene(dtype=torch.float32), *network_of()])
+        torch.ops.openmm_density.painn(*arguments)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            found = torch.ops.openmm_density.painn(*arguments)
+        arguments[0] *= 1.01
+        graph.replay()
+        expected = torch.ops.openmm_density.painn(*arguments)
+        assert all(torch.equal(one, other) for one, other in zip(found, expected))
+
+
+def from_cpu(arguments):
+    return [
+        value.cpu()
+        if isinstance(value, torch.Tensor)
+        else [each.cpu() for each in value]
+        if isinstance(value, list)
+        else value
+        for value in arguments
+    ]
