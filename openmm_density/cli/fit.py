@@ -112,10 +112,16 @@ def _with_strength(
 ) -> FitRecord:
     """Find the strength with half maps where there are any."""
     from ..fitting.half_maps import COOLING_STEPS, STEPS_AT_EACH, STRENGTHS, scan_strengths
+    from ..maps.half_maps import check_half_maps, check_halves_of_map
 
     files = record.options.files
     if not files.half_map:
         return record
+    with stopwatch.part("reading"):
+        half_maps = files.read_half_maps()
+        first, second, whole = (files.corrections.apply(each) for each in (*half_maps, files.read_map()))
+        check_half_maps(first, second)
+        check_halves_of_map(first, second, whole, files.resolution)
     display.print(
         f"finding the strength with half maps: {STEPS_AT_EACH + COOLING_STEPS} steps at each of "
         f"{', '.join(f'{strength:g}' for strength in STRENGTHS)} kJ/mol per fitted atom"
@@ -123,7 +129,7 @@ def _with_strength(
     with stopwatch.part("half_maps"):
         scan = scan_strengths(
             files.read_model(),
-            files.read_half_maps(),
+            half_maps,
             files.resolution,
             record.protocol,
             progress=display.update,

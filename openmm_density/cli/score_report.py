@@ -13,9 +13,10 @@ from rich.text import Text
 from ..analysis import Scores, frames_in_map, fsc, q_score, score
 from ..errors import InputError, as_argument
 from ..maps.density_map import DensityMap
+from ..maps.half_maps import check_half_maps, check_halves_of_map
 from ..models.trajectory_files import as_openmm_topology
 from ..units import ANGSTROM_PER_NANOMETER
-from ..validation.fsc import HALF_MAP_THRESHOLD, half_map_fsc
+from ..validation.fsc import HALF_MAP_THRESHOLD, half_map_doubt, half_map_fsc
 from ..validation.map_checks import MapChecks, check_map_units, check_map_with_model
 from .console import console_for_results
 from .score_summary import MOST_WORST, residue_rows, residue_sentences, warnings_about, worst_residues
@@ -64,6 +65,7 @@ class ScoreReport:
         self._columns = {"CC": self._scores.residue_correlations[-1]}
         self._remarks: list[str] = []
         self._rows: list[dict[str, Any]] = []
+        self._half_map_doubt: str | None = None
 
     def _correlated(self, names: tuple[str, str]) -> tuple[Scores, MapChecks]:
         """Return the correlations, and what the checks of the map say with the last frame."""
@@ -107,7 +109,15 @@ class ScoreReport:
             line.append(f"FSC {crossing}")
 
     def add_half_map_fsc(self, halves: Sequence[DensityMap]) -> None:
-        """Add the Fourier shell correlation of two half maps around the last frame."""
+        """Add the Fourier shell correlation of two half maps around the last frame.
+
+        Raises
+        ------
+        InputError
+            If they are no halves, or those of another map.
+        """
+        check_half_maps(*halves)
+        check_halves_of_map(*halves, self._map, self._resolution)
         curve = half_map_fsc(*halves, self._last)
         crossing = curve.crossing(HALF_MAP_THRESHOLD, dips=False)
         self.found |= {
@@ -116,6 +126,7 @@ class ScoreReport:
             "half_map_fsc": curve.as_dict(),
         }
         self._remarks.append(f"half maps: FSC {crossing}")
+        self._half_map_doubt = half_map_doubt(crossing)
 
     def add_residues(self) -> None:
         """Add the worst residues and all warnings, from the measures that were added before."""
@@ -129,6 +140,7 @@ class ScoreReport:
             *warnings_about(
                 self._trajectory, self._map, float(self._scores.cc_mask[-1]), self._rows, self._checks
             ),
+            *([] if self._half_map_doubt is None else [self._half_map_doubt]),
         ]
 
     def show(self, per_residue: bool) -> None:

@@ -254,6 +254,7 @@ def _print_outcome(result: SeriesResult, folder: Path) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from ..series.fit_doubts import fit_doubts, fit_doubts_in_words
     from ..series.result import frame_values
 
     console = console_for_results()
@@ -275,4 +276,7 @@ def _print_outcome(result: SeriesResult, folder: Path) -> None:
         console.print(Text.assemble(("Note:", "bold"), f" {note}"))
     for doubt in result.doubts:
         console.print(Text.assemble(("Doubt:", "bold"), f" {doubt}"))
+    of_fits = fit_doubts_in_words(fit_doubts(result.frames))
+    if of_fits is not None:
+        console.print(Text.assemble(("Doubt:", "bold"), f" {of_fits} series.html has their sentences."))
     console.print(f"results are in {folder}: open series.html in a browser; series.json has all figures")

@@ -12,6 +12,7 @@ from ..errors import InputError
 from ..fitting.fit_map import FitMap
 from ..fitting.fit_result import Row
 from ..fitting.flexible_fit import FlexibleFit
+from ..fitting.locks import wait_until_free
 from ..fitting.output import UNFINISHED, OutputFolder
 from ..maps.density_map import DensityMap
 from ..models.structures import read_model
@@ -142,6 +143,8 @@ class FrameFits:
         return correlation(self.settings, density_map, neighbour.model) >= NEAR * neighbour.cc
 
     def _carried_out(self, step: Step, model_path: Path) -> FrameFit:
+        if not is_finished(self.folder, step):
+            self._wait_until_free(step)
         if is_finished(self.folder, step):
             return finished_fit(self.settings, self.folder, step)
         path = self.folder / step.folder
@@ -165,6 +168,18 @@ class FrameFits:
                 fit.beside.end()
             output.discard()
         return finished_fit(self.settings, self.folder, step)
+
+    def _wait_until_free(self, step: Step) -> None:
+        """Wait for a process of the same series that was killed and is still saving the state of this fit."""
+
+        def waiting(holder: str) -> None:
+            if self._told is not None:
+                self._told(step, 0, 0, f"waiting for the end of its earlier fit ({holder})", None)
+
+        try:
+            wait_until_free(self.folder / step.folder, waiting)
+        except KeyboardInterrupt:
+            raise Interrupted from None
 
     def _flexible_fit(self, step: Step, model_path: Path, stopwatch: Stopwatch) -> FlexibleFit:
         settings, is_first = self.settings, step.source is None

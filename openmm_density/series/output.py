@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from ..fitting.output.summary import versions
 from ..models.structure_files import header_of, pdb_limit, write_cif, write_pdb
 from ..wording import one_line
 from .choice import faults
+from .fit_doubts import fit_doubts
 from .result import SeriesResult, frame_values
 
 CSV, JSON, DCD, CIF, PDB, PICTURE, PAGE = (
@@ -101,6 +103,7 @@ def _fits(result: SeriesResult) -> Iterator[dict[str, Any]]:
             yield {
                 "frame": fit.step.frame,
                 "from": fit.step.source,
+                "way": fit.step.way(result.start.frame),
                 "folder": fit.folder.name,
                 "protocol": fit.summary["protocol"],
                 "cc": fit.cc,
@@ -157,6 +160,7 @@ def series_summary(
         ],
         "notes": list(result.notes),
         "doubts": list(result.doubts),
+        "fit_doubts": [asdict(doubt) for doubt in fit_doubts(result.frames)],
         "command": command,
         "wall_seconds": round(seconds, 1),
         "versions": versions(),

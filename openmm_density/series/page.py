@@ -15,6 +15,7 @@ from ..html_report.shown_model import ShownModel
 from ..html_report.structures import drawn_models
 from ..html_report.surfaces import MOST_VOXELS, surfaces_of
 from ..wording import counted
+from .fit_doubts import fit_doubts
 from .plots import LINES, coordinate_figure, correlation_figure, rotation_figure, steps_figure
 from .result import SeriesResult
 
@@ -118,6 +119,10 @@ def _verdict(result: SeriesResult, rows: Sequence[Mapping[str, Any]]) -> str:
         said += f"; the path is broken between {where}"
     elif not result.doubts:
         said += "; the models form a path, and both passes agree"
+    of_fits = fit_doubts(result.frames)
+    if of_fits:
+        volumes = len({each.frame for each in of_fits})
+        said += f". The fits of {counted(volumes, 'volume')} have doubts of their own, under Each volume"
     if not result.doubts:
         return f"{said}."
     one = len(result.doubts) == 1
@@ -216,6 +221,7 @@ def _volume_blocks(rows: Sequence[Mapping[str, Any]], result: SeriesResult) -> l
 
     columns = [
         ("from", "from", "d"),
+        ("way", "way", ""),
         ("CC", "cc", ".3f"),
         ("free CC", "cc_free", ".3f"),
         ("step (Å)", "rmsd_to_previous", ".2f"),
@@ -235,6 +241,16 @@ def _volume_blocks(rows: Sequence[Mapping[str, Any]], result: SeriesResult) -> l
                 (f"{row['frame']} · {row['map']}", [text(row[key], form) for _, key, form in shown])
                 for row in rows
             ],
+        ),
+        Text(
+            "From: the volume whose model the fit began with. Way: out from volume "
+            f"{result.start.frame}, which was fitted first, towards an end of the series, or back from there. The fits that were "
+            "not kept are in series.json."
+        ),
+        Items(
+            "Doubts about these fits",
+            [Item(f"Volume {each.frame}: {each.sentence}") for each in fit_doubts(result.frames)],
+            are_doubts=True,
         ),
         Text(
             "Each folder is that of a normal fit, with a report.html of its own. series.csv has these figures, series.json all."

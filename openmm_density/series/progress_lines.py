@@ -32,23 +32,25 @@ class ProgressLines:
 
     def progress(self, step: Step, done: int, total: int, doing: str, row: Row | None) -> None:
         """Say how far a fit is."""
-        if row is not None:
-            self._progress(step, done, total, doing, row.cc)
+        self._progress(step, done, total, doing, None if row is None else row.cc)
 
     def heard(self, message: dict[str, Any]) -> None:
         """Say what the process of a direction says."""
         step = Step(message["frame"], message["source"])
         if message.get("finished"):
             self._finished(step, message["cc"], message["cc_free"])
-        elif message["cc"] is not None:
+        else:
             self._progress(step, message["step"], message["steps"], message["doing"], message["cc"])
 
     def finished(self, fit: FrameFit) -> None:
         """Say that a fit is finished."""
         self._finished(fit.step, fit.cc, fit.cc_free)
 
-    def _progress(self, step: Step, done: int, total: int, doing: str, cc: float) -> None:
-        self._told(f"{self._where(step)}: {doing}, step {done}/{total}, CC {cc:.3f}", False)
+    def _progress(self, step: Step, done: int, total: int, doing: str, cc: float | None) -> None:
+        if cc is not None:
+            self._told(f"{self._where(step)}: {doing}, step {done}/{total}, CC {cc:.3f}", False)
+        elif not total:  # there is no fit yet
+            self._told(f"{self._where(step)}: {doing}", False)
 
     def _finished(self, step: Step, cc: float, cc_free: float | None) -> None:
         free = "" if cc_free is None else f", free CC {cc_free:.3f}"

@@ -179,6 +179,7 @@ def frame_values(result: SeriesResult) -> list[dict[str, Any]]:
                 "map": frame.map.name,
                 "folder": frame.kept.folder.name,
                 "from": frame.kept.step.source,
+                "way": frame.kept.step.way(result.start.frame),
                 "protocol": frame.kept.summary["protocol"],
                 "cc": frame.kept.cc,
                 "cc_free": frame.kept.cc_free,

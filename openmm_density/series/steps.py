@@ -34,6 +34,12 @@ class Step:
         again = "_again" if self.source is not None and self.course == "first" else ""
         return f"frame_{self.frame:02d}_from_{start}{again}"
 
+    def way(self, start: int) -> str:
+        """Return on which way of a series that began at a volume the fit was made: "first", "out" or "back"."""
+        if self.source is None:
+            return "first"
+        return "out" if abs(self.frame - start) > abs(self.source - start) else "back"
+
     @property
     def again(self) -> Step:
         """The same with the protocol of the first volume."""

@@ -181,6 +181,28 @@ def shell_correlation(first: np.ndarray, second: np.ndarray, matrix: np.ndarray)
     return ShellCorrelation(width * np.arange(1, n_shells + 1), correlation, coefficients)
 
 
+def half_map_doubt(crossing: Crossing) -> str | None:
+    """Return a sentence where the Fourier shell correlation of two half maps is not that of independent halves; else None.
+
+    Parameters
+    ----------
+    crossing : Crossing
+        Of `HALF_MAP_THRESHOLD`, without dips.
+    """
+    if crossing.falls:
+        return None
+    if np.isinf(crossing.resolution):
+        return (
+            "the half maps agree nowhere around the model (their Fourier shell correlation is never above "
+            f"{crossing.threshold:g}): is it where their density is?"
+        )
+    return (
+        f"the half maps agree up to the finest shell of their voxels, {crossing.resolution:.2f} Å (their Fourier shell "
+        f"correlation never falls below {crossing.threshold:g}): they were filtered, or share noise, and what is judged by them "
+        "is then too good: give the unfiltered halves of one reconstruction."
+    )
+
+
 def half_map_fsc(first: DensityMap, second: DensityMap, positions: Any = None) -> ShellCorrelation:
     """Correlate two half maps, shell by shell in Fourier space.
 

@@ -9,7 +9,7 @@ import pytest
 
 from openmm_density import DensityMap
 from openmm_density.errors import InputError
-from openmm_density.maps.half_maps import SAME, check_half_maps
+from openmm_density.maps.half_maps import SAME, agreement_with_map, check_half_maps, check_halves_of_map
 
 
 @pytest.fixture
@@ -55,3 +55,51 @@ def test_different_grids_are_refused_by_what_differs(first, changes):
         check_half_maps(first, replace(first, **changes))
     own, other = error.value.found.split(" and ")
     assert own == "9 x 8 x 7 voxels of 1 x 1.1 x 1.2 Å from 5, -3, 0 Å" != other
+
+
+@pytest.fixture(scope="module")
+def molecule():
+    """Return the density of a molecule of Gaussians at 3 Å, and another one's on a finer grid around the same place."""
+    rng = np.random.default_rng(5)
+    made = []
+    for voxel in (1.0, 0.8):
+        n = int(48 / voxel)
+        places = rng.uniform(12, 36, (150, 3)) / voxel
+        data = np.zeros((n, n, n))
+        np.add.at(data, tuple(np.rint(places).astype(int).T), 1.0)
+        made.append(DensityMap(data, np.eye(3) * voxel, np.array([3.0, 4.0, 5.0])).gaussian_filter(1.2))
+    return made
+
+
+def halves_of(density_map, noise, seed=1):
+    rng = np.random.default_rng(seed)
+    sd = float(density_map.data.std())
+    return [
+        replace(density_map, data=density_map.data + rng.normal(0, noise * sd, density_map.shape))
+        for _ in range(2)
+    ]
+
+
+def test_halves_belong_to_their_map_however_it_was_sharpened_and_masked(molecule):
+    whole, _ = molecule
+    halves = halves_of(whole.gaussian_filter(1.2), 2.0)
+    masked = replace(whole, data=np.where(whole.data > 0.3 * whole.data.max(), whole.data, 0))
+    for each in (whole, masked, whole.resample(1.3)):
+        assert agreement_with_map(*halves, each, 3.0) > 0.8
+        check_halves_of_map(*halves, each, 3.0)
+    mean = (halves[0].data + halves[1].data) / 2
+    assert np.corrcoef(mean.ravel(), masked.data.ravel())[0, 1] < 0.5  # as voxels they would not
+
+
+def test_halves_of_another_map_are_refused(molecule):
+    whole, other = molecule
+    halves = halves_of(whole, 0.5)
+    with pytest.raises(
+        InputError, match=r"not those of the map: .* 0\.5 or more, found -?0\.[0-4]\d: give the"
+    ):
+        check_halves_of_map(*halves, other, 3.0)
+    away = replace(whole, origin=whole.origin + 100)
+    with pytest.raises(InputError, match=r"found 0\.00: give the two halves"):
+        check_halves_of_map(*halves, away, 3.0)
+    with pytest.raises(InputError, match="not those of the map"):
+        check_halves_of_map(*halves, whole.inverted(), 3.0)

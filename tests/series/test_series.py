@@ -11,11 +11,14 @@ import pytest
 
 from openmm_density import DensityMap
 from openmm_density.errors import InputError
+from openmm_density.fitting.locks import FolderLock
 from openmm_density.models import read_model
 from openmm_density.series import frame_fit
 from openmm_density.series.choice import better_fit
-from openmm_density.series.output import SERIES_FILES
+from openmm_density.series.output import SERIES_FILES, series_summary
+from openmm_density.series.page import series_page
 from openmm_density.series.path import rmsd
+from openmm_density.series.result import frame_values
 
 from ..cli.commands import run
 from .conftest import DEGREES, DISTANCE, bent, series_in
@@ -149,6 +152,23 @@ def test_a_volume_far_from_its_neighbour_has_the_first_ones_protocol(finished, m
         assert [each.course for each in made] == courses
 
 
+def test_a_fit_that_a_killed_series_is_still_saving_is_waited_for(finished):
+    series, result, _ = finished
+    step = result.frames[0].kept.step
+    folder = series.folder / step.folder
+    (folder / "unfinished").mkdir()
+    held, told = FolderLock(folder), []
+
+    def tell(step, done, total, doing, row):
+        told.append(doing)
+        (folder / "unfinished").rmdir()  # it has come to its end
+        held.release()
+
+    fits = frame_fit.FrameFits(series.settings, result.start, series.folder, 1, tell)
+    assert fits._carried_out(step, series.settings.model).cc == result.frames[0].kept.cc
+    assert told[0].startswith("waiting for the end of its earlier fit (process ")
+
+
 def test_another_series_in_its_folder_is_not_mixed_with_it(finished, volumes):
     with pytest.raises(
         InputError, match=r"it holds a series with other settings \(start_at\): choose another folder"
@@ -206,6 +226,38 @@ def test_free_maps_judge(finished, volumes):
     settings = replace(series.settings, free_maps=tuple(reversed(series.settings.maps)))
     fit = frame_fit.finished_fit(settings, series.folder, result.frames[0].kept.step)
     assert fit.score == fit.cc_free < fit.cc
+
+
+def test_doubts_of_the_fits_are_told(finished, volumes, tmp_path, monkeypatch, capsys):
+    series, result, _ = finished
+    doubts = [{"kind": "stretch", "sentence": "residues A 3-5 fit the map badly"}] * 2
+    told = result.frames[1].kept
+    frames = [
+        replace(frame, kept=replace(frame.kept, summary={**frame.kept.summary, "located_doubts": own}))
+        for frame, own in zip(result.frames, ([], doubts, doubts[:1]))
+    ]
+    doubted = replace(result, frames=frames)
+    rows = frame_values(doubted)
+    assert [row["way"] for row in rows][::2] == ["out", "out"] and rows[1]["way"] == told.step.way(2)
+    summary = series_summary(doubted, rows, 1.0)
+    assert [(each["frame"], each["kind"]) for each in summary["fit_doubts"]] == [
+        *[(2, "stretch")] * 2,
+        (3, "stretch"),
+    ]
+    monkeypatch.setattr("openmm_density.cli.series._series", lambda _: series)
+    monkeypatch.setattr(series, "run", lambda *_: doubted, raising=False)
+    arguments = [volumes / "model.pdb", *series.settings.maps, "--resolution", 5, "--output", series.folder]
+    assert run("series", *arguments) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert (
+        "Doubt: 3 doubts about single fits: stretches of residues that fit the map badly (volumes 2, 3)."
+        in said
+    )
+    page = series_page(series.folder, doubted, rows)
+    assert "The fits of 2 volumes have doubts of their own" in page.verdict
+    (section,) = (each for each in page.sections if each.key == "volumes")
+    (items,) = (block for block in section.blocks if getattr(block, "are_doubts", False))
+    assert items.items[2].text == "Volume 3: residues A 3-5 fit the map badly"
 
 
 def test_the_command_prints_a_row_for_each_volume_and_what_moves(finished, volumes, monkeypatch, capsys):

@@ -27,6 +27,12 @@ def test_every_volume_but_the_ends_comes_from_both_neighbours():
     assert sources == {1: {2}, 2: {1, 3}, 3: {2, 4}, 4: {3, 5}, 5: {4, 6}, 6: {5}}
 
 
+def test_each_knows_its_way():
+    ways = [step.way(3) for direction in ("up", "down") for step in steps_of_direction(3, 5, direction)]
+    assert ways == ["out", "out", "back", "back", "out", "out", "back", "back"]
+    assert Step(3, course="first").way(3) == "first"
+
+
 def test_each_has_a_folder_of_its_own():
     steps = [Step(3, course="first"), Step(3, 2), Step(3, 4), Step(3, 2).again]
     assert [step.folder for step in steps] == [

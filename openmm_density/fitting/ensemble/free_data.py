@@ -11,6 +11,7 @@ from openmm import app
 from ...errors import InputError
 from ...maps.density_map import DensityMap
 from ...maps.fourier import fourier_filtered
+from ...maps.half_maps import check_halves_of_map
 from ...maps.model_density import B_PER_RESOLUTION, MASK_RADIUS, ModelDensity
 from ...maps.noise_model import NoiseModel
 
@@ -53,7 +54,7 @@ class FreeData:
         Raises
         ------
         InputError
-            If the half maps are no halves of one map, or one is missing.
+            If the half maps are no halves of one map, or those of another, or one is missing.
         """
         if len(half_maps) == 1:
             raise InputError(
@@ -65,6 +66,7 @@ class FreeData:
         if half_maps:
             first, second = half_maps
             noise = NoiseModel.from_half_maps(first, second, resolution)
+            check_halves_of_map(first, second, density_map, resolution)
             return cls(HALF_MAPS, noise.whitened(first), second, resolution, resolution, noise)
         coarser = FREE_BAND * resolution
         work = _filtered(density_map, 0.0, 1 / coarser)

@@ -65,6 +65,7 @@ KINDS = {
     "noise": "noise may have been fitted",
     "geometry": "geometry worse than relaxed",
     "strength": "no limit to the strength was found",
+    "half_maps": "half maps that are not independent",
     "ramachandran": "new Ramachandran outliers",
     "chirality": "chiral centres flat or inverted",
     "cis": "peptide bonds twisted or flipped",

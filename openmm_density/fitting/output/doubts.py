@@ -15,6 +15,7 @@ from ...errors import as_argument, with_arguments
 from ...models.bonds import METAL_BOND_SLACK
 from ...restraints import Violation
 from ...validation.correlation import LARGEST_PART_OUTSIDE, LOW_CORRELATION
+from ...validation.fsc import HALF_MAP_THRESHOLD, Crossing, half_map_doubt
 from ...validation.map_checks import Finding
 from ...validation.stretches import Stretch
 from ...wording import listing
@@ -87,6 +88,7 @@ def doubts_about(
         *_noise_doubt(result, summary, scan),
         *_geometry_doubt(result, summary, scan),
         *_strength_doubt(scan),
+        *_half_map_doubt(scan),
         *_backbone_doubt(summary),
         *_handedness_doubts(violations, summary),
         *_pierced_doubt(summary),
@@ -241,6 +243,16 @@ def _strength_doubt(scan: StrengthScan | None) -> list[Doubt]:
         "fit again from fitted.pdb."
     )
     return [Doubt("strength", said)]
+
+
+def _half_map_doubt(scan: StrengthScan | None) -> list[Doubt]:
+    """Return a doubt where half maps are not independent, or do not agree at all."""
+    if scan is None or scan.fsc_falls is None:
+        return []
+    nowhere = float("inf")
+    crossing = Crossing(HALF_MAP_THRESHOLD, scan.fsc_resolution or nowhere, scan.fsc_falls)
+    said = half_map_doubt(crossing)
+    return [] if said is None else [Doubt("half_maps", said)]
 
 
 def _backbone_doubt(summary: Mapping[str, Any]) -> list[Doubt]:

@@ -18,7 +18,7 @@ from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.half_maps import StrengthScan
 from openmm_density.fitting.output import doubts, notes
 from openmm_density.fitting.output.agreement import map_agreement
-from openmm_density.fitting.output.doubts import MOST_STRETCHES
+from openmm_density.fitting.output.doubts import MOST_STRETCHES, _half_map_doubt
 from openmm_density.fitting.output.summary import summarize
 from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.restraints import find_violations
@@ -309,3 +309,19 @@ def test_a_strength_at_its_limit_is_told_of_where_it_is_the_end_and_was_not_foun
     spoilt = found | {"chosen": LEAST, "limited_by": ["angle_rmsd", "clash_count"]}
     (note,) = notes._strength_note(automatic, fit_of(strength=200.0, final_search=spoilt))
     assert note.startswith(f"Even at {LEAST:g} kJ/mol") and "angles, clashes" in note
+
+
+@pytest.mark.parametrize(
+    ("falls", "resolution", "said"),
+    [
+        (True, 4.0, None),
+        (None, None, None),  # as an earlier version has it
+        (False, 2.1, "agree up to the finest shell of their voxels, 2.10 Å"),
+        (False, None, "agree nowhere around the model"),
+    ],
+)
+def test_half_maps_that_are_not_independent_are_doubted(falls, resolution, said):
+    scan = StrengthScan([5.0, 10.0], [0.5, 0.6], [0.5, 0.5], 5.0, fsc_falls=falls, fsc_resolution=resolution)
+    found = _half_map_doubt(scan)
+    assert found == [] if said is None else said in found[0].sentence and found[0].kind == "half_maps"
+    assert _half_map_doubt(None) == []

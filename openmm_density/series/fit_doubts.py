@@ -1,0 +1,50 @@
+"""What the fits of a series doubt of themselves, volume by volume."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..fitting.output.doubt import KINDS
+from ..wording import counted, listing
+from .frames import SeriesFrame
+
+
+@dataclass(frozen=True)
+class FitDoubt:
+    """A doubt about the fit that was kept of a volume.
+
+    Attributes
+    ----------
+    frame : int
+        From 1.
+    kind : str
+        One of `openmm_density.fitting.output.doubt.KINDS`.
+    sentence : str
+    """
+
+    frame: int
+    kind: str
+    sentence: str
+
+
+def fit_doubts(frames: Sequence[SeriesFrame]) -> list[FitDoubt]:
+    """Return the doubts about the fits that were kept, in the order of the volumes."""
+    return [
+        FitDoubt(frame.number, each["kind"], each["sentence"])
+        for frame in frames
+        for each in frame.kept.summary["located_doubts"]
+    ]
+
+
+def fit_doubts_in_words(doubts: Sequence[FitDoubt]) -> str | None:
+    """Return which kinds of doubts there are about the fits of which volumes, in a sentence; None where there are none."""
+    if not doubts:
+        return None
+    kinds = dict.fromkeys(each.kind for each in doubts)
+    said = []
+    for kind in kinds:
+        numbers = [*dict.fromkeys(str(each.frame) for each in doubts if each.kind == kind)]
+        volumes = "volume" if len(numbers) == 1 else "volumes"
+        said.append(f"{KINDS[kind]} ({volumes} {listing(numbers, 12)})")
+    return f"{counted(len(doubts), 'doubt')} about single fits: {'; '.join(said)}."
