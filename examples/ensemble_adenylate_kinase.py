@@ -4,7 +4,8 @@
 
 Two half maps are made of 60% closed (1AKE) and 40% open (4AKE) adenylate kinase, each with its own noise; their mean is the map.
 ``openmm-density fit --replicas`` begins at one state, or at a model between both, fits one model, and then the ensemble. Printed
-is how far each conformation that it found is from the two states, and what it weighs.
+is how far each conformation that it found is from the two states, and what it weighs; ``--picture FILE`` draws them. Given again
+with the same folder, it tells of the fit that is there.
 """
 
 import argparse
@@ -31,6 +32,7 @@ parser.add_argument("--output", type=Path, default=Path("ensemble"), help="folde
 parser.add_argument("--replicas", type=int, default=4)
 parser.add_argument("--start", choices=("open", "closed", "between"), default="open")
 parser.add_argument("--closed", type=float, default=0.6, help="part of the closed form in the map")
+parser.add_argument("--picture", type=Path, help="file for a picture of what was found")
 parser.add_argument("--noise", type=float, default=0.3, help="of a half map, in sd of the density inside")
 arguments, options = parser.parse_known_args()
 arguments.output.mkdir(parents=True, exist_ok=True)
@@ -78,24 +80,30 @@ command = [
     files[3],
 ]
 command += ["--replicas", str(arguments.replicas), "--place", "off", "--output", str(folder)]
-status = main([*command, *(word for word in options if word != "--")])
-if status:
-    raise SystemExit(status)
+if not (folder / "summary.json").exists():
+    status = main([*command, *(word for word in options if word != "--")])
+    if status:
+        raise SystemExit(status)
 
 told = json.loads((folder / "summary.json").read_text())["ensemble"]
 found = gemmi.read_structure(str(folder / "ensemble.cif"))
 
 
+def placed(trace: dict[int, np.ndarray], name: str) -> tuple[list[int], np.ndarray, np.ndarray]:
+    """Return the residues that a model shares with a state, and the Cα atoms of both, superposed by all of them."""
+    shared = sorted(set(trace) & set(alphas[name]))
+    moving = np.array([trace[number] for number in shared])
+    fixed = states[name].positions[[alphas[name][number] for number in shared]]
+    rotation, shift = superposition(moving, fixed)
+    return shared, moving @ rotation.T + shift, fixed
+
+
 def distances(trace: dict[int, np.ndarray]) -> str:
     """Return in words how far a model's Cα trace is from both states, superposed."""
     words = []
-    for name, model in states.items():
-        shared = sorted(set(trace) & set(alphas[name]))
-        moving = np.array([trace[number] for number in shared])
-        fixed = model.positions[[alphas[name][number] for number in shared]]
-        rotation, shift = superposition(moving, fixed)
-        rmsd = np.sqrt((((moving @ rotation.T + shift) - fixed) ** 2).sum(axis=1).mean())
-        words.append(f"{rmsd:5.2f} Å from {name}")
+    for name in states:
+        _, moved, fixed = placed(trace, name)
+        words.append(f"{np.sqrt(((moved - fixed) ** 2).sum(axis=1).mean()):5.2f} Å from {name}")
     return ", ".join(words)
 
 
@@ -119,3 +127,39 @@ for number, conformation in enumerate(told["conformations"], start=1):
 verdict = told["verdict"]
 print(f"free CC: one model {verdict['cc_free_single']:.3f}, ensemble {verdict['cc_free_ensemble']:.3f}")
 print(verdict["sentence"])
+
+
+def draw(path: Path, traces: dict[str, dict[int, np.ndarray]]) -> None:
+    """Draw models by their Cα traces in the map, and how far each residue is from the state that the model is next to."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1, 1.5))
+    points = np.concatenate([model.positions for model in states.values()])
+    # Seen from where both states spread most.
+    axes = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)[2][:2]
+    for name, model in states.items():
+        seen = model.positions[list(alphas[name].values())] @ axes.T
+        left.plot(*seen.T, color="#adb5bd", linewidth=5, alpha=0.6, label=f"{name}, the truth")
+    for (label, trace), color in zip(traces.items(), ("#1f6feb", "#e8590c", "#2b8a3e", "#a98bd1")):
+        left.plot(
+            *(np.array([trace[number] for number in sorted(trace)]) @ axes.T).T, color=color, linewidth=1.2
+        )
+        nearest = min(states, key=lambda name: np.square(np.subtract(*placed(trace, name)[1:])).sum())
+        residues, moved, fixed = placed(trace, nearest)
+        distances = np.linalg.norm(moved - fixed, axis=1)
+        right.plot(residues, distances, color=color, linewidth=1.2, label=f"{label}, from {nearest}")
+    left.set_aspect("equal")
+    left.set_axis_off()
+    left.legend(fontsize=8, frameon=False, loc="lower left")
+    right.set(xlabel="residue", ylabel="Cα from the truth (Å)", ylim=(0, None))
+    right.legend(fontsize=8, frameon=False)
+    figure.savefig(path, dpi=130)
+
+
+if arguments.picture:
+    shown = {"one model": traced(one[0])}
+    for conformation in told["conformations"][:2]:
+        heaviest = conformation["models"][0]
+        shown[f"weight {conformation['weight']:.2f}"] = traced(found[heaviest - 1])
+    draw(arguments.picture, shown)

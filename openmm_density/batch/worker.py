@@ -14,6 +14,11 @@ from typing import Any
 from ..fitting.worker_process import PROGRAM, end_with, search_path
 from .devices import Slot
 
+RARE_TICKS = {"distributed.admin.tick.interval": "1s"}
+"""Of Dask's configuration: how often its event loops look whether they are late. By default they do so 50 times a second, which
+takes as much processor time as all else that a scheduler does while fits run."""
+# A worker's own looks at what its threads do, a hundred a second, tell nothing: they wait for processes.
+_OF_WORKERS = {**RARE_TICKS, "distributed.worker.profile.enabled": False}
 # Seconds between two looks at the processes.
 _INTERVAL = 0.3
 
@@ -96,10 +101,12 @@ def main() -> None:
 
 
 async def _work(told: Mapping[str, Any]) -> None:
+    import dask
     from distributed import Worker
     from distributed.security import Security
 
     security = Security(**told["security"]) if told["security"] else None
+    dask.config.set(_OF_WORKERS)
     # Fits are processes beside the worker, which holds nothing: what they may take, `memory` says.
     async with Worker(
         told["scheduler"],

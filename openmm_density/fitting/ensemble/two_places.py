@@ -31,6 +31,8 @@ WORTH = 0.9
 """Of the deviation from rigid bodies along the modes, what has to be left for one domain more."""
 ALONG = (3.0, 6.0)
 """Å along a mode at which the second model begins, as the RMSD of the trace."""
+NEW = 1.5
+"""Å, the RMSD of the trace, from which the soft modes of another model are asked as well."""
 KEPT = (4, 2)
 """Pairs that are refined in the most blurred map, and in the others."""
 MOST_TRACED = 700
@@ -74,13 +76,25 @@ def find_two_places(
     starts : sequence of np.ndarray, each (N, 3)
         Models in Å from which domains are moved, such as the fitted and the given one.
     """
-    found = [
-        pair
-        for start in starts
-        for parts in divisions(topology, start)
-        if (pair := _placed(fits, topology, start, parts)) is not None
-    ]
-    return max(found, key=lambda pair: pair.similarity, default=None)
+    best: Pair | None = None
+    looked: list[np.ndarray] = []
+    trace = trace_of(topology)
+    # Domains that touch in one conformation are told by the soft modes of the other.
+    for _ in range(2):
+        new = [each for each in starts if all(_away(each, other, trace) > NEW for other in looked)]
+        looked += new
+        found = [
+            _placed(fits, topology, start, parts) for start in new for parts in divisions(topology, start)
+        ]
+        best = max([*filter(None, [best]), *found], key=lambda pair: pair.similarity, default=None)
+        if best is None:
+            return None
+        starts = best.models
+    return best
+
+
+def _away(first: np.ndarray, other: np.ndarray, trace: np.ndarray) -> float:
+    return float(np.sqrt(((first[trace] - other[trace]) ** 2).sum(axis=1).mean()))
 
 
 def divisions(topology: app.Topology, model: np.ndarray) -> list[np.ndarray]:
@@ -113,9 +127,7 @@ def _traced(atoms: Sequence[app.topology.Atom], trace: np.ndarray, model: np.nda
     return np.array([number[atom.residue.index] for atom in atoms])
 
 
-def _placed(
-    fits: Sequence[DensityFit], topology: app.Topology, start: np.ndarray, parts: np.ndarray
-) -> Pair | None:
+def _placed(fits: Sequence[DensityFit], topology: app.Topology, start: np.ndarray, parts: np.ndarray) -> Pair:
     placement = _Placement(topology, start, parts)
     pairs = [_pair(fits[0], [start, other]) for other in _others(topology, start, parts)]
     pairs = sorted(pairs, key=lambda pair: -pair.similarity)
