@@ -1,7 +1,7 @@
-"""PaiNN's messages on the GPU: a program to a row of the list, by features; between them, products of matrices by torch.
+"""PaiNN's messages on the GPU: a program to a row of the list and some features; between them, products of matrices by torch.
 
-A program adds up what its atom receives, or is given back, from its neighbours in the order of the list: nothing is added by
-atomics. Filters of a few neighbours at once are a product of their radial functions with the matrix.
+A program adds up 32 features of what its atom receives, or is given back, from its neighbours in the order of the list: nothing
+is added by atomics. Filters of a few neighbours at once are a product of their radial functions with the matrix.
 """
 
 # No annotations from __future__: Triton reads those of its kernels.
@@ -17,6 +17,8 @@ from . import reference
 
 # Neighbours at once: products of matrices have 16 rows or more.
 _EDGES = 16
+# Features of a program: with more, registers do not suffice.
+_BLOCK = 32
 _PI = tl.constexpr(3.14159265358979323846)
 _NEAREST_SQUARED = tl.constexpr(1e-24)
 
@@ -183,7 +185,20 @@ class _Scene:
 
     def receive(self, sent: Tensor, vectors: Tensor, filter: Tensor, scalars: Tensor, moved: Tensor) -> None:
         """Add what atoms receive to scalars and vectors."""
-        self._launch(_receive_kernel, (sent, vectors, filter, scalars, moved), filter, vectors)
+        n_atoms, _, features = vectors.shape
+        if n_atoms == 0:
+            return
+        with torch.cuda.device_of(self.positions):
+            _receive_kernel[(n_atoms, features // _BLOCK)](
+                *self.tables,
+                sent,
+                vectors,
+                filter,
+                scalars,
+                moved,
+                *self._numbers(filter),
+                **self._constants(features, filter),
+            )
 
     def give_back(
         self,
@@ -197,28 +212,35 @@ class _Scene:
         by_positions: Tensor,
     ) -> None:
         """Write the gradients of what was sent, and add those of vectors and positions to what is there."""
-        given = (by_scalars.contiguous(), by_vectors.contiguous())
-        tensors = (sent, vectors, filter, *given, by_sent, by_sent_vectors, by_positions)
-        self._launch(_give_back_kernel, tensors, filter, vectors)
-
-    def _launch(self, kernel: Any, tensors: tuple[Tensor, ...], filter: Tensor, vectors: Tensor) -> None:
         n_atoms, _, features = vectors.shape
         if n_atoms == 0:
             return
+        parts = vectors.new_empty((features // _BLOCK, n_atoms, 3))
         with torch.cuda.device_of(self.positions):
-            kernel[(n_atoms,)](
+            _give_back_kernel[(n_atoms, features // _BLOCK)](
                 *self.tables,
-                *tensors,
-                n_atoms,
-                self.tables[3].numel(),
-                self.cutoff,
-                len(filter),
-                FEATURES=features,
-                BASIS=max(16, triton.next_power_of_2(len(filter))),
-                EDGES=_EDGES,
-                PERIODIC=self.periodic,
-                num_warps=4,
+                sent,
+                vectors,
+                filter,
+                by_scalars.contiguous(),
+                by_vectors.contiguous(),
+                by_sent,
+                by_sent_vectors,
+                parts,
+                *self._numbers(filter),
+                **self._constants(features, filter),
             )
+        by_positions += parts.sum(dim=0)
+
+    def _numbers(self, filter: Tensor) -> tuple[int, int, float, int]:
+        return len(self.positions), self.tables[3].numel(), self.cutoff, len(filter)
+
+    def _constants(self, features: int, filter: Tensor) -> dict[str, Any]:
+        basis = max(16, triton.next_power_of_2(len(filter)))
+        return {
+            **{"FEATURES": features, "BLOCK": _BLOCK, "BASIS": basis},
+            **{"EDGES": _EDGES, "PERIODIC": self.periodic, "num_warps": 8},
+        }
 
 
 @triton.jit
@@ -287,10 +309,10 @@ def _radial(near, r, per_r, cutoff, n_basis, BASIS: tl.constexpr):
 
 
 @triton.jit
-def _matrix(filter, PART: tl.constexpr, n_basis, FEATURES: tl.constexpr, BASIS: tl.constexpr):
-    """Return a third of the filter's matrix, (BASIS, FEATURES)."""
+def _matrix(filter, f, PART: tl.constexpr, n_basis, FEATURES: tl.constexpr, BASIS: tl.constexpr):
+    """Return some columns of a third of the filter's matrix, (BASIS, BLOCK)."""
     rows = tl.arange(0, BASIS)[:, None]
-    columns = tl.arange(0, FEATURES)[None, :]
+    columns = f[None, :]
     at = filter + rows * (3 * FEATURES) + PART * FEATURES + columns
     return tl.load(at, mask=(rows < n_basis) & (columns >= 0), other=0.0)
 
@@ -312,13 +334,14 @@ def _receive_kernel(
     cutoff,
     n_basis,
     FEATURES: tl.constexpr,
+    BLOCK: tl.constexpr,
     BASIS: tl.constexpr,
     EDGES: tl.constexpr,
     PERIODIC: tl.constexpr,
 ):
     """Add up what an atom receives.
 
-    Launch grid: ``(n_atoms,)``: a program to a row.
+    Launch grid: ``(n_atoms, FEATURES // BLOCK)``: a program to a row and some features.
 
     =========  =======================  ==========  =====================================================
     argument   shape                    dtype       what it is
@@ -338,6 +361,7 @@ def _receive_kernel(
     cutoff     scalar                   float32
     n_basis    scalar                   int32       radial functions, and a constant
     FEATURES   constant                             F
+    BLOCK      constant                             features of a program
     BASIS      constant                             n_basis or more, a power of 2
     EDGES      constant                             pairs at once
     PERIODIC   constant                             whether there is a box
@@ -345,10 +369,10 @@ def _receive_kernel(
     """
     i = tl.program_id(0).to(tl.int64)
     begin, end = tl.load(offsets + i), tl.minimum(tl.load(offsets + i + 1), capacity)
-    f = tl.arange(0, FEATURES)
-    of_scalars = _matrix(filter, 0, n_basis, FEATURES, BASIS)
-    of_along = _matrix(filter, 1, n_basis, FEATURES, BASIS)
-    of_vectors = _matrix(filter, 2, n_basis, FEATURES, BASIS)
+    f = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    of_scalars = _matrix(filter, f, 0, n_basis, FEATURES, BASIS)
+    of_along = _matrix(filter, f, 1, n_basis, FEATURES, BASIS)
+    of_vectors = _matrix(filter, f, 2, n_basis, FEATURES, BASIS)
     s = tl.load(scalars + i * FEATURES + f)
     v0 = tl.load(moved + i * 3 * FEATURES + f)
     v1 = tl.load(moved + i * 3 * FEATURES + FEATURES + f)
@@ -394,12 +418,13 @@ def _give_back_kernel(
     by_vectors,
     by_sent,
     by_sent_vectors,
-    by_positions,
+    parts,
     n_atoms,
     capacity,
     cutoff,
     n_basis,
     FEATURES: tl.constexpr,
+    BLOCK: tl.constexpr,
     BASIS: tl.constexpr,
     EDGES: tl.constexpr,
     PERIODIC: tl.constexpr,
@@ -408,7 +433,7 @@ def _give_back_kernel(
 
     A pair's gradient is that of the messages in both directions, worked out in both rows.
 
-    Launch grid: ``(n_atoms,)``: a program to a row.
+    Launch grid: ``(n_atoms, FEATURES // BLOCK)``: a program to a row and some features.
 
     ===============  =======================  ==========  =====================================================
     argument         shape                    dtype       what it is
@@ -425,12 +450,13 @@ def _give_back_kernel(
     by_vectors       (n_atoms, 3, FEATURES)   float32     and so here
     by_sent          (n_atoms, 3 FEATURES)    float32     out
     by_sent_vectors  (n_atoms, 3, FEATURES)   float32     in and out: added
-    by_positions     (n_atoms, 3)             float32/64  in and out: added
+    parts            (any, n_atoms, 3)        float32     out: gradient by positions, of each block of features
     n_atoms          scalar                   int32
     capacity         scalar                   int32       entries of the list
     cutoff           scalar                   float32
     n_basis          scalar                   int32       radial functions, and a constant
     FEATURES         constant                             F
+    BLOCK            constant                             features of a program
     BASIS            constant                             n_basis or more, a power of 2
     EDGES            constant                             pairs at once
     PERIODIC         constant                             whether there is a box
@@ -438,10 +464,10 @@ def _give_back_kernel(
     """
     i = tl.program_id(0).to(tl.int64)
     begin, end = tl.load(offsets + i), tl.minimum(tl.load(offsets + i + 1), capacity)
-    f = tl.arange(0, FEATURES)
-    of_scalars = _matrix(filter, 0, n_basis, FEATURES, BASIS)
-    of_along = _matrix(filter, 1, n_basis, FEATURES, BASIS)
-    of_vectors = _matrix(filter, 2, n_basis, FEATURES, BASIS)
+    f = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    of_scalars = _matrix(filter, f, 0, n_basis, FEATURES, BASIS)
+    of_along = _matrix(filter, f, 1, n_basis, FEATURES, BASIS)
+    of_vectors = _matrix(filter, f, 2, n_basis, FEATURES, BASIS)
     own = sent + i * 3 * FEATURES + f[None, :]
     a0, a1, a2 = tl.load(own), tl.load(own + FEATURES), tl.load(own + 2 * FEATURES)
     own = vectors + i * 3 * FEATURES + f[None, :]
@@ -449,7 +475,7 @@ def _give_back_kernel(
     own = by_vectors + i * 3 * FEATURES + f[None, :]
     da0, da1, da2 = tl.load(own), tl.load(own + FEATURES), tl.load(own + 2 * FEATURES)
     sa = tl.load(by_scalars + i * FEATURES + f[None, :])
-    zero = tl.zeros((FEATURES,), tl.float32)
+    zero = tl.zeros((BLOCK,), tl.float32)
     s, along, g0, g1, g2 = zero, zero, zero, zero, zero
     none = tl.zeros((EDGES,), tl.float32)
     x, y, z = none, none, none
@@ -505,7 +531,7 @@ def _give_back_kernel(
     tl.store(to, tl.load(to) + a2 * g0[None, :])
     tl.store(to + FEATURES, tl.load(to + FEATURES) + a2 * g1[None, :])
     tl.store(to + 2 * FEATURES, tl.load(to + 2 * FEATURES) + a2 * g2[None, :])
-    to = by_positions + 3 * i
-    tl.store(to, (tl.load(to) + tl.sum(x, axis=0)).to(by_positions.dtype.element_ty))
-    tl.store(to + 1, (tl.load(to + 1) + tl.sum(y, axis=0)).to(by_positions.dtype.element_ty))
-    tl.store(to + 2, (tl.load(to + 2) + tl.sum(z, axis=0)).to(by_positions.dtype.element_ty))
+    to = parts + (tl.program_id(1) * n_atoms + i) * 3
+    tl.store(to, tl.sum(x, axis=0))
+    tl.store(to + 1, tl.sum(y, axis=0))
+    tl.store(to + 2, tl.sum(z, axis=0))
