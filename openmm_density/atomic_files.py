@@ -104,9 +104,9 @@ def _remove_if_abandoned(path: str) -> None:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text file in UTF-8, as `atomic_write` does."""
+    """Write a text file in UTF-8, bytes that Python escaped as they were, as `atomic_write` does."""
     with atomic_write(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
 
 
 def check_is_file(path: str | os.PathLike[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import gemmi
@@ -13,7 +12,8 @@ from openmm import app
 
 from ..atomic_files import write_text
 from ..errors import InputError
-from .structure_files import cif_document, structure_for_cif
+from .kept_files import atom_block
+from .structure_files import document_of_models
 from .written_structures import Header
 
 CATEGORY = "_openmm_density_replica."
@@ -61,19 +61,8 @@ def write_ensemble_cif(
             remedy="give as many numbers",
         )
     header = header or Header()
-    structure: gemmi.Structure | None = None
-    for number, positions in enumerate(models, start=1):
-        here = replace(header) if number == 1 else replace(header, links=())
-        own = structure_for_cif(path, topology, positions, b_factors, here)
-        if structure is None:
-            structure = own
-        else:
-            model = own[0]
-            model.num = number
-            structure.add_model(model)
-    assert structure is not None
-    document = cif_document(structure, header)
-    _add_weights(document.sole_block(), weights, conformations)
+    document = document_of_models(path, topology, models, b_factors, header)
+    _add_weights(atom_block(document), weights, conformations)
     write_text(path, document.as_string())
 
 

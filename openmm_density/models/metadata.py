@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import gemmi
 
 from ..cif_files import read_cif
-from .structure_text import read_pdb_header
+from .structure_text import read_pdb_header, read_whole_text
 
 TITLE_RECORDS = (
     *("SPLIT", "CAVEAT", "COMPND", "SOURCE", "AUTHOR", "REVDAT", "SPRSDE", "JRNL"),
@@ -38,15 +38,14 @@ CATEGORIES = (
 )
 """Categories of an mmCIF file on what was measured and published, which gemmi does not hold: mmCIF files have them again."""
 
-STALE_REMARKS = frozenset((3, 375, 500, 525, 610, 615, 620, 800))
+STALE_REMARKS = frozenset((3, 375, 500, 525, 620))
 """Numbers of REMARK records that a fit makes untrue: the refinement's statistics (3), atoms on special positions (375), geometry
-(500), distant waters (525), atoms of zero occupancy (610, 615), coordination of metals (620), and the sites (800) of SITE
-records, which come from distances too."""
+(500), distant waters (525), and the coordination of metals (620)."""
 
 PLACED_REMARKS = frozenset((290, 300, 350))
 """Those with operators that belong to the place where the input has the model: symmetry, and the biological molecule."""
 
-_RECORD_ORDER = (
+RECORD_ORDER = (
     *(
         "HEADER",
         "OBSLTE",
@@ -114,6 +113,12 @@ class Metadata:
         `CATEGORIES` of an mmCIF file, as a file of their own.
     connections : dict of int to list of int
         The bonds of CONECT, by the serial numbers of a PDB file, each as often as the file has it.
+    text : str
+        The whole file, into which the atoms of its own format are written again (`openmm_density.models.kept_files`).
+    is_pdb : bool
+        Whether that is a PDB file.
+    is_elsewhere : bool
+        Whether the model was laid elsewhere.
     """
 
     structure: gemmi.Structure = field(default_factory=gemmi.Structure)
@@ -121,6 +126,9 @@ class Metadata:
     records: tuple[str, ...] = ()
     categories: str = ""
     connections: Mapping[int, list[int]] = field(default_factory=dict)
+    text: str = field(default="", repr=False)
+    is_pdb: bool = False
+    is_elsewhere: bool = False
 
     def elsewhere(self) -> Metadata:
         """Return what is still true of a model that was laid elsewhere: nothing with operators of symmetry or of assemblies."""
@@ -128,9 +136,9 @@ class Metadata:
         structure.ncs = []
         structure.assemblies = []
         structure.raw_remarks = _without(structure.raw_remarks, PLACED_REMARKS)
-        return replace(self, structure=structure)
+        return replace(self, structure=structure, is_elsewhere=True)
 
-    def attach(self, structure: gemmi.Structure, aligned: bool = True) -> None:
+    def attach(self, structure: gemmi.Structure, aligned: bool = True, unnamed: str = "") -> None:
         """Add all that gemmi holds to a structure whose polymers have their names, entity types and subchains.
 
         Parameters
@@ -139,6 +147,8 @@ class Metadata:
         aligned : bool
             For mmCIF, where residues get their place in the sequence as label_seq, and only the sequences that hold all residues
             of their chain are added; else for PDB, which has no characters but ASCII.
+        unnamed : str
+            What the chain without a name is called.
         """
         own = self.structure
         structure.meta, structure.resolution = own.meta, own.resolution
@@ -159,16 +169,17 @@ class Metadata:
             for chain in structure[0]
             for residue in chain
         }
-        structure.helices = [each for each in own.helices if each.start.chain_name in chains]
+        structure.helices, structure.sheets = own.helices, own.sheets
+        for end in _secondary_ends(structure):
+            end.chain_name = end.chain_name.strip() or unnamed
+        structure.helices = [each for each in structure.helices if each.start.chain_name in chains]
         structure.sheets = [
-            each for each in own.sheets if all(strand.start.chain_name in chains for strand in each.strands)
+            each
+            for each in structure.sheets
+            if all(strand.start.chain_name in chains for strand in each.strands)
         ]
         structure.mod_residues = [each for each in own.mod_residues if each.chain_name in chains]
-        ends = [end for helix in structure.helices for end in (helix.start, helix.end)]
-        ends += [
-            end for sheet in structure.sheets for each in sheet.strands for end in (each.start, each.end)
-        ]
-        for end in ends:
+        for end in _secondary_ends(structure):
             # A residue may be simulated, and written, under another name.
             end.res_id.name = names.get((end.chain_name, str(end.res_id.seqid).strip()), end.res_id.name)
         for number, connection in enumerate(own.connections, start=1):
@@ -179,7 +190,8 @@ class Metadata:
             if None not in atoms and any(same):
                 structure.connections.append(connection)
                 structure.connections[-1].name = f"alternate{number}"
-        structure.entities = _entities(structure, self.sequences, aligned)
+        sequences = {name or unnamed: entity for name, entity in self.sequences.items()}
+        structure.entities = _entities(structure, sequences, aligned)
         if structure.resolution > 0:
             # gemmi writes it to mmCIF files as a part of these.
             refinement = gemmi.RefinementInfo()
@@ -189,7 +201,7 @@ class Metadata:
 
     def pdb_lines(self, lines: Iterable[str]) -> list[str]:
         """Return the lines of a header that gemmi wrote with those that gemmi does not hold, in the PDB format's order."""
-        order = {name: place for place, name in enumerate(_RECORD_ORDER)}
+        order = {name: place for place, name in enumerate(RECORD_ORDER)}
         return sorted([*lines, *self.records], key=lambda line: order.get(line[:6].strip(), len(order)))
 
     def add_categories(self, block: gemmi.cif.Block) -> None:
@@ -218,6 +230,13 @@ class Metadata:
         return lines if max(serials.values(), default=0) <= 99999 else []
 
 
+def _secondary_ends(structure: gemmi.Structure) -> list[gemmi.AtomAddress]:
+    """Return the ends of the helices and strands of a structure."""
+    ends = [end for helix in structure.helices for end in (helix.start, helix.end)]
+    strands = [strand for sheet in structure.sheets for strand in sheet.strands]
+    return ends + [end for strand in strands for end in (strand.start, strand.end)]
+
+
 def read_metadata(structure: gemmi.Structure, path: str | os.PathLike[str]) -> Metadata:
     """Return what a structure says beside its atoms, and what its file does in records that gemmi does not hold."""
     bare = gemmi.Structure()
@@ -241,11 +260,20 @@ def read_metadata(structure: gemmi.Structure, path: str | os.PathLike[str]) -> M
             *bare.raw_remarks,
         ]
     records, categories = (), ""
-    if structure.input_format == gemmi.CoorFormat.Pdb:
+    is_pdb = structure.input_format == gemmi.CoorFormat.Pdb
+    if is_pdb:
         records = tuple(line for line in read_pdb_header(path) if line[:6].strip() in TITLE_RECORDS)
     else:
         categories = _kept_categories(path)
-    return Metadata(bare, _sequences(structure), records, categories, dict(structure.conect_map.items()))
+    return Metadata(
+        bare,
+        _sequences(structure),
+        records,
+        categories,
+        dict(structure.conect_map.items()),
+        read_whole_text(path),
+        is_pdb,
+    )
 
 
 def _kept_categories(path: str | os.PathLike[str]) -> str:
@@ -355,15 +383,16 @@ def _places(residues: list[gemmi.Residue], entity: gemmi.Entity) -> list[int | N
     return [residue.label_seq for residue in alone[0][0]]
 
 
-def _number(remark: str) -> int | None:
+def remark_number(remark: str) -> int | None:
+    """Return what a line of REMARK is numbered; None where it has no number."""
     number = remark[6:10].strip()
     return int(number) if number.isdecimal() else None
 
 
 def _numbered(remarks: Iterable[str], number: int) -> bool:
-    return any(_number(remark) == number for remark in remarks)
+    return any(remark_number(remark) == number for remark in remarks)
 
 
 def _without(remarks: Iterable[str], numbers: Iterable[int]) -> list[str]:
     left_out = frozenset(numbers)
-    return [remark for remark in remarks if _number(remark) not in left_out]
+    return [remark for remark in remarks if remark_number(remark) not in left_out]

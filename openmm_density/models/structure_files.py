@@ -15,9 +15,19 @@ from ..atomic_files import write_text
 from ..chemistry.residue_names import is_standard_polymer
 from ..errors import InputError
 from ..units import positions_in_angstrom
+from .kept_files import (
+    CifAtom,
+    atom_block,
+    atoms_as_written,
+    input_document,
+    kept_document,
+    kept_pdb,
+    left_out_of_cif,
+    left_out_of_pdb,
+)
 from .model import Link
 from .structures import BACKBONE_BONDS, AtomRecord, Model
-from .written_structures import Header, WrittenAtom, atoms_of, atoms_of_model, structure_of
+from .written_structures import Header, WrittenAtom, atoms_of, atoms_of_model, cis_peptides, structure_of
 
 if TYPE_CHECKING:
     from .preparation import Prepared
@@ -26,7 +36,16 @@ if TYPE_CHECKING:
 def header_of(model: Model) -> Header:
     """Return the links that the file of a model names, the other bonds between its residues, its crystal, and its metadata."""
     links = _with_bonds(model.links, model.topology)
-    return Header(links, model.cell, model.space_group, metadata=model.metadata)
+    rows = tuple(record.serial for record in model.records)
+    # Without serial numbers the rows cannot be told.
+    is_kept = bool(model.metadata.text) and not model.metadata.is_pdb and min(rows, default=0) > 0
+    return Header(
+        links,
+        model.cell,
+        model.space_group,
+        metadata=model.metadata,
+        rows=rows if is_kept and len(set(rows)) == len(rows) else None,
+    )
 
 
 def prepared_header(prepared: Prepared) -> Header:
@@ -43,6 +62,8 @@ def prepared_header(prepared: Prepared) -> Header:
         occupancies=np.append(model.occupancies, 1.0)[nearest],
         altlocs=tuple("" if k < 0 else model.records[k].altloc for k in nearest),
         charges=tuple(0 if k < 0 else model.records[k].charge for k in prepared.input_index),
+        rows=None if header.rows is None or nearest.min() < 0 else tuple(header.rows[k] for k in nearest),
+        built=tuple(bool(k < 0) for k in prepared.input_index),
     )
     index = [int(atom) for atom in prepared.prepared_index]
     links = tuple(
@@ -86,7 +107,46 @@ def write_cif(
         The numbers of atoms differ, a coordinate is not a number, or the file cannot be written.
     """
     header = header or Header()
-    _write_document(path, structure_for_cif(path, topology, positions, b_factors, header), header)
+    write_text(path, document_of_models(path, topology, [positions], b_factors, header).as_string())
+
+
+def document_of_models(
+    path: str | os.PathLike[str],
+    topology: app.Topology,
+    models: Sequence[Any],
+    b_factors: Sequence[float] | np.ndarray | None,
+    header: Header,
+) -> gemmi.cif.Document:
+    """Return the mmCIF document of a topology at the positions of one or more models: the input's own one, if that was mmCIF."""
+    structures = [
+        structure_for_cif(
+            path, topology, positions, b_factors, header if number == 0 else replace(header, links=())
+        )
+        for number, positions in enumerate(models)
+    ]
+    first = structures[0]
+    if header.rows is not None and len(header.rows) == topology.getNumAtoms():
+        built = header.built or (False,) * len(header.rows)
+        atoms = [_cif_atoms(structure, header.rows, built) for structure in structures]
+        header = replace(header, links=_with_bonds(header.links, topology))
+        return kept_document(header, atoms, list(first.cispeps))
+    for number, structure in enumerate(structures[1:], start=2):
+        model = structure[0]
+        model.num = number
+        first.add_model(model)
+    return _cif_document(first, header)
+
+
+def _cif_atoms(structure: gemmi.Structure, rows: Sequence[int], built: Sequence[bool]) -> list[CifAtom]:
+    """Return the atoms of a structure as rows of the file that they were read from."""
+    names = ((cra.residue.name, cra.atom) for cra in structure[0].all())
+    return [
+        CifAtom(
+            *(rows[atom.serial - 1], built[atom.serial - 1], atom.name, residue_name, atom.element.name),
+            *(atom.altloc.strip("\0"), np.array(atom.pos.tolist()), atom.b_iso, atom.occ),
+        )
+        for residue_name, atom in names
+    ]
 
 
 def structure_for_cif(
@@ -119,10 +179,12 @@ def write_model_cif(
     model: Model,
     positions: Any,
     b_factors: Sequence[float] | np.ndarray | None = None,
-) -> None:
+) -> list[str]:
     """Write the atoms of a model that was read, at other positions, as mmCIF.
 
-    All is as with `write_pdb`, but for segments, which mmCIF has not; a blank chain id becomes the first free letter.
+    A model from an mmCIF file is written into that file's own document (`openmm_density.models.kept_files.kept_document`). Of one
+    from a PDB file all is as with `write_pdb`, but for segments, which mmCIF has not; a blank chain id becomes the first free
+    letter.
 
     Parameters
     ----------
@@ -133,6 +195,11 @@ def write_model_cif(
     b_factors : array_like, shape (N,), optional
         Å²; the input's where not given.
 
+    Returns
+    -------
+    list of str
+        What of the input's file is not written, in sentences.
+
     Raises
     ------
     InputError
@@ -140,17 +207,27 @@ def write_model_cif(
     """
     positions, b_factors = _checked_for(path, model, positions, b_factors)
     atoms = atoms_of_model(model, positions, b_factors)
-    records = _without_blank_chains([atom.record for atom in atoms])
-    atoms = [replace(atom, record=record) for atom, record in zip(atoms, records)]
     header = header_of(model)
-    _write_document(path, structure_of(model.topology, atoms, header), header)
+    rows = [atom.record.serial for atom in atoms]
+    if header.rows is not None and len(set(rows)) == len(rows):
+        atoms.sort(key=lambda atom: atom.record.serial)
+        places = {atom.index: place for place, atom in enumerate(atoms) if atom.index >= 0}
+        links = tuple(
+            replace(link, first=places[link.first], second=places[link.second]) for link in header.links
+        )
+        peptides = cis_peptides(model.topology, {atom.index: atom for atom in atoms})
+        document = kept_document(replace(header, links=links), [atoms_as_written(atoms)], peptides)
+        left_out = left_out_of_cif(atom_block(input_document(header)), atom_block(document))
+    else:
+        left_out = []
+        records = _without_blank_chains([atom.record for atom in atoms])
+        atoms = [replace(atom, record=record) for atom, record in zip(atoms, records)]
+        document = _cif_document(structure_of(model.topology, atoms, header), header)
+    write_text(path, document.as_string())
+    return left_out
 
 
-def _write_document(path: str | os.PathLike[str], structure: gemmi.Structure, header: Header) -> None:
-    write_text(path, cif_document(structure, header).as_string())
-
-
-def cif_document(structure: gemmi.Structure, header: Header) -> gemmi.cif.Document:
+def _cif_document(structure: gemmi.Structure, header: Header) -> gemmi.cif.Document:
     """Return the mmCIF document of a structure, with the metadata of a header."""
     structure.ensure_entities()
     groups = gemmi.MmcifOutputGroups(True)
@@ -245,12 +322,13 @@ def write_pdb(
     model: Model,
     positions: Any,
     b_factors: Sequence[float] | np.ndarray | None = None,
-) -> None:
+) -> list[str]:
     """Write the atoms of a model that was read, at other positions, as PDB.
 
     Atoms, order, names, chains, numbers, insertion codes, segments, occupancies and ATOM or HETATM are the
     input's. Alternate conformers that are not fitted stand in their places in the input's order, moved as
-    `openmm_density.models.alternates.moved_with_residues` tells. TER follows each polymer.
+    `openmm_density.models.alternates.moved_with_residues` tells. A model from a PDB file is written into that file's own lines
+    (`openmm_density.models.kept_files.kept_pdb`). Of one from an mmCIF file, TER follows each polymer.
     SSBOND and LINK name what `header_of` gives, CISPEP the peptide bonds that are cis now, CONECT the input's bonds by
     their new serial numbers, and CRYST1 the cell, if there is one. Of other records there are those that
     `openmm_density.models.metadata.Metadata` keeps.
@@ -263,6 +341,11 @@ def write_pdb(
         Å where plain; from `openmm_density.models.preparation.Prepared.input_positions`.
     b_factors : array_like, shape (N,), optional
         Å²; the input's where not given.
+
+    Returns
+    -------
+    list of str
+        What of the input's file is not written, in sentences.
 
     Raises
     ------
@@ -285,12 +368,24 @@ def write_pdb(
     header = header_of(model)
     structure = structure_of(model.topology, atoms, header, merged=True)
     lines = [line.rstrip() for line in structure.make_pdb_string(options).splitlines()]
+    if header.metadata.is_pdb:
+        as_read = atoms_of_model(model, model.positions, model.b_factors)
+        kept = kept_pdb(header.metadata, atoms, as_read, header, lines)
+        if kept is not None:
+            write_text(path, "\n".join([*kept, ""]))
+            return left_out_of_pdb(header.metadata.text.split("\n"), kept)
     lines = header.metadata.pdb_lines(lines)
     lines += _atom_lines(atoms, list(model.topology.residues()))
     serials = {atom.record.serial: serial for serial, atom in enumerate(atoms, start=1)}
     if len(serials) == len(atoms):
         lines += header.metadata.connect_lines(serials)
     write_text(path, "\n".join([*lines, "END", ""]))
+    if not header.metadata.is_pdb:
+        return []
+    anew = (
+        "The names in the input do not tell which line is which atom: the PDB file's lines are written anew."
+    )
+    return [anew, *left_out_of_pdb(header.metadata.text.split("\n"), lines)]
 
 
 def _atom_lines(atoms: Sequence[WrittenAtom], residues: Sequence[app.topology.Residue]) -> Iterator[str]:

@@ -54,7 +54,8 @@ def read_structure(path: str | os.PathLike[str], *, first_model: bool = True) ->
     Returns
     -------
     gemmi.Structure
-        Its unit cell is that of nothing (1 Å) where the file's is none.
+        Its unit cell is that of nothing (1 Å) where the file's is none. Serial numbers of an mmCIF file's atoms are those of
+        their rows, from 1.
 
     Raises
     ------
@@ -85,6 +86,17 @@ def read_pdb_header(path: str | os.PathLike[str]) -> list[str]:
             break
         lines.append(line.rstrip())
     return lines
+
+
+def read_whole_text(path: str | os.PathLike[str]) -> str:
+    """Return all that a file says, with bytes that are no UTF-8 escaped as Python's file names have them.
+
+    Raises
+    ------
+    InputError
+        The file is missing or cannot be read.
+    """
+    return _contents(Path(path)).decode("utf-8", errors="surrogateescape").replace("\r\n", "\n")
 
 
 def _contents(path: Path) -> bytearray:
@@ -164,6 +176,7 @@ def _cif_structure(path: Path, contents: bytearray, first_model: bool) -> gemmi.
     if not contents.isascii():
         _check_ascii(path, block)
     _check_cif(path, block, first_model)
+    _number_rows(block)
     try:
         return gemmi.make_structure_from_block(block)
     except (RuntimeError, ValueError, IndexError) as error:
@@ -172,6 +185,13 @@ def _cif_structure(path: Path, contents: bytearray, first_model: bool) -> gemmi.
             source=path,
             remedy="check the file",
         ) from None
+
+
+def _number_rows(block: gemmi.cif.Block) -> None:
+    """Make the serial number of each atom that of its row, by which the row is found again when the atom is written."""
+    numbers = block.find_values("_atom_site.id")
+    for row in range(len(numbers)):
+        numbers[row] = str(row + 1)
 
 
 def _check_ascii(path: Path, block: gemmi.cif.Block) -> None:

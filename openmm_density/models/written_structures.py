@@ -42,6 +42,10 @@ class Header:
         Formal charges, 0 where not given.
     metadata : Metadata
         Title, sequences, secondary structure and the like.
+    rows : tuple of int, optional
+        Of a model from an mmCIF file the row, from 1, of each atom, or of one of its residue where it was built.
+    built : tuple of bool, optional
+        Whether each atom was built; none was where it is not given.
     """
 
     links: tuple[Link, ...] = ()
@@ -51,6 +55,8 @@ class Header:
     altlocs: tuple[str, ...] | None = None
     charges: tuple[int, ...] | None = None
     metadata: Metadata = field(default_factory=Metadata)
+    rows: tuple[int, ...] | None = None
+    built: tuple[bool, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -110,6 +116,7 @@ def structure_of(
     Each chain of the topology is a subchain, or, `merged`, what has one name is one chain, and its polymer one subchain.
     """
     serials = {atom.index: serial for serial, atom in enumerate(atoms, start=1) if atom.index >= 0}
+    residues = list(topology.residues())
     structure = gemmi.Structure()
     structure.name = "model"
     structure.add_model(_chains_of(topology, atoms, merged))
@@ -119,10 +126,11 @@ def structure_of(
         structure.setup_cell_images()
     records = {atom.index: atom.record for atom in atoms if atom.index >= 0}
     _add_links(structure, list(topology.atoms()), records, serials, header)
-    structure.cispeps = _cis_peptides(topology, {atom.index: atom for atom in atoms})
+    structure.cispeps = cis_peptides(topology, {atom.index: atom for atom in atoms})
     if merged:
         structure.merge_chain_parts()
-    header.metadata.attach(structure, aligned=not merged)
+    named = (atom.record.chain for atom in atoms if not residues[atom.residue].chain.id.strip())
+    header.metadata.attach(structure, aligned=not merged, unnamed=next(named, ""))
     return structure
 
 
@@ -178,7 +186,7 @@ def _gemmi_atom(atom: WrittenAtom, serial: int) -> gemmi.Atom:
     return written
 
 
-def _cis_peptides(topology: app.Topology, atoms: Mapping[int, WrittenAtom]) -> list[gemmi.CisPep]:
+def cis_peptides(topology: app.Topology, atoms: Mapping[int, WrittenAtom]) -> list[gemmi.CisPep]:
     """Return the peptide bonds with |ω| below `CIS`."""
     found = []
     for a, b in topology.bonds():

@@ -138,7 +138,7 @@ class OutputFolder:
         """
         fit.stopwatch.begin("writing")
         begin_reports(fit, result)
-        limit, simulated = self._write_models(result), result.as_simulated()
+        (limit, left_out), simulated = self._write_models(result), result.as_simulated()
         write_ensemble(self.path, result.prepared, ensemble)
         fit.protocol.write(self.path / "protocol.toml")
         self._write_trajectory()
@@ -150,6 +150,7 @@ class OutputFolder:
             pictures = Pictures(self.path, fit, simulated, simulated_agreement, stop)
             summary = kept_and_simulated(fit, result, simulated_agreement) | {"command": command}
             summary |= summarize(fit, result, agreement, model_path, map_path, scan, limit, self._spellings)
+            summary |= {"left_out": left_out, "notes": [*summary["notes"], *left_out]}
             add_ensemble(summary, ensemble, result.prepared)
         write_summary(self.path / "summary.json", summary | times_of(fit.stopwatch, scan))
         write_shown_files(self.path, fit, result, stop)
@@ -184,31 +185,34 @@ class OutputFolder:
             # Until all is written the fit may yet have to go on, with a trajectory of its own.
             shutil.copyfile(self.run.trajectory, temporary)
 
-    def _write_models(self, result: FitResult) -> str | None:
-        """Write the model that was kept, and the other one; return what PDB cannot hold of the former, if anything."""
-        limit = self._write_model("fitted", result)
+    def _write_models(self, result: FitResult) -> tuple[str | None, list[str]]:
+        """Write the model that was kept, and the other one; return what PDB cannot hold of the former, and what was left out."""
+        found = self._write_model("fitted", result)
         if result.simulated is None:
             for name in AFTER_FILES:
                 (self.path / name).unlink(missing_ok=True)
         else:
             self._write_model("after", result.as_simulated())
-        return limit
+        return found
 
-    def _write_model(self, name: str, result: FitResult) -> str | None:
-        """Write the final model of a result in its formats; return what PDB cannot hold, if anything."""
+    def _write_model(self, name: str, result: FitResult) -> tuple[str | None, list[str]]:
+        """Write the final model of a result in its formats; return what PDB cannot hold, and what of the input is left out."""
         prepared = result.prepared
         header = prepared_header(prepared)
         write_cif(self.path / f"{name}.cif", prepared.topology, result.final, prepared.b_factors, header)
         in_input = prepared.input_positions(result.final)
         limit = pdb_limit(prepared.model, in_input)
         pdb, cif = self.path / f"{name}.pdb", self.path / f"{name}_input.cif"
+        left_out = []
         if limit is None:
-            write_pdb(pdb, prepared.model, in_input)
+            left_out = write_pdb(pdb, prepared.model, in_input)
+        else:
+            pdb.unlink(missing_ok=True)
+        if limit is None and prepared.model.metadata.is_pdb:
             cif.unlink(missing_ok=True)
-            return None
-        write_model_cif(cif, prepared.model, in_input)
-        pdb.unlink(missing_ok=True)
-        return f"{limit}; {cif.name} holds the input's atoms instead"
+        else:
+            left_out = write_model_cif(cif, prepared.model, in_input)
+        return None if limit is None else f"{limit}; {cif.name} holds the input's atoms instead", left_out
 
     def _write_report(self, fit: FlexibleFit, result: FitResult, summary: dict[str, Any]) -> None:
         """Write the page; where that fails, the other results stay, and a note of the summary says why."""

@@ -1,0 +1,21 @@
+"""The input's own file with the places of its atoms changed: all else of it that is still true stays, character by character."""
+
+from .cif_atoms import CifAtom
+from .cif_document import atom_block, atoms_as_written, input_document, kept_document
+from .left_out import left_out_of_cif, left_out_of_pdb
+from .pdb_lines import kept_pdb
+
+__all__ = [
+    "CifAtom",
+    "atom_block",
+    "atoms_as_written",
+    "input_document",
+    "kept_document",
+    "kept_pdb",
+    "left_out_of_cif",
+    "left_out_of_pdb",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,306 @@
+"""``_struct_conn`` and ``_struct_mon_prot_cis`` of an mmCIF file, brought to where its atoms are now."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import gemmi
+import numpy as np
+
+from ..written_structures import Header
+from .numbers import number, rewritten
+
+_BONDS = "_struct_conn."
+_NEW_BONDS = (
+    "id",
+    "conn_type_id",
+    *(
+        f"{prefix}ptnr{side}_{what}"
+        for side in (1, 2)
+        for prefix, what in (
+            *(("", "label_asym_id"), ("", "label_comp_id"), ("", "label_seq_id"), ("", "label_atom_id")),
+            *(
+                ("pdbx_", "label_alt_id"),
+                ("pdbx_", "PDB_ins_code"),
+                ("", "auth_asym_id"),
+                ("", "auth_seq_id"),
+            ),
+            ("", "symmetry"),
+        )
+    ),
+    "pdbx_dist_value",
+)
+_PEPTIDES = "_struct_mon_prot_cis."
+_NEW_PEPTIDES = (
+    "pdbx_id",
+    *(
+        *(
+            "label_comp_id",
+            "label_seq_id",
+            "label_asym_id",
+            "pdbx_PDB_ins_code",
+            "auth_seq_id",
+            "auth_asym_id",
+        ),
+        *("pdbx_label_comp_id_2", "pdbx_label_seq_id_2", "pdbx_label_asym_id_2", "pdbx_PDB_ins_code_2"),
+        *("pdbx_auth_seq_id_2", "pdbx_auth_asym_id_2", "pdbx_PDB_model_num", "pdbx_omega_angle"),
+    ),
+)
+
+_Key = tuple[str, ...]
+
+
+def _plain(value: str) -> str:
+    return gemmi.cif.as_string(value).strip()
+
+
+class AtomNames:
+    """How the rows of ``_atom_site`` call their atoms: by chain, number, insertion code, name and label.
+
+    Parameters
+    ----------
+    columns : mapping of str to list of str
+        Of ``_atom_site``.
+    """
+
+    def __init__(self, columns: Mapping[str, list[str]]) -> None:
+        self.columns = columns
+        count = len(columns["Cartn_x"])
+        blank = ["."] * count
+        chains = columns.get("auth_asym_id") or columns["label_asym_id"]
+        numbers = columns.get("auth_seq_id") or columns["label_seq_id"]
+        codes = columns.get("pdbx_PDB_ins_code") or blank
+        names = columns.get("label_atom_id") or columns["auth_atom_id"]
+        altlocs = columns.get("label_alt_id") or blank
+        self.keys = [tuple(map(_plain, each)) for each in zip(chains, numbers, codes, names, altlocs)]
+        self.counts = Counter(self.keys)
+        self._rows: dict[_Key, int] = {}
+        self._unlabelled: dict[_Key, int] = {}
+        for row, key in enumerate(self.keys):
+            self._rows.setdefault(key, row)
+            self._unlabelled.setdefault(key[:4], row)
+
+    def find(self, key: _Key) -> int | None:
+        """Return the row of an atom; under any label where the key has none."""
+        return self._rows.get(key) if key[4] else self._rows.get(key, self._unlabelled.get(key[:4]))
+
+    def find_residue(self, chain: str, number: str, code: str, name: str) -> int | None:
+        """Return the first row of an atom of a residue."""
+        return self._unlabelled.get((chain, number, code, name))
+
+    def value(self, row: int, name: str) -> str:
+        """Return the value of a column in a row, as it is written there."""
+        return self.columns[name][row] if name in self.columns else "?"
+
+
+def _key_of_end(table: Mapping[str, list[str]], row: int, side: int) -> _Key:
+    def value(*names: str) -> str:
+        return next((_plain(table[name][row]) for name in names if name in table), "")
+
+    return (
+        value(f"ptnr{side}_auth_asym_id", f"ptnr{side}_label_asym_id"),
+        value(f"ptnr{side}_auth_seq_id", f"ptnr{side}_label_seq_id"),
+        value(f"pdbx_ptnr{side}_PDB_ins_code"),
+        value(f"ptnr{side}_label_atom_id"),
+        value(f"pdbx_ptnr{side}_label_alt_id"),
+    )
+
+
+def _leads_away(table: Mapping[str, list[str]], row: int) -> bool:
+    operators = [_plain(table[name][row]) for name in ("ptnr1_symmetry", "ptnr2_symmetry") if name in table]
+    return len(operators) == 2 and "" not in operators and operators[0] != operators[1]
+
+
+def write_bonds(
+    block: gemmi.cif.Block,
+    before: AtomNames,
+    now: AtomNames,
+    positions: Sequence[np.ndarray],
+    links: Sequence[tuple[int, int, bool]],
+    header: Header,
+    moved: bool,
+) -> None:
+    """Write the lengths of ``_struct_conn`` as they are now, and the links that it does not have.
+
+    Parameters
+    ----------
+    block : gemmi.cif.Block
+    before, now : AtomNames
+        Of the file, and of what is written.
+    positions : sequence of np.ndarray
+        Of the latter, in Å.
+    links : sequence of (int, int, bool)
+        Rows of the latter, and whether the second atom is a copy by symmetry.
+    header : Header
+        With the crystal.
+    moved : bool
+        Whether any atom is not where it was.
+    """
+    table = block.get_mmcif_category(_BONDS, raw=True)
+    count = len(next(iter(table.values()), ()))
+    kept, ends = _kept_bonds(table, before, now, header)
+    changed = len(kept) < count
+    if moved and "pdbx_dist_value" in table:
+        for row, (first, second, away) in ends.items():
+            old = table["pdbx_dist_value"][row]
+            if not gemmi.cif.is_null(old):
+                length = _length(positions[first], positions[second], away, header)
+                table["pdbx_dist_value"][row] = rewritten(old, length, 3)
+                changed = True
+    known = {frozenset((first, second)) for first, second, away in ends.values() if not away}
+    new = [
+        (first, second)
+        for first, second, away in links
+        if not away
+        and frozenset((first, second)) not in known
+        and now.counts[now.keys[first]] == now.counts[now.keys[second]] == 1
+    ]
+    if not (changed or new):
+        return
+    table = {name: [values[row] for row in kept] for name, values in table.items()} or {
+        name: [] for name in _NEW_BONDS
+    }
+    _add_bonds(table, new, now, positions)
+    _store(block, _BONDS, table)
+    if new:
+        _declare_kinds(block, table["conn_type_id"])
+
+
+def _kept_bonds(
+    table: Mapping[str, list[str]], before: AtomNames, now: AtomNames, header: Header
+) -> tuple[list[int], dict[int, tuple[int, int, bool]]]:
+    """Return the rows that stay, and of those whose atoms are written these, and whether the second is a copy by symmetry."""
+    kept, ends = [], {}
+    for row in range(len(next(iter(table.values()), ()))):
+        keys = [_key_of_end(table, row, side) for side in (1, 2)]
+        first, second = (now.find(key) for key in keys)
+        # An atom of a conformer that is not written, or under another name.
+        left_out = any(now.find(key) is None and before.find(key) is not None for key in keys)
+        away = _leads_away(table, row)
+        if left_out or (away and not header.space_group):
+            continue
+        kept.append(row)
+        if first is not None and second is not None:
+            ends[row] = (first, second, away)
+    return kept, ends
+
+
+def _declare_kinds(block: gemmi.cif.Block, kinds: Sequence[str]) -> None:
+    """Add kinds of bonds to the list that the file has of them."""
+    loop = block.find_loop("_struct_conn_type.id").get_loop()
+    if loop is None:
+        return
+    known = {_plain(value) for value in block.find_values("_struct_conn_type.id")}
+    for kind in dict.fromkeys(kinds):
+        if _plain(kind) not in known:
+            loop.add_row([kind if tag == "_struct_conn_type.id" else "?" for tag in loop.tags])
+
+
+def _store(block: gemmi.cif.Block, category: str, table: Mapping[str, list[str]]) -> None:
+    if next(iter(table.values())):
+        block.set_mmcif_category(category, table, raw=True)
+    else:
+        block.find_mmcif_category(category).erase()
+
+
+def _length(first: np.ndarray, second: np.ndarray, away: bool, header: Header) -> float:
+    if not away or header.cell is None:
+        return float(np.linalg.norm(np.subtract(first, second)))
+    structure = gemmi.Structure()
+    structure.cell = gemmi.UnitCell(*header.cell)
+    structure.spacegroup_hm = header.space_group
+    structure.setup_cell_images()
+    ends = (gemmi.Position(*place) for place in (first, second))
+    return structure.cell.find_nearest_image(*ends, gemmi.Asu.Different).dist()
+
+
+def _add_bonds(
+    table: dict[str, list[str]],
+    new: Sequence[tuple[int, int]],
+    now: AtomNames,
+    positions: Sequence[np.ndarray],
+) -> None:
+    taken = {_plain(value) for value in table.get("id", ())}
+    counts: Counter[str] = Counter()
+    for ends in new:
+        metal = any(gemmi.Element(_plain(now.value(row, "type_symbol"))).is_metal for row in ends)
+        sulphurs = all(now.keys[row][3] == "SG" for row in ends)
+        kind = "metalc" if metal else "disulf" if sulphurs else "covale"
+        counts[kind] += 1
+        while f"{kind}{counts[kind]}" in taken:
+            counts[kind] += 1
+        told = {"id": f"{kind}{counts[kind]}", "conn_type_id": kind}
+        length = float(np.linalg.norm(np.subtract(*(positions[row] for row in ends))))
+        told["pdbx_dist_value"] = f"{length:.3f}"
+        for side, row in enumerate(ends, start=1):
+            for name in ("label_asym_id", "label_comp_id", "label_seq_id", "label_atom_id"):
+                told[f"ptnr{side}_{name}"] = now.value(row, name)
+            for name in ("auth_asym_id", "auth_seq_id", "auth_comp_id"):
+                told[f"ptnr{side}_{name}"] = now.value(row, name)
+            told[f"pdbx_ptnr{side}_PDB_ins_code"] = now.value(row, "pdbx_PDB_ins_code")
+            told[f"pdbx_ptnr{side}_label_alt_id"] = now.value(row, "label_alt_id")
+            told[f"ptnr{side}_symmetry"] = "1_555"
+        for name, values in table.items():
+            values.append(told.get(name, "?"))
+
+
+def write_cis_peptides(
+    block: gemmi.cif.Block, now: AtomNames, peptides: Sequence[gemmi.CisPep], moved: bool
+) -> None:
+    """Write the peptides that are cis now into ``_struct_mon_prot_cis``; rows that are still true stay."""
+    table = block.get_mmcif_category(_PEPTIDES, raw=True)
+    current = {
+        tuple(
+            (end.chain_name, str(end.res_id.seqid.num), end.res_id.seqid.icode.strip())
+            for end in (peptide.partner_c, peptide.partner_n)
+        ): peptide.reported_angle
+        for peptide in peptides
+    }
+    kept, changed = [], False
+    for row in range(len(next(iter(table.values()), ()))):
+        key = _key_of_peptide(table, row)
+        angle = current.pop(key, None)
+        ends = [now.find_residue(*end, name) for end, name in zip(key, ("C", "N"))]
+        if angle is None and None not in ends:
+            changed = True
+            continue
+        kept.append(row)
+        if moved and angle is not None and "pdbx_omega_angle" in table:
+            old = table["pdbx_omega_angle"][row]
+            table["pdbx_omega_angle"][row] = old if np.isnan(number(old)) else rewritten(old, angle, 2)
+            changed = True
+    if not (changed or current):
+        return
+    table = {name: [values[row] for row in kept] for name, values in table.items()} or {
+        name: [] for name in _NEW_PEPTIDES
+    }
+    for key, angle in current.items():
+        told = {"pdbx_PDB_model_num": "1", "pdbx_omega_angle": f"{angle:.2f}"}
+        told["pdbx_id"] = str(len(next(iter(table.values()))) + 1)
+        for end, name, prefix, suffix in zip(key, ("C", "N"), ("", "pdbx_"), ("", "_2")):
+            row = now.find_residue(*end, name)
+            for column in ("label_comp_id", "label_seq_id", "label_asym_id", "auth_seq_id", "auth_asym_id"):
+                told[f"{prefix}{column}{suffix}"] = now.value(row, column)
+            told[f"pdbx_PDB_ins_code{suffix}"] = now.value(row, "pdbx_PDB_ins_code")
+        for name, values in table.items():
+            values.append(told.get(name, "?"))
+    _store(block, _PEPTIDES, table)
+
+
+def _key_of_peptide(table: Mapping[str, list[str]], row: int) -> tuple[_Key, _Key]:
+    def value(*names: str) -> str:
+        return next((_plain(table[name][row]) for name in names if name in table), "")
+
+    return (
+        (
+            value("auth_asym_id", "label_asym_id"),
+            value("auth_seq_id", "label_seq_id"),
+            value("pdbx_PDB_ins_code"),
+        ),
+        (
+            value("pdbx_auth_asym_id_2", "pdbx_label_asym_id_2"),
+            value("pdbx_auth_seq_id_2", "pdbx_label_seq_id_2"),
+            value("pdbx_PDB_ins_code_2"),
+        ),
+    )

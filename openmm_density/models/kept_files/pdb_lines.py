@@ -1,0 +1,357 @@
+"""The lines of a PDB file with the places of its atoms changed."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import gemmi
+import numpy as np
+
+from ..metadata import PLACED_REMARKS, RECORD_ORDER, STALE_REMARKS, Metadata, remark_number
+from ..written_structures import Header, WrittenAtom
+from .numbers import number, rewritten
+
+ANISOTROPIC = ("ANISOU", "SIGATM", "SIGUIJ")
+"""Records behind an atom on how it is displaced and how well its place is known: true where it was."""
+FRAME = ("ORIGX", "SCALE", "MTRIX")
+"""Records with operators in the frame of the input's coordinates."""
+COORDINATES = ("ATOM", "HETATM")
+ROUNDING = 0.02
+"""Å by which a bond may be told longer or shorter than it is by coordinates that are rounded."""
+
+_Key = tuple[str, ...]
+
+
+def kept_pdb(
+    metadata: Metadata,
+    atoms: Sequence[WrittenAtom],
+    as_read: Sequence[WrittenAtom],
+    header: Header,
+    generated: Sequence[str],
+) -> list[str] | None:
+    """Return the lines of the file that a model was read from, with its atoms as they are now.
+
+    A line stays as it is unless the fit makes it untrue: coordinates, B factors and occupancies are written anew where they
+    differ, so are lengths of LINK and SSBOND, angles of CISPEP, and the counts of MASTER. Elements are filled in where they are
+    missing.
+    Left out are `STALE_REMARKS`, anisotropic displacements of atoms that moved or have another B factor, further models, and what
+    belongs to another place if the model was laid elsewhere. Bonds and cis peptides that the file does not name are added.
+
+    Parameters
+    ----------
+    metadata : Metadata
+        Of a PDB file.
+    atoms, as_read : sequence of WrittenAtom
+        All atoms, with those of conformers that are not fitted, as they are now, and with the B factors and occupancies that
+        they were read with.
+    header : Header
+    generated : sequence of str
+        Lines of SSBOND, LINK, CISPEP and CRYST1 as they are now.
+
+    Returns
+    -------
+    list of str or None
+        None where the lines of the file cannot be told to be those of the atoms.
+    """
+    lines = _first_model(metadata.text.split("\n"))
+    places = _atoms_of_lines(lines, as_read)
+    if places is None:
+        return None
+    changed = {row for row, k in places.items() if _is_changed(lines[row], atoms[k], as_read[k])}
+    moved = bool(changed)
+    written = _with_atoms(lines, places, changed, atoms, as_read)
+    written = [line for line in written if _is_true(line, metadata, header)]
+    written = _with_resolution(written, lines, metadata)
+    written = _with_crystal(written, header, generated)
+    find = _finder(atoms)
+    written = _with_bonds(written, header, generated, find, moved)
+    written = _with_cis_peptides(written, generated, find, moved)
+    while written and not written[-1].strip():
+        written.pop()
+    if not written or _record(written[-1]) != "END":
+        written.append("END")
+    return _with_counts(written, lines)
+
+
+def _record(line: str) -> str:
+    return line[:6].strip().upper()
+
+
+def _first_model(lines: Sequence[str]) -> list[str]:
+    """Return lines without those of further models, and, where there are any, without the numbers of models."""
+    if sum(_record(line) == "MODEL" for line in lines) < 2:
+        return list(lines)
+    kept: list[str] = []
+    count, is_inside = 0, False
+    for line in lines:
+        record = _record(line)
+        if record in ("MODEL", "ENDMDL"):
+            is_inside = record == "MODEL"
+            count += is_inside
+        elif record != "NUMMDL" and not (is_inside and count > 1):
+            kept.append(line)
+    return kept
+
+
+def _key_of_line(line: str) -> _Key:
+    return (
+        *(line[20:22].strip(), line[22:26].strip(), line[26:27].strip(), line[17:20].strip()),
+        *(line[12:16].strip(), line[16:17].strip(), line[72:76].strip()),
+    )
+
+
+def _key_of_atom(atom: WrittenAtom) -> _Key:
+    record = atom.record
+    return (
+        *(record.chain, str(record.residue_number), record.insertion_code, record.residue_name),
+        *(record.name, record.altloc, record.segment),
+    )
+
+
+def _atoms_of_lines(lines: Sequence[str], atoms: Sequence[WrittenAtom]) -> dict[int, int] | None:
+    """Return the atom of each line of ATOM and HETATM; None where names do not tell it, or an atom has no line."""
+    of_name: dict[_Key, deque[int]] = defaultdict(deque)
+    for index, atom in enumerate(atoms):
+        of_name[_key_of_atom(atom)].append(index)
+    places: dict[int, int] = {}
+    for row, line in enumerate(lines):
+        if _record(line) not in COORDINATES:
+            continue
+        candidates = of_name.get(_key_of_line(line))
+        if not candidates:
+            return None
+        places[row] = candidates.popleft()
+    return places if len(places) == len(atoms) else None
+
+
+def _is_changed(line: str, atom: WrittenAtom, as_read: WrittenAtom) -> bool:
+    """Return whether an atom is elsewhere, or has another B factor, to the digits that a PDB file has."""
+    same_place = all(
+        abs(number(line[start : start + 8]) - value) <= 5.001e-4
+        for start, value in zip((30, 38, 46), atom.position)
+    )
+    return not same_place or abs(atom.b_factor - as_read.b_factor) > 5.001e-3
+
+
+def _with_atoms(
+    lines: Sequence[str],
+    places: Mapping[int, int],
+    changed: Collection[int],
+    atoms: Sequence[WrittenAtom],
+    as_read: Sequence[WrittenAtom],
+) -> list[str]:
+    result = []
+    stays = True
+    for row, line in enumerate(lines):
+        record = _record(line)
+        if row in places:
+            stays = row not in changed
+            result.append(_atom_line(line, atoms[places[row]], as_read[places[row]]))
+        elif record not in ANISOTROPIC or stays:
+            result.append(line)
+    return result
+
+
+def _atom_line(line: str, atom: WrittenAtom, as_read: WrittenAtom) -> str:
+    """Return the line of an atom, with what is not as it was read written anew."""
+    coordinates = "".join(
+        rewritten(line[start : start + 8], value, 3, 8) for start, value in zip((30, 38, 46), atom.position)
+    )
+    line = line[:30] + coordinates + line[54:]
+    for start, value, old in ((54, atom.occupancy, as_read.occupancy), (60, atom.b_factor, as_read.b_factor)):
+        text = line[start : start + 6]
+        if abs(value - old) > 5.001e-3:
+            line = f"{line:<{start + 6}}"
+            line = line[:start] + rewritten(text, min(max(value, -99.0), 999.99), 2, 6) + line[start + 6 :]
+    element = atom.record.element.upper()
+    if line[76:78].strip().upper() != element:
+        line = f"{line:<78}"
+        line = f"{line[:76]}{element:>2s}{line[78:]}"
+    return line
+
+
+def _is_true(line: str, metadata: Metadata, header: Header) -> bool:
+    """Return whether a line beside the atoms is true of the model as it is now."""
+    record = _record(line)
+    if record == "REMARK":
+        about = remark_number(line)
+        return about not in STALE_REMARKS and not (
+            (about in PLACED_REMARKS and metadata.is_elsewhere)
+            or (about == 290 and (header.space_group != metadata.structure.spacegroup_hm or not header.cell))
+        )
+    return not (metadata.is_elsewhere and record[:5] in FRAME)
+
+
+def _with_resolution(written: list[str], lines: Sequence[str], metadata: Metadata) -> list[str]:
+    """Return lines with the resolution, where only remarks of the refinement, which are left out, told it."""
+    remarks = [line for line in metadata.structure.raw_remarks if remark_number(line) == 2]
+    if not remarks or any(_record(line) == "REMARK" and remark_number(line) == 2 for line in written):
+        return written
+    return _inserted(written, remarks)
+
+
+def _with_crystal(written: list[str], header: Header, generated: Sequence[str]) -> list[str]:
+    """Return lines with the cell as it is now."""
+    rows = [row for row, line in enumerate(written) if _record(line) == "CRYST1"]
+    now = next((line for line in generated if _record(line) == "CRYST1"), None)
+    for row in rows[::-1]:
+        if now is None:
+            # A dummy of 1 Å tells that there is no crystal.
+            if not _same_cell(written[row], _NO_CELL):
+                del written[row]
+        elif not _same_cell(written[row], now):
+            written[row] = now
+    return written if rows or now is None else _inserted(written, [now])
+
+
+_NO_CELL = "CRYST1    1.000    1.000    1.000  90.00  90.00  90.00 P 1"
+
+
+def _same_cell(line: str, other: str) -> bool:
+    spans = ((6, 15), (15, 24), (24, 33), (33, 40), (40, 47), (47, 54))
+    same = all(abs(number(line[a:b]) - number(other[a:b])) < 1e-3 for a, b in spans)
+    groups = (gemmi.find_spacegroup_by_name(text[55:66].strip()) for text in (line, other))
+    first, second = (group.xhm() if group is not None else "P 1" for group in groups)
+    return same and (first == second or other is _NO_CELL)
+
+
+_Find = Callable[[tuple[str, ...]], WrittenAtom | None]
+
+
+def _finder(atoms: Sequence[WrittenAtom]) -> _Find:
+    """Return what finds an atom by chain, number with insertion code, name and label, or under any label where none is given."""
+    known: dict[_Key, WrittenAtom] = {}
+    for atom in atoms:
+        record = atom.record
+        number = f"{record.residue_number}{record.insertion_code}"
+        for altloc in dict.fromkeys((record.altloc, "")):
+            known.setdefault((record.chain, number, record.name, altloc), atom)
+    return known.get
+
+
+def _ends(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return how a line of SSBOND or LINK calls its atoms: chain, number, name and label."""
+    if _record(line) == "SSBOND":
+        spans = ((15, 17, 22), (29, 31, 36))
+        first, second = ((line[a : a + 1].strip(), line[b:c].strip(), "SG", "") for a, b, c in spans)
+        return first, second
+    starts = (12, 42)
+    first, second = (
+        (
+            *(line[k + 9 : k + 10].strip(), line[k + 10 : k + 15].strip()),
+            *(line[k : k + 4].strip(), line[k + 4 : k + 5].strip()),
+        )
+        for k in starts
+    )
+    return first, second
+
+
+def _with_bonds(
+    written: list[str], header: Header, generated: Sequence[str], find: _Find, moved: bool
+) -> list[str]:
+    """Return lines with SSBOND and LINK as long as they are now, and those that the file does not have."""
+    now = {
+        (frozenset(_ends(line)), _leads_away(line)): line
+        for line in generated
+        if _record(line) in ("SSBOND", "LINK")
+    }
+    result: list[str] = []
+    for line in written:
+        if _record(line) not in ("SSBOND", "LINK"):
+            result.append(line)
+            continue
+        ends, away = _ends(line), _leads_away(line)
+        twin = now.pop((frozenset(ends), away), None)
+        if away and not header.space_group:
+            continue
+        atoms = [find(end) for end in ends]
+        told, length = number(line[73:78]), np.nan
+        if away and twin is not None:
+            length = number(twin[73:78])
+        elif not away and None not in atoms:
+            length = float(np.linalg.norm(np.subtract(atoms[0].position, atoms[1].position)))
+        if not np.isnan(told - length) and (moved or abs(told - length) > ROUNDING):
+            line = f"{line[:73]}{rewritten(line[73:78], length, 2, 5)}{line[78:]}"
+        result.append(line)
+    count = sum(_record(line) == "SSBOND" for line in result)
+    disulphides = [
+        f"{line[:7]}{count + place:3d}{line[10:]}"
+        for place, line in enumerate((line for line in now.values() if _record(line) == "SSBOND"), start=1)
+    ]
+    result = _inserted(result, disulphides)
+    return _inserted(result, [line for line in now.values() if _record(line) == "LINK"])
+
+
+def _leads_away(line: str) -> bool:
+    """Return whether the second atom of a bond is in a copy that the symmetry of the crystal makes."""
+    first, second = line[59:65].strip(), line[66:72].strip()
+    return bool(first and second) and first != second
+
+
+def _with_cis_peptides(written: list[str], generated: Sequence[str], find: _Find, moved: bool) -> list[str]:
+    """Return lines with the peptides that are cis now."""
+    now = {_peptide(line): line for line in generated if _record(line) == "CISPEP"}
+    result: list[str] = []
+    for line in written:
+        if _record(line) == "CISPEP":
+            key = _peptide(line)
+            twin = now.pop(key, None)
+            if moved and twin is not None and line[53:59].strip():
+                line = f"{line[:53]}{rewritten(line[53:59], number(twin[53:59]), 2, 6)}{line[59:]}"
+            ends = [find((*end, name, "")) for end, name in zip(key, ("C", "N"))]
+            if twin is None and None not in ends:
+                continue
+        result.append(line)
+    count = sum(_record(line) == "CISPEP" for line in result)
+    added = [f"{line[:7]}{count + k:3d}{line[10:]}" for k, line in enumerate(now.values(), start=1)]
+    return _inserted(result, added)
+
+
+def _peptide(line: str) -> tuple[tuple[str, str], tuple[str, str]]:
+    first, second = ((line[a : a + 1].strip(), line[a + 2 : a + 7].strip()) for a in (15, 29))
+    return first, second
+
+
+def _inserted(lines: list[str], new: Sequence[str]) -> list[str]:
+    """Return lines with new ones of one record behind those of that record, or where the format has it."""
+    if not new:
+        return lines
+    order = {name: place for place, name in enumerate(RECORD_ORDER)}
+    own = order[_record(new[0])]
+    place = 0
+    for row, line in enumerate(lines):
+        record = _record(line)
+        if record in COORDINATES or record == "MODEL":
+            break
+        if order.get(record, len(order)) <= own:
+            place = row + 1
+    return [*lines[:place], *new, *lines[place:]]
+
+
+def _with_counts(written: list[str], lines: Sequence[str]) -> list[str]:
+    """Return lines with MASTER telling of how many records there are more or fewer than in the file's."""
+    row = next((row for row, line in enumerate(written) if _record(line) == "MASTER"), None)
+    if row is None:
+        return written
+    master = written[row]
+    change = _counts(written) - _counts(lines)
+    for place in np.flatnonzero(change):
+        start = 10 + 5 * int(place)
+        text = master[start : start + 5]
+        if text.strip().isdecimal():
+            master = f"{master[:start]}{int(text) + int(change[place]):5d}{master[start + 5 :]}"
+    written[row] = master
+    return written
+
+
+def _counts(lines: Sequence[str]) -> np.ndarray:
+    """Return the numbers of records that MASTER tells, in its order."""
+    counts = Counter(_record(line) for line in lines)
+    frame = sum(count for record, count in counts.items() if record[:5] in FRAME)
+    told = (
+        *(counts["REMARK"], 0, counts["HET"], counts["HELIX"], counts["SHEET"], counts["TURN"]),
+        *(counts["SITE"], frame, counts["ATOM"] + counts["HETATM"], counts["TER"], counts["CONECT"]),
+        counts["SEQRES"],
+    )
+    return np.array(told)
