@@ -361,31 +361,39 @@ def write_pdb(
             source=path,
             remedy="use the mmCIF file",
         )
+    lines, left_out = _pdb_lines(model, positions, b_factors)
+    write_text(path, "\n".join([*lines, ""]))
+    return left_out
+
+
+def _pdb_lines(model: Model, positions: np.ndarray, b_factors: np.ndarray) -> tuple[list[str], list[str]]:
+    """Return the lines of a PDB file, and what of the input's own lines is not in it."""
     options = gemmi.PdbWriteOptions()
     options.cryst1_record = model.cell is not None
     options.atom_records = options.end_record = False
     atoms = atoms_of_model(model, positions, b_factors)
     header = header_of(model)
+    metadata = header.metadata
+    own = metadata.text.split("\n")
     structure = structure_of(model.topology, atoms, header, merged=True)
     lines = [line.rstrip() for line in structure.make_pdb_string(options).splitlines()]
-    if header.metadata.is_pdb:
+    if metadata.is_pdb:
         as_read = atoms_of_model(model, model.positions, model.b_factors)
-        kept = kept_pdb(header.metadata, atoms, as_read, header, lines)
+        kept = kept_pdb(metadata, atoms, as_read, header, lines)
         if kept is not None:
-            write_text(path, "\n".join([*kept, ""]))
-            return left_out_of_pdb(header.metadata.text.split("\n"), kept)
-    lines = header.metadata.pdb_lines(lines)
+            return kept, left_out_of_pdb(own, kept)
+    lines = metadata.pdb_lines(lines)
     lines += _atom_lines(atoms, list(model.topology.residues()))
     serials = {atom.record.serial: serial for serial, atom in enumerate(atoms, start=1)}
     if len(serials) == len(atoms):
-        lines += header.metadata.connect_lines(serials)
-    write_text(path, "\n".join([*lines, "END", ""]))
-    if not header.metadata.is_pdb:
-        return []
+        lines += metadata.connect_lines(serials)
+    lines.append("END")
+    if not metadata.is_pdb:
+        return lines, []
     anew = (
         "The names in the input do not tell which line is which atom: the PDB file's lines are written anew."
     )
-    return [anew, *left_out_of_pdb(header.metadata.text.split("\n"), lines)]
+    return lines, [anew, *left_out_of_pdb(own, lines)]
 
 
 def _atom_lines(atoms: Sequence[WrittenAtom], residues: Sequence[app.topology.Residue]) -> Iterator[str]:

@@ -22,6 +22,7 @@ from .bonds import (
 from .conformers import ReadResidue, kept_residues
 from .metadata import read_metadata
 from .model import Alternates, AtomRecord, Model
+from .odd_atoms import check_twice, notes_on_atoms
 from .structure_text import read_structure
 
 # Backbone bond lengths (Å) up to which two residues count as joined: neighbours in number may be badly
@@ -49,7 +50,7 @@ def read_model(path: str | os.PathLike[str]) -> Model:
     ------
     InputError
         The file is missing, is not a model, has no atoms, or an atom has a coordinate, occupancy or B factor that is not a
-        number; the atom is named.
+        number, or is there twice without a label; the atom is named.
     """
     path = Path(path)
     structure = read_structure(path)
@@ -77,6 +78,7 @@ def _model_of(path: Path, structure: gemmi.Structure) -> Model:
     if len(structure) > 1:
         notes.append(f"The file holds {len(structure)} models: the first was read.")
     residues = kept_residues(structure[0])
+    check_twice(path, residues)
     _name_atoms(residues)
     alternates = _alternates(residues)
     if len(alternates):
@@ -92,7 +94,7 @@ def _model_of(path: Path, structure: gemmi.Structure) -> Model:
     cell = structure.cell
     parameters = (cell.a, cell.b, cell.c, cell.alpha, cell.beta, cell.gamma)
     known_group = structure.find_spacegroup() is not None and not cell.explicit_matrices
-    return Model(
+    model = Model(
         path=path,
         topology=_build_topology(residues),
         positions=positions,
@@ -105,6 +107,8 @@ def _model_of(path: Path, structure: gemmi.Structure) -> Model:
         metadata=read_metadata(structure, path),
         notes=notes,
     )
+    notes += notes_on_atoms(model)
+    return model
 
 
 def _record(

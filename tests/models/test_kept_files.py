@@ -11,6 +11,7 @@ import gemmi
 import numpy as np
 import pytest
 
+from openmm_density.errors import InputError
 from openmm_density.fitting.placement import Placement
 from openmm_density.models import prepare, read_model
 from openmm_density.models.ensemble_files import write_ensemble_cif
@@ -26,7 +27,7 @@ from openmm_density.models.structure_files import (
 
 from ..conftest import PROJECT, SMALL_DATA
 from ..fragments import write_fragment
-from ..small_models import written
+from ..small_models import hetatm, written
 
 HAEMOGLOBIN = "emd3488_5ni1/5ni1_updated.cif"
 
@@ -193,6 +194,12 @@ def test_a_b_factor_or_occupancy_that_is_none_is_kept(told: Path, tmp_path: Path
         row = first + 2 * k
         lines[row] = f"{lines[row][:54]}{occupancy}{b_factor}{lines[row][66:]}"
     model = read_model(written(tmp_path / "odd.pdb", lines))
+    told_of = (
+        "Occupancies over 1 or below 0, of 2 atoms (",
+        "B factors below 0, of 1 atom (",
+        "B factors of 0, of ",
+    )
+    assert all(note.startswith(start) for note, start in zip(model.notes[-3:], told_of, strict=True))
     write_pdb(tmp_path / "out.pdb", model, model.positions)
     after = (tmp_path / "out.pdb").read_text().splitlines()
     assert [line for line in after if line.startswith("ATOM")] == [
@@ -331,3 +338,26 @@ def test_links_and_cis_peptides_of_a_document_are_those_of_now(deposited: Path, 
         after[name][: len(before["id"])] == before[name] for name in before if name != "pdbx_dist_value"
     )
     assert replace(model).links is model.links and near >= len(model.links)
+
+
+def test_an_atom_that_is_there_twice_is_refused(told: Path, tmp_path: Path) -> None:
+    lines = told.read_text().splitlines()
+    alpha = next(k for k, line in enumerate(lines) if line.startswith("ATOM") and line[12:16] == " CA ")
+    twice = written(tmp_path / "twice.pdb", [*lines[: alpha + 1], lines[alpha], *lines[alpha + 1 :]])
+    with pytest.raises(InputError, match=r"atom A \w+ 1 CA is there twice without labels"):
+        read_model(twice)
+    # A whole residue is another one of that number.
+    residue = [line for line in lines if line.startswith("ATOM") and line[22:27] == "   2 "]
+    last = lines.index(residue[-1])
+    model = read_model(written(tmp_path / "whole.pdb", [*lines[: last + 1], *residue, *lines[last + 1 :]]))
+    assert len(model.records) == len(read_model(told).records) + len(residue)
+
+
+def test_conformers_that_share_nothing_are_told(told: Path, tmp_path: Path) -> None:
+    lines = [line for line in told.read_text().splitlines() if line.startswith("ATOM")]
+    for k, altloc in enumerate("AB"):
+        for atom in (1, 2, 3):
+            line = hetatm(900 + k, f" C{atom + 3 * k}", "LIG", 200, np.array([40 + atom, 0.5 * k, 0]), "C")
+            lines.append(f"{line[:16]}{altloc}{line[17:54]}  0.50{line[60:]}")
+    notes = read_model(written(tmp_path / "apart.pdb", lines)).notes
+    assert notes[-1].startswith("The conformers A and B of A LIG 200 have no atom in common")

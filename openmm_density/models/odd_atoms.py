@@ -1,0 +1,107 @@
+"""What is odd about atoms of a file: values that no atom can have, atoms that are there twice, conformers that share nothing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import combinations, pairwise
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import InputError
+from ..wording import counted, listing
+from .conformers import ReadResidue
+from .model import Model
+
+SHOWN = 3
+"""Atoms that a sentence names."""
+
+
+def check_twice(path: Path, residues: Sequence[ReadResidue]) -> None:
+    """Refuse residues of which some atoms are there twice, and others are not: they would be taken for two, and completed.
+
+    What is there twice as a whole, such as waters whose numbers ran out, is two residues.
+
+    Raises
+    ------
+    InputError
+        Naming the first such atom.
+    """
+    for residue, following in pairwise(residues):
+        same = (residue.chain, residue.number, residue.insertion_code, residue.segment, residue.name) == (
+            *(following.chain, following.number, following.insertion_code, following.segment),
+            following.name,
+        )
+        if not same or following.after_gap or residue.name in ("HOH", "WAT", "DOD"):
+            continue
+        first, second = ({atom.name for atom in each.atoms} for each in (residue, following))
+        twice = [atom.name for atom in following.atoms if atom.name in first]
+        if twice and first != second:
+            name = f"{residue.chain} {residue.name} {residue.number}{residue.insertion_code}"
+            raise InputError(
+                f"atom {' '.join(name.split())} {twice[0]} is there twice without labels of alternate locations",
+                source=path,
+                remedy="remove one, or label them",
+            )
+
+
+def notes_on_atoms(model: Model) -> list[str]:
+    """Return a sentence on each kind of value that no atom can have, and on each residue whose conformers share nothing."""
+    occupancies = np.append(model.occupancies, model.alternates.occupancies)
+    b_factors = np.append(model.b_factors, model.alternates.b_factors)
+    records = [*model.records, *model.alternates.records]
+
+    def named(which: np.ndarray, values: np.ndarray) -> str:
+        atoms = [f"{records[k].describe()} {values[k]:g}" for k in np.flatnonzero(which)]
+        return f"{counted(len(atoms), 'atom')} ({listing(atoms, SHOWN)})"
+
+    notes = []
+    # Rounded shares of three or more may sum up to a little over 1.
+    impossible = (occupancies > 1.005) | (occupancies < 0)
+    if impossible.any():
+        notes.append(
+            f"Occupancies over 1 or below 0, of {named(impossible, occupancies)}, are written as they are; the fit takes every "
+            "atom as there."
+        )
+    # Hydrogens are often written with zeros.
+    heavy = np.array([record.element not in ("H", "D") for record in records])
+    absent = heavy & (occupancies == 0)
+    if absent.any() and not absent[heavy].all():
+        notes.append(
+            f"Occupancies of 0, of {named(absent, occupancies)}, are written as they are; the fit takes every atom as there."
+        )
+    negative = b_factors < 0
+    if negative.any():
+        notes.append(
+            f"B factors below 0, of {named(negative, b_factors)}, are written as they are unless they are refined."
+        )
+    zero = heavy & (b_factors == 0)
+    if zero.any() and not zero[heavy].all():
+        notes.append(
+            f"B factors of 0, of {named(zero, b_factors)}, are written as they are unless they are refined."
+        )
+    return notes + _unrelated_conformers(model)
+
+
+def _unrelated_conformers(model: Model) -> list[str]:
+    """Return a sentence on each residue of which conformers have no atom in common."""
+    if not any(record.altloc for record in model.records):
+        return []
+    names: dict[int, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for atom, record in zip(model.topology.atoms(), model.records):
+        if record.altloc:
+            names[atom.residue.index][record.altloc].add(record.name)
+    fitted = {residue: set(labels) for residue, labels in names.items()}
+    for residue, record in zip(model.alternates.residues, model.alternates.records):
+        names[int(residue)][record.altloc].add(record.name)
+    first_atoms = {atom.residue.index: record for atom, record in zip(model.topology.atoms(), model.records)}
+    notes = []
+    for residue, labels in fitted.items():
+        for one, other in combinations(sorted(labels), 2):
+            if not names[residue][one] & names[residue][other]:
+                what = first_atoms[residue].describe().rsplit(" ", 1)[0]
+                notes.append(
+                    f"The conformers {one} and {other} of {what} have no atom in common: the atoms of both are fitted, as of one."
+                )
+    return notes
