@@ -199,7 +199,7 @@ def test_a_b_factor_or_occupancy_that_is_none_is_kept(told: Path, tmp_path: Path
         "B factors below 0, of 1 atom (",
         "B factors of 0, of ",
     )
-    assert all(note.startswith(start) for note, start in zip(model.notes[-3:], told_of, strict=True))
+    assert all(any(note.startswith(start) for note in model.notes) for start in told_of)
     write_pdb(tmp_path / "out.pdb", model, model.positions)
     after = (tmp_path / "out.pdb").read_text().splitlines()
     assert [line for line in after if line.startswith("ATOM")] == [
