@@ -182,6 +182,7 @@ _SAME = {
     "dictionaries": "dictionary",
     "half_maps": "half_map",
     "ligands": "ligand",
+    "ligand_potentials": "ligand_potential",
     "maps": "map",
     "models": "model",
     "restraints": "restrain",

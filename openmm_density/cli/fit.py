@@ -86,6 +86,7 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
     try:
         with PromptExit(lambda: _left(folder, display)):
             if resume is None:
+                record = _with_potentials(record, display, stopwatch)
                 record = _with_strength(record, folder, display, stopwatch)
             else:
                 record = FitRecord.read(folder.run.path, options)
@@ -105,6 +106,24 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
             fit.beside.end()
         folder.discard()
     return _status(fit, result, folder)
+
+
+def _with_potentials(record: FitRecord, display: Display, stopwatch: Stopwatch) -> FitRecord:
+    """Find the potentials of ligands, or make them, where there are to be some: the fit is resumed with their files."""
+    from ..fitting.options import PreparationOptions
+    from ..models.ligand_potentials import XTB
+
+    options = record.options
+    given = options.force_field
+    if given.ligand_forcefield != XTB:
+        return record
+    with stopwatch.part("preparation"):
+        asked = PreparationOptions.of(given.fit_arguments())
+        found = asked.with_potentials(
+            options.files.read_model(), options.run.threads, lambda *done: display.update(*done, None)
+        )
+    force_field = replace(given, ligand_potential=[str(path) for path in found.potentials.paths])
+    return replace(record, options=replace(options, force_field=force_field))
 
 
 def _with_strength(

@@ -179,8 +179,9 @@ def _add_force_field(parser: argparse._ArgumentGroup) -> None:
     )
     parser.add_argument(
         "--ligand-forcefield",
-        choices=("openff", "gaff"),
-        help="parametrise ligands that have a SMILES (needs openmmforcefields) in place of keeping them rigid",
+        choices=("rigid", "openff", "gaff", "xtb"),
+        help="parametrise ligands that have a SMILES (openff and gaff need openmmforcefields), or give them a potential that is "
+        "learned from GFN2-xTB (xtb, needs openmm-density[ligands]), in place of keeping them rigid (default)",
     )
     parser.add_argument(
         "--ligand",
@@ -189,6 +190,13 @@ def _add_force_field(parser: argparse._ArgumentGroup) -> None:
         default=[],
         metavar="NAME=SMILES",
         help="what a ligand is, in its protonation, where its --dictionary does not say; may be given several times",
+    )
+    parser.add_argument(
+        "--ligand-potential",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a potential that distill has made of a ligand, for --ligand-forcefield xtb; may be given several times",
     )
     add_dictionary(parser)
 

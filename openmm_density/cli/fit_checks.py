@@ -36,7 +36,7 @@ def check_asked(options: FitOptions) -> None:
     check_files(
         (files.model, files.reference, options.course.restrain_to),
         (files.map, *files.half_map),
-        options.force_field.dictionary,
+        (*options.force_field.dictionary, *options.force_field.ligand_potential),
     )
     check_columns(Path(files.map), files.columns)
     for name in ("strength", "final_strength"):

@@ -153,6 +153,7 @@ class ForceField:
     solvent: str
     ligand_forcefield: str | None
     ligand: list[list[str]]
+    ligand_potential: list[str]
     dictionary: list[str]
 
     def fit_arguments(self) -> dict[str, Any]:
@@ -163,6 +164,7 @@ class ForceField:
             "solvent": self.solvent,
             "ligand_forcefield": self.ligand_forcefield,
             "ligands": dict(self.ligand),
+            "ligand_potentials": self.ligand_potential,
             "dictionaries": self.dictionary,
         }
 

@@ -1,6 +1,7 @@
 """A potential of a ligand's own, learned from GFN2-xTB: from a molecule to a file that a fit uses.
 
-`ligand` is the molecule, `potential_file` what is kept of it, `accuracy` how far it can be trusted.
+`ligand` is the molecule, `potential_file` what is kept of it, `accuracy` how far it can be trusted,
+`ligand_energy` what it is in a System.
 """
 
 from ..lazy_names import lazy_names
@@ -10,6 +11,7 @@ __getattr__, __dir__ = lazy_names(
     {
         "Accuracy": "accuracy",
         "Ligand": "ligand",
+        "LigandEnergy": "ligand_energy",
         "LigandPotential": "potential_file",
         "Teacher": "potential_file",
         "load": "potential_file",

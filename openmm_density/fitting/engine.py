@@ -8,6 +8,7 @@ from openmm import app
 from .dynamics import Dynamics
 from .fit_systems import FitSystems
 from .kept_contexts import KeptContexts
+from .ligands.watch import LigandWatch
 from .minimization import Minimizer
 from .options import RunOptions
 from .platforms import platform_named
@@ -34,6 +35,7 @@ class Engine:
     safeguard : Safeguard
     dynamics : Dynamics
     minimizer : Minimizer
+    ligands : LigandWatch
     trace : np.ndarray of int
         The atoms whose motion tells whether the model still changes.
     """
@@ -46,6 +48,7 @@ class Engine:
         self.safeguard = Safeguard(topology, systems.system)
         self.dynamics = Dynamics(protocol, systems.system, options.seed, self.safeguard)
         self.minimizer = Minimizer(systems, self.safeguard, *self.platform)
+        self.ligands = LigandWatch(systems.prepared, self.safeguard.masses)
         self.trace = _trace(topology)
 
 

@@ -115,6 +115,9 @@ class FitResult:
         What the simulation made of the model, where that was better before.
     exchange : list of dict
         Of each stage whose replicas exchanged, see `openmm_density.fitting.replica_stage.ReplicaStage`.
+    ligands : list of dict
+        Of each ligand with a learned potential how well that knew it, see
+        `openmm_density.fitting.ligands.watch.WatchedLigand`.
     ms_by_force : dict of str to float, optional
         Milliseconds that an evaluation of each kind of force takes, where these were asked for; see `step_times`.
     written : Written, optional
@@ -148,6 +151,7 @@ class FitResult:
     force_backend: str
     simulated: Simulated | None = None
     exchange: list[dict[str, Any]] = field(default_factory=list)
+    ligands: list[dict[str, Any]] = field(default_factory=list)
     ms_by_force: dict[str, float] | None = None
     written: Written | None = None
 

@@ -27,6 +27,7 @@ from .fit_result import FitResult, Progress, Row
 from .fit_systems import FitSystems
 from .improvement import why_not_better
 from .interrupts import Deadline, StopRequest
+from .ligands.watch import check_same_potentials
 from .locks import FolderLock
 from .measurements import Measurements, density_milliseconds
 from .options import RunOptions
@@ -159,12 +160,17 @@ class FitRun:
             engine.systems.without_density, openmm.VerletIntegrator(0.001), engine.platform
         )
         engine.systems.release_restraints(context, first)
+        ligands = engine.ligands.begun(self._prepared.positions / ANGSTROM_PER_NANOMETER)
+        engine.ligands.apply(context, ligands)
         engine.minimizer.place(context, self._prepared.positions, self._protocol.minimize_first, stop)
         if stop.requested:
             raise KeyboardInterrupt
         relaxed = array_in(context.getState(positions=True).getPositions(asNumpy=True), unit.nanometer)
-        state = RunState(positions=relaxed, velocities=np.zeros_like(relaxed), relaxed=relaxed)
+        state = RunState(
+            positions=relaxed, velocities=np.zeros_like(relaxed), relaxed=relaxed, ligands=ligands
+        )
         running = StageContext(engine, state, first)
+        running.look_at_ligands(state)
         running.context.applyConstraints(_CONSTRAINT_TOLERANCE)
         state.rows.append(self.stages.row(running, state, "minimize").result())
         running.context.setVelocitiesToTemperature(first.temperature[0], engine.dynamics.seed(state))
@@ -184,6 +190,7 @@ class FitRun:
         self._minimize_last(running, state, stop)
         # Resumed, a minimisation that was cut short is made again.
         interrupted = stop.requested
+        running.look_at_ligands(state, holds=False)
         with self._stopwatch.part("scoring"):
             last = self.stages.row(running, state, "minimize").result()
         result = self._result(state, last, running, density_ms, interrupted)
@@ -227,6 +234,7 @@ class FitRun:
             blow_ups=state.blow_ups,
             rebuilding=state.rebuilding,
             exchange=state.exchange,
+            ligands=state.ligands,
             interrupted=interrupted,
             steps=state.step,
             strength=state.strength or 0.0,
@@ -274,6 +282,7 @@ class FitRun:
             self._protocol.stages
         ):
             raise InputError("its state is not one of this fit", source=folder.path, remedy="start it anew")
+        check_same_potentials(state.ligands, self.engine.ligands.placed, folder.path)
 
     def _blown_up(self, when: str) -> SimulationError:
         return SimulationError(

@@ -144,6 +144,13 @@ class FitSystems:
         return self._restrained(constraints=None, rigidWater=False)
 
     @cached_property
+    def for_relaxation(self) -> openmm.System:
+        """The same for bad starts: ligands with a learned potential, which knows no such geometry, are held by springs."""
+        if not self.prepared.potentials:
+            return self.without_density
+        return self._restrained(constraints=None, rigidWater=False, ligand_energies="springs")
+
+    @cached_property
     def force_field(self) -> openmm.System:
         """The same without restraints."""
         return self.prepared.system(constraints=None, rigidWater=False)

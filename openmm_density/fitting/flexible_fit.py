@@ -88,11 +88,13 @@ class FlexibleFit:
         "amber14", "charmm36", or OpenMM force field files.
     solvent : {"none", "obc", "gbn2", "water"}
         See `openmm_density.models.force_fields`. In water the fit begins with an equilibration at constant pressure.
-    ligand_forcefield : {"openff", "gaff"}, optional
+    ligand_forcefield : {"rigid", "openff", "gaff", "xtb"}, optional
         What parametrises ligands that the force field does not know; by default they are kept rigid. See
-        `openmm_density.models.ligands`.
+        `openmm_density.models.ligands`, and for "xtb" `openmm_density.fitting.ligands`.
     ligands : mapping of str to str, optional
         SMILES by residue name; by default those of the dictionaries.
+    ligand_potentials : path or sequence of paths
+        Files that `openmm-density distill` wrote, for "xtb". What is not among them is distilled once, and kept.
     search : {"off", "auto", "full"}, optional
         In place of the protocol's, see `Protocol`.
     restrain_to : Model, optional
@@ -189,6 +191,7 @@ class FlexibleFit:
         allow_scripts: bool = False,
         stopwatch: Stopwatch | None = None,
         explain_time: bool = False,
+        ligand_potentials: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
         **density_options: Any,
     ) -> None:
         models = {"model": model, "restrain_to": restrain_to, "reference": reference}
@@ -196,9 +199,8 @@ class FlexibleFit:
         self.stopwatch = stopwatch or Stopwatch()
         with self.stopwatch.part("preparation"), ExitStack() as preparation:
             run = RunOptions(seed, platform, threads, report_interval, save_interval, explain_time)
-            chemistry = PreparationOptions(
-                forcefield, solvent, ligand_forcefield, ligands, dictionaries, allow_scripts
-            )
+            by = forcefield, solvent, ligand_forcefield, ligands, dictionaries, allow_scripts
+            chemistry = PreparationOptions(*by, ligand_potentials).with_potentials(model, threads)
             restraint_options = RestraintOptions(planarity, restrain_to, dictionaries)
             resolution, corrections = resolution_in_angstrom(resolution), corrections or MapCorrections()
             fit_map = FitMap(density_map, resolution, corrections)
@@ -218,17 +220,25 @@ class FlexibleFit:
             self._run = FitRun(
                 systems, fit_map, self.protocol, run, measurements, self.solute, self.stopwatch, self.beside
             )
-        self.reference, self.dictionaries = reference, dictionaries
-        self.forcefield = chemistry.forcefield_names
-        self._expose(fit_map, start, run, systems)
+        self.reference = reference
+        self._expose(fit_map, start, run, systems, chemistry)
 
-    def _expose(self, fit_map: FitMap, start: Examination, run: RunOptions, systems: FitSystems) -> None:
+    def _expose(
+        self,
+        fit_map: FitMap,
+        start: Examination,
+        run: RunOptions,
+        systems: FitSystems,
+        chemistry: PreparationOptions,
+    ) -> None:
         """Name what output and scripts ask of the parts."""
+        self.forcefield, self.dictionaries = chemistry.forcefield_names, chemistry.dictionaries
         self.fit_map, self.density_map, self.corrections = fit_map, fit_map.density_map, fit_map.corrections
         self.map_checks, self.placement = start.checks, start.placement
         self.seed, self.platform, self.threads = run.seed, run.platform, run.threads
         self.report_interval, self.save_interval = run.report_interval, run.save_interval
-        self.restraints, self.planarity, self.notes = systems.restraints, systems.planarity, systems.notes
+        self.restraints, self.planarity = systems.restraints, systems.planarity
+        self.notes = [*chemistry.notes, *systems.notes]
         self.density, self.system, self._systems = systems.density, systems.system, systems
         self._map_reports: dict[tuple[int, bytes], Pending[dict[str, Any]]] = {}
         self._checks_after: dict[bytes, Pending[MapChecks]] = {}

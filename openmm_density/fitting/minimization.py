@@ -143,7 +143,7 @@ class Minimizer:
     def _relaxation(self) -> Relaxation:
         systems = self._systems
         topology = systems.prepared.topology
-        return Relaxation(systems.without_density, topology, self._safeguard, *self._platform)
+        return Relaxation(systems.for_relaxation, topology, self._safeguard, *self._platform)
 
     def strain(self, positions: np.ndarray) -> Strain:
         """Measure how bad the geometry of positions (Å) is."""

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from ..chemistry.planes import PlaneSet, find_planes
+from ..errors import InputError, as_argument
 from ..maps.density_map import DensityMap
+from ..models.force_field_xml import load_force_field
+from ..models.force_fields import force_field_files
+from ..models.ligand_potentials import XTB
 from ..models.preparation import Prepared, prepare
 from ..models.structures import Model
 from ..restraints.planarity import SIGMA
 from .platforms import check_platform
+from .progress_bars import shown_progress
 from .protocols import Protocol
 from .run_numbers import check_seed, checked_interval
 from .solvation import solvated
+
+if TYPE_CHECKING:
+    from .ligands.potentials import FoundPotentials, Say
 
 Paths = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
 
@@ -57,11 +65,59 @@ class PreparationOptions:
     ligands: Mapping[str, str] | None
     dictionaries: Paths
     allow_scripts: bool
+    ligand_files: Paths = ()
+    potentials: FoundPotentials | None = None
 
     @property
     def forcefield_names(self) -> list[str]:
         """The names or files of the force field."""
         return [self.forcefield] if isinstance(self.forcefield, str) else list(self.forcefield)
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences on ligands that have no potential, or a poor one."""
+        return [] if self.potentials is None else self.potentials.notes
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> PreparationOptions:
+        """Return the options from the arguments of a `FlexibleFit`, among which there may be others."""
+        names = ("forcefield", "solvent", "ligand_forcefield", "ligands", "dictionaries", "allow_scripts")
+        return cls(*(arguments[name] for name in names), ligand_files=arguments["ligand_potentials"])
+
+    def with_potentials(
+        self, model: Model, threads: int | None, say: Say | None = None
+    ) -> PreparationOptions:
+        """Return the options with potentials for ligands, where these are to have some; what there is not is distilled.
+
+        Parameters
+        ----------
+        model : Model
+        threads : int, optional
+            Of a distillation.
+        say : callable, optional
+            Told of its progress; by default a bar is shown in a notebook.
+
+        Raises
+        ------
+        InputError
+            See `openmm_density.fitting.ligands.potentials.find_potentials`.
+        """
+        if self.ligand_forcefield != XTB:
+            if self.ligand_files:
+                raise InputError(
+                    f"can only be used with {as_argument('ligand_forcefield', XTB)}",
+                    argument="ligand_potentials",
+                    remedy="add it, or leave them out",
+                )
+            return self
+        from .ligands.potentials import LigandSources, find_potentials
+
+        forcefield = load_force_field(force_field_files(self.forcefield, self.solvent), self.allow_scripts)
+        sources = LigandSources(self.ligands or {}, self.dictionaries, self.ligand_files, threads)
+        with shown_progress(None if say is None else False, []) as told:
+            if told is not None:
+                say = lambda done, of, doing: told(done, of, doing, None)  # noqa: E731
+            return replace(self, potentials=find_potentials(model, forcefield, sources, say))
 
     def prepared(self, model: Model, density_map: DensityMap, platform: str) -> tuple[Prepared, Prepared]:
         """Return a model with what it lacked, and the same in a box of water, where that is its solvent."""
@@ -74,6 +130,7 @@ class PreparationOptions:
             ligands=self.ligands,
             dictionaries=self.dictionaries,
             allow_scripts=self.allow_scripts,
+            ligand_potentials=None if self.potentials is None else self.potentials.by_name,
         )
         if self.solvent != "water":
             return solute, solute

@@ -52,6 +52,8 @@ class RunState:
         What the searches before stages did.
     exchange : list of dict
         What became of the replicas of each stage that lets them exchange; of the stage in progress, so far.
+    ligands : list of dict
+        What is known of ligands with a learned potential, see `openmm_density.fitting.ligands.watch.WatchedLigand`.
     caution : int
         How often the time step was halved for the stage in progress, and from the second time on the strength.
     ladder_raises : int
@@ -84,6 +86,7 @@ class RunState:
     blow_ups: list[str] = field(default_factory=list)
     rebuilding: list[dict[str, Any]] = field(default_factory=list)
     exchange: list[dict[str, Any]] = field(default_factory=list)
+    ligands: list[dict[str, Any]] = field(default_factory=list)
     caution: int = 0
     ladder_raises: int = 0
     rolled_back: bool = False
@@ -109,5 +112,6 @@ class RunState:
             blow_ups=[*self.blow_ups],
             rebuilding=[*self.rebuilding],
             exchange=[*self.exchange],
+            ligands=[*self.ligands],
             rows=[*self.rows],
         )

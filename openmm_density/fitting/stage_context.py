@@ -50,6 +50,7 @@ class StageContext:
         self.context.setParameter(self.density.parameter_name, 0.0)
         systems.release_restraints(self.context, stage)
         systems.set_planarity(self.context, stage, dynamics.timestep(state, stage))
+        engine.ligands.apply(self.context, state.ligands)
 
     @property
     def strength(self) -> float:
@@ -84,6 +85,10 @@ class StageContext:
         if not stage.until_converged:
             return False
         return state.plateau.update(similarity, positions[self._engine.trace], UPDATE_INTERVAL)
+
+    def look_at_ligands(self, state: RunState, holds: bool = True) -> None:
+        """Note in a state whether the ligands' potentials know them here; hold those that are not known, if so asked."""
+        state.ligands = self._engine.ligands.looked_at(self.context, state.ligands, state.step, holds)
 
     def restrain_planarity_fully(self) -> None:
         """Restrain planarity in full, if the stage does, and not only by what is stable at its time step: for minimisations."""

@@ -18,6 +18,7 @@ from .engine import Engine
 from .final_trials import FinalTrials
 from .fit_result import Progress, Row
 from .interrupts import StopRequest
+from .ligands.watch import LOOK_INTERVAL
 from .measurements import Measurements, PendingRow
 from .options import RunOptions
 from .protocols import UPDATE_INTERVAL, Protocol, Stage
@@ -275,6 +276,8 @@ class StageRun:
         state.seconds += time.perf_counter() - started
         state.step, state.stage_step = state.step + done, state.stage_step + done
         self._engine.dynamics.checked(running.context, state.step, running.stage)
+        if state.stage_step % LOOK_INTERVAL == 0:
+            running.look_at_ligands(state, holds=replicas is None)
 
     def _report(
         self, running: StageContext, state: RunState, trajectory: Trajectory | None, watch: Watch

@@ -16,6 +16,8 @@ FORCE_FIELDS = {
 """OpenMM's files for each name; any other name is a file itself."""
 
 IMPLICIT_SOLVENTS = {"obc": "implicit/obc2.xml", "gbn2": "implicit/gbn2.xml"}
+RIGID = "rigid"
+"""What `openmm_density.models.prepare` calls it to keep ligands in shape by springs."""
 SOLVENTS = ("none", *IMPLICIT_SOLVENTS, "water")
 """Nothing but a screened Coulomb interaction, generalised Born models, or water and ions in a box."""
 
@@ -93,7 +95,7 @@ def check_ligands(ligand_forcefield: str | None, smiles: Mapping[str, str]) -> N
     InputError
         Naming a residue that has one.
     """
-    if ligand_forcefield is None and smiles:
+    if ligand_forcefield in (None, RIGID) and smiles:
         raise InputError(
             f"can only be used with {as_argument('ligand_forcefield')}",
             argument="ligands",

@@ -5,10 +5,9 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gemmi
 import numpy as np
@@ -17,10 +16,7 @@ from openmm import app
 from ..cif_files import read_cif
 from ..errors import InputError, as_argument
 from ..wording import one_line
-from .superposition import rotation_onto
-
-if TYPE_CHECKING:
-    import networkx
+from .ligand_hydrogens import BuiltHydrogen, Molecule, built_hydrogens
 
 LIGAND_FORCE_FIELDS = {"openff": "SMIRNOFFTemplateGenerator", "gaff": "GAFFTemplateGenerator"}
 """The class of openmmforcefields for each name; each takes its newest version by default, and goes with Amber's force fields."""
@@ -30,14 +26,6 @@ _CHARGES = "am1bcc"
 # Letters of what the toolkits say: they list all that they tried.
 _LONGEST = 200
 _INSTALL = "conda install -c conda-forge openmmforcefields (with OpenFF toolkit and AmberTools, which pip does not have)"
-
-
-@dataclass(frozen=True)
-class BuiltHydrogen:
-    """A hydrogen of a ligand: the place of its parent among the heavy atoms, and its position in Å."""
-
-    parent: int
-    position: np.ndarray
 
 
 class LigandParameters:
@@ -110,37 +98,19 @@ class LigandParameters:
         InputError
             These are not the heavy atoms and bonds of the molecule.
         """
-        from networkx.algorithms.isomorphism import GraphMatcher
-
-        molecule, conformer = self._molecules[name], self._conformer(name)
-        atoms = [gemmi.Element(atom.atomic_number).name for atom in molecule.atoms]
-        own = _graph(elements, bonds)
-        whole = _graph(atoms, [(bond.atom1_index, bond.atom2_index) for bond in molecule.bonds])
-        heavy = whole.subgraph([k for k, symbol in enumerate(atoms) if symbol != "H"])
-        matcher = GraphMatcher(heavy, own, node_match=lambda one, other: one["element"] == other["element"])
-        if not matcher.is_isomorphic():
-            raise InputError(
-                f'its {len(own)} heavy atoms and their bonds are not the {len(heavy)} of the SMILES "{self.smiles[name]}"',
-                source=label,
-                remedy="give that of what is in the model",
-            )
-        built = []
-        for parent, place in sorted(matcher.mapping.items(), key=lambda pair: pair[1]):
-            hydrogens = sorted(k for k in whole[parent] if atoms[k] == "H")
-            neighbours = sorted(heavy[parent])
-            if len(neighbours) > 2:
-                vectors = _offsets(heavy, matcher.mapping, parent, neighbours, positions)
-                outward = -(vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).sum(axis=0)
-                length = np.linalg.norm(conformer[hydrogens] - conformer[parent], axis=1)
-                outward = length[:, None] * outward / max(float(np.linalg.norm(outward)), 1e-6)
-            else:
-                if len(neighbours) == 1:
-                    neighbours += sorted(set(heavy[neighbours[0]]) - {parent})[:1]
-                there = conformer[neighbours] - conformer[parent]
-                here = _offsets(heavy, matcher.mapping, parent, neighbours, positions)
-                outward = (conformer[hydrogens] - conformer[parent]) @ rotation_onto(there, here).T
-            built += [BuiltHydrogen(place, positions[place] + each) for each in outward]
-        return built
+        molecule = self._molecules[name]
+        return built_hydrogens(
+            Molecule(
+                [gemmi.Element(atom.atomic_number).name for atom in molecule.atoms],
+                [(bond.atom1_index, bond.atom2_index) for bond in molecule.bonds],
+                np.asarray(molecule.conformers[0].m_as("angstrom"), dtype=np.float64),
+                f'of the SMILES "{self.smiles[name]}"',
+            ),
+            label,
+            elements,
+            bonds,
+            positions,
+        )
 
     def add_to(
         self, forcefield: app.ForceField, residues: Iterator[tuple[str, app.topology.Residue]]
@@ -201,9 +171,6 @@ class LigandParameters:
             ) from None
         return molecule
 
-    def _conformer(self, name: str) -> np.ndarray:
-        return np.asarray(self._molecules[name].conformers[0].m_as("angstrom"), dtype=np.float64)
-
 
 def dictionary_smiles(paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str]) -> dict[str, str]:
     """Return the SMILES that restraint dictionaries (AceDRG) and wwPDB component files hold, by component.
@@ -228,18 +195,3 @@ def dictionary_smiles(paths: Sequence[str | os.PathLike[str]] | str | os.PathLik
             for kind in ("SMILES", "SMILES_CANONICAL"):
                 found |= {name: text for name, given, text in described if given.upper() == kind}
     return found
-
-
-def _graph(elements: Sequence[str], bonds: Sequence[tuple[int, int]]) -> networkx.Graph:
-    import networkx
-
-    graph = networkx.Graph()
-    graph.add_nodes_from((k, {"element": symbol.capitalize()}) for k, symbol in enumerate(elements))
-    graph.add_edges_from(bonds)
-    return graph
-
-
-def _offsets(
-    heavy: networkx.Graph, places: Mapping[int, int], parent: int, others: Sequence[int], positions: Any
-) -> np.ndarray:
-    return np.array([positions[places[k]] - positions[places[parent]] for k in others]).reshape(-1, 3)

@@ -16,6 +16,7 @@ from ...energies.form_factors import SIGMA_PER_RESOLUTION
 from ...errors import InputError
 from ...maps.density_map import DensityMap
 from ...merging import MergedSystem, displacements_apart, merge_systems
+from ...models.preparation.ligand_terms import add_potentials
 from ...restraints import make_restraints
 from ...units import ANGSTROM_PER_NANOMETER
 from ..fit_systems import BLURS, DENSITY_GROUP, RESTRAINT_GROUP, FitSystems
@@ -55,7 +56,8 @@ class Copies:
             )
         self._planarity, self._model = systems.planarity, model / ANGSTROM_PER_NANOMETER
         self.backend = "CudaGraphForce" if platform == "CUDA" else "NativeForce"
-        self._one = prepared.system(hydrogen_mass=protocol.hydrogen_mass)
+        self._ligands = prepared.potentials
+        self._one = prepared.system(hydrogen_mass=protocol.hydrogen_mass, ligand_energies="none")
         restraints = [name for name in RESTRAINTS if name != "planarity"]
         for each in make_restraints(
             restraints, prepared.topology, prepared.positions, force_group=RESTRAINT_GROUP
@@ -71,8 +73,9 @@ class Copies:
             self._merged[replicas] = merge_systems([self._one] * replicas, apart)
         kept = self._merged[replicas]
         merged = replace(kept, system=openmm.XmlSerializer.clone(kept.system))
+        first, count = merged.first[:-1].tolist(), int(merged.first[-1])
+        add_potentials(merged.system, self._ligands, first)
         if self._planarity is not None:
-            first, count = merged.first[:-1].tolist(), int(merged.first[-1])
             options: dict[str, Any] = {} if backend_problem(self.backend) else {"backend": self.backend}
             merged.system.addForce(self._planarity.create_force_of_copies(first, count, **options))
         return merged

@@ -75,6 +75,7 @@ KINDS = {
     "metal": "metals too far from what they are bound to",
     "stretched": "bonds that the fit stretched",
     "bent": "ligands that the fit bent",
+    "ligand": "ligands whose potential does not know them",
     "stretch": "stretches of residues that fit the map badly",
 }
 """What each kind of doubt is about."""

@@ -96,6 +96,7 @@ def doubts_about(
         *_metal_doubt(result),
         *_stretched_doubt(result),
         *_bent_doubts(summary),
+        *_unknown_ligand_doubts(summary),
         *_stretch_doubts(stretches, residues),
     ]
     return [replace(doubt, sentence=with_arguments(doubt.sentence, spellings)) for doubt in doubts]
@@ -354,6 +355,24 @@ def _bent_doubts(summary: Mapping[str, Any]) -> list[Doubt]:
         return []
     said = f"the fit bent what is flat in {listing([*bent.values()], 10)}: look at the model there."
     return [Doubt("bent", said, tuple(map(Place.of, bent)))]
+
+
+def _unknown_ligand_doubts(summary: Mapping[str, Any]) -> list[Doubt]:
+    """Return a doubt about each ligand that left what its learned potential knows."""
+    doubts = []
+    for ligand in summary["ligand_potentials"]:
+        if not ligand["unknown"]:
+            continue
+        held = ligand["held_times"]
+        how = f", and was held back {held} time{'s' if held > 1 else ''}" if held else ""
+        said = (
+            f"{ligand['residue']} left what its potential knows at step {ligand['first_unknown']} ({ligand['unknown']} of "
+            f"{ligand['looks']} looks; the forces of its students differed by up to {ligand['disagreement_worst']:.1f} "
+            f"kcal/mol/Å, and by {ligand['disagreement_bound']:.1f} at most where they know it){how}: look at its geometry, and "
+            "check its SMILES and where it starts."
+        )
+        doubts.append(Doubt("ligand", said, (Place.of(ligand["residue"]),)))
+    return doubts
 
 
 def _stretch_doubts(stretches: Sequence[Stretch], residues: Sequence[Mapping[str, Any]]) -> list[Doubt]:

@@ -31,6 +31,7 @@ from .agreement import MapAgreement, poorest
 from .contacts import contact_report
 from .doubt import Doubt, located
 from .doubts import doubts_about
+from .ligands import ligand_figures
 from .notes import notes_on
 from .quantities import UNITS
 
@@ -81,6 +82,7 @@ def summarize(
         **_geometry(fit, result),
         **contact_report(fit, result),
         "rigid_residues": list(result.prepared.report.rigid_residues),
+        "ligand_potentials": ligand_figures(result),
         "versions": versions(),
         "half_maps": None if scan is None else scan.as_dict(),
     }

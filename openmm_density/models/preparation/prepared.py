@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,17 @@ from ...chemistry.elements import covalent_radius, is_hydrogen, is_metal
 from ...errors import InputError
 from ...units import positions_in_angstrom, value_in
 from ...wording import one_line
+from ..ligand_potentials import PlacedPotential
 from ..native_gbsa import use_native_gbsa
 from ..structures import Model
 from ..superposition import superposition
+from .ligand_terms import (
+    add_idle_springs,
+    add_potentials,
+    constrain_hydrogens,
+    elastic_network,
+    remove_inner_terms,
+)
 
 RIGID_FREQUENCY = 150.0
 """Angular frequency (1/ps) at which an atom of a rigid residue vibrates about its place."""
@@ -55,6 +64,8 @@ class PreparationReport:
         Residues kept rigid, as in ``A HEM 142 (43 atoms)``.
     ligands : list of str
         Residues parametrised by their SMILES, as in ``A LIG 501 (openff-2.2.1)``.
+    ligand_potentials : list of str
+        Residues with a potential of their own, and what that is.
     adapted_residues : list of str
         Residues parametrised as a known one with fewer hydrogens or other neighbours.
     substitutions : list of str
@@ -71,6 +82,7 @@ class PreparationReport:
     dropped_hydrogens: list[str] = field(default_factory=list)
     rigid_residues: list[str] = field(default_factory=list)
     ligands: list[str] = field(default_factory=list)
+    ligand_potentials: list[str] = field(default_factory=list)
     adapted_residues: list[str] = field(default_factory=list)
     substitutions: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
@@ -79,6 +91,24 @@ class PreparationReport:
     def as_dict(self) -> dict[str, Any]:
         """Return all fields as plain lists, dicts and numbers."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Described:
+    """Who describes the residues of a model.
+
+    Attributes
+    ----------
+    forcefield : openmm.app.ForceField
+    templates : dict of int to str
+        The force field's for residues that it would not find, by the residue's index.
+    potentials : list of PlacedPotential
+        Of ligands.
+    """
+
+    forcefield: app.ForceField
+    templates: dict[int, str]
+    potentials: list[PlacedPotential]
 
 
 @dataclass
@@ -108,6 +138,8 @@ class Prepared:
         What was changed.
     solvent : str
         One of `openmm_density.models.force_fields.SOLVENTS`.
+    described : Described, optional
+        Who describes its residues.
     """
 
     model: Model
@@ -120,9 +152,23 @@ class Prepared:
     links: list[tuple[int, int]]
     report: PreparationReport
     solvent: str = "none"
-    forcefield: app.ForceField | None = field(default=None, repr=False)
-    residue_templates: dict[int, str] = field(default_factory=dict, repr=False)
+    described: Described | None = field(default=None, repr=False)
     _systems: dict[str, openmm.System] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def forcefield(self) -> app.ForceField:
+        """What `system` uses."""
+        return self.described.forcefield
+
+    @property
+    def residue_templates(self) -> dict[int, str]:
+        """Its templates for residues that it would not find, by the residue's index."""
+        return self.described.templates
+
+    @property
+    def potentials(self) -> list[PlacedPotential]:
+        """The ligands that have a potential of their own."""
+        return [] if self.described is None else self.described.potentials
 
     def input_positions(self, positions: Any) -> np.ndarray:
         """Return the positions of the input's atoms, in the input's order.
@@ -184,6 +230,7 @@ class Prepared:
         hydrogen_mass: Any = None,
         nonbonded_method: Any = None,
         rigid_force_group: int = 0,
+        ligand_energies: str = "potentials",
         **options: Any,
     ) -> openmm.System:
         """Build the System: the force field, and springs for what it does not know.
@@ -204,9 +251,11 @@ class Prepared:
         hydrogen_mass : float or Quantity, optional
             Da; mass moved to hydrogens from their heavy atoms.
         nonbonded_method : NoCutoff, CutoffNonPeriodic or PME, optional
-            As for ``ForceField.createSystem``; by default PME in water, else CutoffNonPeriodic.
+            By default PME in water, else CutoffNonPeriodic.
         rigid_force_group : int
-            Force group of the springs.
+            Of the springs.
+        ligand_energies : {"potentials", "springs", "none"}
+            What ligands with a potential have within: that, springs as rigid residues, or nothing (see `ligand_terms`).
         **options
             Passed to ``ForceField.createSystem``.
 
@@ -227,14 +276,24 @@ class Prepared:
             arguments["nonbondedCutoff"] = value_in(nonbonded_cutoff, unit.nanometer) * unit.nanometer
         if hydrogen_mass is not None:
             arguments["hydrogenMass"] = value_in(hydrogen_mass, unit.dalton) * unit.dalton
-        key = repr(arguments)
-        if key not in self._systems:
-            self._systems[key] = self._force_field_system(arguments)
-        # A fit asks for several, and the force field takes tens of seconds for a large model.
-        system = copy.deepcopy(self._systems[key])
-        self._add_springs(system, rigid_force_group)
+        system = self._force_field_system(arguments)
+        held = [each.atoms for each in self.potentials] if ligand_energies == "springs" else []
+        self._add_springs(system, rigid_force_group, [*self.rigid, *held])
+        if not held:
+            self._add_ligands(system, constraints, with_energies=ligand_energies == "potentials")
         _exclude(system, self._alternative_pairs())
         return system
+
+    def _add_ligands(self, system: openmm.System, constraints: Any, with_energies: bool) -> None:
+        """Put potentials in the place of what a force field has within ligands, and add what may hold these."""
+        if with_energies:
+            add_potentials(system, self.potentials, [0])
+        for placed in self.potentials:
+            _exclude(system, [(int(min(pair)), int(max(pair))) for pair in combinations(placed.atoms, 2)])
+            remove_inner_terms(system, placed)
+            if constraints is not None:
+                constrain_hydrogens(system, placed)
+        add_idle_springs(system, self.potentials)
 
     def _alternative_pairs(self) -> list[tuple[int, int]]:
         """Return the pairs of nearby atoms of residues in different conformers, which never occur together."""
@@ -256,7 +315,21 @@ class Prepared:
         ]
 
     def _force_field_system(self, arguments: dict[str, Any]) -> openmm.System:
-        """Build the System of the force field alone."""
+        """Return a System of the force field alone."""
+        key = repr(arguments)
+        if key not in self._systems:
+            self._systems[key] = self._parametrised(arguments)
+        # A fit asks for several, and the force field takes tens of seconds for a large model.
+        return copy.deepcopy(self._systems[key])
+
+    def _parametrised(self, arguments: dict[str, Any]) -> openmm.System:
+        """Build it.
+
+        Raises
+        ------
+        InputError
+            The force field cannot describe the model with these options.
+        """
         residues = list(self.topology.residues())
         templates = {residues[index]: name for index, name in self.residue_templates.items()}
         try:
@@ -271,25 +344,18 @@ class Prepared:
             use_native_gbsa(system)
         return system
 
-    def _add_springs(self, system: openmm.System, force_group: int) -> None:
-        if not self.rigid and not self.links:
+    def _add_springs(self, system: openmm.System, force_group: int, rigid: Sequence[np.ndarray]) -> None:
+        """Add springs within residues that are kept rigid, and those of links."""
+        if not rigid and not self.links:
             return
         # In Da, as OpenMM gives them: to convert each takes a second for a large model.
         masses = np.array([system.getParticleMass(i)._value for i in range(len(self.positions))])
         springs: dict[tuple[int, int], tuple[float, float]] = {}
         excluded: set[tuple[int, int]] = set()
-        for atoms in self.rigid:
-            if len(atoms) < 2:
-                continue
-            pairs = cKDTree(self.positions[atoms]).query_pairs(RIGID_CUTOFF, output_type="ndarray")
-            count = np.bincount(pairs.ravel(), minlength=len(atoms))
-            for k, m in pairs:
-                i, j = sorted((int(atoms[k]), int(atoms[m])))
-                reduced = masses[i] * masses[j] / (masses[i] + masses[j])
-                # A third of a random spring's stiffness acts along each axis.
-                stiffness = 3 * reduced * RIGID_FREQUENCY**2 / max(count[k], count[m])
-                springs[i, j] = (self._distance(i, j), stiffness)
-                excluded.add((i, j))
+        for atoms in rigid:
+            network = elastic_network(masses, atoms, self.positions, RIGID_FREQUENCY, RIGID_CUTOFF)
+            springs |= network
+            excluded |= network.keys()
         atoms = list(self.topology.atoms())
         bonded = bonded_atoms(self.topology)
         for i, j in self.links:

@@ -25,22 +25,21 @@ import numpy as np
 import openmm
 from openmm import app
 
-from ...chemistry.elements import is_hydrogen, is_metal
-from ...chemistry.residue_names import standard_residue_names
+from ...chemistry.elements import is_hydrogen
 from ...chemistry.residues import named_atoms, residue_label
-from ...errors import InputError, as_argument
+from ...errors import InputError
 from ...wording import counted, listing, one_line
 from ..force_field_xml import load_force_field
-from ..force_fields import check_ligands, force_field_files
-from ..ligands import LigandParameters, dictionary_smiles
+from ..force_fields import force_field_files
+from ..ligand_potentials import InternalPotential, PotentialParameters
 from ..structures import Model, is_backbone_bond
 from .heavy_atoms import add_missing_heavy_atoms
 from .hydrogens import add_hydrogens, find_variants, keep_input_hydrogens, remove_replaced_hydrogens
-from .prepared import PreparationReport, Prepared
+from .ligand_residues import LigandOptions, Parameters, complete_ligands, ligand_parameters, parametrise
+from .prepared import Described, PreparationReport, Prepared
 from .templates import add_templates
 from .work_residues import (
     Link,
-    WorkAtom,
     WorkResidue,
     b_factors_of,
     check_backbone,
@@ -61,6 +60,7 @@ def prepare(
     ligands: Mapping[str, str] | None = None,
     dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
     allow_scripts: bool = False,
+    ligand_potentials: Mapping[str, InternalPotential] | None = None,
 ) -> Prepared:
     """Complete a model for molecular dynamics, without losing an atom of it; what is done to which residue is told above.
 
@@ -76,14 +76,16 @@ def prepare(
         For the protonation of titratable residues.
     platform : str
         OpenMM platform that relaxes the atoms which are built.
-    ligand_forcefield : {"openff", "gaff"}, optional
-        What parametrises ligands; by default they are kept rigid.
+    ligand_forcefield : {"rigid", "openff", "gaff", "xtb"}, optional
+        What parametrises ligands; by default they are kept rigid. With "xtb" each has one of the ``ligand_potentials``.
     ligands : mapping of str to str, optional
         Their SMILES by residue name; those that `dictionaries` hold serve where none is given.
     dictionaries : path or sequence of paths
         Restraint dictionaries or wwPDB component files.
     allow_scripts : bool
         Whether force field files that are not OpenMM's own may run the Python code that they hold, with all that you may do.
+    ligand_potentials : mapping of str to InternalPotential, optional
+        By residue name, such as `openmm_density.distillation.LigandEnergy`. Ligands without one are kept rigid.
 
     Raises
     ------
@@ -93,14 +95,15 @@ def prepare(
     """
     loaded = load_force_field(force_field_files(forcefield, solvent), allow_scripts)
     report = PreparationReport(sentences=list(model.notes))
-    parameters, parametrised = _ligands(model, loaded, ligand_forcefield, ligands or {}, dictionaries, report)
+    options = LigandOptions(ligand_forcefield, ligands or {}, dictionaries, ligand_potentials or {})
+    parameters, parametrised = ligand_parameters(model, loaded, options, report)
     residues = _completed(model, parameters, parametrised, ph, platform, report)
     return _parametrised(model, loaded, residues, parameters, parametrised, report, solvent)
 
 
 def _completed(
     model: Model,
-    parameters: LigandParameters | None,
+    parameters: Parameters | None,
     parametrised: frozenset[int],
     ph: float,
     platform: str,
@@ -117,7 +120,7 @@ def _completed(
         add_hydrogens(residues, links, variants, ph, compute)
     remove_replaced_hydrogens(residues, links)
     if parameters is not None:
-        _complete_ligands(parameters, parametrised, residues, links)
+        complete_ligands(parameters, parametrised, residues, links)
     keep_input_hydrogens(model, residues, parametrised, report)
     return residues, links
 
@@ -126,7 +129,7 @@ def _parametrised(
     model: Model,
     forcefield: app.ForceField,
     completed: tuple[list[WorkResidue], list[Link]],
-    parameters: LigandParameters | None,
+    parameters: Parameters | None,
     parametrised: frozenset[int],
     report: PreparationReport,
     solvent: str,
@@ -140,11 +143,10 @@ def _parametrised(
     prepared_index = np.full(len(model.positions), -1, dtype=np.int64)
     prepared_index[input_index[input_index >= 0]] = np.flatnonzero(input_index >= 0)
 
-    if parameters is not None:
-        chosen = [residue for residue in topology.residues() if residue.index in parametrised]
-        parameters.add_to(forcefield, [(residue_label(residue), residue) for residue in chosen])
-        report.ligands += [f"{residue_label(residue)} ({parameters.version})" for residue in chosen]
-    templates, rigid = add_templates(forcefield, topology, residues, report)
+    chosen, potentials = parametrise(parameters, parametrised, forcefield, topology, report)
+    templates, rigid = add_templates(forcefield, topology, residues, report, chosen)
+    if isinstance(parameters, PotentialParameters):
+        parameters.load_into(forcefield)
     held = _held_links(topology, rigid, coordination)
     atoms = list(topology.atoms())
     for i, j in held:
@@ -162,104 +164,8 @@ def _parametrised(
         links=held,
         report=report,
         solvent=solvent,
-        forcefield=forcefield,
-        residue_templates=templates,
+        described=Described(forcefield, templates, potentials),
     )
-
-
-def _ligands(
-    model: Model,
-    forcefield: app.ForceField,
-    name: str | None,
-    smiles: Mapping[str, str],
-    dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
-    report: PreparationReport,
-) -> tuple[LigandParameters | None, frozenset[int]]:
-    """Return what parametrises ligands, and which residues."""
-    check_ligands(name, smiles)
-    if name is None:
-        return None, frozenset()
-    wanted = _ligand_smiles(model, forcefield, smiles, dictionaries)
-    parameters = LigandParameters(name, wanted)
-    residues = list(model.topology.residues())
-    bound = {
-        atom.residue.index
-        for a, b in model.topology.bonds()
-        if a.residue is not b.residue and not is_metal(a) and not is_metal(b)
-        for atom in (a, b)
-    }
-    candidates = [residue for residue in residues if residue.name in wanted]
-    free = [residue for residue in candidates if residue.index not in bound]
-    if not free:
-        why = (
-            "has no unknown residue with a SMILES"
-            if not candidates
-            else f"has {residue_label(candidates[0])} bound to another residue"
-        )
-        raise InputError(
-            f"{as_argument('ligand_forcefield', name)} has nothing to parametrise, as the model {why}",
-            source=model.path,
-            remedy="give the SMILES of a free ligand, or leave it out",
-        )
-    if len(free) < len(candidates):
-        listed = listing([residue_label(residue) for residue in candidates if residue.index in bound])
-        report.sentences.append(f"Bound to other residues, so not parametrised as ligands: {listed}.")
-    return parameters, frozenset(residue.index for residue in free)
-
-
-def _ligand_smiles(
-    model: Model,
-    forcefield: app.ForceField,
-    smiles: Mapping[str, str],
-    dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
-) -> dict[str, str]:
-    """Return the SMILES of the residues of a model that the force field does not know."""
-    present = {residue.name for residue in model.topology.residues()}
-    strangers = sorted(set(smiles) - present)
-    if strangers:
-        raise InputError(
-            f"must name residues of {model.path}",
-            argument="ligands",
-            found=strangers[0],
-            remedy="give SMILES of residues that are in it",
-        )
-    known = standard_residue_names() | forcefield._templates.keys()
-    if known & smiles.keys():
-        raise InputError(
-            "must not name residues that the force field knows",
-            argument="ligands",
-            found=min(known & smiles.keys()),
-            remedy="leave out its SMILES, or the file that describes it",
-        )
-    return {
-        residue: text
-        for residue, text in {**dictionary_smiles(dictionaries), **smiles}.items()
-        if residue in present - known
-    }
-
-
-def _complete_ligands(
-    parameters: LigandParameters,
-    parametrised: frozenset[int],
-    residues: list[WorkResidue],
-    links: list[Link],
-) -> None:
-    """Add to ligands, which have heavy atoms only, the hydrogens of their SMILES."""
-    for k in sorted(parametrised):
-        atoms = list(residues[k].atoms)
-        place = {atom.name: index for index, atom in enumerate(atoms)}
-        bonds = [(place[a[1]], place[b[1]]) for a, b in links if a[0] == b[0] == k]
-        hydrogens = parameters.hydrogens(
-            residues[k].name,
-            residues[k].label,
-            [atom.element.symbol for atom in atoms],
-            bonds,
-            np.array([atom.position for atom in atoms]),
-        )
-        for number, hydrogen in enumerate(hydrogens, start=1):
-            name = f"H{number}" if f"H{number}" not in place else f"H{number}X"
-            residues[k].atoms.append(WorkAtom(name, app.element.hydrogen, hydrogen.position))
-            links.append(((k, atoms[hydrogen.parent].name), (k, name)))
 
 
 @contextmanager
@@ -359,6 +265,11 @@ def _describe(residues: list[WorkResidue], report: PreparationReport) -> None:
         )
     if report.ligands:
         say(f"Ligands parametrised by their SMILES: {listing(report.ligands)}.")
+    if report.ligand_potentials:
+        say(
+            "Ligands whose internal energy is a potential of their own, with charges and spheres for what is around them: "
+            f"{listing(report.ligand_potentials)}."
+        )
     if report.rigid_residues:
         say(
             "The force field does not know these residues; each is held in about its shape by springs between its atoms, without "

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 from xml.etree import ElementTree
 
@@ -14,11 +16,9 @@ from ...chemistry.elements import is_hydrogen
 from ...chemistry.residues import residue_label
 from ...errors import InputError
 from ...wording import one_line
+from ..ligand_potentials import AtomType, define_types, sphere_of_element
 from .prepared import PreparationReport, bonded_atoms
 from .work_residues import WorkResidue
-
-RIGID_EPSILON = 0.4
-"""Lennard-Jones well depth (kJ/mol) of the atoms of rigid residues."""
 
 
 def add_templates(
@@ -26,8 +26,14 @@ def add_templates(
     topology: app.Topology,
     residues: list[WorkResidue],
     report: PreparationReport,
+    chosen: Mapping[int, str] = MappingProxyType({}),
 ) -> tuple[dict[int, str], list[np.ndarray]]:
     """Add a template to a force field for every residue that it does not match.
+
+    Parameters
+    ----------
+    chosen : mapping of int to str
+        Templates by the index of the residue that will be there.
 
     Returns
     -------
@@ -43,6 +49,7 @@ def add_templates(
     """
     bonded = bonded_atoms(topology)
     templates, unknown_atoms = _single_atoms(forcefield._templates, topology, bonded)
+    templates |= chosen
     unmatched = _unmatched(forcefield, topology, templates, set(unknown_atoms))
     _check_polymers(topology, set(unmatched))
     unknown = sorted([*unmatched, *unknown_atoms], key=lambda residue: residue.index)
@@ -68,9 +75,16 @@ def add_templates(
             report.adapted_residues.append(residue_label(residue))
         definition = ElementTree.SubElement(definitions, "Residue", name=name)
         _define_residue(definition, residue, parameters, bonded)
-    _define_rigid_types(xml, types, forcefield, sorted(elements))
+    define_types(
+        xml, types, forcefield, {f"rigid-{symbol}": _uncharged(symbol) for symbol in sorted(elements)}
+    )
     forcefield.loadFile(io.StringIO(ElementTree.tostring(xml, encoding="unicode")))
     return templates, rigid
+
+
+def _uncharged(symbol: str) -> AtomType:
+    """Return the type of an element's atoms without charge, whose sphere has its van der Waals radius."""
+    return AtomType(symbol, 0.0, *sphere_of_element(symbol))
 
 
 def _single_atoms(
@@ -128,37 +142,6 @@ def _define_residue(
             elif other.index > atom.index:
                 ends = {"atomName1": f"a{order[atom.index]}", "atomName2": f"a{order[other.index]}"}
                 ElementTree.SubElement(definition, "Bond", ends)
-
-
-def _define_rigid_types(
-    xml: ElementTree.Element, types: ElementTree.Element, forcefield: app.ForceField, elements: list[str]
-) -> None:
-    """Write an atom type for each element of rigid residues: uncharged, a Lennard-Jones sphere of its van der Waals radius."""
-    generators = forcefield.getGenerators()
-    own = next((g for g in generators if isinstance(g, app.forcefield.NonbondedGenerator)), None)
-    separate = next((g for g in generators if isinstance(g, app.forcefield.LennardJonesGenerator)), None)
-    nonbonded = ElementTree.SubElement(
-        xml,
-        "NonbondedForce",
-        coulomb14scale=repr(own.coulomb14scale if own else 1.0),
-        lj14scale=repr(own.lj14scale if own else 1.0),
-    )
-    # CHARMM keeps Lennard-Jones terms in a force of their own, with nothing left in NonbondedForce.
-    spheres = nonbonded
-    if separate is not None:
-        spheres = ElementTree.SubElement(xml, "LennardJonesForce", lj14scale=repr(separate.lj14scale))
-    for symbol in elements:
-        element = gemmi.Element(symbol)
-        name = f"rigid-{symbol}"
-        definition = {"name": name, "class": name, "element": symbol, "mass": repr(element.weight)}
-        ElementTree.SubElement(types, "Type", definition)
-        sphere = {"epsilon": repr(RIGID_EPSILON), "sigma": repr(2 * element.vdw_r / 10.0 / 2 ** (1 / 6))}
-        nothing = {"epsilon": "0", "sigma": "1"}
-        if spheres is not nonbonded:
-            ElementTree.SubElement(spheres, "Atom", {"type": name, **sphere})
-        ElementTree.SubElement(
-            nonbonded, "Atom", {"type": name, "charge": "0", **(sphere if spheres is nonbonded else nothing)}
-        )
 
 
 def _is_amino_acid(residue: app.topology.Residue) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ....html_report.blocks import Block, Facts, Item, Items, Plot, Section, Spot, Table
@@ -51,10 +51,33 @@ def done_section(contents: FitContents) -> Section:
             "of the fit; stages are shaded in turn.",
             progress_figure(contents.log, summary["stages"]),
         ),
+        *_ligands(summary.get("ligand_potentials") or ()),
         Items("What was rebuilt", list(_rebuilt(summary))),
         Items("Notes", [Item(note) for note in summary["notes"]]),
     ]
     return Section("done", "What was done?", blocks)
+
+
+def _ligands(ligands: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
+    """Yield a table of the ligands that have a potential of their own, where there are some."""
+    if not ligands:
+        return
+    yield Table(
+        "Ligands with a potential of their own (strain above the relaxed molecule in kJ/mol, before and after the fit)",
+        ["potential", "before", "after", "looks", "not known", "held back"],
+        [
+            (
+                ligand["residue"],
+                [
+                    ligand["potential"],
+                    f"{ligand['strain_initial']:.0f}",
+                    f"{ligand['strain_final']:.0f}",
+                    *(str(ligand[name]) for name in ("looks", "unknown", "held_times")),
+                ],
+            )
+            for ligand in ligands
+        ],
+    )
 
 
 def _facts(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,224 @@
+"""Which residues of a model are ligands that something other than the force field can describe, and their hydrogens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from openmm import app
+
+from ...chemistry.elements import is_metal
+from ...chemistry.residue_names import standard_residue_names
+from ...chemistry.residues import residue_label
+from ...errors import InputError, as_argument
+from ...wording import listing
+from ..force_fields import RIGID, check_ligands
+from ..ligand_hydrogens import BuiltHydrogen
+from ..ligand_potentials import XTB, InternalPotential, PlacedPotential, PotentialParameters
+from ..ligands import LigandParameters, dictionary_smiles
+from ..structures import Model
+from .prepared import PreparationReport
+from .work_residues import Link, WorkAtom, WorkResidue
+
+Paths = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class LigandOptions:
+    """What a user says of ligands, see `openmm_density.models.prepare`."""
+
+    forcefield: str | None
+    smiles: Mapping[str, str]
+    dictionaries: Paths
+    potentials: Mapping[str, InternalPotential]
+
+
+class Parameters(Protocol):
+    """What parametrises ligands: `LigandParameters`, or `PotentialParameters`."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The residue names that it knows."""
+        ...
+
+    def hydrogens(
+        self,
+        name: str,
+        label: str,
+        elements: Sequence[str],
+        bonds: Sequence[tuple[int, int]],
+        positions: np.ndarray,
+    ) -> list[BuiltHydrogen]:
+        """Build the hydrogens of a ligand."""
+        ...
+
+    def add_to(
+        self, forcefield: app.ForceField, residues: Sequence[tuple[str, app.topology.Residue]]
+    ) -> None:
+        """Add templates to a force field."""
+        ...
+
+
+@dataclass(frozen=True)
+class Ligands:
+    """Residues of a model that its force field does not know by name, each with two atoms or more.
+
+    Attributes
+    ----------
+    free : list of Residue
+    bound : list of Residue
+        To other residues, but for metals.
+    with_metal : list of Residue
+        Of these, not in the others.
+    """
+
+    free: list[app.topology.Residue]
+    bound: list[app.topology.Residue]
+    with_metal: list[app.topology.Residue]
+
+
+def ligands_of(model: Model, forcefield: app.ForceField) -> Ligands:
+    """Return the residues of a model that a force field does not know by name."""
+    known = standard_residue_names() | forcefield._templates.keys()
+    ties = {
+        atom.residue.index
+        for a, b in model.topology.bonds()
+        if a.residue is not b.residue and not is_metal(a) and not is_metal(b)
+        for atom in (a, b)
+    }
+    found = Ligands([], [], [])
+    for residue in model.topology.residues():
+        if residue.name in known or len(residue) < 2:
+            continue
+        if any(map(is_metal, residue.atoms())):
+            found.with_metal.append(residue)
+        else:
+            (found.bound if residue.index in ties else found.free).append(residue)
+    return found
+
+
+def ligand_parameters(
+    model: Model, forcefield: app.ForceField, options: LigandOptions, report: PreparationReport
+) -> tuple[Parameters | None, frozenset[int]]:
+    """Return what parametrises ligands, and which residues.
+
+    Raises
+    ------
+    InputError
+        If there is nothing to parametrise, or what the user says cannot be used.
+    """
+    check_ligands(options.forcefield, options.smiles)
+    if options.forcefield in (None, RIGID):
+        return None, frozenset()
+    _check_names(model, forcefield, options.smiles)
+    ligands = ligands_of(model, forcefield)
+    names = {residue.name for each in (ligands.free, ligands.bound, ligands.with_metal) for residue in each}
+    parameters: Parameters
+    if options.forcefield == XTB:
+        parameters = PotentialParameters(
+            {name: each for name, each in options.potentials.items() if name in names}
+        )
+    else:
+        smiles = {**dictionary_smiles(options.dictionaries), **options.smiles}
+        present = {residue.name for residue in model.topology.residues()}
+        known = standard_residue_names() | forcefield._templates.keys()
+        parameters = LigandParameters(
+            options.forcefield, {name: text for name, text in smiles.items() if name in present - known}
+        )
+    free = [residue for residue in ligands.free if residue.name in parameters.names]
+    bound = [residue for residue in ligands.bound if residue.name in parameters.names]
+    if not free:
+        _refuse(model, options.forcefield, bound)
+    for residues, why in ((bound, "Bound to other residues"), (ligands.with_metal, "With a metal in them")):
+        if residues:
+            listed = listing([residue_label(residue) for residue in residues])
+            report.sentences.append(f"{why}, so not parametrised as ligands: {listed}.")
+    return parameters, frozenset(residue.index for residue in free)
+
+
+def complete_ligands(
+    parameters: Parameters, parametrised: frozenset[int], residues: list[WorkResidue], links: list[Link]
+) -> None:
+    """Add to ligands, which have heavy atoms only, the hydrogens that they lack."""
+    for k in sorted(parametrised):
+        atoms = list(residues[k].atoms)
+        place = {atom.name: index for index, atom in enumerate(atoms)}
+        bonds = [(place[a[1]], place[b[1]]) for a, b in links if a[0] == b[0] == k]
+        hydrogens = parameters.hydrogens(
+            residues[k].name,
+            residues[k].label,
+            [atom.element.symbol for atom in atoms],
+            bonds,
+            np.array([atom.position for atom in atoms]),
+        )
+        for number, hydrogen in enumerate(hydrogens, start=1):
+            name = f"H{number}" if f"H{number}" not in place else f"H{number}X"
+            residues[k].atoms.append(WorkAtom(name, app.element.hydrogen, hydrogen.position))
+            links.append(((k, atoms[hydrogen.parent].name), (k, name)))
+
+
+def parametrise(
+    parameters: Parameters | None,
+    parametrised: frozenset[int],
+    forcefield: app.ForceField,
+    topology: app.Topology,
+    report: PreparationReport,
+) -> tuple[dict[int, str], list[PlacedPotential]]:
+    """Add ligands to a force field; return the templates of those with potentials, by residue, and these.
+
+    Raises
+    ------
+    InputError
+        If one cannot be parametrised.
+    """
+    if parameters is None:
+        return {}, []
+    chosen = [
+        (residue_label(residue), residue) for residue in topology.residues() if residue.index in parametrised
+    ]
+    parameters.add_to(forcefield, chosen)
+    if isinstance(parameters, PotentialParameters):
+        report.ligand_potentials += [
+            f"{label} ({parameters.version_of(residue.name)})" for label, residue in chosen
+        ]
+        return parameters.templates, parameters.placed
+    report.ligands += [f"{label} ({parameters.version})" for label, _ in chosen]
+    return {}, []
+
+
+def _check_names(model: Model, forcefield: app.ForceField, smiles: Mapping[str, str]) -> None:
+    """Refuse SMILES of residues that the model has not, or the force field knows."""
+    present = {residue.name for residue in model.topology.residues()}
+    strangers = sorted(set(smiles) - present)
+    if strangers:
+        raise InputError(
+            f"must name residues of {model.path}",
+            argument="ligands",
+            found=strangers[0],
+            remedy="give SMILES of residues that are in it",
+        )
+    known = standard_residue_names() | forcefield._templates.keys()
+    if known & smiles.keys():
+        raise InputError(
+            "must not name residues that the force field knows",
+            argument="ligands",
+            found=min(known & smiles.keys()),
+            remedy="leave out its SMILES, or the file that describes it",
+        )
+
+
+def _refuse(model: Model, forcefield: str, bound: Sequence[app.topology.Residue]) -> None:
+    """Raise an error, as there is nothing to parametrise."""
+    why = (
+        f"has {residue_label(bound[0])} bound to another residue" if bound else "has no unknown residue with "
+    )
+    if not bound:
+        why += "a potential" if forcefield == XTB else "a SMILES"
+    raise InputError(
+        f"{as_argument('ligand_forcefield', forcefield)} has nothing to parametrise, as the model {why}",
+        source=model.path,
+        remedy="give the SMILES of a free ligand, or leave it out",
+    )

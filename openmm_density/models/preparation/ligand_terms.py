@@ -1,0 +1,127 @@
+"""What a System holds of ligands with a potential of their own: its force, constraints, and springs that lie idle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import openmm
+from scipy.spatial import cKDTree
+
+from ..ligand_potentials import PlacedPotential
+
+IDLE_SPRINGS = "HeldLigands"
+"""Name of the force that holds ligands, at first with constants of 0. It also tells OpenMM which atoms are one molecule."""
+
+POTENTIAL = "LigandPotential"
+"""Name of the force of each ligand."""
+
+_NM_PER_ANGSTROM = 0.1
+# How OpenMM names it.
+_ONE_FOUR = "LennardJones14"
+
+
+def add_potentials(
+    system: openmm.System, potentials: Iterable[PlacedPotential], first: Sequence[int]
+) -> None:
+    """Add the potentials of ligands to a System.
+
+    Parameters
+    ----------
+    system : openmm.System
+    potentials : iterable of PlacedPotential
+    first : sequence of int
+        The first particle of each copy of the model in it: 0 where there is one.
+    """
+    count = system.getNumParticles()
+    for placed in potentials:
+        for begin in first:
+            force = placed.potential.create_force(placed.atoms + begin, count, placed.parameter_name)
+            force.setName(POTENTIAL)
+            system.addForce(force)
+
+
+def constrain_hydrogens(system: openmm.System, placed: PlacedPotential) -> None:
+    """Keep the bonds of a ligand's hydrogens as long as in the conformer at rest: they would ask for short time steps."""
+    known = placed.potential
+    for a, b in known.bonds:
+        if "H" in (known.elements[a], known.elements[b]):
+            length = float(np.linalg.norm(known.positions[a] - known.positions[b]))
+            system.addConstraint(int(placed.atoms[a]), int(placed.atoms[b]), length * _NM_PER_ANGSTROM)
+
+
+def remove_inner_terms(system: openmm.System, placed: PlacedPotential) -> None:
+    """Remove from a System what CHARMM's force field has between atoms of a ligand that three bonds join."""
+    own = {int(index) for index in placed.atoms}
+    for force in system.getForces():
+        if isinstance(force, openmm.CustomBondForce) and force.getName() == _ONE_FOUR:
+            for number in range(force.getNumBonds()):
+                i, j, parameters = force.getBondParameters(number)
+                if i in own and j in own:
+                    force.setBondParameters(number, i, j, [0.0] * len(parameters))
+
+
+def elastic_network(
+    masses: np.ndarray,
+    atoms: np.ndarray,
+    positions: np.ndarray,
+    frequency: float,
+    cutoff: float,
+    pairs: np.ndarray | None = None,
+) -> dict[tuple[int, int], tuple[float, float]]:
+    """Return springs between the atoms of a residue with which each vibrates about its place.
+
+    Parameters
+    ----------
+    masses : np.ndarray, shape (N,)
+        In Da, of all atoms.
+    atoms : np.ndarray of int
+        Those of the residue.
+    positions : np.ndarray, shape (N, 3)
+        In Å, of all atoms.
+    frequency : float
+        Angular, in 1/ps.
+    cutoff : float
+        Å of the longest.
+    pairs : np.ndarray of int, shape (m, 2), optional
+        Between which of its atoms, by their places among these, there are springs: all pairs by default.
+
+    Returns
+    -------
+    dict of (int, int) to (float, float)
+        Length in Å and force constant in kJ/mol/nm², by the two atoms in ascending order.
+    """
+    if len(atoms) < 2:
+        return {}
+    if pairs is None:
+        pairs = cKDTree(positions[atoms]).query_pairs(cutoff, output_type="ndarray")
+    count = np.bincount(pairs.ravel(), minlength=len(atoms))
+    springs = {}
+    for k, m in pairs:
+        i, j = sorted((int(atoms[k]), int(atoms[m])))
+        reduced = masses[i] * masses[j] / (masses[i] + masses[j])
+        # A third of a random spring's stiffness acts along each axis.
+        stiffness = 3 * reduced * frequency**2 / max(count[k], count[m])
+        springs[i, j] = float(np.linalg.norm(positions[i] - positions[j])), stiffness
+    return springs
+
+
+def add_idle_springs(system: openmm.System, potentials: Sequence[PlacedPotential]) -> None:
+    """Add springs without force between all atoms of each ligand, which can hold it in shape."""
+    if not potentials:
+        return
+    force = openmm.CustomBondForce("0.5*stiffness*(r - rest)^2")
+    force.setName(IDLE_SPRINGS)
+    force.addPerBondParameter("rest")
+    force.addPerBondParameter("stiffness")
+    for placed in potentials:
+        for i, j in spring_pairs(placed):
+            force.addBond(i, j, [0.0, 0.0])
+    system.addForce(force)
+
+
+def spring_pairs(placed: PlacedPotential) -> list[tuple[int, int]]:
+    """Return the pairs of a ligand's atoms, each once."""
+    atoms = np.sort(placed.atoms)
+    first, second = np.triu_indices(len(atoms), 1)
+    return list(zip(atoms[first].tolist(), atoms[second].tolist()))

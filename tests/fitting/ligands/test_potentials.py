@@ -1,0 +1,125 @@
+"""Which potential a ligand gets: that of a file, of the cache, or one that is distilled; and what is said of the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from openmm import app
+
+from openmm_density.errors import InputError
+from openmm_density.fitting.ligands import cache, potentials
+from openmm_density.fitting.ligands.potentials import LigandSources, find_potentials
+from openmm_density.models import read_model
+
+from ...models.test_ligands import SMILES
+from .conftest import write_model
+
+safetensors = pytest.importorskip("safetensors", reason="the extra [ligands] is not installed")
+
+
+@pytest.fixture(scope="module")
+def forcefield():
+    return app.ForceField("amber14/protein.ff14SB.xml")
+
+
+@pytest.fixture
+def acetamide_file(agreed, tmp_path):
+    from openmm_density.distillation import save
+
+    save(tmp_path / "acm.safetensors", agreed)
+    return tmp_path / "acm.safetensors"
+
+
+@pytest.fixture
+def distilled(agreed, tmp_path, monkeypatch):
+    """Distil in no time, into a cache of this test's; return what was asked for."""
+    asked: list[tuple[str, str]] = []
+
+    def distill(name, *, smiles, labels, threads, progress):
+        asked.append((name, smiles))
+        labels.write_bytes(b"")
+        progress(1, 2, "training")
+        return SimpleNamespace(potential=agreed)
+
+    monkeypatch.setenv("OPENMM_DENSITY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("openmm_density.distillation.distill", distill, raising=False)
+    ligand = replace(agreed.ligand, smiles=SMILES)
+    monkeypatch.setattr(potentials, "_place", lambda name, smiles: cache.cached_path(ligand, name, "xtb"))
+    return asked
+
+
+def test_a_file_is_for_the_ligand_of_its_atoms_and_bonds(model, forcefield, acetamide_file):
+    found = find_potentials(model, forcefield, LigandSources(files=acetamide_file))
+    assert list(found.by_name) == ["ACM"] and found.paths == [acetamide_file] and found.notes == []
+
+
+def test_a_potential_is_distilled_once_and_kept(model, forcefield, distilled):
+    told = []
+    sources = LigandSources(smiles={"ACM": SMILES}, threads=1)
+    found = find_potentials(model, forcefield, sources, lambda *said: told.append(said))
+    assert distilled == [("ACM", SMILES)] and told == [(1, 2, "ACM: training")]
+    again = find_potentials(model, forcefield, sources)
+    assert len(distilled) == 1 and again.by_name["ACM"].sha256 == found.by_name["ACM"].sha256
+    kept = [path.name for path in found.paths[0].parent.iterdir() if not path.name.startswith(".")]
+    assert kept == [found.paths[0].name] and kept[0].startswith("ACM-")
+
+
+def test_the_cache_tells_molecules_and_charges_apart_but_not_residue_names(agreed, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENMM_DENSITY_CACHE", str(tmp_path))
+    ligand = agreed.ligand
+    first = cache.cached_path(ligand, "ACM", "xtb")
+    others = [replace(ligand, charge=1), replace(ligand, smiles="CO")]
+    assert len({first, *(cache.cached_path(each, "ACM", "xtb") for each in others)}) == 3
+    assert cache.cached_path(ligand, "ACM", "xtb in water") != first
+    first.parent.mkdir()
+    first.write_bytes(b"")
+    assert cache.same_molecule(cache.cached_path(ligand, "LIG", "xtb")) == first
+    assert cache.same_molecule(cache.cached_path(others[0], "ACM", "xtb")) is None
+
+
+def test_ligands_whose_bonds_are_not_known_stay_rigid_and_are_named(
+    forcefield, acetamide_file, agreed, tmp_path
+):
+    from openmm_density.distillation import save
+
+    place = np.array([40.0, 0.0, 20.0])
+    other = write_model(
+        tmp_path / "model.pdb", ("ACM", 501, range(4), place / 2), ("XYZ", 502, range(3), place)
+    )
+    save(acetamide_file, replace(agreed, done=False))
+    found = find_potentials(read_model(other), forcefield, LigandSources(files=[acetamide_file]))
+    assert list(found.by_name) == ["ACM"]
+    assert found.notes[0].endswith(": A XYZ 502.") and found.notes[0].startswith("Kept rigid")
+    assert "not as near to GFN2-xTB as it should be" in found.notes[1]
+
+
+@pytest.mark.parametrize(
+    ("sources", "said"),
+    [
+        (
+            LigandSources(),
+            "A ACM 501 can have no potential, as its charge and the orders of its bonds are not known",
+        ),
+        (LigandSources(files="another"), "which no free ligand"),
+    ],
+)
+def test_what_can_have_no_potential_is_told(model, forcefield, agreed, tmp_path, sources, said):
+    from openmm_density.distillation import save
+
+    if sources.files:
+        bonds = agreed.ligand.bonds
+        other = replace(agreed.ligand, bonds=(bonds[0], (0, 2, 1.0), *bonds[2:]))
+        save(tmp_path / "other.safetensors", replace(agreed, ligand=other))
+        sources = LigandSources(files=[tmp_path / "other.safetensors"])
+    with pytest.raises(InputError) as told:
+        find_potentials(model, forcefield, sources)
+    assert said in str(told.value) and "\n" not in str(told.value)
+
+
+def test_models_without_such_ligands_are_refused(forcefield, tmp_path):
+    path = write_model(tmp_path / "model.pdb")
+    with pytest.raises(InputError, match="no ligand that the force field does not know"):
+        find_potentials(read_model(path), forcefield, LigandSources())
