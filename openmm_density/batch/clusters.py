@@ -13,7 +13,7 @@ from ..wording import one_line
 from .devices import Slot
 from .engines import DaskEngine
 from .queues import QueueOptions
-from .worker import RARE_TICKS, LocalWorkers
+from .worker import QUIET, LocalWorkers
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -171,7 +171,7 @@ def _configuration() -> dict[str, Any]:
         # Fits take minutes, and none waits behind another while a worker is idle.
         "distributed.scheduler.worker-saturation": 1.0,
         "distributed.admin.tick.limit": "1h",
-        **RARE_TICKS,
+        **QUIET,
     }
 
 

@@ -14,11 +14,16 @@ from typing import Any
 from ..fitting.worker_process import PROGRAM, end_with, search_path
 from .devices import Slot
 
-RARE_TICKS = {"distributed.admin.tick.interval": "1s"}
-"""Of Dask's configuration: how often its event loops look whether they are late. By default they do so 50 times a second, which
-takes as much processor time as all else that a scheduler does while fits run."""
+QUIET = {
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "5s",
+    "distributed.admin.system-monitor.log-length": 60,
+    "distributed.admin.low-level-log-length": 100,
+}
+"""Of Dask's configuration: how often its processes look after themselves, and how many such notes they keep. By default they look
+whether they are late 50 times a second, which takes as much processor time as all else that a scheduler does while fits run."""
 # A worker's own looks at what its threads do, a hundred a second, tell nothing: they wait for processes.
-_OF_WORKERS = {**RARE_TICKS, "distributed.worker.profile.enabled": False}
+_OF_WORKERS = {**QUIET, "distributed.worker.profile.enabled": False}
 # Seconds between two looks at the processes.
 _INTERVAL = 0.3
 
