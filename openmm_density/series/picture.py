@@ -69,7 +69,7 @@ def _correlations(panel: Axes, result: SeriesResult, rows: Sequence[Mapping[str,
     others = [np.nan if row["cc_of_other_pass"] is None else row["cc_of_other_pass"] for row in rows]
     panel.plot(numbers, others, "x", color=BEFORE, markersize=5, label="other pass")
     panel.set_ylabel("correlation")
-    panel.legend(ncols=3, loc="lower right", fontsize=8)
+    panel.legend(ncols=3, loc="best", fontsize=8)
 
 
 def _turns(panel: Axes, result: SeriesResult, rows: Sequence[Mapping[str, Any]]) -> None:
