@@ -30,7 +30,7 @@ ENSEMBLE = "ensemble.cif"
 FITTED_REFERENCE = "fitted_reference.pdb"
 """With a reference."""
 CIF_FILES = ("fitted_input.cif", "fitted_before_input.cif", "fitted_reference_input.cif")
-"""In place of fitted.pdb and those like it, where PDB cannot hold the model."""
+"""In place of fitted.pdb and those like it, where PDB cannot hold the model; the first also beside it, of an mmCIF input."""
 AFTER_FILES = ("after.cif", "after.pdb", "after_input.cif")
 """The same of what the simulation made of a model that was better before, which is then what the files above hold."""
 

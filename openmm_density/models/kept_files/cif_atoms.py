@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -92,66 +91,78 @@ class AtomTable:
         still : dict of str to str
             Old serial numbers of the atoms that neither moved nor have another B factor, and their new ones.
         """
-        columns: dict[str, list[str]] = defaultdict(list)
+        atoms = [atom for model in models for atom in model]
+        columns = {name: [values[atom.row - 1] for atom in atoms] for name, values in self.columns.items()}
+        _write_values(columns, atoms)
+        _write_names(columns, atoms)
+        changed = [atom.is_built or self.moved(atom) for atom in atoms]
+        _forget_displacements(columns, changed)
+        if len(models) > 1 and "pdbx_PDB_model_num" in columns:
+            columns["pdbx_PDB_model_num"] = [
+                str(number) for number, model in enumerate(models, start=1) for _ in model
+            ]
         still: dict[str, str] = {}
-        numbers = self.columns.get("id")
-        for number, atoms in enumerate(models, start=1):
-            for atom in atoms:
-                serial = str(len(columns["Cartn_x"]) + 1)
-                row = self._row(atom)
-                unmoved = not atom.is_built and not self.moved(atom)
-                if not unmoved:
-                    _forget_displacement(row)
-                if numbers is not None:
-                    if unmoved and len(models) == 1:
-                        still[row["id"]] = serial if renumbered else row["id"]
-                    if renumbered:
-                        row["id"] = serial
-                if "pdbx_PDB_model_num" in row and len(models) > 1:
-                    row["pdbx_PDB_model_num"] = str(number)
-                for name, value in row.items():
-                    columns[name].append(value)
+        if "id" in columns:
+            old = columns["id"]
+            if renumbered:
+                columns["id"] = [str(serial) for serial in range(1, len(atoms) + 1)]
+            if len(models) == 1:
+                still = {before: now for before, now, new in zip(old, columns["id"], changed) if not new}
         self._loop.set_all_values([columns[name] for name in self.columns])
-        return dict(columns), still
+        return columns, still
 
     def moved(self, atom: CifAtom) -> bool:
         """Return whether an atom is not where its row has it, or has another B factor."""
         row = atom.row - 1
-        shift = float(np.abs(np.asarray(atom.position) - self.places[row]).max())
+        x, y, z = self.places[row]
+        position = atom.position
+        shift = max(abs(position[0] - x), abs(position[1] - y), abs(position[2] - z))
         old = self._b_factors[row] if self._b_factors else atom.b_factor
-        return shift > 5.001e-4 or abs(atom.b_factor - old) > 5.001e-3
+        return bool(shift > 5.001e-4 or abs(atom.b_factor - old) > 5.001e-3)
 
-    def _row(self, atom: CifAtom) -> dict[str, str]:
-        """Return the row of an atom with what differs from the file's."""
-        index = atom.row - 1
-        row = {name: values[index] for name, values in self.columns.items()}
-        for axis, name in enumerate(("Cartn_x", "Cartn_y", "Cartn_z")):
-            row[name] = rewritten(row[name], float(atom.position[axis]), 3)
-        for name, value, unsaid in (
-            ("B_iso_or_equiv", atom.b_factor, 0.0),
-            ("occupancy", atom.occupancy, 1.0),
-        ):
-            if name in row and not (gemmi.cif.is_null(row[name]) and abs(value - unsaid) < 5e-3):
-                row[name] = rewritten(row[name], value, 2)
-        for names, value in (
-            (("label_atom_id", "auth_atom_id"), atom.name),
-            (("label_comp_id", "auth_comp_id"), atom.residue_name),
-        ):
+
+def _write_values(columns: dict[str, list[str]], atoms: Sequence[CifAtom]) -> None:
+    """Write coordinates, B factors and occupancies where they are others."""
+    for axis, name in enumerate(("Cartn_x", "Cartn_y", "Cartn_z")):
+        columns[name] = [
+            rewritten(text, float(atom.position[axis]), 3) for text, atom in zip(columns[name], atoms)
+        ]
+    for name, values, unsaid in (
+        ("B_iso_or_equiv", [atom.b_factor for atom in atoms], 0.0),
+        ("occupancy", [atom.occupancy for atom in atoms], 1.0),
+    ):
+        if name in columns:
+            columns[name] = [
+                text if text in ("?", ".") and abs(value - unsaid) < 5e-3 else rewritten(text, value, 2)
+                for text, value in zip(columns[name], values)
+            ]
+
+
+def _write_names(columns: dict[str, list[str]], atoms: Sequence[CifAtom]) -> None:
+    """Write names, elements and labels where they are others, as those of atoms that were built."""
+    for names, values in (
+        (("label_atom_id", "auth_atom_id"), [atom.name for atom in atoms]),
+        (("label_comp_id", "auth_comp_id"), [atom.residue_name for atom in atoms]),
+    ):
+        told = [columns[name] for name in names if name in columns]
+        for row, (value, *texts) in enumerate(zip(values, *told)):
             # The file may call it otherwise for its authors: then only what is renamed is written anew.
-            known = [gemmi.cif.as_string(row[name]) for name in names if name in row]
-            if value not in known:
-                row.update((name, gemmi.cif.quote(value)) for name in names if name in row)
-        if "label_alt_id" in row and gemmi.cif.as_string(row["label_alt_id"]) != atom.altloc:
-            row["label_alt_id"] = gemmi.cif.quote(atom.altloc) if atom.altloc else "."
-        if row.get("type_symbol", atom.element).upper() != atom.element.upper():
-            row["type_symbol"] = atom.element
-        if atom.is_built:
-            row.update((name, "?") for name in ("pdbx_formal_charge",) if name in row)
-        return row
+            if value not in texts and value not in map(gemmi.cif.as_string, texts):
+                for column in told:
+                    column[row] = gemmi.cif.quote(value)
+    labels, symbols = columns.get("label_alt_id"), columns.get("type_symbol")
+    charges = columns.get("pdbx_formal_charge")
+    for row, atom in enumerate(atoms):
+        if labels is not None and gemmi.cif.as_string(labels[row]) != atom.altloc:
+            labels[row] = gemmi.cif.quote(atom.altloc) if atom.altloc else "."
+        if symbols is not None and symbols[row].upper() != atom.element.upper():
+            symbols[row] = atom.element
+        if atom.is_built and charges is not None:
+            charges[row] = "?"
 
 
-def _forget_displacement(row: dict[str, str]) -> None:
-    """Take from a row what is true only where the atom was."""
-    for name in row:
+def _forget_displacements(columns: dict[str, list[str]], changed: Sequence[bool]) -> None:
+    """Take from rows what is true only where their atoms were."""
+    for name, values in columns.items():
         if name in _OF_PLACE or name.startswith(DISPLACED):
-            row[name] = "?"
+            columns[name] = ["?" if new else value for value, new in zip(values, changed)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -73,7 +74,9 @@ class AtomNames:
         codes = columns.get("pdbx_PDB_ins_code") or blank
         names = columns.get("label_atom_id") or columns["auth_atom_id"]
         altlocs = columns.get("label_alt_id") or blank
-        self.keys = [tuple(map(_plain, each)) for each in zip(chains, numbers, codes, names, altlocs)]
+        # Most are plain words, many times the same.
+        plain = functools.cache(_plain)
+        self.keys = [tuple(map(plain, each)) for each in zip(chains, numbers, codes, names, altlocs)]
         self.counts = Counter(self.keys)
         self._rows: dict[_Key, int] = {}
         self._unlabelled: dict[_Key, int] = {}

@@ -23,6 +23,7 @@ _WHY = {
     "SCALE": "the model was laid elsewhere",
     "MTRIX": "the model was laid elsewhere",
 }
+_STALE = "Left out of the written model, as they tell of the one before the fit, or of its place"
 _OF_ATOMS = frozenset(
     (*COORDINATES, "MODEL", "ENDMDL", "NUMMDL", "TER", "END", "MASTER", "ANISOU", "REMARK", "")
 )
@@ -38,10 +39,7 @@ def left_out_of_pdb(before: Sequence[str], after: Sequence[str]) -> list[str]:
     ]
     numbers = sorted(number for number in remarks[0] - remarks[1] if number is not None)
     if numbers:
-        sentences.append(
-            f"REMARK {listing(list(map(str, numbers)))} of the input {'is' if len(numbers) == 1 else 'are'} left out: they tell "
-            "of the model before the fit, or of its place."
-        )
+        sentences.append(f"{_STALE}: REMARK {listing(list(map(str, numbers)))}.")
     for name, count in lost.items():
         if name not in _OF_ATOMS:
             why = _WHY.get(name, "they tell of the model before the fit")
@@ -58,12 +56,9 @@ def left_out_of_cif(before: gemmi.cif.Block, after: gemmi.cif.Block) -> list[str
     lost = [name for name in names[0] if name not in names[1] and name != "_atom_site_anisotrop."]
     items = [len(block.get_mmcif_category("_refine.")) for block in (before, after)]
     if items[1] and items[1] < items[0]:
-        lost.append(f"_refine ({items[0] - items[1]} items of it)")
+        lost.append(f"{items[0] - items[1]} items of _refine")
     if lost:
-        sentences.append(
-            f"Of the input {listing([name.rstrip('.') for name in lost])} {_are(len(lost))} left out: they tell of the model "
-            "before the fit, or of its place."
-        )
+        sentences.append(f"{_STALE}: {listing([name.rstrip('.') for name in lost])}.")
     return sentences
 
 
