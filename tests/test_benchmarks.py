@@ -148,3 +148,24 @@ def test_commands_that_answer_at_once_are_timed_beside_an_empty_python(module, t
         ("an error of an argument", 2),
     ]
     assert all(each["name"] in printed and 0 < each["processor_seconds"][0] < 60 for each in timed)
+
+
+def test_painn_is_timed_beside_eager_pytorch(module, tmp_path, monkeypatch, capsys):
+    written = tmp_path / "painn.json"
+    command = [
+        "painn.py",
+        "--atoms",
+        "12",
+        "--features",
+        "32",
+        "--processor-time",
+        "--rounds",
+        "1",
+        "--seconds",
+        "0.1",
+    ]
+    monkeypatch.setattr(sys, "argv", [*command, "--json", str(written)])
+    module("painn").main()
+    (case,) = json.loads(written.read_text())
+    assert "eager PyTorch" in case["ratios"]["1"] and case["pairs"] > 30
+    assert "times as fast as eager PyTorch" in capsys.readouterr().out
