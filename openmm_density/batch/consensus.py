@@ -26,6 +26,9 @@ AGREED = 1.0
 CLUSTER_REACH = 1.5
 """Å between the models of a cluster, on average."""
 FEWEST_RESIDUES = 3
+ENOUGH = 5
+"""Models from which on the verdict does not warn that they are few: of places that are spread normally, the spread of two is off
+by a factor of two or more for one atom in seven, that of five for one in two hundred."""
 # In the B column, of residues that only one model has.
 _UNKNOWN_SPREAD = 99.0
 _TRACE = frozenset(("N", "CA", "C", "O", "P", "O5'", "C5'", "C4'", "C3'", "O3'", "C1'"))
@@ -255,6 +258,7 @@ def _verdict(
 ) -> str:
     spreads = _spreads(residues)
     agreed = spreads < AGREED
+    few = len(names) < ENOUGH
     said = [
         f"{counted(len(names), 'model')} of one map: {100 * agreed.mean():.0f}% of {len(spreads)} residues agree within "
         f"{AGREED:g} Å (median spread {np.median(spreads):.2f} Å)."
@@ -263,14 +267,21 @@ def _verdict(
     if stretches:
         worst = sorted(stretches, key=lambda each: -each[2])[:_MOST_STRETCHES]
         named = [f"{_stretch(residues, first, last)} ({spread:.1f} Å)" for first, last, spread in worst]
-        said.append(f"The map does not decide where these are: {listing(named)}; do not build on them.")
+        differ = "They differ" if few else "The map does not decide where these are"
+        said.append(f"{differ}{' at' if few else ':'} {listing(named)}; do not build on them.")
     if len(clusters) == 1:
-        said.append("All are one cluster: where the fit ends does not depend on where it starts.")
+        said.append(f"{'Both' if len(names) == 2 else 'All'} ended in one place.")
     else:
         sizes = ", ".join(
             f"{len(each)} like {names[each[0]]} ({correlations[each[0]]:.3f})" for each in clusters[:4]
         )
         said.append(f"They end in {len(clusters)} different places: {sizes}; compare these by eye.")
+    if few:
+        why = "two have one difference, which" if len(names) == 2 else "so few"
+        said.append(
+            f"This rests on {len(names)} fits: {why} cannot show how far others would spread, nor that there is no other "
+            f"place to end; give {ENOUGH} or more, from different models where there are some."
+        )
     what = "a map that it was not fitted into" if is_free else "the map that it was fitted into"
     said.append(f"The best is {names[best]}, by its CC of {correlations[best]:.3f} with {what}.")
     return " ".join(said)

@@ -169,6 +169,8 @@ def _print_dry_run(jobs: Sequence[Job], queue: QueueOptions | None) -> None:
 
 def _print_outcome(batch: Batch, command: str | None) -> int:
     """Write and print what became of the fits; return the exit status."""
+    from rich.text import Text
+
     outcomes = batch.write_outcome(command)
     console = console_for_results()
     failed = [result for result in batch.results.values() if not result.is_finished]
@@ -176,9 +178,8 @@ def _print_outcome(batch: Batch, command: str | None) -> int:
         names = [result.job.name for result in failed if result.error == sentence]
         console.print(f"{listing(names, 5)} failed: {sentence}")
     for outcome in outcomes:
-        console.print(
-            outcome.verdict if len(outcomes) == 1 else f"{Path(outcome.map).name}: {outcome.verdict}"
-        )
+        label = "Verdict" if len(outcomes) == 1 else f"Verdict on {Path(outcome.map).name}"
+        console.print(Text.assemble((f"{label}:", "bold"), f" {outcome.verdict}"))
     finished = len(batch.jobs) - len(failed)
     console.print(
         f"{finished} of {counted(len(batch.jobs), 'fit')} finished; results are in {batch.output}: open batch.html in a browser; "

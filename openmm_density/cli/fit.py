@@ -224,11 +224,14 @@ def _carried_out(record: FitRecord, fit: FlexibleFit, folder: OutputFolder, disp
         display.ended(_stopped(folder))
 
     # While the fit runs it handles signals itself; afterwards this does, without a gap.
-    with StopRequest(lambda: display.interrupted("writing results without pictures"), stopped) as stop:
+    doing = "writing results without pictures"
+    with StopRequest(lambda: display.interrupted(doing), stopped) as stop:
         hurry = _Hurry(stop)
         result = fit.run(folder.run, display.update, lambda: (hurry.begin(), display.interrupted()), stopped)
         display.expect()
+        doing = f"saving the search for an ensemble, {doing}"
         result, ensemble = _ensemble(record, fit, result, folder, display, stop)
+        doing = "writing results without pictures"
         display.expect()
         files = record.options.files
         command = command_line(record.options.by_name(), defaults(), str(folder.path))
@@ -257,16 +260,18 @@ def _ensemble(
     with fit.stopwatch.part("ensemble"):
         search = EnsembleSearch(fit, result, replicas, record.options.files.read_half_maps())
         found = search.run(folder.run, stop, display.update)
-    return (replace(result, interrupted=True) if found is None else result), found
+    return (replace(result, interrupted=True, search_interrupted=True) if found is None else result), found
 
 
 def _status(fit: FlexibleFit, result: FitResult, folder: OutputFolder) -> int:
     """Return the exit status of a fit that has written its results; say so where it was interrupted."""
     if result.interrupted:
         where = f"{folder.path}{'' if folder.has_pictures else ', without pictures'}"
+        at = f"at step {result.steps} of {fit.protocol.steps}"
+        if result.search_interrupted:
+            at = "in the search for an ensemble, after the fit of one model"
         _say(
-            f"{PROGRAM} fit: interrupted at step {result.steps} of {fit.protocol.steps}; results so far are in {where}, "
-            f"and {_resuming(folder)} goes on"
+            f"{PROGRAM} fit: interrupted {at}; results so far are in {where}, and {_resuming(folder)} goes on"
         )
         return 130
     if not folder.has_pictures:

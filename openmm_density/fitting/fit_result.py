@@ -120,6 +120,8 @@ class FitResult:
         `openmm_density.fitting.ligands.watch.WatchedLigand`.
     ms_by_force : dict of str to float, optional
         Milliseconds that an evaluation of each kind of force takes, where these were asked for; see `step_times`.
+    search_interrupted : bool
+        Whether it was the search for an ensemble that was stopped, after the fit of one model had come to its end.
     written : Written, optional
         Where `openmm_density.fitting.output.OutputFolder.write` has written it. A notebook then shows doubts and the picture
         beside the figures.
@@ -154,6 +156,7 @@ class FitResult:
     ligands: list[dict[str, Any]] = field(default_factory=list)
     ms_by_force: dict[str, float] | None = None
     written: Written | None = None
+    search_interrupted: bool = False
 
     def __repr__(self) -> str:
         ended = ", interrupted" if self.interrupted else ""

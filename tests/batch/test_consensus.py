@@ -41,6 +41,7 @@ def test_the_spread_is_the_distance_from_the_mean(model):
         f"{found.residues[5]['residue']} to {found.residues[7]['residue'].split()[-1]} (4.1 Å)"
         in found.verdict
     )
+    assert "This rests on 3 fits: so few cannot show how far others would spread" in found.verdict
     assert "The best is b, by its CC of 0.900 with the map that it was fitted into." in found.verdict
 
 

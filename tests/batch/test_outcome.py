@@ -61,6 +61,8 @@ def test_the_consensus_has_the_atoms_of_the_best_fit(batch):
     )
     assert found == fitted
     assert "2 models of one map: 100% of 12 residues agree" in outcome.verdict
+    assert "Both ended in one place. This rests on 2 fits: two have one difference" in outcome.verdict
+    assert "does not depend" not in outcome.verdict
 
 
 def test_the_page_sorts_links_and_draws(batch):

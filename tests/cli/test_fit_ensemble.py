@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import gemmi
 import pytest
@@ -36,18 +37,31 @@ def command(folder, *more):
     return ("fit", folder / "model.pdb", folder / "map.mrc", "--resolution", 5, *STEPS, *more)
 
 
-def test_a_killed_ensemble_is_resumed_and_written(folder, tmp_path, monkeypatch, capsys):
+def test_an_interrupted_and_killed_ensemble_is_resumed_and_written(folder, tmp_path, monkeypatch, capsys):
     save, saved = search.save_search, []
+
+    def interrupting(path, state):
+        save(path, state)
+        signal.raise_signal(signal.SIGINT)
 
     def killing(path, state):
         save(path, state)
         saved.append(state)
-        if len(saved) == 6:
+        if len(saved) == 5:
             raise Killed
 
+    monkeypatch.setattr(search, "save_search", interrupting)
+    assert run(*command(folder, "--replicas", 3, "--output", tmp_path / "run")) == 130
+    assert (
+        "interrupted in the search for an ensemble, after the fit of one model; " in capsys.readouterr().err
+    )
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["doubts"][0].startswith(
+        "the search for an ensemble was interrupted: the fit of one model had"
+    )
     monkeypatch.setattr(search, "save_search", killing)
     with pytest.raises(Killed):
-        run(*command(folder, "--replicas", 3, "--output", tmp_path / "run"))
+        run("fit", "--resume", tmp_path / "run")
     assert (tmp_path / "run" / "unfinished" / "ensemble.npz").is_file()
     monkeypatch.setattr(search, "save_search", save)
     assert run("fit", "--resume", tmp_path / "run") == 0

@@ -111,6 +111,11 @@ def interruption(protocol: Protocol, result: FitResult) -> list[Doubt]:
 
 def _what_is_left(protocol: Protocol, result: FitResult) -> str:
     """Return a sentence on where a fit was interrupted."""
+    if result.search_interrupted:
+        return (
+            "the search for an ensemble was interrupted: the fit of one model had come to its end, and is what these results "
+            "are; go on with the fit to have the ensemble, and whether the map asks for one."
+        )
     started, planned = result.stages, protocol.stages
     where = f"the fit was interrupted at step {result.steps} of {protocol.steps}"
     if not started:
@@ -223,7 +228,7 @@ def _new(key: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[
 
 def _why_worse(result: FitResult, scan: StrengthScan | None) -> str:
     """Return what made the geometry worse, and what to do about it."""
-    if result.interrupted:
+    if result.interrupted and not result.search_interrupted:
         return "the fit was interrupted before it came to rest: go on with it"
     few = result.steps < FEW_STEPS
     found = result.final_search is not None

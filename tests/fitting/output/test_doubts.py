@@ -145,10 +145,16 @@ def test_an_interrupted_fit_is_doubted_first_and_says_what_has_not_happened(stag
     )
     started = [dict(zip(("name", "steps", "strength", "converged"), stage)) for stage in stages]
     steps = sum(stage["steps"] for stage in started)
-    result = SimpleNamespace(interrupted=True, steps=steps, stages=started, strength=30.0)
+    result = SimpleNamespace(
+        interrupted=True, search_interrupted=False, steps=steps, stages=started, strength=30.0
+    )
     (doubt,) = doubts.interruption(protocol, result)
     assert doubt.sentence.startswith(f"the fit was interrupted {said}") and doubt.kind == "interrupted"
     assert doubts.interruption(protocol, SimpleNamespace(interrupted=False)) == []
+    (doubt,) = doubts.interruption(protocol, SimpleNamespace(interrupted=True, search_interrupted=True))
+    assert doubt.sentence.startswith(
+        "the search for an ensemble was interrupted: the fit of one model had come to its end"
+    )
 
 
 def test_half_maps_are_told_of_with_their_steps_and_time(fitted):
@@ -235,6 +241,7 @@ def fit_of(**changes):
         "final_search": None,
         "steps": 300,
         "interrupted": False,
+        "search_interrupted": False,
         "simulated": None,
     }
     ended |= {"cc_final": 0.8, "cc_reference": None}
