@@ -96,7 +96,8 @@ def pairs(
     cutoff : float
         Pairs at this distance or beyond add nothing.
     settings : list of float
-        s, of three numbers or fewer.
+        s, of three numbers or fewer: all that the form uses, for a switch the distance at which it begins, or the cut-off
+        without one.
     excluded_offsets, excluded : Tensor, optional
         As `pack_exclusions` returns them: pairs that add nothing, whichever image of the second atom it is.
 

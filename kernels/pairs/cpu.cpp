@@ -115,6 +115,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> pairs(const at::Tensor& positions
     TORCH_CHECK_VALUE(form >= 0 && form < FORMS, "pairs: form must be from 0 to ", FORMS - 1, ", not ", form);
     TORCH_CHECK_VALUE(std::isfinite(cutoff) && cutoff > 0, "pairs: cutoff must be a positive length, not ", cutoff);
     TORCH_CHECK_VALUE(settings.size() <= SETTINGS, "pairs: there may be ", SETTINGS, " settings, not ", settings.size());
+    TORCH_CHECK_VALUE(static_cast<int>(settings.size()) >= NEEDED[form], "pairs: form ", form, " needs ", NEEDED[form], " settings, not ",
+                      settings.size());
     double all_settings[SETTINGS] = {};
     std::copy(settings.begin(), settings.end(), all_settings);
 

@@ -9,6 +9,8 @@ namespace {
 enum Form { LENNARD_JONES, REACTION_FIELD, NONBONDED, SOFT_REPULSION, MORSE, FLAT_BOTTOM, FORMS };
 
 constexpr int SETTINGS = 3;
+// How many of them each form uses.
+constexpr int NEEDED[FORMS] = {1, 2, 3, 0, 1, 0};
 
 // What is the same for all pairs.
 struct Setting {

@@ -18,7 +18,9 @@ MORSE = 4
 FLAT_BOTTOM = 5
 
 SETTINGS = 3
-"""How many numbers a form takes besides the parameters of atoms; those that it does not use are 0."""
+"""How many numbers a form takes at most besides the parameters of atoms."""
+NEEDED = {LENNARD_JONES: 1, REACTION_FIELD: 2, NONBONDED: 3, SOFT_REPULSION: 0, MORSE: 1, FLAT_BOTTOM: 0}
+"""How many of them each form uses: none has a number that would be right where it is left out."""
 
 Energy = Callable[[Tensor, Tensor, Tensor, float, Sequence[float]], Tensor]
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..table_checks import check_positions
-from .forms import FORMS, SETTINGS
+from .forms import FORMS, NEEDED, SETTINGS
 
 
 def pairs(
@@ -136,3 +136,5 @@ def check_call(
         raise ValueError(f"pairs: cutoff must be a positive length, not {cutoff}")
     if len(settings) > SETTINGS:
         raise ValueError(f"pairs: there may be {SETTINGS} settings, not {len(settings)}")
+    if len(settings) < NEEDED[form]:
+        raise ValueError(f"pairs: form {form} needs {NEEDED[form]} settings, not {len(settings)}")

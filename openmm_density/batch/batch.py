@@ -6,10 +6,11 @@ import hashlib
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..errors import InputError
 from ..fitting.platform_probe import check_platform_beside
 from ..wording import listing
 from .clusters import check_dask, has_dask, local_engine
@@ -168,6 +169,7 @@ class Batch:
             for result in self.results.values():
                 shown.end(result)
             stack.enter_context(shown)
+            self.write_tables()
             for result in engine.run(left, settings, shown.update):
                 shown.end(result)
                 yield self._ended(result)
@@ -176,7 +178,9 @@ class Batch:
         self.results[result.job.name] = result
         began = time.monotonic()
         if began > self._next_written:
-            self.write_tables()
+            # What a full disk does not take is told at the end: what became of the fits goes before.
+            with suppress(InputError):
+                self.write_tables()
             # Of many jobs it takes a while: a hundredth of the time goes into it at most.
             now = time.monotonic()
             self._next_written = now + max(_WRITTEN_AFTER, 100 * (now - began))

@@ -77,7 +77,7 @@ class FitProcess:
         environment: Mapping[str, str] | None = None,
         program: str = PROGRAM_OF_FIT,
     ) -> None:
-        self._log = log
+        self._log, self._error = log, ""
         reading, writing = os.pipe()
         self._reports = os.fdopen(reading, encoding="utf-8", errors="replace")
         words = [sys.executable, "-W", "ignore", "-c", PROGRAM.format(program), str(os.getpid())]
@@ -104,9 +104,13 @@ class FitProcess:
         with self._reports:
             for line in self._reports:
                 try:
-                    yield json.loads(line)
+                    told = json.loads(line)
                 except ValueError:  # it was killed in the middle of one
                     continue
+                if "error" in told:
+                    self._error = told["error"]
+                else:
+                    yield told
 
     def wait(self) -> Ended:
         """Wait for its end."""
@@ -126,6 +130,8 @@ class FitProcess:
         if status < 0:
             name = signal.Signals(-status).name if -status in set(signal.Signals) else str(-status)
             return f"the fit's process was ended by {name}; {self._log} has what it said before"
+        if self._error:
+            return self._error
         with open(self._log, "rb") as file:
             length = file.seek(0, os.SEEK_END)
             file.seek(max(self._begin, length - _READ))

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from ..atomic_files import write_text
+from ..fitting.output.results import BATCH_TABLE
 from .job_results import FIGURES, JobResult
 from .jobs import Job
 
-CSV, JSON = "batch.csv", "batch.json"
+CSV, JSON = "batch.csv", BATCH_TABLE
 COLUMNS = (
     *("name", "state", "model", "map", "resolution", "seed"),
     *FIGURES,

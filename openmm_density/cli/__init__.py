@@ -78,13 +78,14 @@ def main(
         status, said = 130, "interrupted; nothing was written"
     except (InputError, SimulationError, OSError, MemoryError) as error:
         status = 2 if isinstance(error, (InputError, OSError)) else 1
-        sentence = _sentence(error, options)
+        sentence = sentence_of(error, options)
         said = f"error: {sentence}{'' if sentence[-1:] in '.?!' else '.'}"
     print(f"{name}: {said}", file=sys.stderr)
     return status
 
 
-def _sentence(error: Exception, options: argparse.Namespace) -> str:
+def sentence_of(error: Exception, options: argparse.Namespace) -> str:
+    """Return what is printed of an error that ends a command."""
     if isinstance(error, InputError):
         return error.spelled(spellings(vars(options)))
     if isinstance(error, OSError):

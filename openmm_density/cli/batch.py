@@ -171,12 +171,12 @@ def _print_outcome(batch: Batch, command: str | None) -> int:
     """Write and print what became of the fits; return the exit status."""
     from rich.text import Text
 
-    outcomes = batch.write_outcome(command)
     console = console_for_results()
     failed = [result for result in batch.results.values() if not result.is_finished]
     for sentence in dict.fromkeys(result.error for result in failed):
         names = [result.job.name for result in failed if result.error == sentence]
         console.print(f"{listing(names, 5)} failed: {sentence}")
+    outcomes = batch.write_outcome(command)
     for outcome in outcomes:
         label = "Verdict" if len(outcomes) == 1 else f"Verdict on {Path(outcome.map).name}"
         console.print(Text.assemble((f"{label}:", "bold"), f" {outcome.verdict}"))

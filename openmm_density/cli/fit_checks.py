@@ -87,27 +87,23 @@ def _check_ensemble(options: FitOptions) -> None:
     protocol = course.changed_protocol(options.files.resolution)
     if course.replicas is None or exchanges(protocol):
         return
-    if options.force_field.solvent == "water":
-        raise InputError(
-            "of one map cannot be in water: each would need a box of its own",
-            argument="replicas",
-            found=as_argument("solvent", "water"),
-            remedy="take another solvent",
-        )
-    if options.density.similarity == "map-potential":
-        raise InputError(
-            "share their mean density, which this similarity does not know",
-            argument="replicas",
-            found=as_argument("similarity", "map-potential"),
-            remedy="take another one",
-        )
-    if options.density.similarity == "inner-product":
-        raise InputError(
-            "share their mean density, of which this similarity is the mean of theirs: the best replica would have all weight",
-            argument="replicas",
-            found=as_argument("similarity", "inner-product"),
-            remedy="take another one",
-        )
+    for name, value, problem in _NO_ENSEMBLE:
+        if value in (options.force_field.solvent, options.density.similarity):
+            raise InputError(
+                problem, argument="replicas", found=as_argument(name, value), remedy="take another one"
+            )
+
+
+_NO_ENSEMBLE = (
+    ("solvent", "water", "of one map cannot be in water: each would need a box of its own"),
+    ("similarity", "map-potential", "share their mean density, which this similarity does not know"),
+    (
+        "similarity",
+        "inner-product",
+        "share their mean density, of which this similarity is the mean of theirs: the best replica would have all weight",
+    ),
+)
+"""What does not go with replicas that share a map, and why."""
 
 
 def _check_values(options: FitOptions) -> None:

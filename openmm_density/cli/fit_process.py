@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 from ..fitting.fit_clock import Clock
 from ..fitting.worker_process import end_with
 from ..stopwatch import PARTS
-from . import fit
+from . import fit, sentence_of
 from . import main as command
 from .console import Display
 
@@ -31,7 +32,17 @@ def main() -> None:
     end_with(int(parent))
     sys.argv = ["openmm-density", "fit", *arguments]
     with os.fdopen(int(descriptor), "w", encoding="utf-8") as file:
-        sys.exit(command(commands={"fit": partial(fit.run, display=ReportingDisplay(file))}))
+        sys.exit(command(commands={"fit": partial(_run, file)}))
+
+
+def _run(file: TextIO, options: argparse.Namespace) -> int:
+    """Run the fit, and tell what ends it: the log may be on a disk that is full."""
+    try:
+        return fit.run(options, ReportingDisplay(file))
+    except Exception as error:
+        with suppress(OSError, ValueError):
+            print(json.dumps({"error": sentence_of(error, options)}), file=file, flush=True)
+        raise
 
 
 class ReportingDisplay(Display):

@@ -11,12 +11,13 @@ from typing import Any
 
 from ..atomic_files import read_file, write_text
 from ..errors import InputError, as_argument
+from ..fitting.output.results import SERIES_SETTINGS
 from ..fitting.placement import Placement
 from ..fitting.protocols import Protocol, read_protocol
 from ..maps.corrections import MapCorrections
 from ..maps.density_map import DensityMap
 
-SETTINGS = "series_settings.json"
+SETTINGS = SERIES_SETTINGS
 PROTOCOL_FILES = {"first": "first_protocol.toml", "next": "next_protocol.toml"}
 
 

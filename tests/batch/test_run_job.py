@@ -4,6 +4,7 @@ import json
 import os
 import threading
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -66,6 +67,27 @@ def test_what_was_given_and_cannot_be_used_is_told_at_once(jobs, program):
     assert (result.state, result.attempts, result.error) == ("failed", 1, "the map is upside down.")
 
 
+def test_the_reason_is_kept_where_the_disk_that_has_the_log_is_full(jobs, program, tmp_path, monkeypatch):
+    code = """
+    tell(error="state.npz: it cannot be written (No space left on device): check the folder.")
+    sys.exit(2)
+    """
+    batch = Batch(jobs[:1], tmp_path / "out")
+    written = []
+
+    def write_tables(*_):
+        written.append(1)
+        if len(written) > 1:
+            raise InputError("it cannot be written", source="batch.csv", remedy="check the folder")
+
+    monkeypatch.setattr("openmm_density.batch.batch.write_tables", write_tables)
+    found = []
+    with pytest.raises(InputError, match=r"batch\.csv"):
+        for result in batch.run_on(nullcontext(OneByOne()), program(code)):
+            found.append(result.error)
+    assert found == ["state.npz: it cannot be written (No space left on device): check the folder."]
+
+
 def test_a_fit_that_another_process_was_faster_to_begin_is_waited_for(jobs, program):
     code = """
     if (folder / "held").exists():
@@ -114,8 +136,6 @@ def test_a_platform_that_is_not_here_is_refused_before_the_first_job(jobs, tmp_p
 def test_others_finish_where_one_fails(jobs, program, tmp_path):
     batch = Batch(jobs, tmp_path / "out")
     settings = program("sys.exit(1) if folder.name.startswith('a_seed0') else finish(cc_final=.5)")
-    from contextlib import nullcontext
-
     results = list(batch.run_on(nullcontext(OneByOne()), settings))
     assert [result.state for result in results] == ["failed", *["finished"] * 3]
     rows = json.loads((tmp_path / "out" / "batch.json").read_text())["jobs"]

@@ -287,6 +287,8 @@ WRONG = {
     "form must be from 0 to 5": (6, 6),
     "cutoff must be a positive length": (7, math.inf),
     "there may be 3 settings": (8, [0.0] * 4),
+    "form 2 needs 3 settings, not 0": (8, []),
+    "form 2 needs 3 settings, not 2": (8, [1.0, 138.9]),
 }
 
 

@@ -35,6 +35,11 @@ AFTER_FILES = ("after.cif", "after.pdb", "after_input.cif")
 """The same of what the simulation made of a model that was better before, which is then what the files above hold."""
 
 
+BATCH_TABLE, SERIES_SETTINGS = "batch.json", "series_settings.json"
+"""By which the folders of many fits are known."""
+_OF_MANY = {BATCH_TABLE: "a batch", SERIES_SETTINGS: "a series"}
+
+
 def check_usable(path: Path, overwrite: bool = False, resume: bool = False) -> None:
     """Refuse a folder that cannot be that of a fit, whoever else uses it.
 
@@ -47,9 +52,16 @@ def check_usable(path: Path, overwrite: bool = False, resume: bool = False) -> N
     Raises
     ------
     InputError
-        If it is a file, holds no fit to resume, or a complete one that is not to be replaced.
+        If it is a file, the folder of a batch or a series, holds no fit to resume, or a complete one that is not to be replaced.
     """
     unfinished = path / UNFINISHED
+    for name, whose in _OF_MANY.items():
+        if (path / name).exists():
+            raise InputError(
+                f"it is the folder of {whose}, whose fits have folders of their own in it",
+                source=path,
+                remedy="choose another folder" if not resume else "give the folder of one fit",
+            )
     if path.exists() and not path.is_dir():
         raise InputError("it is a file", source=path, remedy="give a folder for the results")
     if resume and not path.exists():

@@ -292,3 +292,12 @@ def test_conformers_that_were_not_fitted_are_in_the_result_and_can_be_scored(
     scored = json.loads(capsys.readouterr().out)
     # What is scored is what was fitted.
     assert scored["cc_mask"] == pytest.approx([result.cc_final], abs=2e-3)
+
+
+@pytest.mark.parametrize(("file", "whose"), [("batch.json", "a batch"), ("series_settings.json", "a series")])
+def test_the_folder_of_many_fits_is_none_of_one(tmp_path, file, whose):
+    (tmp_path / file).write_text("{}")
+    for how in ({}, {"overwrite": True}, {"resume": True}):
+        with pytest.raises(InputError, match=f"it is the folder of {whose}, whose fits have folders"):
+            OutputFolder(tmp_path, **how)
+    assert [each.name for each in tmp_path.iterdir()] == [file]

@@ -13,10 +13,12 @@ import pytest
 
 from openmm_density.cli import main
 from openmm_density.errors import InputError
+from openmm_density.fitting.ensemble.verdict import MainConformation, Verdict
 from openmm_density.fitting.half_maps import StrengthScan
 from openmm_density.fitting.output import OutputFolder
 from openmm_density.fitting.output.report import contents_of, fit_page, read_contents
-from openmm_density.html_report.blocks import Items, Plot, Table
+from openmm_density.fitting.output.report.ensemble import ensemble_section
+from openmm_density.html_report.blocks import Items, Plot, Table, Text
 
 
 @pytest.fixture(scope="module")
@@ -284,3 +286,27 @@ def test_half_maps_are_drawn_with_the_strengths_that_they_were_fitted_with(folde
     }
     page = fit_page(replace(contents, summary={**contents.summary, "half_maps": earlier}))
     assert not any("half maps" in card.name for card in page.cards)
+
+
+def test_an_ensembles_heaviest_conformation_is_shown_alone():
+    verdict = Verdict(
+        "shells", (6.0, 5.0), 0.8, 0.82, 0.81, 0.9, 0.01, 0.9, 0.95, 2, MainConformation(0.84, 0.011)
+    )
+    told = {
+        "replicas": 2,
+        "weights": [0.6, 0.4],
+        "conformations": [{"weight": 0.6, "models": [1]}, {"weight": 0.4, "models": [2]}],
+        "verdict": verdict.as_dict(),
+        "cc_single": 0.8,
+        "cc_ensemble": 0.9,
+    }
+    summary = {
+        "ensemble": told,
+        "residues": [{"residue": "A ALA 1", "chain": "A", "number": "1", "kind": "protein", "rmsf": 0.3}],
+    }
+    said = [block.text for block in ensemble_section(summary).blocks if isinstance(block, Text)]
+    assert (
+        "heaviest conformation alone, with B by residue: free 0.840. The others add +0.060 ± 0.011" in said[1]
+    )
+    told["verdict"]["main"] = None
+    assert len([block for block in ensemble_section(summary).blocks if isinstance(block, Text)]) == 1

@@ -28,6 +28,8 @@ def ensemble_section(summary: Mapping[str, Any]) -> Section | None:
         ("free", verdict["cc_free_single"], verdict["cc_free_ensemble"]),
         ("free, B by residue", verdict["cc_free_single_b"], verdict["cc_free_ensemble_b"]),
     ]
+    main = verdict.get("main")
+    alone = [] if main is None else [Text(_alone(main, verdict))]
     blocks: list[Block] = [
         Text(words),
         Table(
@@ -35,6 +37,7 @@ def ensemble_section(summary: Mapping[str, Any]) -> Section | None:
             ["one model", "ensemble"],
             [(name, [f"{one:.3f}", f"{many:.3f}"]) for name, one, many in agreement],
         ),
+        *alone,
         Table(
             "Conformations; ensemble.cif has all replicas as models",
             ["weight", "models", "weight of each"],
@@ -58,3 +61,12 @@ def ensemble_section(summary: Mapping[str, Any]) -> Section | None:
         ),
     ]
     return Section("ensemble", "One model, or many?", blocks)
+
+
+def _alone(main: Mapping[str, Any], verdict: Mapping[str, Any]) -> str:
+    """Return what the heaviest conformation of an ensemble says without the others."""
+    gain = verdict["cc_free_ensemble_b"] - main["cc_free_b"]
+    return (
+        f"The heaviest conformation alone, with B by residue: free {main['cc_free_b']:.3f}. The others add {gain:+.3f} ± "
+        f"{main['standard_error']:.3f}; an ensemble is asked for only where that is sure."
+    )
