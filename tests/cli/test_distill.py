@@ -1,0 +1,92 @@
+"""``openmm-density distill``: its files, its exit status, and what it says."""
+
+import json
+from functools import partial
+
+import pytest
+
+from openmm_density import distillation
+from openmm_density.distillation import Settings, load, rounds
+from openmm_density.distillation.students import Committee
+
+from .commands import run
+
+for package in ("rdkit", "tblite", "safetensors"):
+    pytest.importorskip(package, reason="the extra [ligands] is not installed")
+
+TINY = Settings(
+    layers=1, n_radial=4, n_conformers=1, n_first=8, n_added=2, n_held_out=2, first_steps=2, most_rounds=0
+)
+
+
+@pytest.fixture(autouse=True)
+def _tiny(monkeypatch):
+    for name, steps in {
+        "_COLD_BEGINNING": 2,
+        "_COLD_STEPS": 10,
+        "_SPRING_STEPS": 40,
+        "_RELAXING_STEPS": 5,
+    }.items():
+        monkeypatch.setattr(rounds, name, steps)
+    monkeypatch.setattr(distillation, "distill", partial(rounds.distill, settings=TINY))
+
+
+def test_an_unfinished_potential_is_written_marked_and_exits_with_1(tmp_path, capsys):
+    output = tmp_path / "water.safetensors"
+    assert run("distill", "O", "--solvent", "water", "--output", output, "--threads", 1) == 1
+    printed = capsys.readouterr()
+    assert "3 atoms, charge +0, learned from GFN2-xTB in water (ALPB)" in printed.out
+    assert "not done: forces must be within 1 kcal/mol/Å of the teacher's, found" in printed.err
+    assert load(output).done is False
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"water.safetensors", "water.json", "water.png", "water.labels"}
+    assert json.loads((tmp_path / "water.json").read_text())["ligand"]["smiles"] == "O"
+    assert run("distill", "O", "--output", output) == 2
+    assert "it exists already: choose another name, or pass --overwrite." in capsys.readouterr().err
+
+
+def test_a_finished_potential_exits_with_0(tmp_path, monkeypatch):
+    monkeypatch.setattr("openmm_density.distillation.accuracy.FORCE_LIMIT", 1e9)
+    # Students of two steps break whatever they move.
+    monkeypatch.setattr(Committee, "forces_of", lambda *_: lambda positions: 0 * positions)
+    output = tmp_path / "water.safetensors"
+    assert run("distill", "O", "--output", output, "--threads", 1) == 0
+    assert load(output).done is True
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["nonsense"], '"nonsense": it must be a SMILES'),
+        (["CO", "--solvent", "ink"], '--solvent must be a known solvent, found "ink"'),
+        (["CO", "--dictionary", "missing.cif"], "missing.cif: there is no such file"),
+        (["CO", "--threads", "0"], "--threads must be 1 or more, found 0"),
+    ],
+)
+def test_wrong_input_is_refused_with_status_2(tmp_path, capsys, given, said):
+    assert run("distill", *given, "--output", tmp_path / "x.safetensors") == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "x.safetensors").exists()
+
+
+def test_a_model_s_open_questions_name_the_options(tmp_path, capsys, small_data):
+    model = small_data / "xraymap_3pqr_R32" / "3pqr.pdb"
+    assert run("distill", model, "--output", tmp_path / "x") == 2
+    assert "choose one by --residue." in capsys.readouterr().err
+    assert run("distill", model, "--residue", "BOG", "--output", tmp_path / "x") == 2
+    assert (
+        "pass its SMILES as --smiles, in the protonation that is wanted, or a dictionary of it as --dictionary."
+        in (capsys.readouterr().err)
+    )
+    assert run("distill", "CO", "--output", tmp_path / "missing" / "x") == 2
+    assert "there is no such folder: make it first." in capsys.readouterr().err
+
+
+def test_an_interrupted_run_says_what_is_kept(tmp_path, capsys, monkeypatch):
+    def interrupted(*_, labels, **__):
+        labels.write_bytes(b"")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(distillation, "distill", interrupted)
+    assert run("distill", "CO", "--output", tmp_path / "x.safetensors") == 130
+    assert "interrupted; the same command goes on from the labels in" in capsys.readouterr().err
