@@ -154,7 +154,7 @@ def draw(path: Path, traces: dict[str, dict[int, np.ndarray]]) -> None:
     left.legend(fontsize=8, frameon=False, loc="lower left")
     right.set(xlabel="residue", ylabel="Cα from the truth (Å)", ylim=(0, None))
     right.legend(fontsize=8, frameon=False)
-    figure.savefig(path, dpi=130)
+    figure.savefig(path, dpi=100)
 
 
 if arguments.picture:
