@@ -16,6 +16,7 @@ import torch
 from ..atomic_files import read_file
 from ..energies import PaiNN
 from ..energies.painn_network import PaiNNNetwork
+from ..errors import InputError
 from ..plugins import platform_names
 from ..units import ANGSTROM_PER_NANOMETER
 from .accuracy import disagreement
@@ -23,6 +24,11 @@ from .potential_file import LigandPotential, load
 
 TIMES_WORST = 3.0
 """Times the largest disagreement of the students on held-out geometries, from which on they do not know where they are."""
+
+LARGEST_BOUND = 10.0
+"""kcal/mol/Å: students that disagree more than this know nothing, whatever their held-out geometries were."""
+LARGEST_ERROR = 3.0
+"""kcal/mol/Å: the mean error of forces beyond which a potential is of no use."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +62,16 @@ class LigandEnergy:
         Raises
         ------
         InputError
-            If it is none, see `openmm_density.distillation.load`.
+            If it is none, see `openmm_density.distillation.load`, or its errors are above `LARGEST_ERROR`.
         """
         known = load(path)
+        if not known.accuracy.force_mae <= LARGEST_ERROR:
+            raise InputError(
+                f"its forces must be within {LARGEST_ERROR:g} kcal/mol/Å of the teacher's",
+                source=path,
+                found=f"{known.accuracy.force_mae:.1f}",
+                remedy="distil the ligand again, longer",
+            )
         return cls(known, Path(path).absolute(), hashlib.sha256(read_file(path)).hexdigest())
 
     @property
@@ -97,7 +110,7 @@ class LigandEnergy:
     @property
     def bound(self) -> float:
         """The disagreement of the students, in kcal/mol/Å, beyond which a geometry is not one that they know."""
-        return TIMES_WORST * self.known.accuracy.disagreement_worst
+        return min(TIMES_WORST * self.known.accuracy.disagreement_worst, LARGEST_BOUND)
 
     def create_force(self, particles: np.ndarray, n_particles: int, parameter_name: str) -> openmm.Force:
         """Build the force of one copy: that of the student with the least error.

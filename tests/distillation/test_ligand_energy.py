@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 import openmm
@@ -10,6 +11,7 @@ import pytest
 
 from openmm_density.distillation import LigandEnergy, save
 from openmm_density.distillation.accuracy import disagreement
+from openmm_density.errors import InputError
 
 
 def test_the_best_student_acts_on_its_particles(potential):
@@ -47,7 +49,9 @@ def test_students_that_disagree_are_told_from_those_that_do_not(potential):
     forces = energy._evaluated(potential.ligand.positions)[1]
     found = energy.disagreement(potential.ligand.positions)
     assert found == pytest.approx(float(disagreement(forces[:, None])[0])) and found > 0
-    assert energy.bound > potential.accuracy.disagreement_worst
+    assert potential.accuracy.disagreement_worst < energy.bound < 10.0
+    poor = replace(potential, accuracy=replace(potential.accuracy, disagreement_worst=50.0))
+    assert LigandEnergy(poor).bound == 10.0
 
 
 def test_charges_add_up_to_the_whole(potential):
@@ -63,4 +67,7 @@ def test_a_file_is_known_by_its_digest(potential, tmp_path):
     save(path, potential)
     read = LigandEnergy.read(path)
     assert read.path == path and read.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    save(path, replace(potential, accuracy=replace(potential.accuracy, force_mae=28.0)))
+    with pytest.raises(InputError, match=r"within 3 kcal/mol/Å of the teacher's, found 28.0"):
+        LigandEnergy.read(path)
     assert read.version == "GFN2-xTB in water, forces within 0.50 kcal/mol/Å" and read.smiles == "CO"
