@@ -37,8 +37,11 @@ def header_of(model: Model) -> Header:
     """Return the links that the file of a model names, the other bonds between its residues, its crystal, and its metadata."""
     links = _with_bonds(model.links, model.topology)
     rows = tuple(record.serial for record in model.records)
-    # Without serial numbers the rows cannot be told.
-    is_kept = bool(model.metadata.text) and not model.metadata.is_pdb and min(rows, default=0) > 0
+    # Without serial numbers the rows cannot be told; and tags may be written otherwise.
+    has_tags = all(
+        f"_atom_site.{name}" in model.metadata.text for name in ("id", "Cartn_x", "Cartn_y", "Cartn_z")
+    )
+    is_kept = has_tags and not model.metadata.is_pdb and min(rows, default=0) > 0
     return Header(
         links,
         model.cell,

@@ -377,3 +377,30 @@ def test_secondary_structure_and_sequence_of_a_chain_without_a_name(tmp_path: Pa
     found = gemmi.read_structure(str(tmp_path / "out.cif"))
     assert [chain.name for chain in found[0]] == ["A"] == [helix.start.chain_name for helix in found.helices]
     assert list(found.entities[0].full_sequence) == [name for _, name in names]
+
+
+@pytest.mark.parametrize("change", ["lower", "no auth", "crlf", "two blocks"])
+def test_mmcif_as_others_write_it(small_data: Path, tmp_path: Path, change: str) -> None:
+    structure = gemmi.read_structure(str(small_data / "emd5925_frag/5925_native.pdb"))
+    structure.setup_entities()
+    structure.assign_label_seq_id()
+    block = structure.make_mmcif_document().sole_block()
+    table = block.get_mmcif_category("_atom_site.", raw=True)
+    absent = ("auth_asym_id", "auth_seq_id") if change == "no auth" else ()
+    table = {
+        name.lower() if change == "lower" else name: v for name, v in table.items() if name not in absent
+    }
+    block.set_mmcif_category("_atom_site.", table, raw=True)
+    text = block.as_string()
+    if change == "two blocks":
+        text = f"data_comment\n_a.b 'first'\n\n{text}"
+    path = tmp_path / "in.cif"
+    path.write_bytes((text.replace("\n", "\r\n") if change == "crlf" else text).encode())
+    model = read_model(path)
+    write_model_cif(tmp_path / "out.cif", model, model.positions + 1.0)
+    write_cif(tmp_path / "all.cif", model.topology, model.positions, header=header_of(model))
+    np.testing.assert_allclose(read_model(tmp_path / "out.cif").positions, model.positions + 1.0, atol=6e-4)
+    assert [r.describe() for r in read_model(tmp_path / "all.cif").records] == [
+        r.describe() for r in model.records
+    ]
+    assert ("first" in (tmp_path / "out.cif").read_text()) == (change == "two blocks")

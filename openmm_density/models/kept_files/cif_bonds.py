@@ -69,10 +69,10 @@ class AtomNames:
         self.columns = columns
         count = len(columns["Cartn_x"])
         blank = ["."] * count
-        chains = columns.get("auth_asym_id") or columns["label_asym_id"]
-        numbers = columns.get("auth_seq_id") or columns["label_seq_id"]
+        chains = columns.get("auth_asym_id") or columns.get("label_asym_id") or blank
+        numbers = columns.get("auth_seq_id") or columns.get("label_seq_id") or blank
         codes = columns.get("pdbx_PDB_ins_code") or blank
-        names = columns.get("label_atom_id") or columns["auth_atom_id"]
+        names = columns.get("label_atom_id") or columns.get("auth_atom_id") or blank
         altlocs = columns.get("label_alt_id") or blank
         # Most are plain words, many times the same.
         plain = functools.cache(_plain)
