@@ -19,7 +19,7 @@ FLOORS = (
     "energies",
     "restraints",
     "validation",
-    "analysis reporters replica_exchange html_report distillation",
+    "analysis reporters replica_exchange html_report distillation atomic_parameters",
     "fitting doctor",
     "batch series",
     "cli",
@@ -31,7 +31,7 @@ LONGEST_MODULE, LONGEST_FUNCTION, MOST_ARGUMENTS = 500, 60, 12
 # Everything that a user of a script sets in one place, passed on in parts.
 FACADES = {"DensityFit", "FlexibleFit"}
 # What a file, a fit or a report holds: filled in by one function of ours, by name, and read by everybody.
-RECORDS = {"Diagnosis", "FitResult", "GeometryReport", "Model", "Protocol", "RunState", "Stage"}
+RECORDS = {"BFactors", "Diagnosis", "FitResult", "GeometryReport", "Model", "Protocol", "RunState", "Stage"}
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The command line: ``openmm-density fit | batch | series | distill | simulate | score | report | planes | doctor``."""
+"""The command line: ``fit | batch | series | distill | simulate | score | b-factors | report | planes | doctor``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from ..errors import InputError, SimulationError
 from ..wording import one_line
-from . import batch, distill, doctor, fit, planes, report, score, series, simulate
+from . import b_factors, batch, distill, doctor, fit, planes, report, score, series, simulate
 from .arguments import PROGRAM, Parser, spelled, spellings
 from .startup import end_process, note_start
 
@@ -114,7 +114,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="print the version"
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    for command in (fit, batch, series, distill, simulate, score, report, planes, doctor):
+    for command in (fit, batch, series, distill, simulate, score, b_factors, report, planes, doctor):
         command.add_parser(commands)
     return parser
 
@@ -136,6 +136,7 @@ _COMMANDS = {
     "distill": distill.run,
     "simulate": simulate.run,
     "score": score.run,
+    "b-factors": b_factors.run,
     "report": report.run,
     "planes": planes.run,
     "doctor": doctor.run,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..fitting.flexible_fit import FlexibleFit
     from ..fitting.interrupts import Stop
     from ..fitting.output import OutputFolder
+    from ..maps.density_map import DensityMap
     from .arguments import Commands
     from .fit_record import FitRecord
 
@@ -180,8 +181,16 @@ def _flexible_fit(record: FitRecord, stopwatch: Stopwatch) -> FlexibleFit:
         place=record.findings.place,
         map_checks=record.findings.map_checks,
         stopwatch=stopwatch,
+        half_maps=_checking_halves(record),
         **arguments,
     )
+
+
+def _checking_halves(record: FitRecord) -> tuple[DensityMap, ...] | None:
+    """Return the half maps where refined B factors are checked by them."""
+    if not record.options.files.half_map or record.protocol.b_factors == "off":
+        return None
+    return record.options.files.read_half_maps()
 
 
 def _with_findings(record: FitRecord, fit: FlexibleFit) -> FitRecord:

@@ -19,6 +19,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what says how a fit is made, beside its model, map and folder."""
     _add_more_files(parser)
     _add_protocol(parser.add_argument_group("the protocol"))
+    _add_refinement(parser.add_argument_group("B factors and occupancies, in the end"))
     add_shared(parser)
 
 
@@ -133,6 +134,20 @@ def _add_protocol(parser: argparse._ArgumentGroup) -> None:
         default="on",
         metavar="on|off|SIGMA",
         help="restrain flat groups to planes, with a standard deviation in Å (on, which is 0.02)",
+    )
+
+
+def _add_refinement(parser: argparse._ArgumentGroup) -> None:
+    parser.add_argument(
+        "--b-factors",
+        choices=("off", "auto", "atom", "residue", "group"),
+        help="refine B factors in the end: of the finest level that the resolution and half maps support, or of each atom, "
+        "residue or chain (auto; off with --protocol quick)",
+    )
+    parser.add_argument(
+        "--occupancies",
+        metavar="LIST",
+        help="refine occupancies in the end: of ligands, waters and side-chains, or some of these separated by commas (off)",
     )
 
 

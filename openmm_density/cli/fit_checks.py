@@ -84,7 +84,7 @@ def _check_ensemble(options: FitOptions) -> None:
     from .fit_options import exchanges
 
     course = options.course
-    protocol = course.changed_protocol(options.files.resolution)
+    protocol = options.changed_protocol()
     if course.replicas is None or exchanges(protocol):
         return
     for name, value, problem in _NO_ENSEMBLE:
@@ -118,7 +118,7 @@ def _check_values(options: FitOptions) -> None:
 
     course, density, force_field, run = options.course, options.density, options.force_field, options.run
     resolution_in_angstrom(options.files.resolution)
-    protocol = course.changed_protocol(options.files.resolution)
+    protocol = options.changed_protocol()
     if isinstance(course.planarity, float):
         positive(course.planarity, "planarity", "Å, such as 0.02")
     measure_named(density.similarity, about_mean=density.about_mean)

@@ -135,6 +135,18 @@ class Course:
 
 
 @dataclass(frozen=True)
+class Refinement:
+    """What is refined in the end beside positions."""
+
+    b_factors: str | None
+    occupancies: str | None
+
+    def of_protocol(self, protocol: Protocol) -> Protocol:
+        """Return a protocol with what is asked for here."""
+        return replace(protocol, **{name: value for name, value in values(self).items() if value is not None})
+
+
+@dataclass(frozen=True)
 class Density:
     """The density force."""
 
@@ -192,6 +204,7 @@ class FitOptions:
     output: Output
     files: Files
     course: Course
+    refinement: Refinement
     density: Density
     force_field: ForceField
     run: Run
@@ -199,11 +212,20 @@ class FitOptions:
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> FitOptions:
         """Return the options from their values by name, among which there may be others."""
-        return cls(*(_chosen(group, options) for group in (Output, Files, Course, Density, ForceField, Run)))
+        return cls(
+            *(
+                _chosen(group, options)
+                for group in (Output, Files, Course, Refinement, Density, ForceField, Run)
+            )
+        )
 
     def by_name(self) -> dict[str, Any]:
         """Return the values by name, as `of` takes them."""
         return {name: value for group in values(self).values() for name, value in values(group).items()}
+
+    def changed_protocol(self) -> Protocol:
+        """Return the protocol with all changes."""
+        return self.refinement.of_protocol(self.course.changed_protocol(self.files.resolution))
 
     def fit_arguments(self) -> dict[str, Any]:
         """Return the arguments that a `FlexibleFit` and a scan of strengths have in common."""

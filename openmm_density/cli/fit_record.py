@@ -68,7 +68,7 @@ class FitRecord:
     @classmethod
     def new(cls, options: FitOptions) -> FitRecord:
         """Return that of a fit that has not started."""
-        protocol = options.course.changed_protocol(options.files.resolution)
+        protocol = options.changed_protocol()
         return cls(options, protocol, Findings(options.files.place))
 
     @classmethod

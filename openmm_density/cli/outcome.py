@@ -24,6 +24,8 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
         console.print(Text.assemble(("Interrupted:", "bold"), f" {summary['doubts'][0]}"))
     console.print(_outcome_table(summary))
     _print_changes(console, summary)
+    if summary["b_factors"] is not None:
+        console.print(_b_factors(summary["b_factors"]))
     console.print(
         f"{summary['ms_per_step']:.1f} ms a step, {summary['density_ms_per_step']:.2f} ms of it the density force; "
         f"{pull_in_words(summary)}"
@@ -36,6 +38,13 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
     for doubt in summary["doubts"][1 if summary["interrupted"] else 0 :]:
         console.print(Text.assemble(("Doubt:", "bold"), f" {doubt}"))
     console.print(f"results are in {folder}: open report.html in a browser; summary.json has all figures")
+
+
+def _b_factors(refined: dict[str, Any]) -> str:
+    return (
+        f"B factors per {refined['level']}: {refined['least_b']:.0f} to {refined['largest_b']:.0f} Å², CC with them "
+        f"{refined['cc']:.3f}, {refined['cc_uniform']:.3f} with the best uniform one"
+    )
 
 
 def _print_changes(console: Console, summary: dict[str, Any]) -> None:

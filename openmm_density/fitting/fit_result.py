@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..models.preparation import Prepared
+
+if TYPE_CHECKING:
+    from ..atomic_parameters import BFactors, Occupancies
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,12 @@ class FitResult:
         Milliseconds that an evaluation of each kind of force takes, where these were asked for; see `step_times`.
     search_interrupted : bool
         Whether it was the search for an ensemble that was stopped, after the fit of one model had come to its end.
+    b_factors : BFactors, optional
+        Refined in the end, where the protocol asks for it: ``prepared`` then has them.
+    occupancies : Occupancies, optional
+        The same of occupancies.
+    not_refined : str, optional
+        A sentence on why these could not be refined.
     written : Written, optional
         Where `openmm_density.fitting.output.OutputFolder.write` has written it. A notebook then shows doubts and the picture
         beside the figures.
@@ -155,6 +164,9 @@ class FitResult:
     exchange: list[dict[str, Any]] = field(default_factory=list)
     ligands: list[dict[str, Any]] = field(default_factory=list)
     ms_by_force: dict[str, float] | None = None
+    b_factors: BFactors | None = None
+    occupancies: Occupancies | None = None
+    not_refined: str | None = None
     written: Written | None = None
     search_interrupted: bool = False
 

@@ -44,6 +44,7 @@ from .placement import Placement
 from .platforms import load_gpu_code
 from .progress_bars import shown_progress
 from .protocols import Protocol, find_protocol
+from .refined_atoms import with_refined_atoms
 from .relaxation import Strain
 from .start import Start, examined_and_prepared
 from .worker_process import available_cores
@@ -117,6 +118,8 @@ class FlexibleFit:
         That of the program around this fit; by default its own, which counts its construction, run and writing.
     explain_time : bool
         Whether each force of a step is timed in the end, see `FitResult.ms_by_force`.
+    half_maps : two DensityMap, optional
+        Half maps, by which the level of refined B factors is chosen and checked. They have no other part in the fit.
     **density_options
         Passed to `DensityFit`: ``similarity``, ``weights``, ``atoms``, ``mask`` …
 
@@ -192,11 +195,12 @@ class FlexibleFit:
         stopwatch: Stopwatch | None = None,
         explain_time: bool = False,
         ligand_potentials: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
+        half_maps: Sequence[DensityMap] | None = None,
         **density_options: Any,
     ) -> None:
         models = {"model": model, "restrain_to": restrain_to, "reference": reference}
         check_arguments(type(self), density_options, density_map, **models)
-        self.stopwatch = stopwatch or Stopwatch()
+        self.stopwatch, self._half_maps = stopwatch or Stopwatch(), half_maps
         with self.stopwatch.part("preparation"), ExitStack() as preparation:
             run = RunOptions(seed, platform, threads, report_interval, save_interval, explain_time)
             by = forcefield, solvent, ligand_forcefield, ligands, dictionaries, allow_scripts
@@ -359,6 +363,9 @@ class FlexibleFit:
         stages = [(stage.name, self.rebuilds_before(n)) for n, stage in enumerate(self.protocol.stages)]
         with self.beside.ended_by_errors(), shown_progress(progress, stages) as told:
             result = self._run.run(folder, told, on_interrupt, on_end)
+            with self.stopwatch.part("b_factors"):
+                halves = self._half_maps and [self.corrections.apply(each) for each in self._half_maps]
+                result = with_refined_atoms(result, self.solute, self.fit_map, self.protocol, halves)
         # No files need be written of it; what is asked for yet is done here.
         if folder is None:
             self.beside.end()

@@ -181,4 +181,6 @@ def _protocol_of_scan(protocol: Protocol, strengths: Sequence[float]) -> Protoco
         final_strength=None,
         final_strength_limit=None,
         minimize_last=0,
+        b_factors="off",
+        occupancies="off",
     )

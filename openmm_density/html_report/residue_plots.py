@@ -81,15 +81,30 @@ def fluctuation_figure(residues: Sequence[Mapping[str, Any]]) -> dict[str, Any] 
 def b_factor_figure(
     residues: Sequence[Mapping[str, Any]], b_factors: Sequence[float | None]
 ) -> dict[str, Any] | None:
-    """Return the mean B factor by residue; None where all are the same."""
+    """Return the mean B factor by residue, and those before where they were refined; None where all are the same.
+
+    Parameters
+    ----------
+    residues : sequence of mapping
+        Of a summary, with ``b_factor_initial`` and ``b_factor_deviation`` where B factors were refined.
+    b_factors : sequence
+        Of each residue in Å², or None.
+    """
     rows = [i for i, value in enumerate(b_factors) if value is not None and residues[i]["kind"] != "water"]
     values = [b_factors[row] for row in rows]
     if not values or max(values) - min(values) < 1e-3:
         return None
     layout = _along_residues([residues[row] for row in rows])
     layout["yaxis"] = {"title": {"text": "B factor (Å²)"}, "rangemode": "tozero"}
-    trace = _trace(rows, residues, values, "B factor", "B factor", OF_STAGE["final"], ".1f")
-    return {"data": [trace], "layout": layout}
+    before = [residues[row].get("b_factor_initial") for row in rows]
+    if all(value is None for value in before):
+        trace = _trace(rows, residues, values, "B factor", "B factor", OF_STAGE["final"], ".1f")
+        return {"data": [trace], "layout": layout}
+    trace = _trace(rows, residues, values, "B factor", "refined", OF_STAGE["final"], ".1f")
+    deviations = [residues[row].get("b_factor_deviation") for row in rows]
+    trace["error_y"] = {"type": "data", "array": deviations, "thickness": 0.6, "width": 0}
+    traces = [_trace(rows, residues, before, "B factor", "input", OF_STAGE["initial"], ".1f"), trace]
+    return {"data": traces, "layout": layout}
 
 
 def spread_figure(residues: Sequence[Mapping[str, Any]], agreed: float) -> dict[str, Any] | None:

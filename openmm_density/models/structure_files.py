@@ -182,6 +182,7 @@ def write_model_cif(
     model: Model,
     positions: Any,
     b_factors: Sequence[float] | np.ndarray | None = None,
+    occupancies: np.ndarray | None = None,
 ) -> list[str]:
     """Write the atoms of a model that was read, at other positions, as mmCIF.
 
@@ -195,8 +196,8 @@ def write_model_cif(
     model : Model
     positions : Quantity or array_like, shape (N, 3)
         Å where plain; from `openmm_density.models.preparation.Prepared.input_positions`.
-    b_factors : array_like, shape (N,), optional
-        Å²; the input's where not given.
+    b_factors, occupancies : array_like, shape (N,), optional
+        Å², and fractions; the input's where not given.
 
     Returns
     -------
@@ -209,7 +210,7 @@ def write_model_cif(
         The numbers of atoms differ, a coordinate is not a number, or the file cannot be written.
     """
     positions, b_factors = _checked_for(path, model, positions, b_factors)
-    atoms = atoms_of_model(model, positions, b_factors)
+    atoms = atoms_of_model(_occupied(model, occupancies), positions, b_factors)
     header = header_of(model)
     rows = [atom.record.serial for atom in atoms]
     if header.rows is not None and len(set(rows)) == len(rows):
@@ -325,6 +326,7 @@ def write_pdb(
     model: Model,
     positions: Any,
     b_factors: Sequence[float] | np.ndarray | None = None,
+    occupancies: np.ndarray | None = None,
 ) -> list[str]:
     """Write the atoms of a model that was read, at other positions, as PDB.
 
@@ -342,8 +344,8 @@ def write_pdb(
     model : Model
     positions : Quantity or array_like, shape (N, 3)
         Å where plain; from `openmm_density.models.preparation.Prepared.input_positions`.
-    b_factors : array_like, shape (N,), optional
-        Å²; the input's where not given.
+    b_factors, occupancies : array_like, shape (N,), optional
+        Å², and fractions; the input's where not given.
 
     Returns
     -------
@@ -364,17 +366,22 @@ def write_pdb(
             source=path,
             remedy="use the mmCIF file",
         )
-    lines, left_out = _pdb_lines(model, positions, b_factors)
+    atoms = atoms_of_model(_occupied(model, occupancies), positions, b_factors)
+    lines, left_out = _pdb_lines(model, atoms)
     write_text(path, "\n".join([*lines, ""]))
     return left_out
 
 
-def _pdb_lines(model: Model, positions: np.ndarray, b_factors: np.ndarray) -> tuple[list[str], list[str]]:
+def _occupied(model: Model, occupancies: np.ndarray | None) -> Model:
+    """Return a model with other occupancies (N,), where there are any."""
+    return model if occupancies is None else replace(model, occupancies=occupancies)
+
+
+def _pdb_lines(model: Model, atoms: list[WrittenAtom]) -> tuple[list[str], list[str]]:
     """Return the lines of a PDB file, and what of the input's own lines is not in it."""
     options = gemmi.PdbWriteOptions()
     options.cryst1_record = model.cell is not None
     options.atom_records = options.end_record = False
-    atoms = atoms_of_model(model, positions, b_factors)
     header = header_of(model)
     metadata = header.metadata
     own = metadata.text.split("\n")

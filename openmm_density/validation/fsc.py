@@ -230,7 +230,7 @@ def half_map_fsc(first: DensityMap, second: DensityMap, positions: Any = None) -
 
 
 def model_fsc(
-    density_map: DensityMap, topology: Topology, positions: Any, resolution: Any
+    density_map: DensityMap, topology: Topology, positions: Any, resolution: Any, *, b_factors: Any = None
 ) -> ShellCorrelation:
     """Correlate a map with a model, shell by shell in Fourier space.
 
@@ -249,14 +249,18 @@ def model_fsc(
     resolution : float or Quantity
         Resolution d in Å.
 
+    b_factors : array_like, shape (N,), optional
+        Å², in place of the uniform 8 d: another curve than the one that is reported everywhere.
+
     Raises
     ------
     InputError
         If positions and topology disagree, no non-hydrogen atom is near the map, or an argument makes no sense.
     """
     finest = 2 * 0.999 * density_map.voxel_size.max()
-    b_factor = B_PER_RESOLUTION * resolution_in_angstrom(resolution)
-    model = ModelDensity(topology, finest, b_factors=b_factor)
+    if b_factors is None:
+        b_factors = B_PER_RESOLUTION * resolution_in_angstrom(resolution)
+    model = ModelDensity(topology, finest, b_factors=b_factors)
     positions = checked_positions(positions, model.n_atoms, topology)
     if not model.is_heavy.any():
         raise InputError(

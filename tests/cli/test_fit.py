@@ -314,3 +314,19 @@ def test_an_error_ends_what_is_done_beside_the_fit(folder, tmp_path, monkeypatch
     assert fit(folder, tmp_path / "out") == 2
     assert "is of no use" in capsys.readouterr().err
     assert ended == [True] and not (tmp_path / "out").exists()
+
+
+def test_b_factors_are_refined_in_the_end(fitted, folder):
+    """In the models, the summary and the residues; the positions are not theirs to change."""
+    summary = json.loads((fitted / "summary.json").read_text())
+    found = summary["b_factors"]
+    assert found["level"] == "residue" and found["cc"] > found["cc_uniform"] > 0.8
+    assert summary["occupancies"] is None
+    of_input, written = read_model(folder / "model.pdb"), read_model(fitted / "fitted.pdb")
+    assert (written.b_factors != of_input.b_factors).all()
+    np.testing.assert_array_equal(written.occupancies, of_input.occupancies)
+    complete = read_model(fitted / "fitted.cif")
+    assert complete.b_factors.min() == pytest.approx(found["least_b"], abs=0.01)
+    row = summary["residues"][3]
+    assert row["b_factor_final"] != row["b_factor_initial"] and row["b_factor_deviation"] > 0
+    assert "B factors by residue, refined" in (fitted / "report.html").read_text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -21,6 +22,7 @@ from ..half_maps import StrengthScan
 from ..interrupts import Stop
 from ..locks import FolderLock
 from ..log_table import log_table
+from ..refined_atoms import input_b_factors, input_occupancies, prepared_occupancies
 from .agreement import begin_reports, map_agreement
 from .ensembles import add_ensemble, write_ensemble
 from .pictures import Pictures
@@ -198,20 +200,21 @@ class OutputFolder:
     def _write_model(self, name: str, result: FitResult) -> tuple[str | None, list[str]]:
         """Write the final model of a result in its formats; return what PDB cannot hold, and what of the input is left out."""
         prepared = result.prepared
-        header = prepared_header(prepared)
+        header = replace(prepared_header(prepared), occupancies=prepared_occupancies(result))
         write_cif(self.path / f"{name}.cif", prepared.topology, result.final, prepared.b_factors, header)
         in_input = prepared.input_positions(result.final)
         limit = pdb_limit(prepared.model, in_input)
         pdb, cif = self.path / f"{name}.pdb", self.path / f"{name}_input.cif"
         left_out = []
+        written = prepared.model, in_input, input_b_factors(result), input_occupancies(result)
         if limit is None:
-            left_out = write_pdb(pdb, prepared.model, in_input)
+            left_out = write_pdb(pdb, *written)
         else:
             pdb.unlink(missing_ok=True)
         if limit is None and prepared.model.metadata.is_pdb:
             cif.unlink(missing_ok=True)
         else:
-            left_out = write_model_cif(cif, prepared.model, in_input)
+            left_out = write_model_cif(cif, *written)
         return None if limit is None else f"{limit}; {cif.name} holds the input's atoms instead", left_out
 
     def _write_report(self, fit: FlexibleFit, result: FitResult, summary: dict[str, Any]) -> None:

@@ -57,6 +57,7 @@ def notes_on(
         *([] if pdb_limit is None else [f"fitted.pdb was left out: {pdb_limit}"]),
         *_strength_note(fit, result),
         *_hydrogens_note(fit, result),
+        *_refined_notes(result),
         *_unknown_notes(residues),
         *summary["geometry_final"]["notes"],
     ]
@@ -80,6 +81,13 @@ def _strain_note(fit: FlexibleFit) -> list[str]:
         "The start has a bad geometry, which was relaxed in stages before the fit, with the chirality of every centre kept: "
         f"{found}."
     ]
+
+
+def _refined_notes(result: FitResult) -> list[str]:
+    """Return what is to be known of refined B factors and occupancies."""
+    found = [each for each in (result.b_factors, result.occupancies) if each is not None]
+    notes = [note for each in found for note in each.notes]
+    return notes if result.not_refined is None else [*notes, result.not_refined]
 
 
 def _search_note(result: FitResult) -> list[str]:

@@ -79,6 +79,7 @@ def summarize(
         **_speed(fit, result),
         **_planarity(fit, result),
         "restraints_violated": {name: [*map(str, each)] for name, each in violated.items()},
+        **_refined(result),
         **_geometry(fit, result),
         **contact_report(fit, result),
         "rigid_residues": list(result.prepared.report.rigid_residues),
@@ -303,6 +304,15 @@ def _geometry(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
         "geometry_final": after.as_dict(),
         "geometry_reference": None if of_reference is None else of_reference.as_dict(),
         **compare_geometry(before, after).as_dict(),
+    }
+
+
+def _refined(result: FitResult) -> dict[str, Any]:
+    """Return what was refined in the end beside positions."""
+    b_factors, occupancies = result.b_factors, result.occupancies
+    return {
+        "b_factors": None if b_factors is None else b_factors.as_dict(),
+        "occupancies": None if occupancies is None else occupancies.as_dict(),
     }
 
 

@@ -46,18 +46,20 @@ def find_protocol(name: str, resolution: float) -> Protocol:
         return read_protocol(name)
     resolution = resolution_in_angstrom(resolution)
     if name == "standard":
-        return Protocol((*_approach(20000, resolution), *_refine(20000, resolution)), name="standard")
+        stages = (*_approach(20000, resolution), *_refine(20000, resolution))
+        return Protocol(stages, name="standard", b_factors="auto")
     if name == "quick":
         stages = (*_approach(5000, resolution), *_refine(5000, resolution, heated=False))
         return Protocol(stages, name="quick", minimize_last=500)
     if name == "cascade":
-        return Protocol((*_ladder(20000, resolution), *_refine(20000, resolution)), name="cascade")
+        stages = (*_ladder(20000, resolution), *_refine(20000, resolution))
+        return Protocol(stages, name="cascade", b_factors="auto")
     if name == "exchange":
         refine = _refine(20000, resolution, heated=False, searched=True)
         stages = (*_approach(20000, resolution), *_exchanging(20000, resolution), *refine)
-        return Protocol(stages, name="exchange")
+        return Protocol(stages, name="exchange", b_factors="auto")
     if name == "gentle":
-        return Protocol(_small_corrections(8000), name="gentle")
+        return Protocol(_small_corrections(8000), name="gentle", b_factors="auto")
     raise InputError(
         "must be a known protocol, or a file that ends in .toml",
         argument="protocol",

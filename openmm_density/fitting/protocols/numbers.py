@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from ...errors import InputError
@@ -34,6 +35,17 @@ def check_number(argument: str, value: Any, example: str, source: str | None = N
             source=source,
             found=repr(value),
             remedy=f"give {example}",
+        )
+
+
+def check_choice(argument: str, value: Any, choices: Sequence[str]) -> None:
+    """Refuse a value that is none of some names."""
+    if value not in choices:
+        raise InputError(
+            f"must be one of {', '.join(choices)}",
+            argument=argument,
+            found=repr(value),
+            remedy="choose one of these",
         )
 
 

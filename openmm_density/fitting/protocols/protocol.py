@@ -11,7 +11,7 @@ from typing import Any
 
 from ...atomic_files import write_text
 from ...errors import InputError
-from .numbers import check_count, check_flag, check_number, is_number
+from .numbers import check_choice, check_count, check_flag, check_number, is_number
 from .stage import DEFAULT_STAGE_RESTRAINTS, HIGHEST_TEMPERATURE, Stage, checked_restraints, too_hot
 from .toml_text import toml_text
 
@@ -21,6 +21,8 @@ UPDATE_INTERVAL = 40
 """Strengths and temperatures change every so many steps, and are constant in between."""
 
 SEARCHES = ("off", "auto", "full")
+B_FACTORS = ("off", "auto", "atom", "residue", "group")
+OCCUPANCIES = ("off", "ligands", "waters", "side-chains")
 
 FINISH = "finish"
 """The stage at the final strength that protocols end with."""
@@ -69,6 +71,11 @@ class Protocol:
         Steps between their attempts.
     finish : bool
         Whether a fit adds a final stage where there is none, see `finishing`.
+    b_factors : {"off", "auto", "atom", "residue", "group"}
+        Whether B factors are refined in the end, and what has one of its own; see
+        `openmm_density.atomic_parameters.BFactorRefinement`. With "off" the model keeps those of its file.
+    occupancies : str
+        Whose occupancies are refined in the end: "ligands", "waters", "side-chains" or several, separated by commas; or "off".
     search : {"auto", "off", "full"}
         Whether the searches that stages ask for are made as far as they take about as long as the steps do (see
         `openmm_density.fitting.rebuilding.search_plan.SearchPlan`), not at all, or whatever they take.
@@ -90,6 +97,8 @@ class Protocol:
     replicas: int = 8
     exchange_interval: int = 200
     finish: bool = True
+    b_factors: str = "off"
+    occupancies: str = "off"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stages", tuple(self.stages))
@@ -129,13 +138,10 @@ class Protocol:
                 found=self.density_interval,
                 remedy="leave it out",
             )
-        if self.search not in SEARCHES:
-            raise InputError(
-                f"must be one of {', '.join(SEARCHES)}",
-                argument="search",
-                found=repr(self.search),
-                remedy="choose one of these",
-            )
+        for name, choices in (("search", SEARCHES), ("b_factors", B_FACTORS)):
+            check_choice(name, getattr(self, name), choices)
+        for kind in str(self.occupancies).split(","):
+            check_choice("occupancies", kind.strip(), OCCUPANCIES)
         self._check_final_stages()
         if self.steps < 1:
             raise InputError(

@@ -57,7 +57,7 @@ def contents_of(folder: Path, fit: FlexibleFit, result: FitResult, summary: Mapp
     after, before = labels(summary)
     models = [
         ShownModel("after", after, prepared.topology, result.final, prepared.b_factors),
-        ShownModel("before", before, prepared.topology, result.initial, prepared.b_factors),
+        ShownModel("before", before, prepared.topology, result.initial, fit.prepared.b_factors),
     ]
     if reference is not None:
         models.append(ShownModel("reference", "reference", reference.topology, reference.positions))

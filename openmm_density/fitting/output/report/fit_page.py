@@ -25,13 +25,14 @@ from ....html_report.blocks import (
 from ....html_report.citations import citations
 from ....html_report.fit_plots import FSC_OF_HALVES, HALF_MAPS, fsc_figure, fsc_title, geometry_figure
 from ....html_report.ramachandran_plot import ramachandran_figure
-from ....html_report.residue_plots import agreement_figure, b_factor_figure
+from ....html_report.residue_plots import agreement_figure
 from ....html_report.residue_values import residue_values, rows_by_label
 from ....html_report.structures import drawn_models
 from ....html_report.surfaces import surfaces_of
 from ....validation.named_residues import LocatedDoubt, ResidueFinder, doubts_in
 from ....wording import counted
 from ..figures import crossing_in_words, figure_table
+from .b_factors import b_factor_blocks
 from .contents import FitContents
 from .done import done_section
 from .ensemble import ensemble_section
@@ -238,12 +239,7 @@ def _can_it_be_trusted(
             ramachandran_figure(contents.models, rows_by_label(summary["residues"])),
         ),
         Items("Where to look", _places_to_look(summary, after)),
-        Plot(
-            "b-factors",
-            "B factors, as they were in the input: the fit does not refine them",
-            "The mean B factor of each residue.",
-            b_factor_figure(summary["residues"], [residue["b_factor"] for residue in residues]),
-        ),
+        *b_factor_blocks(summary, residues),
         Residues("All residues, those that fit the map worst first"),
     ]
     return Section("trust", "Can I trust it?", blocks)

@@ -1,0 +1,111 @@
+"""The atoms of a model as they scatter: form factors, B factors and occupancies, with the derivatives that the kernels return."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from openmm_density.kernels.density import density_gather, density_splat
+
+from ..energies.form_factors import form_factor_gaussians
+from .masked_map import MaskedMap
+
+CUTOFF_IN_SIGMA = 4.5
+_DISPLACED_B = 250.0
+
+
+class Scatterers:
+    """Atoms at fixed places in the box of a `MaskedMap`.
+
+    Parameters
+    ----------
+    elements : sequence of str, length M
+        Symbols.
+    positions : np.ndarray, shape (M, 3)
+        Å.
+    masked : MaskedMap
+    largest_b : float
+        Å²: the density of atoms with larger B factors is cut off nearer than `CUTOFF_IN_SIGMA`.
+    scattering : {"electron", "xray"}
+        Form factors.
+    """
+
+    def __init__(
+        self,
+        elements: Sequence[str],
+        positions: np.ndarray,
+        masked: MaskedMap,
+        largest_b: float,
+        scattering: str = "electron",
+    ) -> None:
+        self._masked = masked
+        self._positions = torch.from_numpy(np.ascontiguousarray(positions, dtype=np.float64))
+        self._matrix, self._origin = torch.from_numpy(masked.matrix), torch.from_numpy(masked.origin)
+        zeros, ones = (
+            torch.zeros(len(elements), dtype=torch.float64),
+            torch.ones(len(elements), dtype=torch.float64),
+        )
+        # Of B = 0 without a resolution: A = a (4π/b)^(3/2), α = 4π²/b.
+        amplitudes, exponents = form_factor_gaussians(elements, scattering, zeros + _TINY, ones, 0.0)
+        self._b = (4 * math.pi**2 / exponents).numpy() - _TINY
+        self._a = (amplitudes / (4 * math.pi / (4 * math.pi**2 / exponents)) ** 1.5).numpy()
+        widest = float(np.median(self._b.max(axis=1))) + largest_b + masked.blur
+        self._cutoff = CUTOFF_IN_SIGMA * math.sqrt(widest / (8 * math.pi**2))
+
+    def density(self, b_factors: np.ndarray, occupancies: np.ndarray) -> np.ndarray:
+        """Return the density on the grid, blurred by the grid's `MaskedMap.blur`."""
+        amplitudes, exponents, _ = self._gaussians(b_factors, occupancies)
+        return self._splat(amplitudes, exponents)
+
+    def displaced(self) -> np.ndarray:
+        """Return the volume of the atoms as a density, as soft at its edge as that of a solvent is."""
+        width = np.full((len(self._a), 1), _DISPLACED_B + self._masked.blur)
+        return self._splat((4 * math.pi / width) ** 1.5, 4 * math.pi**2 / width)
+
+    def gradients(
+        self, field: np.ndarray, b_factors: np.ndarray, occupancies: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the derivatives of Σ field·density with respect to B factors and occupancies, each of shape (M,)."""
+        amplitudes, exponents, width = self._gaussians(b_factors, occupancies)
+        _, by_amplitude, by_exponent = density_gather(
+            torch.from_numpy(field),
+            self._positions,
+            torch.from_numpy(amplitudes.astype(np.float32)),
+            torch.from_numpy(exponents.astype(np.float32)),
+            self._cutoff,
+            self._matrix,
+            self._origin,
+        )
+        by_amplitude, by_exponent = by_amplitude.double().numpy(), by_exponent.double().numpy()
+        by_b = -(1.5 * by_amplitude * amplitudes + by_exponent * exponents) / width
+        each = self._a * (4 * math.pi / width) ** 1.5
+        return by_b.sum(axis=1), (by_amplitude * each).sum(axis=1)
+
+    def form_factors(self, s2: np.ndarray) -> np.ndarray:
+        """Return f(s) of each atom, shape (M, len(s2)), for |s|² in Å⁻²."""
+        return (self._a[:, :, None] * np.exp(-self._b[:, :, None] * s2 / 4)).sum(axis=1)
+
+    def _gaussians(
+        self, b_factors: np.ndarray, occupancies: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        width = self._b + b_factors[:, None] + self._masked.blur
+        amplitudes = occupancies[:, None] * self._a * (4 * math.pi / width) ** 1.5
+        return amplitudes, 4 * math.pi**2 / width, width
+
+    def _splat(self, amplitudes: np.ndarray, exponents: np.ndarray) -> np.ndarray:
+        return density_splat(
+            self._positions,
+            torch.from_numpy(amplitudes.astype(np.float32)),
+            torch.from_numpy(exponents.astype(np.float32)),
+            self._cutoff,
+            self._matrix,
+            self._origin,
+            list(self._masked.shape),
+        ).numpy()
+
+
+# Å², so that no Gaussian of the table without a width of its own is infinitely narrow.
+_TINY = 1e-3

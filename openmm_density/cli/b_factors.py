@@ -1,0 +1,139 @@
+"""``openmm-density b-factors``: refine B factors and occupancies of a model as it stands."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError
+from ..plugins import defer_torch
+from ..units import resolution_in_angstrom
+from .arguments import add_map, check_files, check_halves, map_corrections
+from .startup import loading
+
+if TYPE_CHECKING:
+    from ..atomic_parameters import BFactors, Occupancies
+    from ..models.model import Model
+    from .arguments import Commands
+
+_SUFFIXES = (".pdb", ".ent", ".cif", ".mmcif")
+
+
+def add_parser(commands: Commands) -> None:
+    """Add what ``b-factors`` takes."""
+    parser = commands.add_parser(
+        "b-factors",
+        help="refine B factors and occupancies of a model where it is",
+        description="Refine the B factors of MODEL, whose atoms stay where they are, against MAP, and write it with them.",
+    )
+    parser.add_argument("model", metavar="MODEL", help="PDB or mmCIF, .gz or not")
+    add_map(parser)
+    parser.add_argument("--output", metavar="FILE", help="the model with its new B factors, .pdb or .cif")
+    parser.add_argument("--overwrite", action="store_true", help="replace FILE if it is there")
+    parser.add_argument(
+        "--level",
+        choices=("auto", "atom", "residue", "group"),
+        default="auto",
+        help="what has a B factor of its own: the finest that resolution and half maps support (auto), atoms, residues or chains",
+    )
+    parser.add_argument(
+        "--half-map",
+        action="append",
+        default=[],
+        metavar="HALF",
+        help="give both: B factors refined in the one are scored in the other, which chooses the level",
+    )
+    parser.add_argument(
+        "--occupancies",
+        metavar="LIST",
+        help="refine these occupancies first: ligands, waters, side-chains, or some of these separated by commas",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Refine, write and print; return the exit status."""
+    output = None if options.output is None else Path(options.output)
+    _check(options, output)
+    defer_torch()
+    with loading():
+        from ..atomic_parameters import BFactorRefinement, OccupancyRefinement
+        from ..maps.density_map import DensityMap
+        from ..models.structures import read_model
+
+    corrections = map_corrections(options.voxel_size, options.mirror, options.invert)
+    model = read_model(options.model)
+    density_map = corrections.apply(DensityMap.from_file(options.map, columns=options.columns))
+    halves = [corrections.apply(DensityMap.from_file(path)) for path in options.half_map] or None
+    occupancies: Occupancies | None = None
+    if options.occupancies:
+        occupancies = OccupancyRefinement(
+            model, density_map, options.resolution, options.occupancies
+        ).refine()
+    refined = BFactorRefinement(
+        model,
+        density_map,
+        options.resolution,
+        occupancies=None if occupancies is None else occupancies.occupancies,
+        level=options.level,
+        half_maps=halves,
+    ).refine()
+    if output is not None:
+        _write(output, model, refined, occupancies)
+    _show(options, refined, occupancies, model)
+    return 0
+
+
+def _check(options: argparse.Namespace, output: Path | None) -> None:
+    """Refuse at once what needs no model for it."""
+    check_files((options.model,), (options.map, *options.half_map))
+    check_halves(options.half_map)
+    resolution_in_angstrom(options.resolution)
+    if output is None:
+        return
+    if output.suffix.lower() not in _SUFFIXES:
+        raise InputError(
+            "must end in .pdb or .cif", argument="output", found=output.name, remedy="give another name"
+        )
+    if output.exists() and not options.overwrite:
+        raise InputError(
+            "it exists already", source=output, remedy="choose another name, or pass --overwrite"
+        )
+
+
+def _write(output: Path, model: Model, refined: BFactors, occupancies: Occupancies | None) -> None:
+    from ..models.structure_files import write_model_cif, write_pdb
+
+    write = write_pdb if output.suffix.lower() in (".pdb", ".ent") else write_model_cif
+    write(
+        output,
+        model,
+        model.positions,
+        refined.b_factors,
+        None if occupancies is None else occupancies.occupancies,
+    )
+
+
+def _show(
+    options: argparse.Namespace, refined: BFactors, occupancies: Occupancies | None, model: Model
+) -> None:
+    from ..atomic_parameters.by_residue import residue_rows
+    from ..fitting.output.report.b_factors import b_factors_in_words
+
+    rows = residue_rows(model.topology, refined)
+    if options.json:
+        found: dict[str, Any] = {"b_factors": refined.as_dict(), "residues": rows}
+        if occupancies is not None:
+            found["occupancies"] = occupancies.as_dict()
+        print(json.dumps(found, indent=2, allow_nan=False))
+        return
+    print(b_factors_in_words(refined.as_dict()))
+    if occupancies is not None:
+        for name, value in occupancies.values.items():
+            print(f"occupancy of {name}: {value:.2f} ± {occupancies.deviations[name]:.2f}")
+    highest = sorted(rows, key=lambda row: -row["b_factor"])[:5]
+    print("largest: " + ", ".join(f"{row['residue']} ({row['b_factor']:.0f})" for row in highest))
+    if options.output is not None:
+        print(f"{options.output}: {len(model.b_factors)} atoms")

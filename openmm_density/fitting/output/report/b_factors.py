@@ -1,0 +1,58 @@
+"""The part of a fit's page on B factors and occupancies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ....html_report.blocks import Block, Plot, Table, Text
+from ....html_report.residue_plots import b_factor_figure
+
+_OF = {"atom": "each atom", "residue": "each residue", "group": "each chain"}
+_REFINED = "B factors by residue, refined, with standard deviations (click on a residue to see it)"
+_KEPT = "B factors, as they were in the input: this fit does not refine them"
+
+
+def b_factor_blocks(summary: Mapping[str, Any], residues: Sequence[Mapping[str, Any]]) -> list[Block]:
+    """Return what a page shows of B factors, and of occupancies where they were refined.
+
+    Parameters
+    ----------
+    summary : mapping
+        As ``summary.json`` has it; those of earlier versions know of neither.
+    residues : sequence of mapping
+        From `openmm_density.html_report.residue_values.residue_values`.
+    """
+    refined, occupancies = summary.get("b_factors"), summary.get("occupancies")
+    blocks: list[Block] = [
+        Plot(
+            "b-factors",
+            _KEPT if refined is None else _REFINED,
+            "The mean B factor of each residue.",
+            b_factor_figure(summary["residues"], [residue["b_factor"] for residue in residues]),
+        )
+    ]
+    if refined is not None:
+        blocks.append(Text(b_factors_in_words(refined)))
+    if occupancies is not None:
+        rows = [
+            (name, [f"{value:.2f}", f"{occupancies['deviations'][name]:.2f}"])
+            for name, value in occupancies["values"].items()
+        ]
+        blocks.append(Table("Occupancies, refined", ["occupancy", "standard deviation"], rows))
+    return blocks
+
+
+def b_factors_in_words(refined: Mapping[str, Any]) -> str:
+    """Return what refined B factors are, and how much better the model agrees with the map by them."""
+    least, largest, mean = (refined[name] for name in ("least_b", "largest_b", "mean_b"))
+    said = (
+        f"A B factor of {_OF[refined['level']]} was refined, from {least:.0f} to {largest:.0f} Å² with a mean of "
+        f"{mean:.0f} ± {refined['mean_b_deviation']:.0f} Å²: the correlation of the model's density with the map went from "
+        f"{refined['cc_uniform']:.3f} with the best uniform one ({refined['uniform_b']:.0f} Å²) to {refined['cc']:.3f}."
+    )
+    if refined["cc_given"] is not None:
+        said += f" With those of the input it is {refined['cc_given']:.3f}."
+    if refined["half_maps"] is None:
+        said += " Half maps (--half-map) would tell whether this is a fit of noise."
+    return " ".join([said, *refined["notes"]])

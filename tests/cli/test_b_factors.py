@@ -1,0 +1,47 @@
+"""``openmm-density b-factors``: B factors and occupancies of a model as it stands."""
+
+import json
+
+import numpy as np
+import pytest
+
+from openmm_density.models.structures import read_model
+
+from .commands import run
+
+
+@pytest.fixture
+def files(small_data):
+    folder = small_data / "emd5925_frag"
+    return folder / "5925_native.pdb", folder / "emd5925.mrc.gz", "--resolution", 3.64
+
+
+def test_model_is_written_with_its_b_factors(files, tmp_path, capsys):
+    assert run("b-factors", *files, "--output", tmp_path / "b.pdb") == 0
+    said = capsys.readouterr().out
+    assert "A B factor of each residue was refined" in said
+    given, written = read_model(files[0]), read_model(tmp_path / "b.pdb")
+    np.testing.assert_array_equal(written.positions, given.positions)
+    assert np.ptp(written.b_factors) > 50
+    assert (written.b_factors != given.b_factors).mean() > 0.9
+
+
+def test_json_has_every_residue(files, capsys):
+    assert run("b-factors", *files, "--level", "group", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["residues"]) == 94
+    assert found["b_factors"]["level"] == "group"
+    assert found["b_factors"]["n_refined"] == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--output", "b.txt"), "--output must end in .pdb or .cif, found b.txt"),
+        (("--occupancies", "ligands"), "--occupancies the model has none of what it asks for (ligands)"),
+        (("--half-map", "half.mrc"), "half.mrc: there is no such file"),
+    ],
+)
+def test_what_cannot_be_used_is_said(files, options, said, capsys):
+    assert run("b-factors", *files, *options) == 2
+    assert said in capsys.readouterr().err
