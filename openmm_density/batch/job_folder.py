@@ -14,8 +14,8 @@ from typing import Any, Literal, TypeAlias
 from ..atomic_files import read_file, write_text
 from ..errors import InputError, as_argument
 from ..fitting.locks import FolderInUse, FolderLock
-from ..fitting.output.results import UNFINISHED
-from .job_results import SUMMARY, figures_of
+from ..fitting.output.results import COMMAND, SUMMARY, UNFINISHED, finished_summary
+from .job_results import figures_of
 from .jobs import Job
 
 Earlier: TypeAlias = Literal["none", "finished", "unfinished", "failed", "replaced"]
@@ -24,8 +24,6 @@ or one of other options or files, which is removed."""
 
 JOB = "job.json"
 LOG = "fit.log"
-# What `fit` writes first of an unfinished fit, and needs to go on.
-_COMMAND = "command.json"
 
 
 class JobFolder:
@@ -46,13 +44,8 @@ class JobFolder:
 
     def figures(self) -> dict[str, Any] | None:
         """Return the figures of a fit that has come to its end; None where there is none."""
-        if (self.path / UNFINISHED).exists():
-            return None
-        try:
-            summary = json.loads((self.path / SUMMARY).read_text(encoding="utf-8"))
-            return None if summary["interrupted"] else figures_of(summary)
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+        summary = finished_summary(self.path)
+        return None if summary is None else figures_of(summary)
 
     def arguments(self, more: tuple[str, ...] = ()) -> list[str]:
         """Return the arguments of ``fit`` that begin the fit, or go on with it.
@@ -63,7 +56,7 @@ class JobFolder:
             Of a fit that begins, as far as the job does not say.
         """
         unfinished = self.path / UNFINISHED
-        if (unfinished / _COMMAND).exists():
+        if (unfinished / COMMAND).exists():
             allowed = ["--allow-scripts"] if "--allow-scripts" in self.job.arguments else []
             return ["--resume", str(self.path), *allowed]
         arguments = [*more, *self.job.words, "--output", str(self.path)]

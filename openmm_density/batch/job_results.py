@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..fitting.output.results import SUMMARY
 from .jobs import Job
 
 
@@ -64,8 +65,6 @@ class JobResult:
         """
         return json.loads((self.folder / SUMMARY).read_text(encoding="utf-8"))
 
-
-SUMMARY = "summary.json"
 
 FIGURES: dict[str, tuple[str, ...]] = {
     "cc": ("cc_final",),

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..fitting.output.report import corrections_of, read_contents
+from ..fitting.output.results import FITTED
 from ..html_report.page import write_page
 from ..maps.density_map import DensityMap
 from ..models.structures import Model, read_model
@@ -102,7 +103,7 @@ def _outcome(density_map: str, results: Sequence[JobResult], free: dict[str, flo
     results = [result for result in results if result.is_finished]
     if not results:
         return None
-    models = _sharing_topologies([read_model(result.folder / "fitted.cif") for result in results])
+    models = _sharing_topologies([read_model(result.folder / FITTED) for result in results])
     for result in results:
         if result.job.free_map is not None:
             free[result.job.name] = _correlation_with_free_map(result, result.job.free_map)

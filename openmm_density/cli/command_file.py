@@ -10,8 +10,7 @@ from typing import Any
 
 from ..atomic_files import read_file, write_text
 from ..errors import InputError
-
-COMMAND = "command.json"
+from ..fitting.output.results import COMMAND
 
 
 def write_command(

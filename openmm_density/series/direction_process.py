@@ -18,12 +18,13 @@ import torch
 
 from ..errors import InputError, SimulationError
 from ..fitting.interrupts import StopRequest
+from ..fitting.worker_process import PROGRAM, search_path
 from .direction import carry_out
 from .frame_fit import FrameFits, Interrupted
 from .settings import Settings, Start
 from .steps import DIRECTIONS
 
-_PROGRAM = "from openmm_density.series.direction_process import main; main()"
+_PROGRAM = PROGRAM.format(__name__)
 INTERRUPTED = 130
 # Seconds that a fit has to save its state.
 _PATIENCE = 120.0
@@ -58,7 +59,7 @@ class DirectionProcess:
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            env={**os.environ, **_own_gpu(direction), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env={**os.environ, **_own_gpu(direction), "PYTHONPATH": search_path()},
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

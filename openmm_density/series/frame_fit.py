@@ -13,14 +13,14 @@ from ..fitting.fit_map import FitMap
 from ..fitting.fit_result import Row
 from ..fitting.flexible_fit import FlexibleFit
 from ..fitting.locks import wait_until_free
-from ..fitting.output import UNFINISHED, OutputFolder
+from ..fitting.output import OutputFolder
+from ..fitting.output.results import FITTED, SUMMARY, UNFINISHED, finished_summary
 from ..maps.density_map import DensityMap
 from ..models.structures import read_model
 from ..stopwatch import Stopwatch
 from .settings import Settings, Start
 from .steps import Step
 
-FITTED, SUMMARY = "fitted.cif", "summary.json"
 NEAR = 0.6
 """Of the correlation that the neighbour's model has with its own volume: with less it starts far from its density. At 5 Å
 models 1 to 2 Å away (Cα RMSD) have .67 to .88 of it, those 5 Å away .45 to .5."""
@@ -72,8 +72,7 @@ class FrameFit:
 
 def is_finished(folder: Path, step: Step) -> bool:
     """Return whether the fit of a step has come to its end."""
-    path = folder / step.folder
-    return (path / SUMMARY).exists() and not (path / UNFINISHED).exists()
+    return finished_summary(folder / step.folder) is not None
 
 
 def finished_fit(settings: Settings, folder: Path, step: Step) -> FrameFit:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 from ...errors import InputError, as_argument
 
 UNFINISHED = "unfinished"
 """The folder, in that of the results, of what a fit in progress needs to go on."""
-REPORT = "report.html"
+COMMAND = "command.json"
+"""In it: what the fit was asked to do."""
+FITTED, SUMMARY, REPORT = "fitted.cif", "summary.json", "report.html"
 FILES = (
-    "fitted.cif",
+    FITTED,
     "fitted.pdb",
     "trajectory.dcd",
     "log.csv",
-    "summary.json",
+    SUMMARY,
     "protocol.toml",
     "overview.png",
     "progress.png",
@@ -33,6 +37,17 @@ CIF_FILES = ("fitted_input.cif", "fitted_before_input.cif", "fitted_reference_in
 """In place of fitted.pdb and those like it, where PDB cannot hold the model; the first also beside it, of an mmCIF input."""
 AFTER_FILES = ("after.cif", "after.pdb", "after_input.cif")
 """The same of what the simulation made of a model that was better before, which is then what the files above hold."""
+
+
+def finished_summary(path: Path) -> dict[str, Any] | None:
+    """Return the summary of a fit that has come to its end; None where there is none in a folder."""
+    if (path / UNFINISHED).exists():
+        return None
+    try:
+        summary = json.loads((path / SUMMARY).read_text(encoding="utf-8"))
+        return None if summary["interrupted"] else summary
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 BATCH_TABLE, SERIES_SETTINGS = "batch.json", "series_settings.json"
