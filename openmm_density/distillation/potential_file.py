@@ -114,7 +114,7 @@ def save(path: str | os.PathLike[str], potential: LigandPotential) -> None:
     """
     import torch
 
-    write = imported("safetensors.torch", "A file of a potential").save_file
+    serialized = imported("safetensors.torch", "A file of a potential").save
     tensors = {
         "charges": torch.as_tensor(potential.charges, dtype=torch.float64),
         "positions": torch.as_tensor(potential.ligand.positions, dtype=torch.float64),
@@ -135,7 +135,9 @@ def save(path: str | os.PathLike[str], potential: LigandPotential) -> None:
     }
     texts = {key: json.dumps(value, allow_nan=False) for key, value in metadata.items()}
     with atomic_write(path) as temporary:
-        write(tensors, temporary, {"format": _FORMAT, "format_version": str(_FORMAT_VERSION), **texts})
+        # Its own function that writes files lets nobody but their owner read them.
+        said = {"format": _FORMAT, "format_version": str(_FORMAT_VERSION), **texts}
+        temporary.write_bytes(serialized(tensors, said))
 
 
 def load(path: str | os.PathLike[str]) -> LigandPotential:

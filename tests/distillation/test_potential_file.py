@@ -18,6 +18,9 @@ def test_what_was_saved_is_read(potential, tmp_path):
     path = tmp_path / "methanol.safetensors"
     save(path, potential)
     read = load(path)
+    (tmp_path / "other").touch()
+    assert path.stat().st_mode == (tmp_path / "other").stat().st_mode
+    (tmp_path / "other").unlink()
     assert [name.name for name in tmp_path.iterdir()] == [path.name]
     for name in ("network", "teacher", "accuracy", "temperatures", "done", "created_by"):
         assert getattr(read, name) == getattr(potential, name)
