@@ -217,7 +217,7 @@ def check_same_potentials(
             raise InputError(
                 f"the fit began with another potential of {known['label']}",
                 source=folder,
-                remedy=f"go on with {known['path'] or 'that'}, or start it anew",
+                remedy=f"give {known['path'] or 'that'}, or start it anew",
             )
     if len(states) != len(placed):
         raise InputError(
