@@ -42,21 +42,42 @@ constexpr double PI = 3.14159265358979323846;
 constexpr double NEAREST_SQUARED = 1e-24;
 constexpr int64_t PAIRS_PER_TASK = 64;
 
-// b_n(r) c(r) and its derivative: sin(n x), cos(n x) by the sums of angles from those of x.
-inline void radial_functions(double r, double cutoff, int n_radial, float* basis, float* slopes) {
-    const double x = PI * r / cutoff, sine = std::sin(x), cosine = std::cos(x);
-    const double envelope = 0.5 * (cosine + 1), envelope_slope = -0.5 * PI / cutoff * sine, per_r = 1 / r;
-    double s = 0, c = 1;
-    for (int n = 1; n <= n_radial; ++n) {
-        const double next = s * cosine + c * sine;
-        c = c * cosine - s * sine;
-        s = next;
-        const double wave = s * per_r;
-        basis[n - 1] = static_cast<float>(wave * envelope);
-        slopes[n - 1] = static_cast<float>((n * PI / cutoff * c - wave) * per_r * envelope + wave * envelope_slope);
+constexpr int TOGETHER = 8;
+
+// b_n(r) c(r) and their derivatives of some pairs: sin(n x), cos(n x) by the sums of angles from those of x.
+inline void radial_functions(const double* r, int count, double cutoff, int n_radial, float* basis, float* slopes) {
+    double sine[TOGETHER], cosine[TOGETHER], envelope[TOGETHER], envelope_slope[TOGETHER], per_r[TOGETHER], s[TOGETHER], c[TOGETHER];
+    float wave_of[TOGETHER], slope_of[TOGETHER];
+    const int n_basis = n_radial + 1;
+    for (int k = 0; k < TOGETHER; ++k) {
+        const double x = PI / cutoff * r[std::min(k, count - 1)];
+        sine[k] = std::sin(x);
+        cosine[k] = std::cos(x);
+        per_r[k] = PI / (cutoff * x);
+        envelope[k] = 0.5 * (cosine[k] + 1);
+        envelope_slope[k] = -0.5 * PI / cutoff * sine[k];
+        s[k] = 0;
+        c[k] = 1;
     }
-    basis[n_radial] = static_cast<float>(envelope);
-    slopes[n_radial] = static_cast<float>(envelope_slope);
+    for (int n = 1; n <= n_radial; ++n) {
+        const double wave_number = n * PI / cutoff;
+        for (int k = 0; k < TOGETHER; ++k) {
+            const double next = s[k] * cosine[k] + c[k] * sine[k];
+            c[k] = c[k] * cosine[k] - s[k] * sine[k];
+            s[k] = next;
+            const double wave = s[k] * per_r[k];
+            wave_of[k] = static_cast<float>(wave * envelope[k]);
+            slope_of[k] = static_cast<float>((wave_number * c[k] - wave) * per_r[k] * envelope[k] + wave * envelope_slope[k]);
+        }
+        for (int k = 0; k < count; ++k) {
+            basis[k * n_basis + n - 1] = wave_of[k];
+            slopes[k * n_basis + n - 1] = slope_of[k];
+        }
+    }
+    for (int k = 0; k < count; ++k) {
+        basis[k * n_basis + n_radial] = static_cast<float>(envelope[k]);
+        slopes[k * n_basis + n_radial] = static_cast<float>(envelope_slope[k]);
+    }
 }
 
 // The entry of row j that is an entry of row i seen from there; -1 if there is none. Rows in ascending order are read once.
@@ -81,6 +102,10 @@ Fault find_edges(const List& list, const Real* positions, const double* box, dou
     found.edges.clear();
     std::vector<int32_t> shifts;
     std::vector<double> squares;
+    const size_t most = static_cast<size_t>(list.offsets[n]);
+    found.edges.reserve(most);
+    shifts.reserve(most);
+    squares.reserve(most);
     for (int64_t i = 0; i < n; ++i) {
         for (int64_t entry = list.offsets[i]; entry < list.offsets[i + 1]; ++entry) {
             const int64_t j = list.neighbors[entry];
@@ -123,9 +148,10 @@ Fault find_edges(const List& list, const Real* positions, const double* box, dou
     found.basis.reset(new float[size]);
     found.slopes.reset(new float[size]);
     parallel_for((found.n_pairs + PAIRS_PER_TASK - 1) / PAIRS_PER_TASK, [&](int64_t task, int) {
-        for (int64_t pair = task * PAIRS_PER_TASK; pair < std::min(found.n_pairs, (task + 1) * PAIRS_PER_TASK); ++pair)
-            radial_functions(found.distance[pair], cutoff, n_radial, found.basis.get() + pair * found.n_basis,
-                             found.slopes.get() + pair * found.n_basis);
+        const int64_t end = std::min(found.n_pairs, (task + 1) * PAIRS_PER_TASK);
+        for (int64_t pair = task * PAIRS_PER_TASK; pair < end; pair += TOGETHER)
+            radial_functions(found.distance.data() + pair, static_cast<int>(std::min<int64_t>(TOGETHER, end - pair)), cutoff, n_radial,
+                             found.basis.get() + pair * found.n_basis, found.slopes.get() + pair * found.n_basis);
     });
     return Fault::NONE;
 }

@@ -100,7 +100,7 @@ class Network {
         for (auto& each : by_scalars_) each = memory_.take(n_ * F);
         for (auto& each : by_vectors_) each = memory_.take(n_ * 3 * F);
         by_pair_ = memory_.take(edges_.n_pairs * 3);
-        for (auto& each : scratch_) each = memory_.take(threads() * per_task_ * 3 * F);
+        for (auto& each : scratch_) each = memory_.take(threads() * per_task_ * 6 * F);
         if (tabled_) table_ = memory_.take(table_size());
         energies_.assign(n_, 0.0);
         rows_.reset(new RowScratch<F>[threads()]);
@@ -137,13 +137,13 @@ class Network {
     int64_t needed() const {
         int64_t size = n_layers_ * (3 * Memory::rounded(n_ * F) + 3 * Memory::rounded(n_ * 3 * F) + Memory::rounded(n_ * 6 * F) + Memory::rounded(n_ * F));
         size += 3 * Memory::rounded(n_ * F) + 2 * Memory::rounded(n_ * 3 * F) + Memory::rounded(edges_.n_pairs * 3);
-        size += 3 * Memory::rounded(threads() * per_task_ * 3 * F);
+        size += 3 * Memory::rounded(threads() * per_task_ * 6 * F);
         return size + (tabled_ ? Memory::rounded(table_size()) : 0);
     }
 
     int64_t first(int64_t task) const { return task * per_task_; }
     int64_t count(int64_t task) const { return std::min(n_, first(task) + per_task_) - first(task); }
-    float* scratch(int which, int thread) const { return scratch_[which] + thread * per_task_ * 3 * F; }
+    float* scratch(int which, int thread) const { return scratch_[which] + thread * per_task_ * 6 * F; }
     const float* table(int l) const { return tabled_ ? table_ + l * edges_.n_pairs * 3 * F : nullptr; }
     Features features(int l) const {
         return {tapes_[l].sent, l ? tapes_[l].vectors : nullptr, by_scalars_[l % 2], by_vectors_[l % 2]};
@@ -265,8 +265,8 @@ class Network {
         multiply(by_gates, 3 * F, n, w.fourth.transposed, 3 * F, F, by_hidden, F);
         activate_backward(tape.update_hidden + from * F, by_hidden, n * F);
         multiply(by_hidden, F, n, w.third.transposed, F, 2 * F, by_context, 2 * F);
-        float by_mixed[6 * F];
-        for (int64_t i = 0; i < n; ++i) {
+        float* const by_mixed = scratch(0, thread);  // n x 6 F
+        for (int64_t i = 0; i < n; ++i)
             for (int f = 0; f < F; f += W) {
                 const float* const m = tape.mixed + (from + i) * 6 * F + f;
                 const float* const gates = tape.gates + (from + i) * 3 * F + f;
@@ -274,13 +274,12 @@ class Network {
                 const vec by_length = load(by_context + i * 2 * F + F + f) / load(tape.length + (from + i) * F + f);
                 for (int k = 0; k < 3; ++k) {
                     const vec p = load(m + 2 * k * F), q = load(m + 2 * k * F + F);
-                    store(by_mixed + 2 * k * F + f, load(dv + (i * 3 + k) * F + f) * load(gates) + by_dot * q);
-                    store(by_mixed + 2 * k * F + F + f, by_dot * p + by_length * q);
+                    store(by_mixed + (3 * i + k) * 2 * F + f, load(dv + (i * 3 + k) * F + f) * load(gates) + by_dot * q);
+                    store(by_mixed + (3 * i + k) * 2 * F + F + f, by_dot * p + by_length * q);
                 }
                 store(ds + i * F + f, s + load(by_context + i * 2 * F + f));
             }
-            multiply(by_mixed, 2 * F, 3, w.mix.transposed, 2 * F, F, dv + i * 3 * F, F, nullptr, true);
-        }
+        multiply(by_mixed, 2 * F, 3 * n, w.mix.transposed, 2 * F, F, dv, F, nullptr, true);
     }
 
     // Gradients by what a layer's message makes, of all atoms, become those by what it is made of, in the buffers of the layer below.

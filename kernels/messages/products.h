@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "../simd.h"
 
@@ -43,12 +44,16 @@ inline void product_columns(const float* rows, int64_t row_stride, int64_t n_row
     for (; r + MOST <= n_rows; r += MOST)
         product_tile<MOST, VECTORS>(rows + r * row_stride, row_stride, matrix, matrix_stride, terms, out + r * out_stride, out_stride,
                                     start, add);
-    for (; r + 3 <= n_rows; r += 3)
-        product_tile<3, VECTORS>(rows + r * row_stride, row_stride, matrix, matrix_stride, terms, out + r * out_stride, out_stride, start,
-                                 add);
-    for (; r < n_rows; ++r)
-        product_tile<1, VECTORS>(rows + r * row_stride, row_stride, matrix, matrix_stride, terms, out + r * out_stride, out_stride, start,
-                                 add);
+    const auto rest = [&](auto number) {
+        constexpr int ROWS = decltype(number)::value;
+        product_tile<ROWS, VECTORS>(rows + r * row_stride, row_stride, matrix, matrix_stride, terms, out + r * out_stride, out_stride,
+                                    start, add);
+        r += ROWS;
+    };
+    if (n_rows - r >= 4) rest(std::integral_constant<int, 4>());
+    if (n_rows - r == 3) rest(std::integral_constant<int, 3>());
+    if (n_rows - r == 2) rest(std::integral_constant<int, 2>());
+    if (n_rows - r == 1) rest(std::integral_constant<int, 1>());
 }
 
 // out[r, m] = start[m] + sum over k of rows[r, k] matrix[k, m], or added to what is there; the number of columns is a multiple of 16.
