@@ -11,6 +11,8 @@ A folder that holds a ``cpu.cpp`` is a family of operators, and nothing else lis
 - ``gpu.py``: Triton, with larger kernels in files of their own
 - ``example.py``: a small evaluation, by which ``openmm-density doctor`` tries a GPU
 
+``local_dynamics`` is none: it minimises and moves a few atoms, on plain memory alone.
+
 What they share: ``library`` defines and finds them, ``compilation`` compiles and loads the C++, ``autograd`` differentiates a
 value that comes with its gradient, ``table_checks`` validates a table once, ``tuning`` chooses launch configurations; headers.
 

@@ -13,7 +13,7 @@ from openmm_density import DensityMap
 from openmm_density.models import prepare
 
 from .conftest import PROJECT
-from .fragments import fragment
+from .fragments import fragment, write_fragment
 
 BENCHMARKS = PROJECT / "examples" / "benchmarks"
 CASES = ("dynamics", "5k-5g", "triclinic", "20k-1g", "boxes")
@@ -83,6 +83,18 @@ def test_pairs_are_timed_beside_openmm(module, tmp_path, monkeypatch, capsys):
     (case,) = json.loads(written.read_text())
     assert case["ratios"]["1"].keys() == {"OpenMM", "eager"} and len(case["engines"]) == 4
     assert "times as fast as OpenMM" in capsys.readouterr().out
+
+
+def test_local_dynamics_are_timed_beside_openmm(module, tmp_path, monkeypatch, capsys):
+    command = ["local_dynamics.py", "--first", "8", "--residues", "2", "--repeats", "1"]
+    monkeypatch.setattr(sys, "argv", command)
+    benchmark = module("local_dynamics")
+    monkeypatch.setattr(benchmark, "MODEL", write_fragment(tmp_path / "model.pdb", residues=16))
+    monkeypatch.setattr(benchmark, "ANNEALING_STEPS", 2)
+    benchmark.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert "atoms move" in lines[0]
+    assert [line.split()[0] for line in lines[2:]] == ["made", "minimised", "annealed"]
 
 
 def test_disagreement_stops_the_run(module):

@@ -17,7 +17,14 @@ import torch
 from . import cache_folder
 from .libraries import library
 from .problems import BuildError, warn_once
-from .sources import calls_kernel, has_kernel, kernel_source, operator_folders, operator_source
+from .sources import (
+    calls_kernel,
+    has_kernel,
+    kernel_folders,
+    kernel_source,
+    operator_folders,
+    operator_source,
+)
 
 
 class Outcome(NamedTuple):
@@ -91,7 +98,7 @@ def load_all(folders: Sequence[str] | None = None) -> bool:
         True if all of it serves, see `load`.
     """
     wanted = operator_folders() if folders is None else tuple(folders)
-    kernels = [folder for folder in wanted if has_kernel(folder)]
+    kernels = kernel_folders() if folders is None else [folder for folder in wanted if has_kernel(folder)]
     with ThreadPoolExecutor(max(len(wanted) + 1, 1)) as pool:
         served = pool.submit(kernels_serve, kernels)
         return all([*pool.map(load, wanted), served.result()])

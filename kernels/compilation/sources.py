@@ -53,6 +53,11 @@ def operator_folders() -> tuple[str, ...]:
     return tuple(sorted(source.parent.name for source in KERNELS.glob("*/cpu.cpp")))
 
 
+def kernel_folders() -> tuple[str, ...]:
+    """Return the folders below ``kernels/`` with a kernel on plain memory, ``interface.cpp``, in alphabetical order."""
+    return tuple(sorted(source.parent.name for source in KERNELS.glob("*/interface.cpp")))
+
+
 def operator_source(folder: str) -> Source:
     """Return the C++ that registers a folder's operators with torch: ``cpu.cpp``.
 

@@ -8,6 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
+from openmm_density.kernels import compilation
+
 from ..chemistry.side_chains import SIDE_CHAINS
 from ..chemistry.torsions import peptide_torsions
 from ..errors import SimulationError
@@ -66,6 +68,9 @@ class Searches:
         shares = [self.plan.before(number) for number in range(first_stage, self._n_stages)]
         wanted = [share for share in shares if share is not None and not share.is_nothing]
         if any(share.register or share.peptides for share in wanted):
+            # On CUDA nothing goes on beside what loads code for the GPU; there the first of the processes compiles it.
+            if self._engine.platform[0].getName() != "CUDA":
+                compilation.load_kernels_ahead(("local_dynamics",))
             self.workers.start()
 
     def before(self, state: RunState) -> Share | None:
@@ -175,27 +180,32 @@ class Searches:
         share: Share,
         stop: StopRequest,
     ) -> None:
-        minimizer, context = self._engine.minimizer, running.context
         with counted("settling"):
-            minimizer.minimize(context, _MINIMIZATION, stop)
+            self._engine.minimizer.minimize(running.context, _MINIMIZATION, stop)
+        positions = running.positions()
         if share.register:
             with counted("register"):
                 shifted = rebuilding.with_shifted_stretches(
-                    running.positions(), stop, share.register, by_energy=not share.only_evidence
+                    positions, stop, share.register, by_energy=not share.only_evidence
                 )
-            with counted("settling"):
-                minimizer.place(context, shifted, _MINIMIZATION, stop)
+            positions = self._settled(running, positions, shifted, stop)
         if share.peptides:
-            before = running.positions()
             with counted("peptides"):
-                flipped = rebuilding.with_flipped_peptides(before, stop)
-            if flipped is not before:
-                with counted("settling"):
-                    minimizer.place(context, flipped, _MINIMIZATION, stop)
+                flipped = rebuilding.with_flipped_peptides(positions, stop)
+            positions = self._settled(running, positions, flipped, stop)
         with counted("side_chains"):
             # Before heat, and as more is to be shifted, what is in each other's way changes anyway.
-            packed = running.stage.rotamers
-            fitted = rebuilding.with_fitted_rotamers(running.positions(), stop, packed)
+            fitted = rebuilding.with_fitted_rotamers(positions, stop, packed=running.stage.rotamers)
+        self._settled(running, positions, fitted, stop)
         with counted("settling"):
-            minimizer.place(context, fitted, _MINIMIZATION, stop)
             running.warm(state, running.stage.temperature[0], stop)
+
+    def _settled(
+        self, running: StageContext, before: np.ndarray, found: np.ndarray, stop: StopRequest
+    ) -> np.ndarray:
+        """Return the positions in Å after what a search found was minimised; where it found nothing, as they were."""
+        if found is before:
+            return before
+        with counted("settling"):
+            self._engine.minimizer.place(running.context, found, _MINIMIZATION, stop)
+        return running.positions()

@@ -140,7 +140,7 @@ class RamachandranRestraint(Restraint):
                 self.torsions.handedness,
                 len(self._atoms),
             ),
-            spline_nodes([0.5 * _squares(plot) for plot in plots] if self.n_terms else np.zeros((1, 3, 3))),
+            _nodes() if self.n_terms else spline_nodes(np.zeros((1, 3, 3))),
             len(self._atoms),
             type(self).__name__,
         )
@@ -224,6 +224,12 @@ def _squares(plot: str) -> np.ndarray:
     degrees = np.arange(round(360.0 / _STEP)) * _STEP - 180.0
     cells = (np.stack(np.meshgrid(degrees, degrees, indexing="ij")) + 180.0) / CELL - 0.5
     return ndimage.map_coordinates(np.radians(_distances(plot)) ** 2, cells, order=1, mode="grid-wrap")
+
+
+@lru_cache(maxsize=1)
+def _nodes() -> torch.Tensor:
+    """Return ½ d² of all plots as the nodes of splines: searches make many such restraints."""
+    return spline_nodes([0.5 * _squares(plot) for plot in ALLOWED])
 
 
 @lru_cache(maxsize=1)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import openmm
+
+from openmm_density.kernels.local_dynamics import MapTerms, Terms
+from openmm_density.kernels.torsion_maps import spline_nodes
 
 # How many atoms a term of each force has, and what its methods call it.
 _TERMS = {
@@ -17,6 +21,32 @@ _TERMS = {
     openmm.CMAPTorsionForce: ("Torsion", 8),
     openmm.CustomTorsionForce: ("Torsion", 4),
 }
+
+
+# Those that are arrays as well, with the atoms and parameters of a term.
+_ARRAYS = {
+    openmm.HarmonicBondForce: (2, 2),
+    openmm.HarmonicAngleForce: (3, 2),
+    openmm.PeriodicTorsionForce: (4, 3),
+}
+# The energy of harmonic torsions where a force field has them.
+_HARMONIC_TORSION = "k*(theta-theta0)^2"
+
+
+class BondedArrays(NamedTuple):
+    """Bonded terms as `openmm_density.kernels.local_dynamics` has them.
+
+    Attributes
+    ----------
+    bonds, angles, torsions, held : Terms
+    cmap : MapTerms or None
+    """
+
+    bonds: Terms
+    angles: Terms
+    torsions: Terms
+    held: Terms
+    cmap: MapTerms | None
 
 
 class BondedTerms:
@@ -47,9 +77,42 @@ class BondedTerms:
             The atoms, in their order there.
         moves : np.ndarray of bool, shape (M,)
         """
+        place = self._places(members)
+        return [force.among(place, moves) for force in self._forces]
+
+    def arrays_among(self, members: np.ndarray, moves: np.ndarray) -> BondedArrays | None:
+        """Return the same terms as arrays, or None where some are not of the kinds that `BondedArrays` has.
+
+        Parameters
+        ----------
+        members, moves
+            As for `among`.
+        """
+        place = self._places(members)
+        found: dict[type, list[tuple[np.ndarray, np.ndarray]]] = {kind: [] for kind in _ARRAYS}
+        impropers: list[tuple[np.ndarray, np.ndarray]] = []
+        cmap: list[MapTerms] = []
+        for force in self._forces:
+            if force.kind is openmm.CMAPTorsionForce and (maps := force.maps_among(place, moves)) is not None:
+                cmap += [maps] if len(maps.members) else []
+            elif force.kind in _ARRAYS:
+                found[force.kind].append(force.arrays_among(place, moves))
+            elif force.is_harmonic_torsion:
+                impropers.append(force.arrays_among(place, moves))
+            elif force.chosen(place, moves).any():
+                return None
+        if len(cmap) > 1:
+            return None
+        bonds, angles, torsions = (_joined(*_ARRAYS[kind], each) for kind, each in found.items())
+        members, parameters = _joined(4, 2, impropers)
+        stiffness, targets = parameters.T
+        held = Terms(members, np.stack([targets, np.zeros_like(targets), 2 * stiffness], axis=1))
+        return BondedArrays(bonds, angles, torsions, held, cmap[0] if cmap else None)
+
+    def _places(self, members: np.ndarray) -> np.ndarray:
         place = np.full(len(self.masses), -1)
         place[members] = np.arange(len(members))
-        return [force.among(place, moves) for force in self._forces]
+        return place
 
 
 class _TermsOfForce:
@@ -68,15 +131,73 @@ class _TermsOfForce:
         self._before: list[Any] = [tuple(each[:before]) for each in found]
         self._after: list[Any] = [tuple(_plain(value) for value in each[before + size :]) for each in found]
 
+    @property
+    def kind(self) -> type:
+        """Its class."""
+        return type(self._empty)
+
+    @property
+    def is_harmonic_torsion(self) -> bool:
+        """Whether its terms are the improper torsions of CHARMM's force fields."""
+        if self.kind is not openmm.CustomTorsionForce:
+            return False
+        names = [
+            self._empty.getPerTorsionParameterName(i) for i in range(self._empty.getNumPerTorsionParameters())
+        ]
+        return self._empty.getEnergyFunction() == _HARMONIC_TORSION and names == ["k", "theta0"]
+
+    def chosen(self, place: np.ndarray, moves: np.ndarray) -> np.ndarray:
+        """Return which terms are among members, by the place of each atom among them, or -1, of which one moves."""
+        particles = place[self._particles]
+        return (particles >= 0).all(axis=1) & moves[particles].any(axis=1)
+
     def among(self, place: np.ndarray, moves: np.ndarray) -> openmm.Force:
-        """Build the force with the terms among members, by the place of each atom among them, or -1."""
+        """Build the force with these terms."""
         force = copy.deepcopy(self._empty)
         add = getattr(force, self._add)
         particles = place[self._particles]
-        chosen = (particles >= 0).all(axis=1) & moves[particles].any(axis=1)
-        for number in np.flatnonzero(chosen).tolist():
+        for number in np.flatnonzero(self.chosen(place, moves)).tolist():
             add(*self._before[number], *particles[number].tolist(), *self._after[number])
         return force
+
+    def arrays_among(self, place: np.ndarray, moves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the members and parameters of these terms."""
+        chosen = self.chosen(place, moves)
+        return place[self._particles[chosen]], self._numbers[chosen]
+
+    def maps_among(self, place: np.ndarray, moves: np.ndarray) -> MapTerms | None:
+        """Return these terms of CMAP; None where maps differ in size, or both torsions are not those of five atoms in a row."""
+        if self._map_nodes is None:
+            return None
+        chosen = self.chosen(place, moves)
+        particles = place[self._particles[chosen]]
+        of_term = np.array(self._before, dtype=np.int64).reshape(-1)[chosen]
+        five = np.concatenate([particles[:, :4], particles[:, 7:]], axis=1)
+        return MapTerms(five, of_term, np.ones(len(five)), self._map_nodes)
+
+    @cached_property
+    def _numbers(self) -> np.ndarray:
+        return np.array(self._after, dtype=np.float64).reshape(len(self._after), -1)
+
+    @cached_property
+    def _map_nodes(self) -> np.ndarray | None:
+        maps = [self._empty.getMapParameters(number) for number in range(self._empty.getNumMaps())]
+        sizes = {size for size, _ in maps}
+        in_a_row = (self._particles[:, 1:4] == self._particles[:, 4:7]).all()
+        if len(sizes) != 1 or not in_a_row or min(sizes) % 2 or min(sizes) < 4:
+            return None
+        size = min(sizes)
+        # φ runs fastest, and both from 0.
+        values = np.array([_plain(energies) for _, energies in maps]).reshape(-1, size, size).swapaxes(1, 2)
+        return spline_nodes(np.roll(values, size // 2, axis=(1, 2))).numpy()
+
+
+def _joined(size: int, count: int, found: list[tuple[np.ndarray, np.ndarray]]) -> Terms:
+    """Return terms of several forces of one kind, those of the same atoms one after the other."""
+    members = np.concatenate([np.zeros((0, size), dtype=np.int64), *(members for members, _ in found)])
+    parameters = np.concatenate([np.zeros((0, count)), *(numbers for _, numbers in found)])
+    order = np.lexsort(members.T[::-1])
+    return Terms(members[order], parameters[order])
 
 
 def _plain(value: Any) -> Any:

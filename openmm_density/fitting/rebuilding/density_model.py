@@ -32,6 +32,25 @@ class DensityEnergySlopes(NamedTuple):
     per_pair: float
 
 
+class BoxSpline(NamedTuple):
+    """The map blurred by an atom's Gaussian, in a box, as a cubic B-spline.
+
+    Attributes
+    ----------
+    coefficients : np.ndarray, shape (nz, ny, nx)
+    to_index, shift : np.ndarray, shapes (3, 3) and (3,)
+        The place of a point **x** in Å among them, by z, y and x, is ``to_index @ x + shift``.
+    low, high : np.ndarray, shape (3,)
+        Places between which the box and the map are.
+    """
+
+    coefficients: np.ndarray
+    to_index: np.ndarray
+    shift: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
 class DensityModel:
     """What of a density fit the searches need: the map, the weights of the atoms, and the width of their Gaussians.
 
@@ -109,6 +128,29 @@ class DensityModel:
         values = ndimage.map_coordinates(self._spline, index, prefilter=False, mode=self._mode)
         return values.reshape(points.shape[:-1])
 
+    def spline_around(self, low: np.ndarray, high: np.ndarray) -> BoxSpline:
+        """Return what `map_integral` evaluates, in a box from one corner (Å) to the other, with places for its derivatives."""
+        corners = np.stack(np.meshgrid(*zip(low, high), indexing="ij"), axis=-1).reshape(-1, 3)
+        to_index = self._to_index[::-1]
+        index = (corners - self.target.origin) @ to_index.T
+        begin, end = np.floor(index.min(axis=0)).astype(int), np.ceil(index.max(axis=0)).astype(int)
+        sizes = np.array(self._spline.shape)
+        if not self.target.periodic:  # beyond it is nothing
+            begin, end = np.clip(begin, 0, sizes - 1), np.clip(end, 0, sizes - 1)
+        rows = [np.arange(a - 1, b + 3) for a, b in zip(begin, end)]
+        if self.target.periodic:
+            rows = [row % size for row, size in zip(rows, sizes)]
+        else:  # mirrored at the outer voxels
+            rows = [_mirrored(row, size) for row, size in zip(rows, sizes)]
+        first = begin - 1
+        return BoxSpline(
+            self._spline[np.ix_(*rows)],
+            to_index,
+            -to_index @ self.target.origin - first,
+            (begin - first).astype(float),
+            (end - first).astype(float),
+        )
+
     def pair_integral(self, squared_distances: np.ndarray) -> np.ndarray:
         """Return ∫ g g' of two atoms of weight 1, by their squared distance in Å²."""
         width = 4 * self.sigma**2
@@ -171,3 +213,9 @@ class DensityModel:
         """Return what integrals (…, 2) add to the energy in kJ/mol about the model that the slopes are of."""
         per_square = 0.5 * slopes.per_pair / self.pair_integral(np.zeros(1))[0]
         return per_square * integrals[..., 1] - slopes.per_map * integrals[..., 0]
+
+
+def _mirrored(places: np.ndarray, size: int) -> np.ndarray:
+    """Return places along an axis, those beyond its ends mirrored at the outermost."""
+    period = max(2 * (size - 1), 1)
+    return np.minimum(places % period, period - places % period) if size > 1 else np.zeros_like(places)

@@ -29,11 +29,9 @@ from openmm_density.fitting.rebuilding.side_chain_evidence import SideChainEvide
 from openmm_density.fitting.rebuilding.stretch_trial import Built, TrialTools
 from openmm_density.models import Model, read_model
 
+from .searched import Going
+
 RESOLUTION = 3.64
-
-
-class Going:
-    requested = False
 
 
 class Stopped:

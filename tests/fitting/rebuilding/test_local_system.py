@@ -10,10 +10,15 @@ from openmm_density import DensityFit, DensityMap
 from openmm_density.chemistry.elements import is_hydrogen
 from openmm_density.fitting.rebuilding.bonded_terms import BondedTerms
 from openmm_density.fitting.rebuilding.bound_hydrogens import BoundHydrogens
+from openmm_density.fitting.rebuilding.compiled_dynamics import CompiledDynamics
 from openmm_density.fitting.rebuilding.density_model import DensityModel
+from openmm_density.fitting.rebuilding.local_context import LocalContext
 from openmm_density.fitting.rebuilding.local_system import LocalSystem
 from openmm_density.fitting.rebuilding.molecule import Molecule
 from openmm_density.fitting.stability import Unstable
+from openmm_density.kernels import local_dynamics
+from openmm_density.kernels.compilation import BuildError
+from openmm_density.kernels.local_dynamics import LocalDynamics
 from openmm_density.models.preparation import Prepared, prepare
 
 from ...fragments import fragment
@@ -42,9 +47,61 @@ def density(prepared: Prepared, molecule: Molecule) -> DensityModel:
 
 
 @pytest.fixture(scope="module")
-def local(prepared: Prepared, molecule: Molecule, density: DensityModel) -> LocalSystem:
+def bonded(prepared: Prepared) -> BondedTerms:
+    return BondedTerms(prepared.system(constraints=None, rigidWater=False))
+
+
+@pytest.fixture(scope="module")
+def local(prepared: Prepared, bonded: BondedTerms, molecule: Molecule, density: DensityModel) -> LocalSystem:
+    return LocalSystem(bonded, molecule, density, prepared.positions, REGION)
+
+
+@pytest.fixture(scope="module")
+def in_openmm(
+    prepared: Prepared, bonded: BondedTerms, molecule: Molecule, density: DensityModel
+) -> LocalSystem:
+    return LocalSystem(bonded, molecule, density, prepared.positions, REGION, compiled=False)
+
+
+def shaken(prepared: Prepared, local: LocalSystem, by: float, seed: int = 2) -> np.ndarray:
+    """Return positions in Å of which those that move are displaced at random."""
+    result = prepared.positions.copy()
+    result[local.moving] += np.random.default_rng(seed).normal(0, by, (len(local.moving), 3))
+    return result
+
+
+def test_the_kernel_computes_what_openmm_does(
+    prepared: Prepared, local: LocalSystem, in_openmm: LocalSystem
+) -> None:
+    """But for the energy of what does not move, and the steps of the table in which OpenMM has the map."""
+    assert isinstance(local._dynamics, CompiledDynamics) and isinstance(in_openmm._dynamics, LocalContext)
+    conformations = [prepared.positions, *(shaken(prepared, local, by) for by in (0.02, 0.1, 0.3))]
+    ours, theirs = (np.array([each.energy(x) for x in conformations]) for each in (local, in_openmm))
+    np.testing.assert_allclose(np.diff(ours), np.diff(theirs), rtol=5e-3, atol=5.0)
+    ends = [each.minimized(conformations[2]) for each in (local, in_openmm)]
+    assert in_openmm.energy(ends[0]) == pytest.approx(in_openmm.energy(ends[1]), abs=40.0)
+
+
+def test_openmm_serves_where_the_kernel_cannot(
+    prepared: Prepared,
+    molecule: Molecule,
+    density: DensityModel,
+    bonded: BondedTerms,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(_: str) -> None:
+        raise BuildError("no compiler")
+
+    monkeypatch.setattr(local_dynamics, "entry_points", missing)
+    local = LocalSystem(bonded, molecule, density, prepared.positions, REGION)
+    assert isinstance(local._dynamics, LocalContext)
+    monkeypatch.undo()
     system = prepared.system(constraints=None, rigidWater=False)
-    return LocalSystem(BondedTerms(system), molecule, density, prepared.positions, REGION)
+    bends = openmm.RBTorsionForce()
+    bends.addTorsion(*local.moving[:4].tolist(), *range(6))
+    system.addForce(bends)
+    local = LocalSystem(BondedTerms(system), molecule, density, prepared.positions, REGION)
+    assert isinstance(local._dynamics, LocalContext)
 
 
 def test_heavy_atoms_of_the_residues_move_and_no_others(prepared: Prepared, local: LocalSystem) -> None:
@@ -55,10 +112,12 @@ def test_heavy_atoms_of_the_residues_move_and_no_others(prepared: Prepared, loca
     assert set(changed.tolist()) == set(wanted)
 
 
-def test_the_same_calls_give_the_same(prepared: Prepared, molecule: Molecule, density: DensityModel) -> None:
-    system = prepared.system(constraints=None, rigidWater=False)
+@pytest.mark.parametrize("compiled", [True, False])
+def test_the_same_calls_give_the_same(
+    prepared: Prepared, bonded: BondedTerms, molecule: Molecule, density: DensityModel, compiled: bool
+) -> None:
     first, second = (
-        LocalSystem(BondedTerms(system), molecule, density, prepared.positions, REGION).annealed(
+        LocalSystem(bonded, molecule, density, prepared.positions, REGION, compiled=compiled).annealed(
             prepared.positions, (300.0, 100.0), 20
         )
         for _ in range(2)
@@ -67,12 +126,11 @@ def test_the_same_calls_give_the_same(prepared: Prepared, molecule: Molecule, de
 
 
 def test_density_is_that_of_the_search_to_first_order(
-    prepared: Prepared, molecule: Molecule, density: DensityModel, local: LocalSystem
+    prepared: Prepared, bonded: BondedTerms, molecule: Molecule, density: DensityModel, local: LocalSystem
 ) -> None:
     """The forces of map and overlaps are those of k S: bonded terms and contacts are the same with another strength."""
     weaker = DensityModel(density.target, density.weights, density.sigma, 0.0)
-    system = prepared.system(constraints=None, rigidWater=False)
-    without = LocalSystem(BondedTerms(system), molecule, weaker, prepared.positions, REGION)
+    without = LocalSystem(bonded, molecule, weaker, prepared.positions, REGION)
     rng = np.random.default_rng(5)
     moved = prepared.positions.copy()
     # A side chain's end, far from excluded neighbours' overlaps.
@@ -86,11 +144,12 @@ def test_density_is_that_of_the_search_to_first_order(
         assert ours == pytest.approx(wanted, abs=0.1 * abs(wanted) + 0.5)
 
 
-def test_what_was_shaken_comes_back(prepared: Prepared, local: LocalSystem) -> None:
-    shaken = prepared.positions.copy()
-    shaken[local.moving] += np.random.default_rng(2).normal(0, 0.4, (len(local.moving), 3))
-    relaxed = local.minimized(local.minimized(shaken, soft=True))
-    assert local.energy(relaxed) < local.energy(shaken)
+@pytest.mark.parametrize("which", ["local", "in_openmm"])
+def test_what_was_shaken_comes_back(prepared: Prepared, which: str, request: pytest.FixtureRequest) -> None:
+    local = request.getfixturevalue(which)
+    start = shaken(prepared, local, 0.4)
+    relaxed = local.minimized(local.minimized(start, soft=True))
+    assert local.energy(relaxed) < local.energy(start)
     off = np.linalg.norm((relaxed - prepared.positions)[local.moving], axis=1)
     assert np.sqrt((off**2).mean()) < 0.35
 
@@ -113,24 +172,27 @@ def test_hydrogens_follow_what_they_are_bound_to(
     np.testing.assert_array_equal(whole[local.moving], moved[local.moving])
 
 
-def test_another_force_field_has_the_bonds_of_a_local_system(
+def test_another_force_field_with_maps_and_other_impropers_is_computed_alike(
     prepared: Prepared, molecule: Molecule, density: DensityModel
 ) -> None:
     other = prepare(prepared.model, "charmm36")
     assert other.topology.getNumAtoms() == prepared.topology.getNumAtoms()
-    system = other.system(constraints=None, rigidWater=False)
-    local = LocalSystem(BondedTerms(system), molecule, density, prepared.positions, REGION)
+    terms = BondedTerms(other.system(constraints=None, rigidWater=False))
+    local, in_openmm = (
+        LocalSystem(terms, molecule, density, prepared.positions, REGION, compiled=each)
+        for each in (True, False)
+    )
+    assert isinstance(local._dynamics, CompiledDynamics)
+    conformations = [prepared.positions, *(shaken(prepared, local, by) for by in (0.02, 0.1))]
+    ours, theirs = (np.array([each.energy(x) for x in conformations]) for each in (local, in_openmm))
+    np.testing.assert_allclose(np.diff(ours), np.diff(theirs), rtol=5e-3, atol=5.0)
     relaxed = local.minimized(prepared.positions)
     assert np.linalg.norm((relaxed - prepared.positions)[local.moving], axis=1).max() < 1.0
 
 
 @pytest.mark.parametrize("method", ["minimized", "annealed"])
-def test_what_blows_up_is_tried_more_gently(
-    prepared: Prepared,
-    molecule: Molecule,
-    density: DensityModel,
-    monkeypatch: pytest.MonkeyPatch,
-    method: str,
+def test_what_blows_up_in_openmm_is_tried_more_gently(
+    prepared: Prepared, in_openmm: LocalSystem, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     minimize = openmm.LocalEnergyMinimizer.minimize
     calls = []
@@ -143,13 +205,9 @@ def test_what_blows_up_is_tried_more_gently(
             positions[3] = np.nan
             context.setPositions(positions)
 
-    local = LocalSystem(
-        BondedTerms(prepared.system(constraints=None, rigidWater=False)),
-        molecule,
-        density,
-        prepared.positions,
-        REGION,
-    )
+    local = in_openmm
+    # As a System that nothing was annealed in.
+    local._dynamics._integrator.setStepSize(0.003)
     atom = list(prepared.topology.atoms())[local._members[3]]
     arguments = (prepared.positions,) if method == "minimized" else (prepared.positions, (300.0,), 20)
     monkeypatch.setattr(openmm.LocalEnergyMinimizer, "minimize", spoilt)
@@ -163,3 +221,59 @@ def test_what_blows_up_is_tried_more_gently(
         getattr(local, method)(*arguments)
     assert np.isfinite(local.energy(prepared.positions))
     assert np.isfinite(getattr(local, method)(*arguments)).all()
+
+
+@pytest.mark.parametrize("method", ["minimized", "annealed"])
+@pytest.mark.parametrize(("spoilt", "why"), [(np.nan, "flew away"), (9.0, "flew away")])
+def test_what_blows_up_is_tried_more_gently(
+    prepared: Prepared,
+    local: LocalSystem,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    spoilt: float,
+    why: str,
+) -> None:
+    minimized, calls = LocalDynamics.minimized, []
+
+    def blowing_up(self: LocalDynamics, *arguments: object) -> tuple[float, np.ndarray]:
+        energy, found = minimized(self, *arguments)
+        calls.append(found)
+        if len(calls) <= blown:
+            found[3] += spoilt
+        return energy, found
+
+    arguments = (prepared.positions,) if method == "minimized" else (prepared.positions, (300.0,), 20)
+    monkeypatch.setattr(LocalDynamics, "minimized", blowing_up)
+    blown = 1
+    found = getattr(local, method)(*arguments)
+    assert np.isfinite(found).all() and len(calls) == 2
+    assert np.linalg.norm(found - prepared.positions, axis=1).max() < 5.0
+    calls.clear()
+    blown = 2
+    with pytest.raises(Unstable, match=why):
+        getattr(local, method)(*arguments)
+
+
+def test_atoms_that_are_far_too_fast_are_seen(
+    prepared: Prepared, local: LocalSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved, steps = LocalDynamics.moved, []
+
+    def too_fast(self: LocalDynamics, *arguments: object) -> tuple[np.ndarray, np.ndarray]:
+        found, velocities = moved(self, *arguments)
+        steps.append(arguments[3])
+        return found, velocities + (1e3 if len(steps) <= 2 else 0.0)
+
+    monkeypatch.setattr(LocalDynamics, "moved", too_fast)
+    with pytest.raises(Unstable, match="far too fast"):
+        local.annealed(prepared.positions, (300.0,), 20)
+    assert steps == [0.003, 0.0015]
+    assert np.isfinite(local.annealed(prepared.positions, (300.0,), 20)).all()
+
+
+def test_what_is_no_number_from_the_start_is_unstable(prepared: Prepared, local: LocalSystem) -> None:
+    positions = prepared.positions.copy()
+    positions[local.moving[5]] = np.nan
+    for lost in (local.energy, local.minimized):
+        with pytest.raises(Unstable):
+            lost(positions)

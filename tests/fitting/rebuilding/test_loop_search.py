@@ -3,60 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from openmm_density import DensityMap
 from openmm_density.fitting.rebuilding import Rebuilding
 from openmm_density.fitting.rebuilding.loop_search import LEAST_GAIN, Loop, LoopSearch
 from openmm_density.fitting.rebuilding.molecule import Molecule
 from openmm_density.fitting.rebuilding.peptide_search import PeptideSearch
-from openmm_density.fitting.rebuilding.stretch_trial import Task, TrialPlace
-from openmm_density.models import Model
-from openmm_density.models.preparation import prepare
 
-from ...fragments import fragment
-from .test_rebuilding import Going, rebuilding_of
+from .searched import Going, turned_over
 
-RESIDUES, RESOLUTION = 24, 2.8
+RESIDUES = 24
 # ALA 11 and GLY 12, of the loop that binds phosphates.
 FIRST, COUNT = 9, 3
-
-
-@pytest.fixture(scope="module")
-def native(tmp_path_factory: pytest.TempPathFactory) -> Model:
-    return fragment(tmp_path_factory.mktemp("native") / "model.pdb", residues=RESIDUES)
-
-
-@pytest.fixture(scope="module")
-def density_map(native: Model) -> DensityMap:
-    return DensityMap.simulate(native.topology, native.positions, RESOLUTION, 0.9, noise=0.05, seed=3)
-
-
-@pytest.fixture(scope="module")
-def rebuilding(native: Model, density_map: DensityMap) -> Rebuilding:
-    return rebuilding_of(native, density_map)
-
-
-@pytest.fixture(scope="module")
-def positions(native: Model) -> np.ndarray:
-    return prepare(native).positions
 
 
 def loop_at(rebuilding: Rebuilding, first: int, count: int) -> Loop:
     loops = rebuilding._loops.loops
     return next(each for each in loops if each.peptides[0].residue == first and len(each.peptides) == count)
-
-
-def turned_over(rebuilding: Rebuilding, positions: np.ndarray, loop: Loop) -> np.ndarray:
-    """Return a model in which a loop was turned over, and its neighbours came to rest about it."""
-    place = TrialPlace(rebuilding._tools, positions, loop.region)
-    molecule = rebuilding._molecule
-    moving = np.flatnonzero(molecule.is_heavy & np.isin(molecule.residue_of, loop.region))
-    wrong = positions.copy()
-    wrong[loop.atoms] = loop.turned(positions, 180.0)
-    ((_, places),) = place.do(Task("soft", places=(wrong[moving],)))
-    ((_, wrong[moving]),) = place.do(Task("hard", places=(places,)))
-    return wrong
 
 
 def test_a_loop_that_was_turned_over_is_turned_back(positions: np.ndarray, rebuilding: Rebuilding) -> None:

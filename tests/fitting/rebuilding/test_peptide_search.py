@@ -3,64 +3,27 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from openmm_density import DensityMap
 from openmm_density.fitting.rebuilding import Rebuilding
-from openmm_density.fitting.rebuilding.peptide_search import LEAST_GAIN, Peptide, PeptideSearch, is_flipped
-from openmm_density.fitting.rebuilding.stretch_trial import Task, TrialPlace
+from openmm_density.fitting.rebuilding.peptide_search import LEAST_GAIN, PeptideSearch, is_flipped
 from openmm_density.models import Model
-from openmm_density.models.preparation import prepare
 
-from ...fragments import fragment
-from .test_rebuilding import Going, rebuilding_of
+from .searched import Going, rebuilding_of, turned_over
 
-RESIDUES, RESOLUTION = 24, 2.8
+RESIDUES = 24
 # Between LYS 13 and GLY 14, of a loop.
 FLIPPED = 12
-
-
-@pytest.fixture(scope="module")
-def native(tmp_path_factory: pytest.TempPathFactory) -> Model:
-    return fragment(tmp_path_factory.mktemp("native") / "model.pdb", residues=RESIDUES)
-
-
-@pytest.fixture(scope="module")
-def density_map(native: Model) -> DensityMap:
-    return DensityMap.simulate(native.topology, native.positions, RESOLUTION, 0.9, noise=0.05, seed=3)
-
-
-@pytest.fixture(scope="module")
-def rebuilding(native: Model, density_map: DensityMap) -> Rebuilding:
-    return rebuilding_of(native, density_map)
-
-
-@pytest.fixture(scope="module")
-def positions(native: Model) -> np.ndarray:
-    return prepare(native).positions
 
 
 def search_of(rebuilding: Rebuilding) -> PeptideSearch:
     return rebuilding._peptides
 
 
-def flip(rebuilding: Rebuilding, positions: np.ndarray, peptide: Peptide) -> np.ndarray:
-    """Return a model in which a peptide was flipped, and its neighbours came to rest about it."""
-    place = TrialPlace(rebuilding._tools, positions, peptide.region)
-    moving = np.flatnonzero(
-        rebuilding._molecule.is_heavy & np.isin(rebuilding._molecule.residue_of, peptide.region)
-    )
-    turned = positions.copy()
-    turned[peptide.atoms] = peptide.turned(positions, 180.0)
-    ((_, places),) = place.do(Task("soft", places=(turned[moving],)))
-    ((_, turned[moving]),) = place.do(Task("hard", places=(places,)))
-    return turned
-
-
 def test_a_flipped_peptide_is_turned_back(positions: np.ndarray, rebuilding: Rebuilding) -> None:
     search = search_of(rebuilding)
     peptide = next(each for each in search.peptides if each.residue == FLIPPED)
-    wrong = flip(rebuilding, positions, peptide)
+    wrong = turned_over(rebuilding, positions, peptide)
     assert [each.residue for each in search.flipped(positions, wrong)] == [FLIPPED]
     found = rebuilding.with_flipped_peptides(wrong, Going())
     assert not search.flipped(positions, found)

@@ -18,8 +18,7 @@ from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.protocols import Protocol, Stage
-from openmm_density.fitting.rebuilding import Rebuilding, TrialWorkers
-from openmm_density.fitting.rebuilding.bonded_terms import BondedTerms
+from openmm_density.fitting.rebuilding import TrialWorkers
 from openmm_density.fitting.rebuilding.changes import left_out_in_words, rebuilt_in_words
 from openmm_density.fitting.rebuilding.register_search import RegisterSearch, Stretch
 from openmm_density.fitting.rebuilding.sequence_match import SequenceMatch
@@ -27,29 +26,11 @@ from openmm_density.fitting.rebuilding.stretch_trial import StretchTrial, Task
 from openmm_density.models import Model, read_model
 from openmm_density.models.preparation import prepare
 
-from ...fragments import fragment
 from ...restraints.single_forces import turned_about
+from .searched import RESOLUTION, Going, fit_of, rebuilding_of
 
-RESIDUES, RESOLUTION = 32, 2.8
+RESIDUES = 32
 FIRST, LAST = 12, 20
-
-
-@pytest.fixture(scope="module")
-def native(tmp_path_factory: pytest.TempPathFactory) -> Model:
-    return fragment(tmp_path_factory.mktemp("native") / "model.pdb", residues=RESIDUES)
-
-
-@pytest.fixture(scope="module")
-def density_map(native: Model) -> DensityMap:
-    return DensityMap.simulate(native.topology, native.positions, RESOLUTION, 0.9, noise=0.05, seed=3)
-
-
-def fit_of(model: Model, density_map: DensityMap, stage: Stage, **options: object) -> FlexibleFit:
-    protocol = Protocol((stage,), strength=60.0, minimize_first=20, minimize_last=10)
-    # So few steps would leave no time for searches.
-    own = {"threads": 1, "report_interval": 20, "save_interval": 20, "place": "off", "search": "full"}
-    options = {**own, **options}
-    return FlexibleFit(model, density_map, RESOLUTION, protocol, **options)
 
 
 def alpha_carbons(model: Model) -> np.ndarray:
@@ -111,22 +92,6 @@ def test_a_stretch_comes_back_into_register(
         assert doing in searched
     assert any(re.fullmatch(r"register: A \d+-\d+ \(1 of \d+\)", stage) for stage in searched)
     assert json.loads(json.dumps(result.rebuilding)) == result.rebuilding
-
-
-class Going:
-    requested = False
-
-
-def rebuilding_of(model: Model, density_map: DensityMap, threads: int = 1) -> Rebuilding:
-    fit = fit_of(model, density_map, Stage("hold", 20))
-    return Rebuilding(
-        fit.prepared,
-        BondedTerms(fit._systems.without_density),
-        fit.fit_map.correlation(fit.prepared.topology, fit.density.resolution),
-        fit.density,
-        60.0 * fit.density.n_fitted_atoms,
-        TrialWorkers(threads),
-    )
 
 
 def test_what_is_in_register_stays_and_threads_do_not_matter(

@@ -19,12 +19,10 @@ from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
 from openmm_density.fitting.rebuilding.sequence_match import SHIFTS, SequenceMatch, lowest_path
 from openmm_density.models import Model, read_model
 
+from .searched import Going
+
 RESOLUTION = 2.8
 STRENGTH_PER_ATOM = 150.0
-
-
-class Going:
-    requested = False
 
 
 def match_of(

@@ -6,7 +6,6 @@ import gemmi
 import numpy as np
 import pytest
 
-from openmm_density import DensityMap
 from openmm_density.fitting.rebuilding import Rebuilding
 from openmm_density.fitting.rebuilding.bound_hydrogens import BoundHydrogens
 from openmm_density.fitting.rebuilding.side_chain_energy import contact_energies
@@ -21,7 +20,7 @@ from openmm_density.models import read_model
 from openmm_density.models.preparation import prepare
 
 from ...conftest import PROJECT
-from .test_rebuilding import Going, rebuilding_of
+from .searched import Going, rebuilding_of, simulated
 
 # ARG 206 can lie where PHE 19 is, beside it in the fold.
 STRETCHES, ARGININE, PHENYLALANINE = ((15, 23), (202, 210)), "206", "19"
@@ -37,8 +36,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Rebuilding, np.ndar
     path = tmp_path_factory.mktemp("two helices") / "model.pdb"
     structure.write_pdb(str(path))
     model = read_model(path)
-    density_map = DensityMap.simulate(model.topology, model.positions, 2.8, 0.9, noise=0.05, seed=3)
-    return rebuilding_of(model, density_map), prepare(model).positions
+    return rebuilding_of(model, simulated(model)), prepare(model).positions
 
 
 def atom(rebuilding: Rebuilding, residue: str, name: str) -> int:

@@ -21,11 +21,9 @@ from openmm_density.fitting.rebuilding.thread_search import ThreadSearch, least_
 from openmm_density.fitting.rebuilding.threaded_model import ThreadBuilder
 from openmm_density.models import Model, read_model
 
+from .searched import Going
+
 RESOLUTION = 3.64
-
-
-class Going:
-    requested = False
 
 
 class Stopped:

@@ -26,12 +26,9 @@ from openmm_density.fitting.stability import Unstable
 from openmm_density.models.preparation import prepare
 
 from ...fragments import fragment
+from .searched import Going
 
 RESOLUTION = 2.8
-
-
-class Going:
-    requested = False
 
 
 @dataclass
