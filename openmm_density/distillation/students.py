@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,8 @@ _LARGEST_GRADIENT = 5.0
 _WARM_UP_STEPS = 20
 _AVERAGED_STEPS = 100
 _EVALUATED_AT_ONCE = 16
+# s, after which an interruption is seen.
+_LOOKED_UP_AFTER = 0.2
 CURVE_STEPS = 25
 """Steps of which one point of a learning curve is the mean."""
 
@@ -231,7 +233,11 @@ class Committee:
         before = torch.get_num_threads()
         pool = ThreadPoolExecutor(self._threads)
         try:
-            return float(np.mean(list(pool.map(run, range(len(self.students))))))
+            waiting = [pool.submit(run, number) for number in range(len(self.students))]
+            # Not in one wait: a signal that another thread receives would not end it.
+            while wait(waiting, _LOOKED_UP_AFTER).not_done:
+                pass
+            return float(np.mean([each.result() for each in waiting]))
         finally:
             # Of an interrupted run: students stop at their next step.
             stopped.append(True)
