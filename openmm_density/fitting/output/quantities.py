@@ -43,12 +43,15 @@ UNITS = {
     "work": "steps of the whole model, estimated",
     **dict.fromkeys(("wall_seconds", "seconds_by_part", "seconds_within"), "s"),
     "contour_level": "the map's own",
-    **dict.fromkeys(("b_factor", "b_factor_deviation", "uniform_b", "mean_b", "least_b", "largest_b"), "Å²"),
-    "mean_b_deviation": "Å²",
-    "processor_seconds": "s",
     "ms_per_step": "ms",
     "density_ms_per_step": "ms",
     "ms_by_force": "ms",
 }
 """Of the numbers in summary.json by their names, wherever they stand, without the endings _initial, _relaxed, _final and
 _reference. What is not here has none."""
+REFINED_UNITS = {
+    **dict.fromkeys(("b_factor", "b_factor_deviation", "mean_b_deviation"), "Å²"),
+    **dict.fromkeys(("uniform_b", "mean_b", "least_b", "largest_b"), "Å²"),
+    "processor_seconds": "s",
+}
+"""The same of what is there only where B factors or occupancies were refined."""

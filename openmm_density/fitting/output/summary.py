@@ -33,7 +33,7 @@ from .doubt import Doubt, located
 from .doubts import doubts_about
 from .ligands import ligand_figures
 from .notes import notes_on
-from .quantities import UNITS
+from .quantities import REFINED_UNITS, UNITS
 
 MOST_WORST = 10
 """Residues of lowest correlation that it names."""
@@ -99,7 +99,7 @@ def summarize(
         for _, row in poorest(agreement.residues, "final")[:MOST_WORST]
     ]
     summary["residues"] = agreement.residues
-    summary["units"] = UNITS
+    summary["units"] = UNITS | (REFINED_UNITS if summary["b_factors"] or summary["occupancies"] else {})
     return summary
 
 
