@@ -111,11 +111,11 @@ def run(options: argparse.Namespace) -> int:
             argument="report",
             remedy=f"leave {as_argument('atoms')} out",
         )
-    if options.atoms:
-        check_selection(options.atoms)
     resolution_in_angstrom(options.resolution)
     checked_length(options.sigma, "sigma", zero=False)
     defer_torch()
+    if options.atoms:
+        check_selection(options.atoms)
     with loading():
         from ..analysis import load_trajectory
         from ..energies.atom_selection import select_atoms

@@ -31,4 +31,4 @@ def imported(module: str, purpose: str) -> ModuleType:
         return import_module(module)
     except (ImportError, OSError) as error:
         package = module.partition(".")[0]
-        raise InputError(f"{purpose} needs {package} ({one_line(error)})", remedy=f"run {INSTALL}") from None
+        raise InputError(f"{purpose} needs {package} ({one_line(error)})", remedy=INSTALL) from None

@@ -114,7 +114,7 @@ def check_molecule(molecule: Mol, source: str) -> None:
     pieces = len(Chem.GetMolFrags(molecule))
     if pieces != 1:
         raise InputError(
-            "it must be one molecule",
+            "the ligand must be one molecule",
             source=source,
             found=counted(pieces, "piece"),
             remedy="give one without its ions and waters",
@@ -122,7 +122,7 @@ def check_molecule(molecule: Mol, source: str) -> None:
     others = sorted({atom.GetSymbol() for atom in molecule.GetAtoms()} - _ELEMENTS)
     if others:
         raise InputError(
-            f"it must be of {', '.join(sorted(_ELEMENTS))}",
+            f"the ligand must be of {', '.join(sorted(_ELEMENTS))}",
             source=source,
             found=listing(others),
             remedy="keep it rigid in fits, as metals and what binds them are",
@@ -130,7 +130,7 @@ def check_molecule(molecule: Mol, source: str) -> None:
     n = molecule.GetNumAtoms()
     if not 2 <= n <= MOST_ATOMS:
         raise InputError(
-            f"it must have 2 to {MOST_ATOMS} atoms with its hydrogens",
+            f"the ligand must have 2 to {MOST_ATOMS} atoms with its hydrogens",
             source=source,
             found=n,
             remedy="keep it rigid in fits",
@@ -176,7 +176,7 @@ def _parsed(smiles: str, source: str) -> Mol:
     molecule = Chem.MolFromSmiles(smiles)
     if molecule is None or not molecule.GetNumAtoms():
         raise InputError(
-            "it must be a SMILES, the name of a component of a dictionary, or a file ending in "
+            "a ligand must be a SMILES, the name of a component of a dictionary, or a file ending in "
             f"{', '.join((*_MOLECULES, *_MODELS[:4]))}",
             source=source,
             remedy="correct it",
@@ -198,7 +198,7 @@ def _read_molecule_file(path: Path) -> Mol:
         raise InputError(f"it cannot be read ({one_line(error)})", source=path, remedy="check it") from None
     if len(molecules) != 1:
         raise InputError(
-            "it must hold one molecule",
+            "the file must hold one molecule",
             source=path,
             found=len(molecules),
             remedy="give each a file of its own",

@@ -57,7 +57,7 @@ def test_a_finished_potential_exits_with_0(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["nonsense"], '"nonsense": it must be a SMILES'),
+        (["nonsense"], '"nonsense": a ligand must be a SMILES'),
         (["CO", "--solvent", "ink"], '--solvent must be a known solvent, found "ink"'),
         (["CO", "--dictionary", "missing.cif"], "missing.cif: there is no such file"),
         (["CO", "--threads", "0"], "--threads must be 1 or more, found 0"),

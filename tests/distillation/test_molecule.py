@@ -151,5 +151,5 @@ def test_a_model_without_ligands_and_a_file_of_several_molecules_are_refused(sma
 
 def test_without_rdkit_one_sentence_says_what_installs_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "rdkit", None)
-    with pytest.raises(InputError, match=r'needs rdkit .*: run pip install "openmm-density\[ligands\]"'):
+    with pytest.raises(InputError, match=r'needs rdkit .*: pip install "openmm-density\[ligands\]"'):
         read_molecule("CO")

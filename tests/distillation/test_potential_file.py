@@ -102,9 +102,7 @@ def test_without_safetensors_one_sentence_says_what_installs_it(potential, tmp_p
     for name in ("safetensors", "safetensors.torch"):
         monkeypatch.setitem(sys.modules, name, None)
     for call in (lambda: save(tmp_path / "x", potential), lambda: load(tmp_path / "x")):
-        with pytest.raises(
-            InputError, match=r'needs safetensors.*: run pip install "openmm-density\[ligands\]"'
-        ):
+        with pytest.raises(InputError, match=r'needs safetensors.*: pip install "openmm-density\[ligands\]"'):
             call()
 
 

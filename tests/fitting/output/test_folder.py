@@ -108,6 +108,8 @@ def test_units_are_of_keys_that_are_there(summary):
         *("chosen", "most"),
         # Of an ensemble.
         *("rmsf", "band", "strength_of_noise"),
+        # Of ligands with a learned potential.
+        *("strain", "disagreement_worst", "disagreement_bound"),
     }
 
 
