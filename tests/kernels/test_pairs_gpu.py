@@ -37,7 +37,7 @@ def test_excluded_pairs_add_nothing():
 def test_no_atoms():
     tables = [torch.zeros(n, dtype=torch.int32, device=DEVICE) for n in (1, 0, 0)]
     empty = torch.zeros(0, 3, device=DEVICE)
-    energy, gradient, virial = gpu.pairs(empty, None, *tables, empty, NONBONDED, 1.0, [1.0])
+    energy, gradient, virial = gpu.pairs(empty, None, *tables, empty, NONBONDED, 1.0, [1.0, 138.9, 78.3])
     assert energy == 0 and gradient.shape == (0, 3) and not virial.any()
 
 
