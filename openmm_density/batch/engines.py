@@ -93,7 +93,14 @@ class DaskEngine:
                     while waiting and len(given) < room:
                         number, job = waiting.popleft()
                         key = f"{topic}-{number}"
-                        future = self.client.submit(run_on_worker, job, settings, topic, key=key, pure=False)
+                        try:
+                            future = self.client.submit(
+                                run_on_worker, job, settings, topic, key=key, pure=False
+                            )
+                        except Exception:
+                            if self.client.status == "running":
+                                raise
+                            return  # the scheduler is gone
                         given[key] = future, job
                         future.add_done_callback(done.put)
                     # Its worker has the next job by now. What is released here is not made again when a worker is lost.

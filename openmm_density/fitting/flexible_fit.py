@@ -366,6 +366,8 @@ class FlexibleFit:
             with self.stopwatch.part("b_factors"):
                 halves = self._half_maps and [self.corrections.apply(each) for each in self._half_maps]
                 result = with_refined_atoms(result, self.solute, self.fit_map, self.protocol, halves)
+            if folder is not None:
+                folder.save_times(self.stopwatch)
         # No files need be written of it; what is asked for yet is done here.
         if folder is None:
             self.beside.end()

@@ -501,7 +501,7 @@ class TestReadingErrors:
     def test_missing_folder_and_suffix(self, tmp_path):
         assert "no such file" in read_error(tmp_path / "missing.mrc")
         (tmp_path / "folder.mrc").mkdir()
-        assert "no such file" in read_error(tmp_path / "folder.mrc")
+        assert "it is a folder, not a file" in read_error(tmp_path / "folder.mrc")
         path = tmp_path / "a.pdb"
         path.write_text("")
         assert ".situs" in read_error(path)
