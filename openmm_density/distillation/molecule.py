@@ -17,7 +17,7 @@ from .extra import imported
 from .ligand import Ligand
 
 if TYPE_CHECKING:
-    from rdkit.Chem import Mol
+    from rdkit.Chem import Atom, Mol
 
 PURPOSE = "The distillation of a ligand"
 _MODELS = (".pdb", ".ent", ".cif", ".mmcif", ".pdb.gz", ".ent.gz", ".cif.gz", ".mmcif.gz")
@@ -144,7 +144,7 @@ def check_molecule(molecule: Mol, source: str) -> None:
         for centre, label in Chem.FindMolChiralCenters(
             molecule, includeUnassigned=True, useLegacyImplementation=False
         )
-        if label == "?"
+        if label == "?" and not _has_like_ends(molecule.GetAtomWithIdx(centre))
     ]
     if open_centres:
         centre = molecule.GetAtomWithIdx(open_centres[0])
@@ -154,6 +154,27 @@ def check_molecule(molecule: Mol, source: str) -> None:
             source=source,
             remedy="give a SMILES that says it by @ or @@, or a file with positions",
         )
+    open_bonds = [
+        molecule.GetBondWithIdx(each.centeredOn)
+        for each in Chem.FindPotentialStereo(molecule)
+        if each.type == Chem.StereoType.Bond_Double and each.specified == Chem.StereoSpecified.Unspecified
+    ]
+    for bond in open_bonds:
+        ends = bond.GetBeginAtom(), bond.GetEndAtom()
+        # The hydrogen of an imine is built in a fit, as others are.
+        if all(sum(each.GetAtomicNum() > 1 for each in end.GetNeighbors()) > 1 for end in ends):
+            names = "=".join(f"{end.GetSymbol()}{end.GetIdx() + 1}" for end in ends)
+            raise InputError(
+                f"which groups are on one side of the double bond {names} is open",
+                source=source,
+                remedy="give a SMILES that says it by / and \\, or a file with positions",
+            )
+
+
+def _has_like_ends(centre: Atom) -> bool:
+    """Return whether two oxygens of a centre differ only in which of them the charge is written on, as those of a phosphate."""
+    ends = [each.GetSymbol() for each in centre.GetNeighbors() if each.GetDegree() == 1]
+    return any(ends.count(symbol) > 1 for symbol in ("O", "S"))
 
 
 def _from_smiles(smiles: str, source: str) -> Mol:

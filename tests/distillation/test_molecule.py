@@ -112,6 +112,8 @@ NO_CHARGES
         ("C[CH2]", "unpaired electrons"),
         ("C[Fe]", "found Fe: keep it rigid"),
         ("CC(F)O", "handedness of 1 chiral centre is open, of C2 first"),
+        ("CP(=O)(O)OC", "handedness of 1 chiral centre is open, of P2 first"),
+        ("CC=CC", "which groups are on one side of the double bond C2=C3 is open: give a SMILES that says"),
         ("C" * 80, "must have 2 to 200 atoms with its hydrogens, found 242"),
         ("[He]", "found He"),
     ],
@@ -119,6 +121,13 @@ NO_CHARGES
 def test_what_cannot_be_a_ligand_is_refused(source, said):
     with pytest.raises(InputError, match=said):
         read_molecule(source)
+
+
+@pytest.mark.parametrize(
+    "smiles", ["COP(C)(=O)[O-]", "C/C=C/C", "CC(C)=N", "C1=CCCCC1", "CCNC(N)=[NH2+]", "C[S@](=O)CC"]
+)
+def test_what_resonance_rings_and_the_smiles_decide_is_not_asked(smiles):
+    assert ligand_of(read_molecule(smiles)).smiles == Chem.CanonSmiles(smiles)
 
 
 @pytest.mark.parametrize(
