@@ -7,16 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import gemmi
 from openmm import app
 
 from ...chemistry.residues import residue_label
-from ...distillation import LigandEnergy
+from ...distillation import Ligand, LigandEnergy
+from ...distillation.accuracy import FORCE_LIMIT
 from ...errors import InputError, as_argument
 from ...models.ligand_hydrogens import graph_of, same_atoms
 from ...models.ligand_potentials import XTB
 from ...models.ligands import dictionary_smiles
 from ...models.model import Model
-from ...models.preparation.ligand_residues import ligands_of
+from ...models.preparation.ligand_residues import check_names, ligands_of
 from ...wording import listing
 from .cache import cached_path, only_one, same_molecule
 
@@ -76,18 +78,21 @@ def find_potentials(
     Raises
     ------
     InputError
-        If no ligand can have a potential, a file is of none of them, or one cannot be distilled.
+        If no ligand can have a potential, a file is of none of them, a SMILES is not that of its ligand, or one cannot be
+        distilled.
     """
+    # Before minutes are spent on others.
+    check_names(model, forcefield, sources.smiles)
     ligands = ligands_of(model, forcefield)
     residues: dict[str, app.topology.Residue] = {}
     for residue in ligands.free:
         residues.setdefault(residue.name, residue)
-    found = _of_files(model, residues, sources.files)
     smiles = {**dictionary_smiles(sources.dictionaries), **sources.smiles}
+    found = _of_files(model, residues, smiles, sources.files)
     unknown = []
     for name, residue in residues.items():
         if name not in found and name in smiles:
-            found[name] = _made(name, smiles[name], sources, say)
+            found[name] = _made(residue, smiles[name], sources, say)
         elif name not in found:
             unknown.append(residue)
     if not found:
@@ -98,39 +103,66 @@ def find_potentials(
             "Kept rigid, as their charge and the orders of their bonds are not known (a SMILES, or a dictionary with one, "
             f"gives them a potential): {listing([residue_label(residue) for residue in unknown])}."
         )
-    unsure = [name for name, each in found.items() if not each.known.done]
-    if unsure:
-        each = found[unsure[0]]
-        notes.append(
-            f"The potential of {listing(unsure)} is not as near to {each.known.teacher.method} as it should be (forces within "
-            f"{each.known.accuracy.force_mae:.1f} kcal/mol/Å): distil it longer."
-        )
+    notes += [
+        f"The potential of {name} is not as near to {each.known.teacher.method} as it should be (forces within "
+        f"{each.known.accuracy.force_mae:.1f} kcal/mol/Å at {each.known.accuracy.temperature:g} K, where {FORCE_LIMIT:g} is "
+        "asked for, or it broke in its own dynamics): distil it with another seed, and give that file."
+        for name, each in found.items()
+        if not each.known.done
+    ]
     return FoundPotentials(found, notes)
 
 
 def _of_files(
-    model: Model, residues: Mapping[str, app.topology.Residue], files: Paths
+    model: Model,
+    residues: Mapping[str, app.topology.Residue],
+    smiles: Mapping[str, str],
+    files: Paths,
 ) -> dict[str, LigandEnergy]:
-    """Return the potentials of files by the name of the residue whose heavy atoms and bonds are theirs."""
-    found = {}
-    for path in [files] if isinstance(files, str | os.PathLike) else files:
-        energy = LigandEnergy.read(path)
-        names = [name for name, residue in residues.items() if _is_of(energy, residue)]
-        if not names:
+    """Return the potentials of files by the name of the residue whose heavy atoms and bonds are theirs.
+
+    Stereoisomers, and protonation states, have the same: where a file could be of several residues, or a residue could have
+    several files, the SMILES says which it is.
+    """
+    paths = [files] if isinstance(files, str | os.PathLike) else files
+    energies = [LigandEnergy.read(path) for path in paths]
+    names = [
+        [name for name, residue in residues.items() if _is_of(energy.known.ligand, residue)]
+        for energy in energies
+    ]
+    for path, energy, own in zip(paths, energies, names):
+        if not own:
             raise InputError(
                 f'is of "{energy.smiles}", which no free ligand of {model.path} is that the force field does not know',
                 argument="ligand_potentials",
                 found=str(path),
                 remedy="give that of a ligand in the model, or leave it out",
             )
-        found |= dict.fromkeys(names, energy)
+    found = {}
+    for name, residue in residues.items():
+        fitting = [energy for energy, own in zip(energies, names) if name in own]
+        is_shared = any(name in own and len(own) > 1 for own in names)
+        if name in smiles and (is_shared or len({energy.smiles for energy in fitting}) > 1):
+            wanted = _molecule(name, smiles[name]).smiles
+            fitting = [energy for energy in fitting if energy.smiles == wanted]
+        if len({energy.smiles for energy in fitting}) > 1:
+            molecules = listing([f'"{energy.smiles}"' for energy in fitting])
+            raise InputError(
+                f"{residue_label(residue)} may be {molecules}, by its atoms and bonds",
+                argument="ligand_potentials",
+                remedy=f"give {as_argument('ligands', f'{name}=SMILES')}, or one of them only",
+            )
+        if fitting:
+            found[name] = fitting[-1]
     return found
 
 
-def _is_of(energy: LigandEnergy, residue: app.topology.Residue) -> bool:
-    whole = graph_of(energy.elements, energy.bonds)
-    heavy = whole.subgraph([k for k, symbol in enumerate(energy.elements) if symbol != "H"])
-    atoms = [atom for atom in residue.atoms() if atom.element is not None and atom.element.symbol not in "HD"]
+def _is_of(ligand: Ligand, residue: app.topology.Residue) -> bool:
+    """Return whether a residue has the heavy atoms and bonds of a molecule."""
+    symbols = [gemmi.Element(number).name for number in ligand.elements]
+    whole = graph_of(symbols, [(i, j) for i, j, _ in ligand.bonds])
+    heavy = whole.subgraph([k for k, symbol in enumerate(symbols) if symbol != "H"])
+    atoms = _heavy_atoms(residue)
     place = {atom.index: k for k, atom in enumerate(atoms)}
     bonds = [
         (place[a.index], place[b.index])
@@ -141,9 +173,24 @@ def _is_of(energy: LigandEnergy, residue: app.topology.Residue) -> bool:
     return len(own) == len(heavy) and next(same_atoms(heavy, own), None) is not None
 
 
-def _made(name: str, smiles: str, sources: LigandSources, say: Say | None) -> LigandEnergy:
+def _heavy_atoms(residue: app.topology.Residue) -> list[app.topology.Atom]:
+    return [atom for atom in residue.atoms() if atom.element is not None and atom.element.symbol not in "HD"]
+
+
+def _made(
+    residue: app.topology.Residue, smiles: str, sources: LigandSources, say: Say | None
+) -> LigandEnergy:
     """Return the potential of a molecule from the cache, or distil it, and keep it there."""
-    path = _place(name, smiles)
+    name = residue.name
+    ligand = _molecule(name, smiles)
+    if not _is_of(ligand, residue):
+        n_heavy = sum(number > 1 for number in ligand.elements)
+        raise InputError(
+            f'its {len(_heavy_atoms(residue))} heavy atoms and their bonds are not the {n_heavy} of the SMILES "{smiles}"',
+            source=residue_label(residue),
+            remedy="give that of what is in the model",
+        )
+    path = cached_path(ligand, name, XTB)
     with only_one(path):
         known = same_molecule(path)
         if known is None:
@@ -159,11 +206,11 @@ def _made(name: str, smiles: str, sources: LigandSources, say: Say | None) -> Li
     return LigandEnergy.read(known)
 
 
-def _place(name: str, smiles: str) -> Path:
-    """Return where the potential of a residue's molecule is kept."""
+def _molecule(name: str, smiles: str) -> Ligand:
+    """Return the molecule that the SMILES of a residue is."""
     from ...distillation.molecule import ligand_of, read_molecule
 
-    return cached_path(ligand_of(read_molecule(name, smiles=smiles)), name, XTB)
+    return ligand_of(read_molecule(name, smiles=smiles))
 
 
 def _refuse(

@@ -113,7 +113,7 @@ def ligand_parameters(
     check_ligands(options.forcefield, options.smiles)
     if options.forcefield in (None, RIGID):
         return None, frozenset()
-    _check_names(model, forcefield, options.smiles)
+    check_names(model, forcefield, options.smiles)
     ligands = ligands_of(model, forcefield)
     names = {residue.name for each in (ligands.free, ligands.bound, ligands.with_metal) for residue in each}
     parameters: Parameters
@@ -189,8 +189,13 @@ def parametrise(
     return {}, []
 
 
-def _check_names(model: Model, forcefield: app.ForceField, smiles: Mapping[str, str]) -> None:
-    """Refuse SMILES of residues that the model has not, or the force field knows."""
+def check_names(model: Model, forcefield: app.ForceField, smiles: Mapping[str, str]) -> None:
+    """Refuse SMILES of residues that the model has not, or the force field knows.
+
+    Raises
+    ------
+    InputError
+    """
     present = {residue.name for residue in model.topology.residues()}
     strangers = sorted(set(smiles) - present)
     if strangers:

@@ -47,7 +47,7 @@ def distilled(agreed, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENMM_DENSITY_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("openmm_density.distillation.distill", distill, raising=False)
     ligand = replace(agreed.ligand, smiles=SMILES)
-    monkeypatch.setattr(potentials, "_place", lambda name, smiles: cache.cached_path(ligand, name, "xtb"))
+    monkeypatch.setattr(potentials, "_molecule", lambda name, smiles: ligand)
     return asked
 
 
@@ -94,6 +94,54 @@ def test_ligands_whose_bonds_are_not_known_stay_rigid_and_are_named(
     assert list(found.by_name) == ["ACM"]
     assert found.notes[0].endswith(": A XYZ 502.") and found.notes[0].startswith("Kept rigid")
     assert "not as near to GFN2-xTB as it should be" in found.notes[1]
+
+
+@pytest.fixture
+def anion_file(agreed, tmp_path):
+    """Return the file of a molecule that has the heavy atoms and bonds of acetamide."""
+    from openmm_density.distillation import save
+
+    save(tmp_path / "anion.safetensors", replace(agreed, ligand=replace(agreed.ligand, smiles="CC([NH-])=O")))
+    return tmp_path / "anion.safetensors"
+
+
+@pytest.fixture
+def two_names(forcefield, tmp_path):
+    """Return a model with two ligands of the same heavy atoms and bonds under two names."""
+    place = np.array([40.0, 0.0, 20.0])
+    path = write_model(tmp_path / "two.pdb", ("ACM", 501, range(4), place / 2), ("ACX", 502, range(4), place))
+    return read_model(path)
+
+
+def test_of_molecules_with_the_same_heavy_atoms_each_ligand_gets_that_of_its_smiles(
+    two_names, forcefield, acetamide_file, anion_file, agreed, monkeypatch
+):
+    smiles = {"ACM": SMILES, "ACX": "CC([NH-])=O"}
+    monkeypatch.setattr(
+        potentials, "_molecule", lambda name, said: replace(agreed.ligand, smiles=smiles[name])
+    )
+    for files in ([acetamide_file, anion_file], [anion_file, acetamide_file]):
+        found = find_potentials(two_names, forcefield, LigandSources(smiles, files=files)).by_name
+        assert {name: each.path for name, each in found.items()} == {"ACM": acetamide_file, "ACX": anion_file}
+    with pytest.raises(InputError, match=r"A ACM 501 may be .* by its atoms and bonds"):
+        find_potentials(two_names, forcefield, LigandSources(files=[acetamide_file, anion_file]))
+    one = find_potentials(two_names, forcefield, LigandSources(files=acetamide_file))
+    assert set(one.by_name) == {"ACM", "ACX"}
+
+
+def test_what_is_wrong_with_a_smiles_is_told_before_any_is_distilled(
+    model, forcefield, distilled, agreed, monkeypatch
+):
+    with pytest.raises(InputError, match="must name residues of"):
+        find_potentials(model, forcefield, LigandSources(smiles={"ACM": SMILES, "XYZ": "CO"}))
+    short = replace(agreed.ligand, elements=(6, 8), bonds=((0, 1, 1.0),), smiles="CO")
+    monkeypatch.setattr(potentials, "_molecule", lambda name, smiles: short)
+    with pytest.raises(InputError) as told:
+        find_potentials(model, forcefield, LigandSources(smiles={"ACM": "CO"}))
+    assert str(told.value) == (
+        'A ACM 501: its 4 heavy atoms and their bonds are not the 2 of the SMILES "CO": give that of what is in the model.'
+    )
+    assert distilled == []
 
 
 @pytest.mark.parametrize(
