@@ -43,7 +43,9 @@ def add_parser(commands: Commands) -> None:
         "--solvent", metavar="NAME", help="implicit solvent (ALPB), such as water; vacuum by default"
     )
     parser.add_argument("--output", required=True, metavar="FILE", help="as in ligand.safetensors")
-    parser.add_argument("--overwrite", action="store_true", help="replace FILE if it is there")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace FILE, and what is beside it, if they are there"
+    )
     parser.add_argument("--threads", type=whole_number, metavar="N", help="processors (all)")
     parser.add_argument(
         "--seed", type=whole_number, default=0, metavar="N", help="of all random numbers (%(default)s)"
@@ -55,18 +57,23 @@ def run(options: argparse.Namespace) -> int:
     began = time.monotonic()
     output = Path(options.output)
     check_files((), (), options.dictionary)
-    if output.exists() and not options.overwrite:
-        raise InputError(
-            "it exists already", source=output, remedy="choose another name, or pass --overwrite"
-        )
+    from ..distillation.results import paths_beside
+
+    beside = paths_beside(output)
+    for path in (output, beside["summary"], beside["picture"]):
+        if path.is_dir():
+            raise InputError("it is a folder", source=path, remedy="choose another name")
+        if path.exists() and not options.overwrite:
+            raise InputError(
+                "it exists already", source=path, remedy="choose another name, or pass --overwrite"
+            )
     if not output.resolve().parent.is_dir():
         raise InputError("there is no such folder", source=output.parent, remedy="make it first")
     with loading():
         from ..distillation import distill, write_results
-        from ..distillation.results import paths_beside
         from ..fitting.progress_bars import TerminalBar
 
-    labels = paths_beside(output)["labels"]
+    labels = beside["labels"]
     bar = TerminalBar()
     bar.start("reading")
     try:

@@ -11,9 +11,10 @@ import numpy as np
 
 from ..errors import InputError, SimulationError
 from .accuracy import FORCE_LIMIT, Accuracy, disagreement
+from .extra import imported
 from .geometries import Soundness, conformers, dynamics, normal_mode_displacements, relaxed
 from .labels import Labeller
-from .molecule import ligand_of, read_molecule
+from .molecule import PURPOSE, ligand_of, read_molecule
 from .potential_file import STUDENTS, LigandPotential
 from .springs import Springs
 
@@ -183,6 +184,8 @@ def distill(
                 remedy="correct it",
             )
     molecule = read_molecule(source, smiles=smiles, dictionaries=dictionaries, residue=residue)
+    # Needed at the end, to keep what minutes were spent on.
+    imported("safetensors", PURPOSE)
     labeller = Labeller(ligand_of(molecule), solvent, labels, threads)
     run = Run(molecule, labeller, settings or Settings(), seed, threads, progress)
     return run.distilled()

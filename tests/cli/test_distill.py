@@ -1,6 +1,7 @@
 """``openmm-density distill``: its files, its exit status, and what it says."""
 
 import json
+import sys
 from functools import partial
 
 import pytest
@@ -90,3 +91,26 @@ def test_an_interrupted_run_says_what_is_kept(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(distillation, "distill", interrupted)
     assert run("distill", "CO", "--output", tmp_path / "x.safetensors") == 130
     assert "interrupted; the same command goes on from the labels in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["x.json", "x.png"])
+def test_what_is_beside_a_potential_is_not_replaced_unasked(tmp_path, capsys, name):
+    (tmp_path / name).write_text("mine")
+    assert run("distill", "CO", "--output", tmp_path / "x.safetensors") == 2
+    assert f"{name}: it exists already: choose another name, or pass --overwrite." in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_folder_is_no_place_for_a_potential(tmp_path, capsys):
+    (tmp_path / "x").mkdir()
+    assert run("distill", "CO", "--output", tmp_path / "x", "--overwrite") == 2
+    assert "x: it is a folder: choose another name." in capsys.readouterr().err
+
+
+def test_a_missing_package_is_told_before_anything_is_computed(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    assert run("distill", "CO", "--output", tmp_path / "x.safetensors") == 2
+    said = capsys.readouterr().err
+    assert "The distillation of a ligand needs safetensors" in said
+    assert 'pip install "openmm-density[ligands]"' in said
+    assert not list(tmp_path.iterdir())
