@@ -85,7 +85,7 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
         folder = OutputFolder(resume, resume=True, spellings=spelled)
     fit: FlexibleFit | None = None
     try:
-        with PromptExit(lambda: _left(folder, display)):
+        with PromptExit(lambda: _left(folder, options, display)):
             if resume is None:
                 record = _with_potentials(record, display, stopwatch)
                 record = _with_strength(record, folder, display, stopwatch)
@@ -98,9 +98,7 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
             _announce(record, fit, display)
         result = _carried_out(record, fit, folder, display)
     except KeyboardInterrupt:
-        if not folder.run.holds_a_state:
-            raise
-        _say(f"{PROGRAM} fit: interrupted; {_resuming(folder)} goes on")
+        _say(f"{PROGRAM} fit: interrupted; {_kept(folder, options)}")
         return 130
     finally:
         if fit is not None:
@@ -329,14 +327,24 @@ def _resuming(folder: OutputFolder) -> str:
     return f"{PROGRAM} fit --resume {folder.path}"
 
 
-def _left(folder: OutputFolder, display: Display) -> None:
+def _left(folder: OutputFolder, options: FitOptions, display: Display) -> None:
     """Discard a fit that was interrupted before it was prepared, and say so: the process then ends at once."""
     from openmm_density.kernels.compilation.commands import end_commands
 
     end_commands()
-    goes_on = f"{_resuming(folder)} goes on" if folder.run.holds_a_state else "nothing was written"
-    display.ended(f"{PROGRAM} fit: interrupted; {goes_on}")
+    display.ended(f"{PROGRAM} fit: interrupted; {_kept(folder, options)}")
     folder.discard()
+
+
+def _kept(folder: OutputFolder, options: FitOptions) -> str:
+    """Return what is left of a fit that was interrupted before it wrote results."""
+    from ..models.ligand_potentials import XTB
+
+    if folder.run.holds_a_state:
+        return f"{_resuming(folder)} goes on"
+    if options.force_field.ligand_forcefield == XTB:
+        return "no fit has begun; the same command goes on from what its ligands' potentials were learned from so far"
+    return "nothing was written"
 
 
 def _stopped(folder: OutputFolder) -> str:
