@@ -139,6 +139,13 @@ def check_molecule(molecule: Mol, source: str) -> None:
         raise InputError(
             "it has unpaired electrons", source=source, remedy="correct its hydrogens and charges"
         )
+    _check_stereo(molecule, source)
+
+
+def _check_stereo(molecule: Mol, source: str) -> None:
+    """Refuse a molecule whose chiral centres or double bonds may be either way."""
+    from rdkit import Chem
+
     open_centres = [
         centre
         for centre, label in Chem.FindMolChiralCenters(
