@@ -177,7 +177,8 @@ class _TermsOfForce:
 
     @cached_property
     def _numbers(self) -> np.ndarray:
-        return np.array(self._after, dtype=np.float64).reshape(len(self._after), -1)
+        count = 2 if self.is_harmonic_torsion else _ARRAYS[self.kind][1]
+        return np.array(self._after, dtype=np.float64).reshape(len(self._after), count)
 
     @cached_property
     def _map_nodes(self) -> np.ndarray | None:

@@ -104,6 +104,27 @@ def test_openmm_serves_where_the_kernel_cannot(
     assert isinstance(local._dynamics, LocalContext)
 
 
+def test_forces_without_terms_add_nothing(
+    prepared: Prepared, molecule: Molecule, density: DensityModel, local: LocalSystem
+) -> None:
+    impropers = openmm.CustomTorsionForce("k*(theta-theta0)^2")
+    for name in ("k", "theta0"):
+        impropers.addPerTorsionParameter(name)
+    system = prepared.system(constraints=None, rigidWater=False)
+    for empty in (
+        openmm.HarmonicBondForce(),
+        openmm.HarmonicAngleForce(),
+        openmm.PeriodicTorsionForce(),
+        openmm.CMAPTorsionForce(),
+        openmm.RBTorsionForce(),
+        impropers,
+    ):
+        system.addForce(empty)
+    other = LocalSystem(BondedTerms(system), molecule, density, prepared.positions, REGION)
+    assert isinstance(other._dynamics, CompiledDynamics)
+    assert other.energy(prepared.positions) == local.energy(prepared.positions)
+
+
 def test_heavy_atoms_of_the_residues_move_and_no_others(prepared: Prepared, local: LocalSystem) -> None:
     wanted = [a.index for a in prepared.topology.atoms() if a.residue.index in REGION and not is_hydrogen(a)]
     assert local.moving.tolist() == wanted
