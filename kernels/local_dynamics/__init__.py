@@ -217,6 +217,7 @@ class LocalDynamics:
         self._library = _library()
         self._held: list[np.ndarray] = []
         self._n_moving, self._n_atoms = len(terms.masses), len(terms.pairs.radii)
+        _check(np.ndim(terms.masses) == 1 and self._n_moving <= self._n_atoms, "masses")
         packed = _Terms(
             n_moving=self._n_moving, n_atoms=self._n_atoms, masses=self._kept(terms.masses, float)
         )

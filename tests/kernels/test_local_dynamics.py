@@ -247,6 +247,7 @@ def test_what_does_not_fit_is_refused() -> None:
         sound._replace(bonds=Terms(np.array([[0, ATOMS]]), np.ones((1, 2)))),
         sound._replace(angles=Terms(np.array([[0, -1, 2]]), np.ones((1, 2)))),
         sound._replace(torsions=Terms(np.array([[0, 1, 2, 3]]), np.ones((1, 2)))),
+        sound._replace(masses=np.ones(ATOMS + 1)),
         sound._replace(pairs=sound.pairs._replace(radii=np.ones(3))),
         sound._replace(pairs=sound.pairs._replace(excluded=np.array([[0, ATOMS]]))),
         sound._replace(density=sound.density._replace(coefficients=np.zeros((3, 4, 4)))),
