@@ -215,11 +215,12 @@ def _indices(particles: Sequence[int] | None, n_atoms: int) -> Tensor:
     if particles is None:
         return torch.zeros(0, dtype=torch.int64)
     found = torch.tensor([int(particle) for particle in particles], dtype=torch.int64)
-    if len(found) != n_atoms or len(found.unique()) != n_atoms or int(found.min()) < 0:
+    negative = found[found < 0].tolist()
+    if len(found) != n_atoms or len(found.unique()) != n_atoms or negative:
         raise InputError(
             f"must be {n_atoms} different indices, one for each atom of the network",
             argument="particles",
-            found=f"{len(found)}, of which {len(found.unique())} are different",
+            found=negative[0] if negative else f"{len(found)}, of which {len(found.unique())} are different",
             remedy="give them in the order of the network's elements",
         )
     return found

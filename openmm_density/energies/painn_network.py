@@ -26,7 +26,8 @@ from torch import Tensor, nn
 
 from ..errors import InputError
 
-FEATURES = (32, 64, 128)
+# Of these there are kernels.
+FEATURES, MOST_RADIAL = (32, 64, 128), 128
 # Below |q|² in the root of |q|, whose derivative is then finite at 0.
 NORM_FLOOR = 1e-8
 ANGSTROM_PER_NM = 10.0
@@ -46,7 +47,7 @@ class PaiNNNetwork(nn.Module):
     layers : int
         Messages and updates that follow one another.
     n_radial : int
-        Functions b_n of the distance.
+        Functions b_n of the distance, 128 at most.
     cutoff : float
         r_c in nm.
 
@@ -260,10 +261,11 @@ def _check(elements: list[int], features: int, layers: int, n_radial: int, cutof
         raise InputError(
             "must be 32, 64 or 128", argument="features", found=features, remedy="choose one of them"
         )
-    for name, number in {"layers": layers, "n_radial": n_radial}.items():
-        if number != int(number) or number < 1:
+    for name, number, most in (("layers", layers, math.inf), ("n_radial", n_radial, MOST_RADIAL)):
+        if number != int(number) or not 1 <= number <= most:
+            wanted = "of 1 or more" if most == math.inf else f"from 1 to {most}"
             raise InputError(
-                "must be a whole number of 1 or more", argument=name, found=number, remedy="give 3 or 20"
+                f"must be a whole number {wanted}", argument=name, found=number, remedy="give 3 or 20"
             )
     if not (math.isfinite(cutoff) and cutoff > 0):
         raise InputError(

@@ -145,6 +145,7 @@ def test_in_a_cuda_graph_force():
             "particles must be 3 different indices, one for each atom.*, found 2",
         ),
         (lambda: (network_of(32, 3), [0, 1, 1]), "found 3, of which 2 are different"),
+        (lambda: (network_of(32, 3), [0, 1, -2]), "one for each atom of the network, found -2"),
     ],
 )
 def test_what_does_not_go_together_is_refused(arguments, sentence):
@@ -163,7 +164,7 @@ def test_another_number_of_particles_is_refused():
     backend_problem("TorchForce") is not None, reason=f"TorchForce: {backend_problem('TorchForce')}"
 )
 def test_energy_is_kept_as_atoms_pass_the_cutoff():
-    """Atoms on springs, whose pairs come and go, for 0.25 ps of Newton's equations; 10 ps are in docs/performance.md."""
+    """Atoms on springs, whose pairs come and go, for 0.25 ps of Newton's equations; 10 ps are in docs/how_it_works/kernels.md."""
     network, positions = network_of(32, cutoff=0.35), places_of()
     network.scale.fill_(2.0)
     springs = openmm.CustomExternalForce("1000*((x-x0)^2+(y-y0)^2+(z-z0)^2)")

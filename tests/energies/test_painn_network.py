@@ -89,6 +89,7 @@ def test_tensors_and_settings_make_the_same_network():
         ({"elements": [6, 0]}, "elements must be atomic numbers from 1 to 118, found 0"),
         ({"features": 48}, "features must be 32, 64 or 128, found 48"),
         ({"layers": 0}, "layers must be a whole number of 1 or more"),
+        ({"n_radial": 129}, "n_radial must be a whole number from 1 to 128, found 129"),
         ({"cutoff": -1.0}, "cutoff must be a positive length"),
     ],
 )
