@@ -43,13 +43,20 @@ def conformers(molecule: Mol, most: int, seed: int) -> np.ndarray:
     most : int
         How many are tried; the rings of some molecules allow few.
     seed : int
+
+    Raises
+    ------
+    KeyboardInterrupt
     """
     from rdkit import Chem
     from rdkit.Chem import AllChem
 
     own = Chem.Mol(molecule)
     made = Chem.Mol(molecule)
-    AllChem.EmbedMultipleConfs(made, most, randomSeed=seed)
+    found = len(AllChem.EmbedMultipleConfs(made, most, randomSeed=seed))
+    # RDKit takes Ctrl-C for itself meanwhile: it then returns fewer, and does not say why.
+    if found < most and len(AllChem.EmbedMultipleConfs(made, most, randomSeed=seed)) != found:
+        raise KeyboardInterrupt
     for each in (own, made):
         if not each.GetNumConformers():
             continue
@@ -57,8 +64,8 @@ def conformers(molecule: Mol, most: int, seed: int) -> np.ndarray:
             AllChem.MMFFOptimizeMoleculeConfs(each, maxIters=500)
         else:
             AllChem.UFFOptimizeMoleculeConfs(each, maxIters=500)
-    found = [conformer.GetPositions() for each in (own, made) for conformer in each.GetConformers()]
-    return np.stack(found) / ANGSTROM_PER_NANOMETER
+    positions = [conformer.GetPositions() for each in (own, made) for conformer in each.GetConformers()]
+    return np.stack(positions) / ANGSTROM_PER_NANOMETER
 
 
 def normal_mode_displacements(
@@ -128,7 +135,7 @@ def dynamics(
         positions += STEP / 2 * velocities
         velocities = kept * velocities + np.sqrt(1 - kept**2) * thermal * generator.normal(size=start.shape)
         positions += STEP / 2 * velocities
-        # Those that broke stay where they are: their forces are no longer of use.
+        # Those that broke wait at their start: their forces are no longer of use.
         positions[~alive], velocities[~alive] = start[~alive], 0.0
         acceleration = forces(positions) / MASS
         velocities += STEP / 2 * acceleration

@@ -192,6 +192,9 @@ def _from_smiles(smiles: str, source: str) -> Mol:
     molecule = Chem.AddHs(molecule)
     check_molecule(molecule, source)
     if AllChem.EmbedMolecule(molecule, randomSeed=1) < 0:
+        # RDKit takes Ctrl-C for itself meanwhile: it then finds none, and does not say why.
+        if AllChem.EmbedMolecule(molecule, randomSeed=1) >= 0:
+            raise KeyboardInterrupt
         raise InputError(
             "RDKit finds no geometry for it", source=source, remedy="give a file that has its positions"
         )
