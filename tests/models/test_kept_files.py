@@ -10,6 +10,7 @@ from pathlib import Path
 import gemmi
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 from openmm_density.errors import InputError
 from openmm_density.fitting.placement import Placement
@@ -377,6 +378,53 @@ def test_secondary_structure_and_sequence_of_a_chain_without_a_name(tmp_path: Pa
     found = gemmi.read_structure(str(tmp_path / "out.cif"))
     assert [chain.name for chain in found[0]] == ["A"] == [helix.start.chain_name for helix in found.helices]
     assert list(found.entities[0].full_sequence) == [name for _, name in names]
+
+
+@pytest.mark.parametrize("letters", ["A", ""])
+def test_a_chain_that_the_authors_leave_without_a_name_keeps_its_cis_peptides(
+    small_data: Path, tmp_path: Path, letters: str
+) -> None:
+    structure = gemmi.read_structure(str(small_data / "emd5925_frag/5925_native.pdb"))
+    structure.setup_entities()
+    structure.assign_label_seq_id()
+    block = structure.make_mmcif_document().sole_block()
+    table = block.get_mmcif_category("_atom_site.", raw=True)
+    table["auth_asym_id"] = ["."] * len(table["id"])
+    table["label_asym_id"] = [letters or "."] * len(table["id"])
+    block.set_mmcif_category("_atom_site.", table, raw=True)
+    path = tmp_path / "in.cif"
+    path.write_text(block.as_string())
+    model = read_model(path)
+    atoms = {(atom.residue.index, atom.name): atom.index for atom in model.topology.atoms()}
+    carbon, nitrogen = (model.positions[atoms[key]] for key in ((10, "C"), (11, "N")))
+    axis = (nitrogen - carbon) / np.linalg.norm(nitrogen - carbon)
+    turned = [atom.index for atom in model.topology.atoms() if atom.residue.index > 10]
+    moved = model.positions.copy()
+    moved[turned] = Rotation.from_rotvec(np.pi * axis).apply(moved[turned] - carbon) + carbon
+    write_model_cif(tmp_path / "out.cif", model, moved)
+    write_cif(tmp_path / "all.cif", model.topology, moved, header=header_of(model))
+    for name in ("out.cif", "all.cif"):
+        again = read_model(tmp_path / name)
+        write_model_cif(tmp_path / "again.cif", again, again.positions + 1.0)
+        for out in (name, "again.cif"):
+            found = gemmi.cif.read(str(tmp_path / out)).sole_block()
+            assert list(found.find_values("_struct_mon_prot_cis.auth_seq_id")) == ["11"], (name, out)
+
+
+def test_models_of_a_file_without_their_numbers_get_some(deposited: Path, tmp_path: Path) -> None:
+    document = gemmi.cif.read(str(deposited))
+    document.sole_block().find_loop("_atom_site.pdbx_PDB_model_num").get_loop().remove_column(
+        "_atom_site.pdbx_PDB_model_num"
+    )
+    path = tmp_path / "in.cif"
+    document.write_file(str(path))
+    model = read_model(path)
+    models = [model.positions, model.positions + 1.0]
+    write_ensemble_cif(
+        tmp_path / "out.cif", model.topology, models, [0.5, 0.5], [1, 1], header=header_of(model)
+    )
+    found = gemmi.read_structure(str(tmp_path / "out.cif"))
+    assert [each.count_atom_sites() for each in found] == [len(model.positions)] * 2
 
 
 @pytest.mark.parametrize("change", ["lower", "no auth", "crlf", "two blocks"])

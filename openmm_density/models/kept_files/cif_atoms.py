@@ -12,6 +12,7 @@ from .numbers import rewritten
 
 DISPLACED = ("aniso_U", "aniso_B")
 """What the names of columns with anisotropic displacements begin with, where they are not in a loop of their own."""
+_MODEL = "pdbx_PDB_model_num"
 _OF_PLACE = (
     *("fract_x", "fract_y", "fract_z", "Cartn_x_esd", "Cartn_y_esd", "Cartn_z_esd"),
     *("fract_x_esd", "fract_y_esd", "fract_z_esd", "B_iso_or_equiv_esd", "occupancy_esd"),
@@ -97,10 +98,10 @@ class AtomTable:
         _write_names(columns, atoms)
         changed = [atom.is_built or self.moved(atom) for atom in atoms]
         _forget_displacements(columns, changed)
-        if len(models) > 1 and "pdbx_PDB_model_num" in columns:
-            columns["pdbx_PDB_model_num"] = [
-                str(number) for number, model in enumerate(models, start=1) for _ in model
-            ]
+        if len(models) > 1:
+            if _MODEL not in columns:
+                self._loop.add_columns([f"_atom_site.{_MODEL}"], "1")
+            columns[_MODEL] = [str(number) for number, model in enumerate(models, start=1) for _ in model]
         still: dict[str, str] = {}
         if "id" in columns:
             old = columns["id"]
@@ -108,7 +109,7 @@ class AtomTable:
                 columns["id"] = [str(serial) for serial in range(1, len(atoms) + 1)]
             if len(models) == 1:
                 still = {before: now for before, now, new in zip(old, columns["id"], changed) if not new}
-        self._loop.set_all_values([columns[name] for name in self.columns])
+        self._loop.set_all_values([*columns.values()])
         return columns, still
 
     def moved(self, atom: CifAtom) -> bool:

@@ -69,7 +69,10 @@ class AtomNames:
         self.columns = columns
         count = len(columns["Cartn_x"])
         blank = ["."] * count
-        chains = columns.get("auth_asym_id") or columns.get("label_asym_id") or blank
+        labels = columns.get("label_asym_id") or blank
+        # As gemmi reads it: the PDB's name where the authors' is left open.
+        authors = columns.get("auth_asym_id") or blank
+        chains = [label if gemmi.cif.is_null(own) else own for own, label in zip(authors, labels)]
         numbers = columns.get("auth_seq_id") or columns.get("label_seq_id") or blank
         codes = columns.get("pdbx_PDB_ins_code") or blank
         names = columns.get("label_atom_id") or columns.get("auth_atom_id") or blank
@@ -102,7 +105,7 @@ def _key_of_end(table: Mapping[str, list[str]], row: int, side: int) -> _Key:
         return next((_plain(table[name][row]) for name in names if name in table), "")
 
     return (
-        value(f"ptnr{side}_auth_asym_id", f"ptnr{side}_label_asym_id"),
+        value(f"ptnr{side}_auth_asym_id") or value(f"ptnr{side}_label_asym_id"),
         value(f"ptnr{side}_auth_seq_id", f"ptnr{side}_label_seq_id"),
         value(f"pdbx_ptnr{side}_PDB_ins_code"),
         value(f"ptnr{side}_label_atom_id"),
@@ -253,9 +256,14 @@ def write_cis_peptides(
 ) -> None:
     """Write the peptides that are cis now into ``_struct_mon_prot_cis``; rows that are still true stay."""
     table = block.get_mmcif_category(_PEPTIDES, raw=True)
+    chains = {key[0] for key in now.keys}
     current = {
         tuple(
-            (end.chain_name, str(end.res_id.seqid.num), end.res_id.seqid.icode.strip())
+            (
+                # Where the file leaves a chain without a name, the peptides of a topology are in one that was given a letter.
+                *(end.chain_name if end.chain_name in chains else "", str(end.res_id.seqid.num)),
+                end.res_id.seqid.icode.strip(),
+            )
             for end in (peptide.partner_c, peptide.partner_n)
         ): peptide.reported_angle
         for peptide in peptides
@@ -297,12 +305,12 @@ def _key_of_peptide(table: Mapping[str, list[str]], row: int) -> tuple[_Key, _Ke
 
     return (
         (
-            value("auth_asym_id", "label_asym_id"),
+            value("auth_asym_id") or value("label_asym_id"),
             value("auth_seq_id", "label_seq_id"),
             value("pdbx_PDB_ins_code"),
         ),
         (
-            value("pdbx_auth_asym_id_2", "pdbx_label_asym_id_2"),
+            value("pdbx_auth_asym_id_2") or value("pdbx_label_asym_id_2"),
             value("pdbx_auth_seq_id_2", "pdbx_label_seq_id_2"),
             value("pdbx_PDB_ins_code_2"),
         ),

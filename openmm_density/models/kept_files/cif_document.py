@@ -81,7 +81,8 @@ def kept_document(
     header : Header
         Of an mmCIF file.
     models : sequence of sequence of CifAtom
-        Of each model its atoms, in the order of the file to be. Where atoms were built or left out, all get new serial numbers.
+        Of each model its atoms, in the order of the file to be. Where atoms were built or stand in another order, all get new
+        serial numbers.
     peptides : sequence of gemmi.CisPep
         Those that are cis now, in the first model.
     ends : sequence of int, optional
