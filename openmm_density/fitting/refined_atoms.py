@@ -45,15 +45,26 @@ def with_refined_atoms(
 
     positions = result.final[: solute.topology.getNumAtoms()]
     where = solute.topology, fit_map.density_map, fit_map.resolution
-    occupancies = _occupancies(result.prepared)[: len(positions)]
-    try:
-        if wants_occupancies:
-            found = OccupancyRefinement(
+    given = _occupancies(result.prepared)[: len(positions)]
+    # Those that no atom can have are written as they are.
+    occupancies = np.clip(given, 0, 1)
+    problems = []
+    if wants_occupancies:
+        try:
+            refinement = OccupancyRefinement(
                 *where, protocol.occupancies, positions=positions, occupancies=occupancies
-            ).refine()
+            )
+            found = refinement.refine()
+            kept = found.occupancies.copy()
+            odd = given != occupancies
+            odd[np.concatenate([*refinement.groups.values()])] = False
+            kept[odd] = given[odd]
             occupancies = found.occupancies
-            result = replace(result, occupancies=found)
-        if wants_b:
+            result = replace(result, occupancies=replace(found, occupancies=kept))
+        except InputError as error:
+            problems.append(f"Occupancies are not refined: {error}")
+    if wants_b:
+        try:
             refined = BFactorRefinement(
                 *where,
                 positions=positions,
@@ -64,9 +75,9 @@ def with_refined_atoms(
             of_all = np.concatenate([refined.b_factors, result.prepared.b_factors[len(positions) :]])
             prepared = replace(result.prepared, b_factors=of_all)
             result = replace(result, prepared=prepared, b_factors=refined)
-    except InputError as error:
-        return replace(result, not_refined=f"B factors and occupancies are not all refined: {error}")
-    return result
+        except InputError as error:
+            problems.append(f"B factors are not refined: {error}")
+    return replace(result, not_refined=" ".join(problems) or None)
 
 
 def prepared_occupancies(result: FitResult) -> np.ndarray:

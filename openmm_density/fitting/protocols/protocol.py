@@ -22,7 +22,7 @@ UPDATE_INTERVAL = 40
 
 SEARCHES = ("off", "auto", "full")
 B_FACTORS = ("off", "auto", "atom", "residue", "group")
-OCCUPANCIES = ("off", "ligands", "waters", "side-chains")
+OCCUPANCIES = ("ligands", "waters", "side-chains")
 
 FINISH = "finish"
 """The stage at the final strength that protocols end with."""
@@ -140,8 +140,11 @@ class Protocol:
             )
         for name, choices in (("search", SEARCHES), ("b_factors", B_FACTORS)):
             check_choice(name, getattr(self, name), choices)
-        for kind in str(self.occupancies).split(","):
-            check_choice("occupancies", kind.strip(), OCCUPANCIES)
+        kinds = str(self.occupancies).split(",")
+        for kind in kinds:
+            check_choice(
+                "occupancies", kind.strip(), OCCUPANCIES if len(kinds) > 1 else ("off", *OCCUPANCIES)
+            )
         self._check_final_stages()
         if self.steps < 1:
             raise InputError(
