@@ -276,7 +276,8 @@ class StageRun:
         state.seconds += time.perf_counter() - started
         state.step, state.stage_step = state.step + done, state.stage_step + done
         self._engine.dynamics.checked(running.context, state.step, running.stage)
-        if state.stage_step % LOOK_INTERVAL == 0:
+        # A short fit has stages that end before that.
+        if state.stage_step % LOOK_INTERVAL == 0 or state.stage_step >= running.stage.steps:
             running.look_at_ligands(state, holds=replicas is None)
 
     def _report(
