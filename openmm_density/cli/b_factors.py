@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
+from ..models.structure_suffixes import CIF_SUFFIXES, PDB_SUFFIXES
 from ..plugins import defer_torch
 from ..units import resolution_in_angstrom
 from .arguments import add_map, check_files, check_halves, map_corrections
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from ..atomic_parameters import BFactors, Occupancies
     from ..models.model import Model
     from .arguments import Commands
-
-_SUFFIXES = (".pdb", ".ent", ".cif", ".mmcif")
 
 
 def add_parser(commands: Commands) -> None:
@@ -61,12 +60,16 @@ def run(options: argparse.Namespace) -> int:
     with loading():
         from ..atomic_parameters import BFactorRefinement, OccupancyRefinement
         from ..maps.density_map import DensityMap
+        from ..maps.half_maps import check_half_maps, check_halves_of_map
         from ..models.structures import read_model
 
     corrections = map_corrections(options.voxel_size, options.mirror, options.invert)
     model = read_model(options.model)
     density_map = corrections.apply(DensityMap.from_file(options.map, columns=options.columns))
     halves = [corrections.apply(DensityMap.from_file(path)) for path in options.half_map] or None
+    if halves is not None:
+        check_half_maps(*halves)
+        check_halves_of_map(*halves, density_map, options.resolution)
     occupancies: Occupancies | None = None
     if options.occupancies:
         occupancies = OccupancyRefinement(
@@ -80,9 +83,8 @@ def run(options: argparse.Namespace) -> int:
         level=options.level,
         half_maps=halves,
     ).refine()
-    if output is not None:
-        _write(output, model, refined, occupancies)
-    _show(options, refined, occupancies, model)
+    left_out = [] if output is None else _write(output, model, refined, occupancies)
+    _show(options, refined, occupancies, model, left_out)
     return 0
 
 
@@ -93,7 +95,7 @@ def _check(options: argparse.Namespace, output: Path | None) -> None:
     resolution_in_angstrom(options.resolution)
     if output is None:
         return
-    if output.suffix.lower() not in _SUFFIXES:
+    if output.suffix.lower() not in PDB_SUFFIXES + CIF_SUFFIXES:
         raise InputError(
             "must end in .pdb or .cif", argument="output", found=output.name, remedy="give another name"
         )
@@ -103,28 +105,28 @@ def _check(options: argparse.Namespace, output: Path | None) -> None:
         )
 
 
-def _write(output: Path, model: Model, refined: BFactors, occupancies: Occupancies | None) -> None:
+def _write(output: Path, model: Model, refined: BFactors, occupancies: Occupancies | None) -> list[str]:
+    """Write the model; return what of its file is left out, in sentences."""
     from ..models.structure_files import write_model_cif, write_pdb
 
-    write = write_pdb if output.suffix.lower() in (".pdb", ".ent") else write_model_cif
-    write(
-        output,
-        model,
-        model.positions,
-        refined.b_factors,
-        None if occupancies is None else occupancies.occupancies,
-    )
+    write = write_pdb if output.suffix.lower() in PDB_SUFFIXES else write_model_cif
+    values = None if occupancies is None else occupancies.occupancies
+    return write(output, model, model.positions, refined.b_factors, values)
 
 
 def _show(
-    options: argparse.Namespace, refined: BFactors, occupancies: Occupancies | None, model: Model
+    options: argparse.Namespace,
+    refined: BFactors,
+    occupancies: Occupancies | None,
+    model: Model,
+    left_out: list[str],
 ) -> None:
     from ..atomic_parameters.by_residue import residue_rows
     from ..fitting.output.report.b_factors import b_factors_in_words
 
     rows = residue_rows(model.topology, refined)
     if options.json:
-        found: dict[str, Any] = {"b_factors": refined.as_dict(), "residues": rows}
+        found: dict[str, Any] = {"b_factors": refined.as_dict(), "residues": rows, "left_out": left_out}
         if occupancies is not None:
             found["occupancies"] = occupancies.as_dict()
         print(json.dumps(found, indent=2, allow_nan=False))
@@ -135,5 +137,7 @@ def _show(
             print(f"occupancy of {name}: {value:.2f} ± {occupancies.deviations[name]:.2f}")
     highest = sorted(rows, key=lambda row: -row["b_factor"])[:5]
     print("largest: " + ", ".join(f"{row['residue']} ({row['b_factor']:.0f})" for row in highest))
+    for sentence in left_out:
+        print(f"Note: {sentence}")
     if options.output is not None:
         print(f"{options.output}: {len(model.b_factors)} atoms")

@@ -198,8 +198,9 @@ def half_map_doubt(crossing: Crossing) -> str | None:
         )
     return (
         f"the half maps agree up to the finest shell of their voxels, {crossing.resolution:.2f} Å (their Fourier shell "
-        f"correlation never falls below {crossing.threshold:g}): they were filtered, or share noise, and what is judged by them "
-        "is then too good: give the unfiltered halves of one reconstruction."
+        f"correlation never falls below {crossing.threshold:g}): their voxels are too coarse to show where they differ, or they "
+        "were filtered or share noise, and what is judged by them is then too good: give the unfiltered halves of one "
+        "reconstruction, with voxels as fine as it has."
     )
 
 

@@ -1,10 +1,12 @@
 """``openmm-density b-factors``: B factors and occupancies of a model as it stands."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from openmm_density import DensityMap
 from openmm_density.models.structures import read_model
 
 from .commands import run
@@ -45,3 +47,23 @@ def test_json_has_every_residue(files, capsys):
 def test_what_cannot_be_used_is_said(files, options, said, capsys):
     assert run("b-factors", *files, *options) == 2
     assert said in capsys.readouterr().err
+
+
+def test_what_the_new_b_factors_make_untrue_is_said(files, tmp_path, capsys):
+    lines = files[0].read_text().splitlines(keepends=True)
+    first = next(k for k, line in enumerate(lines) if line.startswith("ATOM"))
+    lines.insert(first + 1, f"ANISOU{lines[first][6:28]}    100    200    300     10     20     30\n")
+    (tmp_path / "in.pdb").write_text("".join(lines))
+    assert run("b-factors", tmp_path / "in.pdb", *files[1:], "--output", tmp_path / "b.pdb") == 0
+    assert "Note: ANISOU of 1 atom is left out" in capsys.readouterr().out
+
+
+def test_half_maps_of_another_map_are_refused(files, tmp_path, capsys):
+    density_map = DensityMap.from_file(files[1])
+    noise = np.random.default_rng(0)
+    for name in "ab":
+        data = noise.normal(size=density_map.shape).astype(np.float32)
+        replace(density_map, data=data).write(tmp_path / f"{name}.mrc")
+    halves = ("--half-map", tmp_path / "a.mrc", "--half-map", tmp_path / "b.mrc")
+    assert run("b-factors", *files, *halves) == 2
+    assert "the half maps are not those of the map" in capsys.readouterr().err
