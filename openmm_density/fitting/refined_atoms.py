@@ -55,10 +55,7 @@ def with_refined_atoms(
                 *where, protocol.occupancies, positions=positions, occupancies=occupancies
             )
             found = refinement.refine()
-            kept = found.occupancies.copy()
-            odd = given != occupancies
-            odd[np.concatenate([*refinement.groups.values()])] = False
-            kept[odd] = given[odd]
+            kept = _with_odd_ones(found.occupancies, given, [*refinement.groups.values()])
             occupancies = found.occupancies
             result = replace(result, occupancies=replace(found, occupancies=kept))
         except InputError as error:
@@ -78,6 +75,13 @@ def with_refined_atoms(
         except InputError as error:
             problems.append(f"B factors are not refined: {error}")
     return replace(result, not_refined=" ".join(problems) or None)
+
+
+def _with_odd_ones(refined: np.ndarray, given: np.ndarray, groups: Sequence[np.ndarray]) -> np.ndarray:
+    """Return occupancies with those that no atom can have as they were given, of atoms that are in no group."""
+    odd = (given < 0) | (given > 1)
+    odd[np.concatenate(groups)] = False
+    return np.where(odd, given, refined)
 
 
 def prepared_occupancies(result: FitResult) -> np.ndarray:
