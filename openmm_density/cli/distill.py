@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     began = time.monotonic()
     output = Path(options.output)
     check_files((), (), options.dictionary)
-    from ..distillation.results import paths_beside
+    from ..distillation.result_paths import paths_beside
 
     beside = paths_beside(output)
     for path in (output, beside["summary"], beside["picture"]):

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from ..energies.painn_network import PaiNNNetwork
 
-SUFFIX = ".safetensors"
 STUDENTS = 3
 _FORMAT = "openmm-density ligand potential"
 _FORMAT_VERSION = 1

@@ -10,18 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..atomic_files import atomic_write, write_text
 from .accuracy import FORCE_LIMIT
-from .potential_file import SUFFIX, save
+from .potential_file import save
+from .result_paths import paths_beside
 
 if TYPE_CHECKING:
     from .rounds import Distillation
-
-
-def paths_beside(path: str | os.PathLike[str]) -> dict[str, Path]:
-    """Return the paths of ``summary``, ``picture`` and ``labels`` of a potential at a path."""
-    path = Path(path)
-    stem = path.with_suffix("") if path.suffix == SUFFIX else path
-    ends = {"summary": ".json", "picture": ".png", "labels": ".labels"}
-    return {name: stem.with_name(stem.name + end) for name, end in ends.items()}
 
 
 def write_results(path: str | os.PathLike[str], found: Distillation, seconds: float) -> None:
