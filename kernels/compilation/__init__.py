@@ -17,7 +17,7 @@ from .loading import (
     load_kernels_ahead,
 )
 from .probe import Status, status
-from .problems import BuildError
+from .problems import BuildError, warn_once
 from .sources import KERNELS, Source, operator_folders
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "load_kernels_ahead",
     "operator_folders",
     "status",
+    "warn_once",
 ]
 
 

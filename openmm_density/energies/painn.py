@@ -173,9 +173,12 @@ class _Member(nn.Module):
             positions, None, offsets, others, shifts, self.kinds, weights, self.cutoff
         )
         energy = self.scale * energy + self.constant
-        if not complete:
-            energy = torch.where(status[0] > self.capacity, torch.full_like(energy, math.nan), energy)
-        return energy, self.scale * gradient
+        gradient = self.scale * gradient
+        if not complete:  # dynamics that asks for forces alone must not go on with some pairs missing
+            lost = status[0] > self.capacity
+            energy = torch.where(lost, torch.full_like(energy, math.nan), energy)
+            gradient = torch.where(lost, torch.full_like(gradient, math.nan), gradient)
+        return energy, gradient
 
 
 def _weights_of(network: PaiNNNetwork) -> list[Tensor]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from openmm import unit
 
+from openmm_density.kernels.compilation import BuildError, entry_points, warn_once
 from openmm_density.kernels.local_dynamics import LocalDynamics, LocalTerms
 
 from ..stability import ATOM_TIMES_TOO_HOT, FARTHEST, Unstable, hottest_bearable
@@ -15,6 +16,23 @@ from .annealing import QUENCH, SOFT, TIMESTEP, hardness_at, seed_of
 _BOLTZMANN = unit.MOLAR_GAS_CONSTANT_R.value_in_unit(unit.kilojoule_per_mole / unit.kelvin)
 # What is tried again first goes down the gradient, in so many steps in which no atom moves by more than so many nm.
 _DESCENT, _LONGEST_MOVE = 50, 0.01
+
+
+def kernel_serves() -> bool:
+    """Return whether the kernel can be compiled and loaded; where it cannot, after one warning per process.
+
+    A fit finds it out once, for all its processes: what computes a trial does not depend on which of them does it.
+    """
+    try:
+        entry_points("local_dynamics")
+    except BuildError as error:
+        warn_once(
+            "no local dynamics",
+            f"searches of stretches and side chains go on in OpenMM, about seven times slower: {error}. "
+            "`openmm-density doctor` shows what is amiss",
+        )
+        return False
+    return True
 
 
 class CompiledDynamics:

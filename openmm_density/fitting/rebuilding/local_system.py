@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import groupby
 
 import numpy as np
 from openmm import app
 from scipy.spatial import cKDTree
-
-from openmm_density.kernels.compilation import BuildError
 
 from ...restraints import Restraint, make_restraints
 from ...units import ANGSTROM_PER_NANOMETER
@@ -54,7 +51,12 @@ class LocalSystem:
     threads : int
         Of the CPU platform, where there is no kernel.
     compiled : bool
-        Whether it is computed by a kernel where that can be compiled and has the terms of the force field; else by OpenMM.
+        Whether it is computed by a kernel where that has the terms of the force field; else by OpenMM.
+
+    Raises
+    ------
+    BuildError
+        If the kernel cannot be compiled; `kernel_serves` finds it out before.
     """
 
     def __init__(
@@ -86,9 +88,12 @@ class LocalSystem:
             bonds,
             self.restraints,
         )
-        self._dynamics = _compiled(surroundings) if compiled else None
-        if self._dynamics is None:
-            self._dynamics = LocalContext(part, local_forces.system(surroundings), threads)
+        terms = local_terms(surroundings) if compiled else None
+        self._dynamics = (
+            LocalContext(part, local_forces.system(surroundings), threads)
+            if terms is None
+            else CompiledDynamics(terms, surroundings.order)
+        )
 
     def minimized(
         self, positions: np.ndarray, soft: bool = False, iterations: int = MINIMIZATION
@@ -151,16 +156,6 @@ class LocalSystem:
         result = positions.copy()
         result[self.moving] = found[self._moving_members] * ANGSTROM_PER_NANOMETER
         return result
-
-
-def _compiled(surroundings: Surroundings) -> CompiledDynamics | None:
-    """Return what the kernel computes; None where it cannot be compiled, or lacks a kind of term."""
-    terms = local_terms(surroundings)
-    if terms is None:
-        return None
-    with suppress(BuildError, OSError):
-        return CompiledDynamics(terms, surroundings.order)
-    return None
 
 
 def _local_topology(

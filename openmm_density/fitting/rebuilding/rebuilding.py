@@ -19,6 +19,7 @@ from ...validation.correlation import MapCorrelation
 from ..interrupts import Deadline, Stop, StopRequest
 from .bonded_terms import BondedTerms
 from .changes import Changes, FittedRotamer, FlippedPeptide, RebuiltStretch, span
+from .compiled_dynamics import kernel_serves
 from .density_model import DensityModel
 from .evidence_search import ENERGY_PER_NAT, SIDE_BY_SIDE, EvidenceSearch, Moved
 from .loop_search import LEAST_GAIN as LEAST_GAIN_OF_LOOP
@@ -97,7 +98,9 @@ class Rebuilding:
         self._density = DensityModel.of_fit(density, self._molecule, strength)
         self._rotamers = RotamerSearch(self._molecule, self._density)
         self._registers = RegisterSearch(prepared.topology)
-        self._tools = TrialTools(force_field, self._molecule, self._density, self._rotamers, self._registers)
+        self._tools = TrialTools(
+            force_field, self._molecule, self._density, self._rotamers, self._registers, kernel_serves()
+        )
         self._peptides = PeptideSearch(self._molecule, self._density, self._registers)
         self._loops = LoopSearch(self._molecule, self._density, self._peptides, self._registers)
         self._packing = SideChainPacking(self._molecule, self._density, self._rotamers)

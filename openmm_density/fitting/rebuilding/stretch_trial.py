@@ -107,6 +107,8 @@ class TrialTools:
     density : DensityModel
     rotamers : RotamerSearch
     registers : RegisterSearch
+    compiled : bool
+        Whether there is the kernel of local dynamics.
     """
 
     force_field: BondedTerms
@@ -114,6 +116,7 @@ class TrialTools:
     density: DensityModel
     rotamers: RotamerSearch
     registers: RegisterSearch
+    compiled: bool = True
 
     @cached_property
     def matches(self) -> SequenceMatch:
@@ -143,7 +146,14 @@ class TrialPlace:
     @cached_property
     def _local(self) -> LocalSystem:
         tools = self._tools
-        return LocalSystem(tools.force_field, tools.molecule, tools.density, self._positions, self._region)
+        return LocalSystem(
+            tools.force_field,
+            tools.molecule,
+            tools.density,
+            self._positions,
+            self._region,
+            compiled=tools.compiled,
+        )
 
     def do(self, task: Task) -> list[Built] | np.ndarray:
         """Return what became of each conformation of a task; of a match the energies, see `SequenceMatch.energies`."""

@@ -8,15 +8,16 @@ import pytest
 
 from openmm_density import DensityFit, DensityMap
 from openmm_density.chemistry.elements import is_hydrogen
+from openmm_density.fitting.rebuilding import compiled_dynamics
 from openmm_density.fitting.rebuilding.bonded_terms import BondedTerms
 from openmm_density.fitting.rebuilding.bound_hydrogens import BoundHydrogens
-from openmm_density.fitting.rebuilding.compiled_dynamics import CompiledDynamics
+from openmm_density.fitting.rebuilding.compiled_dynamics import CompiledDynamics, kernel_serves
 from openmm_density.fitting.rebuilding.density_model import DensityModel
 from openmm_density.fitting.rebuilding.local_context import LocalContext
 from openmm_density.fitting.rebuilding.local_system import LocalSystem
 from openmm_density.fitting.rebuilding.molecule import Molecule
+from openmm_density.fitting.rebuilding.stretch_trial import TrialPlace, TrialTools
 from openmm_density.fitting.stability import Unstable
-from openmm_density.kernels import local_dynamics
 from openmm_density.kernels.compilation import BuildError
 from openmm_density.kernels.local_dynamics import LocalDynamics
 from openmm_density.models.preparation import Prepared, prepare
@@ -92,10 +93,13 @@ def test_openmm_serves_where_the_kernel_cannot(
     def missing(_: str) -> None:
         raise BuildError("no compiler")
 
-    monkeypatch.setattr(local_dynamics, "entry_points", missing)
-    local = LocalSystem(bonded, molecule, density, prepared.positions, REGION)
+    assert kernel_serves()
+    monkeypatch.setattr(compiled_dynamics, "entry_points", missing)
+    with pytest.warns(RuntimeWarning, match="go on in OpenMM, about seven times slower: no compiler"):
+        assert not kernel_serves()
+    tools = TrialTools(bonded, molecule, density, None, None, compiled=False)
+    local = TrialPlace(tools, prepared.positions, REGION)._local
     assert isinstance(local._dynamics, LocalContext)
-    monkeypatch.undo()
     system = prepared.system(constraints=None, rigidWater=False)
     bends = openmm.RBTorsionForce()
     bends.addTorsion(*local.moving[:4].tolist(), *range(6))
