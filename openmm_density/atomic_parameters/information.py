@@ -12,6 +12,8 @@ from .refinement import Found, Refinement
 
 MOST_AT_ONCE = 1500
 """B factors of a block whose covariance is inverted: what two blocks have in common is left out."""
+ATOMS_AT_ONCE = 256
+"""Whose overlaps with all others are in memory: at 10 Å some ten thousand each."""
 _SHELLS = 16
 _REACH_PER_RESOLUTION = 2.5
 
@@ -39,7 +41,7 @@ def uncertainties(
         From 0 (the restraints alone) to 1 (the map alone): 1 − variance / variance without the map.
     """
     prior = refinement.level.precision().tocsc()
-    information = _information(refinement, found, positions).tocsc()
+    information = _information(refinement, found, positions)
     n = refinement.level.n_groups
     variances, without = np.empty(n), np.empty(n)
     for first in range(0, n, MOST_AT_ONCE):
@@ -68,12 +70,12 @@ def occupancy_deviations(refinement: Refinement, found: Found, positions: np.nda
     deviations = []
     for members in refinement.groups.members:
         distance = np.linalg.norm(positions[members][:, None] - positions[members], axis=2)
-        shells = 4 * math.pi * s**2 * ds * np.sinc(2 * s * distance[..., None])
-        first, second = amplitude[members], by_width[members]
+        both = np.stack([amplitude[members], by_width[members]])
         widths = np.unique(level.group_of_atom[members])
-        seen = np.array(
-            [[np.einsum("ik,jk,ijk->", a, b, shells) for b in (first, second)] for a in (first, second)]
-        )
+        seen = np.zeros((2, 2))
+        for k in range(_SHELLS):
+            shell = 4 * math.pi * s[k] ** 2 * ds[k] * np.sinc(2 * s[k] * distance)
+            seen += both[:, :, k] @ shell @ both[:, :, k].T
         seen *= factor
         # One B factor for the group: as firmly held as the least held of its residues.
         seen[1, 1] += prior[widths].min()
@@ -94,7 +96,7 @@ def _shells(resolution: float) -> tuple[np.ndarray, np.ndarray]:
     return (nodes + 1) / (2 * resolution), weights / (2 * resolution)
 
 
-def _information(refinement: Refinement, found: Found, positions: np.ndarray) -> sparse.coo_matrix:
+def _information(refinement: Refinement, found: Found, positions: np.ndarray) -> sparse.csc_matrix:
     """Return the second derivatives of n/2 · ln(residual) with respect to the logarithms."""
     masked, level = refinement.masked, refinement.level
     s, ds = _shells(masked.resolution)
@@ -105,20 +107,19 @@ def _information(refinement: Refinement, found: Found, positions: np.ndarray) ->
         -(s**2) / 4 * refinement.scatterers.form_factors(s**2) * np.exp(-b_factors[:, None] * s**2 / 4)
     )
     derivative *= (occupancies * (b_factors + refinement.shift))[:, None]
-    pairs = cKDTree(positions).query_pairs(_REACH_PER_RESOLUTION * masked.resolution, output_type="ndarray")
-    everybody = np.arange(len(positions))
-    i, j = np.concatenate([pairs, np.stack([everybody, everybody], axis=1)]).T
-    distance = np.linalg.norm(positions[i] - positions[j], axis=1)
-    overlap = np.zeros(len(i))
-    for k in range(_SHELLS):
-        shell = 4 * math.pi * s[k] ** 2 * ds[k] * np.sinc(2 * s[k] * distance)
-        overlap += shell * derivative[i, k] * derivative[j, k]
-    # Wendland's function, which is positive definite: so is what is left of the overlaps.
-    near = distance / (_REACH_PER_RESOLUTION * masked.resolution)
-    overlap *= _factor(refinement, found) * (1 - near) ** 4 * (4 * near + 1)
-    group = level.group_of_atom
-    apart = i != j
-    rows = np.concatenate([group[i], group[j][apart]])
-    columns = np.concatenate([group[j], group[i][apart]])
-    values = np.concatenate([overlap, overlap[apart]])
-    return sparse.coo_matrix((values, (rows, columns)), shape=(level.n_groups,) * 2)
+    reach = _REACH_PER_RESOLUTION * masked.resolution
+    tree, group, n = cKDTree(positions), level.group_of_atom, level.n_groups
+    information = sparse.csc_matrix((n, n))
+    for first in range(0, len(positions), ATOMS_AT_ONCE):
+        part = cKDTree(positions[first : first + ATOMS_AT_ONCE])
+        pairs = part.sparse_distance_matrix(tree, reach, output_type="ndarray")
+        i, j, distance = pairs["i"] + first, pairs["j"], pairs["v"]
+        overlap = np.zeros(len(pairs))
+        for k in range(_SHELLS):
+            shell = 4 * math.pi * s[k] ** 2 * ds[k] * np.sinc(2 * s[k] * distance)
+            overlap += shell * derivative[i, k] * derivative[j, k]
+        # Wendland's function, which is positive definite: so is what is left of the overlaps.
+        near = distance / reach
+        overlap *= (1 - near) ** 4 * (4 * near + 1)
+        information += sparse.csc_matrix((overlap, (group[i], group[j])), shape=(n, n))
+    return _factor(refinement, found) * information
