@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     began = time.monotonic()
     output = Path(options.output)
     check_files((), (), options.dictionary)
-    from ..distillation.result_paths import paths_beside
+    from ..distillation.result_paths import SUFFIX, paths_beside
 
     beside = paths_beside(output)
     for path in (output, beside["summary"], beside["picture"]):
@@ -69,6 +69,10 @@ def run(options: argparse.Namespace) -> int:
             )
     if not output.resolve().parent.is_dir():
         raise InputError("there is no such folder", source=output.parent, remedy="make it first")
+    if output.suffix != SUFFIX:
+        raise InputError(
+            f"must end in {SUFFIX}", argument="output", found=output.name, remedy="give another name"
+        )
     with loading():
         from ..distillation import distill, write_results
         from ..fitting.progress_bars import TerminalBar

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..errors import InputError, as_argument
+from ..given_files import check_given_file
 from ..maps.map_suffixes import check_columns
-from .arguments import check_files, check_halves
+from .arguments import PROGRAM, check_files, check_halves
 from .fit_arguments import defaults
 from .fit_options import FitOptions
 
@@ -36,8 +37,10 @@ def check_asked(options: FitOptions) -> None:
     check_files(
         (files.model, files.reference, options.course.restrain_to),
         (files.map, *files.half_map),
-        (*options.force_field.dictionary, *options.force_field.ligand_potential),
+        options.force_field.dictionary,
     )
+    for path in options.force_field.ligand_potential:
+        check_given_file(path, f"give a file that {PROGRAM} distill has written")
     check_columns(Path(files.map), files.columns)
     for name in ("strength", "final_strength"):
         if files.half_map and getattr(options.course, name) is not None:

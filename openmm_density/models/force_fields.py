@@ -100,7 +100,7 @@ def check_ligands(ligand_forcefield: str | None, smiles: Mapping[str, str]) -> N
             f"can only be used with {as_argument('ligand_forcefield')}",
             argument="ligands",
             found=f"a SMILES of {next(iter(smiles))}",
-            remedy=f"add {as_argument('ligand_forcefield', 'openff')}, or leave the SMILES out",
+            remedy=f"add {as_argument('ligand_forcefield', 'xtb')}, or leave the SMILES out",
         )
 
 

@@ -61,25 +61,26 @@ def test_a_finished_potential_exits_with_0(tmp_path, monkeypatch):
         (["nonsense"], '"nonsense": a ligand must be a SMILES'),
         (["CO", "--solvent", "ink"], '--solvent must be a known solvent, found "ink"'),
         (["CO", "--dictionary", "missing.cif"], "missing.cif: there is no such file"),
+        (["CO", "--output", "x.pdb"], "--output must end in .safetensors, found x.pdb: give another name."),
         (["CO", "--threads", "0"], "--threads must be 1 or more, found 0"),
     ],
 )
 def test_wrong_input_is_refused_with_status_2(tmp_path, capsys, given, said):
-    assert run("distill", *given, "--output", tmp_path / "x.safetensors") == 2
+    assert run("distill", "--output", tmp_path / "x.safetensors", *given) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "x.safetensors").exists()
 
 
 def test_a_model_s_open_questions_name_the_options(tmp_path, capsys, small_data):
     model = small_data / "xraymap_3pqr_R32" / "3pqr.pdb"
-    assert run("distill", model, "--output", tmp_path / "x") == 2
+    assert run("distill", model, "--output", tmp_path / "x.safetensors") == 2
     assert "choose one by --residue." in capsys.readouterr().err
-    assert run("distill", model, "--residue", "BOG", "--output", tmp_path / "x") == 2
+    assert run("distill", model, "--residue", "BOG", "--output", tmp_path / "x.safetensors") == 2
     assert (
         "pass its SMILES as --smiles, in the protonation that is wanted, or a dictionary of it as --dictionary."
         in (capsys.readouterr().err)
     )
-    assert run("distill", "CO", "--output", tmp_path / "missing" / "x") == 2
+    assert run("distill", "CO", "--output", tmp_path / "missing" / "x.safetensors") == 2
     assert "there is no such folder: make it first." in capsys.readouterr().err
 
 
@@ -102,9 +103,9 @@ def test_what_is_beside_a_potential_is_not_replaced_unasked(tmp_path, capsys, na
 
 
 def test_a_folder_is_no_place_for_a_potential(tmp_path, capsys):
-    (tmp_path / "x").mkdir()
-    assert run("distill", "CO", "--output", tmp_path / "x", "--overwrite") == 2
-    assert "x: it is a folder: choose another name." in capsys.readouterr().err
+    (tmp_path / "x.safetensors").mkdir()
+    assert run("distill", "CO", "--output", tmp_path / "x.safetensors", "--overwrite") == 2
+    assert "x.safetensors: it is a folder: choose another name." in capsys.readouterr().err
 
 
 def test_a_missing_package_is_told_before_anything_is_computed(tmp_path, capsys, monkeypatch):
