@@ -70,7 +70,7 @@ class LigandEnergy:
                 f"its forces must be within {LARGEST_ERROR:g} kcal/mol/Å of the teacher's",
                 source=path,
                 found=f"{known.accuracy.force_mae:.1f}",
-                remedy="distil the ligand with another seed",
+                remedy="make one with another seed",
             )
         return cls(known, Path(path).absolute(), hashlib.sha256(read_file(path)).hexdigest())
 
