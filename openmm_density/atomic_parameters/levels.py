@@ -110,7 +110,7 @@ def b_level(
     else:
         group = _numbered_groups(topology, atoms, groups)
         return BLevel(name, group, np.empty((0, 2), dtype=np.int64), np.empty(0))
-    touching = _contacts(topology, positions[atoms], atoms, group, bonds)
+    touching = _contacts(topology, positions[atoms], atoms, group)
     pairs = np.concatenate([pairs, touching])
     deviations = np.concatenate([deviations, np.full(len(touching), CONTACT)])
     return BLevel(name, group, pairs, deviations)
@@ -129,7 +129,7 @@ def _alike_along_bonds(bonds: np.ndarray, count: int) -> tuple[np.ndarray, np.nd
 
 
 def _contacts(
-    topology: app.Topology, positions: np.ndarray, atoms: np.ndarray, group: np.ndarray, bonds: np.ndarray
+    topology: app.Topology, positions: np.ndarray, atoms: np.ndarray, group: np.ndarray
 ) -> np.ndarray:
     """Return pairs of B factors of what touches and is not bonded to a polymer: waters, ions and ligands, and what is around."""
     every = list(topology.atoms())

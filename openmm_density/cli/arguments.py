@@ -165,6 +165,14 @@ def check_files(
         check_structure_suffix(path)
 
 
+def check_unused(output: Path, overwrite: bool) -> None:
+    """Refuse to write a file where there is one, unless that was asked for."""
+    if output.exists() and not overwrite:
+        raise InputError(
+            "it exists already", source=output, remedy="choose another name, or pass --overwrite"
+        )
+
+
 def check_halves(half_maps: Sequence[str]) -> None:
     """Refuse one half map without the other."""
     if len(half_maps) not in (0, 2):

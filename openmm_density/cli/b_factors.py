@@ -11,7 +11,7 @@ from ..errors import InputError
 from ..models.structure_suffixes import CIF_SUFFIXES, PDB_SUFFIXES
 from ..plugins import defer_torch
 from ..units import resolution_in_angstrom
-from .arguments import add_map, check_files, check_halves, map_corrections
+from .arguments import add_map, check_files, check_halves, check_unused, map_corrections
 from .startup import loading
 
 if TYPE_CHECKING:
@@ -99,10 +99,7 @@ def _check(options: argparse.Namespace, output: Path | None) -> None:
         raise InputError(
             "must end in .pdb or .cif", argument="output", found=output.name, remedy="give another name"
         )
-    if output.exists() and not options.overwrite:
-        raise InputError(
-            "it exists already", source=output, remedy="choose another name, or pass --overwrite"
-        )
+    check_unused(output, options.overwrite)
 
 
 def _write(output: Path, model: Model, refined: BFactors, occupancies: Occupancies | None) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import InputError
 from ..wording import counted
-from .arguments import PROGRAM, add_dictionary, check_files, whole_number
+from .arguments import PROGRAM, add_dictionary, check_files, check_unused, whole_number
 from .console import console_for_results
 from .startup import loading
 
@@ -63,10 +63,7 @@ def run(options: argparse.Namespace) -> int:
     for path in (output, beside["summary"], beside["picture"]):
         if path.is_dir():
             raise InputError("it is a folder", source=path, remedy="choose another name")
-        if path.exists() and not options.overwrite:
-            raise InputError(
-                "it exists already", source=path, remedy="choose another name, or pass --overwrite"
-            )
+        check_unused(path, options.overwrite)
     if not output.resolve().parent.is_dir():
         raise InputError("there is no such folder", source=output.parent, remedy="make it first")
     if output.suffix != SUFFIX:

@@ -6,11 +6,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import InputError
 from ..maps.map_suffixes import check_can_be_written
 from ..plugins import defer_torch
 from ..units import checked_length, resolution_in_angstrom
-from .arguments import check_files, number, whole_number
+from .arguments import check_files, check_unused, number, whole_number
 from .startup import loading
 
 if TYPE_CHECKING:
@@ -54,10 +53,7 @@ def _check(options: argparse.Namespace, output: Path) -> None:
     checked_length(options.voxel_size, "voxel_size", zero=False)
     checked_length(options.margin, "margin")
     check_can_be_written(output)
-    if output.exists() and not options.overwrite:
-        raise InputError(
-            "it exists already", source=output, remedy="choose another name, or pass --overwrite"
-        )
+    check_unused(output, options.overwrite)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 import gemmi
 from openmm import app
 
+from ...chemistry.elements import is_hydrogen
 from ...chemistry.residues import residue_label
 from ...distillation import Ligand, LigandEnergy
 from ...distillation.accuracy import FORCE_LIMIT
@@ -174,7 +175,7 @@ def _is_of(ligand: Ligand, residue: app.topology.Residue) -> bool:
 
 
 def _heavy_atoms(residue: app.topology.Residue) -> list[app.topology.Atom]:
-    return [atom for atom in residue.atoms() if atom.element is not None and atom.element.symbol not in "HD"]
+    return [atom for atom in residue.atoms() if atom.element is not None and not is_hydrogen(atom)]
 
 
 def _made(
