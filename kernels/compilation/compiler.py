@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,9 @@ FLAGS = (
     *("-O3", "-DNDEBUG", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
     *("-fPIC", "-fvisibility=hidden", "-pipe"),
 )
+EXPORTED_NAMES = KERNELS / "exported_names.map"
+# The linkers of other systems than Linux take no such file.
+LINK_FLAGS = (f"-Wl,--version-script={EXPORTED_NAMES}",) if sys.platform == "linux" else ()
 FLAGS_VARIABLE = "OPENMM_DENSITY_CXXFLAGS"
 _SECONDS = 900.0
 
@@ -123,7 +127,7 @@ class _Run(NamedTuple):
 def _commands(target: Path, source: Source, compiler: Compiler, flags: tuple[str, ...]) -> list[list[str]]:
     """Return the commands that compile a source file by file, and last the one that makes the library: of one file at once."""
     compiled = [*compiler.command, *FLAGS, *flags, *source.compile_flags, f"-I{KERNELS}"]
-    end = [*source.link_flags, "-o", str(target)]
+    end = [*LINK_FLAGS, *source.link_flags, "-o", str(target)]
     if not source.parts:
         return [[*compiled, "-shared", str(source.file), *end]]
     objects = [str(target.parent / f"{number}-{file.stem}.o") for number, file in enumerate(source.files)]

@@ -20,7 +20,7 @@ from typing import Any
 from openmm_density.stopwatch import counted
 
 from . import cache_folder
-from .compiler import FLAGS, FLAGS_VARIABLE, Compiler, compile_library, find_compiler
+from .compiler import EXPORTED_NAMES, FLAGS, FLAGS_VARIABLE, Compiler, compile_library, find_compiler
 from .lock import build_lock
 from .problems import BuildError, warn_once
 from .progress import shown
@@ -163,6 +163,7 @@ def _stem(source: Source, compiler: Compiler | None) -> str:
     inputs = _digest(
         [(file.name, file.read_bytes()) for file in (*source.headers, *source.files)],
         FLAGS,
+        EXPORTED_NAMES.read_bytes(),
         os.environ.get(FLAGS_VARIABLE),
         source.versions,
         source.compile_flags,

@@ -7,7 +7,6 @@ import functools
 import os
 import re
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import openmm
@@ -74,8 +73,12 @@ def cuda_source() -> compilation.Source:
         _SHARED,
     )
     source = _source("cuda-graph-force", "CUDA graph force", CUDA_SOURCE, parts, "cuda/CudaContext.h")
+    # Named, it is searched for symbols without being among those of the whole process, where plugins for other platforms, whose
+    # classes have the same names, would take them for their own. The loader knows that it has it by its name, from any folder.
+    platform = _cuda_platform()
     return source._replace(
         compile_flags=(*source.compile_flags, "-isystem", str(cuda)),
+        link_flags=("-Wl,--no-as-needed", str(platform), *source.link_flags, f"-Wl,-rpath,{platform.parent}"),
         versions=(*source.versions, version[1] if version else ""),
     )
 
@@ -92,7 +95,7 @@ def _source(name: str, title: str, file: Path, parts: tuple[Path, ...], header: 
         *("-isystem", str(include)),
     )
     versions = openmm.version.full_version, openmm.version.git_revision
-    libraries = ("-Wl,-z,lazy", f"-L{_libraries()}", "-lOpenMM", f"-Wl,-rpath,{_libraries()}")
+    libraries = (f"-L{_libraries()}", "-lOpenMM", f"-Wl,-rpath,{_libraries()}")
     return compilation.Source(name, title, file, parts, flags, libraries, versions, native=False)
 
 
@@ -117,27 +120,16 @@ def _cuda_headers() -> Path:
 
 
 def opened(path: Path) -> ctypes.CDLL:
-    """Load a library, which finds what it needs of CUDA in the process.
-
-    Where OpenMM has no CUDA platform this is not looked for.
-    """
-    resolve = os.RTLD_NOW if "CUDA" in platform_names() else os.RTLD_LAZY
-    for name in ("libcuda.so.1", _cuda_platform()):
-        with suppress(OSError):
-            ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
-    linker = ctypes.CDLL(None)
-    linker.dlopen.argtypes = ctypes.c_char_p, ctypes.c_int
-    linker.dlopen.restype, linker.dlerror.restype = ctypes.c_void_p, ctypes.c_char_p
-    handle = linker.dlopen(os.fsencode(path), resolve)
-    if not handle:
-        reason = (linker.dlerror() or b"the loader does not say why").decode(errors="replace")
-        raise compilation.BuildError(f"the compiled force cannot be loaded ({reason})")
-    return ctypes.CDLL(str(path), handle=handle)
+    """Load a library with all that it needs of others."""
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise compilation.BuildError(f"the compiled force cannot be loaded ({error})") from error
 
 
-def _cuda_platform() -> str:
+def _cuda_platform() -> Path:
     """Return the library of OpenMM's CUDA platform: the one in the process, wherever that came from."""
-    return str(loaded_file("libOpenMMCUDA.so") or _libraries() / "plugins" / "libOpenMMCUDA.so")
+    return loaded_file("libOpenMMCUDA.so") or _libraries() / "plugins" / "libOpenMMCUDA.so"
 
 
 def _libraries() -> Path:
