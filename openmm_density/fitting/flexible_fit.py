@@ -262,8 +262,7 @@ class FlexibleFit:
             placement = place if isinstance(place, Placement) else None
             known = examination_known(model, fit_map, map_checks or MapChecks(), placement)
             return Start(known, *prepare(known.model))
-        # On CUDA one after the other: of nine fits in which they were side by side one ended with memory freed twice.
-        is_alone = (run.threads or available_cores()) == 1 or run.platform == "CUDA"
+        is_alone = (run.threads or available_cores()) == 1
         return examined_and_prepared(
             None if is_alone else expected_model(model, fit_map, place),
             lambda: examine_start(model, fit_map, place, run.threads),
