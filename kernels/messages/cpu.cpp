@@ -18,7 +18,6 @@ namespace openmm_density {
 namespace {
 
 using OptionalTensor = std::optional<at::Tensor>;
-constexpr int WEIGHTS_OF_ALL = 6, WEIGHTS_OF_A_LAYER = 15;
 constexpr int64_t ROWS_PER_TASK = 8;
 
 void check_table(const char* op, const at::Tensor& table, at::ScalarType type, at::IntArrayRef shape, const char* name) {
@@ -92,21 +91,18 @@ void for_rows(int64_t n, const Function& f) {
     });
 }
 
-// Call f with the number of features as a type.
-template <typename Function>
-void with_features(int64_t features, const Function& f) {
-    if (features == 32)
-        f(std::integral_constant<int, 32>());
-    else if (features == 64)
-        f(std::integral_constant<int, 64>());
-    else
-        f(std::integral_constant<int, 128>());
+// Of the pairs of a list, whose radial functions are filled in.
+Edges filled_edges(const char* op, const at::Tensor& positions, const OptionalTensor& box, const at::Tensor& offsets, const at::Tensor& neighbors,
+                   const at::Tensor& shifts, const at::Tensor& filter, double cutoff) {
+    Edges edges = edges_of(op, positions, box, offsets, neighbors, shifts, radial_functions_of(filter), cutoff);
+    parallel_for(radial_tasks(edges), [&](int64_t task, int) { fill_radial(edges, cutoff, task); });
+    return edges;
 }
 
 std::tuple<at::Tensor, at::Tensor> messages(const at::Tensor& positions, const OptionalTensor& box, const at::Tensor& offsets,
                                             const at::Tensor& neighbors, const at::Tensor& shifts, const at::Tensor& sent,
                                             const at::Tensor& vectors, const at::Tensor& filter, double cutoff) {
-    const Edges edges = edges_of("messages", positions, box, offsets, neighbors, shifts, radial_functions_of(filter), cutoff);
+    const Edges edges = filled_edges("messages", positions, box, offsets, neighbors, shifts, filter, cutoff);
     const int64_t n = edges.n_atoms;
     check_sent("messages", n, sent, vectors, filter);
     const int64_t features = sent.size(1) / 3;
@@ -127,7 +123,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> messages_backward(const at::Tenso
                                                                  const at::Tensor& shifts, const at::Tensor& sent, const at::Tensor& vectors,
                                                                  const at::Tensor& filter, double cutoff, const at::Tensor& by_scalars,
                                                                  const at::Tensor& by_vectors) {
-    const Edges edges = edges_of("messages_backward", positions, box, offsets, neighbors, shifts, radial_functions_of(filter), cutoff);
+    const Edges edges = filled_edges("messages_backward", positions, box, offsets, neighbors, shifts, filter, cutoff);
     const int64_t n = edges.n_atoms;
     check_sent("messages_backward", n, sent, vectors, filter);
     const int64_t features = sent.size(1) / 3;
@@ -151,39 +147,15 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> messages_backward(const at::Tenso
 
 // The weights in the order of the operator's documentation.
 NetworkWeights weights_of(const at::TensorList weights, int64_t features, int64_t n_basis) {
-    const int64_t f = features;
     size_t next = 0;
-    const auto take = [&](at::IntArrayRef shape) {
+    const int64_t n_layers = (weights.size() - WEIGHTS_OF_ALL) / WEIGHTS_OF_A_LAYER;
+    return weights_in_order(weights[0].size(0), features, n_basis, n_layers, [&](at::IntArrayRef shape) {
         const at::Tensor& tensor = weights[next++];
         TORCH_CHECK_VALUE(tensor.sizes() == shape && tensor.scalar_type() == at::kFloat && tensor.is_contiguous(), "painn: weight ", next - 1,
                           " must be a contiguous tensor of ", at::kFloat, " of shape ", shape, ", not ", tensor.scalar_type(), " of shape ",
                           tensor.sizes());
         return tensor.const_data_ptr<float>();
-    };
-    const auto dense = [&](int64_t from, int64_t to, bool biased) {
-        Dense found;
-        found.matrix = take({from, to});
-        found.transposed = take({to, from});
-        found.bias = biased ? take({to}) : nullptr;
-        return found;
-    };
-    NetworkWeights found;
-    found.n_kinds = weights[0].size(0);
-    found.embedding = take({found.n_kinds, f});
-    found.readout = dense(f, f / 2, true);
-    found.last = take({f / 2});
-    found.last_bias = take({1});
-    while (next < weights.size()) {
-        LayerWeights layer;
-        layer.first = dense(f, f, true);
-        layer.second = dense(f, 3 * f, true);
-        layer.filter = take({n_basis, 3 * f});
-        layer.mix = dense(f, 2 * f, false);
-        layer.third = dense(2 * f, f, true);
-        layer.fourth = dense(f, 3 * f, true);
-        found.layers.push_back(layer);
-    }
-    return found;
+    });
 }
 
 std::tuple<at::Tensor, at::Tensor> painn(const at::Tensor& positions, const OptionalTensor& box, const at::Tensor& offsets,
@@ -196,7 +168,7 @@ std::tuple<at::Tensor, at::Tensor> painn(const at::Tensor& positions, const Opti
     const int64_t features = weights[0].size(1), n_basis = radial_functions_of(weights[WEIGHTS_OF_ALL + 6]) + 1;
     check_features("painn", features);
     const NetworkWeights found = weights_of(weights, features, n_basis);
-    const Edges edges = edges_of("painn", positions, box, offsets, neighbors, shifts, n_basis - 1, cutoff);
+    Edges edges = edges_of("painn", positions, box, offsets, neighbors, shifts, n_basis - 1, cutoff);
     check_table("painn", kinds, at::kInt, {edges.n_atoms}, "kinds");
     const int32_t* const numbers = kinds.const_data_ptr<int32_t>();
     for (int64_t i = 0; i < edges.n_atoms; ++i)
@@ -204,7 +176,7 @@ std::tuple<at::Tensor, at::Tensor> painn(const at::Tensor& positions, const Opti
                           " kinds");
     at::Tensor energy = at::empty({}, positions.options().dtype(at::kDouble)), gradient;
     with_features(features, [&](auto number) {
-        Network<decltype(number)::value> network(edges, found, numbers);
+        Network<decltype(number)::value> network(edges, cutoff, found, numbers);
         *energy.mutable_data_ptr<double>() = network.evaluate();
         gradient = gradient_of(edges, network.by_pair(), positions);
     });

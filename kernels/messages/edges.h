@@ -25,13 +25,28 @@ struct Edge {
     int32_t first;       // whether the pair's numbers are those of this direction
 };
 
+// Uninitialised memory that is kept for the next call: what is new to the process costs more than what is computed into it.
+class KeptMemory {
+   public:
+    float* get() const { return memory_.get(); }
+    void reserve(int64_t size) {
+        if (size <= room_) return;
+        memory_.reset(new float[size]);
+        room_ = size;
+    }
+
+   private:
+    std::unique_ptr<float[]> memory_;
+    int64_t room_ = 0;
+};
+
 struct Edges {
     int64_t n_atoms = 0, n_pairs = 0;
     int n_basis = 0;  // n_radial and a constant
     std::vector<int64_t> rows;
     std::vector<Edge> edges;
-    std::vector<double> distance;              // of a pair
-    std::unique_ptr<float[]> basis, slopes;    // pairs x n_basis: times the cut-off's factor, and their derivatives
+    std::vector<double> distance;  // of a pair
+    KeptMemory basis, slopes;      // pairs x n_basis: times the cut-off's factor, and their derivatives
 
     const Edge* begin(int64_t atom) const { return edges.data() + rows[atom]; }
     const Edge* end(int64_t atom) const { return edges.data() + rows[atom + 1]; }
@@ -40,7 +55,7 @@ struct Edges {
 constexpr double PI = 3.14159265358979323846;
 // Nearer atoms have no direction of a length of 1.
 constexpr double NEAREST_SQUARED = 1e-24;
-constexpr int64_t PAIRS_PER_TASK = 64;
+constexpr int64_t PAIRS_PER_TASK = 48;
 
 constexpr int TOGETHER = 8;
 
@@ -89,6 +104,22 @@ inline int64_t find_reverse(const Edges& found, const std::vector<int32_t>& shif
     for (int64_t at = found.rows[j]; at < end; ++at)
         if (is_it(at)) return at;
     return -1;
+}
+
+inline void reserve_radial(Edges& found) {
+    found.n_pairs = static_cast<int64_t>(found.distance.size());
+    found.basis.reserve(found.n_pairs * found.n_basis);
+    found.slopes.reserve(found.n_pairs * found.n_basis);
+}
+
+inline int64_t radial_tasks(const Edges& found) { return (found.n_pairs + PAIRS_PER_TASK - 1) / PAIRS_PER_TASK; }
+
+// The radial functions of a task's pairs.
+inline void fill_radial(Edges& found, double cutoff, int64_t task) {
+    const int64_t end = std::min(found.n_pairs, (task + 1) * PAIRS_PER_TASK);
+    for (int64_t pair = task * PAIRS_PER_TASK; pair < end; pair += TOGETHER)
+        radial_functions(found.distance.data() + pair, static_cast<int>(std::min<int64_t>(TOGETHER, end - pair)), cutoff, found.n_basis - 1,
+                         found.basis.get() + pair * found.n_basis, found.slopes.get() + pair * found.n_basis);
 }
 
 enum class Fault { NONE, INDEX, ONE_WAY };
@@ -143,17 +174,59 @@ Fault find_edges(const List& list, const Real* positions, const double* box, dou
             edge.first = 1;
             found.distance.push_back(std::sqrt(std::max(squares[entry], NEAREST_SQUARED)));
         }
-    found.n_pairs = static_cast<int64_t>(found.distance.size());
-    const int64_t size = found.n_pairs * found.n_basis;
-    found.basis.reset(new float[size]);
-    found.slopes.reset(new float[size]);
-    parallel_for((found.n_pairs + PAIRS_PER_TASK - 1) / PAIRS_PER_TASK, [&](int64_t task, int) {
-        const int64_t end = std::min(found.n_pairs, (task + 1) * PAIRS_PER_TASK);
-        for (int64_t pair = task * PAIRS_PER_TASK; pair < end; pair += TOGETHER)
-            radial_functions(found.distance.data() + pair, static_cast<int>(std::min<int64_t>(TOGETHER, end - pair)), cutoff, n_radial,
-                             found.basis.get() + pair * found.n_basis, found.slopes.get() + pair * found.n_basis);
-    });
+    reserve_radial(found);
     return Fault::NONE;
+}
+
+// The same edges, in the order of a list with rows in ascending order, of all atoms that are near enough, without a box.
+template <typename Real>
+void find_all_edges(int64_t n, const Real* positions, double cutoff, int n_radial, Edges& found) {
+    found.n_atoms = n;
+    found.n_basis = n_radial + 1;
+    thread_local std::vector<double> squares;
+    thread_local std::vector<int32_t> firsts, seconds;
+    squares.resize(n);
+    firsts.clear();
+    seconds.clear();
+    found.distance.clear();
+    found.rows.assign(n + 1, 0);
+    for (int64_t i = 0; i < n; ++i) {
+        const double x = positions[3 * i], y = positions[3 * i + 1], z = positions[3 * i + 2];
+        for (int64_t j = i + 1; j < n; ++j) {
+            const double dx = positions[3 * j] - x, dy = positions[3 * j + 1] - y, dz = positions[3 * j + 2] - z;
+            squares[j] = dx * dx + dy * dy + dz * dz;
+        }
+        for (int64_t j = i + 1; j < n; ++j) {
+            if (!(squares[j] < cutoff * cutoff)) continue;
+            firsts.push_back(static_cast<int32_t>(i));
+            seconds.push_back(static_cast<int32_t>(j));
+            found.distance.push_back(std::sqrt(std::max(squares[j], NEAREST_SQUARED)));
+            ++found.rows[i + 1];
+            ++found.rows[j + 1];
+        }
+    }
+    for (int64_t i = 0; i < n; ++i) found.rows[i + 1] += found.rows[i];
+    found.n_pairs = static_cast<int64_t>(firsts.size());
+    found.edges.resize(2 * found.n_pairs);
+    thread_local std::vector<int64_t> next;
+    next.assign(found.rows.begin(), found.rows.end() - 1);
+    for (int64_t pair = 0; pair < found.n_pairs; ++pair) {
+        const int32_t i = firsts[pair], j = seconds[pair];
+        double d[3], squared = 0;
+        for (int k = 0; k < 3; ++k) {
+            d[k] = static_cast<double>(positions[3 * j + k]) - static_cast<double>(positions[3 * i + k]);
+            squared += d[k] * d[k];
+        }
+        const double per_r = 1 / std::sqrt(std::max(squared, NEAREST_SQUARED));
+        Edge there{j, static_cast<int32_t>(pair), {}, 1}, back{i, static_cast<int32_t>(pair), {}, 0};
+        for (int k = 0; k < 3; ++k) {
+            there.direction[k] = static_cast<float>(d[k] * per_r);
+            back.direction[k] = -there.direction[k];
+        }
+        found.edges[next[i]++] = there;
+        found.edges[next[j]++] = back;
+    }
+    reserve_radial(found);
 }
 
 // Each atom's gradient of those by the pairs' vectors: no order depends on threads.

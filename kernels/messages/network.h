@@ -1,4 +1,4 @@
-// A PaiNN of some layers: its energy and the gradient, in 2 L + 1 sweeps over the atoms, between which neighbours read one another.
+// A PaiNN of some layers: its energy and the gradient, in 2 L sweeps over the atoms, between which neighbours read one another.
 #pragma once
 
 #include <cmath>
@@ -6,35 +6,25 @@
 #include <memory>
 #include <vector>
 
+#include "phases.h"
 #include "rows.h"
+#include "weights.h"
 
 namespace openmm_density {
 namespace {
 
 constexpr float NORM_FLOOR = 1e-8f;
-constexpr int64_t FEWEST_TASKS = 8, MOST_ATOMS_PER_TASK = 16;
+// Products of matrices take so many rows at once.
+constexpr int64_t ROWS_TOGETHER = 6;
+constexpr int64_t FEWEST_TASKS = 8, MOST_ATOMS_PER_TASK = 3 * ROWS_TOGETHER;
+
+inline int64_t atoms_per_task(int64_t n_atoms) {
+    const int64_t wanted = std::max<int64_t>(1, (n_atoms + FEWEST_TASKS - 1) / FEWEST_TASKS);
+    return std::min(MOST_ATOMS_PER_TASK, (wanted + ROWS_TOGETHER - 1) / ROWS_TOGETHER * ROWS_TOGETHER);
+}
+
 // Filters of all pairs and layers are kept where they are no more than this, about what the last cache holds.
 constexpr int64_t TABLE_BYTES = int64_t(8) << 20;
-
-// A matrix from inputs to outputs, its transpose, and what is added.
-struct Dense {
-    const float *matrix, *transposed, *bias;
-};
-
-struct LayerWeights {
-    Dense first, second;  // F -> F -> 3 F
-    const float* filter;  // n_basis x 3 F
-    Dense mix;            // F -> 2 F
-    Dense third, fourth;  // 2 F -> F -> 3 F
-};
-
-struct NetworkWeights {
-    const float* embedding;  // kinds x F
-    int64_t n_kinds;
-    Dense readout;  // F -> F / 2
-    const float *last, *last_bias;
-    std::vector<LayerWeights> layers;
-};
 
 // Memory that stays with a thread: what is new to the process costs more than the sums that it holds.
 class Memory {
@@ -79,10 +69,11 @@ class Network {
    public:
     static constexpr int HALF = F / 2;
 
-    Network(const Edges& edges, const NetworkWeights& weights, const int32_t* kinds)
-        : edges_(edges), weights_(weights), kinds_(kinds), n_(edges.n_atoms), n_layers_(static_cast<int>(weights.layers.size())),
+    // Of edges whose radial functions are still to be filled in.
+    Network(Edges& edges, double cutoff, const NetworkWeights& weights, const int32_t* kinds)
+        : edges_(edges), cutoff_(cutoff), weights_(weights), kinds_(kinds), n_(edges.n_atoms), n_layers_(static_cast<int>(weights.layers.size())),
           tabled_(edges.n_pairs * 3 * F * n_layers_ * int64_t(sizeof(float)) <= TABLE_BYTES),
-          per_task_(std::min(MOST_ATOMS_PER_TASK, std::max<int64_t>(1, (n_ + FEWEST_TASKS - 1) / FEWEST_TASKS))),
+          per_task_(atoms_per_task(n_)),
           n_tasks_((n_ + per_task_ - 1) / per_task_), memory_(needed()) {
         for (int l = 0; l < n_layers_; ++l) {
             LayerTape tape;
@@ -109,21 +100,26 @@ class Network {
     // Return the energy; by_pair() then has the gradient by each pair's vector.
     double evaluate() {
         std::fill_n(by_pair_, edges_.n_pairs * 3, 0.0f);
-        fill_table();
         embed();
-        for (int l = 0; l < n_layers_; ++l)
-            parallel_for(n_tasks_, [&](int64_t task, int thread) {
+        std::vector<int64_t> n_tasks(1 + 2 * n_layers_, n_tasks_);
+        n_tasks[0] = radial_tasks(edges_);
+        parallel_phases(n_tasks, [&](int phase, int64_t task, int thread) {
+            if (phase == 0) {
+                fill_radial(edges_, cutoff_, task);
+                fill_table(task);
+            } else if (phase <= n_layers_) {
+                const int l = phase - 1;
                 forward(l, task, thread);
                 if (l + 1 == n_layers_) {
                     read_out(task, thread);
                     update_backward(l, task, thread);
                 }
-            });
-        for (int l = n_layers_ - 1; l >= 0; --l)
-            parallel_for(n_tasks_, [&](int64_t task, int thread) {
+            } else {
+                const int l = 2 * n_layers_ - phase;
                 message_backward(l, task, thread);
                 if (l > 0) update_backward(l - 1, task, thread);
-            });
+            }
+        });
         double energy = 0;
         for (double each : energies_) energy += each;
         return energy;
@@ -149,16 +145,13 @@ class Network {
         return {tapes_[l].sent, l ? tapes_[l].vectors : nullptr, by_scalars_[l % 2], by_vectors_[l % 2]};
     }
 
-    void fill_table() {
+    // The filters of a task's pairs.
+    void fill_table(int64_t task) {
         if (!tabled_) return;
-        constexpr int64_t PAIRS = 48;
-        const int64_t parts = (edges_.n_pairs + PAIRS - 1) / PAIRS;
-        parallel_for(parts, [&](int64_t part, int) {
-            const int64_t from = part * PAIRS, n = std::min(PAIRS, edges_.n_pairs - from);
-            for (int l = 0; l < n_layers_; ++l)
-                multiply(edges_.basis.get() + from * edges_.n_basis, edges_.n_basis, n, weights_.layers[l].filter, edges_.n_basis, 3 * F,
-                         table_ + (l * edges_.n_pairs + from) * 3 * F, 3 * F);
-        });
+        const int64_t from = task * PAIRS_PER_TASK, n = std::min(PAIRS_PER_TASK, edges_.n_pairs - from);
+        for (int l = 0; l < n_layers_; ++l)
+            multiply(edges_.basis.get() + from * edges_.n_basis, edges_.n_basis, n, weights_.layers[l].filter, edges_.n_basis, 3 * F,
+                     table_ + (l * edges_.n_pairs + from) * 3 * F, 3 * F);
     }
 
     // What atoms send at first depends on their kind alone.
@@ -301,7 +294,8 @@ class Network {
         multiply(by_hidden, F, n, w.first.transposed, F, F, ds, F, nullptr, true);
     }
 
-    const Edges& edges_;
+    Edges& edges_;
+    const double cutoff_;
     const NetworkWeights& weights_;
     const int32_t* const kinds_;
     const int64_t n_;

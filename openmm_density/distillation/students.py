@@ -12,6 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from openmm_density.kernels import compilation
+
+from ..energies import PaiNN
 from ..energies.painn_network import PaiNNNetwork
 from .accuracy import KJ_PER_KCAL
 from .ligand import Ligand
@@ -268,6 +271,18 @@ class _Stopped(Exception):
 
 
 def _evaluated(network: PaiNNNetwork, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return energies (M,) and forces (M, n, 3): by kernels where they can be compiled, which take a tenth of autograd's time."""
+    if not compilation.load("messages"):
+        return _by_autograd(network, positions)
+    painn = PaiNN(network)
+    energies, forces = np.empty(len(positions)), np.empty(positions.shape)
+    for k, each in enumerate(torch.as_tensor(np.ascontiguousarray(positions), dtype=torch.float64)):
+        energy, force = painn(each)
+        energies[k], forces[k] = float(energy), force.numpy()
+    return energies, forces
+
+
+def _by_autograd(network: PaiNNNetwork, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     energies, forces = [], []
     for each in torch.as_tensor(positions, dtype=torch.float32).split(_EVALUATED_AT_ONCE):
         some = each.clone().requires_grad_(True)
