@@ -68,6 +68,7 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
         from ..fitting.interrupts import PromptExit
         from ..fitting.output import OutputFolder
         from ..fitting.platforms import check_platform_name
+        from ..models.ligand_potentials import XTB
         from .fit_record import FitRecord
 
     check_platform_name(options.run.platform)
@@ -75,6 +76,9 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
     compilation.load_kernels_ahead(("density", "planarity", "torsion_maps"))
     native_force.load_ahead()
     compilation.load_ahead(("torsion_maps", "density"))
+    if options.force_field.ligand_forcefield == XTB:
+        compilation.load_kernels_ahead(("messages",))
+        compilation.load_ahead(("messages",))
     output = options.output
     resume = output.resume
     spelled = spellings(options.by_name())

@@ -15,8 +15,10 @@ import torch
 
 from ..atomic_files import read_file
 from ..energies import PaiNN
+from ..energies.forces import backend_problem
 from ..energies.painn_network import PaiNNNetwork
 from ..errors import InputError
+from ..native_force.forms import kernel_problem
 from ..plugins import platform_names
 from ..units import ANGSTROM_PER_NANOMETER
 from .accuracy import disagreement
@@ -125,11 +127,11 @@ class LigandEnergy:
             Of the Context's parameter that the energy is multiplied by, 1 at first.
         """
         best = int(np.argmin(self.known.accuracy.force_mae_each))
-        return PaiNN(self._networks[best], np.asarray(particles).tolist()).create_force(
-            # On CUDA a graph of its own; elsewhere what evaluates torch modules.
-            backend="NativeForce" if "CUDA" in platform_names() else "auto",
-            parameter_name=parameter_name,
-        )
+        painn = PaiNN(self._networks[best], np.asarray(particles).tolist())
+        # On CUDA a graph of its own. On CPUs it has the bits of TorchForce, and takes less of a step.
+        serves = backend_problem("NativeForce") is None and kernel_problem(painn) is None
+        backend = "NativeForce" if serves or "CUDA" in platform_names() else "auto"
+        return painn.create_force(backend=backend, parameter_name=parameter_name)
 
     def energy(self, positions: np.ndarray) -> float:
         """Return the energy in kJ/mol above that of the teacher's relaxed geometry, by the mean of the students.

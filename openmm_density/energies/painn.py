@@ -13,6 +13,7 @@ from openmm_density.kernels import messages as _messages  # noqa: F401  (defines
 from openmm_density.kernels import neighbors as _neighbors  # noqa: F401
 
 from ..errors import InputError
+from ..native_force.forms import evaluated_natively
 from .forces import create_force
 from .modules import check_particles
 from .painn_network import ANGSTROM_PER_NM, PaiNNNetwork
@@ -23,6 +24,7 @@ ALL_PAIRS_UP_TO = 100
 _MOST_ATOMS_PER_NM3 = 250.0
 
 
+@evaluated_natively()
 class PaiNN(nn.Module):
     """Energy and forces of a molecule by trained networks; TorchScript can compile it.
 
@@ -55,7 +57,8 @@ class PaiNN(nn.Module):
         self.register_buffer("particles", _indices(particles, n_atoms))
         self.n_atoms = n_atoms
         self.takes_all = particles is None
-        self.members = nn.ModuleList(_Member(network) for network in networks)
+        self.n_particles = n_atoms if self.takes_all else int(self.particles.max()) + 1
+        self.members = nn.ModuleList(CommitteeMember(network) for network in networks)
 
     def forward(self, positions: Tensor, strength: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return the energy and the forces, times a factor where one is given.
@@ -132,7 +135,8 @@ class PaiNN(nn.Module):
         )
 
 
-class _Member(nn.Module):
+@evaluated_natively("messages", "openmm_density_painn")
+class CommitteeMember(nn.Module):
     """One network's weights, as the operator takes them, and its pairs."""
 
     def __init__(self, network: PaiNNNetwork) -> None:
@@ -156,6 +160,7 @@ class _Member(nn.Module):
         self.register_buffer("no_shifts", torch.zeros_like(self.others))
 
     def forward(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the energy in kJ/mol, float64, and its gradient in kJ/mol/nm, of positions (n, 3) in nm."""
         weights = torch.jit.annotate(list[Tensor], [])
         for weight in self.weights:
             weights.append(weight)

@@ -60,7 +60,7 @@ def _opened(source: compilation.Source) -> ctypes.CDLL:
 def force_source() -> compilation.Source:
     """Return the C++ of the force, with what it is compiled with."""
     interfaces = sorted(compilation.KERNELS.glob("*/interface.h"))
-    parts = (SOURCE.with_name("energies.h"), _SHARED, *interfaces)
+    parts = (SOURCE.with_name("energies.h"), SOURCE.with_name("painn.h"), _SHARED, *interfaces)
     return _source("native-force", "force for OpenMM", SOURCE, parts, "internal/CustomCPPForceImpl.h")
 
 

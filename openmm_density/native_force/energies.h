@@ -532,6 +532,12 @@ private:
     const int64_t n_least;
 };
 
+}  // namespace openmm_density
+
+#include "painn.h"
+
+namespace openmm_density {
+
 template <class Kind>
 EnergyPointer made(std::shared_ptr<const Form> form) {
     return std::make_shared<Kind>(std::move(form));
@@ -547,6 +553,7 @@ inline EnergyPointer energy_of(std::shared_ptr<const Form> form) {
         {"WholePlanes", made<WholePlanes>},
         {"TorsionMapEnergy", made<TorsionMapEnergy>},
         {"SideBySide", made<SideBySide>},
+        {"PaiNN", made<PaiNN>},
         {"OfParticles", made<OfParticles>},
         {"ProbeEnergy", made<ProbeEnergy>},
     };

@@ -1,7 +1,7 @@
 """The energies of this package as numbers and tensors: what C++ evaluates, and what files hold, in place of torch modules.
 
-A `Form` is a module's class with its buffers, its plain attributes and the forms of its children. Classes that C++ knows
-(``energies.h``) are those that are `evaluated_natively`.
+A `Form` is a module's class with its buffers and parameters, its plain attributes and the forms of its children. Classes that
+C++ knows (``energies.h``, ``painn.h``) are those that are `evaluated_natively`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ import torch
 from openmm_density.kernels import compilation
 
 _Module = TypeVar("_Module", bound=type[torch.nn.Module])
-_LIST = "ModuleList"
+_LIST, _WEIGHTS = "ModuleList", "ParameterList"
 # Around an energy, only in C++.
 _OF_PARTICLES = "OfParticles"
 
-_kernels: dict[str, tuple[str, str] | None] = {_LIST: None, _OF_PARTICLES: None}
-_classes: dict[str, type[torch.nn.Module]] = {_LIST: torch.nn.ModuleList}
+_kernels: dict[str, tuple[str, str] | None] = {_LIST: None, _WEIGHTS: None, _OF_PARTICLES: None}
+_classes: dict[str, type[torch.nn.Module]] = {
+    _LIST: torch.nn.ModuleList,
+    _WEIGHTS: torch.nn.ParameterList,
+}
 
 
 class Form(NamedTuple):
@@ -34,7 +37,7 @@ class Form(NamedTuple):
     numbers : dict of str to int, float, bool, str or list of int
         Its plain attributes.
     arrays : dict of str to ndarray
-        Its buffers.
+        Its buffers and parameters.
     parts : dict of str to Form
         Its children.
     """
@@ -73,10 +76,8 @@ def form_of(module: torch.nn.Module) -> Form | None:
     numbers = {
         name: value for name, value in vars(module).items() if not name.startswith("_") and name != "training"
     }
-    arrays = {
-        name: np.ascontiguousarray(buffer.detach().cpu().numpy())
-        for name, buffer in module.named_buffers(recurse=False)
-    }
+    tensors = [*module.named_buffers(recurse=False), *module.named_parameters(recurse=False)]
+    arrays = {name: np.ascontiguousarray(tensor.detach().cpu().numpy()) for name, tensor in tensors}
     return Form(kind, numbers, arrays, parts)  # type: ignore[arg-type]
 
 
@@ -97,6 +98,9 @@ def module_of(form: Form) -> torch.nn.Module:
         raise ValueError(f"{form.kind} is no energy of this openmm-density")
     if form.kind == _LIST:
         return torch.nn.ModuleList(module_of(part) for part in form.parts.values())
+    if form.kind == _WEIGHTS:
+        tensors = (torch.from_numpy(form.arrays[str(i)]) for i in range(len(form.arrays)))
+        return torch.nn.ParameterList(torch.nn.Parameter(each, requires_grad=False) for each in tensors)
     module = _classes[form.kind].__new__(_classes[form.kind])
     torch.nn.Module.__init__(module)
     for name, value in form.numbers.items():
