@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import gemmi
@@ -66,6 +66,15 @@ class LigandEnergy:
         InputError
             If it is none, see `openmm_density.distillation.load`, or its errors are above `LARGEST_ERROR`.
         """
+        path = Path(path).absolute()
+        try:
+            stat = path.stat()
+        except OSError:  # which is told by what reads it
+            return cls._read(path)
+        return _kept(cls, path, stat.st_mtime_ns, stat.st_size)
+
+    @classmethod
+    def _read(cls, path: Path) -> LigandEnergy:
         known = load(path)
         if not known.accuracy.force_mae <= LARGEST_ERROR:
             raise InputError(
@@ -74,7 +83,7 @@ class LigandEnergy:
                 found=f"{known.accuracy.force_mae:.1f}",
                 remedy="make one with another seed",
             )
-        return cls(known, Path(path).absolute(), hashlib.sha256(read_file(path)).hexdigest())
+        return cls(known, path, hashlib.sha256(read_file(path)).hexdigest())
 
     @property
     def version(self) -> str:
@@ -173,3 +182,9 @@ class LigandEnergy:
         found = [student(given) for student in self._students]
         energies = np.array([float(energy) for energy, _ in found])
         return energies, np.stack([forces.numpy() for _, forces in found])
+
+
+@lru_cache(maxsize=8)
+def _kept(kind: type[LigandEnergy], path: Path, modified: int, size: int) -> LigandEnergy:
+    """Return what a file holds; one that has not changed since is not read again."""
+    return kind._read(path)

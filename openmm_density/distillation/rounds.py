@@ -308,7 +308,8 @@ class Run:
     def _trained(self, committee: Committee, data: TrainingData, number: int) -> float:
         n_steps = self._settings.steps if number else self._settings.first_steps
         total = n_steps * len(committee.students)
-        doing = f"training {number + 1}"
+        most = self._settings.most_rounds + 1
+        doing = f"training {number + 1} of {f'2 to {most}' if number < 2 < most else most}"
         batch = min(self._settings.batch, len(data))
         rate = RATE / 2 if number else RATE
         return committee.learn(

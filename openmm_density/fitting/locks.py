@@ -9,8 +9,8 @@ import socket
 import time
 import warnings
 import weakref
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -136,6 +136,32 @@ def wait_until_free(folder: str | os.PathLike[str], waiting: Waiting) -> None:
     """
     if os.path.exists(folder):
         FolderLock(folder, waiting).release()
+
+
+@contextmanager
+def held(path: Path, waiting: Waiting | None = None) -> Iterator[None]:
+    """Hold a lock file, which stays; wait for who else has it.
+
+    Parameters
+    ----------
+    path : Path
+    waiting : callable, optional
+        See `Waiting`.
+    """
+    options = {"timeout": _PATIENCE, "poll_interval": _INTERVAL, "thread_local": False}
+    lock = FileLock(path, on_acquired=_name_holder, **options)
+    while True:
+        try:
+            lock.acquire()
+            break
+        except Timeout:
+            if waiting is not None:
+                waiting(_holder(path) or "another process")
+            time.sleep(_WAITING_INTERVAL)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _acquire(lock: FileLock, folder: Path, waiting: Waiting | None) -> None:

@@ -113,7 +113,9 @@ class PreparationOptions:
         from .ligands.potentials import LigandSources, find_potentials
 
         forcefield = load_force_field(force_field_files(self.forcefield, self.solvent), self.allow_scripts)
-        sources = LigandSources(self.ligands or {}, self.dictionaries, self.ligand_files, threads)
+        sources = LigandSources(
+            self.ligands or {}, self.dictionaries, self.ligand_files, threads, self.solvent
+        )
         with shown_progress(None if say is None else False, []) as told:
             if told is not None:
                 say = lambda done, of, doing: told(done, of, doing, None)  # noqa: E731

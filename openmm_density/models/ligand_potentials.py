@@ -160,11 +160,11 @@ class PotentialParameters:
         positions: np.ndarray,
     ) -> list[BuiltHydrogen]:
         """Build the hydrogens of a ligand; see `openmm_density.models.ligand_hydrogens.built_hydrogens`."""
-        known = self._potentials[name]
-        molecule = Molecule(
-            known.elements, known.bonds, known.positions, f'of its potential ("{known.smiles}")'
-        )
-        return built_hydrogens(molecule, label, elements, bonds, positions)
+        return built_hydrogens(self.molecule(name), label, elements, bonds, positions)
+
+    def molecule(self, name: str) -> Molecule:
+        """Return what the residues of a name are."""
+        return molecule_of(self._potentials[name])
 
     def add_to(
         self, forcefield: app.ForceField, residues: Sequence[tuple[str, app.topology.Residue]]
@@ -195,6 +195,13 @@ class PotentialParameters:
     def load_into(self, forcefield: app.ForceField) -> None:
         """Add the templates to a force field, once it has been asked which residues it knows: they are for no others."""
         forcefield.loadFile(io.StringIO(self._xml))
+
+
+def molecule_of(potential: InternalPotential) -> Molecule:
+    """Return the molecule that a potential is of, as it is at rest."""
+    return Molecule(
+        potential.elements, potential.bonds, potential.positions, f'of its potential ("{potential.smiles}")'
+    )
 
 
 def atoms_in_order(potential: InternalPotential, label: str, residue: app.topology.Residue) -> np.ndarray:

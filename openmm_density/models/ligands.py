@@ -98,18 +98,16 @@ class LigandParameters:
         InputError
             These are not the heavy atoms and bonds of the molecule.
         """
+        return built_hydrogens(self.molecule(name), label, elements, bonds, positions)
+
+    def molecule(self, name: str) -> Molecule:
+        """Return what the residues of a name are."""
         molecule = self._molecules[name]
-        return built_hydrogens(
-            Molecule(
-                [gemmi.Element(atom.atomic_number).name for atom in molecule.atoms],
-                [(bond.atom1_index, bond.atom2_index) for bond in molecule.bonds],
-                np.asarray(molecule.conformers[0].m_as("angstrom"), dtype=np.float64),
-                f'of the SMILES "{self.smiles[name]}"',
-            ),
-            label,
-            elements,
-            bonds,
-            positions,
+        return Molecule(
+            [gemmi.Element(atom.atomic_number).name for atom in molecule.atoms],
+            [(bond.atom1_index, bond.atom2_index) for bond in molecule.bonds],
+            np.asarray(molecule.conformers[0].m_as("angstrom"), dtype=np.float64),
+            f'of the SMILES "{self.smiles[name]}"',
         )
 
     def add_to(

@@ -110,7 +110,9 @@ def test_a_distillation_that_is_not_near_enough_says_so(methanol, tmp_path):
     # Of the first round: its held-out geometries and those that the students disagreed on.
     first, second = found.rounds
     assert second.n_geometries > first.n_geometries and first.n_geometries + first.n_put_aside == 24
-    assert {"labels", "training 1", "labels at 300 K", "relaxed geometry"} <= {doing for _, _, doing in told}
+    assert {"labels", "training 1 of 2", "labels at 300 K", "relaxed geometry"} <= {
+        doing for _, _, doing in told
+    }
     assert all(0 <= done <= total for done, total, _ in told)
 
     path = tmp_path / "methanol.safetensors"

@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock
-
 from openmm_density.kernels.compilation import cache_folder
 
 from ...distillation import Ligand
 from ...errors import InputError
+from ..locks import Waiting, held
 
 LIGANDS = "ligands"
 """The folder within the package's cache."""
@@ -48,8 +47,14 @@ def same_molecule(path: Path) -> Path | None:
 
 
 @contextmanager
-def only_one(path: Path) -> Iterator[None]:
+def only_one(path: Path, waiting: Waiting | None = None) -> Iterator[None]:
     """Let one process at a time make what belongs at a path; the others wait for it.
+
+    Parameters
+    ----------
+    path : Path
+    waiting : callable, optional
+        Called again and again while another process has it, with who that is: see `openmm_density.fitting.locks.Waiting`.
 
     Raises
     ------
@@ -62,7 +67,7 @@ def only_one(path: Path) -> Iterator[None]:
             source=path.parent,
             remedy="set OPENMM_DENSITY_CACHE to a folder that you alone can write to",
         )
-    with FileLock(path.with_name(f".{path.name}.lock")):
+    with held(path.with_name(f".{path.name}.lock"), waiting):
         yield
 
 

@@ -10,16 +10,17 @@ from pathlib import Path
 import gemmi
 from openmm import app
 
-from ...chemistry.elements import is_hydrogen
 from ...chemistry.residues import residue_label
 from ...distillation import Ligand, LigandEnergy
 from ...distillation.accuracy import FORCE_LIMIT
 from ...errors import InputError, as_argument
-from ...models.ligand_hydrogens import graph_of, same_atoms
+from ...models.ligand_hydrogens import Molecule
+from ...models.ligand_identity import HeavyAtoms, is_of, is_part_of, unlike
 from ...models.ligand_potentials import XTB
 from ...models.ligands import dictionary_smiles
 from ...models.model import Model
 from ...models.preparation.ligand_residues import check_names, ligands_of
+from ...units import ANGSTROM_PER_NANOMETER
 from ...wording import listing
 from .cache import cached_path, only_one, same_molecule
 
@@ -42,12 +43,15 @@ class LigandSources:
         Potentials that were made before.
     threads : int, optional
         Of a distillation.
+    solvent : str
+        Of the fit.
     """
 
     smiles: Mapping[str, str] = field(default_factory=dict)
     dictionaries: Paths = ()
     files: Paths = ()
     threads: int | None = None
+    solvent: str = "none"
 
 
 @dataclass(frozen=True)
@@ -85,52 +89,82 @@ def find_potentials(
     # Before minutes are spent on others.
     check_names(model, forcefield, sources.smiles)
     ligands = ligands_of(model, forcefield)
-    residues: dict[str, app.topology.Residue] = {}
+    copies: dict[str, list[app.topology.Residue]] = {}
     for residue in ligands.free:
-        residues.setdefault(residue.name, residue)
+        copies.setdefault(residue.name, []).append(residue)
+    # Models often lack what their maps do not show.
+    residues = {name: max(each, key=lambda one: len(HeavyAtoms.of(one))) for name, each in copies.items()}
     smiles = {**dictionary_smiles(sources.dictionaries), **sources.smiles}
-    found = _of_files(model, residues, smiles, sources.files)
-    unknown = []
+    found = _of_files(model, residues, smiles, sources)
+    unknown: list[app.topology.Residue] = []
+    others: list[str] = []
+    wanted: dict[str, Ligand] = {}
     for name, residue in residues.items():
-        if name not in found and name in smiles:
-            found[name] = _made(residue, smiles[name], sources, say)
-        elif name not in found:
+        if name not in found and name not in smiles:
             unknown.append(residue)
+            continue
+        ligand = found[name].known.ligand if name in found else _molecule(name, smiles[name])
+        _check_is_of(ligand, residue)
+        said = {residue_label(one): unlike(as_molecule(ligand), one, model.positions) for one in copies[name]}
+        if all(said.values()):
+            others += [f"{label} ({difference})" for label, difference in said.items()]
+            found.pop(name, None)
+        elif name not in found:
+            wanted[name] = ligand
+    for name, ligand in wanted.items():
+        found[name] = _made(name, ligand, smiles[name], sources, say)
     if not found:
-        _refuse(model, ligands.bound, ligands.with_metal, unknown)
+        _refuse(model, ligands.bound, ligands.with_metal, unknown, others)
+    return FoundPotentials(found, _notes(found, unknown, others, sources.solvent))
+
+
+def _notes(
+    found: Mapping[str, LigandEnergy],
+    unknown: Sequence[app.topology.Residue],
+    others: Sequence[str],
+    solvent: str,
+) -> list[str]:
+    """Return sentences on ligands without a potential, and on potentials that are not what they should be."""
     notes = []
     if unknown:
         notes.append(
             "Kept rigid, as their charge and the orders of their bonds are not known (a SMILES, or a dictionary with one, "
             f"gives them a potential): {listing([residue_label(residue) for residue in unknown])}."
         )
-    notes += [
-        f"The potential of {name} is not as near to {each.known.teacher.method} as it should be (forces within "
-        f"{each.known.accuracy.force_mae:.1f} kcal/mol/Å at {each.known.accuracy.temperature:g} K, where {FORCE_LIMIT:g} is "
-        "asked for, or it broke in its own dynamics): distil it with another seed, and give that file."
-        for name, each in found.items()
-        if not each.known.done
-    ]
-    return FoundPotentials(found, notes)
+    if others:
+        notes.append(f"Kept rigid, as they are not what their SMILES says: {listing(others)}.")
+    for name, each in found.items():
+        teacher = each.known.teacher
+        if not each.known.done:
+            notes.append(
+                f"The potential of {name} is not as near to {teacher.method} as it should be (forces within "
+                f"{each.known.accuracy.force_mae:.1f} kcal/mol/Å at {each.known.accuracy.temperature:g} K, where "
+                f"{FORCE_LIMIT:g} is asked for, or it broke in its own dynamics): distil it with another seed, and give that "
+                "file."
+            )
+        if teacher.solvent is not None and solvent != "none":
+            notes.append(
+                f"The potential of {name} was learned in {teacher.solvent}, and the fit has a solvent of its own: it is "
+                f"counted twice. Distil {name} without a solvent, and give that file."
+            )
+    return notes
 
 
 def _of_files(
     model: Model,
     residues: Mapping[str, app.topology.Residue],
     smiles: Mapping[str, str],
-    files: Paths,
+    sources: LigandSources,
 ) -> dict[str, LigandEnergy]:
     """Return the potentials of files by the name of the residue whose heavy atoms and bonds are theirs.
 
     Stereoisomers, and protonation states, have the same: where a file could be of several residues, or a residue could have
     several files, the SMILES says which it is.
     """
+    files = sources.files
     paths = [files] if isinstance(files, str | os.PathLike) else files
     energies = [LigandEnergy.read(path) for path in paths]
-    names = [
-        [name for name, residue in residues.items() if _is_of(energy.known.ligand, residue)]
-        for energy in energies
-    ]
+    names = [_names_of(as_molecule(energy.known.ligand), residues) for energy in energies]
     for path, energy, own in zip(paths, energies, names):
         if not own:
             raise InputError(
@@ -153,51 +187,65 @@ def _of_files(
                 argument="ligand_potentials",
                 remedy=f"give {as_argument('ligands', f'{name}=SMILES')}, or one of them only",
             )
+        if fitting and name in sources.smiles:
+            _check_smiles(name, sources.smiles[name], fitting[-1])
         if fitting:
             found[name] = fitting[-1]
     return found
 
 
-def _is_of(ligand: Ligand, residue: app.topology.Residue) -> bool:
-    """Return whether a residue has the heavy atoms and bonds of a molecule."""
+def _check_smiles(name: str, smiles: str, energy: LigandEnergy) -> None:
+    """Refuse a potential of another molecule than the user says that a ligand is."""
+    wanted = _molecule(name, smiles).smiles
+    # RDKit's canonical SMILES change between its versions: both are written by this one.
+    if wanted not in (energy.smiles, _molecule(name, energy.smiles).smiles):
+        raise InputError(
+            f'is of "{energy.smiles}", while {as_argument("ligands", f"{name}={smiles}")} says another molecule, or '
+            "another protonation or handedness of it",
+            argument="ligand_potentials",
+            found=str(energy.path),
+            remedy="give one of the two",
+        )
+
+
+def as_molecule(ligand: Ligand) -> Molecule:
+    """Return a ligand with the symbols of its elements, and its positions in Å."""
     symbols = [gemmi.Element(number).name for number in ligand.elements]
-    whole = graph_of(symbols, [(i, j) for i, j, _ in ligand.bonds])
-    heavy = whole.subgraph([k for k, symbol in enumerate(symbols) if symbol != "H"])
-    atoms = _heavy_atoms(residue)
-    place = {atom.index: k for k, atom in enumerate(atoms)}
-    bonds = [
-        (place[a.index], place[b.index])
-        for a, b in residue.internal_bonds()
-        if a.index in place and b.index in place
-    ]
-    own = graph_of([atom.element.symbol for atom in atoms], bonds)
-    return len(own) == len(heavy) and next(same_atoms(heavy, own), None) is not None
+    bonds = [(i, j) for i, j, _ in ligand.bonds]
+    return Molecule(
+        symbols, bonds, ligand.positions * ANGSTROM_PER_NANOMETER, f'of the SMILES "{ligand.smiles}"'
+    )
 
 
-def _heavy_atoms(residue: app.topology.Residue) -> list[app.topology.Atom]:
-    return [atom for atom in residue.atoms() if atom.element is not None and not is_hydrogen(atom)]
+def _names_of(molecule: Molecule, residues: Mapping[str, app.topology.Residue]) -> list[str]:
+    """Return the names of residues with the heavy atoms and bonds of a molecule; without any, those with some of them."""
+    whole = [name for name, residue in residues.items() if is_of(molecule, residue)]
+    return whole or [name for name, residue in residues.items() if is_part_of(molecule, residue)]
 
 
-def _made(
-    residue: app.topology.Residue, smiles: str, sources: LigandSources, say: Say | None
-) -> LigandEnergy:
-    """Return the potential of a molecule from the cache, or distil it, and keep it there."""
-    name = residue.name
-    ligand = _molecule(name, smiles)
-    if not _is_of(ligand, residue):
+def _check_is_of(ligand: Ligand, residue: app.topology.Residue) -> None:
+    """Refuse a molecule that a residue is no part of."""
+    if not _names_of(as_molecule(ligand), {residue.name: residue}):
         n_heavy = sum(number > 1 for number in ligand.elements)
         raise InputError(
-            f'its {len(_heavy_atoms(residue))} heavy atoms and their bonds are not the {n_heavy} of the SMILES "{smiles}"',
+            f"its {len(HeavyAtoms.of(residue))} heavy atoms and their bonds are not the {n_heavy} of the SMILES "
+            f'"{ligand.smiles}"',
             source=residue_label(residue),
             remedy="give that of what is in the model",
         )
+
+
+def _made(name: str, ligand: Ligand, smiles: str, sources: LigandSources, say: Say | None) -> LigandEnergy:
+    """Return the potential of a molecule from the cache, or distil it, and keep it there."""
     path = cached_path(ligand, name, XTB)
-    with only_one(path):
+    told = None if say is None else lambda done, of, doing: say(done, of, f"{name}: {doing}")
+    with only_one(
+        path, told and (lambda holder: told(0, 1, f"waiting for its potential ({holder} makes it)"))
+    ):
         known = same_molecule(path)
         if known is None:
             from ...distillation import distill, save
 
-            told = None if say is None else lambda done, of, doing: say(done, of, f"{name}: {doing}")
             # What the teacher said is kept until there is a potential: an interrupted distillation goes on from it.
             labels = path.with_suffix(".labels")
             made = distill(name, smiles=smiles, labels=labels, threads=sources.threads, progress=told)
@@ -219,8 +267,15 @@ def _refuse(
     bound: Sequence[app.topology.Residue],
     with_metal: Sequence[app.topology.Residue],
     unknown: Sequence[app.topology.Residue],
+    others: Sequence[str],
 ) -> None:
     """Raise an error, as no ligand of a model can have a potential."""
+    if others:
+        raise InputError(
+            f"no ligand in it is what its SMILES says: {listing(others)}",
+            source=model.path,
+            remedy="complete or correct the model, give the SMILES of what is in it, or keep ligands rigid",
+        )
     if unknown:
         raise InputError(
             f"{residue_label(unknown[0])} can have no potential, as its charge and the orders of its bonds are not known",

@@ -16,7 +16,8 @@ from ...chemistry.residues import residue_label
 from ...errors import InputError, as_argument
 from ...wording import listing
 from ..force_fields import RIGID, check_ligands
-from ..ligand_hydrogens import BuiltHydrogen
+from ..ligand_hydrogens import BuiltHydrogen, Molecule
+from ..ligand_identity import handedness, unlike
 from ..ligand_potentials import XTB, InternalPotential, PlacedPotential, PotentialParameters
 from ..ligands import LigandParameters, dictionary_smiles
 from ..structures import Model
@@ -42,6 +43,10 @@ class Parameters(Protocol):
     @property
     def names(self) -> frozenset[str]:
         """The residue names that it knows."""
+        ...
+
+    def molecule(self, name: str) -> Molecule:
+        """Return what the residues of a name are."""
         ...
 
     def hydrogens(
@@ -128,7 +133,7 @@ def ligand_parameters(
         parameters = LigandParameters(
             options.forcefield, {name: text for name, text in smiles.items() if name in present - known}
         )
-    free = [residue for residue in ligands.free if residue.name in parameters.names]
+    free = _described(model, parameters, ligands.free, report)
     bound = [residue for residue in ligands.bound if residue.name in parameters.names]
     if not free:
         _refuse(model, options.forcefield, bound)
@@ -137,6 +142,43 @@ def ligand_parameters(
             listed = listing([residue_label(residue) for residue in residues])
             report.sentences.append(f"{why}, so not parametrised as ligands: {listed}.")
     return parameters, frozenset(residue.index for residue in free)
+
+
+def _described(
+    model: Model,
+    parameters: Parameters,
+    residues: Sequence[app.topology.Residue],
+    report: PreparationReport,
+) -> list[app.topology.Residue]:
+    """Return the residues that are what their parameters are for; say which others there are of these names."""
+    found, others, mirrored = [], [], []
+    for residue in residues:
+        if residue.name not in parameters.names:
+            continue
+        molecule = parameters.molecule(residue.name)
+        # Parameters of bonds and angles are the same for either hand, a potential is not.
+        has_hand = isinstance(parameters, PotentialParameters)
+        difference = unlike(molecule, residue, model.positions if has_hand else None)
+        if difference:
+            others.append(f"{residue_label(residue)} ({difference})")
+            continue
+        found.append(residue)
+        if has_hand and handedness(molecule, residue, model.positions).is_mirror_image:
+            mirrored.append(residue)
+    if others and not found:
+        raise InputError(
+            f"no ligand in it is what its SMILES says: {listing(others)}",
+            source=model.path,
+            remedy="complete or correct the model, give the SMILES of what is in it, or keep ligands rigid",
+        )
+    if others:
+        report.sentences.append(f"Kept rigid, as they are not what their SMILES says: {listing(others)}.")
+    if mirrored:
+        listed = listing([residue_label(residue) for residue in mirrored])
+        report.sentences.append(
+            f"Mirror images of what their SMILES says, with the same potential: {listed}."
+        )
+    return found
 
 
 def complete_ligands(

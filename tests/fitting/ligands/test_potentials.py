@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,7 +16,7 @@ from openmm import app
 from openmm_density.errors import InputError
 from openmm_density.fitting.ligands import cache, potentials
 from openmm_density.fitting.ligands.potentials import LigandSources, find_potentials
-from openmm_density.models import read_model
+from openmm_density.models import prepare, read_model
 
 from ...models.test_ligands import SMILES
 from .conftest import write_model
@@ -171,3 +175,81 @@ def test_models_without_such_ligands_are_refused(forcefield, tmp_path):
     path = write_model(tmp_path / "model.pdb")
     with pytest.raises(InputError, match="no ligand that the force field does not know"):
         find_potentials(read_model(path), forcefield, LigandSources())
+
+
+def test_a_copy_that_lacks_atoms_stays_rigid_beside_a_whole_one(forcefield, acetamide_file, tmp_path):
+    places = np.array([40.0, 0.0, 10.0]), np.array([40.0, 0.0, 20.0])
+    truncated, whole = ("ACM", 501, range(3), places[0]), ("ACM", 502, range(4), places[1])
+    model = read_model(write_model(tmp_path / "model.pdb", truncated, whole))
+    found = find_potentials(model, forcefield, LigandSources(files=acetamide_file))
+    prepared = prepare(model, ligand_forcefield="xtb", ligand_potentials=found.by_name)
+    assert [placed.label for placed in prepared.potentials] == ["A ACM 502"]
+    assert (
+        "Kept rigid, as they are not what their SMILES says: A ACM 501 (lacks 1 of 4 heavy atoms)."
+        in prepared.report.sentences
+    )
+    alone = read_model(write_model(tmp_path / "alone.pdb", truncated))
+    with pytest.raises(
+        InputError, match=r"no ligand in it is what its SMILES says: A ACM 501 \(lacks 1 of 4"
+    ):
+        find_potentials(alone, forcefield, LigandSources(files=acetamide_file))
+    with pytest.raises(
+        InputError, match=r"no ligand in it is what its SMILES says: A ACM 501 \(lacks 1 of 4"
+    ):
+        prepare(alone, ligand_forcefield="xtb", ligand_potentials=found.by_name)
+
+
+def test_a_file_and_a_smiles_that_contradict_one_another_are_refused(
+    model, forcefield, anion_file, agreed, monkeypatch
+):
+    monkeypatch.setattr(potentials, "_molecule", lambda name, said: replace(agreed.ligand, smiles=said))
+    with pytest.raises(InputError) as told:
+        find_potentials(model, forcefield, LigandSources({"ACM": SMILES}, files=anion_file))
+    assert 'is of "CC([NH-])=O", while ligands="ACM=CC(=O)N" says another molecule' in str(told.value)
+    same = find_potentials(model, forcefield, LigandSources({"ACM": "CC([NH-])=O"}, files=anion_file))
+    assert list(same.by_name) == ["ACM"]
+
+
+def test_a_solvent_that_is_counted_twice_is_told(model, forcefield, agreed, tmp_path):
+    from openmm_density.distillation import save
+
+    path = tmp_path / "wet.safetensors"
+    save(path, replace(agreed, teacher=replace(agreed.teacher, solvent="water")))
+    dry, wet = (
+        find_potentials(model, forcefield, LigandSources(files=path, solvent=s)) for s in ("none", "obc")
+    )
+    assert dry.notes == []
+    assert wet.notes == [
+        "The potential of ACM was learned in water, and the fit has a solvent of its own: it is counted twice. Distil ACM "
+        "without a solvent, and give that file."
+    ]
+
+
+def test_a_second_process_says_for_whom_it_waits(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENMM_DENSITY_CACHE", str(tmp_path))
+    path, told, begun = tmp_path / "ligands" / "x.safetensors", [], threading.Event()
+
+    def wait():
+        with cache.only_one(path, lambda holder: (told.append(holder), begun.set())):
+            return "done"
+
+    with ThreadPoolExecutor(1) as pool:
+        with cache.only_one(path):
+            second = pool.submit(wait)
+            assert begun.wait(60)
+        assert second.result(60) == "done"
+    assert told[0] == f"process {os.getpid()} on {socket.gethostname()}"
+
+
+def test_a_file_is_read_once(model, forcefield, acetamide_file, agreed, monkeypatch):
+    from openmm_density.distillation import ligand_energy, save
+
+    read = []
+    load = ligand_energy.load
+    monkeypatch.setattr(ligand_energy, "load", lambda path: (read.append(path), load(path))[1])
+    for _ in range(2):
+        find_potentials(model, forcefield, LigandSources(files=acetamide_file))
+    assert read == [acetamide_file]
+    save(acetamide_file, replace(agreed, created_by="another program"))
+    again = find_potentials(model, forcefield, LigandSources(files=acetamide_file))
+    assert len(read) == 2 and again.by_name["ACM"].known.created_by == "another program"
