@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import numbers
 import re
@@ -215,6 +216,41 @@ def knowing_keywords(construct: Callable[..., None]) -> Callable[..., None]:
         construct(self, *arguments, **options)
 
     return checked
+
+
+def is_of_machine(error: BaseException) -> bool:
+    """Return whether an error says what a machine could not do just then, as with a full disk, and not what a user gave.
+
+    The same may go well another time, or elsewhere.
+
+    Parameters
+    ----------
+    error : BaseException
+        Or one that was raised because of such a one.
+    """
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, OSError) and seen.errno in _OF_MACHINE:
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
+
+
+# Space, quota, failing and remote disks, memory, and as many files or processes as are allowed.
+_OF_MACHINE = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EIO,
+    errno.ENOMEM,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.EAGAIN,
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+    errno.EHOSTDOWN,
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+}
 
 
 class SimulationError(RuntimeError):

@@ -1,12 +1,15 @@
 """Errors that users read: one sentence, with the names that its reader types."""
 
 import copy
+import errno
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from openmm_density.errors import InputError, as_argument
+from openmm_density.atomic_files import write_text
+from openmm_density.errors import InputError, as_argument, is_of_machine
 
 OPTIONS = {
     "strength": "--strength",
@@ -99,3 +102,17 @@ def test_copies_know_as_much(copied):
     assert error.spelled(OPTIONS) == "a: --strength must be right, found -3: give 10."
     assert (error.argument, error.source, error.found, error.remedy) == ("strength", "a", -3, "give 10")
     assert copied(InputError("a")).args == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("number", "of_machine"), [(errno.ENOSPC, True), (errno.EIO, True), (errno.EACCES, False)]
+)
+def test_what_a_machine_could_not_do_is_told_from_what_was_given(tmp_path, monkeypatch, number, of_machine):
+    def fails(*_, **__):
+        raise OSError(number, "it did not work")
+
+    monkeypatch.setattr(Path, "write_text", fails)
+    with pytest.raises(InputError, match="it did not work") as raised:
+        write_text(tmp_path / "a.txt", "text")
+    assert is_of_machine(raised.value) is of_machine
+    assert not is_of_machine(InputError("there is no such file", source="a.pdb"))

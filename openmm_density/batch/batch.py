@@ -16,6 +16,7 @@ from ..wording import listing
 from .clusters import check_dask, has_dask, local_engine
 from .devices import Share, shared_out
 from .engines import DaskEngine, Engine, OneByOne
+from .free_maps import check_free_maps
 from .job_folder import Earlier, JobFolder
 from .job_results import JobResult
 from .jobs import Job, check_jobs
@@ -53,12 +54,13 @@ class Batch:
     results : dict of str to JobResult
         By the names of jobs, as they come.
     notes : list of str
-        A sentence on what is done with fits of an earlier batch in the folders.
+        Sentences on what is done with fits of an earlier batch in the folders, and on free maps that are doubtful.
 
     Raises
     ------
     InputError
-        If two jobs share a name or a folder, a file is not there, or a folder holds a fit of another job.
+        If two jobs share a name or a folder, a file is not there, a folder holds a fit of another job, or a free map cannot test
+        what is fitted into its map.
 
     Examples
     --------
@@ -74,6 +76,7 @@ class Batch:
         check_jobs(self.jobs)
         self.output = None if output is None else Path(output)
         self.notes = _notes({job.name: JobFolder(job).check(overwrite) for job in self.jobs})
+        self.notes += check_free_maps([job for job in self.jobs if not JobFolder(job).is_finished])
         self.results: dict[str, JobResult] = {}
         self._next_written = 0.0
 

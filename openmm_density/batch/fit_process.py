@@ -18,8 +18,8 @@ PROGRAM_OF_FIT = "openmm_density.cli.fit_process"
 """The module that runs ``openmm-density fit`` in a process of its own."""
 # Of a log, from its end: what a fit says last.
 _READ = 20_000
-# The exit status of a command that was given what it cannot use.
-_REFUSED = 2
+REFUSED = 2
+"""The exit status of a command that was given what it cannot use."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Ended:
     @property
     def is_refusal(self) -> bool:
         """Whether what it was given cannot be used, so that it would end in the same way again."""
-        return self.status == _REFUSED
+        return self.status == REFUSED
 
 
 class FitProcess:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from ..errors import InputError
+from ..errors import InputError, is_of_machine
 from ..fitting.locks import wait_until_free
-from .fit_process import PROGRAM_OF_FIT, Ended, FitProcess
+from .fit_process import PROGRAM_OF_FIT, REFUSED, Ended, FitProcess
 from .job_folder import LOG, JobFolder
 from .job_results import JobResult
 from .jobs import Job
@@ -19,7 +19,7 @@ from .memory import MemoryQueue, job_memory
 Told: TypeAlias = Callable[[dict[str, Any]], None]
 
 MOST_ATTEMPTS = 3
-"""Processes that are started for a job before it counts as failed."""
+"""Times that a job is begun, or gone on with, before it counts as failed."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ def run_job(job: Job, settings: RunSettings, tell: Told) -> JobResult:
     began = time.monotonic()
     folder = JobFolder(job)
     attempts, peak, error = 0, 0, ""
-    try:
-        while attempts < MOST_ATTEMPTS:
+    while attempts < MOST_ATTEMPTS:
+        try:
             wait_until_free(
                 folder.path, lambda holder: tell({"stage": f"waiting for the fit in its folder ({holder})"})
             )
@@ -75,15 +75,15 @@ def run_job(job: Job, settings: RunSettings, tell: Told) -> JobResult:
                 ended = _attempt(folder, settings, tell)
             if ended.is_refusal and folder.is_in_use:  # another process was faster
                 continue
-            attempts += 1
-            peak, error = max(peak, ended.peak_memory), ended.sentence
-            if ended.is_refusal:
-                break
-        figures = folder.figures()
-        if figures is not None:
-            return _result(job, "finished", began, attempts, peak, figures=figures)
-    except (InputError, OSError) as problem:  # of the folder
-        error = str(problem)
+        except (InputError, OSError) as problem:  # of the folder, or of the start of a process
+            ended = Ended(1 if is_of_machine(problem) else REFUSED, str(problem), 0)
+        attempts += 1
+        peak, error = max(peak, ended.peak_memory), ended.sentence
+        if ended.is_refusal:
+            break
+    figures = folder.figures()
+    if figures is not None:
+        return _result(job, "finished", began, attempts, peak, figures=figures)
     return _result(job, "failed", began, attempts, peak, error=error)
 
 

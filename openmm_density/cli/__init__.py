@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from ..errors import InputError, SimulationError
+from ..errors import InputError, SimulationError, is_of_machine
 from ..wording import one_line
 from . import b_factors, batch, distill, doctor, fit, planes, report, score, series, simulate
 from .arguments import PROGRAM, Parser, spelled, spellings
@@ -34,7 +34,7 @@ def program() -> NoReturn:
 def main(
     arguments: Sequence[str] | None = None, commands: Mapping[str, Callable[..., int]] = MappingProxyType({})
 ) -> int:
-    """Run a command; return the exit status: 0, 1 for a simulation that failed, 2 for input that cannot be used.
+    """Run a command; return the exit status: 0, 1 for what failed on the way, 2 for input that cannot be used.
 
     Parameters
     ----------
@@ -77,7 +77,8 @@ def main(
     except KeyboardInterrupt:
         status, said = 130, "interrupted; nothing was written"
     except (InputError, SimulationError, OSError, MemoryError) as error:
-        status = 2 if isinstance(error, (InputError, OSError)) else 1
+        is_given = isinstance(error, (InputError, OSError)) and not is_of_machine(error)
+        status = 2 if is_given else 1
         sentence = sentence_of(error, options)
         said = f"error: {sentence}{'' if sentence[-1:] in '.?!' else '.'}"
     print(f"{name}: {said}", file=sys.stderr)

@@ -40,6 +40,7 @@ from .map_examination import (
 )
 from .measurements import Measurements
 from .options import PreparationOptions, RestraintOptions, RunOptions
+from .other_maps import OtherMaps
 from .placement import Placement
 from .platforms import load_gpu_code
 from .progress_bars import shown_progress
@@ -200,15 +201,15 @@ class FlexibleFit:
     ) -> None:
         models = {"model": model, "restrain_to": restrain_to, "reference": reference}
         check_arguments(type(self), density_options, density_map, **models)
-        self.stopwatch, self._half_maps = stopwatch or Stopwatch(), half_maps
+        self.stopwatch = stopwatch or Stopwatch()
         with self.stopwatch.part("preparation"), ExitStack() as preparation:
             run = RunOptions(seed, platform, threads, report_interval, save_interval, explain_time)
+            fit_map = FitMap(density_map, resolution_in_angstrom(resolution), corrections)
+            self._other_maps = OtherMaps.of(fit_map, free_map, half_maps)
+            free = self._other_maps.free
             by = forcefield, solvent, ligand_forcefield, ligands, dictionaries, allow_scripts
             chemistry = PreparationOptions(*by, ligand_potentials).with_potentials(model, threads)
             restraint_options = RestraintOptions(planarity, restrain_to, dictionaries)
-            resolution, corrections = resolution_in_angstrom(resolution), corrections or MapCorrections()
-            fit_map = FitMap(density_map, resolution, corrections)
-            free = None if free_map is None else FitMap(free_map, resolution, corrections)
             prepare = partial(_prepared, chemistry, fit_map, run, load_gpu_code(run.platform))
             self.beside = _loading_beside(run, fit_map, preparation)
             start, self.solute, self.prepared = self._start(model, fit_map, place, map_checks, run, prepare)
@@ -242,7 +243,7 @@ class FlexibleFit:
         self.seed, self.platform, self.threads = run.seed, run.platform, run.threads
         self.report_interval, self.save_interval = run.report_interval, run.save_interval
         self.restraints, self.planarity = systems.restraints, systems.planarity
-        self.notes = [*chemistry.notes, *systems.notes]
+        self.notes = [*chemistry.notes, *self._other_maps.doubts, *systems.notes]
         self.density, self.system, self._systems = systems.density, systems.system, systems
         self._map_reports: dict[tuple[int, bytes], Pending[dict[str, Any]]] = {}
         self._checks_after: dict[bytes, Pending[MapChecks]] = {}
@@ -363,7 +364,7 @@ class FlexibleFit:
         with self.beside.ended_by_errors(), shown_progress(progress, stages) as told:
             result = self._run.run(folder, told, on_interrupt, on_end)
             with self.stopwatch.part("b_factors"):
-                halves = self._half_maps and [self.corrections.apply(each) for each in self._half_maps]
+                halves = self._other_maps.halves or None
                 result = with_refined_atoms(result, self.solute, self.fit_map, self.protocol, halves)
             if folder is not None:
                 folder.save_times(self.stopwatch)

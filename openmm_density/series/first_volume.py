@@ -36,7 +36,8 @@ def find_start(
     Raises
     ------
     InputError
-        If the contrast of a volume is inverted beside the others, or the first volume is none of them.
+        If the contrast of a volume is inverted beside the others, the first volume is none of them, or a free map cannot test
+        what is fitted into its volume.
     """
     check_place(model, settings.place)
     count = len(settings.maps)
@@ -51,7 +52,7 @@ def find_start(
     for number in range(1, count + 1):
         told(f"looking at volume {number} of {count}")
         fit_map = FitMap(settings.read_map(number), settings.resolution, settings.map_corrections())
-        facts.append(VolumeFacts.of(fit_map.density_map))
+        facts.append(settings.facts(number, fit_map.density_map))
         here.append(_correlation(model, None, fit_map))
         poses.append(_pose(model, fit_map, settings.place, threads))
         correlations.append(_correlation(model, poses[-1], fit_map))

@@ -186,11 +186,9 @@ class Series:
     def _start(self, lines: ProgressLines) -> tuple[Start, list[VolumeFacts]]:
         known = Start.read(self.folder)
         if known is not None:
-            facts = [
-                VolumeFacts.of(self.settings.read_map(number + 1))
-                for number in range(len(self.settings.maps))
-            ]
-            return known, facts
+            settings, corrections = self.settings, self.settings.map_corrections()
+            numbers = range(1, len(settings.maps) + 1)
+            return known, [settings.facts(n, corrections.apply(settings.read_map(n))) for n in numbers]
         start, facts = find_start(self.settings, self._model, self._threads, lines.say)
         start.write(self.folder)
         return start, facts

@@ -16,6 +16,7 @@ from ..fitting.placement import Placement
 from ..fitting.protocols import Protocol, read_protocol
 from ..maps.corrections import MapCorrections
 from ..maps.density_map import DensityMap
+from .volumes import VolumeFacts
 
 SETTINGS = SERIES_SETTINGS
 PROTOCOL_FILES = {"first": "first_protocol.toml", "next": "next_protocol.toml"}
@@ -67,6 +68,28 @@ class Settings:
     def read_free_map(self, frame: int) -> DensityMap | None:
         """Return the other map of a volume, where there are such."""
         return DensityMap.from_file(self.free_maps[frame - 1]) if self.free_maps else None
+
+    def facts(self, frame: int, corrected: DensityMap) -> VolumeFacts:
+        """Return what is compared of a volume, by its number from 1.
+
+        Parameters
+        ----------
+        frame : int
+        corrected : DensityMap
+            The volume.
+
+        Raises
+        ------
+        InputError
+            If its free map cannot test what is fitted into it.
+        """
+        free = self.read_free_map(frame)
+        if free is None:
+            return VolumeFacts.of(corrected)
+        try:
+            return VolumeFacts.of(corrected, self.map_corrections().apply(free), self.resolution)
+        except InputError as error:
+            raise error.within(self.free_maps[frame - 1]) from None
 
     def map_corrections(self) -> MapCorrections:
         """Return what the volumes are corrected for."""

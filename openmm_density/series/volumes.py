@@ -13,6 +13,7 @@ import numpy as np
 from ..errors import InputError
 from ..given_files import check_given_file
 from ..maps.density_map import DensityMap
+from ..maps.free_maps import check_free_map
 from ..maps.map_suffixes import map_suffix
 
 LEAST = 2
@@ -98,18 +99,38 @@ class VolumeFacts:
         Å.
     sd : float
         The standard deviation of its values.
+    doubt : str, optional
+        What speaks against its free map.
     """
 
     size: tuple[int, ...]
     voxel_size: tuple[float, ...]
     sd: float
+    doubt: str | None = None
 
     @classmethod
-    def of(cls, density_map: DensityMap) -> VolumeFacts:
-        """Return those of a map."""
+    def of(
+        cls, density_map: DensityMap, free_map: DensityMap | None = None, resolution: float = np.inf
+    ) -> VolumeFacts:
+        """Return those of a map.
+
+        Parameters
+        ----------
+        density_map : DensityMap
+        free_map : DensityMap, optional
+            That is to test what is fitted into it.
+        resolution : float
+            Of the map, in Å; it is needed with a free map.
+
+        Raises
+        ------
+        InputError
+            If the free map cannot test it.
+        """
         voxels = tuple(round(float(each), 4) for each in density_map.voxel_size)
         sd = float(density_map.data.std(dtype=np.float64))
-        return cls(tuple(int(each) for each in density_map.size), voxels, sd)
+        doubt = None if free_map is None else check_free_map(free_map, density_map, resolution)
+        return cls(tuple(int(each) for each in density_map.size), voxels, sd, doubt)
 
 
 def notes_on_volumes(paths: Sequence[Path], facts: Sequence[VolumeFacts]) -> list[str]:
@@ -135,7 +156,7 @@ def notes_on_volumes(paths: Sequence[Path], facts: Sequence[VolumeFacts]) -> lis
             f"The volumes have different contrast (the values of {paths[high].name} spread {times} as much as those of "
             f"{paths[low].name}): correlations do not depend on it."
         )
-    return notes
+    return [*notes, *(f"{path.name}: {each.doubt}" for path, each in zip(paths, facts) if each.doubt)]
 
 
 def _grid(facts: VolumeFacts) -> tuple[tuple[int, ...], tuple[float, ...]]:

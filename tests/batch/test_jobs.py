@@ -1,8 +1,12 @@
 """Which fits a batch is made of."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
-from openmm_density.batch import jobs_of, read_jobs
+from openmm_density import DensityMap
+from openmm_density.batch import Batch, jobs_of, read_jobs
 from openmm_density.errors import InputError
 
 
@@ -100,3 +104,30 @@ def test_a_table_that_is_not_there_is_refused(tmp_path):
         InputError, match=r"none.csv: it cannot be read .No such file or directory.: give a CSV file"
     ):
         read_jobs(tmp_path / "none.csv", tmp_path)
+
+
+def test_free_maps_are_compared_with_their_maps_before_any_fit(fragment, tmp_path):
+    fitted = DensityMap.from_file(fragment / "map.mrc")
+    noise = np.random.default_rng(1).normal(0.0, 0.3 * fitted.data.std(), fitted.shape)
+    free = replace(fitted, data=(fitted.data + noise).astype(np.float32))
+    free.write(tmp_path / "free.mrc")
+    free.inverted().write(tmp_path / "inverted.mrc")
+    fitted.inverted().write(tmp_path / "fitted_inverted.mrc")
+    replace(free, origin=free.origin + np.array([2.0, 1.0, 0.0])).write(tmp_path / "beside.mrc")
+
+    def batch(density_map, name, **options):
+        model, free = [fragment / "a.pdb"], tmp_path / name
+        return Batch(jobs_of(model, [density_map], 5.0, tmp_path / "out", free_map=free, **options))
+
+    assert batch(fragment / "map.mrc", "free.mrc").notes == []
+    assert batch(tmp_path / "fitted_inverted.mrc", "inverted.mrc", invert=True).notes == []
+    (doubt,) = batch(fragment / "map.mrc", "beside.mrc").notes
+    assert doubt.startswith(f"{tmp_path / 'beside.mrc'}: The free map agrees poorly with the map")
+    with pytest.raises(InputError, match=r"inverted\.mrc: the contrast of the free map is inverted"):
+        batch(fragment / "map.mrc", "inverted.mrc")
+    (tmp_path / "same.mrc").write_bytes((fragment / "map.mrc").read_bytes())
+    with pytest.raises(
+        InputError, match=r"same\.mrc: the free map is the map that is fitted into, and not free"
+    ):
+        batch(fragment / "map.mrc", "same.mrc")
+    assert not (tmp_path / "out").exists()

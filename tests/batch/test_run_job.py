@@ -11,6 +11,7 @@ import pytest
 
 from openmm_density.batch import Batch
 from openmm_density.batch.engines import OneByOne
+from openmm_density.batch.job_folder import JobFolder
 from openmm_density.batch.memory import MemoryQueue, host_memory, job_memory
 from openmm_density.batch.run_job import run_job
 from openmm_density.errors import InputError
@@ -67,10 +68,30 @@ def test_what_was_given_and_cannot_be_used_is_told_at_once(jobs, program):
     assert (result.state, result.attempts, result.error) == ("failed", 1, "the map is upside down.")
 
 
+def test_a_disk_that_is_full_for_a_while_is_tried_again(jobs, program, monkeypatch):
+    full = [OSError(28, "No space left on device"), OSError(28, "No space left on device")]
+    noted = JobFolder.note_job
+
+    def note_job(folder):
+        if full:
+            raise full.pop()
+        noted(folder)
+
+    monkeypatch.setattr(JobFolder, "note_job", note_job)
+    result = run_job(jobs[0], program("finish(cc_final=0.5)"), lambda told: None)
+    assert (result.state, result.attempts) == ("finished", 3)
+    full += [OSError(28, "No space left on device")] * 3
+    result = run_job(jobs[1], program("finish(cc_final=0.5)"), lambda told: None)
+    assert (result.state, result.attempts) == ("failed", 3) and "No space left" in result.error
+    full += [PermissionError(13, "Permission denied")]
+    result = run_job(jobs[2], program("finish(cc_final=0.5)"), lambda told: None)
+    assert (result.state, result.attempts) == ("failed", 1) and "Permission denied" in result.error
+
+
 def test_the_reason_is_kept_where_the_disk_that_has_the_log_is_full(jobs, program, tmp_path, monkeypatch):
     code = """
     tell(error="state.npz: it cannot be written (No space left on device): check the folder.")
-    sys.exit(2)
+    sys.exit(1)
     """
     batch = Batch(jobs[:1], tmp_path / "out")
     written = []

@@ -70,7 +70,8 @@ def test_an_error_is_one_sentence_in_the_words_of_the_command_line(folder, capsy
 
 def test_a_disk_that_fails_and_too_little_memory_are_told(folder, monkeypatch, capsys):
     for error, status, said in (
-        (OSError(28, "No space left on device", "x.mrc"), 2, "x.mrc: No space left on device"),
+        (OSError(28, "No space left on device", "x.mrc"), 1, "x.mrc: No space left on device"),
+        (PermissionError(13, "Permission denied", "x.mrc"), 2, "x.mrc: Permission denied"),
         (MemoryError("Unable to allocate 3 TiB"), 1, "not enough memory (Unable to allocate 3 TiB)"),
     ):
 

@@ -9,7 +9,8 @@ import pytest
 
 from openmm_density import DensityMap
 from openmm_density.errors import InputError
-from openmm_density.maps.half_maps import SAME, agreement_with_map, check_half_maps, check_halves_of_map
+from openmm_density.maps.half_maps import check_half_maps, check_halves_of_map
+from openmm_density.maps.map_agreement import SAME, agreement_in_either
 
 
 @pytest.fixture
@@ -85,10 +86,10 @@ def test_halves_belong_to_their_map_however_it_was_sharpened_and_masked(molecule
     halves = halves_of(whole.gaussian_filter(1.2), 2.0)
     masked = replace(whole, data=np.where(whole.data > 0.3 * whole.data.max(), whole.data, 0))
     for each in (whole, masked, whole.resample(1.3)):
-        assert agreement_with_map(*halves, each, 3.0) > 0.8
+        mean = replace(whole, data=(halves[0].data + halves[1].data) / 2)
+        assert agreement_in_either(mean, each, 3.0) > 0.8
         check_halves_of_map(*halves, each, 3.0)
-    mean = (halves[0].data + halves[1].data) / 2
-    assert np.corrcoef(mean.ravel(), masked.data.ravel())[0, 1] < 0.5  # as voxels they would not
+    assert np.corrcoef(mean.data.ravel(), masked.data.ravel())[0, 1] < 0.5  # as voxels they would not
 
 
 def test_halves_of_another_map_are_refused(molecule):
@@ -103,3 +104,12 @@ def test_halves_of_another_map_are_refused(molecule):
         check_halves_of_map(*halves, away, 3.0)
     with pytest.raises(InputError, match="not those of the map"):
         check_halves_of_map(*halves, whole.inverted(), 3.0)
+
+
+@pytest.mark.parametrize("which", ["first", "second"])
+def test_the_map_is_no_half_of_itself(molecule, which):
+    whole, _ = molecule
+    half, _ = halves_of(whole, 0.5)
+    scaled = replace(whole, data=3 * whole.data + 1)
+    with pytest.raises(InputError, match=f"the {which} half map is the map itself"):
+        check_halves_of_map(*((scaled, half) if which == "first" else (half, scaled)), whole, 3.0)

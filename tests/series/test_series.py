@@ -19,6 +19,7 @@ from openmm_density.series.output import SERIES_FILES, series_summary
 from openmm_density.series.page import series_page
 from openmm_density.series.path import rmsd
 from openmm_density.series.result import frame_values
+from openmm_density.series.volumes import notes_on_volumes
 
 from ..cli.commands import run
 from .conftest import DEGREES, DISTANCE, bent, series_in
@@ -226,6 +227,26 @@ def test_free_maps_judge(finished, volumes):
     settings = replace(series.settings, free_maps=tuple(reversed(series.settings.maps)))
     fit = frame_fit.finished_fit(settings, series.folder, result.frames[0].kept.step)
     assert fit.score == fit.cc_free < fit.cc
+
+
+def test_free_maps_are_compared_with_their_volumes_before_any_fit(volumes, tmp_path):
+    free = []
+    for number in (1, 2, 3):
+        read = DensityMap.from_file(volumes / f"vol_{number}.mrc")
+        noise = np.random.default_rng(number).normal(0.0, 0.1 * read.data.std(), read.shape)
+        free.append(tmp_path / f"free_{number}.mrc")
+        replace(read, data=(read.data + noise).astype(np.float32)).write(free[-1])
+    beside = DensityMap.from_file(free[1])
+    replace(beside, origin=beside.origin + np.array([2.0, 1.0, 0.0])).write(free[1])
+    series = series_in(volumes, tmp_path / "out", free_maps=free)
+    _, _, facts = series.plan()
+    assert [each.doubt is None for each in facts] == [True, False, True]
+    (said,) = notes_on_volumes([volumes / f"vol_{number}.mrc" for number in (1, 2, 3)], facts)
+    assert said.startswith("vol_2.mrc: The free map agrees poorly with the map")
+    DensityMap.from_file(volumes / "vol_3.mrc").inverted().write(free[2])
+    with pytest.raises(InputError, match=r"free_3\.mrc: the contrast of the free map is inverted"):
+        series_in(volumes, tmp_path / "out", free_maps=free).run()
+    assert not list(tmp_path.glob("out/frame_*"))
 
 
 def test_doubts_of_the_fits_are_told(finished, volumes, tmp_path, monkeypatch, capsys):

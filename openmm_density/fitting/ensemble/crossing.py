@@ -103,7 +103,17 @@ def best_crossing(
 def best_weight(fit: DensityFit, models: Sequence[np.ndarray]) -> tuple[float, float]:
     """Return the weight of the first of two models with which their mean correlates best with the map, and by how much."""
     target = np.nan_to_num(fit.target.data.astype(np.float64)).ravel()
-    first, second = (density_of(fit, each) for each in models)
+    return weight_of_first(target, *(density_of(fit, each) for each in models))
+
+
+def weight_of_first(target: np.ndarray, first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
+    """Return the weight of the first of two densities with which their mean correlates best with a target, and by how much.
+
+    Parameters
+    ----------
+    target, first, second : np.ndarray, shape (V,)
+        float64.
+    """
     w = np.linspace(0.1, 0.9, 33)
     overlap = w * (first @ target) + (1 - w) * (second @ target)
     square = w**2 * (first @ first) + 2 * w * (1 - w) * (first @ second) + (1 - w) ** 2 * (second @ second)

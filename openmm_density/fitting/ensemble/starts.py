@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from openmm import app
@@ -91,7 +93,9 @@ def known_models(topology: app.Topology, fitted: np.ndarray, given: np.ndarray) 
 
 def density_of(fit: DensityFit, positions: np.ndarray) -> np.ndarray:
     """Return the density of a model (Å) on the voxels of the target, shape (nz · ny · nx,), float64."""
-    module = fit.create_module()
+    module = _modules.get(fit)
+    if module is None:
+        module = _modules[fit] = fit.create_module()
     density = kernel.density_splat(
         fit.fitted_positions(positions),
         module.amplitudes,
@@ -102,6 +106,10 @@ def density_of(fit: DensityFit, positions: np.ndarray) -> np.ndarray:
         list(module.target.shape),
     )
     return density.numpy().astype(np.float64).ravel()
+
+
+# What evaluates each: it takes longer to make than to evaluate.
+_modules: WeakKeyDictionary[DensityFit, Any] = WeakKeyDictionary()
 
 
 def soft_modes(

@@ -2,13 +2,15 @@
 
 Where dynamics has to bring a domain through density that another replica explains, rigid bodies are placed at once: two models
 begin at many pairs of places that soft modes tell, each domain of each is moved to where the mean density of both is most like
-the map, from a blurred map to the map itself, and the domains are exchanged as the weights ask for. It takes some hundred
-evaluations of the density in place of thousands of steps. What rigid bodies cannot do, dynamics does from there.
+the map, from a blurred map to the map itself, and the domains are exchanged as the weights ask for. Domains that the map tells,
+by weak density, are also turned to where no soft mode points. It takes some thousand evaluations of the density in place of
+thousands of steps. What rigid bodies cannot do, dynamics does from there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,14 +18,16 @@ import torch
 from openmm import app
 from scipy.optimize import minimize
 from scipy.spatial import cKDTree
+from scipy.spatial.transform import Rotation
 
 from ...energies.density_fit import DensityFit
 from ...energies.ensemble_fit import EnsembleFit
 from ...models.rigid_domains import rigid_domains
 from ...models.superposition import superposition
-from .crossing import best_crossing, best_weight
-from .starts import soft_modes
+from .crossing import best_crossing, best_weight, weight_of_first
+from .starts import density_of, soft_modes
 from .states import trace_of
+from .weak_domains import weak_domains
 
 MODES, REACHES = 6, (15.0, 12.0)
 """Soft modes that tell domains and how they move, with springs up to so many Å: long ones hold domains that touch."""
@@ -35,6 +39,8 @@ NEW = 1.5
 """Å, the RMSD of the trace, from which the soft modes of another model are asked as well."""
 KEPT = (4, 2)
 """Pairs that are refined in the most blurred map, and in the others."""
+TURNED, TRIED = (30.0, 60.0), 1
+"""Degrees by which a domain is turned about where it hangs on the others, and how many of its turns are refined."""
 MOST_TRACED = 700
 """Atoms of the trace between which what holds the chain is looked at."""
 _DIVIDED = 3.0
@@ -83,9 +89,12 @@ def find_two_places(
     for _ in range(2):
         new = [each for each in starts if all(_away(each, other, trace) > NEW for other in looked)]
         looked += new
-        found = [
-            _placed(fits, topology, start, parts) for start in new for parts in divisions(topology, start)
-        ]
+        found = []
+        for start in new:
+            found += [_placed(fits, topology, start, parts) for parts in divisions(topology, start)]
+            weak = weak_domains(fits[-1], topology, start)
+            if weak is not None:
+                found.append(_turned(fits, topology, _placed(fits, topology, start, weak), start, weak))
         best = max([*filter(None, [best]), *found], key=lambda pair: pair.similarity, default=None)
         if best is None:
             return None
@@ -138,9 +147,22 @@ def _placed(fits: Sequence[DensityFit], topology: app.Topology, start: np.ndarra
     best = max(pairs, key=lambda pair: pair.similarity)
     models, weight, similarity = best_crossing(fits[-1], topology, *best.models)
     crossed = Pair(models, np.array([weight, 1 - weight]), similarity)
-    return max(
-        (best, placement.refined(fits[-1], placement.made_rigid(crossed))), key=lambda pair: pair.similarity
+    crossed = placement.refined(fits[-1], placement.made_rigid(crossed))
+    return max((best, crossed), key=lambda pair: pair.similarity)
+
+
+def _turned(
+    fits: Sequence[DensityFit], topology: app.Topology, pair: Pair, start: np.ndarray, parts: np.ndarray
+) -> Pair:
+    """Return a pair, with a domain turned to where soft modes do not point, as of one that touches another, if that is better."""
+    placement = _Placement(topology, start, parts)
+    coarse, fine = fits[-2:][0], fits[-1]
+    found = sorted(
+        (placement.refined(coarse, each) for each in placement.turned(coarse, pair)),
+        key=lambda each: -each.similarity,
     )
+    refined = [placement.refined(fine, each) for each in found[: KEPT[1]]]
+    return max((pair, *refined), key=lambda each: each.similarity)
 
 
 def _others(topology: app.Topology, start: np.ndarray, parts: np.ndarray) -> list[np.ndarray]:
@@ -166,6 +188,16 @@ def _rigid(base: np.ndarray, model: np.ndarray, parts: np.ndarray) -> np.ndarray
 def _pair(fit: DensityFit, models: list[np.ndarray]) -> Pair:
     weight, similarity = best_weight(fit, models)
     return Pair(models, np.array([weight, 1 - weight]), similarity)
+
+
+def _turns() -> list[np.ndarray]:
+    """Return the rotations that are tried: both ways about axes along the edges and diagonals of a cube and of its faces."""
+    axes = [axis for axis in itertools.product((-1, 0, 1), repeat=3) if any(axis)]
+    return [
+        Rotation.from_rotvec(np.radians(angle) * np.array(axis) / np.linalg.norm(axis)).as_matrix()
+        for angle in TURNED
+        for axis in axes
+    ]
 
 
 class _Placement:
@@ -198,6 +230,34 @@ class _Placement:
             models = self._moved(ensemble, pair)
             pair = _pair(fit, models)
         return pair
+
+    def turned(self, fit: DensityFit, pair: Pair) -> Iterator[Pair]:
+        """Yield pairs in which one domain of one model is turned about where it hangs on the others: of each the likeliest turns.
+
+        Parameters
+        ----------
+        fit : DensityFit
+            To the map that says which are.
+        pair : Pair
+        """
+        target = np.nan_to_num(fit.target.data.astype(np.float64)).ravel()
+        densities = [density_of(fit, each) for each in pair.models]
+        for which, model in enumerate(pair.models):
+            for members in self._members[1:]:
+                hinge = np.intersect1d(members, self._joined)
+                if not len(hinge):
+                    continue
+                found = []
+                for turn in _turns():
+                    placed = model.copy()
+                    centre = model[hinge].mean(axis=0)
+                    placed[members] = (model[members] - centre) @ turn.T + centre
+                    models, both = list(pair.models), list(densities)
+                    models[which], both[which] = placed, density_of(fit, placed)
+                    weight, similarity = weight_of_first(target, *both)
+                    similarity -= float(self._penalty(torch.from_numpy(placed)))
+                    found.append(Pair(models, np.array([weight, 1 - weight]), similarity))
+                yield from sorted(found, key=lambda each: -each.similarity)[:TRIED]
 
     def _moved(self, ensemble: EnsembleFit, pair: Pair) -> list[np.ndarray]:
         bases = [torch.from_numpy(np.ascontiguousarray(each, dtype=np.float64)) for each in pair.models]
@@ -247,5 +307,8 @@ class _Placement:
         first, other = (model[self._joined[:, side]] for side in (0, 1))
         stretched = ((first - other).norm(dim=1) - self._lengths) ** 2
         traced = model[self._trace]
-        distances = torch.cdist(traced, traced)[self._apart]
+        with torch.no_grad():
+            near = (torch.cdist(traced, traced) < _NEAREST) & self._apart
+        one, another = near.nonzero().unbind(dim=1)
+        distances = (traced[one] - traced[another]).norm(dim=1)
         return _BOND * stretched.sum() + _CLASH * (_NEAREST - distances).clamp(min=0).square().sum() / 2

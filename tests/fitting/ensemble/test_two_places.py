@@ -11,6 +11,7 @@ from openmm import app
 from openmm_density import DensityFit, DensityMap
 from openmm_density.fitting.ensemble.states import trace_of
 from openmm_density.fitting.ensemble.two_places import divisions, find_two_places
+from openmm_density.fitting.ensemble.weak_domains import weak_domains
 from openmm_density.models import read_model
 from openmm_density.models.superposition import superposition
 
@@ -43,13 +44,32 @@ def test_soft_modes_tell_the_domains(alphas):
         assert all((parts[own] == part).mean() > 0.85 for own, part in ((LID, lid), (NMP, nmp), (CORE, core)))
 
 
-def test_both_states_of_a_mixture_are_found_from_one_of_them(alphas):
+@pytest.fixture(scope="module")
+def mixture(alphas):
+    """Return a map of 60% closed and 40% open molecules."""
     topology, opened, closed = alphas
     whole = DensityMap.simulate(topology, closed, RESOLUTION, 2.0, margin=30.0)
     other = DensityMap.simulate(topology, opened, RESOLUTION, like=whole, noise=0.2)
-    mixed = replace(whole, data=0.6 * whole.data + 0.4 * other.data)
-    fit = DensityFit(mixed, topology, RESOLUTION, positions=opened)
-    found = find_two_places([fit], topology, [opened])
+    return replace(whole, data=0.6 * whole.data + 0.4 * other.data)
+
+
+@pytest.mark.parametrize("start", ["open", "closed"])
+def test_weak_density_tells_the_domains_that_are_elsewhere(alphas, mixture, start):
+    topology, opened, closed = alphas
+    model = opened if start == "open" else closed
+    parts = weak_domains(DensityFit(mixture, topology, RESOLUTION, positions=model), topology, model)
+    lid, nmp, core = (np.bincount(parts[own]).argmax() for own in (LID, NMP, CORE))
+    assert core == 0 and {lid, nmp} == {1, 2} and parts.max() == 2
+    assert all((parts[own] == part).mean() > 0.85 for own, part in ((LID, lid), (NMP, nmp), (CORE, core)))
+    alone = DensityMap.simulate(topology, model, RESOLUTION, 2.0)
+    fit = DensityFit(alone, topology, RESOLUTION, positions=model)
+    assert weak_domains(fit, topology, model) is None
+
+
+def test_both_states_of_a_mixture_are_found_from_the_closed_one(alphas, mixture):
+    # Its second round begins at the open form.
+    topology, opened, closed = alphas
+    found = find_two_places([DensityFit(mixture, topology, RESOLUTION, positions=closed)], topology, [closed])
     places = [opened, closed]
 
     def away(model: np.ndarray, place: np.ndarray) -> float:

@@ -1,0 +1,50 @@
+"""The free maps of a batch, compared with the maps of their jobs before any fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import InputError
+from .jobs import Job
+
+
+def check_free_maps(jobs: Sequence[Job]) -> list[str]:
+    """Refuse free maps that cannot test what is fitted into their maps; return sentences on those that are doubtful.
+
+    Maps are compared as they are, and both inverted where a job asks for that: other corrections change both alike.
+
+    Parameters
+    ----------
+    jobs : sequence of Job
+
+    Raises
+    ------
+    InputError
+        Naming the free map.
+    """
+    given = {
+        (job.map, job.free_map, job.resolution, _columns(job), "--invert" in job.arguments) for job in jobs
+    }
+    doubts = []
+    for path, free_path, resolution, columns, is_inverted in sorted(
+        each for each in given if each[1] is not None
+    ):
+        # Most batches have no free maps, and do not wait for what reads them.
+        from ..maps.density_map import DensityMap
+        from ..maps.free_maps import check_free_map
+
+        maps = [DensityMap.from_file(path, columns=columns or None), DensityMap.from_file(free_path)]
+        density_map, free_map = (each.inverted() if is_inverted else each for each in maps)
+        try:
+            doubt = check_free_map(free_map, density_map, resolution)
+        except InputError as error:
+            raise error.within(free_path) from None
+        if doubt is not None:
+            doubts.append(f"{free_path}: {doubt}")
+    return doubts
+
+
+def _columns(job: Job) -> tuple[str, ...]:
+    """Return the columns of an MTZ file that a job asks for by itself."""
+    values = [value for word, value in zip(job.arguments, job.arguments[1:]) if word == "--columns"]
+    return tuple(values[-1].split(",")) if values else ()
