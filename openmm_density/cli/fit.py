@@ -114,11 +114,11 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
 def _with_potentials(record: FitRecord, display: Display, stopwatch: Stopwatch) -> FitRecord:
     """Find the potentials of ligands, or make them, where there are to be some: the fit is resumed with their files."""
     from ..fitting.options import PreparationOptions
-    from ..models.ligand_potentials import XTB
+    from ..models.ligand_potentials import gives_potentials
 
     options = record.options
     given = options.force_field
-    if given.ligand_forcefield != XTB:
+    if not gives_potentials(given.ligand_forcefield):
         return record
     with stopwatch.part("preparation"):
         asked = PreparationOptions.of(given.fit_arguments())

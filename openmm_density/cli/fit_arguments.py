@@ -194,9 +194,10 @@ def _add_force_field(parser: argparse._ArgumentGroup) -> None:
     )
     parser.add_argument(
         "--ligand-forcefield",
-        choices=("rigid", "openff", "gaff", "xtb"),
-        help="parametrise ligands that have a SMILES (openff and gaff need openmmforcefields), or give them a potential that is "
-        "learned from GFN2-xTB (xtb, needs openmm-density[ligands]), in place of keeping them rigid (default)",
+        type=_ligand_forcefield,
+        metavar="NAME",
+        help="rigid (default), or for ligands that have a SMILES: openff or gaff (parameters, by openmmforcefields); xtb (a "
+        "potential learned from GFN2-xTB, by openmm-density[ligands]); openmmml:NAME (one of OpenMM-ML, as in openmmml:ani2x)",
     )
     parser.add_argument(
         "--ligand",
@@ -242,6 +243,12 @@ def _add_run(parser: argparse._ArgumentGroup) -> None:
         help="steps between states from which a fit can go on (%(default)s)",
     )
     parser.add_argument("--explain-time", action="store_true", help="say in the end where the time went")
+
+
+def _ligand_forcefield(text: str) -> str:
+    if text in ("rigid", "openff", "gaff", "xtb") or (text.startswith("openmmml:") and text != "openmmml:"):
+        return text
+    raise refused("rigid, openff, gaff, xtb or openmmml:NAME", text)
 
 
 def _strength(text: str) -> float | str:

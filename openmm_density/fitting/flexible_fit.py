@@ -90,7 +90,7 @@ class FlexibleFit:
         "amber14", "charmm36", or OpenMM force field files.
     solvent : {"none", "obc", "gbn2", "water"}
         See `openmm_density.models.force_fields`. In water the fit begins with an equilibration at constant pressure.
-    ligand_forcefield : {"rigid", "openff", "gaff", "xtb"}, optional
+    ligand_forcefield : {"rigid", "openff", "gaff", "xtb", "openmmml:…"}, optional
         What parametrises ligands that the force field does not know; by default they are kept rigid. See
         `openmm_density.models.ligands`, and for "xtb" `openmm_density.fitting.ligands`.
     ligands : mapping of str to str, optional

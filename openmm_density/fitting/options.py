@@ -12,7 +12,7 @@ from ..errors import InputError, as_argument
 from ..maps.density_map import DensityMap
 from ..models.force_field_xml import load_force_field
 from ..models.force_fields import force_field_files
-from ..models.ligand_potentials import XTB
+from ..models.ligand_potentials import XTB, gives_potentials
 from ..models.preparation import Prepared, prepare
 from ..models.structures import Model
 from ..restraints.planarity import SIGMA
@@ -102,19 +102,24 @@ class PreparationOptions:
         InputError
             See `openmm_density.fitting.ligands.potentials.find_potentials`.
         """
-        if self.ligand_forcefield != XTB:
-            if self.ligand_files:
-                raise InputError(
-                    f"can only be used with {as_argument('ligand_forcefield', XTB)}",
-                    argument="ligand_potentials",
-                    remedy="add it, or leave them out",
-                )
+        if self.ligand_forcefield != XTB and self.ligand_files:
+            raise InputError(
+                f"can only be used with {as_argument('ligand_forcefield', XTB)}",
+                argument="ligand_potentials",
+                remedy="add it, or leave them out",
+            )
+        if not gives_potentials(self.ligand_forcefield):
             return self
         from .ligands.potentials import LigandSources, find_potentials
 
         forcefield = load_force_field(force_field_files(self.forcefield, self.solvent), self.allow_scripts)
         sources = LigandSources(
-            self.ligands or {}, self.dictionaries, self.ligand_files, threads, self.solvent
+            self.ligands or {},
+            self.dictionaries,
+            self.ligand_files,
+            threads,
+            self.solvent,
+            str(self.ligand_forcefield),
         )
         with shown_progress(None if say is None else False, []) as told:
             if told is not None:

@@ -22,7 +22,9 @@ from ..errors import InputError, as_argument
 from .ligand_hydrogens import BuiltHydrogen, Molecule, built_hydrogens, graph_of, same_atoms
 
 XTB = "xtb"
-"""What `openmm_density.models.prepare` calls this way of treating ligands."""
+"""What `openmm_density.models.prepare` calls this way of treating ligands, by a potential that is learned from GFN2-xTB."""
+OPENMM_ML = "openmmml:"
+"""What the name of a potential of OpenMM-ML follows, as in ``openmmml:ani2x``."""
 
 RIGID_EPSILON = 0.4
 """Lennard-Jones well depth (kJ/mol) of atoms of which nothing is known but their element."""
@@ -42,6 +44,11 @@ _SPHERES = {
     "I": (2.150, 0.5000),
 }
 _HYDROGENS = {"C": (1.487, 0.0157), "N": (0.600, 0.0157), "O": (0.300, 0.0010), "S": (0.600, 0.0157)}
+
+
+def gives_potentials(ligand_forcefield: str | None) -> bool:
+    """Return whether ligands have potentials of their own."""
+    return ligand_forcefield == XTB or (ligand_forcefield or "").startswith(OPENMM_ML)
 
 
 class InternalPotential(Protocol):

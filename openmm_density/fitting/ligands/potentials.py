@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import gemmi
+import numpy as np
 from openmm import app
 
 from ...chemistry.residues import residue_label
@@ -16,13 +17,14 @@ from ...distillation.accuracy import FORCE_LIMIT
 from ...errors import InputError, as_argument
 from ...models.ligand_hydrogens import Molecule
 from ...models.ligand_identity import HeavyAtoms, is_of, is_part_of, unlike
-from ...models.ligand_potentials import XTB
+from ...models.ligand_potentials import OPENMM_ML, XTB
 from ...models.ligands import dictionary_smiles
 from ...models.model import Model
-from ...models.preparation.ligand_residues import check_names, ligands_of
+from ...models.preparation.ligand_residues import Ligands, check_names, ligands_of
 from ...units import ANGSTROM_PER_NANOMETER
 from ...wording import listing
 from .cache import cached_path, only_one, same_molecule
+from .openmm_ml import OpenMMMLEnergy, check_name, openmm_ml_energy
 
 Paths = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
 Say = Callable[[int, int, str], None]
@@ -45,6 +47,8 @@ class LigandSources:
         Of a distillation.
     solvent : str
         Of the fit.
+    ligand_forcefield : str
+        What gives the potentials: ``xtb``, or one of OpenMM-ML.
     """
 
     smiles: Mapping[str, str] = field(default_factory=dict)
@@ -52,13 +56,14 @@ class LigandSources:
     files: Paths = ()
     threads: int | None = None
     solvent: str = "none"
+    ligand_forcefield: str = XTB
 
 
 @dataclass(frozen=True)
 class FoundPotentials:
     """The potentials of a model's ligands by residue name, and sentences on ligands that have none."""
 
-    by_name: dict[str, LigandEnergy]
+    by_name: dict[str, LigandEnergy | OpenMMMLEnergy]
     notes: list[str]
 
     @property
@@ -86,6 +91,9 @@ def find_potentials(
         If no ligand can have a potential, a file is of none of them, a SMILES is not that of its ligand, or one cannot be
         distilled.
     """
+    by_openmm_ml = sources.ligand_forcefield.startswith(OPENMM_ML)
+    if by_openmm_ml:
+        check_name(sources.ligand_forcefield)
     # Before minutes are spent on others.
     check_names(model, forcefield, sources.smiles)
     ligands = ligands_of(model, forcefield)
@@ -95,7 +103,7 @@ def find_potentials(
     # Models often lack what their maps do not show.
     residues = {name: max(each, key=lambda one: len(HeavyAtoms.of(one))) for name, each in copies.items()}
     smiles = {**dictionary_smiles(sources.dictionaries), **sources.smiles}
-    found = _of_files(model, residues, smiles, sources)
+    found: dict[str, LigandEnergy | OpenMMMLEnergy] = {**_of_files(model, residues, smiles, sources)}
     unknown: list[app.topology.Residue] = []
     others: list[str] = []
     wanted: dict[str, Ligand] = {}
@@ -103,7 +111,8 @@ def find_potentials(
         if name not in found and name not in smiles:
             unknown.append(residue)
             continue
-        ligand = found[name].known.ligand if name in found else _molecule(name, smiles[name])
+        own = found.get(name)
+        ligand = own.known.ligand if isinstance(own, LigandEnergy) else _molecule(name, smiles[name])
         _check_is_of(ligand, residue)
         said = {residue_label(one): unlike(as_molecule(ligand), one, model.positions) for one in copies[name]}
         if all(said.values()):
@@ -112,14 +121,17 @@ def find_potentials(
         elif name not in found:
             wanted[name] = ligand
     for name, ligand in wanted.items():
-        found[name] = _made(name, ligand, smiles[name], sources, say)
+        if by_openmm_ml:
+            found[name] = openmm_ml_energy(ligand, sources.ligand_forcefield, _charges(ligand))
+        else:
+            found[name] = _made(name, ligand, smiles[name], sources, say)
     if not found:
-        _refuse(model, ligands.bound, ligands.with_metal, unknown, others)
+        _refuse(model, sources.ligand_forcefield, ligands, unknown, others)
     return FoundPotentials(found, _notes(found, unknown, others, sources.solvent))
 
 
 def _notes(
-    found: Mapping[str, LigandEnergy],
+    found: Mapping[str, LigandEnergy | OpenMMMLEnergy],
     unknown: Sequence[app.topology.Residue],
     others: Sequence[str],
     solvent: str,
@@ -134,6 +146,8 @@ def _notes(
     if others:
         notes.append(f"Kept rigid, as they are not what their SMILES says: {listing(others)}.")
     for name, each in found.items():
+        if isinstance(each, OpenMMMLEnergy):
+            continue
         teacher = each.known.teacher
         if not each.known.done:
             notes.append(
@@ -255,6 +269,14 @@ def _made(name: str, ligand: Ligand, smiles: str, sources: LigandSources, say: S
     return LigandEnergy.read(known)
 
 
+def _charges(ligand: Ligand) -> np.ndarray:
+    """Return partial charges of a molecule by GFN2-xTB."""
+    from ...distillation.labels import Labeller
+
+    found = Labeller(ligand)(ligand.positions[None]).charges[0]
+    return found + (ligand.charge - found.sum()) / len(found)
+
+
 def _molecule(name: str, smiles: str) -> Ligand:
     """Return the molecule that the SMILES of a residue is."""
     from ...distillation.molecule import ligand_of, read_molecule
@@ -264,8 +286,8 @@ def _molecule(name: str, smiles: str) -> Ligand:
 
 def _refuse(
     model: Model,
-    bound: Sequence[app.topology.Residue],
-    with_metal: Sequence[app.topology.Residue],
+    ligand_forcefield: str,
+    ligands: Ligands,
     unknown: Sequence[app.topology.Residue],
     others: Sequence[str],
 ) -> None:
@@ -283,12 +305,12 @@ def _refuse(
             remedy=f"give {_what_to_give(unknown[0].name)}",
         )
     why = "it has no ligand that the force field does not know"
-    if bound:
-        why = f"{residue_label(bound[0])} is bound to another residue"
-    elif with_metal:
-        why = f"{residue_label(with_metal[0])} has a metal in it"
+    if ligands.bound:
+        why = f"{residue_label(ligands.bound[0])} is bound to another residue"
+    elif ligands.with_metal:
+        why = f"{residue_label(ligands.with_metal[0])} has a metal in it"
     raise InputError(
-        f"{as_argument('ligand_forcefield', XTB)} has no free ligand to give a potential, as {why}",
+        f"{as_argument('ligand_forcefield', ligand_forcefield)} has no free ligand to give a potential, as {why}",
         source=model.path,
         remedy="leave it out",
     )

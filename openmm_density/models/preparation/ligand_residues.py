@@ -18,7 +18,7 @@ from ...wording import listing
 from ..force_fields import RIGID, check_ligands
 from ..ligand_hydrogens import BuiltHydrogen, Molecule
 from ..ligand_identity import handedness, unlike
-from ..ligand_potentials import XTB, InternalPotential, PlacedPotential, PotentialParameters
+from ..ligand_potentials import InternalPotential, PlacedPotential, PotentialParameters, gives_potentials
 from ..ligands import LigandParameters, dictionary_smiles
 from ..structures import Model
 from .prepared import PreparationReport
@@ -122,7 +122,7 @@ def ligand_parameters(
     ligands = ligands_of(model, forcefield)
     names = {residue.name for each in (ligands.free, ligands.bound, ligands.with_metal) for residue in each}
     parameters: Parameters
-    if options.forcefield == XTB:
+    if gives_potentials(options.forcefield):
         parameters = PotentialParameters(
             {name: each for name, each in options.potentials.items() if name in names}
         )
@@ -263,7 +263,7 @@ def _refuse(model: Model, forcefield: str, bound: Sequence[app.topology.Residue]
         f"has {residue_label(bound[0])} bound to another residue" if bound else "has no unknown residue with "
     )
     if not bound:
-        why += "a potential" if forcefield == XTB else "a SMILES"
+        why += "a potential" if gives_potentials(forcefield) else "a SMILES"
     raise InputError(
         f"{as_argument('ligand_forcefield', forcefield)} has nothing to parametrise, as the model {why}",
         source=model.path,
