@@ -16,6 +16,7 @@ FLOORS = (
     "chemistry native_force merging",
     "cuda_graph_force",
     "maps models",
+    "symmetry",
     "energies",
     "restraints",
     "validation",
