@@ -21,6 +21,7 @@ PARTS = {
     "dynamics": "dynamics",
     "searches": "searches",
     "final_strength": "final strength",
+    "conformers": "alternate conformers",
     "b_factors": "B factors",
     "ensemble": "ensemble",
     "scoring": "scoring",

@@ -13,11 +13,12 @@ from openmm import app
 from ..errors import InputError, as_argument
 from ..maps.checks import check_map, check_resolution
 from ..maps.density_map import DensityMap
+from ..models.conformer_topology import PlacedConformers
 from ..models.model import Model
 from ..units import resolution_in_angstrom
 from .half_map_check import HalfMapCheck, check_levels
 from .information import uncertainties
-from .levels import ATOM_UP_TO, LEVELS, RESIDUE_UP_TO, b_level, finest_level
+from .levels import ATOM_UP_TO, LEVELS, RESIDUE_UP_TO, BLevel, b_level, finest_level
 from .model_atoms import ModelAtoms, checked_bounds, prepared_refinement
 
 BOUNDS = (1.0, 500.0)
@@ -36,6 +37,8 @@ class BFactors:
         Their standard deviations in Å²: how well map and restraints together determine them, were the model right.
     determined : np.ndarray, shape (N,)
         What of each is the map's, from 0 (the restraints alone) to 1.
+    of_conformers : np.ndarray, shape (K,)
+        Å²: of the further conformers, such as the alternates of a Model, atom by atom.
     level : str
         "atom", "residue" or "group".
     uniform : float
@@ -72,6 +75,7 @@ class BFactors:
     seconds: float
     half_maps: HalfMapCheck | None = None
     notes: list[str] = field(default_factory=list)
+    of_conformers: np.ndarray = field(default_factory=lambda: np.empty(0))
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain numbers, strings and lists, without the values by atom."""
@@ -128,6 +132,8 @@ class BFactorRefinement:
         Form factors.
     solvent : bool
         Whether the model displaces solvent, whose contrast is found beside the scale.
+    conformers : PlacedConformers, optional
+        Further conformers of residues, with their parts of the density; of a Model by default its alternates, moved with it.
 
     Raises
     ------
@@ -154,6 +160,7 @@ class BFactorRefinement:
         half_maps: Sequence[DensityMap] | None = None,
         scattering: str = "electron",
         solvent: bool = True,
+        conformers: PlacedConformers | None = None,
     ) -> None:
         check_map(density_map)
         self.resolution = resolution_in_angstrom(resolution)
@@ -170,8 +177,11 @@ class BFactorRefinement:
                 f"is for {as_argument('level', 'group')}", argument="groups", remedy="leave it out"
             )
         self.bounds = checked_bounds(bounds)
-        self.atoms = ModelAtoms.of(model, positions, occupancies)
-        self._given = model.b_factors if isinstance(model, Model) else None
+        self.atoms = ModelAtoms.of(model, positions, occupancies, conformers)
+        self._given = None
+        if isinstance(model, Model):
+            further = [] if self.atoms.further is None else self.atoms.further.alternates
+            self._given = np.concatenate([model.b_factors, model.alternates.b_factors[further]])
         self._map, self._halves = density_map, half_maps
         self._wanted = "group" if groups is not None else level
         self._groups, self._scattering, self._solvent = groups, scattering, solvent
@@ -202,7 +212,7 @@ class BFactorRefinement:
     def _refined(self, name: str, check: HalfMapCheck | None, notes: list[str], begun: float) -> BFactors:
         atoms = self.atoms
         masked = atoms.masked(self._map, self.resolution)
-        level = b_level(name, atoms.topology, atoms.positions, atoms.scattering, self._groups)
+        level = self._level(name)
         refinement = prepared_refinement(atoms, masked, level, self.bounds, self._scattering, self._solvent)
         occupancies = atoms.occupancies[atoms.scattering]
         start = refinement.uniform()
@@ -212,10 +222,12 @@ class BFactorRefinement:
         b_factors = refinement.b_factors(found.logarithms)
         group = level.group_of_atom
         notes += _bound_notes(b_factors, self.bounds)
+        of_all, own = atoms.of_all(b_factors, start), atoms.n_own
         return BFactors(
-            b_factors=atoms.of_all(b_factors, start),
-            deviations=atoms.of_all(deviations[group], 0.0),
-            determined=atoms.of_all(determined[group], 0.0),
+            b_factors=of_all[:own],
+            deviations=atoms.of_all(deviations[group], 0.0)[:own],
+            determined=atoms.of_all(determined[group], 0.0)[:own],
+            of_conformers=of_all[own:],
             level=name,
             uniform=start,
             cc_given=self._cc_given(refinement),
@@ -230,6 +242,11 @@ class BFactorRefinement:
             notes=notes,
         )
 
+    def _level(self, name: str) -> BLevel:
+        atoms = self.atoms
+        groups = atoms.groups(self._groups) if name == "group" else None
+        return b_level(name, atoms.topology, atoms.positions, atoms.scattering, groups)
+
     def _cc_given(self, refinement: Any) -> float | None:
         """Return the correlation with the B factors of the model, where they are any."""
         if self._given is None:
@@ -241,10 +258,7 @@ class BFactorRefinement:
 
     def _checked_by_halves(self, finest: str) -> HalfMapCheck:
         levels = LEVELS[LEVELS.index(finest) :] if self._wanted == "auto" else (finest,)
-        made = [
-            b_level(name, self.atoms.topology, self.atoms.positions, self.atoms.scattering, self._groups)
-            for name in levels
-        ]
+        made = [self._level(name) for name in levels]
         return check_levels(
             self.atoms, self._halves, self.resolution, made, self.bounds, self._scattering, self._solvent
         )

@@ -13,8 +13,9 @@ from ..chemistry.elements import is_hydrogen
 from ..chemistry.residues import named_atoms
 from ..errors import InputError
 from ..maps.grids import checked_positions
+from ..models.conformer_topology import FurtherConformers, PlacedConformers
 from ..models.model import Model
-from .levels import BLevel
+from .levels import BLevel, checked_atoms
 from .masked_map import MaskedMap
 from .refinement import Refinement
 from .scatterers import Scatterers
@@ -35,6 +36,8 @@ class ModelAtoms:
         Those that scatter: all with an element but hydrogens.
     place : np.ndarray of int, shape (N,)
         For each atom which of those that scatter it goes with: itself, or of a hydrogen the one that it is bound to; -1 for none.
+    further : FurtherConformers, optional
+        What the last of these atoms are, where there are such.
     """
 
     topology: app.Topology
@@ -42,10 +45,19 @@ class ModelAtoms:
     occupancies: np.ndarray
     scattering: np.ndarray
     place: np.ndarray
+    further: FurtherConformers | None = None
 
     @classmethod
-    def of(cls, model: Model | app.Topology, positions: Any, occupancies: Any) -> ModelAtoms:
+    def of(
+        cls,
+        model: Model | app.Topology,
+        positions: Any,
+        occupancies: Any,
+        conformers: PlacedConformers | None = None,
+    ) -> ModelAtoms:
         """Return the atoms of a model, or of a topology with positions, which by default are those of the model.
+
+        Those of further conformers come last; by default they are the model's alternates, moved with it.
 
         Raises
         ------
@@ -67,6 +79,14 @@ class ModelAtoms:
         if occupancies is None:
             occupancies = model.occupancies if is_model else np.ones(count)
         occupancies = _checked_occupancies(occupancies, topology)
+        if is_model and conformers is None:
+            conformers = PlacedConformers.of_model(model, positions)
+        if conformers is not None and len(conformers.others):
+            topology, count = conformers.others.joined, count + len(conformers.others)
+            positions = np.concatenate(
+                [positions, checked_positions(conformers.positions, len(conformers.others))]
+            )
+            occupancies = np.concatenate([occupancies, conformers.occupancies])
         scattering = np.array(
             [atom.index for atom in topology.atoms() if atom.element is not None and not is_hydrogen(atom)],
             dtype=np.int64,
@@ -81,7 +101,25 @@ class ModelAtoms:
             for light, heavy in ((a, b), (b, a)):
                 if is_hydrogen(light) and not is_hydrogen(heavy):
                     place[light.index] = place[heavy.index]
-        return cls(topology, positions, occupancies, scattering, place)
+        further = None if conformers is None else conformers.others
+        return cls(topology, positions, occupancies, scattering, place, further)
+
+    @property
+    def n_own(self) -> int:
+        """How many atoms are none of further conformers."""
+        return len(self.positions) - (0 if self.further is None else len(self.further))
+
+    def groups(self, given: Sequence[Sequence[int]] | None) -> Sequence[Sequence[int]] | None:
+        """Return groups of the model's own atoms, by default its chains, with those of further conformers of the same atoms."""
+        if self.further is None:
+            return given
+        if given is None:
+            return self.further.chains()
+        originals = self.further.originals
+        return [
+            np.concatenate([each, self.n_own + np.flatnonzero(np.isin(originals, each))])
+            for each in (checked_atoms(members, self.n_own, "groups") for members in given)
+        ]
 
     @property
     def scattering_positions(self) -> np.ndarray:

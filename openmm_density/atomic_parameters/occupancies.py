@@ -15,6 +15,7 @@ from ..chemistry.residues import residue_kind, residue_label
 from ..errors import InputError
 from ..maps.checks import check_map, check_resolution
 from ..maps.density_map import DensityMap
+from ..models.conformer_topology import PlacedConformers
 from ..models.model import Model
 from ..units import resolution_in_angstrom
 from .b_factors import BOUNDS
@@ -47,6 +48,8 @@ class Occupancies:
         Of processor time.
     notes : list of str
         What is to be known of it, one sentence each.
+    of_conformers : np.ndarray, shape (K,)
+        Of the atoms of further conformers.
     """
 
     values: dict[str, float]
@@ -57,6 +60,7 @@ class Occupancies:
     cc: float
     seconds: float
     notes: list[str] = field(default_factory=list)
+    of_conformers: np.ndarray = field(default_factory=lambda: np.empty(0))
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain numbers, strings and lists, without the values by atom."""
@@ -96,6 +100,8 @@ class OccupancyRefinement:
         Form factors.
     solvent : bool
         Whether the model displaces solvent.
+    conformers : PlacedConformers, optional
+        As of `openmm_density.atomic_parameters.BFactorRefinement`; in groups their atoms are numbered behind those of the model.
 
     Raises
     ------
@@ -116,15 +122,16 @@ class OccupancyRefinement:
         bounds: tuple[float, float] = BOUNDS,
         scattering: str = "electron",
         solvent: bool = True,
+        conformers: PlacedConformers | None = None,
     ) -> None:
         check_map(density_map)
         self.resolution = resolution_in_angstrom(resolution)
         check_resolution(density_map, self.resolution)
         self.bounds = checked_bounds(bounds)
-        self.atoms = ModelAtoms.of(model, positions, occupancies)
+        self.atoms = ModelAtoms.of(model, positions, occupancies, conformers)
         topology = self.atoms.topology
         if isinstance(groups, str):
-            groups = occupancy_groups(topology, groups)
+            groups = occupancy_groups(model.topology if isinstance(model, Model) else model, groups)
         elif not isinstance(groups, Mapping):
             groups = {str(number): members for number, members in enumerate(groups)}
         self.groups = {
@@ -165,8 +172,8 @@ class OccupancyRefinement:
         return Occupancies(
             values,
             {name: float(value) for name, value in zip(self.groups, deviations)},
-            occupancies,
-            atoms.of_all(b_factors, float(np.median(b_factors))),
+            occupancies[: atoms.n_own],
+            atoms.of_all(b_factors, float(np.median(b_factors)))[: atoms.n_own],
             given.cc,
             found.agreement.cc,
             time.process_time() - begun,
@@ -175,6 +182,7 @@ class OccupancyRefinement:
                 for name, value in values.items()
                 if value < 0.1
             ],
+            occupancies[atoms.n_own :],
         )
 
     def _check_apart(self) -> None:

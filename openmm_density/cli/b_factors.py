@@ -108,7 +108,10 @@ def _write(output: Path, model: Model, refined: BFactors, occupancies: Occupanci
 
     write = write_pdb if output.suffix.lower() in PDB_SUFFIXES else write_model_cif
     values = None if occupancies is None else occupancies.occupancies
-    return write(output, model, model.positions, refined.b_factors, values)
+    alternates = model.alternates
+    if len(alternates):
+        alternates = alternates.with_b_factors(refined.of_conformers)
+    return write(output, model, model.positions, refined.b_factors, values, alternates)
 
 
 def _show(

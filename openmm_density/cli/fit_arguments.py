@@ -145,6 +145,12 @@ def _add_refinement(parser: argparse._ArgumentGroup) -> None:
         "residue or chain (auto; off with --protocol quick)",
     )
     parser.add_argument(
+        "--conformers",
+        choices=("auto", "both", "major"),
+        help="fit alternate conformers in the end too: where the map tells them apart, all of them, or none, which then follow "
+        "the major one rigidly (auto; major with --protocol quick)",
+    )
+    parser.add_argument(
         "--occupancies",
         metavar="LIST",
         help="refine occupancies in the end: of ligands, waters and side-chains, or some of these separated by commas (off)",

@@ -140,6 +140,7 @@ class Refinement:
 
     b_factors: str | None
     occupancies: str | None
+    conformers: str | None
 
     def of_protocol(self, protocol: Protocol) -> Protocol:
         """Return a protocol with what is asked for here."""

@@ -13,6 +13,7 @@ from openmm.app import Topology
 from ..chemistry.residues import named_atoms
 from ..errors import InputError
 from ..units import positions_in_angstrom
+from .measures import Measure
 
 # No two bonded atoms are nearer than the 0.74 Å of H–H; lengths in nm are all below 0.3.
 _SHORTEST_BONDS = 0.5
@@ -104,3 +105,15 @@ def check_unit(bonds: np.ndarray, positions: np.ndarray) -> None:
             argument="positions",
             remedy="give them in Å, or as a Quantity",
         )
+
+
+def why_no_force(measure: Measure, correlation: float) -> tuple[str, str]:
+    """Return why a measure has no force, and what to do, for the correlation about the mean of model and map."""
+    if measure.is_potential:
+        why = "no fitted atom is where the map rises above the threshold"
+        return why, "put the model into the map first, or lower the threshold"
+    remedy = "put the model into the map first"
+    if correlation < 0:
+        why = f"the model's density and the map correlate by {correlation:.2g}, so that the best scale of the one is 0"
+        return why, f"{remedy}, look whether the map's sign is right, or take another similarity"
+    return "the model has no density in the map", remedy

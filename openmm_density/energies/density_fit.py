@@ -34,6 +34,7 @@ from .checks import (
     check_unit,
     positions_of_all,
     warn_of_incompatible_forces,
+    why_no_force,
 )
 from .context_parameters import ParameterUse, warn_of_shared
 from .density_target import CROP_MARGIN, TargetSource
@@ -204,15 +205,10 @@ class DensityFit:
         self._use = ParameterUse(self._given_topology, self.parameter_name, pulls)
 
     def with_atoms_wider(self, factor: float) -> DensityFit:
-        """Return the same fit with Gaussians of a coarser resolution, to the same map.
+        """Return the same fit with Gaussians of a resolution coarser by a factor, to the same map.
 
         Selection, weights, the map as it was given and what was checked of these are shared. The target is not, unless box and
         step are the same for both widths, see `TargetSource`.
-
-        Parameters
-        ----------
-        factor : float
-            How many times as wide.
         """
         fit = copy.copy(self)
         fit._take(self._source, factor * self.resolution)
@@ -225,22 +221,30 @@ class DensityFit:
         fit._take(self._source.with_map(density_map), resolution)
         return fit
 
+    def with_copies(
+        self, topology: Topology, originals: np.ndarray, occupancies: Any, positions: Any, system: Any
+    ) -> DensityFit:
+        """Return the same fit with copies of atoms behind the others, in another System, see `FittedAtoms.with_copies`."""
+        check_system(topology, system)
+        fit = copy.copy(self)
+        fit._fitted = self._fitted.with_copies(self.topology.getNumAtoms(), originals, occupancies)
+        fit.topology = fit._given_topology = topology
+        fit._system, fit._bonds = system, bonded_pairs(topology)
+        fit._positions = fit._checked(positions)
+        fit._molecules = molecule_numbers(topology, system) if self.periodic else None
+        fit._take(self._source, self.resolution)
+        return fit
+
     def _warn_of_no_force(self) -> None:
         """Warn where there is exactly no force from the start, and say why: some similarities have places without one."""
         in_nm = torch.from_numpy(self._positions[self.atoms] / ANGSTROM_PER_NANOMETER)
         if self._unit_forces(in_nm)[1].any():
             return
-        if self.measure.is_potential:
-            why = "no fitted atom is where the map rises above the threshold"
-            remedy = "put the model into the map first, or lower the threshold"
-        else:
+        correlation = 0.0
+        if not self.measure.is_potential:
             energy = self._energy_of_fitted(measure_named("cross-correlation", about_mean=True))
             correlation = float(energy.similarity(in_nm)[0])
-            why = "the model has no density in the map"
-            remedy = "put the model into the map first"
-            if correlation < 0:
-                why = f"the model's density and the map correlate by {correlation:.2g}, so that the best scale of the one is 0"
-                remedy += ", look whether the map's sign is right, or take another similarity"
+        why, remedy = why_no_force(self.measure, correlation)
         warnings.warn(
             f'similarity="{self.measure.name}" has no force at these positions, because {why}: {remedy}',
             stacklevel=4,

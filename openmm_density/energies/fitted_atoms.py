@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -108,6 +109,33 @@ class FittedAtoms:
         self._b_factors = torch.from_numpy(b)
         self._occupancies = torch.from_numpy(_per_particle("occupancies", occupancies, topology, 1.0)[atoms])
         self._symbols = [element.symbol for element in _elements(topology, atoms, weights)]
+
+    def with_copies(self, n_particles: int, originals: np.ndarray, occupancies: np.ndarray) -> FittedAtoms:
+        """Return the fitted atoms with copies of some particles, numbered from `n_particles` on, behind them.
+
+        Parameters
+        ----------
+        n_particles : int
+            N, without the copies.
+        originals : np.ndarray of int, shape (K,)
+            The particle that each is a copy of; those of particles that are not fitted are not fitted either.
+        occupancies : np.ndarray, shape (N + K,)
+            By which the densities of all are multiplied.
+        """
+        place = np.full(n_particles, -1)
+        place[self.indices] = np.arange(len(self.indices))
+        is_fitted = place[originals] >= 0
+        every = np.concatenate([np.arange(len(self.indices)), place[originals[is_fitted]]])
+        result = copy.copy(self)
+        result.indices = np.concatenate([self.indices, n_particles + np.flatnonzero(is_fitted)])
+        of_each = torch.from_numpy(occupancies[result.indices])
+        if self._table is None:
+            result._weights = self._weights[every] * of_each
+        else:
+            result._b_factors = self._b_factors[every]
+            result._occupancies = self._occupancies[every] * of_each
+            result._symbols = [self._symbols[k] for k in every]
+        return result
 
     def gaussians(self, resolution: float) -> AtomGaussians:
         """Return the atoms' densities as a map at a resolution (Å) shows them."""

@@ -13,6 +13,7 @@ from ..models.preparation import Prepared
 
 if TYPE_CHECKING:
     from ..atomic_parameters import BFactors, Occupancies
+    from .conformers.fitted import FittedConformers
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,8 @@ class FitResult:
         Refined in the end, where the protocol asks for it: ``prepared`` then has them.
     occupancies : Occupancies, optional
         The same of occupancies.
+    conformers : FittedConformers, optional
+        Alternate conformers that were fitted with the model, where there are any.
     not_refined : str, optional
         A sentence on why these could not be refined.
     written : Written, optional
@@ -167,6 +170,7 @@ class FitResult:
     b_factors: BFactors | None = None
     occupancies: Occupancies | None = None
     not_refined: str | None = None
+    conformers: FittedConformers | None = None
     written: Written | None = None
     search_interrupted: bool = False
 
@@ -208,6 +212,7 @@ class FitResult:
             similarity_final=self.similarity_initial,
             ca_rmsd_final=self.ca_rmsd_initial,
             simulated=simulated,
+            conformers=None,
         )
 
     def as_simulated(self) -> FitResult:

@@ -20,6 +20,8 @@ from ..units import ANGSTROM_PER_NANOMETER
 from ..validation.geometry import geometry_report
 from .beside import Beside
 from .checkpoints import RunFolder
+from .conformers.fitted import FittedConformers
+from .conformers.last_stage import fitted_conformers
 from .engine import Engine
 from .final_trials import FinalTrials
 from .fit_map import FitMap
@@ -87,6 +89,7 @@ class FitRun:
             self.engine, protocol, self.searches, measurements, self._trials, options, stopwatch
         )
         self._protocol, self._measurements, self._stopwatch = protocol, measurements, stopwatch
+        self._fit_map = fit_map
         self._prepared, self._solute = systems.prepared, solute
         self._explain_time, self._beside = options.explain_time, beside
 
@@ -188,13 +191,28 @@ class FitRun:
         density_ms = density_milliseconds(running.context)
         by_force = self._milliseconds_by_force(running)
         self._minimize_last(running, state, stop)
+        conformers = self._with_conformers(running, state, stop)
         # Resumed, a minimisation that was cut short is made again.
         interrupted = stop.requested
         running.look_at_ligands(state, holds=False)
         with self._stopwatch.part("scoring"):
             last = self.stages.row(running, state, "minimize").result()
         result = self._result(state, last, running, density_ms, interrupted)
-        return replace(self._better(result), ms_by_force=by_force)
+        return self._better(replace(result, ms_by_force=by_force, conformers=conformers))
+
+    def _with_conformers(
+        self, running: StageContext, state: RunState, stop: StopRequest
+    ) -> FittedConformers | None:
+        """Fit alternate conformers with the model, where that is asked for."""
+        with self._stopwatch.part("conformers"):
+            found = fitted_conformers(
+                self.engine, self._protocol, self._fit_map, self._solute, running, state, stop
+            )
+        if found is not None:
+            running.context.setPositions(
+                found.positions[: len(self._prepared.positions)] / ANGSTROM_PER_NANOMETER
+            )
+        return found
 
     def _milliseconds_by_force(self, running: StageContext) -> dict[str, float] | None:
         """Return what each force takes, where it was asked for."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import openmm
+from openmm import app
 
 from openmm_density.kernels import compilation
 
@@ -19,6 +20,7 @@ from ..energies.forces import backend_problem, best_backend
 from ..energies.form_factors import SIGMA_PER_RESOLUTION
 from ..errors import InputError, as_argument
 from ..maps.checks import widest_side
+from ..merging import CopiedParticles, add_copies
 from ..models.preparation import Prepared
 from ..models.structures import Model
 from ..restraints import (
@@ -169,6 +171,53 @@ class FitSystems:
         self.force_backend = type(force).__name__
         system.addForce(force)
         return system
+
+    def with_conformers(
+        self,
+        density: DensityFit,
+        topology: app.Topology,
+        positions: np.ndarray,
+        copied: CopiedParticles,
+        stiff: bool,
+        free: bool = False,
+    ) -> tuple[DensityFit, openmm.System]:
+        """Return a density force and the System with it, both with alternate conformers as copies of atoms.
+
+        Parameters
+        ----------
+        density : DensityFit
+            Of the N atoms.
+        topology : openmm.app.Topology
+            Of all N + K, the copies last.
+        positions : np.ndarray, shape (N + K, 3)
+            Å.
+        copied : CopiedParticles
+        stiff : bool
+            As for `at`.
+        free : bool
+            Whether hydrogens and water are not constrained, for minimisations.
+
+        Raises
+        ------
+        InputError
+            If a force cannot have copies.
+        """
+        options = {"constraints": None, "rigidWater": False} if free else {}
+        system = self.prepared.system(hydrogen_mass=self._protocol.hydrogen_mass, **options)
+        for restraint in (*self.restraints, *self._anchors):
+            # Forces of our own are made for a number of particles.
+            system.addForce(restraint.create_force())
+        if stiff:
+            stiffen(system, self.prepared.topology)
+        n_particles = system.getNumParticles()
+        add_copies(system, copied)
+        if self.planarity is not None:
+            planes = self.planarity.planes.with_copies(copied.numbering(n_particles))
+            backend = self._force_options().get("backend", "auto")
+            system.addForce(self.planarity.create_force_of(planes, system.getNumParticles(), backend))
+        fitted = density.with_copies(topology, copied.originals, copied.weights, positions, system)
+        system.addForce(fitted.create_force(**self._force_options()))
+        return fitted, system
 
     def at(
         self,

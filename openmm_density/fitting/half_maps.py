@@ -183,4 +183,5 @@ def _protocol_of_scan(protocol: Protocol, strengths: Sequence[float]) -> Protoco
         minimize_last=0,
         b_factors="off",
         occupancies="off",
+        conformers="major",
     )

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..errors import InputError
 from ..maps.density_map import DensityMap
+from ..models.alternates import moved_with_residues
+from ..models.conformer_topology import FurtherConformers, PlacedConformers
+from ..models.model import Alternates
 from ..models.preparation import Prepared
 from .fit_map import FitMap
 from .fit_result import FitResult
 from .protocols import Protocol
+
+if TYPE_CHECKING:
+    from ..atomic_parameters import BFactors
 
 
 def with_refined_atoms(
@@ -43,17 +50,17 @@ def with_refined_atoms(
     # SciPy's optimisers are loaded by fits that need them only.
     from ..atomic_parameters import BFactorRefinement, OccupancyRefinement
 
-    positions = result.final[: solute.topology.getNumAtoms()]
+    n = solute.topology.getNumAtoms()
+    positions, given = result.final[:n], _occupancies(result)[:n]
     where = solute.topology, fit_map.density_map, fit_map.resolution
-    given = _occupancies(result.prepared)[: len(positions)]
+    beside = placed_alternates(result, solute)
+    placed = {"positions": positions, "conformers": beside}
     # Those that no atom can have are written as they are.
     occupancies = np.clip(given, 0, 1)
     problems = []
     if wants_occupancies:
         try:
-            refinement = OccupancyRefinement(
-                *where, protocol.occupancies, positions=positions, occupancies=occupancies
-            )
+            refinement = OccupancyRefinement(*where, protocol.occupancies, occupancies=occupancies, **placed)
             found = refinement.refine()
             kept = _with_odd_ones(found.occupancies, given, [*refinement.groups.values()])
             occupancies = found.occupancies
@@ -62,19 +69,73 @@ def with_refined_atoms(
             problems.append(f"Occupancies are not refined: {error}")
     if wants_b:
         try:
-            refined = BFactorRefinement(
-                *where,
-                positions=positions,
-                occupancies=occupancies,
-                level=protocol.b_factors,
-                half_maps=half_maps,
-            ).refine()
-            of_all = np.concatenate([refined.b_factors, result.prepared.b_factors[len(positions) :]])
-            prepared = replace(result.prepared, b_factors=of_all)
-            result = replace(result, prepared=prepared, b_factors=refined)
+            options = {"level": protocol.b_factors, "half_maps": half_maps, **placed}
+            refinement = BFactorRefinement(*where, occupancies=occupancies, **options)
+            result = _with_b_factors(result, refinement.refine())
+            result = _with_evidence(result, fit_map, solute, occupancies, beside)
         except InputError as error:
             problems.append(f"B factors are not refined: {error}")
     return replace(result, not_refined=" ".join(problems) or None)
+
+
+def _with_b_factors(result: FitResult, refined: BFactors) -> FitResult:
+    """Return the result with refined B factors; water around the model keeps its own."""
+    n, prepared = len(refined.b_factors), result.prepared
+    of_all = np.concatenate([refined.b_factors, prepared.b_factors[n:]])
+    return replace(result, prepared=replace(prepared, b_factors=of_all), b_factors=refined)
+
+
+def _with_evidence(
+    result: FitResult,
+    fit_map: FitMap,
+    solute: Prepared,
+    occupancies: np.ndarray,
+    beside: PlacedConformers | None,
+) -> FitResult:
+    """Return the result with what fitted conformers explain of the density around them."""
+    found, refined = result.conformers, result.b_factors
+    if found is None or beside is None or refined is None or not len(found.copies):
+        return result
+    from .conformers.evidence import heavy_positions, local_correlations
+
+    n = solute.topology.getNumAtoms()
+    copies = found.copies
+    alternating = np.concatenate([copies.others.originals, copies.n_atoms + np.arange(len(copies))])
+    around = heavy_positions(copies.others.joined, found.positions, np.unique(alternating))
+    correlations = local_correlations(
+        solute.topology, fit_map, result.final[:n], occupancies, beside, around, refined.level
+    )
+    return replace(result, conformers=replace(found, cc_both=correlations.both, cc_major=correlations.major))
+
+
+def placed_alternates(result: FitResult, solute: Prepared) -> PlacedConformers | None:
+    """Return the alternate conformers of the input behind the atoms of the model without solvent; None where there are none."""
+    alternates = written_alternates(result)
+    if not len(alternates):
+        return None
+    others = FurtherConformers.not_chosen(solute.model, solute.topology, solute.prepared_index)
+    occupancies = np.clip(alternates.occupancies[others.alternates], 0.0, 1.0)
+    return PlacedConformers(others, alternates.positions[others.alternates], occupancies)
+
+
+def written_alternates(result: FitResult) -> Alternates:
+    """Return the alternate conformers of the input as they are in the end, fitted or moved rigidly, with what was refined."""
+    model = result.prepared.model
+    alternates, found = model.alternates, result.conformers
+    if not len(alternates):
+        return alternates
+    positions = moved_with_residues(model, result.prepared.input_positions(result.final))
+    occupancies = alternates.occupancies.copy()
+    if found is not None:
+        others, n = found.copies.others, found.copies.n_atoms
+        shares = found.copies.occupancies()[n:]
+        has = others.alternates >= 0
+        positions[others.alternates[has]] = found.positions[n:][has]
+        occupancies[others.alternates[has]] = shares[has]
+    alternates = replace(alternates, positions=positions, occupancies=occupancies)
+    if result.b_factors is None:
+        return alternates
+    return alternates.with_b_factors(result.b_factors.of_conformers)
 
 
 def _with_odd_ones(refined: np.ndarray, given: np.ndarray, groups: Sequence[np.ndarray]) -> np.ndarray:
@@ -86,7 +147,7 @@ def _with_odd_ones(refined: np.ndarray, given: np.ndarray, groups: Sequence[np.n
 
 def prepared_occupancies(result: FitResult) -> np.ndarray:
     """Return the occupancy of each prepared atom: refined, else of one that was built that of the nearest of its residue."""
-    values = _occupancies(result.prepared)
+    values = _occupancies(result)
     if result.occupancies is not None:
         values[: len(result.occupancies.occupancies)] = result.occupancies.occupancies
     return values
@@ -101,13 +162,22 @@ def input_b_factors(result: FitResult) -> np.ndarray | None:
 
 def input_occupancies(result: FitResult) -> np.ndarray | None:
     """Return the refined occupancies of the input's atoms, shape (M,); None where they were not refined."""
-    if result.occupancies is None:
+    if result.occupancies is None and (result.conformers is None or not len(result.conformers.copies)):
         return None
-    return _of_input(result.prepared, result.occupancies.occupancies, result.prepared.model.occupancies)
+    values = prepared_occupancies(result)
+    if result.occupancies is not None:
+        values = values[: len(result.occupancies.occupancies)]
+    return _of_input(result.prepared, values, result.prepared.model.occupancies)
 
 
-def _occupancies(prepared: Prepared) -> np.ndarray:
-    return np.append(prepared.model.occupancies, 1.0)[prepared.nearest_input()]
+def _occupancies(result: FitResult) -> np.ndarray:
+    """Return the occupancy of each prepared atom, as given, of fitted conformers as refined."""
+    prepared, found = result.prepared, result.conformers
+    values = np.append(prepared.model.occupancies, 1.0)[prepared.nearest_input()]
+    if found is not None:
+        atoms = np.unique(found.copies.others.originals)
+        values[atoms] = found.copies.occupancies()[atoms]
+    return values
 
 
 def _of_input(prepared: Prepared, values: np.ndarray, as_read: np.ndarray) -> np.ndarray:

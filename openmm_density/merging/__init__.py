@@ -1,13 +1,14 @@
 """Several Systems side by side in one: for many copies of a molecule, or many small parts of one, in one Context.
 
 `merged_system` says what a merged System is, `displacements` where its copies are put, `bonded_forces` and `nonbonded_forces` how
-each kind of force is merged.
+each kind of force is merged. `copied_particles` adds copies of some particles, bound to the same neighbours, to one System.
 """
 
+from .copied_particles import CopiedParticles, add_copies
 from .displacements import displacements_apart
 from .merged_system import MergedSystem, merge_systems
 
-__all__ = ["MergedSystem", "displacements_apart", "merge_systems"]
+__all__ = ["CopiedParticles", "MergedSystem", "add_copies", "displacements_apart", "merge_systems"]
 
 
 def __dir__() -> list[str]:

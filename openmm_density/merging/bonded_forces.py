@@ -13,7 +13,7 @@ from ..errors import InputError
 from .terms import of_number, plain
 
 # Kinds of terms by class: what its methods call them, and how many particles each names first.
-_LISTED = {
+LISTED = {
     "HarmonicBondForce": ("Bond", 2),
     "HarmonicAngleForce": ("Angle", 3),
     "PeriodicTorsionForce": ("Torsion", 4),
@@ -32,7 +32,7 @@ class ListedTerms:
     """Forces whose terms name two to four particles, and numbers."""
 
     def __init__(self, force: openmm.Force) -> None:
-        self._kind, self._n_particles = _LISTED[type(force).__name__]
+        self._kind, self._n_particles = LISTED[type(force).__name__]
         self._terms = [
             plain(of_number(force, self._kind)(i)) for i in range(getattr(force, f"getNum{self._kind}s")())
         ]
@@ -146,7 +146,7 @@ def _refuse_absolute(force: Any) -> None:
 
 
 BONDED = {
-    **dict.fromkeys(_LISTED, ListedTerms),
+    **dict.fromkeys(LISTED, ListedTerms),
     "CustomCompoundBondForce": CompoundTerms,
     "CustomCentroidBondForce": CentroidTerms,
     "CMAPTorsionForce": MappedTorsions,

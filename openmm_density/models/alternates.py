@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -38,8 +38,18 @@ def moved_with_residues(model: Model, positions: np.ndarray) -> np.ndarray:
     """
     alternates = model.alternates
     result = alternates.positions.copy()
+    for members, rotation, shift in motions_with_residues(model, positions):
+        result[members] = alternates.positions[members] @ rotation.T + shift
+    return result
+
+
+def motions_with_residues(
+    model: Model, positions: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield the atoms of each alternate conformer, and the rotation and shift by which `moved_with_residues` moves them."""
+    alternates = model.alternates
     if not len(alternates):
-        return result
+        return
     residues = list(model.topology.residues())
     wanted = {int(index) for index in alternates.residues}
     bonded: dict[int, set[int]] = defaultdict(set)
@@ -53,9 +63,7 @@ def moved_with_residues(model: Model, positions: np.ndarray) -> np.ndarray:
         atoms = [atom.index for atom in residue.atoms() if not is_hydrogen(atom)]
         atoms = atoms or [atom.index for atom in residue.atoms()]
         guides = _guides(model.records, atoms, names, bonded)
-        rotation, shift = superposition(model.positions[guides], positions[guides])
-        result[members] = alternates.positions[members] @ rotation.T + shift
-    return result
+        yield members, *superposition(model.positions[guides], positions[guides])
 
 
 def _guides(

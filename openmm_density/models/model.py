@@ -92,6 +92,12 @@ class Alternates:
         """Return the same atoms at other positions (K, 3), in Å."""
         return replace(self, positions=positions)
 
+    def with_b_factors(self, of_conformers: np.ndarray) -> Alternates:
+        """Return the same atoms with other B factors (K,) in Å², given conformer by conformer."""
+        b_factors = np.empty(len(self))
+        b_factors[np.concatenate(self.conformers())] = of_conformers
+        return replace(self, b_factors=b_factors)
+
     def sentence(self) -> str:
         """Return a sentence for the user on what becomes of them."""
         conformers, atoms = len(self.conformers()), len(self)

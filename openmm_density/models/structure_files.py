@@ -25,7 +25,7 @@ from .kept_files import (
     left_out_of_cif,
     left_out_of_pdb,
 )
-from .model import Link
+from .model import Alternates, Link
 from .structures import BACKBONE_BONDS, AtomRecord, Model
 from .written_structures import Header, WrittenAtom, atoms_of, atoms_of_model, cis_peptides, structure_of
 
@@ -183,6 +183,7 @@ def write_model_cif(
     positions: Any,
     b_factors: Sequence[float] | np.ndarray | None = None,
     occupancies: np.ndarray | None = None,
+    alternates: Alternates | None = None,
 ) -> list[str]:
     """Write the atoms of a model that was read, at other positions, as mmCIF.
 
@@ -198,6 +199,8 @@ def write_model_cif(
         Å where plain; from `openmm_density.models.preparation.Prepared.input_positions`.
     b_factors, occupancies : array_like, shape (N,), optional
         Å², and fractions; the input's where not given.
+    alternates : Alternates, optional
+        The model's alternate conformers as they are now, where they did not move rigidly with it.
 
     Returns
     -------
@@ -210,7 +213,7 @@ def write_model_cif(
         The numbers of atoms differ, a coordinate is not a number, or the file cannot be written.
     """
     positions, b_factors = _checked_for(path, model, positions, b_factors)
-    atoms = atoms_of_model(_occupied(model, occupancies), positions, b_factors)
+    atoms = atoms_of_model(_occupied(model, occupancies), positions, b_factors, alternates)
     header = header_of(model)
     rows = [atom.record.serial for atom in atoms]
     if header.rows is not None and len(set(rows)) == len(rows):
@@ -327,6 +330,7 @@ def write_pdb(
     positions: Any,
     b_factors: Sequence[float] | np.ndarray | None = None,
     occupancies: np.ndarray | None = None,
+    alternates: Alternates | None = None,
 ) -> list[str]:
     """Write the atoms of a model that was read, at other positions, as PDB.
 
@@ -346,6 +350,8 @@ def write_pdb(
         Å where plain; from `openmm_density.models.preparation.Prepared.input_positions`.
     b_factors, occupancies : array_like, shape (N,), optional
         Å², and fractions; the input's where not given.
+    alternates : Alternates, optional
+        The model's alternate conformers as they are now, where they did not move rigidly with it.
 
     Returns
     -------
@@ -366,7 +372,7 @@ def write_pdb(
             source=path,
             remedy="use the mmCIF file",
         )
-    atoms = atoms_of_model(_occupied(model, occupancies), positions, b_factors)
+    atoms = atoms_of_model(_occupied(model, occupancies), positions, b_factors, alternates)
     lines, left_out = _pdb_lines(model, atoms)
     write_text(path, "\n".join([*lines, ""]))
     return left_out

@@ -14,7 +14,7 @@ from ..chemistry.elements import is_metal
 from ..chemistry.residue_names import is_standard_polymer
 from .alternates import moved_with_residues
 from .metadata import Metadata
-from .model import Link
+from .model import Alternates, Link
 from .structures import AtomRecord, Model, is_backbone_bond
 
 CIS = 30.0
@@ -87,10 +87,17 @@ def atoms_of(
     ]
 
 
-def atoms_of_model(model: Model, positions: np.ndarray, b_factors: np.ndarray) -> list[WrittenAtom]:
-    """Return the atoms of a model with those of its alternate conformers, in the order of its file."""
+def atoms_of_model(
+    model: Model, positions: np.ndarray, b_factors: np.ndarray, alternates: Alternates | None = None
+) -> list[WrittenAtom]:
+    """Return the atoms of a model with those of its alternate conformers, in the order of its file.
+
+    These are, where they are not given, those of the model, moved with it.
+    """
     fitted = atoms_of(model.topology, model.records, positions, b_factors, model.occupancies)
-    alternates, places = model.alternates, moved_with_residues(model, positions)
+    if alternates is None:
+        alternates = model.alternates.moved(moved_with_residues(model, positions))
+    places = alternates.positions
     others = [
         WrittenAtom(
             alternates.records[k],

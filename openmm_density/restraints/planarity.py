@@ -228,7 +228,19 @@ class PlanarityRestraint(Restraint):
         backend : str
             As for `create_force`.
         """
-        planes = self.planes.side_by_side(first)
+        return self.create_force_of(self.planes.side_by_side(first), n_particles, backend)
+
+    def create_force_of(self, planes: PlaneSet, n_particles: int, backend: str = "auto") -> openmm.Force:
+        """Build one force for other planes, such as those of copies of atoms, of a System that is not periodic.
+
+        Parameters
+        ----------
+        planes : PlaneSet
+        n_particles : int
+            Of the whole System.
+        backend : str
+            As for `create_force`.
+        """
 
         def module_of(particles: np.ndarray) -> torch.nn.Module:
             return planarity_module(

@@ -21,7 +21,7 @@ from .volumes import VolumeFacts
 SETTINGS = SERIES_SETTINGS
 PROTOCOL_FILES = {"first": "first_protocol.toml", "next": "next_protocol.toml"}
 # What records of earlier versions do not have of a protocol.
-_ADDED_TO_PROTOCOLS = ("b_factors", "occupancies")
+_ADDED_TO_PROTOCOLS = ("b_factors", "occupancies", "conformers")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -105,6 +105,16 @@ class PlaneSet:
             for plane in self.planes
         ]
         return PlaneSet(tuple(planes))
+
+    def with_copies(self, numbering: Iterable[Mapping[int, int]]) -> PlaneSet:
+        """Return the planes with those of copies of atoms: for each numbering, of atoms by their originals, those with a copy."""
+        planes = [
+            replace(plane, atoms=tuple(numbers.get(atom, atom) for atom in plane.atoms))
+            for numbers in numbering
+            for plane in self.planes
+            if not numbers.keys().isdisjoint(plane.atoms)
+        ]
+        return PlaneSet((*self.planes, *planes))
 
     def deviations(self, positions: Any) -> Deviations:
         """Measure every plane's distance from flatness.

@@ -22,7 +22,12 @@ from ..half_maps import StrengthScan
 from ..interrupts import Stop
 from ..locks import FolderLock
 from ..log_table import log_table
-from ..refined_atoms import input_b_factors, input_occupancies, prepared_occupancies
+from ..refined_atoms import (
+    input_b_factors,
+    input_occupancies,
+    prepared_occupancies,
+    written_alternates,
+)
 from .agreement import begin_reports, map_agreement
 from .ensembles import add_ensemble, write_ensemble
 from .pictures import Pictures
@@ -206,7 +211,10 @@ class OutputFolder:
         limit = pdb_limit(prepared.model, in_input)
         pdb, cif = self.path / f"{name}.pdb", self.path / f"{name}_input.cif"
         left_out = []
-        written = prepared.model, in_input, input_b_factors(result), input_occupancies(result)
+        written = (
+            *(prepared.model, in_input, input_b_factors(result), input_occupancies(result)),
+            written_alternates(result),
+        )
         if limit is None:
             left_out = write_pdb(pdb, *written)
         else:

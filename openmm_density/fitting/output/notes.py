@@ -45,7 +45,8 @@ def notes_on(
     return [
         *fit.corrections.sentences(fit.density_map),
         *_placement_note(fit),
-        *result.prepared.report.sentences,
+        *_conformer_notes(result),
+        *(each for each in result.prepared.report.sentences if not _is_untrue(each, result)),
         *fit.notes,
         *(fit.planarity.notes if fit.planarity else ()),
         *(note for restraint in fit.restraints for note in restraint.notes),
@@ -81,6 +82,32 @@ def _strain_note(fit: FlexibleFit) -> list[str]:
         "The start has a bad geometry, which was relaxed in stages before the fit, with the chirality of every centre kept: "
         f"{found}."
     ]
+
+
+def _is_untrue(sentence: str, result: FitResult) -> bool:
+    """Return whether a sentence says of conformers that they were not fitted which were."""
+    found = result.conformers
+    return (
+        found is not None
+        and len(found.copies) > 0
+        and sentence == result.prepared.model.alternates.sentence()
+    )
+
+
+def _conformer_notes(result: FitResult) -> list[str]:
+    """Return what became of alternate conformers, where they were to be fitted."""
+    found, alternates = result.conformers, result.prepared.model.alternates
+    if found is None:
+        return []
+    if not len(found.copies):
+        return found.notes
+    names = listing([group.name for group in found.copies.groups])
+    others = len(alternates.conformers()) - sum(len(group.labels) for group in found.copies.groups)
+    sentence = f"All conformers of {names} were fitted, each to its part of the density"
+    if others:
+        what = "1 alternate conformer moves" if others == 1 else f"{others} alternate conformers move"
+        sentence += f"; {what} rigidly with the residue around"
+    return [f"{sentence}.", *found.notes]
 
 
 def _refined_notes(result: FitResult) -> list[str]:

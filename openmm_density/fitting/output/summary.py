@@ -313,6 +313,7 @@ def _refined(result: FitResult) -> dict[str, Any]:
     return {
         "b_factors": None if b_factors is None else b_factors.as_dict(),
         "occupancies": None if occupancies is None else occupancies.as_dict(),
+        "conformers": None if result.conformers is None else result.conformers.as_dict(),
     }
 
 

@@ -47,19 +47,19 @@ def find_protocol(name: str, resolution: float) -> Protocol:
     resolution = resolution_in_angstrom(resolution)
     if name == "standard":
         stages = (*_approach(20000, resolution), *_refine(20000, resolution))
-        return Protocol(stages, name="standard", b_factors="auto")
+        return Protocol(stages, name="standard", b_factors="auto", conformers="auto")
     if name == "quick":
         stages = (*_approach(5000, resolution), *_refine(5000, resolution, heated=False))
         return Protocol(stages, name="quick", minimize_last=500)
     if name == "cascade":
         stages = (*_ladder(20000, resolution), *_refine(20000, resolution))
-        return Protocol(stages, name="cascade", b_factors="auto")
+        return Protocol(stages, name="cascade", b_factors="auto", conformers="auto")
     if name == "exchange":
         refine = _refine(20000, resolution, heated=False, searched=True)
         stages = (*_approach(20000, resolution), *_exchanging(20000, resolution), *refine)
-        return Protocol(stages, name="exchange", b_factors="auto")
+        return Protocol(stages, name="exchange", b_factors="auto", conformers="auto")
     if name == "gentle":
-        return Protocol(_small_corrections(8000), name="gentle", b_factors="auto")
+        return Protocol(_small_corrections(8000), name="gentle", b_factors="auto", conformers="auto")
     raise InputError(
         "must be a known protocol, or a file that ends in .toml",
         argument="protocol",

@@ -23,6 +23,7 @@ UPDATE_INTERVAL = 40
 SEARCHES = ("off", "auto", "full")
 B_FACTORS = ("off", "auto", "atom", "residue", "group")
 OCCUPANCIES = ("ligands", "waters", "side-chains")
+CONFORMERS = ("major", "auto", "both")
 
 FINISH = "finish"
 """The stage at the final strength that protocols end with."""
@@ -76,6 +77,9 @@ class Protocol:
         `openmm_density.atomic_parameters.BFactorRefinement`. With "off" the model keeps those of its file.
     occupancies : str
         Whose occupancies are refined in the end: "ligands", "waters", "side-chains" or several, separated by commas; or "off".
+    conformers : {"major", "auto", "both"}
+        Whether alternate conformers are fitted in the end, see `openmm_density.fitting.conformers`: not, where the map tells them
+        apart, or all that can be. Those that are not follow the fitted one rigidly.
     search : {"auto", "off", "full"}
         Whether the searches that stages ask for are made as far as they take about as long as the steps do (see
         `openmm_density.fitting.rebuilding.search_plan.SearchPlan`), not at all, or whatever they take.
@@ -99,6 +103,7 @@ class Protocol:
     finish: bool = True
     b_factors: str = "off"
     occupancies: str = "off"
+    conformers: str = "major"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stages", tuple(self.stages))
@@ -138,7 +143,11 @@ class Protocol:
                 found=self.density_interval,
                 remedy="leave it out",
             )
-        for name, choices in (("search", SEARCHES), ("b_factors", B_FACTORS)):
+        for name, choices in (
+            ("search", SEARCHES),
+            ("b_factors", B_FACTORS),
+            ("conformers", CONFORMERS),
+        ):
             check_choice(name, getattr(self, name), choices)
         kinds = str(self.occupancies).split(",")
         for kind in kinds:

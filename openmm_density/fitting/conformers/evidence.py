@@ -1,0 +1,104 @@
+"""What conformers explain of the density around them: its correlation with all of them, and with one of each residue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from openmm import app
+
+from ...atomic_parameters import BFactorRefinement
+from ...atomic_parameters.masked_map import MaskedMap
+from ...atomic_parameters.scatterers import Scatterers
+from ...chemistry.elements import is_hydrogen
+from ...models.conformer_topology import PlacedConformers
+from ..fit_map import FitMap
+
+
+class LocalCorrelations(NamedTuple):
+    """Correlations of a map and models around some atoms, as those of `BFactors`: up to the resolution, with solvent contrast."""
+
+    both: float
+    major: float
+
+
+def local_correlations(
+    topology: app.Topology,
+    fit_map: FitMap,
+    positions: np.ndarray,
+    occupancies: np.ndarray,
+    conformers: PlacedConformers,
+    around: np.ndarray,
+    level: str,
+) -> LocalCorrelations:
+    """Return the correlations around conformers, with B factors refined for each of both models.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology
+        Of N atoms.
+    fit_map : FitMap
+    positions : np.ndarray, shape (N, 3)
+        Å.
+    occupancies : np.ndarray, shape (N,)
+        With further conformers beside; alone, those of the atoms that these are copies of count as 1.
+    conformers : PlacedConformers
+    around : np.ndarray, shape (M, 3)
+        Å; voxels within 3 Å of these count.
+    level : str
+        Of the B factors.
+    """
+    alone = occupancies.copy()
+    alone[conformers.others.originals[conformers.others.originals >= 0]] = 1.0
+    values = []
+    for beside, occupied in ((conformers, occupancies), (None, alone)):
+        refined = BFactorRefinement(
+            topology,
+            fit_map.density_map,
+            fit_map.resolution,
+            positions=positions,
+            occupancies=occupied,
+            level=level,
+            conformers=beside,
+        ).refine()
+        further = ([], np.empty((0, 3)), np.empty(0))
+        if beside is not None:
+            further = beside.others.elements, beside.positions, beside.occupancies
+        elements, places, shares = further
+        values.append(
+            _correlation(
+                [
+                    *(atom.element.symbol if atom.element is not None else "H" for atom in topology.atoms()),
+                    *elements,
+                ],
+                np.concatenate([positions, places]),
+                np.concatenate([refined.b_factors, refined.of_conformers]),
+                np.concatenate([occupied, shares]),
+                fit_map,
+                around,
+            )
+        )
+    return LocalCorrelations(*values)
+
+
+def _correlation(
+    elements: Sequence[str],
+    positions: np.ndarray,
+    b_factors: np.ndarray,
+    occupancies: np.ndarray,
+    fit_map: FitMap,
+    around: np.ndarray,
+) -> float:
+    heavy = np.array([symbol not in ("H", "D") for symbol in elements])
+    masked = MaskedMap(fit_map.density_map, around, fit_map.resolution)
+    symbols = [symbol for symbol, is_heavy in zip(elements, heavy) if is_heavy]
+    scatterers = Scatterers(symbols, positions[heavy], masked, float(b_factors.max()))
+    masked.displace(scatterers.displaced())
+    return masked.compare(scatterers.density(b_factors[heavy], occupancies[heavy]), False).cc
+
+
+def heavy_positions(topology: app.Topology, positions: np.ndarray, atoms: np.ndarray) -> np.ndarray:
+    """Return the positions of those of some atoms that are no hydrogens."""
+    every = list(topology.atoms())
+    return positions[[k for k in atoms.tolist() if not is_hydrogen(every[k])]]

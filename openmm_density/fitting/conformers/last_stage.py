@@ -1,0 +1,129 @@
+"""Whether alternate conformers are fitted at the end of a fit, and what they then have of the density."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...chemistry.elements import is_hydrogen
+from ...errors import InputError, SimulationError
+from ...models.conformer_topology import PlacedConformers
+from ...models.preparation import Prepared
+from ...wording import listing
+from ..engine import Engine
+from ..fit_map import FitMap
+from ..interrupts import Stop
+from ..protocols import Protocol
+from ..run_state import RunState
+from ..stage_context import StageContext
+from .copies import ConformerCopies, conformer_copies
+from .fitted import FittedConformers
+from .refinement import ConformerFit
+
+if TYPE_CHECKING:
+    from ...atomic_parameters import Occupancies
+
+FINEST = 2.5
+"""Å: coarser maps do not tell conformers apart."""
+LEAST, SURE = 0.1, 3.0
+"""What the occupancy of a conformer has to be that is seen: this, and so many standard deviations."""
+
+
+def fitted_conformers(
+    engine: Engine,
+    protocol: Protocol,
+    fit_map: FitMap,
+    solute: Prepared,
+    running: StageContext,
+    state: RunState,
+    stop: Stop,
+) -> FittedConformers | None:
+    """Return the alternate conformers of a model fitted with it, from where a Context has it; None where there are none to fit.
+
+    Parameters
+    ----------
+    engine : Engine
+    protocol : Protocol
+        Says whether they are to be fitted.
+    fit_map : FitMap
+    solute : Prepared
+        The model without solvent.
+    running : StageContext
+        Minimised.
+    state : RunState
+        Tells the noise of the dynamics.
+    stop : StopRequest or Deadline
+    """
+    prepared = engine.systems.prepared
+    if protocol.conformers == "major" or not len(prepared.model.alternates) or not running.strength:
+        return None
+    if stop.requested or (protocol.conformers == "auto" and fit_map.resolution > FINEST):
+        return None
+    copies = conformer_copies(prepared)
+    none = FittedConformers(copies.with_only([]), running.positions(), notes=copies.left)
+    if not len(copies):
+        return none
+    fit = ConformerFit(engine, protocol, prepared, copies)
+    how = running.density, running.stage, running.strength
+    try:
+        found = fit.fitted(running.positions(), *how, engine.dynamics.integrator(state, running.stage), stop)
+        if stop.requested:
+            return None
+        occupancies = refined_occupancies(found, solute, fit_map)
+        found = fit.with_occupancies(found, occupancies, *how, stop)
+    except (InputError, SimulationError) as error:
+        problem = f"Alternate conformers follow the fitted ones rigidly, as they cannot be fitted: {error}"
+        return replace(none, notes=[*copies.left, problem])
+    if protocol.conformers == "both":
+        return replace(found, notes=copies.left)
+    seen = [number for number in range(len(copies.groups)) if is_seen(found, number)]
+    unseen = [group.name for number, group in enumerate(copies.groups) if number not in seen]
+    notes = copies.left
+    if unseen:
+        notes = [
+            *notes,
+            f"The map does not show alternate conformers of {listing(unseen)}, which follow the fitted ones rigidly.",
+        ]
+    return found.with_only(seen, notes)
+
+
+def is_seen(found: FittedConformers, group: int) -> bool:
+    """Return whether the map shows all conformers of a group, by their occupancies and how well these are known."""
+    shares, deviations = found.copies.shares[group], found.deviations[group]
+    return all(value >= max(LEAST, SURE * deviations[label]) for label, value in shares.items())
+
+
+def refined_occupancies(found: FittedConformers, solute: Prepared, fit_map: FitMap) -> Occupancies:
+    """Return the occupancies of conformers that the map shows, by names as in ``A LYS 45 B``; each group's have the sum 1."""
+    from ...atomic_parameters import OccupancyRefinement
+
+    copies = of_solute(found.copies, solute)
+    n = copies.n_atoms
+    positions = np.concatenate([found.positions[:n], found.positions[found.copies.n_atoms :]])
+    is_light = np.array([is_hydrogen(atom) for atom in copies.others.joined.atoms()])
+    groups, alternatives = {}, []
+    for number, group in enumerate(copies.groups):
+        labels = (group.chosen, *group.labels)
+        names = [f"{group.name} {label}" for label in labels]
+        for name, label in zip(names, labels):
+            members = copies.members(number, label)
+            groups[name] = members[~is_light[members]]
+        alternatives.append(names)
+    occupancies = copies.occupancies()
+    return OccupancyRefinement(
+        solute.topology,
+        fit_map.density_map,
+        fit_map.resolution,
+        groups,
+        positions=positions[:n],
+        occupancies=occupancies[:n],
+        alternatives=alternatives,
+        conformers=PlacedConformers(copies.others, positions[n:], occupancies[n:]),
+    ).refine()
+
+
+def of_solute(copies: ConformerCopies, solute: Prepared) -> ConformerCopies:
+    """Return the copies behind the atoms of the model without its solvent."""
+    return replace(copies, others=replace(copies.others, topology=solute.topology))

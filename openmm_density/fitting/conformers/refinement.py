@@ -1,0 +1,225 @@
+"""The end of a fit with alternate conformers: these and the model's own are fitted together, each to its part of the density."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import openmm
+from openmm import unit
+
+from ...energies.density_fit import DensityFit
+from ...errors import SimulationError
+from ...models.preparation import Prepared
+from ...units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
+from ..descent import descend
+from ..dynamics import set_temperature
+from ..engine import Engine
+from ..fit_systems import RESTRAINT_GROUP
+from ..interrupts import Stop
+from ..platforms import make_context
+from ..protocols import Protocol, Stage
+from ..stability import is_blow_up
+from .copies import ConformerCopies, labels_of, where_given
+from .fitted import FittedConformers
+from .torsion_hold import torsion_hold
+
+if TYPE_CHECKING:
+    from ...atomic_parameters import Occupancies
+
+WIDTHS = (1.4, 1.0)
+"""Of the atoms' Gaussians, in those of the map's resolution, in which the conformers are minimised one after the other: wide ones
+find density that a displaced side chain does not touch."""
+DESCENT_STEPS, ITERATIONS = 100, 300
+STRONGER = 4.0
+"""Times by which the density pulls more strongly than on the model before, as each conformer feels its part of it only."""
+FREE_REACH = 4.0
+"""Å from a conformer up to which residues move: the others stay where they are."""
+STEPS_SHARE, LEAST_STEPS = 0.05, 600
+"""Steps of dynamics, as a part of those of the protocol, and the least."""
+HOT, COLD = 300.0, 10.0
+TIMESTEP = 0.5
+"""Of that of the stage: a pull so much stronger asks for shorter steps."""
+COOLING_BLOCKS = 20
+
+
+class ConformerFit:
+    """Fit the conformers of a model together.
+
+    Parameters
+    ----------
+    engine : Engine
+    protocol : Protocol
+    prepared : Prepared
+        The model as it is simulated.
+    copies : ConformerCopies
+    """
+
+    def __init__(
+        self, engine: Engine, protocol: Protocol, prepared: Prepared, copies: ConformerCopies
+    ) -> None:
+        self._engine, self._protocol, self._prepared, self._copies = engine, protocol, prepared, copies
+        self._given: np.ndarray | None = None
+        interval = protocol.density_interval
+        self.steps = max(LEAST_STEPS, round(STEPS_SHARE * protocol.steps)) // interval * interval
+
+    def fitted(
+        self,
+        positions: np.ndarray,
+        density: DensityFit,
+        stage: Stage,
+        strength: float,
+        integrator: openmm.Integrator,
+        stop: Stop,
+    ) -> FittedConformers:
+        """Return the conformers, fitted with the model from where that is.
+
+        Parameters
+        ----------
+        positions : np.ndarray, shape (N, 3)
+            Of the model, Å.
+        density : DensityFit
+            As wide as the map shows the model.
+        stage : Stage
+            Tells what is restrained.
+        strength : float
+            The total k in kJ/mol.
+        integrator : openmm.Integrator
+            Of the dynamics.
+        stop : StopRequest or Deadline
+            Ends them early.
+        """
+        start = self._start(positions, density)
+        for width in WIDTHS:
+            start = self._minimized(start, density.with_atoms_wider(width), stage, strength, stop)
+        annealed = self._annealed(start, density, stage, strength, integrator, stop)
+        return FittedConformers(self._copies, annealed)
+
+    def with_occupancies(
+        self,
+        found: FittedConformers,
+        occupancies: Occupancies,
+        density: DensityFit,
+        stage: Stage,
+        strength: float,
+        stop: Stop,
+    ) -> FittedConformers:
+        """Return the same, minimised with refined occupancies, which are named as in ``A LYS 45 B``."""
+        shares, deviations = (
+            [
+                {label: values[f"{group.name} {label}"] for label in (group.chosen, *group.labels)}
+                for group in found.copies.groups
+            ]
+            for values in (occupancies.values, occupancies.deviations)
+        )
+        self._copies = found.copies.with_shares(shares)
+        return replace(
+            found,
+            copies=self._copies,
+            deviations=deviations,
+            positions=self._minimized(found.positions, density, stage, strength, stop),
+        )
+
+    def _start(self, positions: np.ndarray, density: DensityFit) -> np.ndarray:
+        """Return where all atoms start (Å): each residue's own conformer as given or as fitted, what agrees better."""
+        copies = self._copies
+        given = where_given(self._prepared, copies, positions)
+        self._given, chosen = given, given.copy()
+        _, system = self._system(density, given, stiff=False, free=True)
+        joint = density.with_copies(
+            copies.others.joined, copies.others.originals, copies.occupancies(), given, system
+        )
+        for number in range(len(copies.groups)):
+            atoms = np.unique(copies.others.originals[copies.group_of_copy == number])
+            tried = chosen.copy()
+            tried[atoms] = positions[atoms]
+            if joint.similarity(tried) > joint.similarity(chosen):
+                chosen = tried
+        return chosen
+
+    def _system(
+        self, density: DensityFit, positions: np.ndarray, stiff: bool, free: bool
+    ) -> tuple[DensityFit, openmm.System]:
+        copied = self._copies.copied(labels_of(self._prepared), positions)
+        return self._engine.systems.with_conformers(
+            density, self._copies.others.joined, positions, copied, stiff, free
+        )
+
+    def _context(
+        self,
+        start: np.ndarray,
+        density: DensityFit,
+        stage: Stage,
+        strength: float,
+        integrator: openmm.Integrator | None = None,
+    ) -> openmm.Context:
+        systems = self._engine.systems
+        free = integrator is None
+        _, system = self._system(density, start, stage.final, free)
+        assert self._given is not None
+        system.addForce(torsion_hold(self._copies, self._given, RESTRAINT_GROUP))
+        freeze(system, ~self._copies.near(self._given, FREE_REACH))
+        integrator = integrator or openmm.VerletIntegrator(0.001)
+        context = make_context(system, integrator, self._engine.platform)
+        context.setPositions(start / ANGSTROM_PER_NANOMETER)
+        context.setParameter(density.parameter_name, STRONGER * strength)
+        systems.release_restraints(context, stage)
+        # In full in minimisations; else by what is stable at the time step.
+        timestep = None if free else integrator.getStepSize().value_in_unit(unit.picosecond)
+        systems.set_planarity(context, stage, timestep)
+        return context
+
+    def _minimized(
+        self, start: np.ndarray, density: DensityFit, stage: Stage, strength: float, stop: Stop
+    ) -> np.ndarray:
+        context = self._context(start, density, stage, strength)
+        descend(context, DESCENT_STEPS, stop=stop)
+        openmm.LocalEnergyMinimizer.minimize(context, maxIterations=ITERATIONS)
+        return _checked(context)
+
+    def _annealed(
+        self,
+        start: np.ndarray,
+        density: DensityFit,
+        stage: Stage,
+        strength: float,
+        integrator: openmm.Integrator,
+        stop: Stop,
+    ) -> np.ndarray:
+        integrator.setStepSize(TIMESTEP * integrator.getStepSize())
+        context = self._context(start, density, stage, strength, integrator)
+        context.applyConstraints(1e-6)
+        set_temperature(integrator, HOT)
+        context.setVelocitiesToTemperature(HOT, 1 + integrator.getRandomNumberSeed() % (2**31 - 2))
+        interval = self._protocol.density_interval
+        block = max(self.steps // COOLING_BLOCKS // interval, 1)
+        try:
+            for number in range(COOLING_BLOCKS):
+                if stop.requested:
+                    break
+                set_temperature(integrator, HOT + (COLD - HOT) * number / (COOLING_BLOCKS - 1))
+                integrator.step(block)
+            warm = _checked(context)
+        except (openmm.OpenMMException, SimulationError) as error:
+            if isinstance(error, openmm.OpenMMException) and not is_blow_up(error):
+                raise
+            return start
+        return self._minimized(warm, density, stage, strength, stop)
+
+
+def freeze(system: openmm.System, atoms: np.ndarray) -> None:
+    """Take the masses of particles of a System, and their constraints, which need masses: they stay where they are."""
+    for index in np.flatnonzero(atoms).tolist():
+        system.setParticleMass(index, 0.0)
+    for index in reversed(range(system.getNumConstraints())):
+        a, b, _ = system.getConstraintParameters(index)
+        if atoms[a] or atoms[b]:
+            system.removeConstraint(index)
+
+
+def _checked(context: openmm.Context) -> np.ndarray:
+    positions = positions_in_angstrom(context.getState(positions=True).getPositions(asNumpy=True))
+    if not np.isfinite(positions).all():
+        raise SimulationError("The conformers' coordinates are no numbers any more.")
+    return positions

@@ -1,0 +1,155 @@
+"""The atoms of a model with those of further conformers behind them, as one topology."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from openmm import app
+
+from ..chemistry.elements import openmm_element
+from .alternates import moved_with_residues
+from .model import Model
+
+
+@dataclass(frozen=True)
+class FurtherConformers:
+    """Atoms of further conformers of the residues of a topology of N atoms, residue by residue.
+
+    Attributes
+    ----------
+    topology : openmm.app.Topology
+        Of the N atoms.
+    residues : np.ndarray of int, shape (K,)
+        The residue in whose place each atom is.
+    labels : tuple of str, length K
+        Of the conformers.
+    names, elements : tuple of str, length K
+    originals : np.ndarray of int, shape (K,)
+        The atom of the topology that is the same in the first conformer; -1 for none.
+    alternates : np.ndarray of int, shape (K,)
+        Which of a model's `Alternates` each is; -1 for one that was built.
+    """
+
+    topology: app.Topology
+    residues: np.ndarray
+    labels: tuple[str, ...]
+    names: tuple[str, ...]
+    elements: tuple[str, ...]
+    originals: np.ndarray
+    alternates: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @classmethod
+    def not_chosen(
+        cls, model: Model, topology: app.Topology | None = None, prepared_index: np.ndarray | None = None
+    ) -> FurtherConformers:
+        """Return those of a model that were not chosen, of its own topology, or of what it was prepared to."""
+        own, alternates = model.topology, model.alternates
+        index = np.arange(own.getNumAtoms()) if prepared_index is None else prepared_index
+        every = list((topology or own).atoms())
+        by_name: list[dict[str, int]] = []
+        places = np.zeros(own.getNumResidues(), dtype=np.int64)
+        for residue in own.residues():
+            atoms = {model.records[a.index].name: int(index[a.index]) for a in residue.atoms()}
+            by_name.append({name: k for name, k in atoms.items() if 0 <= k < len(every)})
+            places[residue.index] = next((every[k].residue.index for k in by_name[-1].values()), -1)
+        order = np.concatenate([np.empty(0, dtype=np.int64), *alternates.conformers()])
+        records = [alternates.records[k] for k in order]
+        of_model = alternates.residues[order]
+        return cls(
+            topology or own,
+            places[of_model],
+            tuple(record.altloc for record in records),
+            tuple(record.name for record in records),
+            tuple(record.element for record in records),
+            np.array(
+                [by_name[k].get(record.name, -1) for k, record in zip(of_model, records)], dtype=np.int64
+            ),
+            order,
+        )
+
+    @cached_property
+    def joined(self) -> app.Topology:
+        """The topology of all N + K atoms: each conformer is a residue of its own, bonded as the first one is."""
+        joined = app.Topology()
+        joined.setPeriodicBoxVectors(self.topology.getPeriodicBoxVectors())
+        atoms: list[app.topology.Atom] = []
+        for chain in self.topology.chains():
+            new_chain = joined.addChain(chain.id)
+            for residue in chain.residues():
+                new = joined.addResidue(residue.name, new_chain, residue.id, residue.insertionCode)
+                atoms += [joined.addAtom(atom.name, atom.element, new, atom.id) for atom in residue.atoms()]
+        self._add_conformers(joined, atoms)
+        for a, b in self.topology.bonds():
+            joined.addBond(atoms[a.index], atoms[b.index])
+        first = self.topology.getNumAtoms()
+        numbers: dict[str, dict[int, int]] = {}
+        for k, (label, original) in enumerate(zip(self.labels, self.originals.tolist())):
+            if original >= 0:
+                numbers.setdefault(label, {})[original] = first + k
+        for a, b in self.topology.bonds():
+            for of_label in numbers.values():
+                if a.index in of_label or b.index in of_label:
+                    joined.addBond(
+                        atoms[of_label.get(a.index, a.index)], atoms[of_label.get(b.index, b.index)]
+                    )
+        return joined
+
+    def _add_conformers(self, joined: app.Topology, atoms: list[app.topology.Atom]) -> None:
+        residues, before = list(self.topology.residues()), None
+        for place, label, name, element in zip(
+            self.residues.tolist(), self.labels, self.names, self.elements
+        ):
+            residue = residues[place]
+            if before is None or residue.chain is not before[0].chain:
+                chain = joined.addChain(residue.chain.id)
+            if before is None or (residue, label) != before:
+                new = joined.addResidue(residue.name, chain, residue.id, residue.insertionCode)
+            before = residue, label
+            atoms.append(joined.addAtom(name, openmm_element(element), new))
+
+    def chains(self) -> list[np.ndarray]:
+        """Return the atoms of each chain of the topology with those of its conformers, for what is shared by a chain."""
+        residues = list(self.topology.residues())
+        of_atom = [atom.residue.chain.index for atom in self.topology.atoms()]
+        numbers = np.array([*of_atom, *(residues[k].chain.index for k in self.residues.tolist())])
+        return [np.flatnonzero(numbers == k) for k in np.unique(numbers)]
+
+
+@dataclass(frozen=True)
+class PlacedConformers:
+    """Further conformers of a model where they are.
+
+    Attributes
+    ----------
+    others : FurtherConformers
+    positions : np.ndarray, shape (K, 3)
+        Å.
+    occupancies : np.ndarray, shape (K,)
+    """
+
+    others: FurtherConformers
+    positions: np.ndarray
+    occupancies: np.ndarray
+
+    @classmethod
+    def of_model(cls, model: Model, positions: np.ndarray | None = None) -> PlacedConformers | None:
+        """Return the conformers of a model that were not chosen; None where there are none.
+
+        Parameters
+        ----------
+        model : Model
+        positions : np.ndarray, shape (N, 3), optional
+            Where the model is, in Å, with which they have moved; by default where it was read.
+        """
+        if not len(model.alternates):
+            return None
+        moved = model.alternates.positions if positions is None else moved_with_residues(model, positions)
+        others = FurtherConformers.not_chosen(model)
+        # Those that no atom can have count as the nearest that one can have.
+        occupancies = np.clip(model.alternates.occupancies[others.alternates], 0.0, 1.0)
+        return cls(others, moved[others.alternates], occupancies)

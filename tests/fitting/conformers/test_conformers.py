@@ -1,0 +1,130 @@
+"""Alternate conformers that a map tells apart are fitted, each to its part of the density."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import gemmi
+import numpy as np
+import pytest
+
+from openmm_density.atomic_parameters import BFactorRefinement
+from openmm_density.fitting import FlexibleFit
+from openmm_density.fitting.conformers.copies import conformer_copies
+from openmm_density.fitting.output.notes import _conformer_notes
+from openmm_density.fitting.refined_atoms import input_b_factors, input_occupancies, written_alternates
+from openmm_density.models import prepare, read_model
+from openmm_density.models.model import Alternates
+from openmm_density.models.structure_files import write_model_cif, write_pdb
+from openmm_density.validation.geometry import geometry_report
+
+from .conftest import RESOLUTION, SHARES
+
+
+def places(path):
+    """Return position, occupancy and B factor of each heavy atom that alternates."""
+    structure = gemmi.read_structure(str(path))
+    return {
+        (residue.seqid.num, atom.name, atom.altloc): (np.array(atom.pos.tolist()), atom.occ, atom.b_iso)
+        for residue in structure[0][0]
+        for atom in residue
+        if atom.has_altloc() and not atom.is_hydrogen()
+    }
+
+
+@pytest.fixture(scope="module", params=["pdb", "cif"])
+def written(request, two_conformers):
+    result = two_conformers.result
+    path = two_conformers.folder / f"written.{request.param}"
+    write = write_pdb if request.param == "pdb" else write_model_cif
+    positions = result.prepared.input_positions(result.final)
+    refined = input_b_factors(result), input_occupancies(result), written_alternates(result)
+    write(path, result.prepared.model, positions, *refined)
+    return places(path)
+
+
+def test_both_are_found_and_written(two_conformers, written):
+    truth, start = places(two_conformers.folder / "truth.pdb"), places(two_conformers.folder / "start.pdb")
+    assert written.keys() == truth.keys()
+    for number, atoms in ((13, 4), (19, 6)):
+        for label in SHARES:
+            names = [key for key in truth if key[0] == number and key[2] == label]
+            assert len(names) == atoms
+            away, before = (
+                np.sqrt(np.mean([np.sum((found[key][0] - truth[key][0]) ** 2) for key in names]))
+                for found in (written, start)
+            )
+            assert away < 0.3 < 0.5 < before
+            assert {round(written[key][1], 2) for key in names} == {round(written[names[0]][1], 2)}
+            assert written[names[0]][1] == pytest.approx(SHARES[label], abs=0.1)
+            assert np.mean([written[key][2] for key in names]) == pytest.approx(15, abs=10)
+
+
+def test_they_explain_the_density_around_them(two_conformers):
+    found = two_conformers.result.conformers.as_dict()
+    assert found["cc_both"] > 0.97 > 0.93 > found["cc_major"]
+    assert [each["residue"] for each in found["fitted"]] == ["A LYS 13", "A PHE 19"]
+    assert all(sum(each["occupancies"].values()) == pytest.approx(1) for each in found["fitted"])
+    (note,) = _conformer_notes(two_conformers.result)
+    assert note == "All conformers of A LYS 13, A PHE 19 were fitted, each to its part of the density."
+
+
+def test_geometry_of_each_is_that_of_a_model(two_conformers):
+    found, topology = two_conformers.result.conformers, two_conformers.fit.solute.topology
+    for label in ("", "B"):
+        report = geometry_report(topology, found.copies.positions_of(found.positions, label))
+        assert report.bond_rmsd < 0.03 and report.angle_rmsd < 4.0
+        assert report.clash_count == 0
+
+
+def test_a_resumed_fit_has_the_same_bits(two_conformers):
+    """Its states stay, as nothing was written; those of the end are found again from the last one."""
+    fit, given = two_conformers.fit, two_conformers.result
+
+    def resumed(conformers):
+        model = read_model(two_conformers.folder / "start.pdb")
+        protocol = replace(two_conformers.protocol, conformers=conformers)
+        again = FlexibleFit(model, two_conformers.map, RESOLUTION, protocol, threads=1, place="off")
+        return again.run(two_conformers.output.run)
+
+    again = resumed("auto")
+    assert again.conformers.positions.tobytes() == given.conformers.positions.tobytes()
+    assert again.final.tobytes() == given.final.tobytes()
+    assert again.conformers.as_dict() == given.conformers.as_dict()
+    alone = resumed("major")
+    assert alone.conformers is None
+    assert (
+        written_alternates(alone).occupancies.tolist() == fit.prepared.model.alternates.occupancies.tolist()
+    )
+
+
+def test_conformers_have_their_part_of_the_density_for_b_factors(two_conformers):
+    model = read_model(two_conformers.folder / "truth.pdb")
+    refined = BFactorRefinement(model, two_conformers.map, RESOLUTION, level="residue").refine()
+    alone = BFactorRefinement(
+        replace(model, alternates=Alternates()), two_conformers.map, RESOLUTION, level="residue"
+    ).refine()
+    assert len(refined.b_factors) == len(alone.b_factors) == len(model.b_factors)
+    assert len(refined.of_conformers) == len(model.alternates)
+    assert refined.of_conformers.mean() == pytest.approx(15, abs=5)
+    assert refined.cc > 0.999 > 0.995 > alone.cc
+
+
+def test_conformers_of_another_residue_are_left_and_named(two_conformers, tmp_path):
+    structure = gemmi.read_structure(str(two_conformers.folder / "start.pdb"))
+    chain = structure[0][0]
+    number = next(k for k, residue in enumerate(chain) if residue.seqid.num == 13)
+    copy = chain[number].clone()
+    for residue, dropped in ((chain[number], "B"), (copy, "A")):
+        for name in {atom.name for atom in residue if atom.altloc == dropped}:
+            residue.remove_atom(name, dropped, residue[name][0].element)
+        for atom in residue:
+            atom.altloc, atom.occ = ("A", 0.6) if dropped == "B" else ("B", 0.4)
+    copy.name = "ARG"
+    chain.add_residue(copy, number + 1)
+    path = tmp_path / "two_residues.pdb"
+    structure.write_pdb(str(path))
+    copies = conformer_copies(prepare(read_model(path)))
+    assert [group.name for group in copies.groups] == ["A PHE 19"]
+    (sentence,) = copies.left
+    assert sentence.startswith("An alternate conformer that is another residue than the fitted one follows")
