@@ -12,7 +12,8 @@ from ...chemistry.residues import residue_label
 from ...models.ensemble_files import write_ensemble_cif
 from ...models.preparation import Prepared
 from ...models.structure_files import prepared_header
-from ...wording import counted
+from ...units import ANGSTROM_PER_NANOMETER
+from ...wording import counted, listing
 from ..ensemble import EnsembleResult
 from .results import ENSEMBLE
 
@@ -44,7 +45,8 @@ def ensemble_summary(ensemble: EnsembleResult | None, prepared: Prepared) -> dic
         ``replicas``; ``weights`` in the order of the models of ``ensemble.cif``, by conformation and weight; ``conformations``,
         each with its ``weight`` and the ``models`` that are it; ``verdict``, see
         `openmm_density.fitting.ensemble.verdict.Verdict`; ``cc_single`` and ``cc_ensemble`` with the whole map; ``strength`` and
-        ``strength_of_noise``; ``rmsf`` of each residue in Å, with its ``residue``; ``course``, a row after each block of steps.
+        ``strength_of_noise``; ``unknown_ligands``, see `unknown_ligands`; ``rmsf`` of each residue in Å, with its ``residue``;
+        ``course``, a row after each block of steps.
     """
     if ensemble is None:
         return None
@@ -65,12 +67,35 @@ def ensemble_summary(ensemble: EnsembleResult | None, prepared: Prepared) -> dic
         "cc_ensemble": ensemble.cc_ensemble,
         "strength": ensemble.strength,
         "strength_of_noise": ensemble.strength_of_noise,
+        "unknown_ligands": unknown_ligands(prepared, ensemble.models[order]),
         "rmsf": [
             {"residue": label, "rmsf": round(float(value), 3)}
             for label, value in zip(residues, ensemble.fluctuations)
         ],
         "course": ensemble.rows,
     }
+
+
+def unknown_ligands(prepared: Prepared, models: np.ndarray) -> list[dict[str, Any]]:
+    """Return the ligands that left what their learned potentials know, with ``residue`` and ``models``, counted from 1.
+
+    Parameters
+    ----------
+    prepared : Prepared
+    models : np.ndarray, shape (R, N, 3)
+        In Å.
+    """
+    found = []
+    for placed in prepared.potentials:
+        shapes = models[:, placed.atoms] / ANGSTROM_PER_NANOMETER
+        own = [
+            number
+            for number, shape in enumerate(shapes, start=1)
+            if placed.potential.disagreement(shape) > placed.potential.bound
+        ]
+        if own:
+            found.append({"residue": placed.label, "models": own})
+    return found
 
 
 def add_ensemble(summary: dict[str, Any], ensemble: EnsembleResult | None, prepared: Prepared) -> None:
@@ -82,6 +107,11 @@ def add_ensemble(summary: dict[str, Any], ensemble: EnsembleResult | None, prepa
     for residue in summary["residues"]:
         residue["rmsf"] = by_label.get(residue["residue"])
     summary["notes"].append(ensemble_in_words(summary))
+    summary["notes"] += [
+        f"{each['residue']} has a shape that its potential does not know in {listing([f'model {k}' for k in each['models']])} of "
+        f"{ENSEMBLE}, where nothing held it back: do not believe it there."
+        for each in told["unknown_ligands"]
+    ]
 
 
 def ensemble_in_words(summary: Mapping[str, Any]) -> str | None:

@@ -1,0 +1,45 @@
+"""What is said of an ensemble's ligands whose potentials do not know them."""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from openmm_density.fitting.output import ensembles
+from openmm_density.fitting.output.ensembles import add_ensemble, unknown_ligands
+
+
+class Doubting:
+    """A potential that knows a bond of 1.5 Å."""
+
+    bound = 1.0
+
+    def disagreement(self, positions):
+        return 100 * abs(float(np.linalg.norm(positions[1] - positions[0])) - 0.15)
+
+
+def replicas_of(*lengths):
+    """Return models of three atoms, of which the last two are a ligand of so many Å."""
+    models = np.zeros((len(lengths), 3, 3))
+    models[:, 2, 0] = lengths
+    placed = SimpleNamespace(label="A LIG 1", atoms=np.array([1, 2]), potential=Doubting())
+    return SimpleNamespace(potentials=[placed]), models
+
+
+def test_models_with_a_ligand_that_is_not_known_are_named():
+    prepared, models = replicas_of(1.5, 1.8, 1.55, 1.2)
+    assert unknown_ligands(prepared, models) == [{"residue": "A LIG 1", "models": [2, 4]}]
+    assert unknown_ligands(*replicas_of(1.5, 1.5)) == []
+    assert unknown_ligands(SimpleNamespace(potentials=[]), models) == []
+
+
+def test_a_note_says_so(monkeypatch):
+    told = {"rmsf": [], "unknown_ligands": [{"residue": "A LIG 1", "models": [2, 4]}]}
+    monkeypatch.setattr(ensembles, "ensemble_summary", lambda *_: told)
+    monkeypatch.setattr(ensembles, "ensemble_in_words", lambda _: "2 replicas.")
+    summary = {"residues": [], "notes": []}
+    add_ensemble(summary, object(), None)
+    assert summary["notes"] == [
+        "2 replicas.",
+        "A LIG 1 has a shape that its potential does not know in model 2, model 4 of ensemble.cif, where nothing held it "
+        "back: do not believe it there.",
+    ]
