@@ -1,4 +1,4 @@
-"""Whether there is a file at a path that a user gave, before the modules that read it are imported."""
+"""Whether files can be read and written at the paths that a user gave, before the modules that do so are imported."""
 
 from __future__ import annotations
 
@@ -30,3 +30,18 @@ def check_given_file(path: str | os.PathLike[str], remedy: str) -> None:
         )
     if not os.path.exists(path):
         raise InputError("there is no such file", source=path, remedy=remedy)
+
+
+def check_output_folder(path: str | os.PathLike[str]) -> None:
+    """Refuse a path for a file that is to be written where its folder is not there.
+
+    Raises
+    ------
+    InputError
+        If there is no such folder.
+    """
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
+        raise InputError(
+            f"the folder {Path(path).parent} does not exist", source=path, remedy="create it first"
+        )

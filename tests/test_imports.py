@@ -82,7 +82,7 @@ def test_help_and_slips_of_the_keyboard_load_nothing_slow(arguments, status):
         ("planes", ["--dictionary", "none.cif"], "none.cif: there is no such file"),
         ("distill", ["--dictionary", "none.cif"], "none.cif: there is no such file"),
         ("distill", ["--output", "map.mrc"], "map.mrc: it exists already"),
-        ("distill", ["--output", "none/new"], "none: there is no such folder"),
+        ("distill", ["--output", "none/new"], "none/new: the folder none does not exist"),
     ],
 )
 def test_what_no_file_can_make_right_is_refused_before_anything_slow(

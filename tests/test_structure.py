@@ -20,7 +20,7 @@ FLOORS = (
     "energies",
     "restraints",
     "validation",
-    "analysis reporters replica_exchange html_report distillation atomic_parameters",
+    "analysis reporters replica_exchange html_report distillation atomic_parameters deposition",
     "fitting doctor",
     "batch series",
     "cli",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
+from ..given_files import check_output_folder
 from ..models.structure_suffixes import CIF_SUFFIXES, PDB_SUFFIXES
 from ..plugins import defer_torch
 from ..units import resolution_in_angstrom
@@ -99,6 +100,7 @@ def _check(options: argparse.Namespace, output: Path | None) -> None:
         raise InputError(
             "must end in .pdb or .cif", argument="output", found=output.name, remedy="give another name"
         )
+    check_output_folder(output)
     check_unused(output, options.overwrite)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
+from ..given_files import check_output_folder
 from ..wording import counted
 from .arguments import PROGRAM, add_dictionary, check_files, check_unused, whole_number
 from .console import console_for_results
@@ -64,8 +65,7 @@ def run(options: argparse.Namespace) -> int:
         if path.is_dir():
             raise InputError("it is a folder", source=path, remedy="choose another name")
         check_unused(path, options.overwrite)
-    if not output.resolve().parent.is_dir():
-        raise InputError("there is no such folder", source=output.parent, remedy="make it first")
+    check_output_folder(output)
     if output.suffix != SUFFIX:
         raise InputError(
             f"must end in {SUFFIX}", argument="output", found=output.name, remedy="give another name"

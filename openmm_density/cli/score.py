@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..energies.selection_syntax import check_selection
 from ..errors import InputError, as_argument
-from ..given_files import check_given_file
+from ..given_files import check_given_file, check_output_folder
 from ..maps.map_suffixes import check_columns
 from ..plugins import defer_torch
 from ..units import checked_length, resolution_in_angstrom
@@ -75,6 +75,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "an HTML file that needs no network",
     )
     parser.add_argument(
+        "--table1",
+        metavar="FILE",
+        help="also write a Table 1 (of a trajectory, for its last frame): composition, B factors, geometry, correlations, "
+        "EMRinger, Q-score, SMOC and MolProbity's figures, in Markdown",
+    )
+    parser.add_argument(
         "--per-residue",
         action="store_true",
         help="list every residue too (of a trajectory, of its last frame)",
@@ -99,18 +105,16 @@ def run(options: argparse.Namespace) -> int:
         check_given_file(options.topology, "check the path of the topology")
     check_columns(Path(options.map), options.columns)
     check_halves(options.half_map)
-    if options.report and not Path(options.report).absolute().parent.is_dir():
-        raise InputError(
-            f"the folder {Path(options.report).parent} does not exist",
-            source=options.report,
-            remedy="create it first",
-        )
-    if options.report and options.atoms:
-        raise InputError(
-            "shows all atoms of the model, and does not go with a selection",
-            argument="report",
-            remedy=f"leave {as_argument('atoms')} out",
-        )
+    for name in ("report", "table1"):
+        path = getattr(options, name)
+        if path:
+            check_output_folder(path)
+        if path and options.atoms:
+            raise InputError(
+                "shows all atoms of the model, and does not go with a selection",
+                argument=name,
+                remedy=f"leave {as_argument('atoms')} out",
+            )
     resolution_in_angstrom(options.resolution)
     checked_length(options.sigma, "sigma", zero=False)
     defer_torch()
@@ -139,13 +143,39 @@ def run(options: argparse.Namespace) -> int:
     report.add_residues()
     if options.report:
         _write_page(options, trajectory, density_map, report.found)
+    if options.table1:
+        report.found["table1"] = _write_table(options, trajectory, density_map, report.found)
     if options.json:
         print(json.dumps(report.found, indent=2, allow_nan=False))
     else:
         report.show(options.per_residue)
     if options.report:  # beside JSON, which is all that is printed there
         print(f"{options.report}: open it in a browser", file=sys.stderr if options.json else sys.stdout)
+    if options.table1:
+        print(
+            f"{options.table1}: Table 1, to be filled in where it says so",
+            file=sys.stderr if options.json else sys.stdout,
+        )
     return 0
+
+
+def _write_table(
+    options: argparse.Namespace,
+    trajectory: mdtraj.Trajectory,
+    density_map: DensityMap,
+    scored: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Write the Table 1 of the last frame, and return its figures."""
+    from ..models.structures import read_model
+    from ..units import ANGSTROM_PER_NANOMETER
+    from .score_table import write_scored_table
+
+    model = read_model(options.topology or options.model)
+    positions = trajectory.xyz[-1].astype(float) * ANGSTROM_PER_NANOMETER
+    names = options.model, options.map
+    return write_scored_table(
+        options.table1, model, positions, density_map, options.resolution, names, scored
+    )
 
 
 def _write_page(

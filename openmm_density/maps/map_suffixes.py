@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import InputError
+from ..given_files import check_output_folder
 
 MRC_SUFFIXES = (".mrc", ".map", ".ccp4")
 SITUS_SUFFIXES = (".situs", ".sit")
@@ -64,10 +65,5 @@ def check_can_be_written(path: Path) -> str:
             source=path,
             remedy="use .mrc, .map, .ccp4 or .situs",
         )
-    if not path.parent.is_dir():
-        raise InputError(
-            f"the folder {path.parent} does not exist",
-            source=path,
-            remedy="create it first",
-        )
+    check_output_folder(path)
     return suffix

@@ -53,6 +53,8 @@ class ModelDensity:
         B factors in Å² in place of the uniform 8 d.
     scattering : {"electron", "xray"}
         Form factors.
+    occupancies : array_like, shape (N,), optional
+        In place of 1.
 
     Raises
     ------
@@ -61,7 +63,13 @@ class ModelDensity:
     """
 
     def __init__(
-        self, topology: Topology, resolution: Any, *, b_factors: Any = None, scattering: str = "electron"
+        self,
+        topology: Topology,
+        resolution: Any,
+        *,
+        b_factors: Any = None,
+        scattering: str = "electron",
+        occupancies: Any = None,
     ) -> None:
         calculators = {"electron": gemmi.DensityCalculatorE, "xray": gemmi.DensityCalculatorX}
         if scattering not in calculators:
@@ -97,6 +105,8 @@ class ModelDensity:
             )
         self._b = b[self._scatterers]
         self._least_b = float(self._b.min())
+        occupancies = np.ones(self.n_atoms) if occupancies is None else np.asarray(occupancies, np.float64)
+        self._occupancies = occupancies[self._scatterers]
         self._make_model()
         table = "c4322" if scattering == "electron" else "it92"
         for symbol in {elements[i].symbol for i in self._scatterers}:
@@ -108,7 +118,9 @@ class ModelDensity:
     def _make_model(self) -> None:
         """Build gemmi's model, whose atoms are given their positions later."""
         elements = [atom.element for atom in self._topology.atoms()]
-        self._model, self._atoms = _gemmi_model([elements[i] for i in self._scatterers], self._b)
+        self._model, self._atoms = _gemmi_model(
+            [elements[i] for i in self._scatterers], self._b, self._occupancies
+        )
         self._widest = list(
             {atom.element.name: atom for atom in sorted(self._atoms, key=lambda a: a.b_iso)}.values()
         )
@@ -207,14 +219,16 @@ class ModelDensity:
         return chosen
 
 
-def _gemmi_model(elements: Sequence[Any], b_factors: np.ndarray) -> tuple[gemmi.Model, list[gemmi.Atom]]:
+def _gemmi_model(
+    elements: Sequence[Any], b_factors: np.ndarray, occupancies: np.ndarray
+) -> tuple[gemmi.Model, list[gemmi.Atom]]:
     """Return a gemmi model of atoms without positions, and its atoms in order."""
     residue = gemmi.Residue()
-    for element, b in zip(elements, b_factors):
+    for element, b, occupancy in zip(elements, b_factors, occupancies):
         atom = gemmi.Atom()
         atom.element = gemmi.Element(element.symbol)
         atom.b_iso = b
-        atom.occ = 1.0
+        atom.occ = occupancy
         residue.add_atom(atom)
     chain = gemmi.Chain("A")
     chain.add_residue(residue)

@@ -29,6 +29,8 @@ SOFT_EDGE = 3.0
 COARSEST = 10.0
 """Å: coarser shells show solvent and neighbours more than the model, and the search for a fall starts behind them."""
 
+MOST_UNMASKED_VOXELS = 1 << 24
+
 _OUTSIDE = "no atom is near the map"
 
 
@@ -279,6 +281,47 @@ def model_fsc(
     )
     calculated[of_box] = density[of_model]
     return shell_correlation(observed * mask, calculated, density_map.matrix)
+
+
+def unmasked_model_fsc(
+    density_map: DensityMap, topology: Topology, positions: Any, *, b_factors: Any
+) -> ShellCorrelation | None:
+    """Correlate a map with a model as `model_fsc` does, but without a mask: noise and what the model lacks lower the curve.
+
+    All of the map is taken, or of one with more than 256³ voxels the box around the model with a quarter of its length on each
+    side.
+
+    Parameters
+    ----------
+    density_map : DensityMap
+    topology : openmm.app.Topology
+        Names the elements of the N atoms.
+    positions : Quantity or array_like, shape (N, 3)
+        Cartesian positions in Å.
+    b_factors : float or array_like, shape (N,)
+        Å².
+
+    Returns
+    -------
+    ShellCorrelation or None
+        None for the map of a crystal, which the model alone does not fill.
+
+    Raises
+    ------
+    InputError
+        If positions and topology disagree, or no atom is near the map.
+    """
+    if density_map.periodic:
+        return None
+    positions = checked_positions(positions, topology.getNumAtoms(), topology)
+    if density_map.data.size > MOST_UNMASKED_VOXELS:
+        density_map = density_map.crop(positions, 0.25 * float(np.ptp(positions, axis=0).max()))
+    model = ModelDensity(topology, 2 * 0.999 * density_map.voxel_size.max(), b_factors=b_factors)
+    start, density = model.on_grid(positions, density_map.matrix, density_map.origin)
+    on_map, of_box = density_map.overlap(start, np.array(density.shape[::-1]))
+    calculated = np.zeros_like(density_map.data)
+    calculated[on_map] = density[of_box]
+    return shell_correlation(density_map.data, calculated, density_map.matrix)
 
 
 def _masked(density_map: DensityMap, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -23,6 +23,13 @@ SIGMA = 0.6
 RADII = 0.1 * np.arange(1, 21)
 """Å: the shells around an atom; its own position is one more."""
 POINTS_PER_SHELL = 8
+EXPECTED = {
+    ("protein", 0.6): (-0.1775, 1.1192),
+    ("protein", 0.4): (-0.1866, 1.1242),
+    ("nucleotide", 0.6): (-0.1377, 0.9973),
+    ("nucleotide", 0.4): (-0.1465, 0.9436),
+}
+"""Slope (1/Å) and intercept of the Q-score of well-fitted models against the resolution, by what they are and σ (Å)."""
 
 # A point belongs to an atom if no other is nearer to it than this part of its distance from the atom. The publication says nearer
 # to the atom than to any other; the program behind its values leaves this margin, which lowers scores by 0.04.
@@ -100,6 +107,40 @@ def q_scores(density_map: DensityMap, topology: Topology, positions: Any, *, sig
     total = np.bincount(residue_of_atom[known], scores[known], n_residues)
     residues = np.where(count > 0, total / np.maximum(count, 1), np.nan)
     return QScores(float(scores[known].mean()) if known.any() else float("nan"), residues, scores)
+
+
+def expected_q(resolution: Any, kind: str = "protein", *, sigma: float = SIGMA) -> float:
+    """Return the mean Q-score that models have on average in maps of a resolution.
+
+    The lines of the program MapQ, which are those of the publication for σ = 0.6 Å. What EMDB calls Q_relative is something else:
+    the rank among all its entries.
+
+    Parameters
+    ----------
+    resolution : float or Quantity
+        Å.
+    kind : {"protein", "nucleotide"}
+    sigma : float
+        0.6 or 0.4 Å.
+
+    Raises
+    ------
+    InputError
+        If no line is known for them.
+
+    References
+    ----------
+    G. Pintilie et al., Nat. Methods 17, 328 (2020).
+    """
+    known = EXPECTED.get((kind, sigma))
+    if known is None:
+        raise InputError(
+            "expected Q-scores are known for protein and nucleotide with a sigma of 0.6 or 0.4 Å",
+            found=f"{kind}, {sigma:g} Å",
+            remedy="give one of these",
+        )
+    slope, intercept = known
+    return intercept + slope * checked_length(resolution, "resolution", zero=False)
 
 
 def _correlations(density_map: DensityMap, positions: np.ndarray, sigma: float) -> np.ndarray:

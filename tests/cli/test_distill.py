@@ -81,7 +81,7 @@ def test_a_model_s_open_questions_name_the_options(tmp_path, capsys, small_data)
         in (capsys.readouterr().err)
     )
     assert run("distill", "CO", "--output", tmp_path / "missing" / "x.safetensors") == 2
-    assert "there is no such folder: make it first." in capsys.readouterr().err
+    assert f"the folder {tmp_path / 'missing'} does not exist: create it first." in capsys.readouterr().err
 
 
 def test_an_interrupted_run_says_what_is_kept(tmp_path, capsys, monkeypatch):

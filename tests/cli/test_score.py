@@ -97,3 +97,18 @@ def test_score_warns_of_a_model_that_is_elsewhere_and_of_a_stretch_that_is_wrong
     density_map = DensityMap.from_file(folder / "target.mrc")
     unexplained = warnings_about(trajectory, density_map, 0.01, [], MapChecks())
     assert sum("the correlation is low (0.01)" in warning for warning in unexplained) == 1
+
+
+def test_score_writes_a_table_one_and_says_where_it_cannot(folder, tmp_path, capsys):
+    arguments = ("score", folder / "model.pdb", folder / "target.mrc", "--resolution", 5)
+    assert run(*arguments, "--table1", tmp_path / "table1.md", "--json") == 0
+    output = capsys.readouterr()
+    assert "Table 1, to be filled in" in output.err
+    found = json.loads(output.out)["table1"]
+    text = (tmp_path / "table1.md").read_text()
+    assert f"| CC_mask | {found['map']['correlations']['cc_mask']:.3f} |" in text and "*[fill in]*" in text
+    assert found["model"]["composition"]["protein"] == 40
+    assert run(*arguments, "--table1", tmp_path / "none" / "table1.md") == 2
+    assert f"the folder {tmp_path / 'none'} does not exist: create it first." in capsys.readouterr().err
+    assert run(*arguments, "--table1", tmp_path / "x.md", "--atoms", "name CA") == 2
+    assert "--table1 shows all atoms of the model" in capsys.readouterr().err

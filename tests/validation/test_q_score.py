@@ -9,7 +9,7 @@ from openmm import app, unit
 from openmm_density import DensityMap
 from openmm_density.errors import InputError
 from openmm_density.models import read_model
-from openmm_density.validation.q_score import q_scores
+from openmm_density.validation.q_score import expected_q, q_scores
 
 
 @pytest.fixture(scope="module")
@@ -148,3 +148,10 @@ def test_errors(fragment):
     hydrogen.addAtom("H", app.element.hydrogen, hydrogen.addResidue("LIG", hydrogen.addChain()))
     with pytest.raises(InputError, match="non-hydrogen"):
         q_scores(density_map, hydrogen, [[0, 0, 0]])
+
+
+def test_the_expected_q_score_is_that_of_the_published_line():
+    assert expected_q(2.0) == pytest.approx(1.1192 - 2 * 0.1775)
+    assert expected_q(3.0, "nucleotide", sigma=0.4) == pytest.approx(0.9436 - 3 * 0.1465)
+    with pytest.raises(InputError, match="protein and nucleotide"):
+        expected_q(2.0, "water")

@@ -33,6 +33,7 @@ from .ensembles import add_ensemble, write_ensemble
 from .pictures import Pictures
 from .results import AFTER_FILES, REPORT, UNFINISHED, check_unused, check_usable
 from .summary import kept_and_simulated, summarize, times_of, write_summary
+from .table_of_fit import write_table_one
 from .viewers import write_shown_files, write_viewer_scripts
 
 
@@ -151,14 +152,14 @@ class OutputFolder:
         self._write_trajectory()
         write_text(self.path / "log.csv", log_table(result.rows))
         with fit.stopwatch.part("scoring"):
-            agreement = simulated_agreement = map_agreement(fit, result)
-            if result.simulated is not None:
-                simulated_agreement = map_agreement(fit, simulated)
+            agreement = map_agreement(fit, result)
+            simulated_agreement = agreement if result.simulated is None else map_agreement(fit, simulated)
             pictures = Pictures(self.path, fit, simulated, simulated_agreement, stop)
             summary = kept_and_simulated(fit, result, simulated_agreement) | {"command": command}
             summary |= summarize(fit, result, agreement, model_path, map_path, scan, limit, self._spellings)
             summary |= {"left_out": left_out, "notes": [*summary["notes"], *left_out]}
             add_ensemble(summary, ensemble, result.prepared)
+            write_table_one(self.path, fit, result, agreement, summary)
         write_summary(self.path / "summary.json", summary | times_of(fit.stopwatch, scan))
         write_shown_files(self.path, fit, result, stop)
         write_viewer_scripts(self.path, summary)

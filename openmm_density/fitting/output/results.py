@@ -13,6 +13,7 @@ UNFINISHED = "unfinished"
 COMMAND = "command.json"
 """In it: what the fit was asked to do."""
 FITTED, SUMMARY, REPORT = "fitted.cif", "summary.json", "report.html"
+TABLE_ONE = "table1.md"
 FILES = (
     FITTED,
     "fitted.pdb",
@@ -28,6 +29,7 @@ FILES = (
     "fitted.cxc",
     "fitted_coot.py",
     REPORT,
+    TABLE_ONE,
 )
 ENSEMBLE = "ensemble.cif"
 """Of a fit with replicas that share the map."""

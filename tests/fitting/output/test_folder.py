@@ -72,6 +72,15 @@ def test_every_model_is_assessed(summary, models, fitted, stage):
     assert [row[f"q_score_{stage}"] for row in rows] == pytest.approx(scores.residues, abs=1e-2)
 
 
+def test_table_one_and_what_the_file_says_of_the_refinement(folder, summary):
+    table, found = (folder.path / "table1.md").read_text(), summary["table1"]
+    assert f"| CC_mask | {found['map']['correlations']['cc_mask']:.3f} |" in table
+    block = gemmi.cif.read(str(folder.path / "fitted.cif")).sole_block()
+    assert block.find_value("_em_3d_fitting.ref_protocol") == "'FLEXIBLE FIT'"
+    assert "openmm-density" in block.find_values("_software.name")
+    assert len(block.find_values("_refine_ls_restr.type")) == 2
+
+
 def test_residues_are_those_of_the_model(summary, models):
     topology = models["initial"][0]
     found = [(row["chain"], row["number"], row["name"]) for row in summary["residues"]]

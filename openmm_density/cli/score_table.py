@@ -1,0 +1,65 @@
+"""``openmm-density score --table1``: the Table 1 of a model that was not fitted here."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..atomic_files import write_text
+from ..deposition.figures import FiguresOfModel, deposition_figures
+from ..deposition.table_one import TableInput, crystal_of, table_one
+from ..fitting.output.summary import versions
+from ..maps.density_map import DensityMap
+from ..models.model import Model
+from ..models.structure_files import write_model_cif
+from ..validation.geometry import geometry_report
+
+
+def write_scored_table(
+    path: str | Path,
+    model: Model,
+    positions: np.ndarray,
+    density_map: DensityMap,
+    resolution: float,
+    names: tuple[str, str],
+    scored: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Write the table of a model at some positions, and return its figures.
+
+    Parameters
+    ----------
+    path : path
+    model : Model
+        Of N atoms.
+    positions : np.ndarray, shape (N, 3)
+        Å.
+    density_map : DensityMap
+    resolution : float
+        Å.
+    names : two str
+        Of the model and the map, as the user gave them.
+    scored : mapping
+        `openmm_density.cli.score_report.ScoreReport.found`.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        # As it is scored: of a trajectory the last frame.
+        written = Path(folder) / "model.cif"
+        write_model_cif(written, model, positions)
+        shown = FiguresOfModel(model.topology, positions, model.b_factors, model.occupancies, written)
+        figures = deposition_figures(shown, density_map, resolution)
+    known = TableInput(
+        figures,
+        geometry_report(model.topology, positions).as_dict(),
+        resolution,
+        *(Path(name).name for name in names),
+        [float(size) for size in density_map.voxel_size],
+        crystal_of(density_map, model.cell, model.space_group),
+        versions()["openmm-density"] or "",
+        half_map_resolution=scored.get("half_map_resolution") if scored.get("half_map_falls") else None,
+    )
+    write_text(path, table_one(known))
+    return figures

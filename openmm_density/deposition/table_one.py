@@ -1,0 +1,296 @@
+"""Table 1 of a paper, as Markdown: what is known of data, model and validation, and what its authors have to fill in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .cctbx_figures import INSTALL
+
+if TYPE_CHECKING:
+    from ..maps.density_map import DensityMap
+
+FILL_IN = "*[fill in]*"
+IDEAL_VALUES = "Amber ff14SB, OL15 and OL3"
+_NONE = "–"
+
+_Rows = list[tuple[str, str, str]]
+
+_EM_DATA = (
+    *("Magnification", "Voltage (kV)", "Electron exposure (e⁻/Å²)", "Defocus range (μm)", "Pixel size (Å)"),
+    *("Symmetry imposed", "Initial particle images (no.)", "Final particle images (no.)"),
+)
+_CRYSTAL_DATA = (
+    *("Wavelength (Å)", "R_merge, R_meas or R_pim", "I/σ(I)", "CC1/2", "Completeness (%)", "Redundancy"),
+    "No. reflections",
+)
+
+
+@dataclass(frozen=True)
+class TableInput:
+    """What a Table 1 is made of.
+
+    Attributes
+    ----------
+    figures : mapping
+        From `deposition.figures.deposition_figures`.
+    geometry : mapping
+        From `openmm_density.validation.geometry.GeometryReport.as_dict`.
+    resolution : float
+        Å.
+    model, map : str
+        As the user gave them.
+    voxel_size : sequence of float
+        Of the map, in Å.
+    crystal : str
+        Space group and cell of a crystal's map; empty for another.
+    r_work, r_free : float, optional
+        Of a crystal, where they are known.
+    half_map_resolution : float, optional
+        Å, where the halves' correlation around the model is 0.143.
+    version : str
+        Of this package.
+    remarks : sequence of str
+        Further sentences below the table.
+    """
+
+    figures: Mapping[str, Any]
+    geometry: Mapping[str, Any]
+    resolution: float
+    model: str
+    map: str
+    voxel_size: Sequence[float]
+    crystal: str
+    version: str
+    r_work: float | None = None
+    r_free: float | None = None
+    half_map_resolution: float | None = None
+    remarks: Sequence[str] = ()
+
+
+def crystal_of(density_map: DensityMap, cell: Sequence[float] | None, space_group: str) -> str:
+    """Return the space group and cell of the crystal whose whole cell a map is; empty for another map.
+
+    Parameters
+    ----------
+    density_map : DensityMap
+    cell : sequence of float, optional
+        The model's; by default the map's.
+    space_group : str
+        The model's; empty where none is known.
+    """
+    if not density_map.periodic:
+        return ""
+    numbers = density_map.cell if cell is None else cell
+    return f"{space_group or 'P 1'}; {', '.join(f'{number:.2f}' for number in numbers)}"
+
+
+def table_one(known: TableInput) -> str:
+    """Return the table as Markdown: a row for each figure with its value and by which definition or program it is."""
+    kind = "Crystallographic data" if known.crystal else "Cryo-EM data collection"
+    parts = [f"# Table 1. {kind}, refinement and validation statistics", ""]
+    for title, rows in (
+        ("Data collection and processing", _data(known)),
+        ("Refinement", _refinement(known)),
+        ("Model composition", _composition(known.figures["model"]["composition"])),
+        ("Model and map", _agreement(known)),
+        ("Validation", _validation(known)),
+    ):
+        parts += [f"## {title}", "", "| | | by |", "| --- | --- | --- |"]
+        parts += [f"| {name} | {value} | {source} |" for name, value, source in rows]
+        parts.append("")
+    parts += [f"{sentence}\n" for sentence in (*known.remarks, *_footnotes(known))]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _number(value: float | None, digits: int) -> str:
+    return _NONE if value is None else f"{value:.{digits}f}"
+
+
+def _data(known: TableInput) -> _Rows:
+    """Return the rows that only the authors know, but for what the map's header says."""
+    rows = [(name, FILL_IN, "") for name in (_CRYSTAL_DATA if known.crystal else _EM_DATA)]
+    if known.crystal:
+        rows.insert(1, ("Space group and cell (Å, °)", known.crystal, "map"))
+    else:
+        sizes = " × ".join(f"{size:.4g}" for size in dict.fromkeys(round(s, 5) for s in known.voxel_size))
+        rows.append(("Voxel size of the map (Å)", sizes, "map"))
+        half = known.half_map_resolution
+        rows.append(
+            (
+                "Map resolution by half maps, FSC 0.143 (Å)",
+                FILL_IN if half is None else f"{half:.2f}",
+                "" if half is None else "half maps around the model, openmm-density",
+            )
+        )
+        rows.append(("Map resolution range (Å)", FILL_IN, ""))
+    return rows
+
+
+def _refinement(known: TableInput) -> _Rows:
+    geometry = known.geometry
+    b_factors = known.figures["model"]["mean_b_factors"]
+    rows = [
+        ("Initial model (PDB code)", FILL_IN, f"the file {known.model}"),
+        ("Resolution of the refinement (Å)", f"{known.resolution:g}", "given"),
+    ]
+    if known.crystal:
+        unknown = known.r_work is None and known.r_free is None
+        rows.append(
+            (
+                "R_work / R_free",
+                FILL_IN if unknown else f"{_number(known.r_work, 4)} / {_number(known.r_free, 4)}",
+                "" if unknown else "openmm-density",
+            )
+        )
+    else:
+        rows.append(("Map sharpening B factor (Å²)", FILL_IN, ""))
+    rows += [
+        (f"Mean B factor, {kind} (Å²)", _number(b_factors[kind], 1), "model")
+        for kind in ("protein", "nucleotide", "ligand", "water")
+        if b_factors[kind] is not None and b_factors["all"]
+    ]
+    ideal = f"deviations from the ideal values of {IDEAL_VALUES}"
+    return [
+        *rows,
+        ("R.m.s. deviation, bond lengths (Å)", _number(geometry["bond_rmsd"], 4), ideal),
+        ("R.m.s. deviation, bond angles (°)", _number(geometry["angle_rmsd"], 2), ideal),
+    ]
+
+
+def _composition(found: Mapping[str, Any]) -> _Rows:
+    ligands = ", ".join(f"{name}: {number}" for name, number in found["ligands"].items())
+    return [
+        ("Chains", str(found["chains"]), "model"),
+        ("Non-hydrogen atoms", str(found["atoms"]), "model"),
+        ("Hydrogen atoms", str(found["hydrogens"]), "model"),
+        ("Protein residues", str(found["protein"]), "model"),
+        ("Nucleotides", str(found["nucleotide"]), "model"),
+        ("Ligands and ions", ligands or "0", "model"),
+        ("Waters", str(found["water"]), "model"),
+    ]
+
+
+def _agreement(known: TableInput) -> _Rows:
+    figures = known.figures["map"]
+    cc = figures["correlations"]
+    density = "its own B factors" if cc["b_used"] == "model" else "B = 8 d, as it has none"
+    phenix = f"Afonine et al. 2018, the model with {density}"
+    rows = [
+        (f"CC_{name}", _number(cc[f"cc_{name}"], 3), phenix)
+        for name in ("mask", "volume", "peaks", "box")
+        if cc[f"cc_{name}"] is not None
+    ]
+    for mask in ("masked", "unmasked"):
+        found = [figures["fsc"][f"{mask}_{threshold}"] for threshold in ("0.5", "0.143")]
+        if any(found):
+            rows.append(
+                (
+                    f"Resolution, FSC of map and model 0.5 / 0.143, {mask} (Å)",
+                    _fallen(found),
+                    "openmm-density",
+                )
+            )
+    if figures["emringer"] is not None:
+        text = f"Barad et al. 2015, {figures['emringer_side_chains']} side chains"
+        rows.append(("EMRinger score", _number(figures["emringer"], 2), text))
+    if figures["smoc"] is not None:
+        rows.append(("SMOC, mean", _number(figures["smoc"], 3), "Joseph et al. 2016, window of 11 residues"))
+    if figures["q_score"] is not None:
+        relative = figures["q_score_relative"]
+        at_resolution = (
+            f" ({_number(figures['q_score_expected'], 2)} is usual at this resolution, ratio {relative:.2f})"
+            if relative is not None
+            else ""
+        )
+        text = "Pintilie et al. 2020, σ 0.6 Å, polymers"
+        rows.append(("Q-score, mean", _number(figures["q_score"], 3) + at_resolution, text))
+    return rows
+
+
+def _fallen(found: Sequence[Mapping[str, Any] | None]) -> str:
+    return " / ".join(
+        _NONE if each is None else f"{'' if each['falls'] else '≤ '}{each['resolution']:.2f}"
+        for each in found
+    )
+
+
+def _validation(known: TableInput) -> _Rows:
+    """Return MolProbity's figures where there are any, and ours by their own names where there are none."""
+    geometry, cctbx = known.geometry, known.figures["cctbx"]
+    theirs = {} if cctbx is None else cctbx["figures"]
+    name = "" if cctbx is None else f"cctbx {cctbx['version']}"
+
+    def percent(part: int | None, whole: int | None) -> str:
+        return _NONE if part is None or not whole else f"{100 * part / whole:.2f}"
+
+    rows: _Rows = []
+    for title, key, digits in (
+        ("MolProbity score", "molprobity_score", 2),
+        ("Clashscore", "clashscore", 2),
+        ("Rotamer outliers (%)", "rotamer_outlier_percent", 2),
+        ("Ramachandran favoured (%)", "ramachandran_favoured_percent", 2),
+        ("Ramachandran allowed (%)", "ramachandran_allowed_percent", 2),
+        ("Ramachandran outliers (%)", "ramachandran_outlier_percent", 2),
+        ("Cβ outliers (%)", "c_beta_outlier_percent", 2),
+        ("CaBLAM outliers (%)", "cablam_outlier_percent", 2),
+        ("Cα geometry outliers (%)", "ca_geometry_outlier_percent", 2),
+    ):
+        if theirs.get(key) is not None:
+            rows.append((title, _number(theirs[key], digits), name))
+    z = theirs.get("ramachandran_z_whole")
+    if z is not None:
+        rows.append(
+            ("Ramachandran Z, whole (r.m.s.)", f"{z[0]:.2f} ({z[1]:.2f})", f"{name}, Sobolev et al. 2020")
+        )
+    if "ramachandran_outlier_percent" not in theirs:
+        count = geometry["ramachandran_count"]
+        rows += [
+            (
+                f"Ramachandran {title} (%)",
+                percent(geometry[f"ramachandran_{key}_count"], count),
+                "openmm-density: Top500 tables, Lovell et al. 2003",
+            )
+            for title, key in (("favoured", "favoured"), ("allowed", "allowed"), ("outliers", "outlier"))
+        ]
+    if "rotamer_outlier_percent" not in theirs:
+        rows.append(
+            (
+                "Side chains not staggered (%)",
+                percent(geometry["rotamer_outlier_count"], geometry["rotamer_count"]),
+                "openmm-density: a torsion over 40° from staggered; *not MolProbity's rotamer outliers*",
+            )
+        )
+    if "clashscore" not in theirs:
+        rows.append(
+            (
+                "Clashes per 1000 non-hydrogen atoms",
+                _number(geometry["clashscore"], 2),
+                "openmm-density: without hydrogens; *not MolProbity's clashscore*",
+            )
+        )
+    return [
+        *rows,
+        ("Cis peptides not before proline", str(geometry["cis_nonproline_count"]), "openmm-density"),
+        ("Peptides twisted by over 30°", str(geometry["twisted_count"] or 0), "openmm-density"),
+    ]
+
+
+def _footnotes(known: TableInput) -> list[str]:
+    """Return what stands below the table."""
+    cctbx = known.figures["cctbx"]
+    notes = [
+        f"Written by openmm-density {known.version} for {known.model} in {known.map}. {FILL_IN} is what only its authors know.",
+        f"The ideal values of bonds and angles are those of {IDEAL_VALUES}; they differ by 0.01 to 0.02 Å from those of Engh "
+        "and Huber, against which refinement programs report.",
+        "CC_mask to CC_box are correlations by Phenix' definitions. The CC that openmm-density prints is another: with B = 8 d "
+        "for all atoms, over the voxels within 3 Å of them.",
+    ]
+    if cctbx is None:
+        notes.append(
+            f"MolProbity's figures (rotamers, CaBLAM, Ramachandran Z, clashscore) are cctbx': {INSTALL}."
+        )
+    else:
+        notes += [f"{name}: {sentence}." for name, sentence in cctbx["missing"].items()]
+    return notes

@@ -1,0 +1,117 @@
+"""``table1.md`` of a fit, and the categories on its refinement in ``fitted.cif``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...atomic_files import write_text
+from ...chemistry.elements import is_hydrogen
+from ...deposition.cif_categories import add_refinement
+from ...deposition.figures import FiguresOfModel, deposition_figures
+from ...deposition.table_one import TableInput, crystal_of, table_one
+from ...validation.fsc import ShellCorrelation
+from ...wording import one_line
+from ..fit_result import FitResult
+from ..flexible_fit import FlexibleFit
+from ..refined_atoms import input_b_factors, input_occupancies
+from .agreement import MapAgreement
+from .results import FITTED, TABLE_ONE
+from .summary import versions
+
+_AS_IT_WAS = "The fit did not improve the model: these are the figures of the model as it was."
+
+
+def write_table_one(
+    folder: Path, fit: FlexibleFit, result: FitResult, agreement: MapAgreement, summary: dict[str, Any]
+) -> None:
+    """Write the table of the model that was kept, and what its file says of the refinement; the summary gets ``table1``.
+
+    A fit that was interrupted has none, and where a figure cannot be had at all, a note of the summary says why: nothing else is
+    lost by it.
+
+    Parameters
+    ----------
+    folder : Path
+        With the models.
+    fit : FlexibleFit
+    result : FitResult
+    agreement : MapAgreement
+        Of the same.
+    summary : dict
+        From `openmm_density.fitting.output.summary.summarize`.
+    """
+    path = folder / TABLE_ONE
+    summary["table1"] = None
+    if result.interrupted:
+        path.unlink(missing_ok=True)  # that of an earlier fit
+        return
+    try:
+        known, b_factors = _known(folder, fit, result, agreement, summary)
+        write_text(path, table_one(known))
+        if result.simulated is None:
+            add_refinement(folder / FITTED, known, b_factors, fit.density.similarity_measure)
+        summary["table1"] = dict(known.figures)
+    except Exception as error:
+        path.unlink(missing_ok=True)
+        summary["notes"].append(
+            f"{TABLE_ONE} was not written ({one_line(error)}); all other results are there."
+        )
+
+
+def _known(
+    folder: Path,
+    fit: FlexibleFit,
+    result: FitResult,
+    agreement: MapAgreement,
+    summary: Mapping[str, Any],
+) -> tuple[TableInput, np.ndarray]:
+    """Return what the table is made of, and the B factors of the atoms but hydrogens."""
+    model = result.prepared.model
+    refined = input_b_factors(result)
+    b_factors = model.b_factors if refined is None else refined
+    occupancies = input_occupancies(result)
+    written = folder / "fitted.pdb"
+    figures = deposition_figures(
+        FiguresOfModel(
+            model.topology,
+            result.prepared.input_positions(result.final),
+            b_factors,
+            model.occupancies if occupancies is None else occupancies,
+            written if written.exists() else folder / "fitted_input.cif",
+        ),
+        fit.density_map,
+        fit.density.resolution,
+        residue_q_scores=[row["q_score_final"] for row in agreement.residues],
+        masked_fsc=_curve(agreement.overall.get("fsc_final")),
+    )
+    halves = summary.get("half_maps") or {}
+    known = TableInput(
+        figures,
+        summary["geometry_final"],
+        fit.density.resolution,
+        Path(summary["model"]).name,
+        Path(summary["map"]).name,
+        [float(size) for size in fit.density_map.voxel_size],
+        crystal_of(fit.density_map, model.cell, model.space_group),
+        versions()["openmm-density"] or "",
+        r_work=summary.get("r_work"),
+        r_free=summary.get("r_free"),
+        half_map_resolution=halves.get("fsc_resolution") if halves.get("fsc_falls") else None,
+        remarks=[] if result.simulated is None else [_AS_IT_WAS],
+    )
+    heavy = [not is_hydrogen(atom) for atom in model.topology.atoms()]
+    return known, np.asarray(b_factors)[heavy]
+
+
+def _curve(told: Mapping[str, Any] | None) -> ShellCorrelation | None:
+    """Return a curve that a report has as lists."""
+    if told is None:
+        return None
+    correlation = np.array([np.nan if value is None else value for value in told["correlation"]])
+    return ShellCorrelation(
+        np.array(told["frequency"]), correlation, np.zeros(len(correlation), dtype=np.int64)
+    )
