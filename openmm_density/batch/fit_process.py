@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..fitting.worker_process import PROGRAM, search_path
+from ..program_process import begin_program
 
 PROGRAM_OF_FIT = "openmm_density.cli.fit_process"
 """The module that runs ``openmm-density fit`` in a process of its own."""
@@ -80,19 +78,12 @@ class FitProcess:
         self._log, self._error = log, ""
         reading, writing = os.pipe()
         self._reports = os.fdopen(reading, encoding="utf-8", errors="replace")
-        words = [sys.executable, "-W", "ignore", "-c", PROGRAM.format(program), str(os.getpid())]
         try:
             with open(log, "ab") as file:
                 self._begin = file.tell()
-                self.process = subprocess.Popen(
-                    [*words, str(writing), *arguments],
-                    pass_fds=[writing],
-                    stdin=subprocess.DEVNULL,
-                    stdout=file,
-                    stderr=file,
-                    start_new_session=True,
-                    env={**os.environ, **(environment or {}), "PYTHONPATH": search_path()},
-                )
+                own = [str(os.getpid()), str(writing)]
+                streams = {"stdout": file, "stderr": file, "pass_fds": [writing]}
+                self.process = begin_program(program, [*own, *arguments], environment, **streams)
         except BaseException:
             self._reports.close()
             raise

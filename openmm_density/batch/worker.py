@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..fitting.worker_process import PROGRAM, end_with, search_path
+from ..program_process import begin_program, end_with
 from .devices import Slot
 
 QUIET = {
@@ -80,14 +80,8 @@ class LocalWorkers:
 
     def _started(self, number: int) -> subprocess.Popen[bytes]:
         slot = self._slots[number]
-        process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", PROGRAM.format(__name__), str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            env={**os.environ, **slot.environment, "PYTHONPATH": search_path()},
-        )
+        streams = {"stdin": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        process = begin_program(__name__, [str(os.getpid())], slot.environment, **streams)
         assert process.stdin is not None
         # In a pipe, as other users see the arguments of a process.
         told = json.dumps({**self._told, "name": f"worker-{number}", "fits": slot.fits})

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
 from ..fitting.fit_clock import Clock
-from ..fitting.worker_process import end_with
+from ..program_process import end_with
 from ..stopwatch import PARTS
 from . import fit, sentence_of
 from . import main as command

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 
+from ..program_process import command_of, environment_of
 from .platform_errors import refuse_platform
-from .worker_process import PROGRAM, search_path
 
 ALWAYS_HERE = ("CPU", "Reference")
 """Platforms that every OpenMM has, and that run everywhere."""
@@ -34,11 +33,11 @@ def check_platform_beside(name: str) -> None:
         return
     try:
         asked = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", PROGRAM.format(__name__), name],
+            command_of(__name__, name),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_PATIENCE,
-            env={**os.environ, "PYTHONPATH": search_path()},
+            env=environment_of(),
         )
     except (OSError, subprocess.TimeoutExpired):
         return

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
-import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from ..program_process import begin_program
+
 # Bytes that a worker takes, with a map of 1 Å or coarser or a table of it.
 _MEMORY = 600e6
-# Nothing is imported from the working folder, which may hold anything.
-PROGRAM = "import sys; sys.path[:] = filter(None, sys.path); from {} import main; main()"
-"""What a Python process runs whose program is a module's function ``main``."""
-# Of Linux: the signal that a process gets when the thread that started it ends.
-_PR_SET_PDEATHSIG = 1
 # What would make threads of its own in a worker, or take a GPU.
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -64,17 +57,9 @@ class WorkerProcess:
 
     def __init__(self, module: str) -> None:
         self.connection, theirs = Pipe()
-        command = [sys.executable, "-W", "ignore", "-c", PROGRAM.format(module), str(theirs.fileno())]
+        descriptor = theirs.fileno()
         try:
-            # In a session of its own: Ctrl-C is for the fit, which ends it.
-            self.process = subprocess.Popen(
-                command,
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,
-                env={**os.environ, **_ONE_THREAD, "PYTHONPATH": search_path()},
-            )
+            self.process = begin_program(module, [str(descriptor)], _ONE_THREAD, pass_fds=[descriptor])
         finally:
             theirs.close()
 
@@ -115,22 +100,3 @@ def is_heard(connection: Connection, answer: Any) -> bool:
     except OSError:
         return False
     return True
-
-
-def end_with(parent: int) -> None:
-    """Have the operating system end this process when the thread ends that started it, however that ends.
-
-    Parameters
-    ----------
-    parent : int
-        The number of the process that started it.
-    """
-    with suppress(OSError, AttributeError):  # not Linux
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before
-        os._exit(1)
-
-
-def search_path() -> str:
-    """Return where this process imports from, without the working folder; what is no text Python passes over."""
-    return os.pathsep.join(folder for folder in sys.path if isinstance(folder, str) and folder)

@@ -18,13 +18,12 @@ import torch
 
 from ..errors import InputError, SimulationError
 from ..fitting.interrupts import StopRequest
-from ..fitting.worker_process import PROGRAM, search_path
+from ..program_process import begin_program
 from .direction import carry_out
 from .frame_fit import FrameFits, Interrupted
 from .settings import Settings, Start
 from .steps import DIRECTIONS
 
-_PROGRAM = PROGRAM.format(__name__)
 INTERRUPTED = 130
 # Seconds that a fit has to save its state.
 _PATIENCE = 120.0
@@ -52,15 +51,9 @@ class DirectionProcess:
         self.direction, self._told = direction, told
         self._failure: dict[str, Any] | None = None
         self._is_asked_to_stop = False
-        # In a session of its own: Ctrl-C is for the series, which passes it on once.
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, str(folder), direction, str(threads)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            env={**os.environ, **_own_gpu(direction), "PYTHONPATH": search_path()},
-        )
+        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        words = [str(folder), direction, str(threads)]
+        self._process = begin_program(__name__, words, _own_gpu(direction), **streams)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 

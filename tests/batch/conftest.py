@@ -77,7 +77,7 @@ from pathlib import Path
 sys.path[:0] = {json.dumps([str(Path(__file__).parents[2])])}
 
 def main():
-    from openmm_density.fitting.worker_process import end_with
+    from openmm_density.program_process import end_with
     end_with(int(sys.argv[1]))
     reports, arguments = os.fdopen(int(sys.argv[2]), "w"), sys.argv[3:]
     folder = Path(arguments[arguments.index("--resume" if "--resume" in arguments else "--output") + 1])

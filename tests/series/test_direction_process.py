@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from openmm_density import program_process
 from openmm_density.errors import InputError, SimulationError
 from openmm_density.series import direction_process
 from openmm_density.series.direction_process import carry_out_beside
@@ -20,7 +21,7 @@ SAY = "import json, sys, time\ndef say(**m): print(json.dumps(m), flush=True)\n"
 @pytest.fixture
 def beside(tmp_path, monkeypatch):
     def carried_out(program, told=lambda _: None):
-        monkeypatch.setattr(direction_process, "_PROGRAM", program)
+        monkeypatch.setattr(program_process, "_PROGRAM", program.replace("{", "{{").replace("}", "}}"))
         return carry_out_beside(tmp_path, 1, told)
 
     return carried_out

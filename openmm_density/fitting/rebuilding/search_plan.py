@@ -19,10 +19,12 @@ _SETTLING = 1000.0
 # A side chain in all of its rotamers until none changes any more; a residue matched with the places next to it.
 _SIDE_CHAIN, _MATCH = 2600.0, 950.0
 # A peptide: one of six is turned over and minimised, and of those half are annealed, in the first of two or three rounds.
-_PEPTIDE = 24000.0
-# A local system has so many atoms, by its moving ones; its creation, minimisation and annealing take so long for each.
+_PEPTIDE = 7000.0
+# A local system has so many atoms, by its moving ones; its creation, minimisation and annealing take so long for each, with what
+# is done around them: by themselves, of 318 atoms, 12, 3 and 27 ms (`examples/benchmarks/local_dynamics.py`), which is a half and
+# less. Where `openmm_density.kernels.local_dynamics` cannot be compiled, OpenMM takes four times as long.
 _AROUND, _PER_MOVING = 150.0, 1.9
-_CREATION, _MINIMIZATION, _ANNEALING = 160.0, 105.0, 280.0
+_CREATION, _MINIMIZATION, _ANNEALING = 30.0, 20.0, 70.0
 # One pass over a residue's side chain there, in one model and in one of many at once; so many shifts are annealed of those that
 # are built, and both ends again.
 _PASS, _PASS_OF_MANY, _ANNEALED = 700.0, 250.0, 4

@@ -184,7 +184,7 @@ def test_where_no_process_starts_this_one_does_all(
     search: Search, alone: list[StretchTrial], monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     module = "openmm_density.fitting.rebuilding.trial_workers"
-    monkeypatch.setattr("openmm_density.fitting.worker_process.PROGRAM", program)
+    monkeypatch.setattr("openmm_density.program_process._PROGRAM", program)
     if "sleep" in program:
         monkeypatch.setattr(f"{module}._START", 0.3)
     with TrialWorkers(2) as workers:
