@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .energies import DensityFit, EnsembleFit
     from .errors import InputError
     from .maps import DensityMap
+    from .models import SymmetryOperators
     from .reporters import DensityReporter
     from .restraints import PlanarityRestraint
 
@@ -21,13 +22,14 @@ __all__ = [
     "EnsembleFit",
     "InputError",
     "PlanarityRestraint",
+    "SymmetryOperators",
 ]
 
 
 def _load_forces() -> None:
     """Load the library of our forces, and the classes of the energies that they may be."""
     from . import native_force
-    from .energies import copies, ensemble_density, modules, torsion_maps  # noqa: F401
+    from .energies import copies, ensemble_density, modules, symmetry_mates, torsion_maps  # noqa: F401
 
     native_force.load()
 
@@ -43,6 +45,7 @@ _find, __dir__ = lazy_names(
         "EnsembleFit": "energies",
         "InputError": "errors",
         "PlanarityRestraint": "restraints",
+        "SymmetryOperators": "models",
     },
     (
         *(

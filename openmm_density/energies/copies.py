@@ -155,5 +155,5 @@ def _moved(
 ) -> SimilarityEnergy:
     """Return the energy of a fit whose map has been moved (nm), for fitted atoms of these numbers among so many."""
     energy = fit.module_for(torch.from_numpy(atoms), n_particles)
-    energy.origin = energy.origin + torch.from_numpy(displacement)
+    energy.move(torch.from_numpy(displacement))
     return energy

@@ -18,6 +18,7 @@ from ..chemistry.topologies import openmm_topology
 from ..errors import InputError, knowing_keywords
 from ..maps.checks import check_map, check_resolution
 from ..maps.density_map import DensityMap
+from ..models.symmetry_operators import SymmetryOperators
 from ..units import ANGSTROM_PER_NANOMETER, in_angstrom, positive, resolution_in_angstrom, value_in
 from . import forces
 from .calibration import (
@@ -41,8 +42,10 @@ from .density_target import CROP_MARGIN, TargetSource
 from .fitted_atoms import AtomGaussians, FittedAtoms, check_weights
 from .form_factors import SIGMA_PER_RESOLUTION
 from .measures import Measure, measure_named
-from .modules import DensityEnergy, Grid, MapPotentialEnergy, SimilarityEnergy, WholeMolecules
+from .modules import SimilarityEnergy, WholeMolecules
 from .molecules import centroids, molecule_numbers
+from .similarity_energy import similarity_energy
+from .symmetry_mates import around_copies, check_operators
 
 CUTOFF_IN_SIGMA = 4.0
 
@@ -94,6 +97,11 @@ class DensityFit:
     periodic : bool, optional
         Whether the System is periodic; by default what ``system`` says, and without it no. (The box of a topology says nothing:
         every file of a crystal structure has one.)
+    operators : SymmetryOperators, optional
+        Of the copies of the topology, which is one unit of an assembly or of a crystal: the map is compared with the density of
+        all of them, while only the unit moves. S is that of the whole, energy and k are those of one unit, whose forces are
+        those of a copy in the whole. Operators of a crystal need the periodic map of its cell. Atoms of ``positions`` on an
+        element of symmetry, within 0.8 Å of a copy of their own, are shared by the copies.
     crop_margin : float, Quantity or None
         How far in Å beyond the starting positions the map is kept; None keeps all of it.
     voxel_size : float, Quantity or "auto"
@@ -147,6 +155,7 @@ class DensityFit:
         b_factors: Any = None,
         occupancies: Any = None,
         periodic: bool | None = None,
+        operators: SymmetryOperators | None = None,
         crop_margin: Any = CROP_MARGIN,
         voxel_size: Any = "auto",
         parameter_name: str = "density_strength",
@@ -158,7 +167,7 @@ class DensityFit:
             raise InputError(
                 "must be from 0 to 31", argument="force_group", found=force_group, remedy="give one of these"
             )
-        self.parameter_name, self.force_group = parameter_name, force_group
+        self.parameter_name, self.force_group, self.operators = parameter_name, force_group, operators
         self.topology = openmm_topology(topology)
         resolution = resolution_in_angstrom(resolution)
         check_resolution(density_map, resolution)
@@ -169,12 +178,16 @@ class DensityFit:
             self.topology, atoms, weights, system=system, b_factors=b_factors, occupancies=occupancies
         )
         self._positions = None if positions is None else self._checked(positions)
-        if periodic is None:
-            periodic = system is not None and system.usesPeriodicBoundaryConditions()
         self.periodic = periodic
-        self._molecules = molecule_numbers(self.topology, system) if periodic else None
+        if periodic is None:
+            self.periodic = system is not None and system.usesPeriodicBoundaryConditions()
+        self._molecules = molecule_numbers(self.topology, system) if self.periodic else None
         self._cutoff = None if cutoff is None else in_angstrom(cutoff, "cutoff")
         around = None if self._positions is None else self._positions[self.atoms]
+        if operators is not None:
+            check_operators(operators, density_map)
+            self._fitted.share_sites(operators, self._positions)
+            around = around_copies(operators, around)
         source = TargetSource(density_map, self.measure, mask, threshold, around, crop_margin, voxel_size)
         self._take(source, resolution)
         if system is not None:
@@ -236,7 +249,7 @@ class DensityFit:
         return fit
 
     def _warn_of_no_force(self) -> None:
-        """Warn where there is exactly no force from the start, and say why: some similarities have places without one."""
+        """Warn where there is exactly no force from the start: some similarities have places without one."""
         in_nm = torch.from_numpy(self._positions[self.atoms] / ANGSTROM_PER_NANOMETER)
         if self._unit_forces(in_nm)[1].any():
             return
@@ -373,26 +386,8 @@ class DensityFit:
 
     def _energy(self, indices: torch.Tensor, n_particles: int, measure: Measure) -> SimilarityEnergy:
         """Build the energy of a measure, in nm, for so many positions, at these indices of which the fitted atoms are."""
-        nm = ANGSTROM_PER_NANOMETER
-        target, gaussians = self.target, self._gaussians
-        grid = Grid(
-            torch.from_numpy(target.matrix / nm), torch.from_numpy(target.origin / nm), target.periodic
-        )
-        if measure.is_potential:
-            weights = gaussians.integrals.to(torch.float32)
-            return MapPotentialEnergy(indices, n_particles, weights, self._potential, grid, measure)
-        return DensityEnergy(
-            indices,
-            n_particles,
-            (gaussians.amplitudes * nm**3).to(torch.float32),
-            (gaussians.exponents * nm**2).to(torch.float32),
-            self.cutoff / nm,
-            self._target.voxels(),
-            grid,
-            measure,
-            # Σ of a complete model's density over the voxels, for densities in nm⁻³.
-            float(gaussians.integrals.numpy().sum()) / target.voxel_volume * nm**3,
-        )
+        density = self._target, self._potential, self._gaussians, self.cutoff
+        return similarity_energy(*density, measure, indices, n_particles, self.operators)
 
     def similarity(self, positions: Any) -> float:
         """Return the similarity S that the energy uses.

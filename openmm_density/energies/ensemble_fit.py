@@ -82,6 +82,12 @@ class EnsembleFit:
                 argument="fit",
                 remedy="make it for a System without a box",
             )
+        if fit.operators is not None:
+            raise InputError(
+                "must not have operators: replicas of a unit with its copies have no mean density here",
+                argument="fit",
+                remedy="make it of the whole assembly",
+            )
         if fit.measure.is_potential:
             raise InputError(
                 "must compare densities, of which replicas have a mean",

@@ -15,6 +15,7 @@ from openmm import unit
 from openmm.app import Topology
 
 from ..errors import InputError, as_argument
+from ..models.symmetry_operators import SymmetryOperators
 from ..units import value_in
 from .atom_selection import select_atoms
 from .form_factors import form_factor_gaussians, resolution_gaussians
@@ -34,6 +35,14 @@ class AtomGaussians:
 
     amplitudes: torch.Tensor
     exponents: torch.Tensor
+
+    def weighted(self, weights: np.ndarray) -> AtomGaussians:
+        """Return the densities times a number for each atom, shape (M,)."""
+        return AtomGaussians(self.amplitudes * torch.from_numpy(weights)[:, None], self.exponents)
+
+    def repeated(self, n_copies: int) -> AtomGaussians:
+        """Return the densities of so many copies of the atoms, one copy after the other."""
+        return AtomGaussians(self.amplitudes.repeat(n_copies, 1), self.exponents.repeat(n_copies, 1))
 
     @cached_property
     def integrals(self) -> torch.Tensor:
@@ -89,6 +98,7 @@ class FittedAtoms:
         occupancies: Any = None,
     ) -> None:
         self.indices = atoms = select_atoms(topology, atoms)
+        self._site_weights: np.ndarray | None = None
         self._table = weights if isinstance(weights, str) and weights in FORM_FACTORS else None
         if self._table is None:
             for name, given in (("b_factors", b_factors), ("occupancies", occupancies)):
@@ -129,6 +139,8 @@ class FittedAtoms:
         result = copy.copy(self)
         result.indices = np.concatenate([self.indices, n_particles + np.flatnonzero(is_fitted)])
         of_each = torch.from_numpy(occupancies[result.indices])
+        if self._site_weights is not None:
+            result._site_weights = self._site_weights[every]
         if self._table is None:
             result._weights = self._weights[every] * of_each
         else:
@@ -140,10 +152,17 @@ class FittedAtoms:
     def gaussians(self, resolution: float) -> AtomGaussians:
         """Return the atoms' densities as a map at a resolution (Å) shows them."""
         if self._table is None:
-            return AtomGaussians(*resolution_gaussians(self._weights, resolution))
-        return AtomGaussians(
-            *form_factor_gaussians(self._symbols, self._table, self._b_factors, self._occupancies, resolution)
-        )
+            found = AtomGaussians(*resolution_gaussians(self._weights, resolution))
+        else:
+            factors = self._symbols, self._table, self._b_factors, self._occupancies, resolution
+            found = AtomGaussians(*form_factor_gaussians(*factors))
+        return found if self._site_weights is None else found.weighted(self._site_weights)
+
+    def share_sites(self, operators: SymmetryOperators, positions: np.ndarray | None) -> None:
+        """Divide atoms on elements of symmetry among the copies, where positions (N, 3) in Å tell which they are."""
+        if positions is not None:
+            occupancies = None if self._table is None else self._occupancies.numpy()
+            self._site_weights = operators.site_weights(positions[self.indices], occupancies)
 
 
 def check_weights(gaussians: AtomGaussians, measure: Measure) -> None:

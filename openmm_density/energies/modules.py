@@ -79,6 +79,10 @@ class SimilarityEnergy(nn.Module):
         """Return S and ∂S/∂positions (in nm⁻¹), times a factor if there is one."""
         raise NotImplementedError
 
+    def move(self, displacement: Tensor) -> None:
+        """Move the map by a displacement (3,) in nm."""
+        self.origin = self.origin + displacement
+
     def forward(self, positions: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
         """Return energy (kJ/mol) and forces (kJ/mol/nm) for positions (N, 3) in nm and k, the strength, in kJ/mol."""
         check_particles(positions, self.n_particles, "DensityFit")

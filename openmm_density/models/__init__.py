@@ -8,11 +8,18 @@ if TYPE_CHECKING:
     from .model import Model
     from .preparation import Prepared, prepare
     from .structures import read_model
+    from .symmetry_operators import SymmetryOperators
 
-__all__ = ["Model", "Prepared", "prepare", "read_model"]
+__all__ = ["Model", "Prepared", "SymmetryOperators", "prepare", "read_model"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
-    {"Model": "model", "Prepared": "preparation", "prepare": "preparation", "read_model": "structures"},
+    {
+        "Model": "model",
+        "Prepared": "preparation",
+        "SymmetryOperators": "symmetry_operators",
+        "prepare": "preparation",
+        "read_model": "structures",
+    },
     ("structure_files",),
 )

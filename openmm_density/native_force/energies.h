@@ -17,6 +17,10 @@
 #include <utility>
 #include <vector>
 
+#include "energy.h"
+#include "painn.h"
+#include "symmetry_mates.h"
+
 #include "density/interface.h"
 #include "interpolation/interface.h"
 #include "molecules/interface.h"
@@ -24,126 +28,6 @@
 #include "torsion_maps/interface.h"
 
 namespace openmm_density {
-
-// A module's class, tensors, numbers and modules within.
-struct Form {
-    struct Array {
-        // As numpy calls that of its elements.
-        std::string type;
-        std::vector<char> bytes;
-        std::vector<int64_t> shape;
-    };
-
-    std::string kind;
-    void* kernel = nullptr;
-    std::map<std::string, double> numbers;
-    std::map<std::string, Array> arrays;
-    std::vector<std::pair<std::string, std::shared_ptr<const Form>>> parts;
-
-    double number(const std::string& name) const {
-        const auto found = numbers.find(name);
-        if (found == numbers.end())
-            refuse("has no number " + name);
-        return found->second;
-    }
-    template <class Element>
-    const Element* array(const std::string& name) const {
-        static_assert(std::is_integral_v<Element> || std::is_floating_point_v<Element>, "tensors hold numbers");
-        const Array& found = any_array(name);
-        const std::string type = (std::is_integral_v<Element> ? "int" : "float") + std::to_string(8 * sizeof(Element));
-        if (found.type != type)
-            refuse("takes " + name + " as " + type + ", not " + found.type);
-        return reinterpret_cast<const Element*>(found.bytes.data());
-    }
-    // An array whose elements are from 0 on and below a limit.
-    template <class Element>
-    const Element* indices(const std::string& name, int64_t limit) const {
-        const Element* const found = array<Element>(name);
-        const int64_t n = any_array(name).bytes.size() / sizeof(Element);
-        for (int64_t i = 0; i < n; ++i)
-            if (found[i] < 0 || found[i] >= limit)
-                refuse("has " + std::to_string(found[i]) + " among its " + name + ", which are from 0 to " + std::to_string(limit - 1));
-        return found;
-    }
-    int64_t length(const std::string& name, int axis = 0) const {
-        const Array& found = any_array(name);
-        if (axis >= (int) found.shape.size())
-            refuse("takes " + name + " with more than " + std::to_string(axis) + " axes");
-        return found.shape[axis];
-    }
-    const std::shared_ptr<const Form>& part(const std::string& name) const {
-        for (const auto& [own, form] : parts)
-            if (own == name)
-                return form;
-        refuse("has no " + name);
-    }
-    [[noreturn]] void refuse(const std::string& problem) const {
-        throw std::invalid_argument(kind + " " + problem);
-    }
-    template <class Function>
-    Function* function() const {
-        if (kernel == nullptr)
-            refuse("has no kernel");
-        return reinterpret_cast<Function*>(kernel);
-    }
-
-private:
-    const Array& any_array(const std::string& name) const {
-        const auto found = arrays.find(name);
-        if (found == arrays.end())
-            refuse("has no array " + name);
-        return found->second;
-    }
-};
-
-// What an evaluation is of; positions (n, 3) and box vectors (3, 3, in rows) in nm.
-struct Configuration {
-    const double* positions;
-    int64_t n_positions;
-    const double* box;
-    const double* strengths;
-    int n_threads;
-};
-
-// Belongs to a force and serves any number of Contexts at once: it holds no scratch.
-class Energy {
-public:
-    virtual ~Energy() = default;
-    // Of how many positions, which nothing else checks.
-    virtual int64_t n_positions() const = 0;
-    virtual bool takes(int64_t n) const {
-        return n == n_positions();
-    }
-    // How many numbers it reads as strengths, and stores as derivatives.
-    virtual int n_strengths() const {
-        return 1;
-    }
-    // Return the energy in kJ/mol; store the forces (n, 3) in kJ/mol/nm, and the energy's derivative with respect to each strength.
-    virtual double evaluate(const Configuration& at, double* forces, double* derivatives) const = 0;
-};
-
-using EnergyPointer = std::shared_ptr<const Energy>;
-inline EnergyPointer energy_of(std::shared_ptr<const Form> form);
-
-// The energy within a form, of so many positions.
-inline EnergyPointer energy_within(const Form& form, int64_t n_positions) {
-    EnergyPointer found = energy_of(form.part("energy"));
-    if (!found->takes(n_positions))
-        form.refuse("has " + std::to_string(n_positions) + " positions for an energy of " + std::to_string(found->n_positions()));
-    return found;
-}
-
-// An energy of as many positions as its form says.
-class FormEnergy : public Energy {
-public:
-    explicit FormEnergy(std::shared_ptr<const Form> given) : form(std::move(given)) {}
-    int64_t n_positions() const override {
-        return static_cast<int64_t>(form->number("n_particles"));
-    }
-
-protected:
-    const std::shared_ptr<const Form> form;
-};
 
 // k (largest S - S).
 class SimilarityEnergy : public FormEnergy {
@@ -532,12 +416,6 @@ private:
     const int64_t n_least;
 };
 
-}  // namespace openmm_density
-
-#include "painn.h"
-
-namespace openmm_density {
-
 template <class Kind>
 EnergyPointer made(std::shared_ptr<const Form> form) {
     return std::make_shared<Kind>(std::move(form));
@@ -548,6 +426,7 @@ inline EnergyPointer energy_of(std::shared_ptr<const Form> form) {
         {"DensityEnergy", made<DensityEnergy>},
         {"EnsembleDensity", made<EnsembleDensity>},
         {"MapPotentialEnergy", made<MapPotentialEnergy>},
+        {"SymmetryMates", made<SymmetryMates>},
         {"WholeMolecules", made<WholeMolecules>},
         {"PlanarityEnergy", made<PlanarityEnergy>},
         {"WholePlanes", made<WholePlanes>},

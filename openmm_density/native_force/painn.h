@@ -1,11 +1,14 @@
 // The energy of a molecule by trained networks.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "energies.h"
+#include "energy.h"
 #include "messages/interface.h"
 
 namespace openmm_density {

@@ -13,8 +13,9 @@ import numpy as np
 import openmm
 import pytest
 import torch
+from scipy.spatial.transform import Rotation
 
-from openmm_density import DensityFit, DensityMap, PlanarityRestraint
+from openmm_density import DensityFit, DensityMap, PlanarityRestraint, SymmetryOperators
 from openmm_density.energies import forces
 from openmm_density.energies.copies import SideBySide
 from openmm_density.energies.forces import BackendUnavailable, backend_problem, create_force
@@ -103,6 +104,22 @@ def assert_bits_of_module(context, module, strength, name, periodic, platform):
     else:
         np.testing.assert_array_equal(found[0], forces.numpy())
         assert (found[1], given) == (energy.item(), slope.item())
+
+
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+@pytest.mark.parametrize("periodic", [False, True])
+@pytest.mark.parametrize("of_system", [False, True])
+def test_a_unit_with_its_copies_has_the_bits_of_its_module(model, similarity, periodic, of_system):
+    turns = [Rotation.from_rotvec([0, 0.1, 2 * np.pi * n / 3]).as_matrix() for n in range(3)]
+    operators = SymmetryOperators.from_matrices(turns, [[0, 0, 0], [3.0, -1.0, 2.0], [1.0, 4.0, -2.0]])
+    system = model.system(box=BOX if periodic else None)
+    options = dict(similarity=similarity, periodic=periodic, operators=operators)
+    fit = model.fit(system=system if of_system else None, atoms="name CA or name CB", **options)
+    system.addForce(fit.create_force("NativeForce", parameter_derivative=True))
+    context = context_of(system, model.moved + 0.3 * np.arange(3))
+    assert_bits_of_module(
+        context, fit.create_module(), fit.default_strength, fit.parameter_name, periodic, "Reference"
+    )
 
 
 @on_cpus
