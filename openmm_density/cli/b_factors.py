@@ -62,10 +62,12 @@ def run(options: argparse.Namespace) -> int:
         from ..atomic_parameters import BFactorRefinement, OccupancyRefinement
         from ..maps.density_map import DensityMap
         from ..maps.half_maps import check_half_maps, check_halves_of_map
+        from ..models.odd_atoms import check_occupancies
         from ..models.structures import read_model
 
     corrections = map_corrections(options.voxel_size, options.mirror, options.invert)
     model = read_model(options.model)
+    check_occupancies(model)
     density_map = corrections.apply(DensityMap.from_file(options.map, columns=options.columns))
     halves = [corrections.apply(DensityMap.from_file(path)) for path in options.half_map] or None
     if halves is not None:

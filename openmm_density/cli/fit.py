@@ -165,10 +165,13 @@ def _with_strength(
 
 def _flexible_fit(record: FitRecord, stopwatch: Stopwatch) -> FlexibleFit:
     from ..fitting.flexible_fit import FlexibleFit
+    from ..validation.crystal import check_crystal
 
     options, files = record.options, record.options.files
     with stopwatch.part("reading"):
         model, density_map = files.read_model(), files.read_map()
+        if record.findings.place in ("off", "auto"):
+            check_crystal(model, density_map)
         reference = files.read_reference()
         arguments = options.fit_arguments()
     return FlexibleFit(

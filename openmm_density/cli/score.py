@@ -166,11 +166,16 @@ def _write_table(
     scored: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Write the Table 1 of the last frame, and return its figures."""
+    from ..models.odd_atoms import check_b_factors, check_occupancies
     from ..models.structures import read_model
     from ..units import ANGSTROM_PER_NANOMETER
+    from ..validation.crystal import check_crystal
     from .score_table import write_scored_table
 
     model = read_model(options.topology or options.model)
+    check_occupancies(model)
+    check_b_factors(model)
+    check_crystal(model, density_map)
     positions = trajectory.xyz[-1].astype(float) * ANGSTROM_PER_NANOMETER
     names = options.model, options.map
     return write_scored_table(

@@ -46,6 +46,67 @@ def check_twice(path: Path, residues: Sequence[ReadResidue]) -> None:
             )
 
 
+def check_occupancies(model: Model) -> None:
+    """Refuse a model with occupancies that no atom can have, where they count.
+
+    Raises
+    ------
+    InputError
+        If one is over 1 or below 0, or those of an atom's conformers sum up to more than 1.
+    """
+    values = np.append(model.occupancies, model.alternates.occupancies)
+    records = [*model.records, *model.alternates.records]
+    wrong = [
+        f"{record.describe()} {value:g}"
+        for record, value in zip(records, values)
+        if not -1e-6 <= value <= 1 + 1e-6
+    ]
+    if wrong:
+        raise InputError(
+            "occupancies must be from 0 to 1",
+            source=model.path,
+            found=listing(wrong, SHOWN),
+            remedy="correct these in the model",
+        )
+    sums: dict[tuple[object, ...], float] = defaultdict(float)
+    for record, value in zip(records, values):
+        if record.altloc:
+            sums[record.chain, record.residue_number, record.insertion_code, record.name] += value
+    # Rounded shares of several may sum up to a little over 1.
+    over = [
+        f"{' '.join(map(str, (chain, number)))}{code} {name} {value:.2f}"
+        for (chain, number, code, name), value in sums.items()
+        if value > 1.025
+    ]
+    if over:
+        raise InputError(
+            "occupancies of an atom's conformers must sum up to 1 at most",
+            source=model.path,
+            found=listing(over, SHOWN),
+            remedy="correct these in the model",
+        )
+
+
+def check_b_factors(model: Model) -> None:
+    """Refuse a model with B factors that no atom can have, where they count; one whose B factors are all 0 has none.
+
+    Raises
+    ------
+    InputError
+        If one is below 0, or 0 where others are not; those of hydrogens may be 0.
+    """
+    heavy = np.array([record.element not in ("H", "D") for record in model.records])
+    wrong = (model.b_factors < 0) | (heavy & (model.b_factors == 0) & bool(model.b_factors[heavy].any()))
+    if wrong.any():
+        atoms = [f"{model.records[k].describe()} {model.b_factors[k]:g}" for k in np.flatnonzero(wrong)]
+        raise InputError(
+            "B factors must be above 0",
+            source=model.path,
+            found=listing(atoms, SHOWN),
+            remedy="correct these in the model, or refine them (openmm-density b-factors)",
+        )
+
+
 def notes_on_atoms(model: Model) -> list[str]:
     """Return a sentence on each kind of value that no atom can have, and on each residue whose conformers share nothing."""
     occupancies = np.append(model.occupancies, model.alternates.occupancies)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap
+from openmm_density.fitting.output.report.b_factors import b_factors_in_words
 from openmm_density.models.structures import read_model
 
 from .commands import run
@@ -67,3 +68,27 @@ def test_half_maps_of_another_map_are_refused(files, tmp_path, capsys):
     halves = ("--half-map", tmp_path / "a.mrc", "--half-map", tmp_path / "b.mrc")
     assert run("b-factors", *files, *halves) == 2
     assert "the half maps are not those of the map" in capsys.readouterr().err
+
+
+def test_odd_occupancies_and_a_folder_that_is_not_there_are_refused(files, tmp_path, capsys):
+    text = files[0].read_text().replace("  1.00", "  1.70", 1)
+    (tmp_path / "odd.pdb").write_text(text)
+    assert run("b-factors", tmp_path / "odd.pdb", *files[1:]) == 2
+    assert "odd.pdb: occupancies must be from 0 to 1, found A " in capsys.readouterr().err
+    assert run("b-factors", *files, "--output", tmp_path / "none" / "b.pdb") == 2
+    assert f"the folder {tmp_path / 'none'} does not exist: create it first." in capsys.readouterr().err
+
+
+def test_the_result_says_that_the_model_is_wrong_and_that_levels_are_poorly_told():
+    refined = {
+        **{"level": "atom", "least_b": 10.0, "largest_b": 500.0, "mean_b": 57.0, "mean_b_deviation": 9.0},
+        **{"cc_uniform": 0.75, "uniform_b": 30.0, "cc": 0.82, "cc_given": None, "half_maps": {}, "notes": []},
+    }
+    said = b_factors_in_words(refined)
+    assert "the map hardly tells the level of B factors" in said and said.startswith(
+        "A B factor of each atom"
+    )
+    assert "hardly tells" not in b_factors_in_words(refined | {"uniform_b": 55.0})
+    # Beside its density.
+    wrong = b_factors_in_words(refined | {"cc_uniform": 0.41})
+    assert wrong.startswith("The model may not be where the map has it, or of another conformation: ")

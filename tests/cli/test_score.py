@@ -112,3 +112,62 @@ def test_score_writes_a_table_one_and_says_where_it_cannot(folder, tmp_path, cap
     assert f"the folder {tmp_path / 'none'} does not exist: create it first." in capsys.readouterr().err
     assert run(*arguments, "--table1", tmp_path / "x.md", "--atoms", "name CA") == 2
     assert "--table1 shows all atoms of the model" in capsys.readouterr().err
+
+
+def changed(source, path, **columns):
+    """Write a PDB file with other text in columns of the atoms of residue 10."""
+    spans = {"occupancy": (54, 60), "b_factor": (60, 66)}
+    lines = source.read_text().splitlines()
+    for number, line in enumerate(lines):
+        if line.startswith("ATOM") and line[22:26] == "  10":
+            for name, text in columns.items():
+                first, last = spans[name]
+                line = line[:first] + text.rjust(last - first) + line[last:]
+            lines[number] = line
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"occupancy": "1.50"}, "occupancies must be from 0 to 1, found A LYS 10 N 1.5, "),
+        ({"b_factor": "0.00"}, "B factors must be above 0, found A LYS 10 N 0, "),
+        ({"b_factor": "-5.00"}, "B factors must be above 0, found A LYS 10 N -5, "),
+    ],
+)
+def test_a_table_one_of_values_that_no_atom_can_have_is_refused(small_data, tmp_path, capsys, columns, said):
+    folder = small_data / "emd5925_frag"
+    model = changed(folder / "5925_native.pdb", tmp_path / "odd.pdb", **columns)
+    arguments = (model, folder / "emd5925.mrc.gz", "--resolution", 3.64)
+    assert run("score", *arguments, "--table1", tmp_path / "table1.md") == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+    assert not (tmp_path / "table1.md").exists()
+    assert model.read_text()
+
+
+def test_a_table_one_of_conformers_that_are_more_than_one_and_of_another_crystal_is_refused(
+    small_data, tmp_path, capsys
+):
+    folder = small_data / "xraymap_3pqr_R32"
+    lines = (folder / "3pqr.pdb").read_text().splitlines()
+    both = [i for i, line in enumerate(lines) if line.startswith("ATOM") and line[16] in "AB"]
+    for i in both:
+        lines[i] = lines[i][:54] + "  0.80" + lines[i][60:]
+    (tmp_path / "sum.pdb").write_text("\n".join(lines) + "\n")
+    table = ("--table1", tmp_path / "table1.md")
+    arguments = (tmp_path / "sum.pdb", folder / "3pqr.ccp4.gz", "--resolution", 2.85)
+    assert run("score", *arguments, *table) == 2
+    assert "occupancies of an atom's conformers must sum up to 1 at most, found " in capsys.readouterr().err
+    folder = small_data / "xray_1g8a_P21"
+    text = (folder / "1G8A_refined.pdb").read_text()
+    cell = next(line for line in text.splitlines() if line.startswith("CRYST1"))
+    other = tmp_path / "other.pdb"
+    other.write_text(text.replace(cell, cell[:6] + "   60.000" + cell[15:]))
+    arguments = (folder / "composite_omit_map.mtz", "--resolution", 1.8)
+    assert run("score", other, *arguments, *table) == 2
+    assert "its cell is not that of the map" in capsys.readouterr().err
+    assert run("fit", other, *arguments, "--output", tmp_path / "run", "--place", "off") == 2
+    assert "its cell is not that of the map" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
