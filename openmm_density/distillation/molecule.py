@@ -205,6 +205,12 @@ def _parsed(smiles: str, source: str) -> Mol:
     from rdkit import Chem
 
     molecule = Chem.MolFromSmiles(smiles)
+    if molecule is None and Path(smiles).is_dir():
+        raise InputError(
+            "it is a folder",
+            source=smiles,
+            remedy="give a file of one molecule, a model with its SMILES, or a SMILES",
+        )
     if molecule is None or not molecule.GetNumAtoms():
         raise InputError(
             "a ligand must be a SMILES, the name of a component of a dictionary, or a file ending in "

@@ -81,6 +81,11 @@ class PaiNN(nn.Module):
                 check_particles(positions, self.n_atoms, "this PaiNN")
                 own = positions
             else:
+                if positions.shape[0] < self.n_particles:
+                    raise ValueError(
+                        f"this PaiNN is of particles up to {self.n_particles - 1}, but the System has {positions.shape[0]} "
+                        "particles: give the indices of the molecule's atoms in this System."
+                    )
                 own = positions.index_select(0, self.particles)
             energy = torch.zeros([], dtype=torch.float64, device=positions.device)
             forces = torch.zeros_like(own)

@@ -59,6 +59,7 @@ def test_a_finished_potential_exits_with_0(tmp_path, monkeypatch):
     ("given", "said"),
     [
         (["nonsense"], '"nonsense": a ligand must be a SMILES'),
+        (["/"], "/: it is a folder: give a file of one molecule, a model with its SMILES, or a SMILES."),
         (["CO", "--solvent", "ink"], '--solvent must be a known solvent, found "ink"'),
         (["CO", "--dictionary", "missing.cif"], "missing.cif: there is no such file"),
         (["CO", "--output", "x.pdb"], "--output must end in .safetensors, found x.pdb: give another name."),
