@@ -19,7 +19,7 @@ from openmm_density.models.force_fields import lasting_names
 from .commands import fit, run, started, wait_for
 
 
-def test_a_fit_that_dies_while_its_results_are_written_is_resumed(folder, tmp_path, monkeypatch):
+def test_a_fit_that_dies_while_its_results_are_written_is_resumed(small, tmp_path, monkeypatch):
     class Killed(BaseException):
         """As good as kill -9."""
 
@@ -30,10 +30,10 @@ def test_a_fit_that_dies_while_its_results_are_written_is_resumed(folder, tmp_pa
     with monkeypatch.context() as patch:
         patch.setattr("openmm_density.fitting.output.folder.summarize", die)
         with pytest.raises(Killed):
-            fit(folder, output, "--steps", 100, "--restrain-to", folder / "target.pdb")
+            fit(small, output, "--steps", 100, "--restrain-to", small / "target.pdb")
     assert (output / "trajectory.dcd").exists() and not (output / "summary.json").exists()
     told = json.loads((output / "unfinished" / "command.json").read_text())
-    assert told["options"]["restrain_to"] == str(folder / "target.pdb") in told["sha256"]
+    assert told["options"]["restrain_to"] == str(small / "target.pdb") in told["sha256"]
     assert run("fit", "--resume", output) == 0
     assert sorted(path.name for path in output.iterdir()) == sorted([*FILES, FITTED_REFERENCE])
     violated = json.loads((output / "summary.json").read_text())["restraints_violated"]
@@ -43,7 +43,7 @@ def test_a_fit_that_dies_while_its_results_are_written_is_resumed(folder, tmp_pa
 
 
 def test_a_fit_of_an_earlier_version_goes_on_without_the_last_stage_that_it_did_not_have(
-    folder, tmp_path, monkeypatch, capsys, without_pictures
+    small, tmp_path, monkeypatch, capsys, without_pictures
 ):
     class Killed(BaseException):
         pass
@@ -52,7 +52,7 @@ def test_a_fit_of_an_earlier_version_goes_on_without_the_last_stage_that_it_did_
         with monkeypatch.context() as earlier:
             earlier.setattr(Protocol, "finishing", lambda self: self)
             return fit(
-                folder, output, "--steps", 80, "--save-interval", 40, "--threads", 1, "--strength", "auto"
+                small, output, "--steps", 80, "--save-interval", 40, "--threads", 1, "--strength", "auto"
             )
 
     def kill(self, state, *rest):
@@ -83,14 +83,14 @@ def test_a_fit_of_an_earlier_version_goes_on_without_the_last_stage_that_it_did_
     assert summary["final_strength_search"] is None and summary["steps"] == 80
 
 
-def test_a_killed_fit_is_resumed_to_the_same_end(folder, tmp_path, capsys, without_pictures):
+def test_a_killed_fit_is_resumed_to_the_same_end(small, tmp_path, capsys, without_pictures):
     arguments = (
         "--steps", "600", "--strength", "30", "--threads", "1", "--report-interval", "40", "--save-interval", "40",
     )  # fmt: skip
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    process = started(folder, killed, *arguments)
+    process = started(small, killed, *arguments)
     wait_for(killed / "unfinished" / "state.previous.npz", process)
-    again = ("fit", folder / "model.pdb", folder / "target.mrc", "--resolution", 5, "--output")
+    again = ("fit", small / "model.pdb", small / "target.mrc", "--resolution", 5, "--output")
     for intruder in ((*again, killed), (*again, killed, "--overwrite"), ("fit", "--resume", killed)):
         assert run(*intruder) == 2
         assert f"a fit is running in it (process {process.pid} on" in capsys.readouterr().err
@@ -116,8 +116,8 @@ def test_a_killed_fit_is_resumed_to_the_same_end(folder, tmp_path, capsys, witho
 
 
 @pytest.fixture
-def somebody_elses(folder, tmp_path):
-    """Return a function that writes the folder of a fit as its sender wants it, with a force field file in it."""
+def somebody_elses(small, tmp_path):
+    """Return a function that writes the small of a fit as its sender wants it, with a force field file in it."""
     output = tmp_path / "out"
     (output / "unfinished").mkdir(parents=True)
     find_protocol("quick", 5.0).write(output / "unfinished" / "protocol.toml")
@@ -126,7 +126,7 @@ def somebody_elses(folder, tmp_path):
         xml = output / "ligand.xml"
         xml.write_text(f"<ForceField>{body}</ForceField>")
         options = {"forcefield": ["amber14", str(xml)], "place": "off", "resolution": 5.0, **options}
-        options |= {"model": str(folder / "model.pdb"), "map": str(folder / "target.mrc")}
+        options |= {"model": str(small / "model.pdb"), "map": str(small / "target.mrc")}
         paths = [options["model"], options["map"], str(xml)] if digests is None else digests
         told = {path: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in paths}
         command = {"options": options, "sha256": told}

@@ -55,13 +55,13 @@ def test_a_terminal_shows_what_is_done_before_anything_slow_is_imported(tmp_path
 
 
 @pytest.fixture(scope="module")
-def piped(folder, tmp_path_factory):
-    """Return a fit as a user runs it: what it said, its folder and when it was started."""
-    name = "a folder whose name is longer than the eighty columns that a pipe is said to have"
+def piped(small, tmp_path_factory):
+    """Return a fit as a user runs it: what it said, its small and when it was started."""
+    name = "a small whose name is longer than the eighty columns that a pipe is said to have"
     output = tmp_path_factory.mktemp("piped") / name
     begun = time.time()
     options = ["--output", str(output), "--steps", "20", "--threads", "1", "--strength", "30"]
-    done = subprocess.run([*FIT, *options], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run([*FIT, *options], cwd=small, capture_output=True, text=True)
     return done, output, begun
 
 

@@ -17,7 +17,7 @@ from openmm_density.fitting.output import AFTER_FILES, FILES, FITTED_REFERENCE
 from openmm_density.models import read_model
 
 from ..fragments import write_fragment
-from .commands import fit, run, started, wait_for
+from .commands import SMALL, fit, run, started, wait_for
 
 SUMMARY_KEYS = {
     "model", "map", "resolution", "n_atoms", "n_fitted_atoms", "similarity", "strength", "cc_initial", "cc_final",
@@ -86,9 +86,9 @@ def test_an_earlier_fit_is_not_overwritten(fitted, folder, capsys):
     assert {path.name: path.read_bytes() for path in fitted.iterdir()} == before
 
 
-def test_planarity_can_be_left_out(folder, tmp_path, without_pictures):
+def test_planarity_can_be_left_out(small, tmp_path, without_pictures):
     options = ("--planarity", "off", "--steps", 100, "--protocol", "gentle", "--density-interval", 4)
-    assert fit(folder, tmp_path / "off", *options) == 0
+    assert fit(small, tmp_path / "off", *options) == 0
     summary = json.loads((tmp_path / "off" / "summary.json").read_text())
     assert summary["protocol"] == "gentle" and summary["density_interval"] == 4
     assert any("No half maps" in note for note in summary["notes"])
@@ -97,14 +97,14 @@ def test_planarity_can_be_left_out(folder, tmp_path, without_pictures):
 
 @pytest.mark.parametrize("search", ["auto", "full"])
 def test_searches_take_no_longer_than_few_steps_unless_asked_for(
-    folder, tmp_path, without_pictures, capsys, search
+    small, tmp_path, without_pictures, capsys, search
 ):
     protocol = tmp_path / "turn.toml"
     protocol.write_text("strength = 30.0\nminimize_first = 20\n[[stage]]\nsteps = 20\nrotamers = true\n")
     arguments = (
         "fit",
-        folder / "model.pdb",
-        folder / "target.mrc",
+        small / "model.pdb",
+        small / "target.mrc",
         "--resolution",
         5,
         "--protocol",
@@ -131,10 +131,10 @@ def test_searches_take_no_longer_than_few_steps_unless_asked_for(
         assert told[0] in said and "rebuilt:" not in said
 
 
-def test_a_model_that_a_fit_did_not_improve_is_kept_as_it_was(folder, tmp_path, without_pictures, capsys):
+def test_a_model_that_a_fit_did_not_improve_is_kept_as_it_was(small, tmp_path, without_pictures, capsys):
     """The target in its own map has nothing to gain, and heat takes something from it."""
     output = tmp_path / "out"
-    arguments = ("fit", folder / "target.pdb", folder / "target.mrc", "--resolution", 5, "--output", output)
+    arguments = ("fit", small / "target.pdb", small / "target.mrc", "--resolution", 5, "--output", output)
     hot = tmp_path / "hot.toml"
     hot.write_text("strength = 1.0\nminimize_last = 0\n[[stage]]\nsteps = 60\ntemperature = 600.0\n")
     worse = (*arguments, "--protocol", hot, "--threads", 1)
@@ -151,7 +151,7 @@ def test_a_model_that_a_fit_did_not_improve_is_kept_as_it_was(folder, tmp_path, 
     assert all(row["correlation_final"] == row["correlation_initial"] for row in summary["residues"])
     # fitted.* are the model as it was, and after.* what became of it.
     given, fitted, after = (
-        read_model(path) for path in (folder / "target.pdb", output / "fitted.pdb", output / "after.pdb")
+        read_model(path) for path in (small / "target.pdb", output / "fitted.pdb", output / "after.pdb")
     )
     assert np.array_equal(fitted.positions, given.positions)
     assert np.abs(after.positions - given.positions).max() > 0.1
@@ -166,7 +166,7 @@ def test_a_model_that_a_fit_did_not_improve_is_kept_as_it_was(folder, tmp_path, 
     )
     # What a later fit does not leave is not left over from this one.
     assert run(*worse) == 2
-    assert fit(folder, output, "--overwrite", "--steps", 200) == 0
+    assert fit(small, output, "--overwrite", "--steps", 200) == 0
     assert json.loads((output / "summary.json").read_text())["kept"] == "after"
     assert not [name for name in AFTER_FILES if (output / name).exists()]
     (tmp_path / "other").mkdir()
@@ -175,35 +175,35 @@ def test_a_model_that_a_fit_did_not_improve_is_kept_as_it_was(folder, tmp_path, 
     assert "already holds after.pdb" in capsys.readouterr().err
 
 
-def test_the_same_seed_gives_the_same_fit(folder, tmp_path, without_pictures):
+def test_the_same_seed_gives_the_same_fit(small, tmp_path, without_pictures):
     for name in ("a", "b"):
-        assert fit(folder, tmp_path / name, "--steps", 100, "--seed", 3, "--threads", 1) == 0
+        assert fit(small, tmp_path / name, "--steps", 100, "--seed", 3, "--threads", 1) == 0
     a, b = ((tmp_path / name / "fitted.cif").read_bytes() for name in "ab")
     assert a == b
 
 
-def test_a_fit_that_goes_nowhere_is_doubted(folder, tmp_path, capsys, without_pictures):
-    write_fragment(tmp_path / "away.pdb", (14.0, 14.0, 14.0))
-    arguments = ("fit", tmp_path / "away.pdb", folder / "target.mrc", "--resolution", 5, "--steps", 20)
+def test_a_fit_that_goes_nowhere_is_doubted(small, tmp_path, capsys, without_pictures):
+    write_fragment(tmp_path / "away.pdb", (14.0, 14.0, 14.0), SMALL)
+    arguments = ("fit", tmp_path / "away.pdb", small / "target.mrc", "--resolution", 5, "--steps", 20)
     assert run(*arguments, "--output", tmp_path / "out", "--strength", 1, "--place", "off") == 0
     doubts = json.loads((tmp_path / "out" / "summary.json").read_text())["doubts"]
     assert any("low" in doubt for doubt in doubts)
     assert "Doubt" in capsys.readouterr().out
 
 
-def test_a_model_outside_its_density_is_placed_in_it(folder, tmp_path, without_pictures):
-    write_fragment(tmp_path / "away.pdb", (60.0, -45.0, 30.0))
-    arguments = ("fit", tmp_path / "away.pdb", folder / "target.mrc", "--resolution", 5, "--steps", 20)
-    assert run(*arguments, "--output", tmp_path / "out", "--reference", folder / "target.pdb") == 0
+def test_a_model_outside_its_density_is_placed_in_it(small, tmp_path, without_pictures):
+    write_fragment(tmp_path / "away.pdb", (60.0, -45.0, 30.0), SMALL)
+    arguments = ("fit", tmp_path / "away.pdb", small / "target.mrc", "--resolution", 5, "--steps", 20)
+    assert run(*arguments, "--output", tmp_path / "out", "--reference", small / "target.pdb") == 0
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["placement"]["moved_by"] == pytest.approx(np.linalg.norm((60, 45, 30)), abs=0.5)
     assert summary["ca_rmsd_initial"] < 0.5 and summary["cc_initial"] > 0.9
     assert "placed in the map" in summary["notes"][0]
 
 
-def test_one_map_is_no_pair_of_half_maps(folder, tmp_path, capsys):
-    halves = ("--half-map", folder / "target.mrc") * 2
-    arguments = ("fit", folder / "model.pdb", folder / "target.mrc", "--resolution", 5)
+def test_one_map_is_no_pair_of_half_maps(small, tmp_path, capsys):
+    halves = ("--half-map", small / "target.mrc") * 2
+    arguments = ("fit", small / "model.pdb", small / "target.mrc", "--resolution", 5)
     assert run(*arguments, "--output", tmp_path / "out", *halves) == 2
     message = capsys.readouterr().err
     assert (
@@ -214,23 +214,23 @@ def test_one_map_is_no_pair_of_half_maps(folder, tmp_path, capsys):
 
 
 def test_a_simulation_that_explodes_says_so_with_status_1_and_leaves_the_last_good_model(
-    folder, tmp_path, capsys
+    small, tmp_path, capsys
 ):
     # Of few atoms, for it is minimised again and again in double precision.
-    small = write_fragment(tmp_path / "small.pdb", (1.5, -1.0, 0.8), 6)
+    fewest = write_fragment(tmp_path / "fewest.pdb", (1.5, -1.0, 0.8), 6)
     arguments = ("--resolution", 5, "--output", tmp_path / "out", "--steps", 600, "--strength", "1e9")
-    assert run("fit", small, folder / "target.mrc", *arguments) == 1
+    assert run("fit", fewest, small / "target.mrc", *arguments) == 1
     message = capsys.readouterr().err
     assert "unstable 4 times" in message and "last_good.cif" in message and message.count("\n") == 1
     good = mdtraj.load(str(tmp_path / "out" / "unfinished" / "last_good.cif"))
-    start = mdtraj.load(str(small))
+    start = mdtraj.load(str(fewest))
     pairs = [each.topology.select("name CA") for each in (good, start)]
     assert np.abs(good.xyz[0, pairs[0]] - start.xyz[0, pairs[1]]).max() < 0.2
     assert not (tmp_path / "out" / "fitted.cif").exists()
 
 
-def test_an_interrupted_fit_writes_what_there_is_with_status_130_and_says_so_first(folder, tmp_path):
-    process = started(folder, tmp_path / "out", "--steps", "100000000", "--threads", "1")
+def test_an_interrupted_fit_writes_what_there_is_with_status_130_and_says_so_first(small, tmp_path):
+    process = started(small, tmp_path / "out", "--steps", "100000000", "--threads", "1")
     wait_for(tmp_path / "out" / "unfinished" / "state.npz", process)
     process.send_signal(signal.SIGINT)
     report, errors = process.communicate(timeout=240)
@@ -249,7 +249,7 @@ def test_an_interrupted_fit_writes_what_there_is_with_status_130_and_says_so_fir
 
 
 def test_a_signal_while_pictures_are_drawn_leaves_them_out(
-    folder, tmp_path, capsys, monkeypatch, without_pictures
+    small, tmp_path, capsys, monkeypatch, without_pictures
 ):
     out = tmp_path / "out"
 
@@ -259,7 +259,7 @@ def test_a_signal_while_pictures_are_drawn_leaves_them_out(
 
     with monkeypatch.context() as patch:
         patch.setattr("openmm_density.fitting.output.plots.plot_overview", interrupted)
-        assert fit(folder, out, "--steps", 40, "--report-interval", 40, "--protocol", "quick") == 130
+        assert fit(small, out, "--steps", 40, "--report-interval", 40, "--protocol", "quick") == 130
     (told,) = capsys.readouterr().err.splitlines()
     assert "interrupted at its end" in told and "without pictures" in told and f"--resume {out}" in told
     assert json.loads((out / "summary.json").read_text())["interrupted"] is False
@@ -270,7 +270,7 @@ def test_a_signal_while_pictures_are_drawn_leaves_them_out(
 
 @pytest.mark.parametrize(("seconds", "pictures"), [(600.0, 3), (0.0, 0)])
 def test_an_interrupted_fit_draws_pictures_where_there_is_time(
-    folder, tmp_path, capsys, monkeypatch, without_pictures, seconds, pictures
+    small, tmp_path, capsys, monkeypatch, without_pictures, seconds, pictures
 ):
     out = tmp_path / "out"
     monkeypatch.setattr("openmm_density.cli.fit._ANSWER_SECONDS", seconds)
@@ -283,26 +283,26 @@ def test_an_interrupted_fit_draws_pictures_where_there_is_time(
         return step(*arguments, **named)
 
     monkeypatch.setattr(Dynamics, "step", interrupted)
-    assert fit(folder, out, "--protocol", "quick") == 130
+    assert fit(small, out, "--protocol", "quick") == 130
     (told,) = capsys.readouterr().err.splitlines()
     assert "interrupted at step 0 of 600" in told and ("without pictures" in told) is (pictures == 0)
     assert len(list(out.glob("*.png"))) == pictures and (out / "unfinished").exists()
     assert json.loads((out / "summary.json").read_text())["interrupted"] is True
 
 
-def test_an_interrupted_preparation_leaves_nothing(folder, tmp_path, monkeypatch, capsys):
+def test_an_interrupted_preparation_leaves_nothing(small, tmp_path, monkeypatch, capsys):
     def interrupted(*_, **__):
         assert (tmp_path / "out").exists()
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(60)  # until the signal comes
 
     monkeypatch.setattr("openmm_density.fitting.options.prepare", interrupted)
-    assert fit(folder, tmp_path / "out") == 130
+    assert fit(small, tmp_path / "out") == 130
     assert capsys.readouterr().err.splitlines() == ["openmm-density fit: interrupted; nothing was written"]
     assert not (tmp_path / "out").exists()
 
 
-def test_an_error_ends_what_is_done_beside_the_fit(folder, tmp_path, monkeypatch, capsys):
+def test_an_error_ends_what_is_done_beside_the_fit(small, tmp_path, monkeypatch, capsys):
     ended = []
 
     def fails(*_):
@@ -311,7 +311,7 @@ def test_an_error_ends_what_is_done_beside_the_fit(folder, tmp_path, monkeypatch
     fit_begun = SimpleNamespace(beside=SimpleNamespace(end=lambda: ended.append(True)))
     monkeypatch.setattr("openmm_density.cli.fit._flexible_fit", lambda *_: fit_begun)
     monkeypatch.setattr("openmm_density.cli.fit._with_findings", fails)
-    assert fit(folder, tmp_path / "out") == 2
+    assert fit(small, tmp_path / "out") == 2
     assert "is of no use" in capsys.readouterr().err
     assert ended == [True] and not (tmp_path / "out").exists()
 

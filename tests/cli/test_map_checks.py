@@ -19,10 +19,10 @@ def quick_fit(folder, output, *extra):
 
 
 @pytest.fixture
-def inverted(folder, tmp_path):
+def inverted(small, tmp_path):
     for name in ("model.pdb", "target.pdb"):
-        (tmp_path / name).symlink_to(folder / name)
-    DensityMap.from_file(folder / "target.mrc").inverted().write(tmp_path / "wrong.mrc")
+        (tmp_path / name).symlink_to(small / name)
+    DensityMap.from_file(small / "target.mrc").inverted().write(tmp_path / "wrong.mrc")
     return tmp_path
 
 
@@ -54,23 +54,23 @@ def test_fit_refuses_an_inverted_map_and_fits_it_when_told(inverted, tmp_path, c
     assert summary["cc_final"] > 0.5
 
 
-def test_a_map_in_nm_is_named_and_corrected(folder, tmp_path, capsys):
-    right = DensityMap.from_file(folder / "target.mrc")
+def test_a_map_in_nm_is_named_and_corrected(small, tmp_path, capsys):
+    right = DensityMap.from_file(small / "target.mrc")
     right.with_voxel_size(0.12).write(tmp_path / "wrong.mrc")
-    (tmp_path / "model.pdb").symlink_to(folder / "model.pdb")
+    (tmp_path / "model.pdb").symlink_to(small / "model.pdb")
     for command in ("fit", "score"):
         extra = ("--output", tmp_path / "run") if command == "fit" else ()
         assert run(command, tmp_path / "model.pdb", tmp_path / "wrong.mrc", "--resolution", 5, *extra) == 2
         assert "voxel size of 0.12 Å looks like nm" in capsys.readouterr().err
-    score = ("score", folder / "target.pdb", tmp_path / "wrong.mrc", "--resolution", 5, "--json")
+    score = ("score", small / "target.pdb", tmp_path / "wrong.mrc", "--resolution", 5, "--json")
     assert run(*score, "--voxel-size", 1.2) == 0
     assert json.loads(capsys.readouterr().out)["cc_mask"][0] > 0.9
 
 
-def test_corrections_survive_an_interruption(folder, tmp_path, without_pictures, monkeypatch):
-    right = DensityMap.from_file(folder / "target.mrc")
+def test_corrections_survive_an_interruption(small, tmp_path, without_pictures, monkeypatch):
+    right = DensityMap.from_file(small / "target.mrc")
     right.mirrored().inverted().with_voxel_size(1.17).write(tmp_path / "wrong.mrc")
-    (tmp_path / "model.pdb").symlink_to(folder / "model.pdb")
+    (tmp_path / "model.pdb").symlink_to(small / "model.pdb")
     from openmm_density.fitting.output.folder import OutputFolder
 
     corrected = ("--voxel-size", 1.2, "--mirror", "--invert", "--save-interval", 20)
@@ -85,16 +85,16 @@ def test_corrections_survive_an_interruption(folder, tmp_path, without_pictures,
     assert summary["cc_final"] > 0.5 and summary["map_checks"]["initial"]["contrast"]["coverage"] > 0.25
 
 
-def test_half_maps_are_corrected_with_the_map(folder, tmp_path, capsys, without_pictures, monkeypatch):
+def test_half_maps_are_corrected_with_the_map(small, tmp_path, capsys, without_pictures, monkeypatch):
     monkeypatch.setattr(half_maps, "STEPS_AT_EACH", 5)
     monkeypatch.setattr(half_maps, "COOLING_STEPS", 5)
-    right = DensityMap.from_file(folder / "target.mrc")
+    right = DensityMap.from_file(small / "target.mrc")
     noise = np.random.default_rng(0).normal(0.0, 0.3 * right.data.std(), (2, *right.data.shape))
     halves = [replace(right, data=(right.data + each).astype(np.float32)) for each in noise]
     for name, each in zip(("wrong", "half_1", "half_2"), (right, *halves)):
         each.mirrored().inverted().with_voxel_size(1.17).write(tmp_path / f"{name}.mrc")
         each.write(tmp_path / f"right_{name}.mrc")
-    (tmp_path / "model.pdb").symlink_to(folder / "model.pdb")
+    (tmp_path / "model.pdb").symlink_to(small / "model.pdb")
     corrected = ("--voxel-size", 1.2, "--mirror", "--invert")
     given = [word for n in (1, 2) for word in ("--half-map", tmp_path / f"half_{n}.mrc")]
     command = ("fit", tmp_path / "model.pdb", tmp_path / "wrong.mrc", *QUICK[:4], "--threads", 1, *given)
@@ -109,7 +109,7 @@ def test_half_maps_are_corrected_with_the_map(folder, tmp_path, capsys, without_
     found = []
     for prefix, extra in (("", corrected), ("right_", ())):
         pair = [word for n in (1, 2) for word in ("--half-map", tmp_path / f"{prefix}half_{n}.mrc")]
-        score = ("score", folder / "target.pdb", tmp_path / f"{prefix}wrong.mrc", "--resolution", 5, "--json")
+        score = ("score", small / "target.pdb", tmp_path / f"{prefix}wrong.mrc", "--resolution", 5, "--json")
         assert run(*score, *pair, *extra) == 0
         found.append(json.loads(capsys.readouterr().out))
     curves = [each["half_map_fsc"]["correlation"] for each in found]
@@ -117,7 +117,7 @@ def test_half_maps_are_corrected_with_the_map(folder, tmp_path, capsys, without_
     assert found[0]["cc_mask"] == pytest.approx(found[1]["cc_mask"], abs=1e-3)
 
 
-def test_options_that_are_no_voxel_size_are_refused(folder, capsys):
+def test_options_that_are_no_voxel_size_are_refused(small, capsys):
     with pytest.raises(SystemExit):
-        run("score", folder / "target.pdb", folder / "target.mrc", "--resolution", 5, "--voxel-size", "0,1,1")
+        run("score", small / "target.pdb", small / "target.mrc", "--resolution", 5, "--voxel-size", "0,1,1")
     assert "--voxel-size must be a positive number of Å" in capsys.readouterr().err
