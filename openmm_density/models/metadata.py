@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import gemmi
 
+from ..chemistry.residue_names import name_tables
 from ..cif_files import read_cif
 from .structure_text import read_pdb_header, read_whole_text
 
@@ -354,6 +355,9 @@ def _entities(
         if not residues:
             continue
         if aligned:
+            if not {residue.name for residue in residues} <= {*",".join(entity.full_sequence).split(",")}:
+                # Sequences of simulations have names of their own, as HSD for HIS, which these atoms have no more.
+                entity = _with_standard_names(entity)
             places = _places(residues, entity)
             if None in places:
                 continue
@@ -365,6 +369,18 @@ def _entities(
     for entity in holder.entities:
         entity.subchains = subchains[entity.name]
     return holder.entities
+
+
+def _with_standard_names(entity: gemmi.Entity) -> gemmi.Entity:
+    """Return a polymer whose sequence has the PDB's names of residues, also where simulations call them otherwise."""
+    standard = name_tables()[0]
+    renamed = gemmi.Entity(entity.name)
+    renamed.entity_type, renamed.polymer_type = entity.entity_type, entity.polymer_type
+    renamed.sifts_unp_acc = entity.sifts_unp_acc
+    renamed.full_sequence = [
+        ",".join(standard.get(name, name) for name in item.split(",")) for item in entity.full_sequence
+    ]
+    return renamed
 
 
 def _places(residues: list[gemmi.Residue], entity: gemmi.Entity) -> list[int | None]:

@@ -266,3 +266,30 @@ def test_a_model_that_was_laid_elsewhere_has_no_operators(small_data: Path, tmp_
     write_pdb(tmp_path / "out.pdb", replace(model, space_group=""), model.positions)
     numbers = {int(line[6:10]) for line in _records(tmp_path / "out.pdb")["REMARK"]}
     assert 290 not in numbers and 350 in numbers
+
+
+def test_a_sequence_in_the_names_of_charmm_is_kept_with_those_of_the_atoms(
+    small_data: Path, tmp_path: Path
+) -> None:
+    lines = (
+        (small_data / "emd5925_frag" / "5925_native.pdb").read_text().replace(" HIS ", " HSD ").splitlines()
+    )
+    atoms = [line for line in lines if line.startswith("ATOM")]
+    chain = atoms[0][21]
+    names = list({line[22:27]: line[17:20] for line in atoms}.values())
+    # Two residues that nobody has seen, at the end.
+    names += ["HSE", "GLY"]
+    sequence = [
+        f"SEQRES {number // 13 + 1:3d} {chain} {len(names):4d}  {' '.join(names[number : number + 13])}"
+        for number in range(0, len(names), 13)
+    ]
+    (tmp_path / "charmm.pdb").write_text("\n".join([*sequence, *atoms, "TER", "END"]) + "\n")
+    model = read_model(tmp_path / "charmm.pdb")
+    assert "HSD" in names and "HIS" in {residue.name for residue in model.topology.residues()}
+    write_cif(tmp_path / "fitted.cif", model.topology, model.positions, model.b_factors, header_of(model))
+    block = gemmi.cif.read(str(tmp_path / "fitted.cif")).sole_block()
+    told = [*block.find_values("_entity_poly_seq.mon_id")]
+    assert told == [{"HSD": "HIS", "HSE": "HIS"}.get(name, name) for name in names]
+    # The input's atoms keep their names, and the sequence with them.
+    write_pdb(tmp_path / "out.pdb", model, model.positions)
+    assert _records(tmp_path / "out.pdb")["SEQRES"] == [line.ljust(len(line)) for line in sequence]
