@@ -1,18 +1,26 @@
-"""The symmetry of an assembly: point groups and helices as operators, found in a model's chains or in a map."""
+"""The symmetry of an assembly: point groups and helices as operators, found in a model's chains, its file or in a map."""
 
 from .chains import FoundSymmetry, find_in_chains
+from .file_operators import operators_of_file
 from .groups import helix, point_group
+from .helices import HelixPlace, find_helix_in_map, helix_of_motion
+from .helix_in_chains import find_helix_in_chains
 from .map_agreement import MapAgreement, find_in_map, map_agreement
 from .words import SymmetryWord, parse_symmetry
 
 __all__ = [
     "FoundSymmetry",
+    "HelixPlace",
     "MapAgreement",
     "SymmetryWord",
+    "find_helix_in_chains",
+    "find_helix_in_map",
     "find_in_chains",
     "find_in_map",
     "helix",
+    "helix_of_motion",
     "map_agreement",
+    "operators_of_file",
     "parse_symmetry",
     "point_group",
 ]

@@ -51,7 +51,8 @@ def write_assembly(
     if not chains:
         raise InputError("has no atoms", source=unit, remedy="give the mmCIF file of a model")
     n, kind = len(rotations), "helical" if is_helical else "point"
-    details = f"representative {kind} assembly"
+    # The dictionary's words: gemmi sees no assembly where it does not know them.
+    details = "representative helical assembly" if is_helical else "complete point assembly"
     block.set_mmcif_category(
         "_pdbx_struct_assembly.",
         {

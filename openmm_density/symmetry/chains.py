@@ -65,7 +65,7 @@ def find_in_chains(model: Model) -> FoundSymmetry:
     InputError
         If the model has one copy only, kinds of chains in different numbers, or copies that no group explains.
     """
-    kinds = _copies(model.topology)
+    kinds = copies_of(model.topology)
     numbers = sorted({len(kind) for kind in kinds})
     listed = "; ".join(" ".join(chain.id for chain in kind) for kind in kinds)
     if not kinds or numbers == [1]:
@@ -92,7 +92,7 @@ def find_in_chains(model: Model) -> FoundSymmetry:
         )
     group, operators, rmsd = best
     units = [
-        [_nearest(kind, kind[0], model.positions, *each).id for kind in kinds] for each in zip(*operators)
+        [nearest(kind, kind[0], model.positions, *each).id for kind in kinds] for each in zip(*operators)
     ]
     if len({name for unit in units for name in unit}) < sum(map(len, kinds)):
         raise InputError(
@@ -113,7 +113,7 @@ class _Chain:
     atoms: dict[str, int]
 
 
-def _copies(topology: app.Topology) -> list[list[_Chain]]:
+def copies_of(topology: app.Topology) -> list[list[_Chain]]:
     """Return the chains by kind, those with most residues first."""
     chains: dict[str, _Chain] = {}
     for residue in residues_of(topology):
@@ -143,18 +143,19 @@ def _are_copies(first: _Chain, second: _Chain) -> bool:
     )
 
 
-def _paired(first: _Chain, second: _Chain) -> tuple[np.ndarray, np.ndarray]:
+def paired(first: _Chain, second: _Chain) -> tuple[np.ndarray, np.ndarray]:
+    """Return the trace atoms that two chains have in common, those of each in one order."""
     common = [key for key in first.atoms if key in second.atoms]
     return np.array([first.atoms[key] for key in common]), np.array([second.atoms[key] for key in common])
 
 
-def _nearest(
+def nearest(
     kind: list[_Chain], unit: _Chain, positions: np.ndarray, rotation: np.ndarray, translation: np.ndarray
 ) -> _Chain:
     """Return the chain of a kind that is where an operator puts its first."""
 
     def distance(chain: _Chain) -> float:
-        own, others = _paired(unit, chain)
+        own, others = paired(unit, chain)
         return float(
             np.linalg.norm((positions[own] @ rotation.T + translation - positions[others]).mean(axis=0))
         )
@@ -166,7 +167,7 @@ def _found(
     kind: list[_Chain], positions: np.ndarray
 ) -> tuple[str, tuple[np.ndarray, np.ndarray], float] | None:
     """Return the group of copies, its operators and the deviation from it; None where no group has so many."""
-    pairs = [_paired(kind[0], chain) for chain in kind]
+    pairs = [paired(kind[0], chain) for chain in kind]
     motions = [superposition(positions[own], positions[others]) for own, others in pairs]
     observed = np.array([rotation for rotation, _ in motions])
     best = None

@@ -63,7 +63,7 @@ def map_agreement(
     points = bright_points(density_map) if points is None else points
     own = density_map.value_at(points)
     found = [
-        _correlation(own, density_map.value_at(points @ r.T + t)) for r, t in zip(rotations, translations)
+        correlation(own, density_map.value_at(points @ r.T + t)) for r, t in zip(rotations, translations)
     ]
     return MapAgreement(rotations, translations, np.array(found))
 
@@ -127,7 +127,7 @@ class _Fit:
         """Return the mean correlation; -1 where most copies leave the map."""
         moved, shifts = about(self._rotations, self._none, frame, centre)
         found = [
-            _correlation(self._own, self.map.value_at(self.points @ r.T + t)) for r, t in zip(moved, shifts)
+            correlation(self._own, self.map.value_at(self.points @ r.T + t)) for r, t in zip(moved, shifts)
         ]
         known = [each for each in found if np.isfinite(each)]
         return float(np.mean(known)) if 2 * len(known) >= len(found) else -1.0
@@ -167,7 +167,8 @@ def _places(group: str, density_map: DensityMap, points: np.ndarray) -> list[tup
     return [(axis @ turn, centre) for axis in axes for turn in about_z for centre in centres]
 
 
-def _correlation(first: np.ndarray, second: np.ndarray) -> float:
+def correlation(first: np.ndarray, second: np.ndarray) -> float:
+    """Return the correlation about the mean of two densities at the same points; NaN where too few are known."""
     known = np.isfinite(first) & np.isfinite(second)
     if known.sum() < max(_FEWEST, 0.2 * len(known)):
         return float("nan")

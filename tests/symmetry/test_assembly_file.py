@@ -25,6 +25,7 @@ def coordinates(structure):
     return np.array([atom.pos.tolist() for chain in structure[0] for residue in chain for atom in residue])
 
 
+@pytest.mark.parametrize("is_helical", [False, True])
 @pytest.mark.parametrize(
     "operators",
     [
@@ -32,8 +33,8 @@ def coordinates(structure):
         helix(1.41, 22.03, -1, 2),
     ],
 )
-def test_programs_build_the_assembly_from_its_file(tmp_path, unit, operators):
-    write_assembly(unit, *operators, tmp_path / "assembly.cif", is_helical=bool(operators[0][1, 0, 1]))
+def test_programs_build_the_assembly_from_its_file(tmp_path, unit, operators, is_helical):
+    write_assembly(unit, *operators, tmp_path / "assembly.cif", is_helical=is_helical)
     structure = gemmi.read_structure(str(tmp_path / "assembly.cif"))
     own = coordinates(structure)
     np.testing.assert_allclose(own, coordinates(gemmi.read_structure(str(unit))))
