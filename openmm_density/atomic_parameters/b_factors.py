@@ -19,6 +19,7 @@ from ..units import resolution_in_angstrom
 from .half_map_check import HalfMapCheck, check_levels
 from .information import uncertainties
 from .levels import ATOM_UP_TO, LEVELS, RESIDUE_UP_TO, BLevel, b_level, finest_level
+from .masked_map import MaskedMap
 from .model_atoms import ModelAtoms, checked_bounds, prepared_refinement
 
 BOUNDS = (1.0, 500.0)
@@ -34,7 +35,8 @@ class BFactors:
     b_factors : np.ndarray, shape (N,)
         Å², of every atom: hydrogens have that of the atom that they are bound to.
     deviations : np.ndarray, shape (N,)
-        Their standard deviations in Å²: how well map and restraints together determine them, were the model right.
+        Their standard deviations in Å²: how well map and restraints together determine them, were the model right, and how far
+        they are from those that are refined without a solvent around the model.
     determined : np.ndarray, shape (N,)
         What of each is the map's, from 0 (the restraints alone) to 1.
     of_conformers : np.ndarray, shape (K,)
@@ -223,9 +225,10 @@ class BFactorRefinement:
         group = level.group_of_atom
         notes += _bound_notes(b_factors, self.bounds)
         of_all, own = atoms.of_all(b_factors, start), atoms.n_own
+        of_each = np.hypot(deviations[group], self._left_open(level, masked, b_factors))
         return BFactors(
             b_factors=of_all[:own],
-            deviations=atoms.of_all(deviations[group], 0.0)[:own],
+            deviations=atoms.of_all(of_each, 0.0)[:own],
             determined=atoms.of_all(determined[group], 0.0)[:own],
             of_conformers=of_all[own:],
             level=name,
@@ -241,6 +244,19 @@ class BFactorRefinement:
             half_maps=check,
             notes=notes,
         )
+
+    def _left_open(self, level: BLevel, masked: MaskedMap, b_factors: np.ndarray) -> np.ndarray | float:
+        """Return how far B factors, in Å² of each scattering atom, are from those without a solvent that the model displaces.
+
+        Its contrast and the density of wide atoms change a map alike: this is what the map leaves open of both.
+        """
+        if not self._solvent:
+            return 0.0
+        plain = prepared_refinement(
+            self.atoms, masked.without_solvent(), level, self.bounds, self._scattering, solvent=False
+        )
+        found = plain.run(plain.uniform())
+        return np.abs(plain.b_factors(found.logarithms) - b_factors)
 
     def _level(self, name: str) -> BLevel:
         atoms = self.atoms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import NamedTuple
 
@@ -109,6 +110,12 @@ class MaskedMap:
     def displace(self, density: np.ndarray) -> None:
         """Take a density, splatted with `blur`, for what the model displaces of the solvent."""
         self._displaced = self._filtered(density, self._sharpening)[self._counted].astype(np.float64)
+
+    def without_solvent(self) -> MaskedMap:
+        """Return the same map, compared with models that displace nothing."""
+        result = copy.copy(self)
+        result._displaced = None
+        return result
 
     def compare(self, density: np.ndarray, differentiate: bool = True) -> Agreement:
         """Compare a density, splatted with `blur`, with the map.
