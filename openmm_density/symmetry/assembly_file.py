@@ -72,14 +72,20 @@ def write_assembly(
             "asym_id_list": [",".join(chains)],
         },
     )
+    block.set_mmcif_category("_pdbx_struct_oper_list.", _operator_table(rotations, translations, kind))
+    write_text(path, document.as_string())
+
+
+def _operator_table(rotations: np.ndarray, translations: np.ndarray, kind: str) -> dict[str, list[str]]:
+    """Return ``_pdbx_struct_oper_list``, numbered from 1."""
+    n = len(rotations)
     types = ["identity operation", *[f"{kind} symmetry operation"] * (n - 1)]
     table: dict[str, list[str]] = {"id": [str(k + 1) for k in range(n)], "type": types}
     for i in range(3):
         for j in range(3):
             table[f"matrix[{i + 1}][{j + 1}]"] = [f"{value:.10f}" for value in rotations[:, i, j]]
         table[f"vector[{i + 1}]"] = [f"{value:.6f}" for value in translations[:, i]]
-    block.set_mmcif_category("_pdbx_struct_oper_list.", table)
-    write_text(path, document.as_string())
+    return table
 
 
 def write_expanded(assembly: str | os.PathLike[str], path: str | os.PathLike[str]) -> int:
