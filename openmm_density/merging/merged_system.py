@@ -134,13 +134,14 @@ def _forces(system: openmm.System, without: Collection[str]) -> list[tuple[Any, 
     return found
 
 
-def _settings(force: openmm.Force) -> str:
+def _settings(force: openmm.Force) -> tuple[Any, ...]:
     """Return all that a force is but its terms."""
     root = ElementTree.fromstring(openmm.XmlSerializer.serialize(force))
     for child in [*root]:
         if child.tag in _TERMS:
             root.remove(child)
-    return ElementTree.tostring(root, encoding="unicode")
+    # As text again, tables with thousands of values would take longer than all else here.
+    return tuple((each.tag, *each.attrib.items(), each.text, len(each)) for each in root.iter())
 
 
 def _add_particles(merged: openmm.System, system: openmm.System, first: int) -> None:
