@@ -37,7 +37,8 @@ def folder(tmp_path_factory):
 def summary(fitted, folder):
     folder.write(*fitted, "model.pdb", "target.mrc")
     text = (folder.path / "summary.json").read_text(encoding="utf-8")
-    assert len(text.splitlines()) < 400 and '"resolution": "Å"' in text
+    # A line for each figure, and none for the entries of lists, of which there are thousands.
+    assert len(text.splitlines()) < 450 and '"resolution": "Å"' in text
     return json.loads(text)
 
 
