@@ -98,13 +98,20 @@ def _known(
         [float(size) for size in fit.density_map.voxel_size],
         crystal_of(fit.density_map, model.cell, model.space_group),
         versions()["openmm-density"] or "",
-        r_work=summary.get("r_work"),
-        r_free=summary.get("r_free"),
+        **_r_factors(summary.get("crystal")),
         half_map_resolution=halves.get("fsc_resolution") if halves.get("fsc_falls") else None,
         remarks=[] if result.simulated is None else [_AS_IT_WAS],
     )
     heavy = [not is_hydrogen(atom) for atom in model.topology.atoms()]
     return known, np.asarray(b_factors)[heavy]
+
+
+def _r_factors(crystal: Mapping[str, Any] | None) -> dict[str, float | None]:
+    """Return the R factors of the best cycle of a fit to amplitudes; none of another fit."""
+    for cycle in (crystal or {}).get("cycles", ()):
+        if cycle["number"] == crystal["best_cycle"]:
+            return {"r_work": cycle["r_work"], "r_free": cycle["r_free"]}
+    return {}
 
 
 def _curve(told: Mapping[str, Any] | None) -> ShellCorrelation | None:
