@@ -324,8 +324,7 @@ class DensityFit:
             CPUs, with the bits of ``TorchForce``, and on CUDA a graph that costs its kernels and no more. ``CudaGraphForce`` is
             the same where there is a CUDA platform, and refused elsewhere.
         parameter_derivative : bool, optional
-            Whether a State can give ∂E/∂k = 1 − S; by default with ``TorchForce``, and with
-            ``NativeForce`` where OpenMM has no CUDA platform: there they cost, and else are 0.
+            Whether a State can give ∂E/∂k = 1 − S; by default, where the backend can (``TorchForce``, ``NativeForce``).
         device : torch.device or str, optional
             Where ``PythonForce`` works; by default a GPU if torch can use one. With the other backends the platform decides.
         cuda_graphs : bool

@@ -213,7 +213,7 @@ def create_force(
         ``CudaGraphForce`` is the same where there is a CUDA platform, and refused elsewhere.
     force_group : int
     parameter_derivative : bool, optional
-        Whether a State can give the energy's derivative with respect to the parameter: by default see `_differentiates`.
+        Whether a State can give the energy's derivative with respect to the parameter; by default, where the backend can.
     device : torch.device or str, optional
         Where ``PythonForce`` evaluates the module: a GPU if torch can use one, whatever the platform. With the other backends
         the platform decides.
@@ -235,7 +235,7 @@ def create_force(
         backend = best_backend(module)
     _check_backend(backend, bool(parameter_derivative), module)
     where = _device(backend, device, cuda_graphs), cuda_graphs
-    derivative = _differentiates(backend) if parameter_derivative is None else parameter_derivative
+    derivative = backend in WITH_DERIVATIVES if parameter_derivative is None else parameter_derivative
     force = _construct(backend, module, parameter_name, default, periodic, derivative, *where, of_particles)
     force.setForceGroup(force_group)
     force.setName(name)
@@ -259,11 +259,6 @@ def _check_backend(backend: str, parameter_derivative: bool, module: torch.nn.Mo
             f"{backend} has no energy derivatives with respect to parameters",
             remedy=f"use {' or '.join(WITH_DERIVATIVES[:2])}, or {as_argument('parameter_derivative', False)}",
         )
-
-
-def _differentiates(backend: str) -> bool:
-    """Return whether forces of a backend have derivatives by default: not where a GPU pays more for them than for the forces."""
-    return backend == "TorchForce" or (backend in OWN and "CUDA" not in platform_names())
 
 
 def best_backend(module: torch.nn.Module | None = None) -> str:
