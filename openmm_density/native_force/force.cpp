@@ -41,12 +41,11 @@ Callbacks callbacks = {};
 
 class NativeForce : public Force, public Contents {
 public:
-    explicit NativeForce(const Contents& contents) : Contents(contents) {
-        setName(kind);
-    }
-    ~NativeForce() {
+    explicit NativeForce(const Contents& contents) : Contents(contents), kept(nullptr, [number = computation](const void*) {
         if (callbacks.forget_computation != nullptr)
-            callbacks.forget_computation(computation);
+            callbacks.forget_computation(number);
+    }) {
+        setName(kind);
     }
     bool usesPeriodicBoundaryConditions() const override {
         return periodic;
@@ -54,6 +53,10 @@ public:
 
 protected:
     ForceImpl* createImpl() const override;
+
+private:
+    // Python keeps the computation as long as a copy of the force lives.
+    std::shared_ptr<const void> kept;
 };
 
 // The same under another name in files, which tell forces by their C++ class.
@@ -151,12 +154,17 @@ int threads_of(ContextImpl& context) {
     return n > 0 ? n : getNumProcessors();
 }
 
-class NativeForceImpl : public CustomCPPForceImpl {
+// A Context outlives the removal of its forces from the System, as it does with OpenMM's own: it works on a copy.
+struct Copied {
+    const NativeForce owner;
+};
+
+class NativeForceImpl : private Copied, public CustomCPPForceImpl {
 public:
-    explicit NativeForceImpl(const NativeForce& owner) : CustomCPPForceImpl(owner), owner(owner) {}
+    explicit NativeForceImpl(const NativeForce& given) : Copied{given}, CustomCPPForceImpl(owner), given(given) {}
 
     const Force& getOwner() const override {
-        return owner;
+        return given;
     }
     std::map<string, double> getDefaultParameters() override {
         std::map<string, double> found;
@@ -214,7 +222,8 @@ public:
     }
 
 private:
-    const NativeForce& owner;
+    // Not more than where it is: it may be gone.
+    const NativeForce& given;
     std::unique_ptr<Evaluation> on_cuda;
     std::unique_ptr<Derivatives> derivatives;
     int n_threads = 1;

@@ -261,6 +261,22 @@ def test_a_computation_is_forgotten_with_its_forces():
     assert set(force_module._computations) <= before
 
 
+@pytest.mark.parametrize("platform", ["Reference", "CPU"])
+def test_a_context_goes_on_without_the_force_that_is_removed_from_its_system(platform):
+    context = context_with(made(), platform=platform)
+    before = energy_and_forces(context)
+    kept = set(force_module._computations)
+    context.getSystem().removeForce(0)
+    gc.collect()
+    assert set(force_module._computations) == kept
+    after = energy_and_forces(context)
+    assert after[0] == before[0]
+    np.testing.assert_array_equal(after[1], before[1])
+    del context
+    gc.collect()
+    assert len(kept - set(force_module._computations)) == 1
+
+
 def test_a_module_that_torchscript_cannot_write_is_named_when_the_system_is_written():
     class Unwritable(torch.nn.Module):
         def forward(self, positions, strength):
