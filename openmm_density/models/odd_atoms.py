@@ -100,7 +100,7 @@ def check_b_factors(model: Model) -> None:
     if wrong.any():
         atoms = [f"{model.records[k].describe()} {model.b_factors[k]:g}" for k in np.flatnonzero(wrong)]
         raise InputError(
-            "B factors must be above 0",
+            "its B factors must be above 0",
             source=model.path,
             found=listing(atoms, SHOWN),
             remedy="correct these in the model, or refine them (openmm-density b-factors)",

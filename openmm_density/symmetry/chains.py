@@ -72,14 +72,14 @@ def find_in_chains(model: Model) -> FoundSymmetry:
         raise InputError(
             "has no two chains of one sequence, between which symmetry could be found",
             source=model.path,
-            remedy="name the symmetry, such as C4, or give a model with its copies",
+            remedy="give the symmetry, such as C4, or give a model with its copies",
         )
     if len(numbers) > 1:
         raise InputError(
             "has kinds of chains in different numbers of copies",
             source=model.path,
             found=listed,
-            remedy="give a model of one unit, and name the symmetry",
+            remedy="give a model of one unit, and give the symmetry",
         )
     best = _found(kinds[0], model.positions)
     if best is None or best[2] > FARTHEST:
@@ -88,7 +88,7 @@ def find_in_chains(model: Model) -> FoundSymmetry:
             f"has {numbers[0]} copies that are in no point group{off}",
             source=model.path,
             found=listed,
-            remedy="give a model of one unit, and name the symmetry",
+            remedy="give a model of one unit, and give the symmetry",
         )
     group, operators, rmsd = best
     units = [

@@ -46,7 +46,7 @@ def operators_of_file(path: str | os.PathLike[str]) -> tuple[np.ndarray, np.ndar
                 f"has assembly {assembly.name}, whose operators differ from chain to chain",
                 source=path,
                 found=" and ".join(str(len(rotations)) for rotations, _ in found),
-                remedy="give a model of the unit, and name the symmetry, such as C4",
+                remedy="give a model of the unit, and give the symmetry, such as C4",
             )
         if best is None or len(first[0]) > len(best[0]):
             best = first

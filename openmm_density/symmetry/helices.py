@@ -123,7 +123,7 @@ def find_helix_in_map(density_map: DensityMap, rise: float, twist: float) -> tup
         raise InputError(
             f"the map does not have the symmetry helical:{rise:g},{twist:g}: with its copies about the best axis it correlates "
             f"by only {found.mean:.2f}, where {LEAST_AGREEMENT:g} are needed",
-            remedy="name the symmetry that it has, or leave symmetry out",
+            remedy="give the symmetry that it has, or leave symmetry out",
         )
     return place, found
 

@@ -47,7 +47,7 @@ def find_helix_in_chains(model: Model) -> tuple[FoundSymmetry, HelixPlace]:
             "has no copies of one unit, among which a helix could be found",
             source=model.path,
             found=listed or None,
-            remedy="name rise and twist, such as helical:1.41,22.03",
+            remedy="give rise and twist, such as helical:1.41,22.03",
         )
     kind, positions = kinds[0], model.positions
     pairs = [paired(kind[0], chain) for chain in kind]
@@ -63,7 +63,7 @@ def find_helix_in_chains(model: Model) -> tuple[FoundSymmetry, HelixPlace]:
             f"has {len(kind)} copies that are on no helix{off}",
             source=model.path,
             found=listed,
-            remedy="give a model of one unit, and name the symmetry",
+            remedy="give a model of one unit, and give the symmetry",
         )
     place, steps, rmsd = best
     operators = [place.operators(k, k) for k in steps]

@@ -99,7 +99,7 @@ def find_in_map(density_map: DensityMap, group: str) -> MapAgreement:
         raise InputError(
             f"the map does not have the symmetry {group}: with its copies about the best axis it correlates by only "
             f"{found.mean:.2f}, where {LEAST_AGREEMENT:g} are needed",
-            remedy="name the symmetry that it has, or leave symmetry out",
+            remedy="give the symmetry that it has, or leave symmetry out",
         )
     return found
 
