@@ -39,10 +39,16 @@ def refused(required: str, text: str) -> argparse.ArgumentTypeError:
     return argparse.ArgumentTypeError(f'{_MUST_BE}{required}, found "{text}"')
 
 
-def add_map(parser: argparse.ArgumentParser) -> None:
-    """Add a map, its resolution and its columns."""
+def add_map(parser: argparse.ArgumentParser, of_amplitudes: bool = False) -> None:
+    """Add a map, its resolution and its columns; or measured amplitudes, whose resolution need not be given."""
     parser.add_argument("map", metavar="MAP", help="MRC, CCP4, SITUS (.gz or not), or MTZ")
-    parser.add_argument("--resolution", type=number, required=True, metavar="R", help="of the map, in Å")
+    parser.add_argument(
+        "--resolution",
+        type=number,
+        required=not of_amplitudes,
+        metavar="R",
+        help=f"of the map, in Å{'; of amplitudes, to which they are used (all)' if of_amplitudes else ''}",
+    )
     add_columns(parser)
     add_corrections(parser)
 
@@ -79,6 +85,20 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
         type=_columns,
         metavar="F,PHI",
         help="the map coefficients of an MTZ file, where their names are not the standard ones",
+    )
+
+
+def add_amplitudes(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """Add which columns of an MTZ file hold what was measured of a crystal."""
+    parser.add_argument(
+        "--amplitudes",
+        type=_columns,
+        metavar="F,SIGF",
+        help="the measured amplitudes or intensities of an MTZ file and their deviations, where their names are not "
+        "the usual ones or the file has map coefficients too",
+    )
+    parser.add_argument(
+        "--free-flags", metavar="LABEL", help="the free flags of an MTZ file (the column of a usual name)"
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..stopwatch import Stopwatch
+from .amplitudes import is_of_amplitudes
 from .arguments import PROGRAM, spellings
 from .command_line import command_line
 from .console import Display
@@ -49,6 +50,10 @@ def run(options: argparse.Namespace, display: Display | None = None) -> int:
         What shows its progress: by default a terminal, where there is one.
     """
     asked = FitOptions.of(vars(options))
+    if is_of_amplitudes(asked):
+        from .crystal_fit import run_crystal
+
+        return run_crystal(asked, display)
     if asked.output.resume is None:
         check_new(asked)
     else:

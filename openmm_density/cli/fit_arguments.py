@@ -6,12 +6,21 @@ import argparse
 from typing import Any
 
 from ..energies.measures import SIMILARITIES
-from .arguments import add_columns, add_corrections, add_dictionary, number, refused, whole_number
+from .arguments import (
+    add_amplitudes,
+    add_columns,
+    add_corrections,
+    add_dictionary,
+    number,
+    refused,
+    whole_number,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add all that ``fit`` takes."""
     _add_files(parser)
+    _add_crystal(parser.add_argument_group("measured amplitudes of a crystal, in place of a map"))
     add_options(parser)
 
 
@@ -43,13 +52,34 @@ def defaults() -> dict[str, Any]:
 def _add_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", nargs="?", metavar="MODEL", help="PDB or mmCIF, .gz or not")
     parser.add_argument("map", nargs="?", metavar="MAP", help="MRC, CCP4, SITUS (.gz or not), or MTZ")
-    parser.add_argument("--resolution", type=number, metavar="R", help="of the map, in Å")
+    parser.add_argument(
+        "--resolution",
+        type=number,
+        metavar="R",
+        help="of the map, in Å; of amplitudes, to which they are used (all)",
+    )
     parser.add_argument("--output", metavar="DIR", help="folder for the results")
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier fit in DIR")
     parser.add_argument(
         "--resume",
         metavar="DIR",
         help="resume the fit in DIR that was interrupted, with the options that it began with",
+    )
+
+
+def _add_crystal(parser: argparse._ArgumentGroup) -> None:
+    add_amplitudes(parser)
+    parser.add_argument(
+        "--make-free-flags",
+        action="store_true",
+        help="hold out 5%% of the reflections where the file has no free flags, and write the flags into DIR",
+    )
+    parser.add_argument(
+        "--cycles",
+        type=whole_number,
+        default=8,
+        metavar="N",
+        help="of phases and a fit, at most (%(default)s); --protocol and --steps are those of one cycle (2000 steps)",
     )
 
 

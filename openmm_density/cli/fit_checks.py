@@ -60,6 +60,17 @@ def check_resumed(options: FitOptions) -> None:
     ------
     InputError
     """
+    check_resumed_options(options)
+    _check_folder(options)
+
+
+def check_resumed_options(options: FitOptions) -> None:
+    """Refuse options beside ``--resume``.
+
+    Raises
+    ------
+    InputError
+    """
     alone = defaults()
     also = ("resume", "allow_scripts", "explain_time")
     given = [name for name, value in options.by_name().items() if value != alone[name] and name not in also]
@@ -67,7 +78,6 @@ def check_resumed(options: FitOptions) -> None:
         raise InputError(
             "continues a fit as it began", argument="resume", remedy=f"leave out {as_argument(given[0])}"
         )
-    _check_folder(options)
 
 
 def _check_complete(options: FitOptions) -> None:

@@ -74,6 +74,16 @@ class Files:
 
 
 @dataclass(frozen=True)
+class Crystal:
+    """What is fitted to the measured amplitudes of a crystal."""
+
+    amplitudes: list[str] | None
+    free_flags: str | None
+    make_free_flags: bool
+    cycles: int
+
+
+@dataclass(frozen=True)
 class Course:
     """The protocol, and what is changed of it."""
 
@@ -93,7 +103,10 @@ class Course:
         """Return the protocol for a map of a resolution in Å, with all changes."""
         from ..fitting.protocols import find_protocol
 
-        protocol = find_protocol(self.protocol, resolution)
+        return self.changes_of(find_protocol(self.protocol, resolution))
+
+    def changes_of(self, protocol: Protocol) -> Protocol:
+        """Return a protocol with all changes."""
         names = ("strength", "final_strength", "density_interval", "search")
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         if self.replicas is not None and exchanges(protocol):
@@ -209,6 +222,7 @@ class FitOptions:
     density: Density
     force_field: ForceField
     run: Run
+    crystal: Crystal
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> FitOptions:
@@ -216,7 +230,7 @@ class FitOptions:
         return cls(
             *(
                 _chosen(group, options)
-                for group in (Output, Files, Course, Refinement, Density, ForceField, Run)
+                for group in (Output, Files, Course, Refinement, Density, ForceField, Run, Crystal)
             )
         )
 

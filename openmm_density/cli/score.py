@@ -15,7 +15,17 @@ from ..given_files import check_given_file, check_output_folder
 from ..maps.map_suffixes import check_columns
 from ..plugins import defer_torch
 from ..units import checked_length, resolution_in_angstrom
-from .arguments import add_map, check_files, check_halves, map_corrections, number, spellings
+from .amplitudes import holds_amplitudes_alone
+from .arguments import (
+    PROGRAM,
+    add_amplitudes,
+    add_map,
+    check_files,
+    check_halves,
+    map_corrections,
+    number,
+    spellings,
+)
 from .command_line import command_line
 from .startup import loading
 
@@ -42,7 +52,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model", metavar="MODEL-or-TRAJECTORY", help="PDB, mmCIF, or any trajectory that mdtraj reads"
     )
-    add_map(parser)
+    add_map(parser, of_amplitudes=True)
+    add_amplitudes(parser)
     parser.add_argument("--topology", metavar="T", help="a model with the trajectory's atoms")
     parser.add_argument(
         "--atoms", metavar="SELECTION", help='score only these, as mdtraj selects: "element != H"'
@@ -99,24 +110,13 @@ def _defaults() -> dict[str, Any]:
 
 def run(options: argparse.Namespace) -> int:
     """Print correlations and what else is asked for; return the exit status."""
-    check_files((), (options.map, *options.half_map))
-    check_given_file(options.model, "check the path of the model")
-    if options.topology:
-        check_given_file(options.topology, "check the path of the topology")
-    check_columns(Path(options.map), options.columns)
-    check_halves(options.half_map)
-    for name in ("report", "table1"):
-        path = getattr(options, name)
-        if path:
-            check_output_folder(path)
-        if path and options.atoms:
-            raise InputError(
-                "shows all atoms of the model, and does not go with a selection",
-                argument=name,
-                remedy=f"leave {as_argument('atoms')} out",
-            )
-    resolution_in_angstrom(options.resolution)
-    checked_length(options.sigma, "sigma", zero=False)
+    if options.amplitudes is not None or holds_amplitudes_alone(options.map, options.columns):
+        from .score_amplitudes import run_amplitudes
+
+        return run_amplitudes(options)
+    if options.resolution is None:
+        raise InputError(f"the following arguments are required: --resolution (see {PROGRAM} score --help)")
+    _check(options)
     defer_torch()
     if options.atoms:
         check_selection(options.atoms)
@@ -181,6 +181,28 @@ def _write_table(
     return write_scored_table(
         options.table1, model, positions, density_map, options.resolution, names, scored
     )
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse at once what cannot be right, whatever the files hold."""
+    check_files((), (options.map, *options.half_map))
+    check_given_file(options.model, "check the path of the model")
+    if options.topology:
+        check_given_file(options.topology, "check the path of the topology")
+    check_columns(Path(options.map), options.columns)
+    check_halves(options.half_map)
+    for name in ("report", "table1"):
+        path = getattr(options, name)
+        if path:
+            check_output_folder(path)
+        if path and options.atoms:
+            raise InputError(
+                "shows all atoms of the model, and does not go with a selection",
+                argument=name,
+                remedy=f"leave {as_argument('atoms')} out",
+            )
+    resolution_in_angstrom(options.resolution)
+    checked_length(options.sigma, "sigma", zero=False)
 
 
 def _write_page(

@@ -63,9 +63,9 @@ def read_mtz_map(
         If it is no such file, contradicts itself, or has no such columns.
     """
     path = Path(path)
-    mtz = _read(path)
+    mtz = read_mtz(path)
     amplitude, phase = _labels(mtz, columns, path)
-    _check_reflections(mtz, path)
+    check_reflections(mtz, path)
     try:
         grid = mtz.transform_f_phi_to_map(amplitude, phase, sample_rate=SAMPLE_RATE)
     except (RuntimeError, ValueError) as error:
@@ -78,7 +78,14 @@ def read_mtz_map(
     return np.ascontiguousarray(grid.array.T), matrix
 
 
-def _read(path: Path) -> gemmi.Mtz:
+def read_mtz(path: Path) -> gemmi.Mtz:
+    """Read an MTZ file, compressed or not, whose header promises no more than it holds.
+
+    Raises
+    ------
+    InputError
+        If it is no such file.
+    """
     try:
         contents = read_unpacked(path)
         _check_length(contents)
@@ -180,8 +187,13 @@ def _labels(mtz: gemmi.Mtz, columns: tuple[str, str] | None, path: Path) -> tupl
     )
 
 
-def _check_reflections(mtz: gemmi.Mtz, path: Path) -> None:
-    """Refuse indices and cells that are damaged: from them follows how large the grid becomes."""
+def check_reflections(mtz: gemmi.Mtz, path: Path) -> None:
+    """Refuse indices and cells that are damaged: from them follows how large the grid becomes.
+
+    Raises
+    ------
+    InputError
+    """
     if [column.type for column in mtz.columns][:3] != ["H"] * 3 or not mtz.nreflections:
         raise InputError(
             "it has no reflections, or no indices H, K, L before them",

@@ -52,9 +52,13 @@ def finished_summary(path: Path) -> dict[str, Any] | None:
         return None
 
 
-BATCH_TABLE, SERIES_SETTINGS = "batch.json", "series_settings.json"
+BATCH_TABLE, SERIES_SETTINGS, CRYSTAL_SETTINGS = "batch.json", "series_settings.json", "crystal_fit.json"
 """By which the folders of many fits are known."""
-_OF_MANY = {BATCH_TABLE: "a batch", SERIES_SETTINGS: "a series"}
+_OF_MANY = {
+    BATCH_TABLE: "a batch",
+    SERIES_SETTINGS: "a series",
+    CRYSTAL_SETTINGS: "a fit of a crystal by cycles",
+}
 
 
 def check_usable(path: Path, overwrite: bool = False, resume: bool = False) -> None:

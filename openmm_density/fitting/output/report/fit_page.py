@@ -34,6 +34,7 @@ from ....wording import counted
 from ..figures import crossing_in_words, figure_table
 from .b_factors import b_factor_blocks
 from .contents import FitContents
+from .crystal import crystal_section
 from .done import done_section
 from .ensemble import ensemble_section
 
@@ -63,6 +64,7 @@ def fit_page(contents: FitContents) -> Page:
         bool(doubts),
         _cards(summary),
         [
+            *([] if (amplitudes := crystal_section(summary)) is None else [amplitudes]),
             _did_it_fit(contents, doubts),
             _can_it_be_trusted(contents, doubts, residues),
             *([] if (many := ensemble_section(summary)) is None else [many]),

@@ -1,0 +1,42 @@
+"""Whether a command is given the measured amplitudes of a crystal, or a map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..fitting.output.results import CRYSTAL_SETTINGS
+from ..maps.map_suffixes import MTZ_SUFFIX
+from .fit_options import FitOptions
+
+
+def is_of_amplitudes(options: FitOptions) -> bool:
+    """Return whether a fit is one to amplitudes: asked for, the only thing that its file has, or begun so in its folder."""
+    resumed = options.output.resume
+    if resumed is not None:
+        return (Path(resumed) / CRYSTAL_SETTINGS).is_file()
+    crystal = options.crystal
+    if crystal.amplitudes is not None or crystal.free_flags is not None or crystal.make_free_flags:
+        return True
+    return options.files.map is not None and holds_amplitudes_alone(options.files.map, options.files.columns)
+
+
+def holds_amplitudes_alone(path: str, columns: Sequence[str] | None) -> bool:
+    """Return whether a file is an MTZ file with measured amplitudes and no map coefficients of a usual name.
+
+    A file that cannot be read is left to those who read it.
+    """
+    file = Path(path)
+    if columns is not None or not file.name.lower().removesuffix(".gz").endswith(MTZ_SUFFIX):
+        return False
+    from ..crystals.mtz_columns import holds_amplitudes, types_of
+    from ..errors import InputError
+    from ..maps.mtz_maps import MAP_COLUMNS, read_mtz
+
+    try:
+        mtz = read_mtz(file)
+        types = types_of(mtz, file)
+        has_map = any(types.get(f) == "F" and types.get(phi) == "P" for f, phi in MAP_COLUMNS)
+        return not has_map and holds_amplitudes(mtz, file)
+    except (InputError, OSError):
+        return False

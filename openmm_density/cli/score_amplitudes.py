@@ -1,0 +1,79 @@
+"""``openmm-density score`` of a model and measured amplitudes: R factors, by shells, and the correlation with their map."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from ..errors import InputError, as_argument
+from ..given_files import check_given_file
+from .arguments import check_files
+from .console import console_for_results
+from .r_table import shells_table
+from .startup import loading
+
+_OF_MAPS = (
+    *("columns", "voxel_size", "mirror", "invert", "half_map", "topology"),
+    *("atoms", "q_score", "fsc", "report", "table1", "per_residue"),
+)
+"""Options that need a map."""
+
+
+def run_amplitudes(options: argparse.Namespace) -> int:
+    """Print R factors and the correlation of a model with the map of its phases; return the exit status."""
+    check_files((), (options.map,))
+    check_given_file(options.model, "check the path of the model")
+    for name in _OF_MAPS:
+        if getattr(options, name):
+            raise InputError(
+                "needs a map, and was given measured amplitudes",
+                argument=name,
+                remedy=f"leave {as_argument(name)} out, or score crystal.mtz of a fit, which has map coefficients",
+            )
+    with loading():
+        from ..crystals import phased_file, read_reflections
+        from ..models.structures import read_model
+        from ..validation.correlation import MapCorrelation
+
+    data = read_reflections(options.map, options.amplitudes, options.free_flags).cut(options.resolution)
+    found = phased_file(options.model, data)
+    model, density_map = read_model(options.model), found.density_map()
+    cc = float(MapCorrelation(density_map, model.topology, data.resolution).cc_mask(model.positions))
+    factors, scaled = found.r_factors, found.scaled
+    told = {
+        "r_work": factors.r_work,
+        "r_free": factors.r_free,
+        "n_work": factors.n_work,
+        "n_free": factors.n_free,
+        "resolution": data.resolution,
+        "completeness": len(data) / len(found.hkl),
+        "cc_map": cc,
+        "solvent_density": scaled.solvent_density,
+        "solvent_b": scaled.solvent_b,
+        "b_tensor": list(scaled.b_tensor),
+        "figure_of_merit": float(found.figures_of_merit[found.shown].mean()),
+        "shells": factors.as_dict()["shells"],
+        "space_group": data.space_group.xhm(),
+        "notes": data.notes,
+    }
+    if options.json:
+        print(json.dumps(told, indent=2, allow_nan=False))
+        return 0
+    console = console_for_results()
+    free = "" if factors.r_free is None else f", R-free {factors.r_free:.4f}"
+    console.print(
+        f"R-work {factors.r_work:.4f}{free} ({factors.n_work} and {factors.n_free} reflections to {data.resolution:.2f} Å, "
+        f"{told['completeness']:.1%} complete); CC {cc:.4f} with the 2mFo-DFc map"
+    )
+    console.print(shells_table(told["shells"]))
+    console.print(
+        f"solvent {scaled.solvent_density:.2f} e/Å³, B {scaled.solvent_b:.0f} Å²; mean figure of merit "
+        f"{told['figure_of_merit']:.2f}"
+    )
+    for note in data.notes:
+        console.print(note)
+    if factors.r_free is None:
+        console.print(
+            "No free flags: R-work is of all reflections, and says nothing on whether they were fitted to."
+        )
+    return 0

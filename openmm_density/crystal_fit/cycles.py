@@ -1,0 +1,201 @@
+"""One cycle: the map that the model's phases make of the data, and a fit into it, in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..atomic_files import write_text
+from ..crystals import Phased, Reflections, crystal_structure, phased
+from ..fitting.fit_result import Row
+from ..fitting.flexible_fit import FlexibleFit
+from ..fitting.locks import wait_until_free
+from ..fitting.output import OutputFolder
+from ..fitting.output.results import UNFINISHED, finished_summary
+from ..models.structures import read_model
+from ..models.symmetry_operators import SymmetryOperators
+from ..stopwatch import Stopwatch
+from ..validation.map_checks import MapChecks
+from .settings import CrystalSettings
+
+RECORD = "cycle.json"
+MODEL_FILES = ("fitted_input.cif", "fitted.pdb", "fitted.cif")
+"""With the atoms of the input, the first that is there."""
+
+
+class Interrupted(Exception):
+    """A signal has ended the fit of a cycle, whose state is saved."""
+
+
+@dataclass(frozen=True)
+class Listener:
+    """What is told of a fit while it runs.
+
+    Attributes
+    ----------
+    say : callable
+        Called with a sentence that stays.
+    begun : callable
+        Called with the `FlexibleFit` of a cycle.
+    progress : callable or bool
+        As for `FlexibleFit.run`.
+    """
+
+    say: Callable[[str], None] = lambda _: None
+    begun: Callable[[FlexibleFit], None] = lambda _: None
+    progress: Callable[[int, int, str, Row | None], None] | bool = False
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """What a model explains of the data, at the start (number 0) or after the fit of a cycle.
+
+    Attributes
+    ----------
+    number : int
+    r_work, r_free : float
+    r_work_finest, r_free_finest : float, optional
+        Of the finest shell of resolution.
+    solvent_density, solvent_b : float
+        Of the bulk solvent, electrons per Å³ and Å².
+    figure_of_merit : float
+        Mean of the reflections that the map shows.
+    cc_map : float, optional
+        CC (mask) of the fitted model with the map it was fitted to; None of the start.
+    steps : int
+        Of dynamics.
+    """
+
+    number: int
+    r_work: float
+    r_free: float
+    r_work_finest: float | None
+    r_free_finest: float | None
+    solvent_density: float
+    solvent_b: float
+    figure_of_merit: float
+    cc_map: float | None = None
+    steps: int = 0
+
+    @classmethod
+    def of(cls, number: int, found: Phased, summary: dict[str, Any] | None = None) -> Cycle:
+        """Return that of a phased model."""
+        finest = found.r_factors.shells[-1]
+        return cls(
+            number,
+            found.r_factors.r_work,
+            found.r_factors.r_free or 0.0,
+            finest.r_work,
+            finest.r_free,
+            found.scaled.solvent_density,
+            found.scaled.solvent_b,
+            float(found.figures_of_merit[found.shown].mean()),
+            None if summary is None else summary["cc_final"],
+            0 if summary is None else summary["steps"],
+        )
+
+    def in_words(self) -> str:
+        """Return a line for the terminal."""
+        name = "start" if self.number == 0 else f"cycle {self.number}"
+        return f"{name}: R-work {self.r_work:.4f}, R-free {self.r_free:.4f}"
+
+
+def cycle_folder(folder: Path, number: int) -> Path:
+    """Return where the fit of a cycle is."""
+    return folder / f"cycle_{number:02d}"
+
+
+def model_of(folder: Path) -> Path:
+    """Return the fitted model of a folder, with the atoms of the input."""
+    return next(folder / name for name in MODEL_FILES if (folder / name).exists())
+
+
+def finished_cycle(folder: Path, number: int) -> Cycle | None:
+    """Return a cycle that has come to its end; None where it has not."""
+    path = cycle_folder(folder, number)
+    if finished_summary(path) is None:
+        return None
+    try:
+        return Cycle(**json.loads((path / RECORD).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def carry_out(
+    settings: CrystalSettings,
+    folder: Path,
+    number: int,
+    model_path: Path,
+    reflections: Reflections,
+    listener: Listener,
+) -> Cycle:
+    """Return a cycle: carried out, gone on with, or read where it has come to its end.
+
+    Parameters
+    ----------
+    settings : CrystalSettings
+    folder : Path
+        Of the whole fit.
+    number : int
+        From 1.
+    model_path : Path
+        The model that the phases are of, and that the fit begins from.
+    reflections : Reflections
+    listener : Listener
+
+    Raises
+    ------
+    Interrupted
+        After SIGINT or SIGTERM.
+    """
+    done = finished_cycle(folder, number)
+    if done is not None:
+        return done
+    path = cycle_folder(folder, number)
+    summary = finished_summary(path)
+    if summary is None:
+        summary = _fitted(settings, path, model_path, reflections, listener)
+    cycle = Cycle.of(number, phased_model(model_of(path), reflections), summary)
+    write_text(path / RECORD, json.dumps(asdict(cycle), indent=2) + "\n")
+    return cycle
+
+
+def phased_model(path: Path, reflections: Reflections) -> Phased:
+    """Return what the model of a file makes of the data, as the target of a fit."""
+    return phased(crystal_structure(path, reflections), reflections)
+
+
+def _fitted(
+    settings: CrystalSettings, path: Path, model_path: Path, reflections: Reflections, listener: Listener
+) -> dict[str, Any]:
+    """Carry out the fit of a cycle, or go on with it; return its summary."""
+    wait_until_free(path, lambda holder: listener.say(f"waiting for the end of an earlier fit ({holder})"))
+    resumed = (path / UNFINISHED).is_dir()
+    output = OutputFolder(path, overwrite=not resumed, resume=resumed)
+    fit = None
+    try:
+        fit = FlexibleFit(
+            read_model(model_path),
+            phased_model(model_path, reflections).density_map(),
+            reflections.resolution,
+            settings.protocol,
+            place="off",
+            map_checks=MapChecks(),
+            operators=SymmetryOperators.crystal(reflections.cell, reflections.space_group),
+            stopwatch=Stopwatch(),
+            **settings.fit_arguments(),
+        )
+        listener.begun(fit)
+        result = fit.run(output.run, listener.progress)
+        if result.interrupted:
+            raise Interrupted
+        return output.write(fit, result, str(model_path), settings.data)
+    except KeyboardInterrupt:
+        raise Interrupted from None
+    finally:
+        if fit is not None:
+            fit.beside.end()
+        output.discard()

@@ -1,0 +1,101 @@
+"""What came of the fit of a crystal: its cycles, and which of them is the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..crystals import Phased
+from .cycles import Cycle
+
+PATIENCE = 2
+"""Cycles without a lower R-free after which a fit ends: one alone may be chance."""
+
+
+@dataclass(frozen=True)
+class CrystalResult:
+    """What came of the fit of a crystal.
+
+    Attributes
+    ----------
+    folder : Path
+        Whose ``fitted.*`` are those of the best cycle.
+    cycles : sequence of Cycle
+        The start, then each cycle.
+    phased : Phased
+        What the result makes of the data; its map is one that is looked at.
+    summary : dict
+        As ``summary.json`` has it.
+    """
+
+    folder: Path
+    cycles: Sequence[Cycle]
+    phased: Phased
+    summary: dict[str, Any]
+
+    @property
+    def best(self) -> Cycle:
+        """The cycle whose model is the result."""
+        return best_cycle(self.cycles)
+
+
+def best_cycle(cycles: Sequence[Cycle]) -> Cycle:
+    """Return the fitted cycle with the lowest R-free."""
+    return min(cycles[1:], key=lambda cycle: (cycle.r_free, cycle.number))
+
+
+def is_over(cycles: Sequence[Cycle]) -> bool:
+    """Return whether R-free has not fallen below its lowest for the last cycles."""
+    values = [cycle.r_free for cycle in cycles]
+    return len(values) > PATIENCE and min(values[-PATIENCE:]) >= min(values[:-PATIENCE])
+
+
+def crystal_summary(cycles: Sequence[Cycle], phased: Phased) -> dict[str, Any]:
+    """Return the section ``crystal`` of ``summary.json``."""
+    best, data = best_cycle(cycles), phased.reflections
+    scaled = phased.scaled
+    return {
+        "cycles": [asdict(cycle) for cycle in cycles],
+        "best_cycle": best.number,
+        "r_work_initial": cycles[0].r_work,
+        "r_free_initial": cycles[0].r_free,
+        "r_work": best.r_work,
+        "r_free": best.r_free,
+        "shells": phased.r_factors.as_dict()["shells"],
+        "resolution": data.resolution,
+        "space_group": data.space_group.xhm(),
+        "cell": list(data.cell.parameters),
+        "n_work": phased.r_factors.n_work,
+        "n_free": phased.r_factors.n_free,
+        "completeness": len(data) / len(phased.hkl),
+        "n_sigma_a": phased.sigma_a.n_used,
+        "solvent_density": scaled.solvent_density,
+        "solvent_b": scaled.solvent_b,
+        "b_tensor": list(scaled.b_tensor),
+        "notes": list(data.notes),
+    }
+
+
+def crystal_doubts(cycles: Sequence[Cycle]) -> list[str]:
+    """Return a sentence on each thing that speaks against the result."""
+    best, start = best_cycle(cycles), cycles[0]
+    doubts = []
+    if start.r_free <= best.r_free:
+        doubts.append(
+            f"No cycle has a lower R-free than the start ({start.r_free:.4f}, best {best.r_free:.4f}): keep the model as it was."
+        )
+    if best.r_free - best.r_work > WIDE:
+        doubts.append(
+            f"R-free is {best.r_free - best.r_work:.3f} above R-work: the model is fitted to more than the data say."
+        )
+    if best.r_free > RANDOM:
+        doubts.append(
+            f"R-free is {best.r_free:.2f}, near that of atoms at random (.59): the model may lie elsewhere in the cell, or not "
+            "belong to the data."
+        )
+    return doubts
+
+
+WIDE, RANDOM = 0.10, 0.50

@@ -1,0 +1,110 @@
+"""R factors, whole and by shells of resolution."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Shell:
+    """A shell of resolution.
+
+    Attributes
+    ----------
+    coarsest, finest : float
+        Å.
+    n_work, n_free : int
+        Reflections.
+    r_work : float
+    r_free : float, optional
+        None without free reflections.
+    cc_work, cc_free : float, optional
+        Pearson correlations of measured and calculated amplitudes; None of fewer than three.
+    """
+
+    coarsest: float
+    finest: float
+    n_work: int
+    n_free: int
+    r_work: float | None
+    r_free: float | None
+    cc_work: float | None
+    cc_free: float | None
+
+
+@dataclass(frozen=True)
+class RFactors:
+    """R factors: Σ|F_o - k F_c| / Σ F_o.
+
+    Attributes
+    ----------
+    r_work : float
+        Of the reflections that take part in the fit.
+    r_free : float, optional
+        Of those that are held out; None where there are none.
+    n_work, n_free : int
+    shells : list of Shell
+        From coarse to fine, with as many reflections each.
+    """
+
+    r_work: float
+    r_free: float | None
+    n_work: int
+    n_free: int
+    shells: list[Shell]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain numbers and lists."""
+        return asdict(self)
+
+
+def r_factors(
+    measured: np.ndarray, calculated: np.ndarray, free: np.ndarray, inverse_d2: np.ndarray, n_shells: int = 10
+) -> RFactors:
+    """Return R factors of amplitudes on the same scale.
+
+    Parameters
+    ----------
+    measured, calculated : np.ndarray, shape (N,)
+    free : np.ndarray of bool, shape (N,)
+    inverse_d2 : np.ndarray, shape (N,)
+    n_shells : int
+        At most; there are at least 100 reflections in each.
+    """
+    order = np.argsort(-1 / inverse_d2, kind="stable")
+    parts = np.array_split(order, int(np.clip(len(order) // 100, 1, n_shells)))
+    shells = []
+    for part in parts:
+        work, held_out = part[~free[part]], part[free[part]]
+        shells.append(
+            Shell(
+                float(inverse_d2[part].min() ** -0.5),
+                float(inverse_d2[part].max() ** -0.5),
+                len(work),
+                len(held_out),
+                _r(measured[work], calculated[work]),
+                _r(measured[held_out], calculated[held_out]),
+                _cc(measured[work], calculated[work]),
+                _cc(measured[held_out], calculated[held_out]),
+            )
+        )
+    return RFactors(
+        _r(measured[~free], calculated[~free]) or 0.0,
+        _r(measured[free], calculated[free]),
+        int((~free).sum()),
+        int(free.sum()),
+        shells,
+    )
+
+
+def _r(measured: np.ndarray, calculated: np.ndarray) -> float | None:
+    return float(np.abs(measured - calculated).sum() / measured.sum()) if len(measured) else None
+
+
+def _cc(measured: np.ndarray, calculated: np.ndarray) -> float | None:
+    if len(measured) < 3 or not (np.ptp(measured) and np.ptp(calculated)):
+        return None
+    return float(np.corrcoef(measured, calculated)[0, 1])

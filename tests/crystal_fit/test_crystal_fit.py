@@ -1,0 +1,140 @@
+"""Cycles of phases and fits."""
+
+import json
+from dataclasses import replace
+
+import gemmi
+import numpy as np
+import pytest
+
+from openmm_density.cli import main
+from openmm_density.crystal_fit import CrystalFit, Cycle
+from openmm_density.crystal_fit.cycles import Listener
+from openmm_density.crystal_fit.result import best_cycle, crystal_doubts, is_over
+from openmm_density.errors import InputError
+
+from ..crystals.simulated import simulated, usual_columns, write_mtz
+
+
+@pytest.fixture(scope="module")
+def folder(small_data, tmp_path_factory):
+    """Return the folder of a peptide's crystal in P 21 21 21: ``start.pdb`` is off by .5 Å from what ``data.mtz`` was made of."""
+    path = tmp_path_factory.mktemp("peptide")
+    structure = gemmi.read_structure(str(small_data / "xray_1g8a_P21" / "1G8A_refined.pdb"))
+    structure.setup_entities()
+    structure.remove_ligands_and_waters()
+    structure.remove_hydrogens()
+    structure.remove_alternative_conformations()
+    chain = structure[0][0]
+    del chain[14:]
+    places = np.array([cra.atom.pos.tolist() for cra in structure[0].all()])
+    sides = np.ptp(places, axis=0) + 7.0
+    shift = sides / 4 - places.mean(axis=0)
+    structure.cell, structure.spacegroup_hm = (
+        gemmi.UnitCell(*np.round(sides * 1.2, 2), 90, 90, 90),
+        "P 21 21 21",
+    )
+    move(structure, lambda position: position + shift)
+    structure.setup_cell_images()
+    hkl, amplitudes, _ = simulated(structure, 2.4, error=0.1)
+    free = np.arange(len(hkl)) % 12 == 5
+    write_mtz(path / "data.mtz", structure, hkl, usual_columns(amplitudes, free))
+    write_mtz(path / "no_flags.mtz", structure, hkl, usual_columns(amplitudes, None))
+    move(structure, lambda position: position + 0.7 * np.sin(position / 3.0)[[1, 2, 0]])
+    structure.write_pdb(str(path / "start.pdb"))
+    return path
+
+
+def move(structure, to):
+    for cra in structure[0].all():
+        cra.atom.pos = gemmi.Position(*to(np.array(cra.atom.pos.tolist())))
+
+
+def cycle(number, r_free, r_work=0.2):
+    return Cycle(number, r_work, r_free, r_work, r_free, 0.35, 45.0, 0.8)
+
+
+def test_it_ends_when_r_free_has_not_fallen_for_two_cycles():
+    values = [0.40, 0.30, 0.31, 0.29, 0.295, 0.29]
+    cycles = [cycle(number, value) for number, value in enumerate(values)]
+    assert [is_over(cycles[:n]) for n in range(1, 7)] == [False, False, False, False, False, True]
+    assert best_cycle(cycles).number == 3
+
+
+def test_a_start_that_stays_the_best_and_a_wide_gap_are_doubts():
+    assert crystal_doubts([cycle(0, 0.4), cycle(1, 0.25)]) == []
+    doubts = crystal_doubts([cycle(0, 0.3), cycle(1, 0.52)])
+    assert len(doubts) == 3 and "keep the model as it was" in doubts[0]
+
+
+OPTIONS = {
+    "cycles": 1,
+    "steps": 200,
+    "threads": 1,
+    "platform": "CPU",
+    "report_interval": 40,
+    "save_interval": 40,
+}
+
+
+def test_it_lowers_r_free_and_goes_on_to_the_same_bits(folder, tmp_path):
+    said = []
+    fit = CrystalFit(folder / "start.pdb", folder / "data.mtz", tmp_path / "a", **OPTIONS)
+    result = fit.run(Listener(say=said.append))
+    start, end = result.cycles
+    assert end.r_free < start.r_free - 0.02 and end.r_work < start.r_work - 0.02
+    assert said[0].startswith("start: R-work") and said[1].startswith("cycle 1: R-work")
+    summary = json.loads((tmp_path / "a" / "summary.json").read_text())
+    assert summary["crystal"]["best_cycle"] == 1 and summary["crystal"]["r_free"] == end.r_free
+    assert "R-free" in (tmp_path / "a" / "report.html").read_text()
+    assert len((tmp_path / "a" / "cycles.csv").read_text().splitlines()) == 3
+
+    def killed(_):
+        raise KeyboardInterrupt
+
+    again = CrystalFit(folder / "start.pdb", folder / "data.mtz", tmp_path / "b", **OPTIONS)
+    with pytest.raises(KeyboardInterrupt):
+        again.run(Listener(begun=killed))
+    resumed = CrystalFit.resumed(tmp_path / "b").run()
+    assert resumed.cycles == result.cycles
+    assert (tmp_path / "b" / "fitted.pdb").read_bytes() == (tmp_path / "a" / "fitted.pdb").read_bytes()
+    with pytest.raises(InputError, match="complete one cannot be resumed"):
+        CrystalFit.resumed(tmp_path / "b")
+    with pytest.raises(InputError, match="other settings"):
+        CrystalFit(
+            folder / "start.pdb", folder / "data.mtz", tmp_path / "a", **{**OPTIONS, "cycles": 2}
+        ).run()
+
+
+def test_what_cannot_be_used_is_refused_in_a_sentence(folder, tmp_path, capsys):
+    files = [str(folder / "start.pdb"), str(folder / "no_flags.mtz")]
+    for words, said in (
+        ([], "no free flags"),
+        (["--make-free-flags", "--resolution", "1.5"], "--resolution must be no finer than that of the data"),
+        (["--make-free-flags", "--mirror"], "--mirror does not go with measured amplitudes"),
+        (["--make-free-flags", "--solvent", "water"], "--solvent of a crystal"),
+        (["--amplitudes", "FP,FP"], "--amplitudes must be amplitudes"),
+        (["--make-free-flags", "--cycles", "0"], "--cycles must be a whole number"),
+    ):
+        assert main(["fit", *files, "--output", str(tmp_path / "run"), *words]) == 2
+        error = capsys.readouterr().err
+        assert said in error and error.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_flags_that_are_made_are_kept_for_all_cycles(folder, tmp_path):
+    fit = CrystalFit(
+        folder / "start.pdb", folder / "no_flags.mtz", tmp_path / "run", make_free_flags=True, seed=4
+    )
+    assert np.array_equal(fit.reflections.free, replace(fit.settings).reflections().free)
+    assert fit.reflections.free.mean() == pytest.approx(0.05, abs=0.01)
+
+
+def test_score_prints_r_factors(folder, capsys):
+    assert main(["score", str(folder / "start.pdb"), str(folder / "data.mtz"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert 0.1 < found["r_work"] < 0.6 and found["n_free"] > 20 and found["shells"]
+    assert main(["score", str(folder / "start.pdb"), str(folder / "no_flags.mtz")]) == 0
+    assert "No free flags" in capsys.readouterr().out
+    assert main(["score", str(folder / "start.pdb"), str(folder / "data.mtz"), "--q-score"]) == 2
+    assert "--q-score needs a map" in capsys.readouterr().err
