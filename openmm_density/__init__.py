@@ -29,7 +29,7 @@ __all__ = [
 def _load_forces() -> None:
     """Load the library of our forces, and the classes of the energies that they may be."""
     from . import native_force
-    from .energies import copies, ensemble_density, modules, symmetry_mates, torsion_maps  # noqa: F401
+    from .energies import copies, ensemble_density, mate_contacts, modules, symmetry_mates, torsion_maps  # noqa: F401
 
     native_force.load()
 

@@ -12,6 +12,7 @@ from ..maps.checks import check_map, check_resolution, widest_side
 from ..maps.density_map import DensityMap
 from ..maps.grids import check_finite_positions
 from ..models.structures import Model
+from ..models.symmetry_operators import SymmetryOperators
 from ..validation.map_checks import check_map_units
 from .fit_map import FitMap
 from .protocols import Protocol
@@ -53,6 +54,17 @@ def check_arguments(
                 remedy="read one with openmm_density.models.read_model(path)",
             )
     check_map(density_map)
+
+
+def check_mates(operators: SymmetryOperators | None, solvent: str) -> None:
+    """Refuse symmetry mates in water, whose box is not the crystal's."""
+    if operators is not None and solvent == "water":
+        raise InputError(
+            "is not for a unit with symmetry mates: they would overlap the water around it",
+            argument="solvent",
+            found=solvent,
+            remedy='use "none", "obc" or "gbn2"',
+        )
 
 
 def check_start(model: Model, fit_map: FitMap) -> None:

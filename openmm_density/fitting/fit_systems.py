@@ -18,11 +18,13 @@ from ..chemistry.residues import residue_label
 from ..energies.density_fit import DensityFit
 from ..energies.forces import backend_problem, best_backend
 from ..energies.form_factors import SIGMA_PER_RESOLUTION
+from ..energies.mate_contacts import add_symmetry_contacts
 from ..errors import InputError, as_argument
 from ..maps.checks import widest_side
 from ..merging import CopiedParticles, add_copies
 from ..models.preparation import Prepared
 from ..models.structures import Model
+from ..models.symmetry_operators import SymmetryOperators
 from ..restraints import (
     PlanarityRestraint,
     PositionalRestraint,
@@ -96,6 +98,7 @@ class FitSystems:
         density_options: Mapping[str, Any],
     ) -> None:
         self.prepared = prepared
+        self.operators: SymmetryOperators | None = density_options.get("operators")
         self._fit_map = fit_map
         self._protocol, self._seed, self._platform = protocol, run.seed, run.platform
         names = dict.fromkeys(name for stage in protocol.stages for name in stage.restraints)
@@ -108,7 +111,7 @@ class FitSystems:
             force_group=RESTRAINT_GROUP,
             options=_restraint_options(names, prepared.solvent, restraint_options.restrain_to),
         )
-        self.notes: list[str] = []
+        self.notes = _notes_on_mates(self.operators, prepared.solvent)
         self._anchors = self._anchored(cc_initial)
         self.planarity: PlanarityRestraint | None = None
         # Of this one density and planarity learn masses, charges and molecules.
@@ -299,7 +302,28 @@ class FitSystems:
             system.addForce(self._force_of(restraint))
         if self.planarity is not None:
             system.addForce(self.planarity.create_force(**self._force_options()))
+        if self.operators is not None:
+            self._add_contacts(system, self.operators)
         return system
+
+    def _add_contacts(self, system: openmm.System, operators: SymmetryOperators) -> None:
+        """Add the contacts with symmetry mates, whose charges no implicit solvent would screen."""
+        prepared = self.prepared
+        links = [
+            prepared.prepared_index[[link.first, link.second]]
+            for link in prepared.model.links
+            if link.symmetry
+        ]
+        add_symmetry_contacts(
+            system,
+            prepared.topology,
+            prepared.positions,
+            operators,
+            electrostatics=prepared.solvent == "none",
+            links=[(int(a), int(b)) for a, b in links if min(a, b) >= 0],
+            backend=self._force_options().get("backend", "auto"),
+            force_group=FORCE_FIELD_GROUP,
+        )
 
     def _force_of(self, restraint: Restraint) -> openmm.Force:
         # OpenMM's CPU platform takes a seventh of a step for this restraint's expression; plain PyTorch takes longer.
@@ -351,6 +375,20 @@ def own_backend(platform: str) -> tuple[str, str | None]:
     """Return which forces of our own a platform has, and why they do not work here: found out once, in a second on a GPU."""
     backend = "CudaGraphForce" if platform == "CUDA" else "NativeForce"
     return backend, backend_problem(backend)
+
+
+def _notes_on_mates(operators: SymmetryOperators | None, solvent: str) -> list[str]:
+    """Return what a fit with symmetry mates does otherwise."""
+    if operators is None:
+        return []
+    notes = [
+        "Nothing is rebuilt, and alternate conformers follow rigidly: this is not done beside symmetry mates."
+    ]
+    if solvent != "none":
+        notes.append(
+            "Charges of symmetry mates are left out: the implicit solvent does not know of the mates."
+        )
+    return notes
 
 
 def _restraint_options(

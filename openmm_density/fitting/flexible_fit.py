@@ -26,7 +26,14 @@ from ..validation.map_checks import MapChecks
 from ..validation.model_report import map_report
 from .beside import Beside, Pending
 from .checkpoints import RunFolder
-from .checks import check_arguments, check_exchange, check_pressures, check_resolutions, check_start
+from .checks import (
+    check_arguments,
+    check_exchange,
+    check_mates,
+    check_pressures,
+    check_resolutions,
+    check_start,
+)
 from .fit_map import FitMap
 from .fit_result import FitResult, Progress
 from .fit_run import FitRun
@@ -122,7 +129,9 @@ class FlexibleFit:
     half_maps : two DensityMap, optional
         Half maps, by which the level of refined B factors is chosen and checked. They have no other part in the fit.
     **density_options
-        Passed to `DensityFit`: ``similarity``, ``weights``, ``atoms``, ``mask`` …
+        Passed to `DensityFit`: ``similarity``, ``weights``, ``atoms``, ``mask`` … With ``operators`` the model is one unit of an
+        assembly or of a crystal: its copies take part in the density and, as `add_symmetry_contacts` says, in the force field.
+        Nothing is then rebuilt.
 
     Attributes
     ----------
@@ -201,7 +210,8 @@ class FlexibleFit:
     ) -> None:
         models = {"model": model, "restrain_to": restrain_to, "reference": reference}
         check_arguments(type(self), density_options, density_map, **models)
-        self.stopwatch = stopwatch or Stopwatch()
+        check_mates(density_options.get("operators"), solvent)
+        self.stopwatch, self.reference = stopwatch or Stopwatch(), reference
         with self.stopwatch.part("preparation"), ExitStack() as preparation:
             run = RunOptions(seed, platform, threads, report_interval, save_interval, explain_time)
             fit_map = FitMap(density_map, resolution_in_angstrom(resolution), corrections)
@@ -225,7 +235,6 @@ class FlexibleFit:
             self._run = FitRun(
                 systems, fit_map, self.protocol, run, measurements, self.solute, self.stopwatch, self.beside
             )
-        self.reference = reference
         self._expose(fit_map, start, run, systems, chemistry)
 
     def _expose(

@@ -52,7 +52,8 @@ class Searches:
         self._engine, self._fit_map = engine, fit_map
         self.workers = TrialWorkers(threads, prepared.topology.getNumResidues())
         self._n_stages = len(protocol.stages)
-        searchable = density.measure.compares_widths
+        # They know the density of the unit alone, and would put it where its symmetry mates are.
+        searchable = density.measure.compares_widths and density.operators is None
         self.plan = SearchPlan(
             [(stage, searchable and stage.strength[0] > 0) for stage in protocol.stages],
             protocol.search,

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "energy.h"
+#include "mate_contacts.h"
 #include "painn.h"
 #include "symmetry_mates.h"
 
@@ -426,6 +427,7 @@ inline EnergyPointer energy_of(std::shared_ptr<const Form> form) {
         {"DensityEnergy", made<DensityEnergy>},
         {"EnsembleDensity", made<EnsembleDensity>},
         {"MapPotentialEnergy", made<MapPotentialEnergy>},
+        {"MateContacts", made<MateContacts>},
         {"SymmetryMates", made<SymmetryMates>},
         {"WholeMolecules", made<WholeMolecules>},
         {"PlanarityEnergy", made<PlanarityEnergy>},

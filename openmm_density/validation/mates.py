@@ -1,18 +1,19 @@
-"""Contacts of a model with its copies in the crystal, which take no part in a fit."""
+"""Contacts of a model with its copies, in the crystal or by the operators of an assembly."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import gemmi
 import numpy as np
+from scipy.spatial import cKDTree
 
 from ..chemistry.contacts import CLASH_OVERLAP, HYDROGEN_BOND_ALLOWANCE, contact_radii
 from ..chemistry.elements import is_hydrogen, is_metal
 from ..models.structures import Model
-
-SPECIAL_POSITION = 0.8
-"""Å: an atom that the input has nearer than this to a copy of its own lies on an element of symmetry, and the two are one."""
+from ..models.symmetry_operators import SPECIAL_POSITION, SymmetryOperators
 
 WORSE = 0.3
 """Å by which a pair that was too near before came nearer."""
@@ -40,8 +41,10 @@ class MateContact:
     distance: float
 
 
-def mate_contacts(model: Model, positions: np.ndarray) -> list[MateContact] | None:
-    """Find the clashes of a model with its copies by the symmetry and the translations of its crystal.
+def mate_contacts(
+    model: Model, positions: np.ndarray, operators: SymmetryOperators | None = None
+) -> list[MateContact] | None:
+    """Find the clashes of a model with its copies by the symmetry and the translations of its crystal, or by operators.
 
     Pairs count as in `openmm_density.validation.geometry.GeometryReport.clash_count`: heavy atoms whose van der Waals spheres
     overlap by more than 0.4 Å (0.8 Å between N, O, F and S), no metals. Not counted are atoms that the input has on a special
@@ -53,27 +56,35 @@ def mate_contacts(model: Model, positions: np.ndarray) -> list[MateContact] | No
     model : Model
     positions : np.ndarray, shape (N, 3)
         Of its atoms, in Å.
+    operators : SymmetryOperators, optional
+        Of an assembly, in place of the crystal that the model's file names; those of a crystal are its space group.
 
     Returns
     -------
     list of MateContact or None
-        The nearest first, each pair once, with its nearest copy; None where the model has no crystal.
+        The nearest first, each pair once, with its nearest copy; None where the model has no crystal, and there are no
+        operators.
     """
-    if model.cell is None or not model.space_group:
+    near_copies: Callable[[list[int], np.ndarray, float], dict[tuple[int, int], float]]
+    if operators is None and (model.cell is None or not model.space_group):
         return None
+    if operators is None or operators.cell is not None:
+        cell = model.cell if operators is None else operators.cell
+        group = model.space_group if operators is None else operators.space_group
+        near_copies = partial(_near_copies, cell, group)
+    else:
+        near_copies = partial(_near_in_assembly, operators)
     atoms = list(model.topology.atoms())
     heavy = [a.index for a in atoms if a.element is not None and not is_hydrogen(a) and not is_metal(a)]
     radii, polar = contact_radii(model.topology)
     farthest = 2 * float(radii[heavy].max(initial=0.0)) - CLASH_OVERLAP
     special = {
-        first
-        for first, second in _near_copies(model, heavy, model.positions, SPECIAL_POSITION)
-        if first == second
+        first for first, second in near_copies(heavy, model.positions, SPECIAL_POSITION) if first == second
     }
     linked = {tuple(sorted((link.first, link.second))) for link in model.links if link.symmetry}
     occupancies = model.occupancies
     found = []
-    for (i, j), distance in _near_copies(model, heavy, positions, farthest).items():
+    for (i, j), distance in near_copies(heavy, positions, farthest).items():
         limit = radii[i] + radii[j] - CLASH_OVERLAP - HYDROGEN_BOND_ALLOWANCE * (polar[i] and polar[j])
         alternatives = (
             max(occupancies[[i, j]]) < 1 and occupancies[i] + occupancies[j] <= _LARGEST_SHARED_OCCUPANCY
@@ -116,12 +127,26 @@ def worse_mate_contacts(
     return worse
 
 
+def _near_in_assembly(
+    operators: SymmetryOperators, chosen: list[int], positions: np.ndarray, reach: float
+) -> dict[tuple[int, int], float]:
+    """Return the pairs of some atoms (the lower number first) that come near by an operator, and the least distance of each."""
+    unit = cKDTree(positions[chosen])
+    near: dict[tuple[int, int], float] = {}
+    for copy in operators.expanded(positions[chosen])[1:]:
+        found = unit.sparse_distance_matrix(cKDTree(copy), reach, output_type="coo_matrix")
+        for i, j, distance in zip(found.row, found.col, found.data):
+            pair = (min(chosen[i], chosen[j]), max(chosen[i], chosen[j]))
+            near[pair] = min(float(distance), near.get(pair, np.inf))
+    return near
+
+
 def _near_copies(
-    model: Model, chosen: list[int], positions: np.ndarray, reach: float
+    cell: tuple[float, ...], space_group: str, chosen: list[int], positions: np.ndarray, reach: float
 ) -> dict[tuple[int, int], float]:
     """Return the pairs of some atoms (the lower number first) that come near by a copy, and the least distance of each."""
     crystal = gemmi.Structure()
-    crystal.cell, crystal.spacegroup_hm = gemmi.UnitCell(*model.cell), model.space_group
+    crystal.cell, crystal.spacegroup_hm = gemmi.UnitCell(*cell), space_group
     residue = gemmi.Residue()
     for index in chosen:
         atom = gemmi.Atom()

@@ -63,7 +63,7 @@ def fitted_conformers(
         return None
     copies = conformer_copies(prepared)
     none = FittedConformers(copies.with_only([]), running.positions(), notes=copies.left)
-    if not len(copies):
+    if not len(copies) or engine.systems.operators is not None:
         return none
     fit = ConformerFit(engine, protocol, prepared, copies)
     how = running.density, running.stage, running.strength

@@ -30,16 +30,18 @@ def contact_report(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
     -------
     dict
         ``mate_contacts_initial``, ``_relaxed`` and ``_final``: the number of clashes with copies of the model in the crystal,
-        None where the map is not that of its crystal; ``worse_mate_contacts``: those that are new or clearly nearer;
+        None where the map is not that of its crystal, and the fit had no operators of an assembly; ``worse_mate_contacts``: those
+        that are new or clearly nearer; ``mates_fitted``: whether the fit had operators, and so saw the copies;
         ``short_contacts``: pairs of atoms that are as near as a bond, but are not bonded.
     """
     prepared = result.prepared
     stages = {
         stage: prepared.input_positions(getattr(result, stage)) for stage in ("initial", "relaxed", "final")
     }
-    in_crystal = _is_of_crystal(fit, prepared.model)
+    operators = fit.density.operators
+    has_copies = operators is not None or _is_of_crystal(fit, prepared.model)
     found = {
-        stage: mate_contacts(prepared.model, positions) if in_crystal else None
+        stage: mate_contacts(prepared.model, positions, operators) if has_copies else None
         for stage, positions in stages.items()
     }
     report: dict[str, Any] = {
@@ -50,6 +52,7 @@ def contact_report(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
     if found["initial"] is not None and found["final"] is not None:
         worse = worse_mate_contacts(prepared.model, found["initial"], found["final"])
     report["worse_mate_contacts"] = [asdict(contact) for contact in worse]
+    report["mates_fitted"] = operators is not None
     records = prepared.model.records
     report["short_contacts"] = [
         {
@@ -79,8 +82,11 @@ def contact_doubts(summary: dict[str, Any]) -> list[Doubt]:
         places = tuple(
             Place(each["atoms"], (each["atoms"].split(" - ")[0],)) for each in summary["worse_mate_contacts"]
         )
+        copies = "copies of the model in the crystal, which take no part in the fit"
+        if summary.get("mates_fitted"):
+            copies = "copies of the model by its symmetry, although the fit saw these"
         said = (
-            f"atoms were driven into copies of the model in the crystal, which take no part in the fit: {listing(named, 10)}: "
+            f"atoms were driven into {copies}: {listing(named, 10)}: "
             "look at the model there, with its symmetry mates."
         )
         doubts.append(Doubt("mates", said, places))

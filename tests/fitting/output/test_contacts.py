@@ -10,7 +10,7 @@ import gemmi
 import numpy as np
 import pytest
 
-from openmm_density import DensityMap
+from openmm_density import DensityMap, SymmetryOperators
 from openmm_density.cli.outcome import print_outcome
 from openmm_density.fitting.output.agreement import map_agreement
 from openmm_density.fitting.output.contacts import contact_doubts, contact_report
@@ -22,10 +22,12 @@ from ...small_models import hetatm, written
 CRYSTAL = "xray_1g8a_P21"
 
 
-def _reported(model: Model, density_map: DensityMap, final: np.ndarray) -> dict:
+def _reported(model: Model, density_map: DensityMap, final: np.ndarray, operators=None) -> dict:
     prepared = SimpleNamespace(model=model, input_positions=lambda positions: positions)
     result = SimpleNamespace(prepared=prepared, initial=model.positions, relaxed=model.positions, final=final)
-    return contact_report(SimpleNamespace(density_map=density_map), result)
+    return contact_report(
+        SimpleNamespace(density_map=density_map, density=SimpleNamespace(operators=operators)), result
+    )
 
 
 def test_an_atom_driven_into_a_mate_is_counted_and_doubted(small_data: Path) -> None:
@@ -56,6 +58,14 @@ def test_an_atom_driven_into_a_mate_is_counted_and_doubted(small_data: Path) -> 
     # What is no crystal, or not this one, has no mates.
     for each in (replace(model, space_group=""), replace(model, cell=(90.0, 41.0, 54.0, 90.0, 98.0, 90.0))):
         assert _reported(each, density_map, final)["mate_contacts_final"] is None
+    # Operators say the same as the file, and those of an assembly have no lattice.
+    crystal = SymmetryOperators.crystal(model.cell, model.space_group)
+    without = replace(model, space_group="")
+    by_operators = _reported(without, density_map, final, crystal)
+    assert by_operators == found | {"mates_fitted": True}
+    assert "although the fit saw these" in contact_doubts(by_operators)[0].sentence
+    assembly = SymmetryOperators(crystal.rotations, crystal.translations)
+    assert _reported(without, density_map, final, assembly)["worse_mate_contacts"]
     alone = replace(density_map, periodic=False)
     assert _reported(model, alone, final)["mate_contacts_final"] is None
 
