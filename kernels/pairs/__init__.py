@@ -19,6 +19,8 @@ S(r) = 1 − 10 t³ + 15 t⁴ − 6 t⁵ with t from 0 where the switch begins t
 there; k = (ε − 1)/(2 ε + 1)/r_c³ and c = 3 ε/(2 ε + 1)/r_c with ε the dielectric constant and r_c the cut-off. Forms without a
 switch end at the cut-off as they are: choose it beyond where they are 0, or accept the step.
 
+`mate_contacts` (``mates.py``) sums the same energies between a unit and its images by operators, without a list.
+
 Sources: the switch and the reaction field are those of OpenMM's NonbondedForce (OpenMM User Guide, §19.6); Morse, Phys. Rev. 34,
 57 (1929).
 """
@@ -35,6 +37,7 @@ from ..autograd import with_derivative
 from ..library import LIBRARY, define
 from . import reference
 from .forms import FLAT_BOTTOM, LENNARD_JONES, MORSE, NONBONDED, REACTION_FIELD, SETTINGS, SOFT_REPULSION
+from .mates import mate_contacts
 
 __all__ = [
     "FLAT_BOTTOM",
@@ -44,6 +47,7 @@ __all__ = [
     "REACTION_FIELD",
     "SETTINGS",
     "SOFT_REPULSION",
+    "mate_contacts",
     "pack_exclusions",
     "pairs",
 ]

@@ -12,6 +12,8 @@
 #include <tuple>
 
 #define OPENMM_DENSITY_SLEEPING_THREADS  // it runs in steps, beside the threads of OpenMM
+#include "../scale.h"
+#include "mates.h"
 #include "sweep.h"
 
 namespace openmm_density {
@@ -134,8 +136,40 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> pairs(const at::Tensor& positions
     return {energy, gradient, virial};
 }
 
+std::tuple<at::Tensor, at::Tensor> mate_contacts_operator(const at::Tensor& positions_, const at::Tensor& parameters,
+                                                          const at::Tensor& images, const at::Tensor& excluded,
+                                                          double cutoff, at::ArrayRef<double> settings, const OptionalTensor& scale) {
+    const at::ScalarType type = positions_.scalar_type();
+    TORCH_CHECK_VALUE(positions_.dim() == 2 && positions_.size(1) == 3 && (type == at::kFloat || type == at::kDouble),
+                      "mate_contacts: positions must be a float32 or float64 tensor of shape (atoms, 3), but have shape ",
+                      positions_.sizes(), " and type ", type);
+    const int64_t n = positions_.size(0), n_images = images.size(0), n_excluded = excluded.size(0);
+    const auto check = [](const at::Tensor& table, at::ScalarType of, at::IntArrayRef shape, const char* name) {
+        TORCH_CHECK_VALUE(table.sizes() == shape && table.scalar_type() == of && table.is_contiguous(), "mate_contacts: ", name,
+                          " must be a contiguous tensor of ", of, " of shape ", shape, ", but has shape ", table.sizes(), " and type ",
+                          table.scalar_type());
+    };
+    check(parameters, at::kFloat, {n, 3}, "parameters");
+    check(images, at::kDouble, {n_images, 3, 4}, "images");
+    check(excluded, at::kInt, {n_excluded, 3}, "excluded");
+    TORCH_CHECK_VALUE(std::isfinite(cutoff) && cutoff > 0, "mate_contacts: cutoff must be a positive length, not ", cutoff);
+    TORCH_CHECK_VALUE(settings.size() == 3, "mate_contacts: there must be 3 settings, not ", settings.size());
+    const at::Tensor positions = positions_.contiguous();
+    at::Tensor gradient = at::empty({n, 3}, positions.options()), energy = at::empty({}, positions.options().dtype(at::kDouble));
+    const Contacts given{n, parameters.const_data_ptr<float>(), n_images, images.const_data_ptr<double>(), n_excluded,
+                         excluded.const_data_ptr<int32_t>(), cutoff, settings.data()};
+    const double factor = value_of(scale);
+    *energy.mutable_data_ptr<double>() =
+        type == at::kFloat ? mate_contacts(given, positions.const_data_ptr<float>(), factor, gradient.mutable_data_ptr<float>())
+                           : mate_contacts(given, positions.const_data_ptr<double>(), factor, gradient.mutable_data_ptr<double>());
+    return {energy, gradient};
+}
+
 }  // namespace
 
-TORCH_LIBRARY_IMPL(openmm_density, CPU, m) { m.impl("pairs", pairs); }
+TORCH_LIBRARY_IMPL(openmm_density, CPU, m) {
+    m.impl("pairs", pairs);
+    m.impl("mate_contacts", mate_contacts_operator);
+}
 
 }  // namespace openmm_density

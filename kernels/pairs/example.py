@@ -6,7 +6,7 @@ import torch
 
 from ..library import Example
 from ..neighbors import neighbors
-from . import NONBONDED, pack_exclusions, pairs
+from . import NONBONDED, mate_contacts, pack_exclusions, pairs
 
 
 def examples() -> dict[str, Example]:
@@ -19,4 +19,10 @@ def examples() -> dict[str, Example]:
     parameters = torch.tensor([0.3, 0.5, 0.4]) * torch.rand(216, 3, generator=generator)
     excluded = pack_exclusions([(i, i + 1) for i in range(0, 216, 3)], 216)
     settings = [0.6, 138.935, 78.3]
-    return {"pairs": (pairs, (positions, box, *listed, parameters, NONBONDED, 0.8, settings, *excluded))}
+    beside = torch.eye(3, 4, dtype=torch.float64).repeat(2, 1, 1)
+    beside[:, 0, 3] = torch.tensor([1.8, -1.8])
+    lone = torch.tensor([[5, 0, 5]], dtype=torch.int32)
+    return {
+        "pairs": (pairs, (positions, box, *listed, parameters, NONBONDED, 0.8, settings, *excluded)),
+        "mate_contacts": (mate_contacts, (positions, parameters, beside, lone, 0.8, settings)),
+    }

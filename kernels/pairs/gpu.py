@@ -14,6 +14,9 @@ from torch import Tensor
 
 from . import forms, reference
 from .gpu_forms import pair_energy
+from .gpu_mates import mate_contacts
+
+__all__ = ["mate_contacts", "pairs"]
 
 _LANES = 32
 _SUMS = 7

@@ -1,0 +1,118 @@
+"""Contacts of a unit with its images, C++ and Triton: against the reference, image by image in float64."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+import torch
+
+from openmm_density.kernels import compilation
+from openmm_density.kernels.pairs import mate_contacts, mates_reference
+
+ON_GPU = torch.cuda.is_available()
+SETTINGS = [0.7, 138.935, 78.3]
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+def case(n=90, dtype=torch.float64, seed=0, images=3):
+    random = np.random.default_rng(seed)
+    positions = torch.from_numpy(random.uniform(0, 2.0, size=(n, 3))).to(dtype)
+    parameters = torch.from_numpy(random.uniform(0.1, 0.35, size=(n, 3))).float()
+    parameters[::7] = 0.0
+    parameters[:, 2] -= 0.2
+    operators = np.empty((images, 3, 4))
+    for image in operators:
+        image[:, :3] = np.linalg.qr(random.normal(size=(3, 3)))[0]
+        image[:, 3] = random.normal(0, 1.2, 3)
+    excluded = [(i, g, j) for i in range(n) for g in range(images) for j in (3 * i % n, (i + g) % n)]
+    excluded = torch.tensor(sorted(set(excluded[::5])), dtype=torch.int32)
+    return positions, parameters, torch.from_numpy(operators), excluded
+
+
+def assert_right(found, arguments, settings=SETTINGS):
+    expected, exact = mates_reference.mate_contacts(arguments[0].double(), *arguments[1:], 0.9, settings)
+    energy, gradient = found
+    assert energy.dtype == torch.float64 and gradient.dtype == arguments[0].dtype
+    assert float(energy) == pytest.approx(float(expected), rel=1e-5, abs=1e-4)
+    assert float((gradient.double() - exact).abs().max()) <= 1e-5 * float(exact.abs().max())
+
+
+@pytest.fixture
+def compiled():
+    if not compilation.load("pairs"):
+        pytest.skip("no C++ compiler")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_kernel_is_the_reference(compiled, dtype):
+    arguments = case(300, dtype)
+    assert_right(mate_contacts(*arguments, 0.9, SETTINGS), arguments)
+    without_charges = [0.9, 0.0, 1.0]
+    assert_right(mate_contacts(*arguments, 0.9, without_charges), arguments, without_charges)
+
+
+def test_positions_that_are_no_numbers_and_no_images(compiled):
+    positions, *tables = case(seed=4)
+    positions[4, 1], positions[8, 2] = float("nan"), float("inf")
+    arguments = (positions, *tables)
+    assert_right(mate_contacts(*arguments, 0.9, SETTINGS), arguments)
+    energy, gradient = mate_contacts(positions, tables[0], tables[1][:0], *tables[2:], 0.9, SETTINGS)
+    assert float(energy) == 0 and not gradient.any()
+
+
+def test_every_number_of_threads_gives_the_same_bits(compiled):
+    arguments = case(500)
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for n in (1, 3):
+            torch.set_num_threads(n)
+            found.append(mate_contacts(*arguments, 0.9, SETTINGS))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(found[0][0], found[1][0]) and torch.equal(found[0][1], found[1][1])
+
+
+def test_the_gradient_is_that_of_the_energy_where_images_have_their_inverses(compiled):
+    positions, parameters, images, excluded = case(60)
+    turned = images[:1, :, :3]
+    back = torch.cat([turned.mT, -turned.mT @ images[:1, :, 3:]], dim=2)
+    both = torch.cat([images[:1], back]).contiguous()
+    # A switch, and no charges: what is cut off is cut off smoothly.
+    tables = parameters, both, excluded[:0], 0.9, [0.6, 0.0, 1.0]
+    _, gradient = mates_reference.mate_contacts(positions, *tables)
+    direction = torch.from_numpy(np.random.default_rng(1).normal(size=positions.shape))
+    ends = [
+        float(mates_reference.mate_contacts(positions + s * 1e-6 * direction, *tables)[0]) for s in (1, -1)
+    ]
+    slope = (ends[0] - ends[1]) / 2e-6
+    assert slope == pytest.approx(float((gradient * direction).sum()), rel=1e-5)
+
+
+def test_bad_arguments_are_refused(compiled):
+    positions, parameters, images, excluded = case()
+    for operator in (mate_contacts, mates_reference.mate_contacts):
+        with pytest.raises(ValueError, match="parameters must be"):
+            operator(positions, parameters[:5], images, excluded, 0.9, SETTINGS)
+        with pytest.raises(ValueError, match="images must be"):
+            operator(positions, parameters, images.float(), excluded, 0.9, SETTINGS)
+        with pytest.raises(ValueError, match="cutoff must be"):
+            operator(positions, parameters, images, excluded, 0.0, SETTINGS)
+        with pytest.raises(ValueError, match="3 settings"):
+            operator(positions, parameters, images, excluded, 0.9, SETTINGS[:2])
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+def test_triton_is_the_reference(poisoned):
+    from openmm_density.kernels.pairs import gpu
+
+    device = torch.device("cuda" if ON_GPU else "cpu")
+    arguments = case(70, torch.float32, images=2)
+    arguments[0][4, 1] = float("nan")
+    arguments = (*arguments[:3], arguments[3][:9].contiguous())
+    on_device = [each.to(device) for each in arguments]
+    energy, gradient = gpu.mate_contacts(*on_device, 0.9, SETTINGS)
+    assert_right((energy.cpu(), gradient.cpu()), arguments)
+    scale = torch.tensor(-2.0, dtype=torch.float64, device=device)
+    _, scaled = gpu.mate_contacts(*on_device, 0.9, SETTINGS, scale)
+    np.testing.assert_allclose(scaled.cpu(), -2 * gradient.cpu(), rtol=1e-6)
