@@ -100,7 +100,7 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
                 record = _with_strength(record, folder, display, stopwatch)
             else:
                 record = FitRecord.read(folder.run.path, options)
-            fit = _flexible_fit(record, stopwatch)
+            fit = _flexible_fit(record, folder, stopwatch)
             if resume is None:
                 record = _with_findings(record, fit)
                 record.write(folder.run.path)
@@ -168,7 +168,7 @@ def _with_strength(
     return record.with_scan(scan)
 
 
-def _flexible_fit(record: FitRecord, stopwatch: Stopwatch) -> FlexibleFit:
+def _flexible_fit(record: FitRecord, folder: OutputFolder, stopwatch: Stopwatch) -> FlexibleFit:
     from ..fitting.flexible_fit import FlexibleFit
     from ..validation.crystal import check_crystal
 
@@ -179,6 +179,12 @@ def _flexible_fit(record: FitRecord, stopwatch: Stopwatch) -> FlexibleFit:
             check_crystal(model, density_map)
         reference = files.read_reference()
         arguments = options.fit_arguments()
+        if files.symmetry is not None:
+            from ..symmetry import find_assembly, parse_symmetry
+
+            corrected, unit = files.corrections.apply(density_map), folder.run.path / "unit.cif"
+            model, found = find_assembly(parse_symmetry(files.symmetry), model, corrected, unit)
+            arguments["symmetry"] = found
     return FlexibleFit(
         model,
         density_map,

@@ -103,6 +103,12 @@ def _add_more_files(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="place the model in the map as a rigid body first (auto: if it does not lie in its density)",
     )
+    parser.add_argument(
+        "--symmetry",
+        metavar="WORD",
+        help="fit one unit of a symmetric assembly, its copies following: C4, D7, T, O, I, helical:RISE,TWIST (Å, degrees), "
+        "or auto, which finds it in the chains, the file or the map",
+    )
 
 
 def _add_protocol(parser: argparse._ArgumentGroup) -> None:

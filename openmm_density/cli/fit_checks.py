@@ -51,6 +51,7 @@ def check_asked(options: FitOptions) -> None:
             )
     _check_values(options)
     _check_ensemble(options)
+    _check_symmetry(options)
 
 
 def check_resumed(options: FitOptions) -> None:
@@ -145,6 +146,29 @@ def _check_values(options: FitOptions) -> None:
     check_threads(run.threads)
     for name in ("report_interval", "save_interval"):
         checked_interval(name, getattr(run, name), protocol)
+
+
+def _check_symmetry(options: FitOptions) -> None:
+    """Refuse words that are no symmetry, and what a unit with copies cannot be fitted with."""
+    word = options.files.symmetry
+    if word is None:
+        return
+    from ..symmetry.words import parse_symmetry
+
+    parse_symmetry(word)
+    given = {
+        "replicas": options.course.replicas,
+        "half_map": options.files.half_map or None,
+        "solvent": options.force_field.solvent if options.force_field.solvent == "water" else None,
+    }
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(
+                f"cannot be used with {as_argument(name)}",
+                argument="symmetry",
+                found=word,
+                remedy="leave out one of them",
+            )
 
 
 def _check_folder(options: FitOptions) -> None:

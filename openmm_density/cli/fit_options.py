@@ -40,6 +40,7 @@ class Files:
     half_map: list[str]
     reference: str | None
     place: str
+    symmetry: str | None
 
     @property
     def corrections(self) -> MapCorrections:

@@ -21,6 +21,7 @@ from ..models.preparation import Prepared
 from ..models.structures import Model
 from ..restraints.planarity import SIGMA
 from ..stopwatch import Stopwatch
+from ..symmetry.assembly import AssemblySymmetry
 from ..units import resolution_in_angstrom
 from ..validation.map_checks import MapChecks
 from ..validation.model_report import map_report
@@ -56,6 +57,10 @@ from .refined_atoms import with_refined_atoms
 from .relaxation import Strain
 from .start import Start, examined_and_prepared
 from .worker_process import available_cores
+
+# What is not made of a unit alone in the density of its copies, too.
+_OF_WHOLE_MODELS = {"b_factors": "off", "occupancies": "off", "conformers": "major"}
+_NOT_OF_UNITS = "B factors and occupancies of a unit with copies are not refined."
 
 REPORT_INTERVAL = 200
 SAVE_INTERVAL = 2000
@@ -128,6 +133,8 @@ class FlexibleFit:
         Whether each force of a step is timed in the end, see `FitResult.ms_by_force`.
     half_maps : two DensityMap, optional
         Half maps, by which the level of refined B factors is chosen and checked. They have no other part in the fit.
+    symmetry : AssemblySymmetry, optional
+        From `openmm_density.symmetry.find_assembly`, with the unit that is then the model: its copies follow from it.
     **density_options
         Passed to `DensityFit`: ``similarity``, ``weights``, ``atoms``, ``mask`` … With ``operators`` the model is one unit of an
         assembly or of a crystal: its copies take part in the density and, as `add_symmetry_contacts` says, in the force field.
@@ -206,12 +213,14 @@ class FlexibleFit:
         explain_time: bool = False,
         ligand_potentials: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
         half_maps: Sequence[DensityMap] | None = None,
+        symmetry: AssemblySymmetry | None = None,
         **density_options: Any,
     ) -> None:
+        density_options |= {} if symmetry is None else {"operators": symmetry.operators}
         models = {"model": model, "restrain_to": restrain_to, "reference": reference}
         check_arguments(type(self), density_options, density_map, **models)
         check_mates(density_options.get("operators"), solvent)
-        self.stopwatch, self.reference = stopwatch or Stopwatch(), reference
+        self.stopwatch, self.reference, self.symmetry = stopwatch or Stopwatch(), reference, symmetry
         with self.stopwatch.part("preparation"), ExitStack() as preparation:
             run = RunOptions(seed, platform, threads, report_interval, save_interval, explain_time)
             fit_map = FitMap(density_map, resolution_in_angstrom(resolution), corrections)
@@ -219,16 +228,14 @@ class FlexibleFit:
             free = self._other_maps.free
             by = forcefield, solvent, ligand_forcefield, ligands, dictionaries, allow_scripts
             chemistry = PreparationOptions(*by, ligand_potentials).with_potentials(model, threads)
-            restraint_options = RestraintOptions(planarity, restrain_to, dictionaries)
+            holds = RestraintOptions(planarity, restrain_to, dictionaries)
             prepare = partial(_prepared, chemistry, fit_map, run, load_gpu_code(run.platform))
             self.beside = _loading_beside(run, fit_map, preparation)
             start, self.solute, self.prepared = self._start(model, fit_map, place, map_checks, run, prepare)
-            self.planes = restraint_options.planes(start.model)
-            self.protocol = _adapted(protocol, fit_map, start.cc, search, solvent)
+            self.planes = holds.planes(start.model)
+            self.protocol = _adapted(protocol, fit_map, start.cc, search, solvent, symmetry)
             run = run.for_protocol(self.protocol)
-            systems = FitSystems(
-                self.prepared, fit_map, self.protocol, start.cc, run, restraint_options, density_options
-            )
+            systems = FitSystems(self.prepared, fit_map, self.protocol, start.cc, run, holds, density_options)
             measurements = Measurements(
                 self.prepared, systems.density, fit_map, start.cc, self.planes, reference, free, self.beside
             )
@@ -252,7 +259,8 @@ class FlexibleFit:
         self.seed, self.platform, self.threads = run.seed, run.platform, run.threads
         self.report_interval, self.save_interval = run.report_interval, run.save_interval
         self.restraints, self.planarity = systems.restraints, systems.planarity
-        self.notes = [*chemistry.notes, *self._other_maps.doubts, *systems.notes]
+        of_symmetry = [] if self.symmetry is None else [*self.symmetry.sentences(), _NOT_OF_UNITS]
+        self.notes = [*of_symmetry, *chemistry.notes, *self._other_maps.doubts, *systems.notes]
         self.density, self.system, self._systems = systems.density, systems.system, systems
         self._map_reports: dict[tuple[int, bytes], Pending[dict[str, Any]]] = {}
         self._checks_after: dict[bytes, Pending[MapChecks]] = {}
@@ -406,7 +414,12 @@ def _loading_beside(run: RunOptions, fit_map: FitMap, preparation: ExitStack) ->
 
 
 def _adapted(
-    protocol: Protocol | str, fit_map: FitMap, cc: float, search: str | None, solvent: str
+    protocol: Protocol | str,
+    fit_map: FitMap,
+    cc: float,
+    search: str | None,
+    solvent: str,
+    symmetry: AssemblySymmetry | None,
 ) -> Protocol:
     """Return the protocol for a model that starts with this correlation, checked against map and solvent."""
     if not isinstance(protocol, Protocol):
@@ -416,6 +429,8 @@ def _adapted(
         protocol = replace(protocol, search=search)
     if solvent == "water":
         protocol = protocol.in_water()
+    if symmetry is not None:
+        protocol = replace(protocol, **_OF_WHOLE_MODELS)
     check_pressures(protocol, solvent)
     check_exchange(protocol, solvent)
     check_resolutions(protocol, fit_map)

@@ -1,5 +1,7 @@
 """The symmetry of an assembly: point groups and helices as operators, found in a model's chains, its file or in a map."""
 
+from .assembly import AssemblySymmetry, find_assembly
+from .assembly_file import write_assembly, write_expanded
 from .chains import FoundSymmetry, find_in_chains
 from .file_operators import operators_of_file
 from .groups import helix, point_group
@@ -9,10 +11,12 @@ from .map_agreement import MapAgreement, find_in_map, map_agreement
 from .words import SymmetryWord, parse_symmetry
 
 __all__ = [
+    "AssemblySymmetry",
     "FoundSymmetry",
     "HelixPlace",
     "MapAgreement",
     "SymmetryWord",
+    "find_assembly",
     "find_helix_in_chains",
     "find_helix_in_map",
     "find_in_chains",
@@ -23,4 +27,6 @@ __all__ = [
     "operators_of_file",
     "parse_symmetry",
     "point_group",
+    "write_assembly",
+    "write_expanded",
 ]

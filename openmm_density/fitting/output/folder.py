@@ -29,6 +29,7 @@ from ..refined_atoms import (
     written_alternates,
 )
 from .agreement import begin_reports, map_agreement
+from .assemblies import write_assembly_files
 from .ensembles import add_ensemble, write_ensemble
 from .pictures import Pictures
 from .results import AFTER_FILES, REPORT, UNFINISHED, check_unused, check_usable
@@ -160,14 +161,14 @@ class OutputFolder:
             summary |= {"left_out": left_out, "notes": [*summary["notes"], *left_out]}
             add_ensemble(summary, ensemble, result.prepared)
             write_table_one(self.path, fit, result, agreement, summary)
+            summary |= write_assembly_files(self.path, fit, result)
         write_summary(self.path / "summary.json", summary | times_of(fit.stopwatch, scan))
         write_shown_files(self.path, fit, result, stop)
         write_viewer_scripts(self.path, summary)
         with fit.stopwatch.part("pictures"):
             self.has_pictures = pictures.finish()
         summary |= times_of(fit.stopwatch, scan)
-        with fit.stopwatch.part("report"):
-            self._write_report(fit, simulated, summary)
+        self._write_report(fit, simulated, summary)
         # Once more: it tells all the time but its own.
         summary |= times_of(fit.stopwatch, scan)
         write_summary(self.path / "summary.json", summary)
@@ -231,10 +232,11 @@ class OutputFolder:
         path = self.path / REPORT
         try:
             # As with the pictures: what it takes is loaded at the end.
-            from ...html_report.page import write_page
-            from .report import contents_of, fit_page
+            with fit.stopwatch.part("report"):
+                from ...html_report.page import write_page
+                from .report import contents_of, fit_page
 
-            write_page(path, fit_page(contents_of(self.path, fit, result, summary)))
+                write_page(path, fit_page(contents_of(self.path, fit, result, summary)))
         except Exception as error:
             path.unlink(missing_ok=True)  # that of an earlier fit
             summary["notes"].append(

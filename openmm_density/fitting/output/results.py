@@ -33,6 +33,8 @@ FILES = (
 )
 ENSEMBLE = "ensemble.cif"
 """Of a fit with replicas that share the map."""
+ASSEMBLY_FILES = ("assembly.cif", "assembly_expanded.cif")
+"""Of a fit with symmetry: the unit with the operators of its copies, and all copies."""
 FITTED_REFERENCE = "fitted_reference.pdb"
 """With a reference."""
 CIF_FILES = ("fitted_input.cif", "fitted_before_input.cif", "fitted_reference_input.cif")
@@ -116,7 +118,7 @@ def check_unused(path: Path) -> None:
         )
     present = [
         name
-        for name in (*FILES, ENSEMBLE, FITTED_REFERENCE, *CIF_FILES, *AFTER_FILES)
+        for name in (*FILES, ENSEMBLE, FITTED_REFERENCE, *CIF_FILES, *AFTER_FILES, *ASSEMBLY_FILES)
         if (path / name).exists()
     ]
     if present:

@@ -1,0 +1,78 @@
+"""What a fit with symmetry leaves of its assembly: the unit with its operators, all copies, and how they agree with the map."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from openmm import app
+
+from ...symmetry.assembly import clashes_with_copies
+from ...symmetry.assembly_file import write_assembly, write_expanded
+from ..fit_result import FitResult
+from ..flexible_fit import FlexibleFit
+from .results import ASSEMBLY_FILES, FITTED
+
+
+def write_assembly_files(folder: Path, fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
+    """Write ``assembly.cif`` and ``assembly_expanded.cif``, and return what ``summary.json`` says as ``assembly``.
+
+    Parameters
+    ----------
+    folder : Path
+        With ``fitted.cif``.
+    fit : FlexibleFit
+    result : FitResult
+
+    Returns
+    -------
+    dict
+        ``assembly``: None without symmetry, where files of an earlier fit are removed.
+    """
+    paths = [folder / name for name in ASSEMBLY_FILES]
+    symmetry = fit.symmetry
+    if symmetry is None:
+        for path in paths:
+            path.unlink(missing_ok=True)
+        return {"assembly": None}
+    operators = symmetry.operators
+    write_assembly(
+        folder / FITTED, operators.rotations, operators.translations, paths[0], is_helical=symmetry.is_helical
+    )
+    write_expanded(paths[0], paths[1])
+    copies = copied_topology(fit.solute.topology, len(operators))
+    correlation = fit.fit_map.correlation(copies)
+    before, after = (
+        correlation.cc_mask(operators.expanded(positions).reshape(-1, 3))
+        for positions in (fit.solute.positions, result.final)
+    )
+    return {
+        "assembly": {
+            **symmetry.as_dict(),
+            "cc_initial": before,
+            "cc_final": after,
+            "clashes": clashes_with_copies(fit.solute.topology, result.final, operators),
+            "rotations": np.round(operators.rotations, 10).tolist(),
+            "translations": np.round(operators.translations, 6).tolist(),
+        }
+    }
+
+
+def copied_topology(topology: app.Topology, n_copies: int) -> app.Topology:
+    """Return a topology so many times over, copy after copy, without bonds.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology
+    n_copies : int
+    """
+    found = app.Topology()
+    for _ in range(n_copies):
+        for chain in topology.chains():
+            new_chain = found.addChain(chain.id)
+            for residue in chain.residues():
+                new_residue = found.addResidue(residue.name, new_chain, residue.id, residue.insertionCode)
+                for atom in residue.atoms():
+                    found.addAtom(atom.name, atom.element, new_residue)
+    return found
