@@ -21,11 +21,16 @@ from ..native_force.forms import evaluated_natively
 from ..units import ANGSTROM_PER_NANOMETER
 from . import forces
 from .checks import positions_of_all
+from .contact_images import contact_images
 from .modules import check_particles
 
 PARAMETER_NAME = "mate_contacts"
 # 1/(4 π ε₀) in kJ/mol nm e⁻², as OpenMM has it.
 _COULOMB = 138.93545764438198
+# nm: farther than atoms of any model.
+_NO_CUTOFF = 1e4
+# nm, of atoms without a Lennard-Jones term.
+_BARE_SIGMA = 0.12
 # Atoms so many bonds apart do not interact: as within a molecule.
 _BONDS_APART = 3
 # Å: the longest bond that a file may name between an atom and a mate's.
@@ -54,6 +59,11 @@ class MateContacts(nn.Module):
         nm; infinite for none.
     dielectric : float
         Beyond the cut-off, of the reaction field.
+    images : Tensor, shape (G, 3, 4), float64
+        R and t (nm) of the images in reach: on a GPU all is computed by `openmm_density.kernels.pairs.mate_contacts`, in float32;
+        a pair nearer than .6 of its σ has a finite force there.
+    excluded_of_images : Tensor, shape (F, 3), int32
+        i, image and j of pairs that do not interact, in ascending order.
     """
 
     def __init__(
@@ -65,6 +75,8 @@ class MateContacts(nn.Module):
         excluded: Tensor,
         cutoff: float,
         dielectric: float,
+        images: Tensor,
+        excluded_of_images: Tensor,
     ) -> None:
         super().__init__()
         self.n_particles = spheres.shape[0]
@@ -74,6 +86,12 @@ class MateContacts(nn.Module):
         self.shift = 3 * dielectric / (2 * dielectric + 1) / cutoff if finite else 0.0
         self.coulomb = _COULOMB
         self.is_crystal = lattice.shape[0] == 3
+        # Without a cut-off: what is beyond any model, and a constant by which the reaction field is 0 there.
+        self.reach = cutoff if finite else _NO_CUTOFF
+        self.dielectric = dielectric if finite else 0.0
+        self.register_buffer("images", images)
+        self.register_buffer("excluded_of_images", excluded_of_images)
+        self.register_buffer("sizes", _sizes(spheres))
         self.register_buffer("spheres", spheres)
         self.register_buffer("rotations", rotations)
         self.register_buffer("translations", translations)
@@ -94,6 +112,14 @@ class MateContacts(nn.Module):
         check_particles(positions, self.n_particles, "add_symmetry_contacts")
         # Outside of no_grad for the reason given in SimilarityEnergy.
         k = strength.reshape(()).to(torch.float64)
+        if self.spheres.is_cuda:
+            energy, found = self.by_operator(positions, k)
+        else:
+            energy, found = self.by_all_pairs(positions, k)
+        return energy, found
+
+    def by_all_pairs(self, positions: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """Return energy and forces in float64, of each image all pairs."""
         with torch.no_grad():
             x = positions.detach().to(self.spheres.device, torch.float64)
             energy = torch.zeros((), dtype=torch.float64, device=x.device)
@@ -109,6 +135,24 @@ class MateContacts(nn.Module):
             scaled = (k.to(x.device) * found).to(positions)
             energy = energy.to(k.device)
         return k * energy, scaled
+
+    @torch.jit.export
+    def by_operator(self, positions: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """Return energy and forces as a kernel has them that looks at images in reach alone."""
+        with torch.no_grad():
+            device = self.images.device
+            settings = [self.reach, self.coulomb, self.dielectric]
+            energy, found = torch.ops.openmm_density.mate_contacts(
+                positions.detach().to(device),
+                self.sizes,
+                self.images,
+                self.excluded_of_images,
+                self.reach,
+                settings,
+                (-k).to(device),
+            )
+            energy, found = energy.to(k.device), found.to(positions.device)
+        return k * energy, found
 
     def between(self, own: Tensor, mate: Tensor, begin: int, copy: int) -> tuple[Tensor, Tensor]:
         """Return the energy of some atoms, from number begin on, with those of a copy, and the forces on them."""
@@ -233,6 +277,9 @@ def contacts_module(
     lattice = np.zeros((0, 3))
     if closed.cell is not None:
         lattice = np.array(gemmi.UnitCell(*closed.cell).orth.mat.tolist()) / ANGSTROM_PER_NANOMETER
+    images, numbers = contact_images(closed, positions, cutoff * ANGSTROM_PER_NANOMETER)
+    images[:, :, 3] /= ANGSTROM_PER_NANOMETER
+    of_images = [(i, g, j) for i, copy, j in excluded.tolist() for g in np.flatnonzero(numbers == copy)]
     return MateContacts(
         torch.from_numpy(_spheres(system, nonbonded, electrostatics)),
         torch.from_numpy(closed.rotations.copy()),
@@ -241,6 +288,8 @@ def contacts_module(
         torch.from_numpy(excluded),
         cutoff,
         nonbonded.getReactionFieldDielectric(),
+        torch.from_numpy(images),
+        torch.tensor(sorted(of_images), dtype=torch.int32).reshape(-1, 3),
     )
 
 
@@ -356,6 +405,12 @@ def _spheres(system: openmm.System, nonbonded: openmm.NonbondedForce, electrosta
                 repulsion, attraction = (np.array(table).reshape(n, n)[types, types] for table in (a, b))
                 found[:, :2] = _sphere_of_type(repulsion, attraction)
     return found
+
+
+def _sizes(spheres: Tensor) -> Tensor:
+    """Return σ, ε and charge for the kernel; σ of atoms without a Lennard-Jones term says nothing in some force fields."""
+    sigma, root, charge = spheres.unbind(dim=1)
+    return torch.stack([torch.where(root > 0, sigma, _BARE_SIGMA), root * root, charge], dim=1).float()
 
 
 def _sphere_of_type(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -6,14 +6,17 @@ import openmm
 import pytest
 import torch
 from openmm import app, unit
+from scipy.spatial import cKDTree
 
 from openmm_density import InputError, SymmetryOperators
+from openmm_density.energies.contact_images import contact_images
 from openmm_density.energies.forces import backend_problem
 from openmm_density.energies.mate_contacts import (
     PARAMETER_NAME,
     add_symmetry_contacts,
     contacts_module,
     excluded_pairs,
+    with_inverses,
 )
 from openmm_density.models import prepare
 
@@ -127,6 +130,39 @@ def pairs_by_gemmi(small, system, operators, x, cutoff):
             slope = 24 * depth * (2 * six**2 - six) / r**2 + charge * (r**-3 - 2 * k)
             forces += ((near * slope)[..., None] * d).sum(axis=1)
     return energy, forces
+
+
+def apart(small, name):
+    """Return operators and a place where the unit and its mates are near each other and do not overlap."""
+    for step in range(200):
+        if name in CRYSTALS:
+            axes = [(1 + 0.04 * step) * axis for axis in CRYSTALS[name][:3]]
+            operators = SymmetryOperators.crystal([*axes, *CRYSTALS[name][3:]], name)
+            x = small.positions + np.array([0.2, 0.3, 0.15]) * axes
+        else:
+            operators = SymmetryOperators.from_matrices(*{"C4": cyclic(4), "helical": helical()}[name])
+            x = small.positions + step * np.array([0.8, 0.3, 0.2])
+        images, _ = contact_images(with_inverses(operators), x, 10.0)
+        mates = np.concatenate([x @ image[:, :3].T + image[:, 3] for image in images])
+        if cKDTree(mates).query(x)[0].min() > 2.0:
+            return operators, x
+    raise AssertionError("there is no such place")
+
+
+@pytest.mark.parametrize("name", ["C4", "helical", "P 1 21 1", "P 61 2 2"])
+@pytest.mark.parametrize("cut", [True, False])
+def test_the_operator_that_serves_gpus_has_the_same_forces(small, name, cut):
+    if name in CRYSTALS and not cut:
+        pytest.skip("a crystal has no end")
+    operators, x = apart(small, name)
+    system = small.system(**({} if cut else {"nonbonded_method": app.NoCutoff}))
+    module = contacts_module(system, small.topology, x, operators)
+    positions, k = torch.from_numpy(x / 10), torch.tensor(1.5, dtype=torch.float64)
+    expected_energy, expected = module(positions, k)
+    energy, forces = torch.jit.script(module).by_operator(positions, k)
+    assert float(expected.abs().max()) > 1.0
+    np.testing.assert_allclose(forces, expected, rtol=0, atol=1e-5 * float(expected.abs().max()))
+    assert float(energy) == pytest.approx(float(expected_energy), rel=1e-4, abs=1e-3)
 
 
 @needs_force
