@@ -154,8 +154,16 @@ def _check_symmetry(options: FitOptions) -> None:
     if word is None:
         return
     from ..symmetry.words import parse_symmetry
+    from .amplitudes import is_of_amplitudes
 
     parse_symmetry(word)
+    if is_of_amplitudes(options):
+        raise InputError(
+            "cannot be used with measured amplitudes: a crystal's copies follow from its space group",
+            argument="symmetry",
+            found=word,
+            remedy="leave it out",
+        )
     given = {
         "replicas": options.course.replicas,
         "half_map": options.files.half_map or None,

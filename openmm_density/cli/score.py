@@ -27,6 +27,7 @@ from .arguments import (
     spellings,
 )
 from .command_line import command_line
+from .score_symmetry import assembly_figures, assembly_lines
 from .startup import loading
 
 if TYPE_CHECKING:
@@ -92,6 +93,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "EMRinger, Q-score, SMOC and MolProbity's figures, in Markdown",
     )
     parser.add_argument(
+        "--symmetry",
+        metavar="WORD",
+        help="also the symmetry of model and map: C4, D7, T, O, I, helical:RISE,TWIST or auto; how the map agrees with its "
+        "copies, and CC of the whole assembly",
+    )
+    parser.add_argument(
         "--per-residue",
         action="store_true",
         help="list every residue too (of a trajectory, of its last frame)",
@@ -141,6 +148,11 @@ def run(options: argparse.Namespace) -> int:
     if options.half_map:
         report.add_half_map_fsc([corrections.apply(DensityMap.from_file(path)) for path in options.half_map])
     report.add_residues()
+    if options.symmetry:
+        figures = assembly_figures(
+            options.symmetry, options.topology or options.model, density_map, options.resolution
+        )
+        report.found["assembly"] = figures
     if options.report:
         _write_page(options, trajectory, density_map, report.found)
     if options.table1:
@@ -149,6 +161,8 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(report.found, indent=2, allow_nan=False))
     else:
         report.show(options.per_residue)
+        if options.symmetry:
+            print(*assembly_lines(report.found["assembly"]), sep="\n")
     if options.report:  # beside JSON, which is all that is printed there
         print(f"{options.report}: open it in a browser", file=sys.stderr if options.json else sys.stdout)
     if options.table1:

@@ -286,3 +286,22 @@ def clashes_with_copies(topology: app.Topology, positions: np.ndarray, operators
         return 0
     nearest, _ = cKDTree(copies).query(own, distance_upper_bound=CLASH)
     return int(np.isfinite(nearest).sum())
+
+
+def copied_topology(topology: app.Topology, n_copies: int) -> app.Topology:
+    """Return a topology so many times over, copy after copy, without bonds.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology
+    n_copies : int
+    """
+    found = app.Topology()
+    for _ in range(n_copies):
+        for chain in topology.chains():
+            new_chain = found.addChain(chain.id)
+            for residue in chain.residues():
+                new_residue = found.addResidue(residue.name, new_chain, residue.id, residue.insertionCode)
+                for atom in residue.atoms():
+                    found.addAtom(atom.name, atom.element, new_residue)
+    return found

@@ -83,3 +83,13 @@ def test_what_cannot_be_is_refused_in_one_sentence(ring, tmp_path, extra, said, 
     told = capsys.readouterr().err
     assert said.removeprefix("symmetry ") in told and told.count("\n") == 1
     assert not (tmp_path / "run" / "summary.json").exists()
+
+
+def test_score_tells_of_the_symmetry(ring, capsys):
+    asked = ("score", ring / "truth.cif", ring / "map.mrc", "--resolution", 5, "--symmetry", "C2")
+    assert run(*asked) == 0
+    told = capsys.readouterr().out
+    assert "symmetry C2, axes from the chains: the map correlates with its copies by 0.9" in told
+    assert run(*asked, "--json") == 0
+    found = json.loads(capsys.readouterr().out)["assembly"]
+    assert found["copies"] == 2 and found["cc"] > 0.95 and found["unit"] == ["A"]

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from openmm import app
 
-from ...symmetry.assembly import clashes_with_copies
+from ...symmetry.assembly import clashes_with_copies, copied_topology
 from ...symmetry.assembly_file import write_assembly, write_expanded
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
@@ -57,22 +56,3 @@ def write_assembly_files(folder: Path, fit: FlexibleFit, result: FitResult) -> d
             "translations": np.round(operators.translations, 6).tolist(),
         }
     }
-
-
-def copied_topology(topology: app.Topology, n_copies: int) -> app.Topology:
-    """Return a topology so many times over, copy after copy, without bonds.
-
-    Parameters
-    ----------
-    topology : openmm.app.Topology
-    n_copies : int
-    """
-    found = app.Topology()
-    for _ in range(n_copies):
-        for chain in topology.chains():
-            new_chain = found.addChain(chain.id)
-            for residue in chain.residues():
-                new_residue = found.addResidue(residue.name, new_chain, residue.id, residue.insertionCode)
-                for atom in residue.atoms():
-                    found.addAtom(atom.name, atom.element, new_residue)
-    return found
