@@ -181,3 +181,18 @@ def test_painn_is_timed_beside_eager_pytorch(module, tmp_path, monkeypatch, caps
     (case,) = json.loads(written.read_text())
     assert "eager PyTorch" in case["ratios"]["1"] and case["pairs"] > 30
     assert "times as fast as eager PyTorch" in capsys.readouterr().out
+
+
+def test_a_unit_is_timed_beside_its_assembly(module, tmp_path, monkeypatch, capsys):
+    written = tmp_path / "symmetry.json"
+    benchmark = module("symmetry")
+    model = write_fragment(tmp_path / "model.pdb", residues=8, terminus=True)
+    monkeypatch.setattr(benchmark, "MODEL", model)
+    command = ["symmetry.py", "--copies", "3", "--steps", "1", "--rounds", "1", "--json", str(written)]
+    monkeypatch.setattr(sys, "argv", command)
+    benchmark.main()
+    report = json.loads(written.read_text())
+    # OpenMM's CPU platform computes in float32.
+    assert report["ring"]["forces differ by"] < 2e-4
+    assert report["crystal"].keys() == {"unit alone", "unit with operators"}
+    assert "all copies / unit with operators" in capsys.readouterr().out
