@@ -82,7 +82,7 @@ def mate_contacts(
 
 
 def _spheres(own: Tensor, acts: Tensor, n_blocks: int) -> Tensor:
-    """Return centre and radius of each block's atoms, shape (n_blocks, 4), float32: below 0 where there are none."""
+    """Return centre and radius of each block's atoms, below 0 where there are none, and of all: (n_blocks + 1, 4), float32."""
     room = n_blocks * _ATOMS - len(own)
     x = torch.nn.functional.pad(own, (0, 0, 0, room)).reshape(n_blocks, _ATOMS, 3)
     here = torch.nn.functional.pad(acts, (0, room)).reshape(n_blocks, _ATOMS, 1)
@@ -90,7 +90,10 @@ def _spheres(own: Tensor, acts: Tensor, n_blocks: int) -> Tensor:
     squared = (x - centres[:, None]).square().sum(dim=2, keepdim=True)
     radii = torch.where(here, squared, -1.0).amax(dim=1)
     radii = torch.where(radii < 0, -1.0, radii.clamp(min=0.0).sqrt() * 1.0001)
-    return torch.cat([centres, radii], dim=1).contiguous()
+    blocks = torch.cat([centres, radii], dim=1)
+    farthest = torch.where(acts, own.square().sum(dim=1), 0.0).amax().sqrt() * 1.0001
+    whole = torch.cat([torch.zeros_like(centres[0]), farthest[None]])
+    return torch.cat([blocks, whole[None]]).contiguous()
 
 
 @triton.jit
@@ -125,7 +128,7 @@ def _contacts_kernel(
     parameters                     (n, 3)        float32     sigma, epsilon, charge
     operators                      (images, 3, 4)  float32   of the images, as seen from there too
     excluded                       (excluded, 3)   int32       atom, image, and the atom there
-    spheres                        (blocks, 4)   float32     centre and radius of each block's atoms, -1: none
+    spheres                        (blocks + 1, 4)  float32  centre and radius of each block's atoms, -1: none; of all
     gradient                       (n, 3)        float32/64  out
     energies                       (blocks,)     float64     out: of each block's atoms
     n, n_images, n_excluded,       scalars       int32
@@ -151,6 +154,7 @@ def _contacts_kernel(
         tl.load(spheres + 4 * block + 2),
     )
     radius = tl.load(spheres + 4 * block + 3)
+    unit_radius = tl.load(spheres + 4 * n_blocks + 3)
     gx, gy, gz = (
         tl.zeros((ATOMS,), tl.float32),
         tl.zeros((ATOMS,), tl.float32),
@@ -163,7 +167,10 @@ def _contacts_kernel(
         r00, r01, r02, t0 = tl.load(of), tl.load(of + 1), tl.load(of + 2), tl.load(of + 3)
         r10, r11, r12, t1 = tl.load(of + 4), tl.load(of + 5), tl.load(of + 6), tl.load(of + 7)
         r20, r21, r22, t2 = tl.load(of + 8), tl.load(of + 9), tl.load(of + 10), tl.load(of + 11)
-        other = 0
+        # The sphere of all atoms first.
+        ox, oy, oz = t0 - sx, t1 - sy, t2 - sz
+        reach = radius + unit_radius + cutoff * 1.0001
+        other = tl.where(ox * ox + oy * oy + oz * oz < reach * reach, 0, n_blocks)
         while other < n_blocks:
             cx, cy, cz = (
                 tl.load(spheres + 4 * other),

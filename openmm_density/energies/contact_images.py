@@ -16,7 +16,9 @@ TRAVEL = 20.0
 def contact_images(
     operators: SymmetryOperators, positions: np.ndarray, cutoff: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the images of a unit that are in reach, or may be when it has moved.
+    """Return the images of a unit: of an assembly all, of a crystal those that are in reach or may be when it has moved.
+
+    Those of a crystal are all that matter until atoms have left the sphere around the start by half of `TRAVEL`.
 
     Parameters
     ----------
@@ -50,5 +52,6 @@ def contact_images(
     translations = (translations[:, None] + steps).reshape(-1, 3)
     rotations, numbers = np.repeat(rotations, len(steps), axis=0), np.repeat(numbers, len(steps))
     near = np.linalg.norm(rotations @ centre + translations - centre, axis=1) <= reach
+    near |= operators.cell is None
     near &= (numbers > 0) | (np.linalg.norm(translations, axis=1) > 1e-3)
     return np.concatenate([rotations[near], translations[near, :, None]], axis=2), numbers[near]

@@ -60,8 +60,8 @@ class MateContacts(nn.Module):
     dielectric : float
         Beyond the cut-off, of the reaction field.
     images : Tensor, shape (G, 3, 4), float64
-        R and t (nm) of the images in reach: on a GPU all is computed by `openmm_density.kernels.pairs.mate_contacts`, in float32;
-        a pair nearer than .6 of its σ has a finite force there.
+        R and t (nm), see `contact_images`: on a GPU `openmm_density.kernels.pairs.mate_contacts` computes all, in float32. A pair
+        nearer than .6 of its σ has a finite force there.
     excluded_of_images : Tensor, shape (F, 3), int32
         i, image and j of pairs that do not interact, in ascending order.
     """
