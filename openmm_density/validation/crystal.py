@@ -45,10 +45,12 @@ def check_crystal(model: Model, density_map: DensityMap) -> None:
             found=_in_words(own),
             remedy="give the map of this crystal, or take the cell (CRYST1, _cell) out of a model that comes from another one",
         )
-    group = gemmi.find_spacegroup_by_name(model.space_group) if model.space_group else None
+    cell = gemmi.UnitCell(*model.cell)
+    # "R 3" is of a rhombohedral or a hexagonal cell: the angles tell which.
+    name = model.space_group
+    group = gemmi.find_spacegroup_by_name(name, cell.alpha, cell.gamma) if name else None
     if group is None:
         return
-    cell = gemmi.UnitCell(*model.cell)
     if not cell.is_compatible_with_spacegroup(group):
         raise InputError(
             f"its space group {model.space_group} is not possible in its cell, {_in_words(own)}",

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import gemmi
 import numpy as np
 import pytest
 
@@ -34,6 +35,18 @@ def test_another_cell_and_an_impossible_space_group_are_refused(crystal):
             check_crystal(replace(model, cell=other), density_map)
     with pytest.raises(InputError, match="space group P 43 21 2 is not possible in its cell"):
         check_crystal(replace(model, space_group="P 43 21 2"), density_map)
+
+
+@pytest.mark.parametrize(
+    "cell", [(60.0, 60.0, 60.0, 70.0, 70.0, 70.0), (60.0, 60.0, 150.0, 90.0, 90.0, 120.0)]
+)
+def test_r_groups_are_those_of_rhombohedral_and_of_hexagonal_cells(crystal, cell):
+    model, density_map = crystal
+    edges = np.array(gemmi.UnitCell(*cell).orth.mat.tolist())
+    in_cell = replace(density_map, matrix=edges / density_map.size)
+    check_crystal(replace(model, cell=cell, space_group="R 3"), in_cell)
+    with pytest.raises(InputError, match="space group P 21 3 is not possible in its cell"):
+        check_crystal(replace(model, cell=cell, space_group="P 21 3"), in_cell)
 
 
 def test_copies_that_the_symmetry_would_make_again_are_refused(crystal):
