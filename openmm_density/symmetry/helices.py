@@ -15,6 +15,8 @@ from .map_agreement import BLUR, LEAST_AGREEMENT, MapAgreement, bright_points, c
 
 LEAST_INSIDE = 0.1
 """Part of a copy's atoms that must lie in the map for it to be counted among the copies."""
+LEAST_DENSITY = 0.3
+"""Part of the unit's mean density that a copy must have to be counted: there is none beyond the ends of a short helix."""
 _MOST = 400
 # Å by which copies of places that are tried differ, and part of the map's extent by which a copy may be moved across.
 _SPACING, _FARTHEST = 4.0, 0.6
@@ -52,7 +54,7 @@ class HelixPlace:
         return about(*helix(self.rise, self.twist, first, last), self.frame, self.centre)
 
     def copies_inside(self, density_map: DensityMap, positions: np.ndarray) -> tuple[int, int]:
-        """Return the first and the last copy of a unit that lie in a map, each with a tenth of its atoms at least.
+        """Return the first and the last copy of a unit that lie in a map's density, each with a tenth of its atoms at least.
 
         Parameters
         ----------
@@ -65,15 +67,14 @@ class HelixPlace:
         InputError
             If no copy but the unit itself lies in the map.
         """
-        upper = np.asarray(density_map.size) - 1
+        own = self._level(density_map, positions, 0)
         ends = []
         for sign in (-1, 1):
             k = 0
             while abs(k) < _MOST:
-                turned, shifts = self.operators(k + sign, k + sign)
-                index = density_map.to_index(positions @ turned[-1].T + shifts[-1])
-                inside = ((index >= 0) & (index <= upper)).all(axis=1).mean()
-                if inside < LEAST_INSIDE:
+                level = self._level(density_map, positions, k + sign)
+                # The box of a map has room beyond the ends of what it shows.
+                if np.isnan(level) or level < LEAST_DENSITY * own:
                     break
                 k += sign
             ends.append(k)
@@ -83,6 +84,15 @@ class HelixPlace:
                 remedy="give a map with the unit's neighbours, or leave symmetry out",
             )
         return ends[0], ends[1]
+
+    def _level(self, density_map: DensityMap, positions: np.ndarray, k: int) -> float:
+        """Return the mean density at the atoms of a copy, above that of the map; NaN where too few of them lie in it."""
+        turned, shifts = self.operators(k, k)
+        values = density_map.value_at(positions @ turned[-1].T + shifts[-1])
+        inside = np.isfinite(values)
+        if inside.mean() < LEAST_INSIDE:
+            return float("nan")
+        return float(values[inside].mean() - density_map.data.mean())
 
 
 def find_helix_in_map(density_map: DensityMap, rise: float, twist: float) -> tuple[HelixPlace, MapAgreement]:

@@ -40,11 +40,13 @@ def write_assembly_files(folder: Path, fit: FlexibleFit, result: FitResult) -> d
         folder / FITTED, operators.rotations, operators.translations, paths[0], is_helical=symmetry.is_helical
     )
     write_expanded(paths[0], paths[1])
-    copies = copied_topology(fit.solute.topology, len(operators))
+    # As of the unit: of the atoms that were given.
+    prepared = result.prepared
+    copies = copied_topology(prepared.model.topology, len(operators))
     correlation = fit.fit_map.correlation(copies)
     before, after = (
-        correlation.cc_mask(operators.expanded(positions).reshape(-1, 3))
-        for positions in (fit.solute.positions, result.final)
+        correlation.cc_mask(operators.expanded(prepared.input_positions(positions)).reshape(-1, 3))
+        for positions in (result.initial, result.final)
     )
     return {
         "assembly": {
