@@ -382,7 +382,11 @@ class FlexibleFit:
             result = self._run.run(folder, told, on_interrupt, on_end)
             with self.stopwatch.part("b_factors"):
                 halves = self._other_maps.halves or None
-                result = with_refined_atoms(result, self.solute, self.fit_map, self.protocol, halves)
+                operators = self.density.operators
+                # The map of a whole cell, fitted with its space group, is one of X-rays.
+                scattering = "electron" if operators is None or operators.cell is None else "xray"
+                refined = self.solute, self.fit_map, self.protocol, halves, scattering
+                result = with_refined_atoms(result, *refined)
             if folder is not None:
                 folder.save_times(self.stopwatch)
         # No files need be written of it; what is asked for yet is done here.

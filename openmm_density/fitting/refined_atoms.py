@@ -28,6 +28,7 @@ def with_refined_atoms(
     fit_map: FitMap,
     protocol: Protocol,
     half_maps: Sequence[DensityMap] | None = None,
+    scattering: str = "electron",
 ) -> FitResult:
     """Return the result of a fit with B factors and occupancies refined where its model is.
 
@@ -43,6 +44,8 @@ def with_refined_atoms(
     protocol : Protocol
     half_maps : two DensityMap, optional
         By which the level of the B factors is chosen.
+    scattering : {"electron", "xray"}
+        Form factors.
     """
     wants_b, wants_occupancies = protocol.b_factors != "off", protocol.occupancies != "off"
     if result.interrupted or result.simulated is not None or not (wants_b or wants_occupancies):
@@ -54,7 +57,7 @@ def with_refined_atoms(
     positions, given = result.final[:n], _occupancies(result)[:n]
     where = solute.topology, fit_map.density_map, fit_map.resolution
     beside = placed_alternates(result, solute)
-    placed = {"positions": positions, "conformers": beside}
+    placed = {"positions": positions, "conformers": beside, "scattering": scattering}
     # Those that no atom can have are written as they are.
     occupancies = np.clip(given, 0, 1)
     problems = []
