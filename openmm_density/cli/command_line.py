@@ -12,7 +12,7 @@ from .arguments import PROGRAM, spelled
 _FIRST = ("model", "map", "resolution")
 _NOT_REPEATED = ("command", "output", "overwrite", "resume", "explain_time")
 # Lists whose parts are joined by commas in one option; others are repeated.
-_JOINED = ("columns", "voxel_size")
+_JOINED = ("amplitudes", "columns", "voxel_size")
 
 
 def command_line(
@@ -32,12 +32,13 @@ def command_line(
     output : str
         Where its results go.
     command : str
-        One that takes a model, a map and a resolution.
+        One that takes a model, a map and, of a map, a resolution.
     output_option : str
         The name of the option that says where.
     """
     words = [PROGRAM, command, str(options["model"]), str(options["map"])]
-    words += ["--resolution", f"{options['resolution']:g}"]
+    if options["resolution"] is not None:  # amplitudes have one of their own
+        words += ["--resolution", f"{options['resolution']:g}"]
     for name, value in options.items():
         if name not in (*_FIRST, *_NOT_REPEATED, output_option) and value != defaults.get(name):
             words += option_words(name, value)

@@ -16,7 +16,7 @@ from ..crystals import Reflections, phased_file
 from ..fitting.output.results import CRYSTAL_SETTINGS, FILES, REPORT, SUMMARY
 from ..fitting.output.summary import write_summary
 from ..wording import one_line
-from .cycles import Cycle, cycle_folder, model_of
+from .cycles import RECORD, Cycle, cycle_folder, model_of
 from .result import CrystalResult, best_cycle, crystal_doubts, crystal_summary
 from .settings import PROTOCOL
 
@@ -41,7 +41,7 @@ def write_crystal(
     """
     best = cycle_folder(folder, best_cycle(cycles).number)
     for path in best.iterdir():
-        if path.is_file() and not path.name.startswith(".") and path.name not in (SUMMARY, REPORT):
+        if path.is_file() and not path.name.startswith(".") and path.name not in (SUMMARY, REPORT, RECORD):
             with atomic_write(folder / path.name) as temporary:
                 shutil.copyfile(path, temporary)
     phased = phased_file(model_of(best), reflections)

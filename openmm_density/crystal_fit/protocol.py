@@ -14,7 +14,7 @@ STRENGTH = 80.0
 
 
 def cycle_protocol(steps: int = STEPS) -> Protocol:
-    """Return the protocol of one cycle: drawn into the density at room temperature, side chains searched, then cooled.
+    """Return the protocol of one cycle: drawn into the density at room temperature, then cooled at full strength.
 
     Parameters
     ----------
@@ -28,13 +28,7 @@ def cycle_protocol(steps: int = STEPS) -> Protocol:
             Stage("settle", settle, (0.1, 0.5), (10.0, 300.0)),
             Stage("draw", draw, (0.5, 1.0)),
             Stage("hold", hold),
-            Stage(
-                "anneal",
-                steps - settle - draw - hold,
-                temperature=(300.0, 10.0),
-                restraints=staggered,
-                rotamers=True,
-            ),
+            Stage("anneal", steps - settle - draw - hold, temperature=(300.0, 10.0), restraints=staggered),
         ),
         strength=STRENGTH,
         final_strength=None,

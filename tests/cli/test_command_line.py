@@ -41,3 +41,9 @@ def test_what_has_its_default_is_left_out():
     assert (
         command_line(given, defaults(), "run") == "openmm-density fit m.pdb m.mrc --resolution 5 --output run"
     )
+
+
+def test_one_to_amplitudes_needs_no_resolution():
+    words = ["a.pdb", "b.mtz", "--amplitudes", "FP,SIGFP", "--make-free-flags", "--cycles", "3"]
+    command = shlex.split(command_line(parsed(words), defaults(), "run"))
+    assert parsed(command[2:]) == parsed([*words, "--output", "run"])
