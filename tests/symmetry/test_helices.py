@@ -98,6 +98,16 @@ def test_the_helix_of_a_map_is_found_from_nearly_right_numbers(helical):
         assert (inside > 0.1) == (first <= k <= last)
 
 
+def test_copies_beyond_the_ends_of_a_short_helix_are_not_counted(tmp_path, unit):  # noqa: F811
+    model = assembly(tmp_path / "model.cif", unit, *along(-2, 2))
+    density_map = DensityMap.simulate(model.topology, model.positions, 6.0, 2.5)
+    origin = density_map.origin - density_map.matrix @ [20, 20, 20]
+    wide = DensityMap(np.pad(density_map.data, 20), density_map.matrix, origin)
+    place = helix_of_motion(*(each[1] for each in along(0, 1)))
+    unit_atoms = len(model.positions) // 5
+    assert place.copies_inside(wide, model.positions[:unit_atoms]) == (-2, 2)
+
+
 def test_a_helix_of_the_other_hand_is_refused(helical):
     with pytest.raises(
         InputError, match=r"the map does not have the symmetry helical:21,-50: .* by only -?0\.\d\d"
