@@ -53,7 +53,9 @@ def run_crystal(options: FitOptions, display: Display | None = None) -> int:
             f"{data.space_group.xhm()}, {fit.settings.cycles} cycles at most"
         )
         listener = Listener(lambda line: (shown.expect(), shown.print(line)), begun, shown.update)
-        command = command_line(options.by_name(), defaults(), str(fit.folder))
+        command = None  # of one that goes on its folder knows
+        if options.output.resume is None:
+            command = command_line(options.by_name(), defaults(), str(fit.folder))
         try:
             result = fit.run(listener, options.output.overwrite, command)
         except KeyboardInterrupt:

@@ -163,7 +163,7 @@ class CrystalFit:
         """
         listener = listener or Listener()
         with FolderLock(self.folder):
-            self._begin(overwrite)
+            self._begin(overwrite, command)
             path = Path(self.settings.model)
             cycles = [Cycle.of(0, phased_model(path, self.reflections))]
             listener.say(cycles[0].in_words())
@@ -177,9 +177,9 @@ class CrystalFit:
                         break
             except Interrupted:
                 raise KeyboardInterrupt from None
-            return write_crystal(self.folder, cycles, self.reflections, command)
+            return write_crystal(self.folder, cycles, self.reflections, command or self.settings.command)
 
-    def _begin(self, overwrite: bool) -> None:
+    def _begin(self, overwrite: bool, command: str | None) -> None:
         """Make the folder this fit's, or find that it is."""
         if overwrite:
             remove_crystal(self.folder)
@@ -187,6 +187,7 @@ class CrystalFit:
         if not path.exists():
             if not overwrite:
                 check_unused(self.folder)
+            self.settings = replace(self.settings, command=command)
             self.settings.write(self.folder)
             return
         before = CrystalSettings.read(self.folder)

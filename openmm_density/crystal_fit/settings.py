@@ -39,6 +39,8 @@ class CrystalSettings:
         At most.
     fit_options : mapping
         Plain values, as `FlexibleFit` takes them, but for ``restrain_to`` and ``reference``, which are paths.
+    command : str, optional
+        What a user types to repeat the fit.
     """
 
     model: str
@@ -50,6 +52,7 @@ class CrystalSettings:
     make_free_flags: bool = False
     cycles: int = 8
     fit_options: Mapping[str, Any] = field(default_factory=dict)
+    command: str | None = field(default=None, compare=False)
 
     def reflections(self) -> Reflections:
         """Return the data with free flags, up to the resolution.

@@ -85,7 +85,7 @@ def test_it_lowers_r_free_also_after_it_was_stopped(folder, tmp_path):
     output = tmp_path / "run"
     fit = CrystalFit(folder / "start.pdb", folder / "data.mtz", output, **OPTIONS)
     with pytest.raises(KeyboardInterrupt):
-        fit.run(Listener(progress=stopped))
+        fit.run(Listener(progress=stopped), command="openmm-density fit a b")
     assert (output / "cycle_01" / "unfinished").is_dir() and not (output / "summary.json").exists()
     said = []
     result = CrystalFit.resumed(output).run(Listener(say=said.append))
@@ -94,6 +94,7 @@ def test_it_lowers_r_free_also_after_it_was_stopped(folder, tmp_path):
     assert said[0].startswith("start: R-work") and said[1].startswith("cycle 1: R-work")
     summary = json.loads((output / "summary.json").read_text())
     assert summary["crystal"]["best_cycle"] == 1 and summary["crystal"]["r_free"] == end.r_free
+    assert summary["command"] == "openmm-density fit a b"
     assert "R-free" in (output / "report.html").read_text()
     assert len((output / "cycles.csv").read_text().splitlines()) == 3
     with pytest.raises(InputError, match="complete one cannot be resumed"):
