@@ -72,6 +72,9 @@ def _over_cubes(other: DensityMap, density_map: DensityMap, resolution: float) -
     side = max(CUBE, resolution) / 2
     theirs, own = (_coarse(each, side) for each in (other, density_map))
     places = np.indices(own.shape).reshape(3, -1)[::-1].T @ own.matrix.T + own.origin
+    if other.periodic:  # its cell may be another one of the crystal's lattice, and begin elsewhere
+        cells = np.floor((other.to_index(places) + 0.5) / other.size)
+        places = places - (cells * other.size) @ other.matrix.T
     # On the map's grid, and then cubes of twice the side: interpolation between those would blur more than it compares.
     there = theirs.value_at(places).reshape(own.shape)
     twice = np.minimum(2, own.shape)

@@ -10,7 +10,7 @@ import pytest
 from openmm_density import DensityMap
 from openmm_density.errors import InputError
 from openmm_density.maps.free_maps import check_free_map
-from openmm_density.maps.map_agreement import is_same_map
+from openmm_density.maps.map_agreement import agreement_inside, is_same_map
 from openmm_density.models import read_model
 from openmm_density.models.superposition import superposition
 
@@ -52,6 +52,23 @@ def test_one_half_tests_the_other_and_their_mean(half_maps, noise):
     coarser = second.resample(2.1)
     for free, fitted in ((second, first), (second, mean), (coarser, first), (first, coarser)):
         assert check_free_map(free, fitted, RESOLUTION) is None
+
+
+def test_a_crystals_free_map_may_be_of_another_cell_of_its_lattice(half_maps):
+    first, second = (replace(each, periodic=True) for each in half_maps[0.3])
+    here = agreement_inside(second, first, RESOLUTION)
+    edges = second.matrix * second.size
+    there = shifted(second, *(edges @ [1, -2, 3]))
+    assert agreement_inside(there, first, RESOLUTION) == pytest.approx(here, abs=1e-6)
+    half = second.size // 2
+    begun_elsewhere = replace(
+        second,
+        data=np.roll(second.data, tuple(-half[::-1]), (0, 1, 2)),
+        origin=second.origin + second.matrix @ half,
+    )
+    assert check_free_map(begun_elsewhere, first, RESOLUTION) is None
+    # Of a map that ends nothing is known beyond it.
+    assert agreement_inside(replace(there, periodic=False), first, RESOLUTION) is None
 
 
 def test_noise_that_outweighs_the_density_is_doubted_and_a_small_shift(half_maps):
