@@ -48,9 +48,29 @@ def operators_of_file(path: str | os.PathLike[str]) -> tuple[np.ndarray, np.ndar
                 found=" and ".join(str(len(rotations)) for rotations, _ in found),
                 remedy="give a model of the unit, and give the symmetry, such as C4",
             )
+        left_out = _left_out(structure, assembly)
+        if left_out:
+            raise InputError(
+                f"has assembly {assembly.name}, whose operators make copies of a part of its chains",
+                source=path,
+                found=f"chain {' and '.join(left_out)} left out",
+                remedy="give a model of the chains that the operators copy, or give the symmetry, such as C4",
+            )
         if best is None or len(first[0]) > len(best[0]):
             best = first
     return best
+
+
+def _left_out(structure: gemmi.Structure, assembly: gemmi.Assembly) -> list[str]:
+    """Return the polymer chains of a model that are in no part of an assembly."""
+    chains = {name for generator in assembly.generators for name in generator.chains}
+    subchains = {name for generator in assembly.generators for name in generator.subchains}
+    polymers = ((chain.name, chain.get_polymer()) for chain in structure[0])
+    return [
+        name
+        for name, polymer in polymers
+        if len(polymer) and name not in chains and polymer.subchain_id() not in subchains
+    ]
 
 
 def _unique(generator: gemmi.Assembly.Gen) -> tuple[np.ndarray, np.ndarray]:

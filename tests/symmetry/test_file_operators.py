@@ -47,12 +47,17 @@ def test_files_without_copies_tell_none():
     assert operators_of_file(PROJECT / "examples" / "data" / "adk_closed.pdb") is None
 
 
-def test_operators_that_differ_from_chain_to_chain_are_refused(tmp_path, structure):
+def with_second_chain(structure):
     second = structure[0][0].clone()
     second.name = "B"
     for residue in second:
         residue.subchain = "Bxp"
     structure[0].add_chain(second)
+    return structure
+
+
+def test_operators_that_differ_from_chain_to_chain_are_refused(tmp_path, structure):
+    with_second_chain(structure)
     path = written(structure, tmp_path / "assembly.cif")
     document = gemmi.cif.read(str(path))
     chains = document[0].find_values("_atom_site.label_asym_id")
@@ -63,4 +68,23 @@ def test_operators_that_differ_from_chain_to_chain_are_refused(tmp_path, structu
     )
     document.write_file(str(path))
     with pytest.raises(InputError, match="whose operators differ from chain to chain"):
+        operators_of_file(path)
+
+
+@pytest.mark.parametrize("suffix", ["cif", "pdb"])
+def test_operators_of_one_chain_of_several_are_refused(tmp_path, structure, suffix):
+    # As of a crystal with a dimer on an axis of its own for each chain: the axis of one is not that of the other.
+    path = written(with_second_chain(structure), tmp_path / "assembly.cif")
+    assert len(operators_of_file(path)[0]) == 3
+    document = gemmi.cif.read(str(path))
+    first = document[0].find_values("_atom_site.label_asym_id")[0]
+    document[0].set_mmcif_category(
+        "_pdbx_struct_assembly_gen.",
+        {"assembly_id": ["1"], "oper_expression": ["1,2,3"], "asym_id_list": [first]},
+    )
+    document.write_file(str(path))
+    if suffix == "pdb":
+        path = path.with_suffix(".pdb")
+        gemmi.read_structure(str(tmp_path / "assembly.cif")).write_pdb(str(path))
+    with pytest.raises(InputError, match="make copies of a part of its chains, found chain B left out"):
         operators_of_file(path)
