@@ -139,10 +139,7 @@ def find_assembly(
         matrices = symmetry.rotations, symmetry.translations
         if helix is not None:
             matrices = _of_helix(helix, unit, density_map)
-    elif (of_file := operators_of_file(model.path)) is not None and word.group in (
-        "auto",
-        _group_of(of_file[0]),
-    ):
+    elif (of_file := _of_file(word, model)) is not None and word.group in ("auto", _group_of(of_file[0])):
         name, source, matrices = _group_of(of_file[0]), "file", of_file
     if matrices is None or not map_agreement(density_map, *matrices).mean >= LEAST_AGREEMENT:
         source = "map"
@@ -186,6 +183,16 @@ def _in_chains(word: SymmetryWord, model: Model) -> tuple[FoundSymmetry, HelixPl
             remedy=f"name {found.group} in place of {word}, or give a model of one unit",
         )
     return found, None
+
+
+def _of_file(word: SymmetryWord, model: Model) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the operators of a model's file; None where it has none, or such as are not of the unit and the map can tell."""
+    try:
+        return operators_of_file(model.path)
+    except InputError:
+        if word.group == "auto":
+            raise
+        return None
 
 
 def _asked(word: SymmetryWord, found: tuple[FoundSymmetry, HelixPlace | None] | None) -> SymmetryWord:

@@ -1,5 +1,6 @@
 """The unit and the operators of what is fitted: from chains, the file or the map, and what is refused."""
 
+import gemmi
 import numpy as np
 import pytest
 
@@ -41,6 +42,20 @@ def test_operators_of_the_models_file_are_taken(ring, tmp_path):
     _, found = find_assembly(parse_symmetry("auto"), model, density_map, tmp_path / "unit.cif")
     assert (found.name, found.source, found.units) == ("C4", "file", ())
     np.testing.assert_allclose(found.operators.rotations, truth[0], atol=1e-6)
+
+
+def test_where_the_files_operators_are_not_of_the_unit_the_map_has_the_axes(ring, tmp_path):
+    _, one, truth, density_map = ring
+    write_assembly(one.path, *truth, tmp_path / "of_another_chain.cif")
+    document = gemmi.cif.read(str(tmp_path / "of_another_chain.cif"))
+    names = {"assembly_id": ["1"], "oper_expression": ["1,2,3,4"], "asym_id_list": ["Z"]}
+    document[0].set_mmcif_category("_pdbx_struct_assembly_gen.", names)
+    document.write_file(str(tmp_path / "of_another_chain.cif"))
+    model = read_model(tmp_path / "of_another_chain.cif")
+    _, found = find_assembly(parse_symmetry("C4"), model, density_map, tmp_path / "unit.cif")
+    assert (found.name, found.source) == ("C4", "map")
+    with pytest.raises(InputError, match="or give the symmetry, such as C4"):
+        find_assembly(parse_symmetry("auto"), model, density_map, tmp_path / "unit.cif")
 
 
 def test_the_map_has_the_axes_of_a_model_of_one_unit(ring, tmp_path):
