@@ -23,6 +23,11 @@ from .results import FITTED, TABLE_ONE
 from .summary import versions
 
 _AS_IT_WAS = "The fit did not improve the model: these are the figures of the model as it was."
+_OF_UNIT = (
+    "The model is one of {n} copies that its symmetry makes, and all figures are of this one. CC_peaks, CC_box and the unmasked "
+    "FSC compare it with all of the map: publish those of all copies, which `openmm-density score assembly_expanded.cif MAP "
+    "--table1 FILE` has."
+)
 
 
 def write_table_one(
@@ -100,10 +105,18 @@ def _known(
         versions()["openmm-density"] or "",
         **_r_factors(summary.get("crystal")),
         half_map_resolution=halves.get("fsc_resolution") if halves.get("fsc_falls") else None,
-        remarks=[] if result.simulated is None else [_AS_IT_WAS],
+        remarks=_remarks(fit, result),
     )
     heavy = [not is_hydrogen(atom) for atom in model.topology.atoms()]
     return known, np.asarray(b_factors)[heavy]
+
+
+def _remarks(fit: FlexibleFit, result: FitResult) -> list[str]:
+    operators = fit.density.operators
+    found = [] if result.simulated is None else [_AS_IT_WAS]
+    if operators is not None and operators.cell is None:
+        found.append(_OF_UNIT.format(n=len(operators)))
+    return found
 
 
 def _r_factors(crystal: Mapping[str, Any] | None) -> dict[str, float | None]:
