@@ -24,6 +24,8 @@ FARTHEST = 3.0
 _SHORTEST = 5
 # Cosine below which two axes count as not parallel, and degrees by which angles of rotations may be off the group's.
 _PARALLEL, _ANGLE = 0.98, 15.0
+# Degrees below which a copy is not turned: point groups have no two copies of one orientation.
+_TURNED = 0.1
 
 
 @dataclass(frozen=True)
@@ -194,6 +196,8 @@ def _frames(rotations: np.ndarray, observed: np.ndarray) -> list[np.ndarray]:
     vectors = Rotation.from_matrix(observed).as_rotvec()
     own = Rotation.from_matrix(rotations).as_rotvec()
     angles, own_angles = (np.rad2deg(np.linalg.norm(each, axis=1)) for each in (vectors, own))
+    if angles[1:].min() < _TURNED:
+        return []
     first = 1 + int(np.argmax([_sharpness(angle) for angle in angles[1:]]))
     axis = vectors[first] / np.linalg.norm(vectors[first])
     lines = vectors[1:] / np.linalg.norm(vectors[1:], axis=1, keepdims=True)

@@ -100,6 +100,13 @@ def test_copies_in_no_group_are_refused(tmp_path, unit):
         find_in_chains(assembly(tmp_path / "model.cif", unit, rotations, translations))
 
 
+@pytest.mark.filterwarnings("error")
+def test_copies_that_are_moved_and_not_turned_are_refused_without_warnings(tmp_path, unit):
+    shifts = np.array([[0.0, 0, 0], [50, 0, 0], [0, 60, 0]])
+    with pytest.raises(InputError, match="has 3 copies that are in no point group, found A B C"):
+        find_in_chains(assembly(tmp_path / "model.cif", unit, np.array([np.eye(3)] * 3), shifts))
+
+
 def test_a_model_of_one_chain_has_no_symmetry_to_find(tmp_path, unit):
     with pytest.raises(InputError, match="has no two chains of one sequence"):
         find_in_chains(assembly(tmp_path / "model.cif", unit, np.eye(3)[None], np.zeros((1, 3))))
