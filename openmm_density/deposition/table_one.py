@@ -83,7 +83,7 @@ def crystal_of(density_map: DensityMap, cell: Sequence[float] | None, space_grou
     if not density_map.periodic:
         return ""
     numbers = density_map.cell if cell is None else cell
-    return f"{space_group or 'P 1'}; {', '.join(f'{number:.2f}' for number in numbers)}"
+    return f"{space_group or FILL_IN}; {', '.join(f'{number:.2f}' for number in numbers)}"
 
 
 def table_one(known: TableInput) -> str:
@@ -112,7 +112,7 @@ def _data(known: TableInput) -> _Rows:
     """Return the rows that only the authors know, but for what the map's header says."""
     rows = [(name, FILL_IN, "") for name in (_CRYSTAL_DATA if known.crystal else _EM_DATA)]
     if known.crystal:
-        rows.insert(1, ("Space group and cell (Å, °)", known.crystal, "map"))
+        rows.insert(1, ("Space group and cell (Å, °)", known.crystal, "model and map"))
     else:
         sizes = " × ".join(f"{size:.4g}" for size in dict.fromkeys(round(s, 5) for s in known.voxel_size))
         rows.append(("Voxel size of the map (Å)", sizes, "map"))

@@ -53,6 +53,8 @@ def test_a_crystal_has_r_factors_and_no_microscope(known, haemoglobin):
     _, density_map = haemoglobin
     crystal = crystal_of(replace(density_map, periodic=True), (10, 20, 30, 90, 95.5, 90), "P 1 21 1")
     assert crystal == "P 1 21 1; 10.00, 20.00, 30.00, 90.00, 95.50, 90.00"
+    unknown = crystal_of(replace(density_map, periodic=True), (10, 20, 30, 90, 90, 90), "")
+    assert unknown.startswith(f"{FILL_IN}; 10.00,")
     found = rows(table_one(replace(known, crystal=crystal, r_work=0.1812, r_free=0.2149)))
     assert (
         found["R_work / R_free"][0] == "0.1812 / 0.2149"
