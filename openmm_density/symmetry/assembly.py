@@ -22,7 +22,7 @@ from .file_operators import operators_of_file
 from .groups import point_group
 from .helices import HelixPlace, find_helix_in_map
 from .helix_in_chains import find_helix_in_chains
-from .map_agreement import LEAST_AGREEMENT, find_in_map, map_agreement
+from .moved_maps import LEAST_AGREEMENT, find_in_map, map_agreement
 from .words import SymmetryWord
 
 CLASH = 2.2

@@ -11,7 +11,7 @@ from scipy.spatial.transform import Rotation
 from ..errors import InputError
 from ..maps import DensityMap
 from .groups import about, helix
-from .map_agreement import BLUR, LEAST_AGREEMENT, MapAgreement, bright_points, correlation, map_agreement
+from .moved_maps import BLUR, LEAST_AGREEMENT, MapAgreement, bright_points, correlation, map_agreement
 
 LEAST_INSIDE = 0.1
 """Part of a copy's atoms that must lie in the map for it to be counted among the copies."""
