@@ -121,22 +121,21 @@ def _contacts_kernel(
 
     Launch grid: ``(n_blocks,)``.
 
-    =============================  ============  ==========  ==================================================
-    argument                       shape         dtype       what it is
-    =============================  ============  ==========  ==================================================
-    own                            (n, 3)        float32     positions, as seen from the middle of all
-    parameters                     (n, 3)        float32     sigma, epsilon, charge
-    operators                      (images, 3, 4)  float32   of the images, as seen from there too
-    excluded                       (excluded, 3)   int32       atom, image, and the atom there
-    spheres                        (blocks + 1, 4)  float32  centre and radius of each block's atoms, -1: none; of all
-    gradient                       (n, 3)        float32/64  out
-    energies                       (blocks,)     float64     out: of each block's atoms
-    n, n_images, n_excluded,       scalars       int32
-    n_blocks
-    cutoff, switch_begin,          scalars       float32     see forms.py
-    per_switch, coulomb, k, c
-    ATOMS                          constant                  of a block
-    =============================  ============  ==========  ==================================================
+    ==================================  ===============  ==========  ==================================================
+    argument                            shape            dtype       what it is
+    ==================================  ===============  ==========  ==================================================
+    own                                 (n, 3)           float32     positions, as seen from the middle of all
+    parameters                          (n, 3)           float32     sigma, epsilon, charge
+    operators                           (images, 3, 4)   float32     of the images, as seen from there too
+    excluded                            (excluded, 3)    int32       atom, image, and the atom there
+    spheres                             (blocks + 1, 4)  float32     centre and radius of each block's atoms, -1: none; of all
+    gradient                            (n, 3)           float32/64  out
+    energies                            (blocks,)        float64     out: of each block's atoms
+    n, n_images, n_excluded, n_blocks   scalars          int32       how many there are
+    cutoff, switch_begin, per_switch    scalars          float32     see forms.py
+    coulomb, k, c                       scalars          float32     see forms.py
+    ATOMS                               constant                     of a block
+    ==================================  ===============  ==========  ==================================================
     """
     block = tl.program_id(0)
     i = block * ATOMS + tl.arange(0, ATOMS)

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from ..maps.density_map import DensityMap
     from .arguments import Commands
 
+# As argparse says it of commands that always need one.
+_RESOLUTION_MISSING = f"the following arguments are required: --resolution (see {PROGRAM} score --help)"
+
 
 def add_parser(commands: Commands) -> None:
     """Add what ``score`` takes."""
@@ -122,7 +125,7 @@ def run(options: argparse.Namespace) -> int:
 
         return run_amplitudes(options)
     if options.resolution is None:
-        raise InputError(f"the following arguments are required: --resolution (see {PROGRAM} score --help)")
+        raise InputError(_RESOLUTION_MISSING)
     _check(options)
     defer_torch()
     if options.atoms:

@@ -207,7 +207,7 @@ def _check_unique(hkl: np.ndarray, path: Path) -> None:
         raise InputError(
             "it has reflections that are equal by symmetry: its data are not merged",
             source=path,
-            remedy="merge them first, as AIMLESS or gemmi merge do",
+            remedy="give merged data, as AIMLESS or gemmi merge make them",
         )
 
 

@@ -164,7 +164,7 @@ def _in_chains(word: SymmetryWord, model: Model) -> tuple[FoundSymmetry, HelixPl
             raise InputError(
                 f"has copies on a helix of {abs(place.rise):.2f} Å and {abs(place.twist):.2f} degrees",
                 source=model.path,
-                remedy=f"name that one in place of {word}, or give a model of one unit",
+                remedy=f"give that one in place of {word}, or give a model of one unit",
             )
         return found, place
     if word.group == "auto":
@@ -180,7 +180,7 @@ def _in_chains(word: SymmetryWord, model: Model) -> tuple[FoundSymmetry, HelixPl
         raise InputError(
             f"has chains in the symmetry {found.group}, {found.rmsd:.1f} Å off it",
             source=model.path,
-            remedy=f"name {found.group} in place of {word}, or give a model of one unit",
+            remedy=f"give {found.group} in place of {word}, or give a model of one unit",
         )
     return found, None
 
@@ -244,7 +244,7 @@ def _in_map(
         raise InputError(
             "found no symmetry in the map: it does not agree with copies of itself about any axis of 2 to 8 fold",
             argument="symmetry",
-            remedy="name the symmetry, such as D3 or helical:1.41,22.03, or leave it out",
+            remedy="give the symmetry, such as D3 or helical:1.41,22.03, or leave it out",
         )
     best = max(each.mean for each in tried.values())
     group = max(

@@ -118,15 +118,19 @@ def test_what_a_residue_is(density_map, small_data):
 
 
 @pytest.fixture(scope="module")
-def other_half(density_map, tmp_path_factory):
-    """Write the map with a little noise."""
-    path = tmp_path_factory.mktemp("halves") / "other.mrc"
-    noise = np.random.default_rng(1).normal(scale=0.02 * density_map.data.std(), size=density_map.shape)
-    replace(density_map, data=density_map.data + noise).write(path)
-    return path
+def half_maps(density_map, tmp_path_factory):
+    """Write the map twice, each time with a little noise of its own."""
+    folder, paths = tmp_path_factory.mktemp("halves"), []
+    for seed in (1, 2):
+        noise = np.random.default_rng(seed).normal(
+            scale=0.02 * density_map.data.std(), size=density_map.shape
+        )
+        paths.append(folder / f"half_{seed}.mrc")
+        replace(density_map, data=density_map.data + noise).write(paths[-1])
+    return paths
 
 
-def test_score_prints_what_is_asked_for(capsys, small_data, map_path, other_half, reports):
+def test_score_prints_what_is_asked_for(capsys, small_data, map_path, half_maps, reports):
     arguments = [
         "score",
         str(small_data / "emd5925_frag/5925_native.pdb"),
@@ -134,7 +138,7 @@ def test_score_prints_what_is_asked_for(capsys, small_data, map_path, other_half
         "--resolution",
         "3.64",
     ]
-    halves = ["--half-map", str(map_path), "--half-map", str(other_half)]
+    halves = [word for path in half_maps for word in ("--half-map", str(path))]
     assert main([*arguments, "--q-score", "--fsc", *halves, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["q_score"] == [pytest.approx(reports[1]["q_score"], abs=1e-4)]
