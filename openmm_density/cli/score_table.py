@@ -11,7 +11,7 @@ import numpy as np
 
 from ..atomic_files import write_text
 from ..deposition.figures import FiguresOfModel, deposition_figures
-from ..deposition.table_one import TableInput, crystal_of, table_one
+from ..deposition.table import TableInput, crystal_of, table_one
 from ..fitting.output.summary import versions
 from ..maps.density_map import DensityMap
 from ..models.model import Model

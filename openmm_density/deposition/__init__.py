@@ -6,8 +6,8 @@ from ..lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .figures import deposition_figures
-    from .table_one import table_one
+    from .table import table_one
 
 __all__ = ["deposition_figures", "table_one"]
 
-__getattr__, __dir__ = lazy_names(__name__, {"deposition_figures": "figures", "table_one": "table_one"})
+__getattr__, __dir__ = lazy_names(__name__, {"deposition_figures": "figures", "table_one": "table"})

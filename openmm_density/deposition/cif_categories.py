@@ -11,7 +11,7 @@ import numpy as np
 
 from ..atomic_files import write_text
 from ..cif_files import read_cif
-from .table_one import IDEAL_VALUES, TableInput
+from .table import IDEAL_VALUES, TableInput
 
 _METHODS = {False: "ELECTRON MICROSCOPY", True: "X-RAY DIFFRACTION"}
 

@@ -4,7 +4,7 @@ import pytest
 
 from openmm_density import DensityMap
 from openmm_density.deposition.figures import FiguresOfModel, deposition_figures
-from openmm_density.deposition.table_one import TableInput, crystal_of
+from openmm_density.deposition.table import TableInput, crystal_of
 from openmm_density.models.structures import read_model
 from openmm_density.validation.geometry import geometry_report
 

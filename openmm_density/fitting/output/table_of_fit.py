@@ -12,7 +12,7 @@ from ...atomic_files import write_text
 from ...chemistry.elements import is_hydrogen
 from ...deposition.cif_categories import add_refinement
 from ...deposition.figures import FiguresOfModel, deposition_figures
-from ...deposition.table_one import TableInput, crystal_of, table_one
+from ...deposition.table import TableInput, crystal_of, table_one
 from ...validation.fsc import ShellCorrelation
 from ...wording import one_line
 from ..fit_result import FitResult

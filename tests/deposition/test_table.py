@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from openmm_density.deposition.table_one import FILL_IN, crystal_of, table_one
+from openmm_density.deposition.table import FILL_IN, crystal_of, table_one
 
 THEIRS = {
     "version": "2025.11",
