@@ -20,7 +20,17 @@ if TYPE_CHECKING:
     from ..crystal_fit import CrystalFit, CrystalResult
     from ..fitting.flexible_fit import FlexibleFit
 
-_OF_MAPS = ("columns", "voxel_size", "mirror", "invert", "half_map", "place", "replicas", "explain_time")
+_OF_MAPS = (
+    "columns",
+    "voxel_size",
+    "mirror",
+    "invert",
+    "half_map",
+    "place",
+    "symmetry",
+    "replicas",
+    "explain_time",
+)
 """Options that say something of a map, or that cycles do not have."""
 
 

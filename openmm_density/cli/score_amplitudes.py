@@ -14,7 +14,7 @@ from .startup import loading
 
 _OF_MAPS = (
     *("columns", "voxel_size", "mirror", "invert", "half_map", "topology"),
-    *("atoms", "q_score", "fsc", "report", "table1", "per_residue"),
+    *("atoms", "q_score", "fsc", "report", "table1", "per_residue", "symmetry"),
 )
 """Options that need a map."""
 

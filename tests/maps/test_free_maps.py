@@ -93,7 +93,7 @@ def test_another_molecule_is_refused(whole, tmp_path):
     other = fragment(tmp_path / "model.pdb", residues=97)
     placed = other.positions - other.positions.mean(axis=0) + whole.origin + whole.matrix @ (whole.size / 2)
     free = DensityMap.simulate(other.topology, placed, RESOLUTION, 1.5, margin=12.0)
-    with pytest.raises(InputError, match=r"0\.25 or more, found -?0\.[0-2]\d: give another map"):
+    with pytest.raises(InputError, match=r"0\.2 or more, found -?0\.[0-2]\d: give another map"):
         check_free_map(free, whole, RESOLUTION)
 
 
