@@ -109,6 +109,7 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(folder, tmp_path, capsys):
         ([], "no free flags"),
         (["--make-free-flags", "--resolution", "1.5"], "--resolution must be no finer than that of the data"),
         (["--make-free-flags", "--mirror"], "--mirror does not go with measured amplitudes"),
+        (["--make-free-flags", "--symmetry", "C2"], "--symmetry does not go with measured amplitudes"),
         (["--make-free-flags", "--solvent", "water"], "--solvent of a crystal"),
         (["--amplitudes", "FP,FP"], "--amplitudes must be amplitudes"),
         (["--make-free-flags", "--cycles", "0"], "--cycles must be a whole number"),
@@ -135,3 +136,5 @@ def test_score_prints_r_factors(folder, capsys):
     assert "No free flags" in capsys.readouterr().out
     assert main(["score", str(folder / "start.pdb"), str(folder / "data.mtz"), "--q-score"]) == 2
     assert "--q-score needs a map" in capsys.readouterr().err
+    assert main(["score", str(folder / "start.pdb"), str(folder / "data.mtz"), "--symmetry", "C2"]) == 2
+    assert "--symmetry needs a map" in capsys.readouterr().err
