@@ -8,6 +8,8 @@ atomics. Filters of a few neighbours at once are a product of their radial funct
 import triton
 import triton.language as tl
 
+from ..neighbors.gpu_shifts import imaged
+
 _PI = tl.constexpr(3.14159265358979323846)
 _NEAREST_SQUARED = tl.constexpr(1e-24)
 
@@ -36,14 +38,7 @@ def _edges(
     dy = tl.load(positions + 3 * j + 1) - tl.load(positions + 3 * i + 1)
     dz = tl.load(positions + 3 * j + 2) - tl.load(positions + 3 * i + 2)
     if PERIODIC:
-        code = tl.load(shifts + entry, mask=entry < end, other=0)
-        step_x = ((code + 512) & 1023) - 512
-        code = (code - step_x) >> 10
-        step_y = ((code + 512) & 1023) - 512
-        step_z = (code - step_y) >> 10
-        dx += step_x * tl.load(box) + step_y * tl.load(box + 3) + step_z * tl.load(box + 6)
-        dy += step_x * tl.load(box + 1) + step_y * tl.load(box + 4) + step_z * tl.load(box + 7)
-        dz += step_x * tl.load(box + 2) + step_y * tl.load(box + 5) + step_z * tl.load(box + 8)
+        dx, dy, dz = imaged(dx, dy, dz, shifts, entry, entry < end, box)
     dx, dy, dz = dx.to(tl.float32), dy.to(tl.float32), dz.to(tl.float32)
     squared = dx * dx + dy * dy + dz * dz
     near = here & (squared < cutoff * cutoff)

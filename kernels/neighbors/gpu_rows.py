@@ -19,6 +19,7 @@ from .gpu_cells import (
     SURELY_OUT,
     WIDTH,
 )
+from .gpu_shifts import lattice_steps
 
 
 @triton.jit
@@ -42,15 +43,13 @@ def _beyond(cell, width, coordinate, margin):
 
 @triton.jit
 def _step(shift, axis: tl.constexpr):
-    x = ((shift + 512) & 1023) - 512
-    rest = (shift - x) >> 10
-    y = ((rest + 512) & 1023) - 512
+    x, y, z = lattice_steps(shift)
     if axis == 0:
         return x.to(tl.float64)
     elif axis == 1:
         return y.to(tl.float64)
     else:
-        return ((rest - y) >> 10).to(tl.float64)
+        return z.to(tl.float64)
 
 
 @triton.jit

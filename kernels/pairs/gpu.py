@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ..neighbors.gpu_shifts import imaged
 from . import forms, reference
 from .gpu_forms import pair_energy
 from .gpu_mates import mate_contacts
@@ -192,14 +193,7 @@ def _rows_kernel(
         dy = tl.load(positions + 3 * j + 1, mask=here, other=0.0) - y
         dz = tl.load(positions + 3 * j + 2, mask=here, other=0.0) - z
         if PERIODIC:
-            code = tl.load(shifts + entry, mask=here, other=0)
-            step_x = ((code + 512) & 1023) - 512
-            code = (code - step_x) >> 10
-            step_y = ((code + 512) & 1023) - 512
-            step_z = (code - step_y) >> 10
-            dx += step_x * tl.load(box) + step_y * tl.load(box + 3) + step_z * tl.load(box + 6)
-            dy += step_x * tl.load(box + 1) + step_y * tl.load(box + 4) + step_z * tl.load(box + 7)
-            dz += step_x * tl.load(box + 2) + step_y * tl.load(box + 5) + step_z * tl.load(box + 8)
+            dx, dy, dz = imaged(dx, dy, dz, shifts, entry, here, box)
         dx, dy, dz = dx.to(tl.float32), dy.to(tl.float32), dz.to(tl.float32)
         squared = dx * dx + dy * dy + dz * dz
         near = here & (squared < cutoff_squared)
