@@ -22,6 +22,7 @@ from .arguments import (
     add_map,
     check_files,
     check_halves,
+    check_unused,
     map_corrections,
     number,
     spellings,
@@ -95,6 +96,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also write a Table 1 (of a trajectory, for its last frame): composition, B factors, geometry, correlations, "
         "EMRinger, Q-score, SMOC and MolProbity's figures, in Markdown",
     )
+    parser.add_argument("--overwrite", action="store_true", help="replace the Table 1 if it is there")
     parser.add_argument(
         "--symmetry",
         metavar="WORD",
@@ -212,6 +214,8 @@ def _check(options: argparse.Namespace) -> None:
         path = getattr(options, name)
         if path:
             check_output_folder(path)
+        if path and name == "table1":  # its authors may have filled it in
+            check_unused(Path(path), options.overwrite)
         if path and options.atoms:
             raise InputError(
                 "shows all atoms of the model, and does not go with a selection",

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
 from ..errors import InputError, as_argument
-from ..given_files import check_given_file
-from .arguments import check_files
+from ..given_files import check_given_file, check_output_folder
+from .arguments import check_files, check_unused
 from .console import console_for_results
 from .r_table import shells_table
 from .startup import loading
 
 _OF_MAPS = (
     *("columns", "voxel_size", "mirror", "invert", "half_map", "topology"),
-    *("atoms", "q_score", "fsc", "report", "table1", "per_residue", "symmetry"),
+    *("atoms", "q_score", "fsc", "report", "per_residue", "symmetry"),
 )
 """Options that need a map."""
 
 
-def run_amplitudes(options: argparse.Namespace) -> int:
-    """Print R factors and the correlation of a model with the map of its phases; return the exit status."""
+def _check(options: argparse.Namespace) -> None:
+    """Refuse at once what cannot be right, whatever the files hold."""
     check_files((), (options.map,))
     check_given_file(options.model, "check the path of the model")
     for name in _OF_MAPS:
@@ -30,10 +31,20 @@ def run_amplitudes(options: argparse.Namespace) -> int:
                 argument=name,
                 remedy=f"leave {as_argument(name)} out, or score crystal.mtz of a fit, which has map coefficients",
             )
+    if options.table1:
+        check_output_folder(options.table1)
+        check_unused(Path(options.table1), options.overwrite)
+
+
+def run_amplitudes(options: argparse.Namespace) -> int:
+    """Print R factors and the correlation of a model with the map of its phases; return the exit status."""
+    _check(options)
     with loading():
         from ..crystals import phased_file, read_reflections
+        from ..deposition.diffraction import crystal_of_data
         from ..models.structures import read_model
         from ..validation.correlation import MapCorrelation
+        from .score_table import write_scored_table
 
     data = read_reflections(options.map, options.amplitudes, options.free_flags).cut(options.resolution)
     found = phased_file(options.model, data)
@@ -56,9 +67,16 @@ def run_amplitudes(options: argparse.Namespace) -> int:
         "space_group": data.space_group.xhm(),
         "notes": data.notes,
     }
+    if options.table1:
+        crystal = crystal_of_data(found)
+        names = (options.model, options.map)
+        table = options.table1, model, model.positions, density_map, data.resolution, names, {}, crystal
+        told |= {"data": crystal.diffraction.as_dict(), "table1": write_scored_table(*table)}
     if options.json:
         print(json.dumps(told, indent=2, allow_nan=False))
         return 0
+    if options.table1:
+        print(f"{options.table1}: Table 1, to be filled in where it says so")
     console = console_for_results()
     free = "" if factors.r_free is None else f", R-free {factors.r_free:.4f}"
     console.print(

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from ..atomic_files import write_text
+from ..deposition.diffraction import Crystal, crystal_of
 from ..deposition.figures import FiguresOfModel, deposition_figures
-from ..deposition.table import TableInput, crystal_of, table_one
+from ..deposition.table import TableInput, table_one
 from ..fitting.output.summary import versions
 from ..maps.density_map import DensityMap
 from ..models.model import Model
@@ -27,6 +28,7 @@ def write_scored_table(
     resolution: float,
     names: tuple[str, str],
     scored: Mapping[str, Any],
+    crystal: Crystal | None = None,
 ) -> dict[str, Any]:
     """Write the table of a model at some positions, and return its figures.
 
@@ -44,6 +46,8 @@ def write_scored_table(
         Of the model and the map, as the user gave them.
     scored : mapping
         `openmm_density.cli.score_report.ScoreReport.found`.
+    crystal : Crystal, optional
+        That of measured amplitudes; by default what model and map say.
     """
     with tempfile.TemporaryDirectory() as folder:
         # As it is scored: of a trajectory the last frame.
@@ -57,8 +61,8 @@ def write_scored_table(
         resolution,
         *(Path(name).name for name in names),
         [float(size) for size in density_map.voxel_size],
-        crystal_of(density_map, model.cell, model.space_group),
         versions()["openmm-density"] or "",
+        crystal or crystal_of(density_map, model.cell, model.space_group),
         half_map_resolution=scored.get("half_map_resolution") if scored.get("half_map_falls") else None,
     )
     write_text(path, table_one(known))

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..atomic_files import write_text
 from ..crystals import Phased, Reflections, crystal_structure, phased
+from ..deposition.diffraction import crystal_of_data
 from ..fitting.fit_result import Row
 from ..fitting.flexible_fit import FlexibleFit
 from ..fitting.locks import wait_until_free
@@ -192,7 +193,13 @@ def _fitted(
         result = fit.run(output.run, listener.progress)
         if result.interrupted:
             raise Interrupted
-        return output.write(fit, result, str(model_path), settings.data)
+        return output.write(
+            fit,
+            result,
+            str(model_path),
+            settings.data,
+            crystal=lambda: crystal_of_data(phased_model(model_of(path), reflections)),
+        )
     except KeyboardInterrupt:
         raise Interrupted from None
     finally:

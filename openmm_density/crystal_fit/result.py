@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..crystals import Phased
+from ..deposition.diffraction import diffraction_figures
 from .cycles import Cycle
 
 PATIENCE = 2
@@ -70,6 +71,7 @@ def crystal_summary(cycles: Sequence[Cycle], phased: Phased) -> dict[str, Any]:
         "n_work": phased.r_factors.n_work,
         "n_free": phased.r_factors.n_free,
         "completeness": len(data) / len(phased.hkl),
+        "data": diffraction_figures(phased).as_dict(),
         "n_sigma_a": phased.sigma_a.n_used,
         "solvent_density": scaled.solvent_density,
         "solvent_b": scaled.solvent_b,

@@ -91,7 +91,8 @@ class Phased:
         )
         grid = data.transform_f_phi_to_map(sample_rate=SAMPLE_RATE)
         matrix = np.array(grid.unit_cell.orth.mat.tolist()) / (grid.nu, grid.nv, grid.nw)
-        return DensityMap(np.ascontiguousarray(grid.array.T), matrix, np.zeros(3), periodic=True)
+        data, name = np.ascontiguousarray(grid.array.T), self.reflections.space_group.xhm()
+        return DensityMap(data, matrix, np.zeros(3), periodic=True, space_group=name)
 
     def write_mtz(self, path: str | os.PathLike[str]) -> None:
         """Write amplitudes, free flags (1 is free) and map coefficients, with the labels that Coot and Phenix know."""

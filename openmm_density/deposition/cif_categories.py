@@ -1,4 +1,4 @@
-"""What an mmCIF file says of fit and refinement: ``_em_3d_fitting``, ``_refine``, ``_refine_ls_restr`` and ``_software``."""
+"""What an mmCIF file says of fit and refinement: ``_em_3d_fitting``, ``_refine``, ``_reflns`` and others."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from ..atomic_files import write_text
 from ..cif_files import read_cif
+from .diffraction import DiffractionFigures
 from .table import IDEAL_VALUES, TableInput
 
 _METHODS = {False: "ELECTRON MICROSCOPY", True: "X-RAY DIFFRACTION"}
@@ -36,8 +37,7 @@ def add_refinement(path: Path, known: TableInput, b_factors: np.ndarray, measure
     document = read_cif(path)
     block = next(block for block in document if block.find_loop("_atom_site.Cartn_x"))
     entry = gemmi.cif.as_string(block.find_value("_entry.id") or "") or block.name
-    is_crystal = bool(known.crystal)
-    if not is_crystal:
+    if known.crystal is None:
         _append(
             block,
             "_em_3d_fitting.",
@@ -46,6 +46,8 @@ def add_refinement(path: Path, known: TableInput, b_factors: np.ndarray, measure
         )
     method = _refine(block, entry, known, b_factors)
     _restraints(block, known.geometry, method)
+    if known.crystal is not None and known.crystal.diffraction is not None:
+        _reflections(block, entry, known.crystal.diffraction, method)
     _append(
         block,
         "_software.",
@@ -82,7 +84,9 @@ def _fitting(known: TableInput, measure: str, mean_b: float) -> dict[str, str]:
         "ref_space": "REAL",
         "ref_protocol": "FLEXIBLE FIT",
         "target_criteria": measure,
-        "details": ", ".join(told),
+        "details": ", ".join(
+            [*told, *([f"of one unit of symmetry {known.symmetry}"] if known.symmetry else [])]
+        ),
     }
     return found | {"overall_b_value": f"{mean_b:.2f}"} if mean_b > 0 else found
 
@@ -90,7 +94,7 @@ def _fitting(known: TableInput, measure: str, mean_b: float) -> dict[str, str]:
 def _refine(block: gemmi.cif.Block, entry: str, known: TableInput, b_factors: np.ndarray) -> str:
     """Write ``_refine``, and return by what its row is called."""
     table = _table(block, "_refine.")
-    methods = table.get("pdbx_refine_id") or [gemmi.cif.quote(_METHODS[bool(known.crystal)])]
+    methods = table.get("pdbx_refine_id") or [gemmi.cif.quote(_METHODS[known.crystal is not None])]
     count = len(methods)
     has_b = bool((b_factors > 0).any())
     own = {
@@ -98,8 +102,7 @@ def _refine(block: gemmi.cif.Block, entry: str, known: TableInput, b_factors: np
         "B_iso_min": f"{b_factors.min():.2f}" if has_b else None,
         "B_iso_max": f"{b_factors.max():.2f}" if has_b else None,
         "pdbx_stereochemistry_target_values": IDEAL_VALUES,
-        "ls_R_factor_R_work": None if known.r_work is None else f"{known.r_work:.4f}",
-        "ls_R_factor_R_free": None if known.r_free is None else f"{known.r_free:.4f}",
+        **({} if known.crystal is None else _of_reflections(known.crystal.diffraction)),
     }
     given = {"entry_id": entry, "pdbx_refine_id": None, "ls_d_res_high": f"{known.resolution:.2f}"}
     for name, value in given.items():
@@ -111,6 +114,65 @@ def _refine(block: gemmi.cif.Block, entry: str, known: TableInput, b_factors: np
             table[name] = [gemmi.cif.quote(value)] + ["?"] * (count - 1)
     _store(block, "_refine.", table)
     return gemmi.cif.as_string(methods[0])
+
+
+def _of_reflections(found: DiffractionFigures | None) -> dict[str, str]:
+    """Return what ``_refine`` says of measured amplitudes and of how the model explains them."""
+    if found is None:
+        return {}
+    whole = found.whole
+    number = whole.n_work + whole.n_free
+    told = {
+        "ls_d_res_high": f"{whole.finest:.3f}",
+        "ls_d_res_low": f"{whole.coarsest:.3f}",
+        "ls_number_reflns_obs": str(number),
+        "ls_number_reflns_R_work": str(whole.n_work),
+        "ls_percent_reflns_obs": f"{100 * whole.completeness:.2f}",
+        "ls_R_factor_obs": f"{whole.r_all:.4f}",
+        "ls_R_factor_R_work": f"{whole.r_work:.4f}",
+        "solvent_model_details": "FLAT BULK SOLVENT MODEL",
+        "solvent_model_param_ksol": f"{found.solvent_density:.3f}",
+        "solvent_model_param_bsol": f"{found.solvent_b:.1f}",
+    }
+    if whole.r_free is None:
+        return told
+    return told | {
+        "ls_R_factor_R_free": f"{whole.r_free:.4f}",
+        "ls_number_reflns_R_free": str(whole.n_free),
+        "ls_percent_reflns_R_free": f"{100 * whole.n_free / number:.2f}",
+        "pdbx_ls_cross_valid_method": "THROUGHOUT",
+    }
+
+
+def _reflections(block: gemmi.cif.Block, entry: str, found: DiffractionFigures, method: str) -> None:
+    """Write ``_refine_ls_shell``, of the finest shell, and what ``_reflns`` does not say yet."""
+    shell = found.finest_shell
+    table = {
+        "pdbx_refine_id": method,
+        "d_res_high": f"{shell.finest:.3f}",
+        "d_res_low": f"{shell.coarsest:.3f}",
+        "number_reflns_R_work": str(shell.n_work),
+        "number_reflns_R_free": str(shell.n_free),
+        "percent_reflns_obs": f"{100 * shell.completeness:.2f}",
+        "R_factor_R_work": "?" if shell.r_work is None else f"{shell.r_work:.4f}",
+        "R_factor_R_free": "?" if shell.r_free is None else f"{shell.r_free:.4f}",
+    }
+    _store(block, "_refine_ls_shell.", {name: [gemmi.cif.quote(value)] for name, value in table.items()})
+    whole, known = found.whole, _table(block, "_reflns.")
+    count = len(next(iter(known.values()), ("",)))
+    told = {
+        "entry_id": entry,
+        "pdbx_ordinal": "1",
+        "d_resolution_high": f"{whole.finest:.3f}",
+        "d_resolution_low": f"{whole.coarsest:.3f}",
+        "number_obs": str(whole.n_work + whole.n_free),
+        "percent_possible_obs": f"{100 * whole.completeness:.2f}",
+        "B_iso_Wilson_estimate": None if found.wilson_b is None else f"{found.wilson_b:.2f}",
+    }
+    for name, value in told.items():
+        if value is not None and count == 1 and all(map(gemmi.cif.is_null, known.get(name, ["?"]))):
+            known[name] = [gemmi.cif.quote(value)]
+    _store(block, "_reflns.", known)
 
 
 def _restraints(block: gemmi.cif.Block, geometry: Mapping[str, Any], method: str) -> None:

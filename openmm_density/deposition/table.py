@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .cctbx_figures import INSTALL
 
 if TYPE_CHECKING:
-    from ..maps.density_map import DensityMap
+    from .diffraction import Crystal, DiffractionFigures, DiffractionShell
 
 FILL_IN = "*[fill in]*"
 IDEAL_VALUES = "Amber ff14SB, OL15 and OL3"
@@ -17,14 +17,13 @@ _NONE = "–"
 
 _Rows = list[tuple[str, str, str]]
 
+_SYMMETRY = "Symmetry imposed"
 _EM_DATA = (
     *("Magnification", "Voltage (kV)", "Electron exposure (e⁻/Å²)", "Defocus range (μm)", "Pixel size (Å)"),
-    *("Symmetry imposed", "Initial particle images (no.)", "Final particle images (no.)"),
+    *(_SYMMETRY, "Initial particle images (no.)", "Final particle images (no.)"),
 )
-_CRYSTAL_DATA = (
-    *("Wavelength (Å)", "R_merge, R_meas or R_pim", "I/σ(I)", "CC1/2", "Completeness (%)", "Redundancy"),
-    "No. reflections",
-)
+_CRYSTAL_DATA = ("Wavelength (Å)", "R_merge, R_meas or R_pim", "I/σ(I)", "CC1/2", "Redundancy")
+_OF_REFLECTIONS = "measured amplitudes"
 
 
 @dataclass(frozen=True)
@@ -43,14 +42,14 @@ class TableInput:
         As the user gave them.
     voxel_size : sequence of float
         Of the map, in Å.
-    crystal : str
-        Space group and cell of a crystal's map; empty for another.
-    r_work, r_free : float, optional
-        Of a crystal, where they are known.
-    half_map_resolution : float, optional
-        Å, where the halves' correlation around the model is 0.143.
     version : str
         Of this package.
+    crystal : Crystal, optional
+        None where the map is not that of a crystal.
+    half_map_resolution : float, optional
+        Å, where the halves' correlation around the model is 0.143.
+    symmetry : str
+        That of which the model is one unit; empty where none is known.
     remarks : sequence of str
         Further sentences below the table.
     """
@@ -61,29 +60,11 @@ class TableInput:
     model: str
     map: str
     voxel_size: Sequence[float]
-    crystal: str
     version: str
-    r_work: float | None = None
-    r_free: float | None = None
+    crystal: Crystal | None = None
     half_map_resolution: float | None = None
+    symmetry: str = ""
     remarks: Sequence[str] = ()
-
-
-def crystal_of(density_map: DensityMap, cell: Sequence[float] | None, space_group: str) -> str:
-    """Return the space group and cell of the crystal whose whole cell a map is; empty for another map.
-
-    Parameters
-    ----------
-    density_map : DensityMap
-    cell : sequence of float, optional
-        The model's; by default the map's.
-    space_group : str
-        The model's; empty where none is known.
-    """
-    if not density_map.periodic:
-        return ""
-    numbers = density_map.cell if cell is None else cell
-    return f"{space_group or FILL_IN}; {', '.join(f'{number:.2f}' for number in numbers)}"
 
 
 def table_one(known: TableInput) -> str:
@@ -109,23 +90,74 @@ def _number(value: float | None, digits: int) -> str:
 
 
 def _data(known: TableInput) -> _Rows:
-    """Return the rows that only the authors know, but for what the map's header says."""
-    rows = [(name, FILL_IN, "") for name in (_CRYSTAL_DATA if known.crystal else _EM_DATA)]
-    if known.crystal:
-        rows.insert(1, ("Space group and cell (Å, °)", known.crystal, "model and map"))
-    else:
-        sizes = " × ".join(f"{size:.4g}" for size in dict.fromkeys(round(s, 5) for s in known.voxel_size))
-        rows.append(("Voxel size of the map (Å)", sizes, "map"))
-        half = known.half_map_resolution
-        rows.append(
-            (
-                "Map resolution by half maps, FSC 0.143 (Å)",
-                FILL_IN if half is None else f"{half:.2f}",
-                "" if half is None else "half maps around the model, openmm-density",
-            )
-        )
-        rows.append(("Map resolution range (Å)", FILL_IN, ""))
-    return rows
+    """Return the rows on the data: what only the authors know, and what map or amplitudes say."""
+    if known.crystal is not None:
+        return _crystal_data(known.crystal)
+    imposed = (
+        (known.symmetry, "the fit; say what the reconstruction had") if known.symmetry else (FILL_IN, "")
+    )
+    sizes = " × ".join(f"{size:.4g}" for size in dict.fromkeys(round(s, 5) for s in known.voxel_size))
+    half = known.half_map_resolution
+    by_half_maps = "" if half is None else "half maps around the model, openmm-density"
+    return [
+        *((name, *(imposed if name == _SYMMETRY else (FILL_IN, ""))) for name in _EM_DATA),
+        ("Voxel size of the map (Å)", sizes, "map"),
+        (
+            "Map resolution by half maps, FSC 0.143 (Å)",
+            FILL_IN if half is None else f"{half:.2f}",
+            by_half_maps,
+        ),
+        ("Map resolution range (Å)", FILL_IN, ""),
+    ]
+
+
+def _crystal_data(crystal: Crystal) -> _Rows:
+    """Return the rows on a crystal's data; of those on a range the values of the finest shell stand in brackets."""
+    numbers = None if crystal.cell is None else [f"{number:.2f}" for number in crystal.cell]
+    lengths, angles = (FILL_IN, FILL_IN) if numbers is None else map(", ".join, (numbers[:3], numbers[3:]))
+    whose = "model and map" if crystal.diffraction is None else "model and measured amplitudes"
+    rows = [
+        ("Space group", crystal.space_group or FILL_IN, whose),
+        ("Cell a, b, c (Å)", lengths, whose),
+        ("Cell α, β, γ (°)", angles, whose),
+    ]
+    return [*rows, *((name, FILL_IN, "") for name in _CRYSTAL_DATA), *_reflection_rows(crystal.diffraction)]
+
+
+def _reflection_rows(found: DiffractionFigures | None) -> _Rows:
+    names = ("Resolution range (Å)", "Reflections", "Completeness (%)", "Mean F/σ(F)", "Wilson B factor (Å²)")
+    if found is None:
+        return [(name, FILL_IN, "") for name in names]
+    whole, finest = found.whole, found.finest_shell
+
+    def both(told: Callable[[DiffractionShell], str]) -> str:
+        return f"{told(whole)} ({told(finest)})"
+
+    values = (
+        both(lambda shell: f"{shell.coarsest:.2f}–{shell.finest:.2f}"),
+        both(lambda shell: str(shell.n_work + shell.n_free)),
+        both(lambda shell: f"{100 * shell.completeness:.1f}"),
+        both(lambda shell: f"{shell.f_over_sigma:.1f}"),
+        _number(found.wilson_b, 1),
+    )
+    return [(name, value, _OF_REFLECTIONS) for name, value in zip(names, values, strict=True)]
+
+
+def _r_rows(found: DiffractionFigures | None) -> _Rows:
+    """Return the rows on how a model explains its amplitudes."""
+    if found is None:
+        return [("R_work / R_free", FILL_IN, "needs the measured amplitudes")]
+    whole, finest = found.whole, found.finest_shell
+    factors, of_finest = (
+        f"{_number(shell.r_work, 4)} / {_number(shell.r_free, 4)}" for shell in (whole, finest)
+    )
+    solvent = f"{found.solvent_density:.2f} e/Å³, B {found.solvent_b:.0f} Å²"
+    return [
+        ("Reflections, work / free", f"{whole.n_work} / {whole.n_free}", _OF_REFLECTIONS),
+        ("R_work / R_free", factors, "openmm-density, all reflections"),
+        (f"R_work / R_free, {finest.coarsest:.2f}–{finest.finest:.2f} Å", of_finest, "openmm-density"),
+        ("Bulk solvent", solvent, "flat model, gemmi"),
+    ]
 
 
 def _refinement(known: TableInput) -> _Rows:
@@ -133,17 +165,10 @@ def _refinement(known: TableInput) -> _Rows:
     b_factors = known.figures["model"]["mean_b_factors"]
     rows = [
         ("Initial model (PDB code)", FILL_IN, f"the file {known.model}"),
-        ("Resolution of the refinement (Å)", f"{known.resolution:g}", "given"),
+        ("Resolution of the refinement (Å)", f"{known.resolution:.4g}", "given or that of the data"),
     ]
-    if known.crystal:
-        unknown = known.r_work is None and known.r_free is None
-        rows.append(
-            (
-                "R_work / R_free",
-                FILL_IN if unknown else f"{_number(known.r_work, 4)} / {_number(known.r_free, 4)}",
-                "" if unknown else "openmm-density",
-            )
-        )
+    if known.crystal is not None:
+        rows += _r_rows(known.crystal.diffraction)
     else:
         rows.append(("Map sharpening B factor (Å²)", FILL_IN, ""))
     rows += [

@@ -48,6 +48,8 @@ class DensityMap:
         Cartesian position in Å of grid point (0, 0, 0).
     periodic : bool
         True only where the grid is one whole unit cell of a crystal.
+    space_group : str, optional
+        Of a crystal's map, or a piece of one: its Hermann-Mauguin name, empty where nobody knows it. None of another map.
 
     Raises
     ------
@@ -59,6 +61,7 @@ class DensityMap:
     matrix: np.ndarray
     origin: np.ndarray
     periodic: bool = False
+    space_group: str | None = None
 
     def __post_init__(self) -> None:
         data = np.ascontiguousarray(self.data, dtype=np.float32)
@@ -88,6 +91,8 @@ class DensityMap:
         for name, value in (("data", data), ("matrix", matrix), ("origin", origin)):
             object.__setattr__(self, name, value)
         object.__setattr__(self, "periodic", bool(self.periodic))
+        if self.periodic and self.space_group is None:
+            object.__setattr__(self, "space_group", "")
 
     def __repr__(self) -> str:
         size = " × ".join(str(n) for n in self.size)
@@ -216,7 +221,7 @@ class DensityMap:
             SITUS only takes finite maps of cubic voxels, MRC only steps along x and in the x-y plane for the
             first two axes.
         """
-        write_map(path, PlacedVoxels(self.data, self.matrix, self.origin, self.periodic))
+        write_map(path, PlacedVoxels(self.data, self.matrix, self.origin, self.periodic, self.space_group))
 
     def crop(self, around: Any, margin: Any) -> DensityMap:
         """Return the part of the map around some positions, as a finite map on the same grid points.
@@ -244,7 +249,8 @@ class DensityMap:
                     remedy="place the model in the map, or check the map's origin",
                 )
         on_map, _ = self.overlap(start, stop - start)
-        return DensityMap(self.data[on_map].copy(), self.matrix, self.origin + self.matrix @ start)
+        origin = self.origin + self.matrix @ start
+        return DensityMap(self.data[on_map].copy(), self.matrix, origin, space_group=self.space_group)
 
     def resample(self, voxel_size: Any) -> DensityMap:
         """Return the same density, over the same physical extent, on a grid of other voxels, by Fourier interpolation.

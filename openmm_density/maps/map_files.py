@@ -29,6 +29,9 @@ LONGEST_SITUS_NUMBER = 40
 MAP_LABEL = b"openmm-density"
 # Nothing in the format itself tells a rectangular cell in P1 from a box of cryo-EM.
 CRYSTAL_LABEL = MAP_LABEL + b": one unit cell of a crystal"
+PIECE_LABEL = MAP_LABEL + b": a piece of a crystal"
+# Before the space group, which the header cannot name of what is written whole, as in P 1.
+_IN = " in "
 
 
 POSSIBLE_VOXELS = (0.01, 1000.0)
@@ -46,6 +49,7 @@ class PlacedVoxels(NamedTuple):
     matrix: np.ndarray
     origin: np.ndarray
     periodic: bool
+    space_group: str | None = None
 
 
 def read_map(
@@ -72,9 +76,9 @@ def read_map(
     check_given_file(path, "give the path of a density map")
     check_columns(path, columns)
     if suffix == MTZ_SUFFIX:
-        data, matrix = read_mtz_map(path, columns)
+        data, matrix, group = read_mtz_map(path, columns)
         _check_density(data, path)
-        voxels = PlacedVoxels(data, matrix, np.zeros(3), periodic=periodic is not False)
+        voxels = PlacedVoxels(data, matrix, np.zeros(3), periodic is not False, group.xhm())
     elif suffix in SITUS_SUFFIXES:
         voxels = _read_situs(path, periodic)
     else:
@@ -201,15 +205,19 @@ def _read_mrc(path: Path, periodic: bool | None) -> PlacedVoxels:
     covers_cell = data.shape == tuple(sampling[::-1])
     number = int(header["ispg"])
     rectangular = (cell.alpha, cell.beta, cell.gamma) == (90.0, 90.0, 90.0)
-    labelled = bytes(header["label"][0]).startswith(CRYSTAL_LABEL)
+    label = bytes(header["label"][0])
+    labelled = label.startswith(CRYSTAL_LABEL)
     is_crystal = 1 < number <= 230 or (covers_cell and (labelled or not rectangular))
+    group = _space_group(number, symmetry, cell)
+    name = group.xhm() if group is not None and number > 1 else _labelled_group(label)
     if periodic is False or not (is_crystal or periodic):
-        return PlacedVoxels(data, matrix, origin, periodic=False)
+        of_crystal = is_crystal or label.startswith(PIECE_LABEL)
+        return PlacedVoxels(data, matrix, origin, False, name if of_crystal else None)
     if covers_cell:
-        return PlacedVoxels(data, matrix, origin, periodic=True)
-    whole = _whole_cell(data, start, sampling, cell, _space_group(number, symmetry, cell))
+        return PlacedVoxels(data, matrix, origin, True, name)
+    whole = _whole_cell(data, start, sampling, cell, group)
     if whole is not None:
-        return PlacedVoxels(whole, matrix, origin - matrix @ start, periodic=True)
+        return PlacedVoxels(whole, matrix, origin - matrix @ start, True, name)
     if periodic:
         raise InputError(
             f"{data.shape[::-1]} of the cell's {tuple(sampling)} grid points do not cover an asymmetric unit, "
@@ -217,7 +225,15 @@ def _read_mrc(path: Path, periodic: bool | None) -> PlacedVoxels:
             source=path,
             remedy=f"leave {as_argument('periodic')} out, or give a map of a whole cell",
         )
-    return PlacedVoxels(data, matrix, origin, periodic=False)
+    return PlacedVoxels(data, matrix, origin, False, name if is_crystal else None)
+
+
+def _labelled_group(label: bytes) -> str:
+    """Return the space group that a label of ours names; empty where it names none."""
+    if not label.startswith((CRYSTAL_LABEL, PIECE_LABEL)):
+        return ""
+    group = gemmi.find_spacegroup_by_name(label.decode("latin-1").partition(_IN)[2].strip("\0 "))
+    return "" if group is None else group.xhm()
 
 
 def _space_group(number: int, symmetry: str, cell: gemmi.UnitCell) -> gemmi.SpaceGroup | None:
@@ -288,9 +304,10 @@ def _write_mrc(voxels: PlacedVoxels, temporary: Path, compressed: bool, path: Pa
             header.cellb = (alpha, beta, gamma)
             header.origin = tuple(voxels.origin)
             _set_start(header, voxels)
-            header.label[0] = MAP_LABEL
+            named = f"{_IN}{voxels.space_group}".encode() if voxels.space_group else b""
+            header.label[0] = MAP_LABEL if voxels.space_group is None else PIECE_LABEL + named
             if voxels.periodic:
-                header.label[0] = CRYSTAL_LABEL
+                header.label[0] = CRYSTAL_LABEL + named
                 file.set_extended_header(np.frombuffer(b"X,Y,Z".ljust(80), dtype="V80"))
                 header.exttyp = b"CCP4"
 

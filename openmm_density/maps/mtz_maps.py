@@ -41,7 +41,7 @@ _DAMAGED = "download it again, as it is damaged"
 
 def read_mtz_map(
     path: str | os.PathLike[str], columns: tuple[str, str] | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, gemmi.SpaceGroup]:
     """Build the map of one unit cell from amplitudes and phases.
 
     Parameters
@@ -56,6 +56,7 @@ def read_mtz_map(
     data : np.ndarray of float32, shape (nz, ny, nx)
     matrix : np.ndarray, shape (3, 3)
         Its columns are the steps of the grid in Å.
+    space_group : gemmi.SpaceGroup
 
     Raises
     ------
@@ -75,7 +76,7 @@ def read_mtz_map(
             remedy=f"choose others with {as_argument('columns')}",
         ) from error
     matrix = np.array(grid.unit_cell.orth.mat.tolist()) / (grid.nu, grid.nv, grid.nw)
-    return np.ascontiguousarray(grid.array.T), matrix
+    return np.ascontiguousarray(grid.array.T), matrix, mtz.spacegroup
 
 
 def read_mtz(path: Path) -> gemmi.Mtz:

@@ -96,6 +96,14 @@ def test_it_lowers_r_free_also_after_it_was_stopped(folder, tmp_path):
     assert summary["crystal"]["best_cycle"] == 1 and summary["crystal"]["r_free"] == end.r_free
     assert summary["command"] == "openmm-density fit a b"
     assert "R-free" in (output / "report.html").read_text()
+    data, table = summary["crystal"]["data"]["whole"], (output / "table1.md").read_text()
+    assert data["r_free"] == pytest.approx(end.r_free) and data["completeness"] == 1.0
+    assert f"| R_work / R_free | {end.r_work:.4f} / {end.r_free:.4f} |" in table
+    assert "| Space group | P 21 21 21 |" in table and "| Reflections, work / free |" in table
+    block = gemmi.cif.read(str(output / "fitted.cif")).sole_block()
+    assert block.find_value("_refine.ls_R_factor_R_free") == f"{end.r_free:.4f}"
+    assert block.find_value("_symmetry.space_group_name_H-M").strip("'") == "P 21 21 21"
+    assert float(block.find_value("_cell.length_a")) == pytest.approx(fit.reflections.cell.a, abs=0.01)
     assert len((output / "cycles.csv").read_text().splitlines()) == 3
     with pytest.raises(InputError, match="complete one cannot be resumed"):
         CrystalFit.resumed(output)
@@ -134,6 +142,13 @@ def test_score_prints_r_factors(folder, capsys):
     assert 0.1 < found["r_work"] < 0.6 and found["n_free"] > 20 and found["shells"]
     assert main(["score", str(folder / "start.pdb"), str(folder / "no_flags.mtz")]) == 0
     assert "No free flags" in capsys.readouterr().out
+    table = folder / "table1.md"
+    words = ["score", str(folder / "start.pdb"), str(folder / "data.mtz"), "--table1", str(table)]
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["data"]["whole"]["r_work"] == pytest.approx(found["r_work"])
+    assert f"| {found['r_work']:.4f} / {found['r_free']:.4f} |" in table.read_text()
+    assert main(words) == 2 and "--overwrite" in capsys.readouterr().err
     assert main(["score", str(folder / "start.pdb"), str(folder / "data.mtz"), "--q-score"]) == 2
     assert "--q-score needs a map" in capsys.readouterr().err
     assert main(["score", str(folder / "start.pdb"), str(folder / "data.mtz"), "--symmetry", "C2"]) == 2

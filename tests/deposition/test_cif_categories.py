@@ -71,20 +71,41 @@ def test_what_the_input_had_stays(written):
     assert block.get_mmcif_category("_software.")["name"] == ["REFMAC", "openmm-density"]
 
 
-def test_twice_is_told_in_rows_of_their_own_and_a_crystal_has_r_factors(model, known, tmp_path):
+def test_twice_is_told_in_rows_of_their_own(model, known, tmp_path):
     path = tmp_path / "fitted.cif"
     write_model_cif(path, model, model.positions)
     for _ in range(2):
         add_refinement(path, known, model.b_factors, "cross-correlation")
     block = gemmi.cif.read(str(path)).sole_block()
     assert block.get_mmcif_category("_em_3d_fitting.")["id"] == ["1", "2"]
+
+
+def test_a_crystal_has_r_factors_and_tells_of_its_reflections(model, known, crystal, tmp_path):
+    path = tmp_path / "fitted.cif"
     write_model_cif(path, model, model.positions)
     theirs = {"version": "2025.11", "figures": {}, "missing": {}}
-    figures = {**known.figures, "cctbx": theirs}
-    crystal = replace(known, figures=figures, crystal="P 1; 1, 2, 3", r_work=0.18, r_free=0.21)
-    add_refinement(path, crystal, 0 * model.b_factors, "cross-correlation")
+    known = replace(known, figures={**known.figures, "cctbx": theirs}, crystal=crystal)
+    add_refinement(path, known, 0 * model.b_factors, "cross-correlation")
     block = gemmi.cif.read(str(path)).sole_block()
     assert not block.get_mmcif_category("_em_3d_fitting.")
     refined = block.get_mmcif_category("_refine.")
-    assert refined["ls_R_factor_R_free"] == ["0.2100"] and "B_iso_mean" not in refined
+    for name, value in (
+        ("ls_R_factor_R_work", "0.1843"),
+        ("ls_R_factor_R_free", "0.2149"),
+        ("ls_number_reflns_obs", "10000"),
+        ("ls_number_reflns_R_free", "500"),
+        ("ls_percent_reflns_obs", "98.50"),
+        ("ls_d_res_low", "20.000"),
+        ("ls_d_res_high", "1.500"),
+    ):
+        assert refined[name] == [value]
+    assert "B_iso_mean" not in refined
+    assert block.get_mmcif_category("_refine_ls_shell.")["R_factor_R_free"] == ["0.3500"]
+    assert block.get_mmcif_category("_reflns.")["B_iso_Wilson_estimate"] == ["14.25"]
     assert block.get_mmcif_category("_software.")["name"] == ["REFMAC", "openmm-density", "cctbx"]
+    # What the data's authors say of them stays.
+    block.set_pair("_reflns.number_obs", "12345")
+    path.write_text(block.as_string())
+    add_refinement(path, known, model.b_factors, "cross-correlation")
+    block = gemmi.cif.read(str(path)).sole_block()
+    assert block.find_value("_reflns.number_obs") == "12345"

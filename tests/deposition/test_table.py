@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from openmm_density.deposition.table import FILL_IN, crystal_of, table_one
+from openmm_density import DensityMap
+from openmm_density.deposition.diffraction import Crystal, crystal_of
+from openmm_density.deposition.table import FILL_IN, table_one
 
 THEIRS = {
     "version": "2025.11",
@@ -49,16 +51,49 @@ def test_molprobitys_figures_replace_ours_with_the_version(known):
     assert "CaBLAM: needs tables." in text and "pip install" not in text
 
 
-def test_a_crystal_has_r_factors_and_no_microscope(known, haemoglobin):
-    _, density_map = haemoglobin
-    crystal = crystal_of(replace(density_map, periodic=True), (10, 20, 30, 90, 95.5, 90), "P 1 21 1")
-    assert crystal == "P 1 21 1; 10.00, 20.00, 30.00, 90.00, 95.50, 90.00"
-    unknown = crystal_of(replace(density_map, periodic=True), (10, 20, 30, 90, 90, 90), "")
-    assert unknown.startswith(f"{FILL_IN}; 10.00,")
-    found = rows(table_one(replace(known, crystal=crystal, r_work=0.1812, r_free=0.2149)))
-    assert (
-        found["R_work / R_free"][0] == "0.1812 / 0.2149"
-        and found["Space group and cell (Å, °)"][0] == crystal
-    )
-    assert "Voltage (kV)" not in found
-    assert rows(table_one(replace(known, crystal=crystal)))["R_work / R_free"][0] == FILL_IN
+def test_a_crystal_has_r_factors_and_no_microscope(known, crystal):
+    found = rows(table_one(replace(known, crystal=crystal)))
+    assert found["Space group"][0] == "P 1 21 1" and found["Cell α, β, γ (°)"][0] == "90.00, 95.50, 90.00"
+    for name, value in (
+        ("R_work / R_free", "0.1843 / 0.2149"),
+        ("R_work / R_free, 1.55–1.50 Å", "0.3000 / 0.3500"),
+        ("Resolution range (Å)", "20.00–1.50 (1.55–1.50)"),
+        ("Reflections", "10000 (1000)"),
+        ("Reflections, work / free", "9500 / 500"),
+        ("Completeness (%)", "98.5 (87.7)"),
+        ("Wilson B factor (Å²)", "14.2"),
+    ):
+        assert found[name][0] == value
+    assert found["Wavelength (Å)"][0] == FILL_IN and "Voltage (kV)" not in found
+
+
+def test_of_a_crystals_map_alone_the_reflections_are_to_be_filled_in(known):
+    found = rows(table_one(replace(known, crystal=Crystal("", None))))
+    for name in ("Space group", "Cell a, b, c (Å)", "Reflections", "R_work / R_free", "Completeness (%)"):
+        assert found[name][0] == FILL_IN
+    assert "measured amplitudes" in found["R_work / R_free"][1]
+
+
+def test_the_symmetry_of_a_fit_is_told(known):
+    assert rows(table_one(replace(known, symmetry="C2")))["Symmetry imposed"][0] == "C2"
+
+
+def test_a_piece_of_a_crystals_map_is_that_of_a_crystal(small_data, tmp_path):
+    whole = DensityMap.from_file(small_data / "xray_1g8a_P21" / "composite_omit_map.mtz")
+    assert crystal_of(whole, None, "") == Crystal("P 1 21 1", whole.cell)
+    piece = whole.crop([[0.0, 0.0, 0.0]], 5.0)
+    piece.write(tmp_path / "piece.ccp4")
+    whole.write(tmp_path / "whole.ccp4")
+    for found in (piece, piece.resample(1.0), DensityMap.from_file(tmp_path / "piece.ccp4")):
+        assert not found.periodic and crystal_of(found, None, "") == Crystal("P 1 21 1", None)
+    again = DensityMap.from_file(tmp_path / "whole.ccp4")
+    assert again.periodic and again.space_group == "P 1 21 1"
+    of_file = DensityMap.from_file(small_data / "xraymap_3pqr_R32" / "3pqr.ccp4.gz")
+    assert not of_file.periodic and of_file.space_group == "R 3 2:H"
+
+
+def test_a_map_of_cryo_em_is_that_of_none(small_data, tmp_path):
+    box = DensityMap.from_file(small_data / "emd21457_ntd" / "emd_21457_seg_orig0.mrc")
+    assert crystal_of(box, (9, 9, 9, 90, 90, 90), "P 1") is None
+    box.write(tmp_path / "again.mrc")
+    assert DensityMap.from_file(tmp_path / "again.mrc").space_group is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ...atomic_files import atomic_write, remove_abandoned, write_text
+from ...deposition.diffraction import Crystal
 from ...errors import InputError
 from ...models.structure_files import pdb_limit, prepared_header, write_cif, write_model_cif, write_pdb
 from ...wording import one_line
@@ -125,10 +126,9 @@ class OutputFolder:
         stop: Stop | None = None,
         command: str | None = None,
         ensemble: EnsembleResult | None = None,
+        crystal: Callable[[], Crystal] | None = None,
     ) -> dict[str, Any]:
-        """Write everything, the models first, pictures and the report last, and return the summary; the result then knows it.
-
-        The saved states are removed where the fit has come to its end and everything is written.
+        """Write everything, and return the summary; the saved states of a fit that has come to its end are removed.
 
         Parameters
         ----------
@@ -144,14 +144,14 @@ class OutputFolder:
             What a user types to repeat the fit, for the summary.
         ensemble : EnsembleResult, optional
             What was searched for after the fit.
+        crystal : callable, optional
+            Called when the models are written: what measured amplitudes say of them.
         """
         fit.stopwatch.begin("writing")
         begin_reports(fit, result)
         (limit, left_out), simulated = self._write_models(result), result.as_simulated()
         write_ensemble(self.path, result.prepared, ensemble)
-        fit.protocol.write(self.path / "protocol.toml")
-        self._write_trajectory()
-        write_text(self.path / "log.csv", log_table(result.rows))
+        self._write_course(fit, result)
         with fit.stopwatch.part("scoring"):
             agreement = map_agreement(fit, result)
             simulated_agreement = agreement if result.simulated is None else map_agreement(fit, simulated)
@@ -160,7 +160,7 @@ class OutputFolder:
             summary |= summarize(fit, result, agreement, model_path, map_path, scan, limit, self._spellings)
             summary |= {"left_out": left_out, "notes": [*summary["notes"], *left_out]}
             add_ensemble(summary, ensemble, result.prepared)
-            write_table_one(self.path, fit, result, agreement, summary)
+            write_table_one(self.path, fit, result, agreement, summary, crystal)
             summary |= write_assembly_files(self.path, fit, result)
         write_summary(self.path / "summary.json", summary | times_of(fit.stopwatch, scan))
         write_shown_files(self.path, fit, result, stop)
@@ -185,7 +185,10 @@ class OutputFolder:
         fit.stopwatch.end()
         fit.beside.end()
 
-    def _write_trajectory(self) -> None:
+    def _write_course(self, fit: FlexibleFit, result: FitResult) -> None:
+        """Write protocol, trajectory and log."""
+        fit.protocol.write(self.path / "protocol.toml")
+        write_text(self.path / "log.csv", log_table(result.rows))
         path = self.path / "trajectory.dcd"
         if not self.run.trajectory.exists():
             path.unlink(missing_ok=True)  # that of an earlier fit

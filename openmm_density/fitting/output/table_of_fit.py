@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,9 @@ import numpy as np
 from ...atomic_files import write_text
 from ...chemistry.elements import is_hydrogen
 from ...deposition.cif_categories import add_refinement
+from ...deposition.diffraction import Crystal, crystal_of
 from ...deposition.figures import FiguresOfModel, deposition_figures
-from ...deposition.table import TableInput, crystal_of, table_one
+from ...deposition.table import TableInput, table_one
 from ...validation.fsc import ShellCorrelation
 from ...wording import one_line
 from ..fit_result import FitResult
@@ -31,7 +32,12 @@ _OF_UNIT = (
 
 
 def write_table_one(
-    folder: Path, fit: FlexibleFit, result: FitResult, agreement: MapAgreement, summary: dict[str, Any]
+    folder: Path,
+    fit: FlexibleFit,
+    result: FitResult,
+    agreement: MapAgreement,
+    summary: dict[str, Any],
+    crystal: Callable[[], Crystal] | None = None,
 ) -> None:
     """Write the table of the model that was kept, and what its file says of the refinement; the summary gets ``table1``.
 
@@ -48,6 +54,8 @@ def write_table_one(
         Of the same.
     summary : dict
         From `openmm_density.fitting.output.summary.summarize`.
+    crystal : callable, optional
+        Returns what measured amplitudes say of the models in the folder; where it is not given the map says what is known.
     """
     path = folder / TABLE_ONE
     summary["table1"] = None
@@ -55,7 +63,7 @@ def write_table_one(
         path.unlink(missing_ok=True)  # that of an earlier fit
         return
     try:
-        known, b_factors = _known(folder, fit, result, agreement, summary)
+        known, b_factors = _known(folder, fit, result, agreement, summary, crystal)
         write_text(path, table_one(known))
         if result.simulated is None:
             add_refinement(folder / FITTED, known, b_factors, fit.density.similarity_measure)
@@ -73,6 +81,7 @@ def _known(
     result: FitResult,
     agreement: MapAgreement,
     summary: Mapping[str, Any],
+    crystal: Callable[[], Crystal] | None,
 ) -> tuple[TableInput, np.ndarray]:
     """Return what the table is made of, and the B factors of the atoms but hydrogens."""
     model = result.prepared.model
@@ -101,10 +110,10 @@ def _known(
         Path(summary["model"]).name,
         Path(summary["map"]).name,
         [float(size) for size in fit.density_map.voxel_size],
-        crystal_of(fit.density_map, model.cell, model.space_group),
         versions()["openmm-density"] or "",
-        **_r_factors(summary.get("crystal")),
+        crystal() if crystal else crystal_of(fit.density_map, model.cell, model.space_group),
         half_map_resolution=halves.get("fsc_resolution") if halves.get("fsc_falls") else None,
+        symmetry="" if fit.symmetry is None else fit.symmetry.name,
         remarks=_remarks(fit, result),
     )
     heavy = [not is_hydrogen(atom) for atom in model.topology.atoms()]
@@ -117,14 +126,6 @@ def _remarks(fit: FlexibleFit, result: FitResult) -> list[str]:
     if operators is not None and operators.cell is None:
         found.append(_OF_UNIT.format(n=len(operators)))
     return found
-
-
-def _r_factors(crystal: Mapping[str, Any] | None) -> dict[str, float | None]:
-    """Return the R factors of the best cycle of a fit to amplitudes; none of another fit."""
-    for cycle in (crystal or {}).get("cycles", ()):
-        if cycle["number"] == crystal["best_cycle"]:
-            return {"r_work": cycle["r_work"], "r_free": cycle["r_free"]}
-    return {}
 
 
 def _curve(told: Mapping[str, Any] | None) -> ShellCorrelation | None:

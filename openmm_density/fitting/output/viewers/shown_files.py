@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -80,7 +81,7 @@ def on_whole_steps(density_map: DensityMap) -> DensityMap:
         return density_map
     # Point i of the new grid is at i + whole - steps on the old one.
     data = ndimage.shift(density_map.data, (steps - whole)[::-1], order=3, mode="nearest", prefilter=True)
-    return DensityMap(data, density_map.matrix, density_map.matrix @ whole)
+    return replace(density_map, data=data, origin=density_map.matrix @ whole)
 
 
 def _write_model(folder: Path, name: str, model: Model, positions: np.ndarray) -> None:

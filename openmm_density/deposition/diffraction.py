@@ -1,0 +1,155 @@
+"""What a Table 1 says of a crystal: its space group, its data, and how a model explains them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..crystals.wilson import wilson_b
+
+if TYPE_CHECKING:
+    from ..crystals.phasing import Phased
+    from ..maps.density_map import DensityMap
+
+
+@dataclass(frozen=True)
+class DiffractionShell:
+    """Measured amplitudes of a range of resolution, and how a model explains them.
+
+    Attributes
+    ----------
+    coarsest, finest : float
+        Å.
+    n_work, n_free : int
+        Reflections.
+    completeness : float
+        Of all that there can be in the range, measured ones as a part.
+    f_over_sigma : float
+        Mean of F/σ(F).
+    r_all, r_work : float
+    r_free : float, optional
+        None without free reflections.
+    """
+
+    coarsest: float
+    finest: float
+    n_work: int
+    n_free: int
+    completeness: float
+    f_over_sigma: float
+    r_all: float
+    r_work: float | None
+    r_free: float | None
+
+
+@dataclass(frozen=True)
+class DiffractionFigures:
+    """What is known of the measured amplitudes of a crystal.
+
+    Attributes
+    ----------
+    whole, finest_shell : DiffractionShell
+    wilson_b : float, optional
+        Å²; None where the data do not reach far enough.
+    solvent_density, solvent_b : float
+        Of the flat bulk solvent, in electrons per Å³ and Å².
+    """
+
+    whole: DiffractionShell
+    finest_shell: DiffractionShell
+    wilson_b: float | None
+    solvent_density: float
+    solvent_b: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain numbers."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Crystal:
+    """A crystal, as far as a model and its map, or its data, tell of it.
+
+    Attributes
+    ----------
+    space_group : str
+        Hermann-Mauguin; empty where it is not known.
+    cell : sequence of float, optional
+        Å and degrees; None where it is not known.
+    diffraction : DiffractionFigures, optional
+        None where only a map is known.
+    """
+
+    space_group: str
+    cell: Sequence[float] | None
+    diffraction: DiffractionFigures | None = None
+
+
+def crystal_of(density_map: DensityMap, cell: Sequence[float] | None, space_group: str) -> Crystal | None:
+    """Return the crystal that a map, or the whole that it was cut from, is of; None of another map.
+
+    Parameters
+    ----------
+    density_map : DensityMap
+    cell : sequence of float, optional
+        The model's. That of a map that is a whole cell is taken where it is None.
+    space_group : str
+        The model's; that of the map is taken where it is empty.
+    """
+    if density_map.space_group is None:
+        return None
+    own = tuple(density_map.cell) if density_map.periodic else None
+    return Crystal(space_group or density_map.space_group, own if cell is None else tuple(cell))
+
+
+def diffraction_figures(phased: Phased) -> DiffractionFigures:
+    """Return what is known of measured amplitudes to which a model gave phases.
+
+    Parameters
+    ----------
+    phased : openmm_density.crystals.Phased
+    """
+    shells = phased.r_factors.shells
+    finest = shells[-1].coarsest ** -2 * (1 - 1e-9)
+    return DiffractionFigures(
+        _shell(phased, 0.0),
+        _shell(phased, finest),
+        wilson_b(phased.reflections),
+        phased.scaled.solvent_density,
+        phased.scaled.solvent_b,
+    )
+
+
+def crystal_of_data(phased: Phased) -> Crystal:
+    """Return the crystal of measured amplitudes to which a model gave phases."""
+    data = phased.reflections
+    return Crystal(data.space_group.xhm(), tuple(data.cell.parameters), diffraction_figures(phased))
+
+
+def _shell(phased: Phased, from_inverse_d2: float) -> DiffractionShell:
+    """Return the figures of all reflections that are as fine, or finer."""
+    data, scaled = phased.reflections, phased.scaled
+    chosen = data.inverse_d2 >= from_inverse_d2
+    inverse_d2 = data.inverse_d2[chosen]
+    possible = int((data.cell.calculate_1_d2_array(phased.hkl) >= from_inverse_d2).sum())
+    measured = data.amplitudes[chosen]
+    away = np.abs(measured - (scaled.scale * np.abs(scaled.model))[phased.measured][chosen])
+    work = data.work[chosen]
+
+    def r_factor(part: np.ndarray) -> float | None:
+        return float(away[part].sum() / measured[part].sum()) if part.any() else None
+
+    return DiffractionShell(
+        coarsest=float(inverse_d2.min() ** -0.5),
+        finest=float(inverse_d2.max() ** -0.5),
+        n_work=int(work.sum()),
+        n_free=int((~work).sum()),
+        completeness=float(chosen.sum() / possible),
+        f_over_sigma=float((measured / data.deviations[chosen]).mean()),
+        r_all=float(away.sum() / measured.sum()),
+        r_work=r_factor(work),
+        r_free=r_factor(~work),
+    )
