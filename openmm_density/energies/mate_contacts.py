@@ -33,8 +33,8 @@ _NO_CUTOFF = 1e4
 _BARE_SIGMA = 0.12
 # Atoms so many bonds apart do not interact: as within a molecule.
 _BONDS_APART = 3
-# Å: the longest bond that a file may name between an atom and a mate's.
-_LONGEST_LINK = 3.5
+LONGEST_LINK = 3.5
+"""Å: the longest bond that a file may name between an atom and a mate's."""
 
 
 @evaluated_natively()
@@ -344,7 +344,7 @@ def excluded_pairs(
     for a, b in links:
         for i, j in ((a, b), (b, a)):
             far = np.linalg.norm(operators.nearest_images(copies[:, j] - positions[i]), axis=1)
-            joined += [(i, int(copy), j, 1) for copy in np.flatnonzero(far < _LONGEST_LINK) if copy > 0]
+            joined += [(i, int(copy), j, 1) for copy in np.flatnonzero(far < LONGEST_LINK) if copy > 0]
     found = set()
     for i, copy, j, length in joined:
         for k, one in _within(bonded, i, _BONDS_APART - length):

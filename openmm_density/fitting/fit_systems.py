@@ -309,21 +309,23 @@ class FitSystems:
     def _add_contacts(self, system: openmm.System, operators: SymmetryOperators) -> None:
         """Add the contacts with symmetry mates, whose charges no implicit solvent would screen."""
         prepared = self.prepared
-        links = [
-            prepared.prepared_index[[link.first, link.second]]
-            for link in prepared.model.links
-            if link.symmetry
-        ]
         add_symmetry_contacts(
             system,
             prepared.topology,
             prepared.positions,
             operators,
             electrostatics=prepared.solvent == "none",
-            links=[(int(a), int(b)) for a, b in links if min(a, b) >= 0],
+            links=self.symmetry_links,
             backend=self._force_options().get("backend", "auto"),
             force_group=FORCE_FIELD_GROUP,
         )
+
+    @cached_property
+    def symmetry_links(self) -> list[tuple[int, int]]:
+        """Atoms of which one is bonded to a copy of the other, as the model's file says."""
+        index = self.prepared.prepared_index
+        links = [index[[link.first, link.second]] for link in self.prepared.model.links if link.symmetry]
+        return [(int(a), int(b)) for a, b in links if min(a, b) >= 0]
 
     def _force_of(self, restraint: Restraint) -> openmm.Force:
         # OpenMM's CPU platform takes a seventh of a step for this restraint's expression; plain PyTorch takes longer.
@@ -381,9 +383,7 @@ def _notes_on_mates(operators: SymmetryOperators | None, solvent: str) -> list[s
     """Return what a fit with symmetry mates does otherwise."""
     if operators is None:
         return []
-    notes = [
-        "Nothing is rebuilt, and alternate conformers follow rigidly: this is not done beside symmetry mates."
-    ]
+    notes = ["Alternate conformers follow rigidly: they are not fitted beside symmetry mates."]
     if solvent != "none":
         notes.append(
             "Charges of symmetry mates are left out: the implicit solvent does not know of the mates."

@@ -138,7 +138,6 @@ class FlexibleFit:
     **density_options
         Passed to `DensityFit`: ``similarity``, ``weights``, ``atoms``, ``mask`` … With ``operators`` the model is one unit of an
         assembly or of a crystal: its copies take part in the density and, as `add_symmetry_contacts` says, in the force field.
-        Nothing is then rebuilt.
 
     Attributes
     ----------

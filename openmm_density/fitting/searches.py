@@ -14,6 +14,7 @@ from ..chemistry.side_chains import SIDE_CHAINS
 from ..chemistry.torsions import peptide_torsions
 from ..errors import SimulationError
 from ..stopwatch import counted
+from ..validation.correlation import MapCorrelation
 from .engine import Engine
 from .fit_map import FitMap
 from .interrupts import StopRequest
@@ -21,6 +22,7 @@ from .protocols import ALIKE, REGISTERED, Protocol
 from .rebuilding import PEPTIDES_SEEN, Changes, Rebuilding, SearchPlan, Share, SideChainEvidence, TrialWorkers
 from .rebuilding.bonded_terms import BondedTerms
 from .rebuilding.register_search import RegisterSearch
+from .rebuilding.surrounding_mates import SurroundingMates
 from .run_state import RunState
 from .stability import Unstable
 from .stage_context import StageContext
@@ -52,8 +54,7 @@ class Searches:
         self._engine, self._fit_map = engine, fit_map
         self.workers = TrialWorkers(threads, prepared.topology.getNumResidues())
         self._n_stages = len(protocol.stages)
-        # They know the density of the unit alone, and would put it where its symmetry mates are.
-        searchable = density.measure.compares_widths and density.operators is None
+        searchable = density.measure.compares_widths
         self.plan = SearchPlan(
             [(stage, searchable and stage.strength[0] > 0) for stage in protocol.stages],
             protocol.search,
@@ -129,10 +130,11 @@ class Searches:
         # What fits is told best at full strength.
         running.set_scale(state, 1.0)
         systems, resolution = self._engine.systems, self._fit_map.resolution
+        mates, correlation = self._mates(running)
         return Rebuilding(
             systems.prepared,
             self._force_field,
-            self._fit_map.correlation(systems.prepared.topology, running.density.resolution),
+            correlation,
             running.density,
             running.strength,
             self.workers,
@@ -141,7 +143,18 @@ class Searches:
             # Between them the energy does not tell, and beyond nothing else does, where a protocol asks for it.
             by_energy=not ALIKE <= resolution <= REGISTERED,
             again=any(each.get("places_tried") and not each.get("undone") for each in state.rebuilding),
+            mates=mates,
         )
+
+    def _mates(self, running: StageContext) -> tuple[SurroundingMates | None, MapCorrelation]:
+        """Return the symmetry mates around the model as it is, and what correlates both with the map."""
+        systems, resolution = self._engine.systems, running.density.resolution
+        topology = systems.prepared.topology
+        if systems.operators is None:
+            return None, self._fit_map.correlation(topology, resolution)
+        links = systems.symmetry_links
+        mates = SurroundingMates(topology, running.positions(), systems.operators, links)
+        return mates, MapCorrelation(self._fit_map.density_map, mates.topology, resolution)
 
     @cached_property
     def _force_field(self) -> BondedTerms:

@@ -14,7 +14,7 @@ from openmm_density.errors import InputError
 from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.output.contacts import contact_report
-from openmm_density.fitting.protocols import find_protocol
+from openmm_density.fitting.protocols import Protocol, Stage, find_protocol
 
 from ..fragments import RESOLUTION, fragment
 
@@ -63,7 +63,7 @@ def test_a_unit_is_fitted_with_its_copies_and_resumed_to_the_same_bits(assembly,
     fit = fit_of(assembly)
     result = fit.run(RunFolder(tmp_path / "whole"))
     assert result.similarity_final > result.similarity_initial
-    assert any("Nothing is rebuilt" in note for note in fit.notes)
+    assert any("Alternate conformers follow rigidly" in note for note in fit.notes)
     heavy = [atom.index for atom in fit.prepared.topology.atoms() if not is_hydrogen(atom)]
     final = result.final[heavy]
     near = np.linalg.norm(fit.density.operators.expanded(final)[1:, :, None] - final, axis=-1).min()
@@ -83,6 +83,18 @@ def test_a_unit_is_fitted_with_its_copies_and_resumed_to_the_same_bits(assembly,
     again = fit_of(assembly).run(RunFolder(tmp_path / "killed"))
     np.testing.assert_array_equal(again.final, result.final)
     assert again.rows == result.rows
+
+
+def test_rotamers_are_searched_for_among_mates(assembly, tmp_path):
+    start, density_map, operators, there = assembly
+    stage = Stage("hold", 10, register=True, rotamers=True)
+    protocol = Protocol((stage,), strength=60.0, minimize_first=10, minimize_last=5)
+    options = {"threads": 1, "report_interval": 10, "save_interval": 10, "place": "off", "search": "full"}
+    model = replace(start, positions=there)
+    fit = FlexibleFit(model, density_map, RESOLUTION, protocol, operators=operators, **options)
+    assert fit.rebuilds_before(0)
+    (search,) = fit.run().rebuilding
+    assert not search["undone"] and not search["left_out"] and search["places_tried"] >= 0
 
 
 def test_in_water_there_are_no_mates(assembly):

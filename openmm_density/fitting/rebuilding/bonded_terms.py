@@ -111,7 +111,9 @@ class BondedTerms:
 
     def _places(self, members: np.ndarray) -> np.ndarray:
         place = np.full(len(self.masses), -1)
-        place[members] = np.arange(len(members))
+        # Atoms behind those of the System, as of symmetry mates, do not move and have no terms.
+        own = members < len(self.masses)
+        place[members[own]] = np.flatnonzero(own)
         return place
 
 

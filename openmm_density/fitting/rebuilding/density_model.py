@@ -12,6 +12,7 @@ from ...chemistry.backbone import BACKBONE
 from ...energies.density_fit import DensityFit
 from ...maps.density_map import DensityMap
 from .molecule import Molecule
+from .surrounding_mates import SurroundingMates
 
 # Two Gaussians of width σ overlap in one of width σ √2; at a distance of 7 σ less than 1e-5 of the overlap is left.
 _OVERLAP_CUTOFF_IN_SIGMA = 7.0
@@ -58,6 +59,10 @@ class DensityModel:
     k (1 − S) with S = ∫ t ρ / √(∫ ρ² ∫ t²), the cross-correlation about zero. The integrals of ρ are sums over atoms and over
     pairs of atoms: what a side chain adds to them is found from its own atoms and their neighbours, without a grid.
 
+    Of a unit with n symmetry mates in a map of all, the integrals are the n-th part of those of all copies, and so is ∫ t²; S is
+    then that of all. Mates are fixed atoms behind the unit's: each pair of an atom with a mate's is counted twice in ∫ ρ², as
+    both copies of the pair change with the unit, less what these pairs were at the start.
+
     Parameters
     ----------
     target : DensityMap
@@ -70,10 +75,14 @@ class DensityModel:
         k in kJ/mol, of all atoms together.
     is_fitted : np.ndarray of bool, shape (N,), optional
         Which atoms are fitted; by default those of which the weight is not 0.
+    n_own : int, optional
+        Atoms that are not symmetry mates', which come first; all by default.
+    n_copies : int
+        Of the unit in the map.
 
     Attributes
     ----------
-    target, weights, sigma, strength, is_fitted
+    target, weights, sigma, strength, is_fitted, n_own
         As given.
     """
 
@@ -84,18 +93,30 @@ class DensityModel:
         sigma: float,
         strength: float,
         is_fitted: np.ndarray | None = None,
+        n_own: int | None = None,
+        n_copies: int = 1,
     ) -> None:
         self.target, self.weights, self.sigma, self.strength = target, weights, sigma, strength
         self.is_fitted = weights != 0 if is_fitted is None else is_fitted
+        self.n_own = len(weights) if n_own is None else n_own
+        self._pairs_with_mates = 0.0
         self._mode = "grid-wrap" if target.periodic else "constant"
         blurred = target.gaussian_filter(sigma).data.astype(np.float64)
         # The map blurred by an atom's Gaussian, at any point, is what an atom there adds to ∫ t ρ.
         self._spline = ndimage.spline_filter(blurred, mode="grid-wrap" if target.periodic else "mirror")
         self._to_index = np.linalg.inv(target.matrix)
-        self._target_square = float((target.data.astype(np.float64) ** 2).sum()) * target.voxel_volume
+        self._target_square = (
+            float((target.data.astype(np.float64) ** 2).sum()) * target.voxel_volume / n_copies
+        )
 
     @classmethod
-    def of_fit(cls, fit: DensityFit, molecule: Molecule, strength: float) -> DensityModel:
+    def of_fit(
+        cls,
+        fit: DensityFit,
+        molecule: Molecule,
+        strength: float,
+        mates: SurroundingMates | None = None,
+    ) -> DensityModel:
         """Return the model of a density fit: its target, the weights of its atoms, and the width of its resolution.
 
         The weights are the integrals of the atoms' densities, whatever the fit takes for them: mass, atomic number, form factor
@@ -106,16 +127,23 @@ class DensityModel:
         ----------
         fit : DensityFit
         molecule : Molecule
-            Of the same atoms.
+            Of the same atoms, and behind them the mates'.
         strength : float
             k in kJ/mol, of all atoms together.
+        mates : SurroundingMates, optional
         """
         heavy = molecule.is_heavy[fit.atoms]
         weights, is_fitted = np.zeros(len(molecule.atoms)), np.zeros(len(molecule.atoms), dtype=bool)
         # Kernels hold densities in float32.
         weights[fit.atoms[heavy]] = fit.gaussians.integrals.numpy().astype(np.float32)[heavy]
         is_fitted[fit.atoms[heavy]] = True
-        return cls(fit.target, weights, fit.sigma, strength, is_fitted)
+        if mates is None:
+            return cls(fit.target, weights, fit.sigma, strength, is_fitted)
+        weights[mates.n_own :] = weights[mates.originals]
+        own, copies = mates.n_own, mates.n_copies
+        model = cls(fit.target, weights, fit.sigma, strength, is_fitted, own, copies)
+        model._pairs_with_mates = model._overlaps(mates.around(mates.start))[1]
+        return model
 
     @property
     def strength_per_atom(self) -> float:
@@ -158,14 +186,30 @@ class DensityModel:
 
     def integrals(self, positions: np.ndarray) -> np.ndarray:
         """Return ∫ t ρ and ∫ ρ², shape (2,), at positions (N, 3) in Å."""
+        own, with_mates = self._overlaps(positions)
+        fitted = np.flatnonzero(self.weights[: self.n_own])
+        positions, weights = positions[fitted], self.weights[fitted]
+        square = own + 2 * with_mates - self._pairs_with_mates
+        return np.array([(weights * self.map_integral(positions)).sum(), square])
+
+    def _overlaps(self, positions: np.ndarray) -> tuple[float, float]:
+        """Return ∫ ρ² of the unit alone, and the sum of the overlaps of its atoms with its mates'."""
         fitted = np.flatnonzero(self.weights)
         positions, weights = positions[fitted], self.weights[fitted]
+        n_own = int(np.searchsorted(fitted, self.n_own))
         cutoff = _OVERLAP_CUTOFF_IN_SIGMA * self.sigma
-        i, j = cKDTree(positions).query_pairs(cutoff, output_type="ndarray").T
-        overlaps = self.pair_integral(((positions[i] - positions[j]) ** 2).sum(axis=1))
-        pairs = 2 * (weights[i] * weights[j] * overlaps).sum()
-        own = (weights**2).sum() * self.pair_integral(np.zeros(1))[0]
-        return np.array([(weights * self.map_integral(positions)).sum(), pairs + own])
+        i, j = cKDTree(positions[:n_own]).query_pairs(cutoff, output_type="ndarray").T
+        pairs = 2 * (weights[i] * weights[j] * self._of_pairs(positions, i, j)).sum()
+        own = (weights[:n_own] ** 2).sum() * self.pair_integral(np.zeros(1))[0]
+        if n_own == len(fitted):
+            return pairs + own, 0.0
+        trees = cKDTree(positions[:n_own]), cKDTree(positions[n_own:])
+        across = trees[0].sparse_distance_matrix(trees[1], cutoff, output_type="ndarray")
+        i, j = across["i"], across["j"] + n_own
+        return pairs + own, float((weights[i] * weights[j] * self._of_pairs(positions, i, j)).sum())
+
+    def _of_pairs(self, positions: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        return self.pair_integral(((positions[i] - positions[j]) ** 2).sum(axis=1))
 
     def similarity_of(self, integrals: np.ndarray) -> np.ndarray:
         """Return S from ∫ t ρ and ∫ ρ², shape (…, 2); 0 where the model has no density."""
@@ -198,6 +242,7 @@ class DensityModel:
     def density_of_backbone(self, molecule: Molecule, positions: np.ndarray) -> float:
         """Return ∫ t g at the median fitted atom of the backbone, or at that of all where none is fitted; 0 without any."""
         fitted = self.weights != 0
+        fitted[self.n_own :] = False
         backbone = fitted & np.array([atom.name in BACKBONE for atom in molecule.atoms], dtype=bool)
         seen = np.flatnonzero(backbone if backbone.any() else fitted)
         return float(np.median(self.map_integral(positions[seen]))) if len(seen) else 0.0

@@ -17,7 +17,9 @@ _MARGIN, _VOXEL = 6.0, 0.8
 def system(given: Surroundings) -> openmm.System:
     """Build a System of the members; those that do not move have no mass."""
     result = openmm.System()
-    for mass in np.where(given.moves, given.force_field.masses[given.members], 0.0).tolist():
+    masses = np.zeros(len(given.members))
+    masses[given.moves] = given.force_field.masses[given.members[given.moves]]
+    for mass in masses.tolist():
         result.addParticle(mass)
     for force in given.force_field.among(given.members, given.moves):
         result.addForce(force)

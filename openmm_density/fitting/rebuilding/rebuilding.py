@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from openmm import app
@@ -34,6 +34,7 @@ from .search_plan import place_work
 from .side_chain_evidence import SideChainEvidence
 from .side_chain_packing import PackingTrial, SideChainPacking
 from .stretch_trial import LEAST_GAIN, StretchTrial, TrialTools
+from .surrounding_mates import SurroundingMates
 from .thread_search import ThreadSearch
 from .trial_workers import TrialWorkers
 
@@ -53,7 +54,7 @@ class Rebuilding:
     force_field : BondedTerms
         Of its force field without constraints.
     correlation : MapCorrelation
-        Of its topology with the map, at the resolution of the density.
+        Of its topology, and of its mates', with the map, at the resolution of the density.
     density : DensityFit
         With the similarity "cross-correlation" or "least-squares".
     strength : float
@@ -68,6 +69,8 @@ class Rebuilding:
         Whether stretches are shifted by their energy alone.
     again : bool
         Whether the model was searched before: one model is then followed by evidence, and not several side by side.
+    mates : SurroundingMates, optional
+        Those of a unit in the density of all copies; each search finds them where the unit then has them.
 
     Attributes
     ----------
@@ -89,13 +92,15 @@ class Rebuilding:
         evidence: SideChainEvidence | None = None,
         by_energy: bool = True,
         again: bool = False,
+        mates: SurroundingMates | None = None,
     ) -> None:
         self.changes, self.work = Changes(), 0.0
         self._progress = progress or (lambda _: None)
         self._workers = workers or TrialWorkers(1)
         self._residues = _as_given(prepared)
-        self._molecule = Molecule(prepared.topology)
-        self._density = DensityModel.of_fit(density, self._molecule, strength)
+        self._mates = mates
+        self._molecule = Molecule(prepared.topology if mates is None else mates.topology)
+        self._density = DensityModel.of_fit(density, self._molecule, strength, mates)
         self._rotamers = RotamerSearch(self._molecule, self._density)
         self._registers = RegisterSearch(prepared.topology)
         self._tools = TrialTools(
@@ -130,12 +135,14 @@ class Rebuilding:
             Whether those that are in each other's places change together.
         """
         self._progress("side chains")
-        fitted, residues = self._rotamers.improved(positions, only_seen=True, stop=stop)
-        after = self._packed(fitted, stop or Deadline(math.inf)) if packed else fitted
-        if after is not fitted:
-            fitted, _ = self._rotamers.improved(after, only_seen=True, stop=stop)
-            moved = (fitted != positions).any(axis=1)
-            residues = np.unique(self._molecule.residue_of[moved]).tolist()
+        fitted = positions
+        # Mates are fixed in a round: where theirs were wrong too, the right places are free in the next one.
+        for _ in range(1 if self._mates is None else _ROUNDS):
+            before, fitted = fitted, self._among_mates(self._with_other_rotamers, fitted, stop, packed)
+            if fitted is before:
+                break
+        moved = (fitted != positions).any(axis=1)
+        residues = np.unique(self._molecule.residue_of[: len(positions)][moved]).tolist()
         self.changes.side_chains += [
             FittedRotamer(
                 residue_label(self._residues[residue]),
@@ -148,7 +155,27 @@ class Rebuilding:
             for residue in residues
             if self._rotamers.side_chain(residue).is_other_rotamer(positions, fitted)
         ]
+        return fitted
+
+    def _with_other_rotamers(
+        self, positions: np.ndarray, stop: StopRequest | None, packed: bool
+    ) -> np.ndarray:
+        fitted, residues = self._rotamers.improved(positions, only_seen=True, stop=stop)
+        after = self._packed(fitted, stop or Deadline(math.inf)) if packed else fitted
+        if after is not fitted:
+            fitted, _ = self._rotamers.improved(after, only_seen=True, stop=stop)
+            return fitted if (fitted != positions).any() else positions
         return fitted if residues else positions
+
+    def _among_mates(
+        self, search: Callable[..., np.ndarray], positions: np.ndarray, *options: Any
+    ) -> np.ndarray:
+        """Return what a search makes of a unit's positions, its mates being where it puts them; the same array if nothing."""
+        if self._mates is None:
+            return search(positions, *options)
+        everywhere = self._mates.around(positions)
+        found = search(everywhere, *options)
+        return positions if found is everywhere else found[: len(positions)]
 
     def _packed(self, positions: np.ndarray, stop: Stop) -> np.ndarray:
         """Return the positions with side chains changed that were in each other's places; the same array where none was."""
@@ -169,6 +196,9 @@ class Rebuilding:
         atoms after the same search and annealing as they were. Of flips that move the same residues the one that gains most is
         made, and the others are looked at again.
         """
+        return self._among_mates(self._with_flipped_peptides, positions, stop)
+
+    def _with_flipped_peptides(self, positions: np.ndarray, stop: StopRequest) -> np.ndarray:
         result, changed = positions, None
         bonds = HydrogenBonds(self._molecule.topology)
         for _ in range(_ROUNDS):
@@ -216,6 +246,11 @@ class Rebuilding:
         by_energy : bool
             Whether stretches are shifted by their energy, too, where they may be at all.
         """
+        return self._among_mates(self._with_shifted_stretches, positions, stop, room, by_energy)
+
+    def _with_shifted_stretches(
+        self, positions: np.ndarray, stop: StopRequest, room: float, by_energy: bool
+    ) -> np.ndarray:
         # Whole chains are led elsewhere early or not at all.
         evident = [each for each in self._evident if by_energy or isinstance(each, EvidenceSearch)]
         result, changed = self._by_evidence(evident, positions, stop, room), None

@@ -57,7 +57,10 @@ class SequenceMatch:
         registers: RegisterSearch,
     ) -> None:
         self._density, self._rotamers, self._registers = density, rotamers, registers
-        named = [names for names in atoms_by_name(topology) if registers.is_in_chain(names.index)]
+        everywhere = atoms_by_name(topology)
+        named = [names for names in everywhere if registers.is_in_chain(names.index)]
+        # Nothing fits where the backbone of a mate is.
+        named += [names for names in everywhere if names.get("CA", -1) >= density.n_own]
         pairs = [(names[n], names.index) for names in named for n in BACKBONE if n in names]
         self._backbone, self._backbone_residues = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
         self._alpha = {names.index: names["CA"] for names in named}
