@@ -35,6 +35,13 @@ def add_parser(commands: Commands) -> None:
         "--scattering", choices=("electron", "xray"), default="electron", help="form factors (%(default)s)"
     )
     parser.add_argument(
+        "--conformers",
+        choices=("all", "major"),
+        default="all",
+        help="all alternate conformers, every atom by its occupancy, or the most occupied one of each residue, every atom whole "
+        "(%(default)s)",
+    )
+    parser.add_argument(
         "--noise",
         type=number,
         default=0.0,
@@ -63,14 +70,17 @@ def run(options: argparse.Namespace) -> int:
     defer_torch()
     with loading():
         from ..maps.density_map import DensityMap
+        from ..models.conformer_topology import all_conformers
         from ..models.structures import read_model
 
     model = read_model(options.model)
+    shown = {"topology": model.topology, "positions": model.positions}
+    if options.conformers == "all":
+        shown = all_conformers(model)._asdict()
     density_map = DensityMap.simulate(
-        model.topology,
-        model.positions,
-        options.resolution,
-        options.voxel_size,
+        **shown,
+        resolution=options.resolution,
+        voxel_size=options.voxel_size,
         margin=options.margin,
         scattering=options.scattering,
         noise=options.noise,

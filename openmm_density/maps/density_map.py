@@ -449,6 +449,7 @@ class DensityMap:
         margin: Any = 10.0,
         like: DensityMap | None = None,
         b_factors: Any = None,
+        occupancies: Any = None,
         scattering: str = "electron",
         noise: float = 0.0,
         seed: int = 0,
@@ -457,13 +458,12 @@ class DensityMap:
 
         Parameters
         ----------
-        topology, resolution, b_factors, scattering
-            As of `ModelDensity`.
+        topology, resolution, b_factors, occupancies, scattering
+            As of `ModelDensity`; `openmm_density.models.conformer_topology.all_conformers` has those of a Model.
         positions : Quantity or array_like, shape (N, 3)
             Cartesian positions in Å.
         voxel_size : float or Quantity, optional
-            Side in Å of the cubic voxels, a quarter of the resolution when not given. Above half of it, which the map then
-            cannot hold, there is a warning.
+            Side in Å of the cubic voxels, a quarter of the resolution by default; there is a warning above half of it.
         margin : float or Quantity
             The map reaches at least this far, in Å, beyond every atom.
         like : DensityMap, optional
@@ -479,7 +479,8 @@ class DensityMap:
         """
         check_noise(noise, seed)
         positions = checked_positions(positions, topology=topology)
-        model = ModelDensity(topology, resolution, b_factors=b_factors, scattering=scattering)
+        atoms = {"b_factors": b_factors, "occupancies": occupancies, "scattering": scattering}
+        model = ModelDensity(topology, resolution, **atoms)
         if like is None:
             simulated = cls(*empty_grid(model, positions, voxel_size, margin))
         elif voxel_size is not None:

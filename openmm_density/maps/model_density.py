@@ -105,8 +105,7 @@ class ModelDensity:
             )
         self._b = b[self._scatterers]
         self._least_b = float(self._b.min())
-        occupancies = np.ones(self.n_atoms) if occupancies is None else np.asarray(occupancies, np.float64)
-        self._occupancies = occupancies[self._scatterers]
+        self._occupancies = _checked_occupancies(occupancies, self.n_atoms)[self._scatterers]
         self._make_model()
         table = "c4322" if scattering == "electron" else "it92"
         for symbol in {elements[i].symbol for i in self._scatterers}:
@@ -217,6 +216,20 @@ class ModelDensity:
             if cost < cheapest:
                 cheapest, chosen = cost, (factors, float(b - self._least_b))
         return chosen
+
+
+def _checked_occupancies(occupancies: Any, n_atoms: int) -> np.ndarray:
+    if occupancies is None:
+        return np.ones(n_atoms)
+    values = np.asarray(occupancies, dtype=np.float64)
+    if values.shape != (n_atoms,) or not (np.isfinite(values).all() and (values >= 0).all()):
+        raise InputError(
+            f"must be one for each of the {n_atoms} atoms, 0 or more",
+            argument="occupancies",
+            found=f"{np.min(values, initial=0):g} and more, of shape {values.shape}",
+            remedy="give those of the model",
+        )
+    return values
 
 
 def _gemmi_model(

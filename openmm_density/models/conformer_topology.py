@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from openmm import app
 
 from ..chemistry.elements import openmm_element
+from ..errors import InputError, as_argument
+from ..wording import counted
 from .alternates import moved_with_residues
 from .model import Model
 
@@ -153,3 +157,53 @@ class PlacedConformers:
         # Those that no atom can have count as the nearest that one can have.
         occupancies = np.clip(model.alternates.occupancies[others.alternates], 0.0, 1.0)
         return cls(others, moved[others.alternates], occupancies)
+
+
+class AllConformers(NamedTuple):
+    """The atoms of a model with those of all its alternate conformers behind them, as a map shows them.
+
+    Attributes
+    ----------
+    topology : openmm.app.Topology
+        Of N + K atoms.
+    positions : np.ndarray, shape (N + K, 3)
+        Å.
+    occupancies : np.ndarray, shape (N + K,)
+        From 0 to 1.
+    """
+
+    topology: app.Topology
+    positions: np.ndarray
+    occupancies: np.ndarray
+
+
+def all_conformers(model: Model) -> AllConformers:
+    """Return the atoms of all conformers of a model, hydrogens too, where it was read.
+
+    Occupancies that no atom can have count as the nearest that one can have; there is a warning.
+
+    Raises
+    ------
+    InputError
+        If no atom has an occupancy above 0.
+    """
+    topology, positions, occupancies = model.topology, model.positions, model.occupancies
+    placed = PlacedConformers.of_model(model)
+    if placed is not None:
+        topology = placed.others.joined
+        positions = np.concatenate([positions, placed.positions])
+        occupancies = np.concatenate([occupancies, model.alternates.occupancies[placed.others.alternates]])
+    possible = np.clip(np.nan_to_num(occupancies), 0.0, 1.0)
+    if not possible.any():
+        raise InputError(
+            "no atom has an occupancy above 0, so there is no density",
+            source=model.path,
+            remedy=f"correct its occupancies, or count every atom whole ({as_argument('conformers', 'major')})",
+        )
+    odd = int((possible != occupancies).sum())
+    if odd:
+        warnings.warn(
+            f"{model.path}: {counted(odd, 'atom')} with an occupancy below 0 or over 1, counted as 0 or 1",
+            stacklevel=2,
+        )
+    return AllConformers(topology, positions, possible)
