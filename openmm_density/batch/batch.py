@@ -6,15 +6,17 @@ import hashlib
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
 from ..fitting.platform_probe import check_platform_beside
+from ..multi_process_service import VISIBLE, Say, shared_gpu
 from ..wording import listing
 from .clusters import check_dask, has_dask, local_engine
-from .devices import Share, shared_out
+from .devices import Share, Slot, shared_out
 from .engines import DaskEngine, Engine, OneByOne
 from .free_maps import check_free_maps
 from .job_folder import Earlier, JobFolder
@@ -97,6 +99,7 @@ class Batch:
         workers: int | None = None,
         gpus: Sequence[str] = (),
         progress: bool | None = False,
+        mps: str = "auto",
     ) -> Iterator[JobResult]:
         """Run the jobs that are left, and yield results as they come, those of finished fits first.
 
@@ -111,9 +114,14 @@ class Batch:
             Of this machine, as in ``CUDA_VISIBLE_DEVICES``, for fits that run on GPUs.
         progress : bool or None
             Whether a table is shown meanwhile; None: on a terminal.
+        mps : {"auto", "off"}
+            Whether fits that share a GPU do so at one time, by NVIDIA's Multi-Process Service, where it is installed; else they
+            have it in turns, of which a sentence is added to `notes`.
 
         Raises
         ------
+        InputError
+            If a platform is not on this machine, or Dask is not installed for more than one worker.
         SimulationError
             If Dask's scheduler is lost for good.
         """
@@ -125,7 +133,8 @@ class Batch:
                 check_dask("workers")
             check_platforms(self.jobs, gpus)
             share = shared_out(len(self.jobs), workers, gpus, threads_asked(self.jobs))
-            yield from self.run_on(local(share), self.settings(share, gpus), progress)
+            starting = local(share, mps, self.notes.append)
+            yield from self.run_on(starting, self.settings(share, gpus), progress)
         self.write_outcome()
 
     def settings(self, share: Share, gpus: Sequence[str] = ()) -> RunSettings:
@@ -255,6 +264,36 @@ def _values(option: str, jobs: Sequence[Job]) -> Iterator[str]:
                 yield value
 
 
-def local(share: Share) -> AbstractContextManager[Engine]:
-    """Return what starts an engine on this machine: by Dask, or without it one fit after the other."""
-    return local_engine(share.slots) if has_dask() else nullcontext(OneByOne())
+@contextmanager
+def local(share: Share, mps: str = "auto", say: Say = print) -> Iterator[Engine]:
+    """Start an engine on this machine, and end it at the end: by Dask, or without it one fit after the other.
+
+    Parameters
+    ----------
+    share : Share
+    mps : {"auto", "off"}
+        As for `Batch.run`.
+    say : callable
+        Called with a sentence where fits share a GPU in turns nevertheless.
+    """
+    if not has_dask():
+        yield OneByOne()
+        return
+    with ExitStack() as stack:
+        slots = (
+            [stack.enter_context(_on_shared_gpu(slot, say)) for slot in share.slots]
+            if mps == "auto"
+            else share.slots
+        )
+        yield stack.enter_context(local_engine(slots))
+
+
+@contextmanager
+def _on_shared_gpu(slot: Slot, say: Say) -> Iterator[Slot]:
+    """Let the fits of a worker use its GPU at one time, where there are several."""
+    gpu = slot.environment.get(VISIBLE)
+    if gpu is None or slot.fits == 1:
+        yield slot
+        return
+    with shared_gpu(gpu, say) as environment:
+        yield replace(slot, environment={**slot.environment, **environment})

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from ..errors import InputError
 from ..wording import listing
 
-FITS_PER_GPU = 6
-"""Side by side on one GPU, where there are cores for them: as many as ran on one H200, see docs/guide/many_fits.md."""
+FITS_PER_GPU = 8
+"""Side by side on one GPU, where there are cores for them: as measured on an H200, see docs/guide/many_fits.md."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from ..errors import InputError
 from ..given_files import check_given_file
 from ..maps.map_suffixes import map_suffix
 from ..models.structure_suffixes import check_structure_suffix
+from ..multi_process_service import SETTINGS
 
 if TYPE_CHECKING:
     from ..maps.corrections import MapCorrections
@@ -99,6 +100,17 @@ def add_amplitudes(parser: argparse.ArgumentParser | argparse._ArgumentGroup) ->
     )
     parser.add_argument(
         "--free-flags", metavar="LABEL", help="the free flags of an MTZ file (the column of a usual name)"
+    )
+
+
+def add_mps(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """Add whether processes share a GPU at one time."""
+    parser.add_argument(
+        "--mps",
+        choices=SETTINGS,
+        default=SETTINGS[0],
+        help="auto: fits that share a GPU run on it at one time, by NVIDIA's Multi-Process Service where it is installed; off: in "
+        "turns (%(default)s)",
     )
 
 

@@ -155,7 +155,7 @@ def _engine(
         if has_dask() or batch.is_over
         else (f"the fits run one after the other; side by side with Dask: {INSTALL}",)
     )
-    return local(share), batch.settings(share, gpus), says
+    return local(share, options.mps, _say), batch.settings(share, gpus), says
 
 
 def _print_dry_run(jobs: Sequence[Job], queue: QueueOptions | None) -> None:

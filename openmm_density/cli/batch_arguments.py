@@ -12,7 +12,7 @@ from ..batch.job_table import FILES, read_jobs
 from ..batch.jobs import jobs_of
 from ..batch.queues import SYSTEMS
 from ..errors import InputError, as_argument
-from .arguments import number, refused, whole_number
+from .arguments import add_mps, number, refused, whole_number
 from .command_line import option_words
 from .fit_arguments import add_options
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Of the batch; all others are those of each fit.
 _OWN = (
     *("command", "model", "map", "table", "resolution", "seeds", "seed", "free_map", "output", "overwrite"),
-    *("workers", "gpus", "scheduler", "queue", "queue_options", "dry_run"),
+    *("workers", "gpus", "mps", "scheduler", "queue", "queue_options", "dry_run"),
 )
 
 
@@ -65,6 +65,7 @@ def _add_workers(parser: argparse._ArgumentGroup) -> None:
         metavar="0,1",
         help="GPUs of this machine, each for several fits (all of them, with --platform CUDA)",
     )
+    add_mps(parser)
     parser.add_argument(
         "--scheduler", metavar="ADDRESS", help="of a Dask scheduler that runs already, as tcp://host:8786"
     )

@@ -14,6 +14,7 @@ from .arguments import (
     PROGRAM,
     add_columns,
     add_corrections,
+    add_mps,
     check_files,
     map_corrections,
     number,
@@ -106,6 +107,7 @@ def _add_course(parser: argparse._ArgumentGroup) -> None:
         metavar="N",
         help="2: both directions side by side; 1: one after the other (2 where there are so many cores)",
     )
+    add_mps(parser)
 
 
 def _add_coordinates(parser: argparse._ArgumentGroup) -> None:
@@ -138,7 +140,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     with _Lines() as lines:
         try:
-            result = series.run(lines.told, options.overwrite, _command_line())
+            result = series.run(lines.told, options.overwrite, _command_line(), options.mps)
         except KeyboardInterrupt:
             print(f"{PROGRAM} series: interrupted; the same command goes on", file=sys.stderr, flush=True)
             return 130

@@ -122,6 +122,8 @@ class Diagnosis:
         Why that is not the folder which the environment asks for: others could put libraries there.
     absent_platforms : dict of str to str
         Platforms that the machine does not have, which is no fault, with the library that they would need.
+    multi_process_service : str or None
+        The control program of NVIDIA's Multi-Process Service, by which fits share a GPU at one time.
     """
 
     python: str
@@ -140,6 +142,7 @@ class Diagnosis:
     gpu_kernels: list[GpuKernel] = field(default_factory=list)
     cache_problem: str | None = None
     absent_platforms: dict[str, str] = field(default_factory=dict)
+    multi_process_service: str | None = None
 
     @property
     def ok(self) -> bool:

@@ -95,6 +95,9 @@ def _compiler(diagnosis: Diagnosis) -> Table:
     if diagnosis.cache_problem:
         table.add_row("", Text(f"in place of the default one: {diagnosis.cache_problem}", style="red"))
     table.add_row("GPU", Text(diagnosis.gpu or diagnosis.gpu_problem or "none that torch can use"))
+    if diagnosis.gpu:
+        service = diagnosis.multi_process_service
+        table.add_row("MPS", Text(service or "not installed: fits that share a GPU have it in turns"))
     return table
 
 

@@ -14,6 +14,7 @@ from openmm import Platform
 from openmm_density.kernels import compilation
 
 from ..energies.forces import BACKENDS, ON_ALL_PLATFORMS
+from ..multi_process_service import control_program
 from ..plugins import absent_platforms, unloaded_plugins
 from .diagnosis import Diagnosis, Kernel, Probe
 from .packages import installed_versions
@@ -77,6 +78,7 @@ def examine(
         "gpu": gpu,
         "gpu_problem": gpu_problem,
         "gpu_kernels": gpu_kernels,
+        "multi_process_service": control_program(),
     }
     return Diagnosis(**found, remedies=list(remedies(Diagnosis(**found, remedies=[]))))
 

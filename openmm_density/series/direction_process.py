@@ -9,8 +9,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import torch
 
 from ..errors import InputError, SimulationError
 from ..fitting.interrupts import StopRequest
+from ..multi_process_service import VISIBLE, Say, shared_gpu
 from ..program_process import begin_program
 from .direction import carry_out
 from .frame_fit import FrameFits, Interrupted
@@ -43,17 +44,24 @@ class DirectionProcess:
     told : callable
         Called in a thread of its own with each message: ``frame``, ``source``, ``cc``, and ``step``, ``steps`` and ``doing``, or
         ``finished`` and ``cc_free``.
+    environment : mapping of str to str
+        What differs for it.
     """
 
     def __init__(
-        self, folder: Path, direction: str, threads: int, told: Callable[[dict[str, Any]], None]
+        self,
+        folder: Path,
+        direction: str,
+        threads: int,
+        told: Callable[[dict[str, Any]], None],
+        environment: Mapping[str, str],
     ) -> None:
         self.direction, self._told = direction, told
         self._failure: dict[str, Any] | None = None
         self._is_asked_to_stop = False
         streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         words = [str(folder), direction, str(threads)]
-        self._process = begin_program(__name__, words, _own_gpu(direction), **streams)
+        self._process = begin_program(__name__, words, environment, **streams)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -113,14 +121,23 @@ class DirectionProcess:
         raise (InputError if said.get("kind") == "input" else SimulationError)(said["error"])
 
 
-def _own_gpu(direction: str) -> dict[str, str]:
-    """Return the variable that leaves a direction one of several GPUs; of one GPU both have a part."""
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+@contextmanager
+def _gpus(mps: str, say: Say) -> Iterator[list[dict[str, str]]]:
+    """Yield what differs for each direction: it has one of several GPUs, and of one GPU both have a part."""
+    named = os.environ.get(VISIBLE)
     cards = [str(card) for card in range(torch.cuda.device_count())] if named is None else named.split(",")
-    return {"CUDA_VISIBLE_DEVICES": cards[DIRECTIONS.index(direction)]} if len(cards) > 1 else {}
+    if len(cards) == 1 and mps == "auto" and torch.cuda.is_available():
+        with shared_gpu(cards[0], say) as environment:
+            yield [environment] * len(DIRECTIONS)
+    elif len(cards) > 1:
+        yield [{VISIBLE: card} for card, _ in zip(cards, DIRECTIONS)]
+    else:
+        yield [{}] * len(DIRECTIONS)
 
 
-def carry_out_beside(folder: Path, threads: int, told: Callable[[dict[str, Any]], None]) -> None:
+def carry_out_beside(
+    folder: Path, threads: int, told: Callable[[dict[str, Any]], None], mps: str = "off", say: Say = print
+) -> None:
     """Carry out both directions of a series side by side, each in a process of its own.
 
     Parameters
@@ -131,6 +148,10 @@ def carry_out_beside(folder: Path, threads: int, told: Callable[[dict[str, Any]]
         Of each.
     told : callable
         See `DirectionProcess`.
+    mps : {"auto", "off"}
+        Whether they share one GPU at one time, by NVIDIA's Multi-Process Service, where it is installed; else in turns.
+    say : callable
+        Called with a sentence where it could not be.
 
     Raises
     ------
@@ -139,7 +160,16 @@ def carry_out_beside(folder: Path, threads: int, told: Callable[[dict[str, Any]]
     Interrupted
         After a signal; both have saved the states of their fits.
     """
-    processes = [DirectionProcess(folder, direction, threads, told) for direction in DIRECTIONS]
+    with _gpus(mps, say) as environments:
+        processes = [
+            DirectionProcess(folder, direction, threads, told, environment)
+            for direction, environment in zip(DIRECTIONS, environments)
+        ]
+        _wait_for(processes)
+
+
+def _wait_for(processes: Sequence[DirectionProcess]) -> None:
+    """Wait until all have ended, or end them where one has failed or a signal came."""
     try:
         with StopRequest() as stop:
             while any(process.is_running() for process in processes) and not stop.requested:

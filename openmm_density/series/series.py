@@ -130,7 +130,11 @@ class Series:
             warnings.warn(out_of_order, stacklevel=2)
 
     def run(
-        self, progress: Progress | None = None, overwrite: bool = False, command: str | None = None
+        self,
+        progress: Progress | None = None,
+        overwrite: bool = False,
+        command: str | None = None,
+        mps: str = "auto",
     ) -> SeriesResult:
         """Carry out the series, or go on with it, and write its results.
 
@@ -142,6 +146,9 @@ class Series:
             Whether another series in the folder is replaced.
         command : str, optional
             The command line that asks for it, for the page.
+        mps : {"auto", "off"}
+            Whether both directions share one GPU at one time, by NVIDIA's Multi-Process Service, where it is installed; else in
+            turns, of which a sentence is added to `notes`.
 
         Raises
         ------
@@ -160,7 +167,7 @@ class Series:
             self.settings = Settings.read(self.folder)
             start, facts = self._start(lines)
             try:
-                fits = self._fits(start, lines)
+                fits = self._fits(start, lines, mps)
             except Interrupted:
                 raise KeyboardInterrupt from None
             lines.say("comparing the models")
@@ -193,7 +200,7 @@ class Series:
         start.write(self.folder)
         return start, facts
 
-    def _fits(self, start: Start, lines: ProgressLines) -> list[FrameFit]:
+    def _fits(self, start: Start, lines: ProgressLines, mps: str) -> list[FrameFit]:
         """Return all fits; where both directions have their processes, side by side."""
         n_frames = len(self.settings.maps)
         fits = FrameFits(self.settings, start, self.folder, self._threads, lines.progress)
@@ -202,7 +209,7 @@ class Series:
         finished = lines.finished
         if self.workers > 1 and start.frame not in (1, n_frames):
             threads = self._threads or max(available_cores() // len(DIRECTIONS), 1)
-            carry_out_beside(self.folder, threads, lines.heard)
+            carry_out_beside(self.folder, threads, lines.heard, mps, self.notes.append)
             finished = _already_said
         # What is finished by now is read.
         made = [fit for direction in DIRECTIONS for fit in carry_out(fits, first, direction, finished)]

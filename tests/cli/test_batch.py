@@ -203,7 +203,7 @@ def test_cores_and_gpus_are_shared_out(monkeypatch):
     assert (devices.shared_out(100, 4).fits, devices.shared_out(100, 4).threads) == (4, 4)
     share = devices.shared_out(100, gpus=["0", "3"])
     assert [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in share.slots] == ["0", "3"]
-    assert [slot.fits for slot in share.slots] == [6, 6] and share.threads == 1
+    assert [slot.fits for slot in share.slots] == [8, 8] and share.threads == 1
     assert [slot.fits for slot in devices.shared_out(3, gpus=["0", "1"]).slots] == [2, 1]
     assert [slot.fits for slot in devices.shared_out(100, 5, ["0", "1"]).slots] == [3, 2]
 
