@@ -104,7 +104,7 @@ def test_a_service_that_does_not_listen_is_ended_nevertheless(service, monkeypat
         os.kill(keeper, signal.SIGKILL)
         wait_until(lambda: not is_alive(keeper))
         monkeypatch.setattr(multi_process_service, "_asked", lambda command, environment: str(running[1]))
-    assert not any(map(is_alive, running))
+    wait_until(lambda: not any(map(is_alive, running)))
 
 
 def children():

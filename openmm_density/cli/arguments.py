@@ -109,7 +109,7 @@ def add_mps(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
         "--mps",
         choices=SETTINGS,
         default=SETTINGS[0],
-        help="auto: fits that share a GPU run on it at one time, by NVIDIA's Multi-Process Service where it is installed; off: in "
+        help="auto: fits that share a GPU run on it at one time, by NVIDIA's Multi-Process Service where installed; off: in "
         "turns (%(default)s)",
     )
 
