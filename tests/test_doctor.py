@@ -280,6 +280,15 @@ def test_plugins_and_gpu_have_remedies_of_their_own():
     assert "openmm-density[gpu]" in triton
 
 
+def test_whether_fits_share_a_gpu_at_one_time_is_told_where_there_is_one():
+    assert "MPS" not in as_text(healthy())
+    found = replace(healthy(), gpu="H200", multi_process_service="/usr/bin/nvidia-cuda-mps-control")
+    assert "/usr/bin/nvidia-cuda-mps-control" in as_text(found)
+    assert "not installed: fits that share a GPU have it in turns" in as_text(
+        replace(found, multi_process_service=None)
+    )
+
+
 @pytest.mark.opencl
 def test_a_platform_that_the_machine_does_not_have_is_no_fault(here):
     diagnosis = replace(healthy(), absent_platforms={"OpenCL": "libOpenCL.so.1"})

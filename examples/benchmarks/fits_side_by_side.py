@@ -13,14 +13,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -29,6 +27,7 @@ from openmm_density.atomic_files import write_text
 from openmm_density.batch import Job
 from openmm_density.batch.devices import core_count
 from openmm_density.batch.run_job import RunSettings, run_job
+from openmm_density.multi_process_service import control_program, runs_already, shared_gpu
 
 MODELS = Path(__file__).resolve().parents[1] / "data"
 OPEN, CLOSED = MODELS / "adk_open.pdb", MODELS / "adk_closed.pdb"
@@ -71,7 +70,9 @@ def measured(options: argparse.Namespace, more: Sequence[str], folder: Path) -> 
     for at_once in map(int, options.at_once.split(",")):
         report.append(run(f"by {at_once}", options.fits, at_once, more, folder, {}))
         if options.mps:
-            with multi_process_service(folder) as environment:
+            if control_program() is None or runs_already():
+                sys.exit("nvidia-cuda-mps-control is not installed, or a service runs already")
+            with shared_gpu(os.environ.get("CUDA_VISIBLE_DEVICES", "0"), sys.exit) as environment:
                 report.append(run(f"by {at_once} with MPS", options.fits, at_once, more, folder, environment))
     for each in report:
         each["times one alone"] = each["wall"] / alone["wall"]
@@ -112,22 +113,6 @@ def run(
         "ca_rmsd": statistics.median(summary["ca_rmsd_final"] for summary in summaries),
         "peak_memory": max(result.peak_memory or 0 for result in results),
     }
-
-
-@contextmanager
-def multi_process_service(folder: Path) -> Iterator[dict[str, str]]:
-    """Start MPS with folders of its own, and yield the environment of its clients."""
-    if shutil.which("nvidia-cuda-mps-control") is None:
-        sys.exit("nvidia-cuda-mps-control is not here")
-    own = {"CUDA_MPS_PIPE_DIRECTORY": str(folder / "mps"), "CUDA_MPS_LOG_DIRECTORY": str(folder / "mps_log")}
-    for each in own.values():
-        os.makedirs(each, exist_ok=True)
-    environment = {**os.environ, **own}
-    subprocess.run(["nvidia-cuda-mps-control", "-d"], env=environment, check=True)
-    try:
-        yield own
-    finally:
-        subprocess.run(["nvidia-cuda-mps-control"], input="quit\n", env=environment, text=True, check=False)
 
 
 if __name__ == "__main__":

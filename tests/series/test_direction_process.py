@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -20,9 +21,9 @@ SAY = "import json, sys, time\ndef say(**m): print(json.dumps(m), flush=True)\n"
 
 @pytest.fixture
 def beside(tmp_path, monkeypatch):
-    def carried_out(program, told=lambda _: None):
+    def carried_out(program, told=lambda _: None, mps="off"):
         monkeypatch.setattr(program_process, "_PROGRAM", program.replace("{", "{{").replace("}", "}}"))
-        return carry_out_beside(tmp_path, 1, told)
+        return carry_out_beside(tmp_path, 1, told, mps)
 
     return carried_out
 
@@ -39,6 +40,25 @@ def test_of_several_gpus_each_has_its_own(beside, monkeypatch, cards, shared):
     heard = []
     beside("import os\n" + SAY + "say(card=os.environ['CUDA_VISIBLE_DEVICES'])", heard.append)
     assert len(heard) == 2 and {message["card"] for message in heard} == shared
+
+
+def test_one_gpu_is_shared_at_one_time(beside, tmp_path, monkeypatch):
+    @contextmanager
+    def service(gpu, say):
+        yield {"CUDA_VISIBLE_DEVICES": "0", "CUDA_MPS_PIPE_DIRECTORY": f"pipes of {gpu}"}
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr(direction_process, "shared_gpu", service)
+    program = (
+        "import os\n"
+        + SAY
+        + "say(found=[os.environ.get('CUDA_MPS_PIPE_DIRECTORY'), os.environ['CUDA_VISIBLE_DEVICES']])"
+    )
+    for mps, expected in (("auto", ["pipes of 5", "0"]), ("off", [None, "5"])):
+        heard = []
+        beside(program, heard.append, mps)
+        assert [message["found"] for message in heard] == [expected] * 2
 
 
 @pytest.mark.parametrize("kind, error", [("input", InputError), ("simulation", SimulationError)])
