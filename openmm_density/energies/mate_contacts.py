@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable
 from typing import Any
 
-import gemmi
 import numpy as np
 import openmm
 import torch
 from openmm import unit
 from openmm.app import Topology
 from torch import Tensor, nn
+
+from openmm_density.kernels import pairs as _pairs  # noqa: F401  (defines an operator)
 
 from ..errors import InputError
 from ..models.symmetry_operators import SPECIAL_POSITION, SymmetryOperators
@@ -37,164 +37,71 @@ LONGEST_LINK = 3.5
 """Å: the longest bond that a file may name between an atom and a mate's."""
 
 
-@evaluated_natively()
+@evaluated_natively("pairs", "openmm_density_mate_contacts")
 class MateContacts(nn.Module):
     """E = k · ½ Σ_g Σ_ij φ(|x_i − (R_g x_j + t_g)|), with φ the Lennard-Jones energy and that of charges in a reaction field.
 
-    The sum is over all copies but the unit itself, and in a crystal over all translations of the lattice. Half of the energy of
-    a pair belongs to each of its copies. The operators hold the inverse of each, so that the force on the unit, the gradient of
-    E, is that of all mates on one copy.
+    The sum is over the images of the unit. Half of the energy of a pair belongs to each of its copies. The images hold the
+    inverse of each, so that the force on the unit, the gradient of E, is that of all mates on one copy. All is computed by
+    `openmm_density.kernels.pairs.mate_contacts`, in float32 with sums in float64; a pair nearer than .6 of its σ has there a
+    finite force, and an energy that goes on along its tangent.
 
     Parameters
     ----------
-    spheres : Tensor, shape (N, 3), float64
-        σ (nm), √ε (of kJ/mol) and charge of each particle.
-    rotations, translations : Tensor, shapes (n, 3, 3) and (n, 3), float64
-        In nm; the identity first.
-    lattice : Tensor, shape (3, 3) or (0, 3), float64
-        Its vectors in columns, in nm; empty where there is no crystal.
-    excluded : Tensor, shape (E, 3), int64
-        i, g and j of pairs that do not interact, in ascending order.
+    spheres : Tensor, shape (N, 3), float32
+        σ (nm), ε (kJ/mol) and charge of each particle.
+    images : Tensor, shape (G, 3, 4), float64
+        R and t (nm), see `contact_images`.
+    excluded : Tensor, shape (E, 3), int32
+        i, image and j of pairs that do not interact, in ascending order.
     cutoff : float
         nm; infinite for none.
+    switch_from : float
+        nm, from which on the Lennard-Jones energy is switched off up to the cut-off; the cut-off for no switch.
     dielectric : float
         Beyond the cut-off, of the reaction field.
-    images : Tensor, shape (G, 3, 4), float64
-        R and t (nm), see `contact_images`: on a GPU `openmm_density.kernels.pairs.mate_contacts` computes all, in float32. A pair
-        nearer than .6 of its σ has a finite force there.
-    excluded_of_images : Tensor, shape (F, 3), int32
-        i, image and j of pairs that do not interact, in ascending order.
     """
 
     def __init__(
         self,
         spheres: Tensor,
-        rotations: Tensor,
-        translations: Tensor,
-        lattice: Tensor,
+        images: Tensor,
         excluded: Tensor,
         cutoff: float,
+        switch_from: float,
         dielectric: float,
-        images: Tensor,
-        excluded_of_images: Tensor,
     ) -> None:
         super().__init__()
         self.n_particles = spheres.shape[0]
-        self.cutoff = cutoff
-        finite = math.isfinite(cutoff)
-        self.field = (dielectric - 1) / (2 * dielectric + 1) / cutoff**3 if finite else 0.0
-        self.shift = 3 * dielectric / (2 * dielectric + 1) / cutoff if finite else 0.0
         self.coulomb = _COULOMB
-        self.is_crystal = lattice.shape[0] == 3
+        finite = math.isfinite(cutoff)
         # Without a cut-off: what is beyond any model, and a constant by which the reaction field is 0 there.
         self.reach = cutoff if finite else _NO_CUTOFF
+        self.switch_from = switch_from if finite else _NO_CUTOFF
         self.dielectric = dielectric if finite else 0.0
-        self.register_buffer("images", images)
-        self.register_buffer("excluded_of_images", excluded_of_images)
-        self.register_buffer("sizes", _sizes(spheres))
         self.register_buffer("spheres", spheres)
-        self.register_buffer("rotations", rotations)
-        self.register_buffer("translations", translations)
-        self.register_buffer("lattice", lattice)
-        inverse = torch.linalg.inv(lattice) if self.is_crystal else lattice.clone()
-        self.register_buffer("inverse", inverse.contiguous())
+        self.register_buffer("images", images)
         self.register_buffer("excluded", excluded)
-        # Images of a pair beside the one that is nearest in fractions of the cell.
-        steps = torch.zeros((1, 3), dtype=torch.float64)
-        if self.is_crystal:
-            most = [math.ceil(cutoff * float(row.norm()) + 0.5) - 1 for row in inverse]
-            each = itertools.product(*(range(-n, n + 1) for n in most))
-            steps = torch.tensor(sorted(each, key=lambda s: s != (0, 0, 0)), dtype=torch.float64)
-        self.register_buffer("steps", steps)
 
     def forward(self, positions: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
         """Return energy (kJ/mol) and forces (kJ/mol/nm) for positions (N, 3) in nm and the factor k, the strength."""
         check_particles(positions, self.n_particles, "add_symmetry_contacts")
         # Outside of no_grad for the reason given in SimilarityEnergy.
         k = strength.reshape(()).to(torch.float64)
-        if self.spheres.is_cuda:
-            energy, found = self.by_operator(positions, k)
-        else:
-            energy, found = self.by_all_pairs(positions, k)
-        return energy, found
-
-    def by_all_pairs(self, positions: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """Return energy and forces in float64, of each image all pairs."""
-        with torch.no_grad():
-            x = positions.detach().to(self.spheres.device, torch.float64)
-            energy = torch.zeros((), dtype=torch.float64, device=x.device)
-            found = torch.zeros_like(x)
-            for copy in range(self.rotations.shape[0]):
-                if copy > 0 or self.is_crystal:
-                    mate = x @ self.rotations[copy].t() + self.translations[copy]
-                    for begin in range(0, x.shape[0], 1024):
-                        own = x[begin : begin + 1024]
-                        part, force = self.between(own, mate, begin, copy)
-                        energy = energy + part
-                        found[begin : begin + 1024] += force
-            scaled = (k.to(x.device) * found).to(positions)
-            energy = energy.to(k.device)
-        return k * energy, scaled
-
-    @torch.jit.export
-    def by_operator(self, positions: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """Return energy and forces as a kernel has them that looks at images in reach alone."""
         with torch.no_grad():
             device = self.images.device
-            settings = [self.reach, self.coulomb, self.dielectric]
+            settings = [self.switch_from, self.coulomb, self.dielectric]
             energy, found = torch.ops.openmm_density.mate_contacts(
                 positions.detach().to(device),
-                self.sizes,
+                self.spheres,
                 self.images,
-                self.excluded_of_images,
+                self.excluded,
                 self.reach,
                 settings,
                 (-k).to(device),
             )
             energy, found = energy.to(k.device), found.to(positions.device)
         return k * energy, found
-
-    def between(self, own: Tensor, mate: Tensor, begin: int, copy: int) -> tuple[Tensor, Tensor]:
-        """Return the energy of some atoms, from number begin on, with those of a copy, and the forces on them."""
-        apart = own[:, None, :] - mate[None, :, :]
-        weight = torch.ones((own.shape[0] + 1, mate.shape[0]), dtype=torch.float64, device=own.device)
-        rows = self.excluded[:, 0] - begin
-        here = (self.excluded[:, 1] == copy) & (rows >= 0) & (rows < own.shape[0])
-        weight[torch.where(here, rows, own.shape[0]), self.excluded[:, 2]] = 0.0
-        weight = weight[:-1]
-        whole = torch.zeros_like(apart)
-        if self.is_crystal:
-            fractions = apart @ self.inverse.t()
-            whole = torch.round(fractions)
-            apart = (fractions - whole) @ self.lattice.t()
-        energy = torch.zeros((), dtype=torch.float64, device=own.device)
-        force = torch.zeros_like(own)
-        sigma = 0.5 * (self.spheres[begin : begin + own.shape[0], 0][:, None] + self.spheres[:, 0][None, :])
-        depth = self.spheres[begin : begin + own.shape[0], 1][:, None] * self.spheres[:, 1][None, :]
-        charge = self.spheres[begin : begin + own.shape[0], 2][:, None] * self.spheres[:, 2][None, :]
-        for step in range(self.steps.shape[0]):
-            counted = weight
-            vector = apart
-            if self.is_crystal:
-                vector = apart + self.lattice @ self.steps[step]
-                if copy == 0:
-                    counted = weight * (whole != self.steps[step]).any(dim=2).to(torch.float64)
-            square = (vector * vector).sum(dim=2)
-            counted = counted * (square < self.cutoff * self.cutoff).to(torch.float64)
-            # Where a pair does not count, at any distance that is not 0.
-            square = torch.where(counted > 0, square, torch.ones_like(square))
-            inverse = 1.0 / square
-            ratio = sigma * sigma * inverse
-            sixth = ratio * ratio * ratio
-            distance = torch.sqrt(square)
-            of_charges = self.coulomb * charge
-            pair = 4.0 * depth * (sixth * sixth - sixth)
-            pair = pair + of_charges * (1.0 / distance + self.field * square - self.shift)
-            slope = 24.0 * depth * (2.0 * sixth * sixth - sixth) * inverse
-            slope = slope + of_charges * (1.0 / distance * inverse - 2.0 * self.field)
-            energy = energy + 0.5 * (counted * pair).sum()
-            force = force + ((counted * slope)[:, :, None] * vector).sum(dim=1)
-        return energy, force
 
 
 def add_symmetry_contacts(
@@ -210,9 +117,10 @@ def add_symmetry_contacts(
 ) -> openmm.Force:
     """Add the contacts of a unit with its symmetry mates to the unit's System.
 
-    Each pair of an atom and a mate's interacts as two atoms of the System's `NonbondedForce` do, with its parameters and its
-    cut-off. The energy is half of that of all these pairs; forces are those that the unit has in the System of all copies, of
-    which each has the same. Where the operators are a piece of a helix their inverses are added: the unit is in the middle.
+    Each pair of an atom and a mate's interacts as two atoms of the System's `NonbondedForce` do, with its parameters, its
+    cut-off and its switching function. The energy is half of that of all these pairs; forces are those that the unit has in the
+    System of all copies, of which each has the same. Where the operators are a piece of a helix their inverses are added: the
+    unit is in the middle. A unit in a crystal may move by 10 Å from where it starts.
 
     Atoms that are one with a mate's (within 0.8 Å at the start, on an element of symmetry), and those up to three bonds from
     such an atom and its mates', do not interact across it.
@@ -231,7 +139,7 @@ def add_symmetry_contacts(
     links : iterable of (int, int)
         Atoms of which one is bonded to a copy of the other, as the model's file says.
     backend : str
-        See `openmm_density.energies.forces.create_force`; ``NativeForce`` finds pairs by cells, the others look at all.
+        See `openmm_density.energies.forces.create_force`.
     force_group : int
 
     Returns
@@ -274,22 +182,17 @@ def contacts_module(
             argument="operators",
             remedy="make the System with nonbondedMethod=CutoffNonPeriodic",
         )
-    lattice = np.zeros((0, 3))
-    if closed.cell is not None:
-        lattice = np.array(gemmi.UnitCell(*closed.cell).orth.mat.tolist()) / ANGSTROM_PER_NANOMETER
     images, numbers = contact_images(closed, positions, cutoff * ANGSTROM_PER_NANOMETER)
     images[:, :, 3] /= ANGSTROM_PER_NANOMETER
     of_images = [(i, g, j) for i, copy, j in excluded.tolist() for g in np.flatnonzero(numbers == copy)]
+    by_types = _force_of_types(system)
     return MateContacts(
-        torch.from_numpy(_spheres(system, nonbonded, electrostatics)),
-        torch.from_numpy(closed.rotations.copy()),
-        torch.from_numpy(closed.translations / ANGSTROM_PER_NANOMETER),
-        torch.from_numpy(lattice),
-        torch.from_numpy(excluded),
-        cutoff,
-        nonbonded.getReactionFieldDielectric(),
+        _spheres(nonbonded, by_types, electrostatics),
         torch.from_numpy(images),
         torch.tensor(sorted(of_images), dtype=torch.int32).reshape(-1, 3),
+        cutoff,
+        _switch_from(by_types or nonbonded, cutoff),
+        nonbonded.getReactionFieldDielectric(),
     )
 
 
@@ -382,40 +285,51 @@ def _nonbonded_force(system: openmm.System) -> openmm.NonbondedForce:
     )
 
 
-def _spheres(system: openmm.System, nonbonded: openmm.NonbondedForce, electrostatics: bool) -> np.ndarray:
-    """Return σ, √ε and charge of each particle, in OpenMM's units."""
+def _force_of_types(system: openmm.System) -> openmm.CustomNonbondedForce | None:
+    """Return the force in which CHARMM keeps Lennard-Jones terms by types, E = A/r¹² − B/r⁶; None without."""
+    for force in system.getForces():
+        if isinstance(force, openmm.CustomNonbondedForce):
+            count = force.getNumTabulatedFunctions()
+            if {force.getTabulatedFunctionName(i) for i in range(count)} == {"acoef", "bcoef"}:
+                return force
+    return None
+
+
+def _switch_from(force: openmm.NonbondedForce | openmm.CustomNonbondedForce, cutoff: float) -> float:
+    """Return the distance in nm from which on a force switches its Lennard-Jones energy off; the cut-off where it does not."""
+    if not force.getUseSwitchingFunction():
+        return cutoff
+    return min(force.getSwitchingDistance().value_in_unit(unit.nanometer), cutoff)
+
+
+def _spheres(
+    nonbonded: openmm.NonbondedForce, by_types: openmm.CustomNonbondedForce | None, electrostatics: bool
+) -> Tensor:
+    """Return σ, ε and charge of each particle, in OpenMM's units; σ of one without ε says nothing in some force fields."""
     of_each = [nonbonded.getParticleParameters(i) for i in range(nonbonded.getNumParticles())]
     found = np.array(
         [
             [
                 sigma.value_in_unit(unit.nanometer),
-                math.sqrt(epsilon.value_in_unit(unit.kilojoule_per_mole)),
+                epsilon.value_in_unit(unit.kilojoule_per_mole),
                 charge.value_in_unit(unit.elementary_charge) if electrostatics else 0.0,
             ]
             for charge, sigma, epsilon in of_each
         ]
     )
-    for force in system.getForces():
-        # CHARMM keeps Lennard-Jones terms by types in a force of their own: E = A/r¹² − B/r⁶.
-        if isinstance(force, openmm.CustomNonbondedForce) and force.getNumTabulatedFunctions() == 2:
-            tables = {force.getTabulatedFunctionName(i): force.getTabulatedFunction(i) for i in range(2)}
-            if tables.keys() == {"acoef", "bcoef"}:
-                (n, _, a), (_, _, b) = (tables[name].getFunctionParameters() for name in ("acoef", "bcoef"))
-                types = np.array([force.getParticleParameters(i)[0] for i in range(len(found))]).astype(int)
-                repulsion, attraction = (np.array(table).reshape(n, n)[types, types] for table in (a, b))
-                found[:, :2] = _sphere_of_type(repulsion, attraction)
-    return found
-
-
-def _sizes(spheres: Tensor) -> Tensor:
-    """Return σ, ε and charge for the kernel; σ of atoms without a Lennard-Jones term says nothing in some force fields."""
-    sigma, root, charge = spheres.unbind(dim=1)
-    return torch.stack([torch.where(root > 0, sigma, _BARE_SIGMA), root * root, charge], dim=1).float()
+    if by_types is not None:
+        tables = {by_types.getTabulatedFunctionName(i): by_types.getTabulatedFunction(i) for i in range(2)}
+        (n, _, a), (_, _, b) = (tables[name].getFunctionParameters() for name in ("acoef", "bcoef"))
+        types = np.array([by_types.getParticleParameters(i)[0] for i in range(len(found))]).astype(int)
+        repulsion, attraction = (np.array(table).reshape(n, n)[types, types] for table in (a, b))
+        found[:, :2] = _sphere_of_type(repulsion, attraction)
+    found[:, 0] = np.where(found[:, 1] > 0, found[:, 0], _BARE_SIGMA)
+    return torch.from_numpy(found).float()
 
 
 def _sphere_of_type(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return σ and √ε of types by A = 4 ε σ¹² and B = 4 ε σ⁶ between two of one type."""
+    """Return σ and ε of types by A = 4 ε σ¹² and B = 4 ε σ⁶ between two of one type."""
     has = (a > 0) & (b > 0)
     safe_a, safe_b = np.where(has, a, 1.0), np.where(has, b, 1.0)
     sigma = np.where(has, (safe_a / safe_b) ** (1 / 6), 1.0)
-    return np.stack([sigma, np.where(has, safe_b / np.sqrt(4 * safe_a), 0.0)], axis=1)
+    return np.stack([sigma, np.where(has, safe_b**2 / (4 * safe_a), 0.0)], axis=1)

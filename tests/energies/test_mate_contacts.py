@@ -18,6 +18,7 @@ from openmm_density.energies.mate_contacts import (
     excluded_pairs,
     with_inverses,
 )
+from openmm_density.kernels.pairs import mates_reference
 from openmm_density.models import prepare
 
 from ..fragments import fragment
@@ -27,6 +28,7 @@ from .test_symmetry_mates import cyclic, dihedral_2, helical
 needs_force = pytest.mark.skipif(
     backend_problem("NativeForce") is not None, reason=f"NativeForce: {backend_problem('NativeForce')}"
 )
+ASSEMBLIES = {"C2": cyclic(2), "C4": cyclic(4), "D2": dihedral_2(), "helical": helical()}
 CRYSTALS = {
     "P 1 21 1": (24.0, 22.0, 26.0, 90.0, 99.0, 90.0),
     "P 1": (15.0, 16.0, 17.0, 80.0, 95.0, 105.0),
@@ -62,12 +64,11 @@ def small(tmp_path_factory):
 
 
 @needs_force
-@pytest.mark.parametrize("name, radius", [("C2", 6.0), ("C4", 8.0), ("D2", 6.0)])
+@pytest.mark.parametrize("name", ["C2", "C4", "D2"])
 @pytest.mark.parametrize("cut", [True, False])
-def test_forces_are_those_in_the_system_of_all_copies(small, name, radius, cut):
-    operators = SymmetryOperators.from_matrices(*{"C2": cyclic(2), "C4": cyclic(4), "D2": dihedral_2()}[name])
+def test_forces_are_those_in_the_system_of_all_copies(small, name, cut):
+    operators, x = apart(small, name)
     n = len(operators)
-    x = small.positions + np.array([radius, 0.5 * radius, 0.4 * radius])
     options = {} if cut else {"nonbonded_method": app.NoCutoff}
     system = small.system(**options)
     alone = energy_of(context_of(system, x))
@@ -86,8 +87,7 @@ def test_forces_are_those_in_the_system_of_all_copies(small, name, radius, cut):
 @needs_force
 @pytest.mark.parametrize("symbol", CRYSTALS)
 def test_cells_find_what_all_pairs_of_a_crystal_show(small, symbol):
-    operators = SymmetryOperators.crystal(CRYSTALS[symbol], symbol)
-    x = small.positions + np.array([16.4, 18.4, 18.3] if symbol == "P 61 2 2" else [5.0, 7.0, 9.0])
+    operators, x = apart(small, symbol)
     system = small.system(nonbonded_cutoff=0.9)
     force = add_symmetry_contacts(system, small.topology, x, operators, backend="NativeForce")
     force.setForceGroup(5)
@@ -96,7 +96,8 @@ def test_cells_find_what_all_pairs_of_a_crystal_show(small, symbol):
     energy, expected = pairs_by_gemmi(small, system, operators, x, 9.0)
     assert np.abs(expected).max() > 1
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
-    assert energy_of(context, groups={5}) == pytest.approx(energy, rel=1e-6)
+    # Of terms a hundred times as large, in float32.
+    assert energy_of(context, groups={5}) == pytest.approx(energy, rel=1e-6, abs=1e-4)
     module = contacts_module(system, small.topology, x, operators)
     by_all, forces = module(torch.from_numpy(x / 10), torch.ones(()))
     np.testing.assert_allclose(forces, found, rtol=0, atol=1e-9 * np.abs(found).max())
@@ -140,7 +141,7 @@ def apart(small, name):
             operators = SymmetryOperators.crystal([*axes, *CRYSTALS[name][3:]], name)
             x = small.positions + np.array([0.2, 0.3, 0.15]) * axes
         else:
-            operators = SymmetryOperators.from_matrices(*{"C4": cyclic(4), "helical": helical()}[name])
+            operators = SymmetryOperators.from_matrices(*ASSEMBLIES[name])
             x = small.positions + step * np.array([0.8, 0.3, 0.2])
         images, _ = contact_images(with_inverses(operators), x, 10.0)
         mates = np.concatenate([x @ image[:, :3].T + image[:, 3] for image in images])
@@ -149,27 +150,57 @@ def apart(small, name):
     raise AssertionError("there is no such place")
 
 
+@needs_force
 @pytest.mark.parametrize("name", ["C4", "helical", "P 1 21 1", "P 61 2 2"])
 @pytest.mark.parametrize("cut", [True, False])
-def test_the_operator_that_serves_gpus_has_the_same_forces(small, name, cut):
+def test_all_ways_compute_the_same_energy(small, name, cut):
     if name in CRYSTALS and not cut:
-        pytest.skip("a crystal has no end")
+        return  # a crystal has no end
     operators, x = apart(small, name)
+    # Some nearer than any simulation has them.
+    x = x + np.random.default_rng(1).normal(scale=0.3, size=x.shape)
     system = small.system(**({} if cut else {"nonbonded_method": app.NoCutoff}))
     module = contacts_module(system, small.topology, x, operators)
     positions, k = torch.from_numpy(x / 10), torch.tensor(1.5, dtype=torch.float64)
-    expected_energy, expected = module(positions, k)
-    energy, forces = torch.jit.script(module).by_operator(positions, k)
-    assert float(expected.abs().max()) > 1.0
-    np.testing.assert_allclose(forces, expected, rtol=0, atol=1e-5 * float(expected.abs().max()))
-    assert float(energy) == pytest.approx(float(expected_energy), rel=1e-4, abs=1e-3)
+    settings = [module.switch_from, module.coulomb, module.dielectric]
+    tables = module.spheres, module.images, module.excluded
+    expected_energy, gradient = mates_reference.mate_contacts(positions, *tables, module.reach, settings)
+    assert float(gradient.abs().max()) > 1.0
+    add_symmetry_contacts(system, small.topology, x, operators, backend="NativeForce").setForceGroup(5)
+    context = context_of(system, x)
+    context.setParameter(PARAMETER_NAME, 1.5)
+    native = energy_of(context, groups={5}), forces_of(context, groups={5})
+    for energy, forces in (native, torch.jit.script(module)(positions, k)):
+        np.testing.assert_allclose(forces, -1.5 * gradient, rtol=0, atol=1.5e-5 * float(gradient.abs().max()))
+        assert float(energy) == pytest.approx(1.5 * float(expected_energy), rel=1e-5, abs=1e-4)
+
+
+@needs_force
+def test_the_switching_function_of_the_system_is_that_of_contacts(small):
+    operators, x = apart(small, "C2")
+    system, every = small.system(nonbonded_cutoff=0.9), small.system_of_all(2, nonbondedCutoff=0.9)
+    for each in (system, every):
+        nonbonded = next(force for force in each.getForces() if isinstance(force, openmm.NonbondedForce))
+        nonbonded.setUseSwitchingFunction(True)
+        nonbonded.setSwitchingDistance(0.3)
+    force = add_symmetry_contacts(system, small.topology, x, operators, backend="NativeForce")
+    force.setForceGroup(5)
+    one, everywhere = context_of(system, x), context_of(every, operators.expanded(x).reshape(-1, 3))
+    expected = forces_of(everywhere)[: small.n]
+    np.testing.assert_allclose(forces_of(one), expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+    assert energy_of(one) == pytest.approx(energy_of(everywhere) / 2, rel=1e-6)
+    unswitched = contacts_module(small.system(nonbonded_cutoff=0.9), small.topology, x, operators)
+    assert unswitched.switch_from == unswitched.reach
+    assert (
+        abs(float(unswitched(torch.from_numpy(x / 10), torch.ones(()))[0]) - energy_of(one, groups={5})) > 0.1
+    )
 
 
 @needs_force
 def test_forces_are_the_gradient_of_the_energy_of_a_piece_of_a_helix(small):
     turned, moved = helical()
     operators = SymmetryOperators.from_matrices(turned[2:4], moved[2:4])
-    x = small.positions + np.array([9.0, 2.0, 0.0])
+    _, x = apart(small, "helical")
     system = small.system(nonbonded_method=app.NoCutoff)
     add_symmetry_contacts(system, small.topology, x, operators, backend="NativeForce").setForceGroup(5)
     context = context_of(system, x)
@@ -177,10 +208,10 @@ def test_forces_are_the_gradient_of_the_energy_of_a_piece_of_a_helix(small):
     direction = np.random.default_rng(4).normal(size=x.shape)
     energies = []
     for sign in (1, -1):
-        context.setPositions((x + sign * 1e-4 * direction) / 10)
+        context.setPositions((x + sign * 1e-3 * direction) / 10)
         energies.append(energy_of(context, groups={5}))
-    slope = (energies[0] - energies[1]) / 2e-5
-    assert slope == pytest.approx(-(forces * direction).sum(), rel=1e-4)
+    slope = (energies[0] - energies[1]) / 2e-4
+    assert slope == pytest.approx(-(forces * direction).sum(), rel=3e-4)
     context.setParameter(PARAMETER_NAME, 0.0)
     assert energy_of(context, groups={5}) == 0 and not forces_of(context, groups={5}).any()
 
