@@ -13,6 +13,7 @@ from ..errors import InputError, as_argument
 from ..fitting.locks import FolderLock
 from ..fitting.output.results import CRYSTAL_SETTINGS, check_unused
 from ..fitting.protocols import Protocol, find_protocol
+from ..units import resolution_in_angstrom
 from .cycles import Cycle, Interrupted, Listener, carry_out, cycle_folder, model_of, phased_model
 from .output import remove_crystal, write_crystal
 from .protocol import STEPS, cycle_protocol
@@ -93,7 +94,7 @@ class CrystalFit:
             str(Path(model).resolve()),
             str(Path(data).resolve()),
             cycle_protocol(),
-            resolution,
+            None if resolution is None else resolution_in_angstrom(resolution),
             None if amplitudes is None else tuple(amplitudes),
             free_flags,
             make_free_flags,

@@ -6,11 +6,13 @@ from dataclasses import replace
 import gemmi
 import numpy as np
 import pytest
+from openmm.unit import nanometer
 
 from openmm_density.cli import main
 from openmm_density.crystal_fit import CrystalFit, Cycle
 from openmm_density.crystal_fit.cycles import Listener
 from openmm_density.crystal_fit.result import best_cycle, crystal_doubts, is_over
+from openmm_density.crystal_fit.settings import CrystalSettings
 from openmm_density.errors import InputError
 
 from ..crystals.simulated import simulated, usual_columns, write_mtz
@@ -134,6 +136,12 @@ def test_flags_that_are_made_are_kept_for_all_cycles(folder, tmp_path):
     )
     assert np.array_equal(fit.reflections.free, replace(fit.settings).reflections().free)
     assert fit.reflections.free.mean() == pytest.approx(0.05, abs=0.01)
+
+
+def test_a_resolution_may_have_a_unit(folder, tmp_path):
+    fit = CrystalFit(folder / "start.pdb", folder / "data.mtz", tmp_path / "run", resolution=0.3 * nanometer)
+    fit.settings.write(tmp_path)
+    assert CrystalSettings.read(tmp_path).resolution == fit.settings.resolution == pytest.approx(3.0)
 
 
 def test_score_prints_r_factors(folder, capsys):
