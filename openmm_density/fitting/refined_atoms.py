@@ -14,6 +14,7 @@ from ..models.alternates import moved_with_residues
 from ..models.conformer_topology import FurtherConformers, PlacedConformers
 from ..models.model import Alternates
 from ..models.preparation import Prepared
+from .conformers.copies import labels_of
 from .fit_map import FitMap
 from .fit_result import FitResult
 from .protocols import Protocol
@@ -179,6 +180,8 @@ def _occupancies(result: FitResult) -> np.ndarray:
     values = np.append(prepared.model.occupancies, 1.0)[prepared.nearest_input()]
     if found is not None:
         atoms = np.unique(found.copies.others.originals)
+        # A hydrogen without a label is written once: its copies are of the fit alone.
+        atoms = atoms[np.array(labels_of(prepared))[atoms] != ""]
         values[atoms] = found.copies.occupancies()[atoms]
     return values
 

@@ -268,14 +268,13 @@ class _Finder:
         self, residues: list[int], found: dict[tuple[int, str], dict[int, int]]
     ) -> tuple[ConformerGroup, list[int]] | None:
         labels = [tuple(label for each, label in found if each == residue) for residue in residues]
-        nearest = self._prepared.input_index
+        # Without a label are hydrogens that are copied because what is around them alternates.
         chosen = {
-            self._model.records[nearest[atom]].altloc
+            self._label(atom)
             for residue in residues
             for label in labels[0]
             for atom in found.get((residue, label), {})
-            if nearest[atom] >= 0
-        }
+        } - {""}
         name = residue_label(self._atoms[next(iter(found[residues[0], labels[0][0]]))].residue)
         if len(set(map(frozenset, labels))) > 1 or len(chosen) > 1 or chosen & set(labels[0]):
             self._refused("is bonded to residues with other labels", name)
@@ -286,12 +285,18 @@ class _Finder:
         atoms = np.array(sorted(set().union(*shared)), dtype=np.int64)
         return ConformerGroup(name, chosen.pop(), labels[0], atoms), residues
 
+    def _label(self, atom: int) -> str:
+        """Return the label of the conformer that a prepared atom is of, empty for none and for one that was built."""
+        given = self._prepared.input_index[atom]
+        return self._model.records[given].altloc if given >= 0 else ""
+
     def _shares(
         self, number: int, group: ConformerGroup, numbers: np.ndarray, others: FurtherConformers
     ) -> dict[str, float]:
         """Return the file's occupancies of a group's conformers, with the sum 1."""
-        given = self._prepared.input_index[group.atoms]
-        shares = {group.chosen: float(self._model.occupancies[given[given >= 0]].mean())}
+        labelled = [k for k in group.atoms.tolist() if self._label(k) == group.chosen]
+        given = self._prepared.input_index[labelled]
+        shares = {group.chosen: float(self._model.occupancies[given].mean())}
         for label in group.labels:
             mine = (numbers == number) & (np.array(others.labels) == label) & (others.alternates >= 0)
             shares[label] = float(self._model.alternates.occupancies[others.alternates[mine]].mean())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import gemmi
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from openmm_density.atomic_parameters import BFactorRefinement
 from openmm_density.fitting import FlexibleFit
+from openmm_density.fitting.conformers import FittedConformers
 from openmm_density.fitting.conformers.copies import conformer_copies
 from openmm_density.fitting.output.notes import _conformer_notes
 from openmm_density.fitting.refined_atoms import input_b_factors, input_occupancies, written_alternates
@@ -128,3 +130,27 @@ def test_conformers_of_another_residue_are_left_and_named(two_conformers, tmp_pa
     assert [group.name for group in copies.groups] == ["A PHE 19"]
     (sentence,) = copies.left
     assert sentence.startswith("An alternate conformer that is another residue than the fitted one follows")
+
+
+def test_a_hydrogen_without_a_label_beside_conformers_refuses_none(two_conformers, tmp_path):
+    prepared = two_conformers.result.prepared
+    structure = gemmi.read_structure(str(two_conformers.folder / "truth.pdb"))
+    for atom in prepared.topology.atoms():
+        if atom.residue.id in ("13", "19") and atom.name in ("HB2", "HB3"):
+            made = gemmi.Atom()
+            made.name, made.element = atom.name, gemmi.Element("H")
+            made.pos = gemmi.Position(*two_conformers.result.final[atom.index])
+            residue = next(each for each in structure[0][0] if str(each.seqid.num) == atom.residue.id)
+            residue.add_atom(made)
+    path = tmp_path / "hydrogens.pdb"
+    structure.write_pdb(str(path))
+    prepared = prepare(read_model(path))
+    copies = conformer_copies(prepared)
+    assert [group.name for group in copies.groups] == ["A LYS 13", "A PHE 19"] and not copies.left
+    assert all(shares == pytest.approx(SHARES) for shares in copies.shares)
+    found = FittedConformers(copies, np.zeros((copies.n_atoms + len(copies), 3)))
+    occupancies = input_occupancies(SimpleNamespace(prepared=prepared, conformers=found, occupancies=None))
+    records = prepared.model.records
+    whole = [value for value, record in zip(occupancies, records) if record.name in ("HB2", "HB3")]
+    assert whole == [1.0] * 4
+    assert {round(value, 2) for value, record in zip(occupancies, records) if record.altloc} == {0.6}
