@@ -173,6 +173,7 @@ class _Finder:
             self._model, prepared.topology, prepared.prepared_index
         )
         self._reasons: dict[str, list[str]] = defaultdict(list)
+        self._names: set[str] = set()
 
     def copies(self) -> ConformerCopies:
         """Return those that can be fitted."""
@@ -283,7 +284,14 @@ class _Finder:
             set.intersection(*(set(found[residue, label]) for label in labels[0])) for residue in residues
         ]
         atoms = np.array(sorted(set().union(*shared)), dtype=np.int64)
-        return ConformerGroup(name, chosen.pop(), labels[0], atoms), residues
+        (label,) = chosen
+        if not any(self._label(atom) == label for atom in atoms.tolist()):
+            self._refused("has no atom in common with another one of its residue", name)
+            return None
+        # Chains may have the same name, as copies in an assembly.
+        name = name if name not in self._names else f"{name} ({residues[0]})"
+        self._names.add(name)
+        return ConformerGroup(name, label, labels[0], atoms), residues
 
     def _label(self, atom: int) -> str:
         """Return the label of the conformer that a prepared atom is of, empty for none and for one that was built."""

@@ -154,3 +154,23 @@ def test_a_hydrogen_without_a_label_beside_conformers_refuses_none(two_conformer
     whole = [value for value, record in zip(occupancies, records) if record.name in ("HB2", "HB3")]
     assert whole == [1.0] * 4
     assert {round(value, 2) for value, record in zip(occupancies, records) if record.altloc} == {0.6}
+
+
+def test_conformers_of_chains_of_one_name_and_of_no_atom_in_common(two_conformers, tmp_path):
+    structure = gemmi.read_structure(str(two_conformers.folder / "truth.pdb"))
+    copy = structure[0][0].clone()
+    for atom in (atom for residue in copy for atom in residue):
+        atom.pos += gemmi.Position(60, 0, 0)
+    (phenylalanine,) = (residue for residue in structure[0][0] if residue.seqid.num == 19)
+    for atom in phenylalanine:
+        if atom.altloc == "B" and atom.name != "CG":
+            atom.altloc = "C"
+    structure[0].add_chain(copy)
+    structure.write_pdb(str(tmp_path / "two.pdb"))
+    copies = conformer_copies(prepare(read_model(tmp_path / "two.pdb")))
+    names = [group.name for group in copies.groups]
+    assert [name.split(" (")[0] for name in names] == ["A LYS 13", "A LYS 13", "A PHE 19"]
+    assert len(set(names)) == 3
+    assert np.isfinite(copies.occupancies()).all()
+    (sentence,) = copies.left
+    assert "no atom in common" in sentence and sentence.endswith("A PHE 19.")
