@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from openmm import app
 
+from ..energies.symmetry_mates import check_operators
 from ..errors import InputError, as_argument
 from ..maps.checks import check_map, check_resolution
 from ..maps.density_map import DensityMap
 from ..models.conformer_topology import PlacedConformers
 from ..models.model import Model
+from ..models.symmetry_operators import SymmetryOperators
 from ..units import resolution_in_angstrom
 from .half_map_check import HalfMapCheck, check_levels
 from .information import uncertainties
@@ -187,6 +190,25 @@ class BFactorRefinement:
         self._map, self._halves = density_map, half_maps
         self._wanted = "group" if groups is not None else level
         self._groups, self._scattering, self._solvent = groups, scattering, solvent
+
+    def with_copies(self, operators: SymmetryOperators | None) -> BFactorRefinement:
+        """Return the same refinement in the density of all copies of the model, whose atoms are as those of the model.
+
+        Parameters
+        ----------
+        operators : SymmetryOperators, optional
+            Of the copies; of a crystal, the map is that of its whole cell. None: there are none.
+
+        Raises
+        ------
+        InputError
+            If the map is not that of the operators' crystal.
+        """
+        if operators is not None:
+            check_operators(operators, self._map)
+        result = copy.copy(self)
+        result.atoms = replace(self.atoms, operators=operators)
+        return result
 
     def refine(self) -> BFactors:
         """Refine, and say how well what was found is determined."""

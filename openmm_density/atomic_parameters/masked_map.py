@@ -66,6 +66,8 @@ class MaskedMap:
         Of the grid, as in `DensityMap`.
     blur : float
         Å², to be added to the atoms' B factors in what is splatted.
+    margin : float
+        Å by which the box is larger than the atoms' own.
     n_observations : float
         How many independent numbers the voxels that count hold: the reflections of their volume up to the resolution.
 
@@ -77,8 +79,8 @@ class MaskedMap:
 
     def __init__(self, density_map: DensityMap, positions: np.ndarray, resolution: float) -> None:
         self.resolution = resolution
-        margin = MASK_RADIUS + _MARGIN_PER_RESOLUTION * resolution
-        part = density_map.crop(positions, margin)
+        self.margin = MASK_RADIUS + _MARGIN_PER_RESOLUTION * resolution
+        part = density_map.crop(positions, self.margin)
         part = part.resample(resolution / VOXELS_PER_RESOLUTION)
         counted = part.mask_around(positions, MASK_RADIUS)
         padded = [fft.next_fast_len(n + math.ceil(VOXELS_PER_RESOLUTION), real=True) for n in part.shape]

@@ -15,10 +15,11 @@ from ..errors import InputError
 from ..maps.grids import checked_positions
 from ..models.conformer_topology import FurtherConformers, PlacedConformers
 from ..models.model import Model
+from ..models.symmetry_operators import SymmetryOperators
 from .levels import BLevel, checked_atoms
 from .masked_map import MaskedMap
 from .refinement import Refinement
-from .scatterers import Scatterers
+from .scatterers import Mates, Scatterers
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class ModelAtoms:
         For each atom which of those that scatter it goes with: itself, or of a hydrogen the one that it is bound to; -1 for none.
     further : FurtherConformers, optional
         What the last of these atoms are, where there are such.
+    operators : SymmetryOperators, optional
+        Of the copies of all of them, whose density is beside theirs.
     """
 
     topology: app.Topology
@@ -46,6 +49,7 @@ class ModelAtoms:
     scattering: np.ndarray
     place: np.ndarray
     further: FurtherConformers | None = None
+    operators: SymmetryOperators | None = None
 
     @classmethod
     def of(
@@ -134,7 +138,12 @@ class ModelAtoms:
         """Return the atoms as they scatter in a map."""
         atoms = list(self.topology.atoms())
         elements = [atoms[index].element.symbol for index in self.scattering]
-        return Scatterers(elements, self.scattering_positions, masked, largest_b, scattering)
+        mates = None
+        if self.operators is not None:
+            mates = Mates.of(
+                self.operators, self.scattering_positions, masked.margin, self.occupancies[self.scattering]
+            )
+        return Scatterers(elements, self.scattering_positions, masked, largest_b, scattering, mates)
 
     def of_all(self, values: np.ndarray, others: float | np.ndarray) -> np.ndarray:
         """Return a value for each atom (N,) from those of what scatters (M,); others have a value of their own."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,13 @@ from openmm import app
 
 from ..chemistry.elements import is_hydrogen
 from ..chemistry.residues import residue_kind, residue_label
+from ..energies.symmetry_mates import check_operators
 from ..errors import InputError
 from ..maps.checks import check_map, check_resolution
 from ..maps.density_map import DensityMap
 from ..models.conformer_topology import PlacedConformers
 from ..models.model import Model
+from ..models.symmetry_operators import SymmetryOperators
 from ..units import resolution_in_angstrom
 from .b_factors import BOUNDS
 from .information import occupancy_deviations
@@ -140,6 +143,25 @@ class OccupancyRefinement:
         self._alternatives = _numbered(alternatives, list(self.groups))
         self._check_apart()
         self._map, self._scattering, self._solvent = density_map, scattering, solvent
+
+    def with_copies(self, operators: SymmetryOperators | None) -> OccupancyRefinement:
+        """Return the same refinement in the density of all copies of the model, whose atoms are as those of the model.
+
+        Parameters
+        ----------
+        operators : SymmetryOperators, optional
+            Of the copies; of a crystal, the map is that of its whole cell. None: there are none.
+
+        Raises
+        ------
+        InputError
+            If the map is not that of the operators' crystal.
+        """
+        if operators is not None:
+            check_operators(operators, self._map)
+        result = copy.copy(self)
+        result.atoms = replace(self.atoms, operators=operators)
+        return result
 
     def refine(self) -> Occupancies:
         """Refine, and say how well what was found is determined."""

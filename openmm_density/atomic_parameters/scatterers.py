@@ -4,17 +4,48 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from openmm_density.kernels.density import density_gather, density_splat
 
+from ..energies.contact_images import mates_near
 from ..energies.form_factors import form_factor_gaussians
+from ..models.symmetry_operators import SymmetryOperators
 from .masked_map import MaskedMap
 
 CUTOFF_IN_SIGMA = 4.5
 _DISPLACED_B = 250.0
+
+
+@dataclass(frozen=True)
+class Mates:
+    """The atoms of symmetry mates that lie beside a unit, with the B factors and occupancies of its own.
+
+    Attributes
+    ----------
+    places : np.ndarray, shape (K, 3)
+        Å.
+    sources : np.ndarray of int, shape (K,)
+        The atom of the unit that each is an image of.
+    shares : np.ndarray, shape (M,)
+        What each of the unit's M atoms has of a site that it shares with its own images, on an element of symmetry; else 1.
+    """
+
+    places: np.ndarray
+    sources: np.ndarray
+    shares: np.ndarray
+
+    @classmethod
+    def of(
+        cls, operators: SymmetryOperators, positions: np.ndarray, reach: float, occupancies: np.ndarray
+    ) -> Mates:
+        """Return those within a reach (Å) of atoms at positions (M, 3) with these occupancies."""
+        places, sources = mates_near(operators, positions, reach)
+        shares = operators.site_weights(positions, occupancies)
+        return cls(places, sources, np.ones(len(positions)) if shares is None else shares)
 
 
 class Scatterers:
@@ -31,6 +62,8 @@ class Scatterers:
         Å²: the density of atoms with larger B factors is cut off nearer than `CUTOFF_IN_SIGMA`.
     scattering : {"electron", "xray"}
         Form factors.
+    mates : Mates, optional
+        What else has density there.
     """
 
     def __init__(
@@ -40,9 +73,14 @@ class Scatterers:
         masked: MaskedMap,
         largest_b: float,
         scattering: str = "electron",
+        mates: Mates | None = None,
     ) -> None:
         self._masked = masked
-        self._positions = torch.from_numpy(np.ascontiguousarray(positions, dtype=np.float64))
+        own = np.arange(len(elements))
+        self._sources = own if mates is None else np.concatenate([own, mates.sources])
+        self._shares = np.ones(len(own)) if mates is None else mates.shares
+        every = positions if mates is None else np.concatenate([positions, mates.places])
+        self._positions = torch.from_numpy(np.ascontiguousarray(every, dtype=np.float64))
         self._matrix, self._origin = torch.from_numpy(masked.matrix), torch.from_numpy(masked.origin)
         zeros, ones = (
             torch.zeros(len(elements), dtype=torch.float64),
@@ -63,7 +101,7 @@ class Scatterers:
     def displaced(self) -> np.ndarray:
         """Return the volume of the atoms as a density, as soft at its edge as that of a solvent is."""
         width = np.full((len(self._a), 1), _DISPLACED_B + self._masked.blur)
-        return self._splat((4 * math.pi / width) ** 1.5, 4 * math.pi**2 / width)
+        return self._splat(self._shares[:, None] * (4 * math.pi / width) ** 1.5, 4 * math.pi**2 / width)
 
     def gradients(
         self, field: np.ndarray, b_factors: np.ndarray, occupancies: np.ndarray
@@ -73,15 +111,15 @@ class Scatterers:
         _, by_amplitude, by_exponent = density_gather(
             torch.from_numpy(field),
             self._positions,
-            torch.from_numpy(amplitudes.astype(np.float32)),
-            torch.from_numpy(exponents.astype(np.float32)),
+            torch.from_numpy(amplitudes[self._sources].astype(np.float32)),
+            torch.from_numpy(exponents[self._sources].astype(np.float32)),
             self._cutoff,
             self._matrix,
             self._origin,
         )
-        by_amplitude, by_exponent = by_amplitude.double().numpy(), by_exponent.double().numpy()
+        by_amplitude, by_exponent = self._folded(by_amplitude), self._folded(by_exponent)
         by_b = -(1.5 * by_amplitude * amplitudes + by_exponent * exponents) / width
-        each = self._a * (4 * math.pi / width) ** 1.5
+        each = self._shares[:, None] * self._a * (4 * math.pi / width) ** 1.5
         return by_b.sum(axis=1), (by_amplitude * each).sum(axis=1)
 
     def form_factors(self, s2: np.ndarray) -> np.ndarray:
@@ -92,14 +130,21 @@ class Scatterers:
         self, b_factors: np.ndarray, occupancies: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         width = self._b + b_factors[:, None] + self._masked.blur
-        amplitudes = occupancies[:, None] * self._a * (4 * math.pi / width) ** 1.5
+        amplitudes = (self._shares * occupancies)[:, None] * self._a * (4 * math.pi / width) ** 1.5
         return amplitudes, 4 * math.pi**2 / width, width
+
+    def _folded(self, derivatives: torch.Tensor) -> np.ndarray:
+        """Return derivatives by what the unit's atoms have, of those by what they and their images have."""
+        values, n = derivatives.double().numpy(), len(self._a)
+        folded = values[:n].copy()
+        np.add.at(folded, self._sources[n:], values[n:])
+        return folded
 
     def _splat(self, amplitudes: np.ndarray, exponents: np.ndarray) -> np.ndarray:
         return density_splat(
             self._positions,
-            torch.from_numpy(amplitudes.astype(np.float32)),
-            torch.from_numpy(exponents.astype(np.float32)),
+            torch.from_numpy(amplitudes[self._sources].astype(np.float32)),
+            torch.from_numpy(exponents[self._sources].astype(np.float32)),
             self._cutoff,
             self._matrix,
             self._origin,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from ..errors import InputError, as_argument
 from ..fitting.output.results import CRYSTAL_SETTINGS
 from ..maps.map_suffixes import MTZ_SUFFIX
 from .fit_options import FitOptions
@@ -21,16 +23,48 @@ def is_of_amplitudes(options: FitOptions) -> bool:
     return options.files.map is not None and holds_amplitudes_alone(options.files.map, options.files.columns)
 
 
+def is_mtz(path: str) -> bool:
+    """Return whether a file's name is that of an MTZ file."""
+    return Path(path).name.lower().removesuffix(".gz").endswith(MTZ_SUFFIX)
+
+
+def check_of_amplitudes(path: str, options: Mapping[str, Any]) -> None:
+    """Refuse what is asked of measured amplitudes beside a map.
+
+    Parameters
+    ----------
+    path : str
+        Of the file in place of a map.
+    options : mapping
+        Those of the command, by name.
+
+    Raises
+    ------
+    InputError
+    """
+    if is_mtz(path):
+        return
+    for name in _OF_AMPLITUDES:
+        if options.get(name):
+            raise InputError(
+                f"is for the measured amplitudes of an MTZ file, and {Path(path).name} is a map",
+                argument=name,
+                remedy=f"leave {as_argument(name)} out, or give the MTZ file of the crystal",
+            )
+
+
+_OF_AMPLITUDES = ("amplitudes", "free_flags", "make_free_flags")
+
+
 def holds_amplitudes_alone(path: str, columns: Sequence[str] | None) -> bool:
     """Return whether a file is an MTZ file with measured amplitudes and no map coefficients of a usual name.
 
     A file that cannot be read is left to those who read it.
     """
     file = Path(path)
-    if columns is not None or not file.name.lower().removesuffix(".gz").endswith(MTZ_SUFFIX):
+    if columns is not None or not is_mtz(path):
         return False
     from ..crystals.mtz_columns import holds_amplitudes, types_of
-    from ..errors import InputError
     from ..maps.mtz_maps import MAP_COLUMNS, read_mtz
 
     try:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, as_argument
+from .amplitudes import check_of_amplitudes
 from .arguments import PROGRAM, check_files
 from .command_line import command_line
 from .console import Display, console_for_results
@@ -89,6 +90,7 @@ def _check_new(options: FitOptions) -> None:
                 argument=name,
                 remedy="give MODEL, MAP and --output (or --resume DIR alone)",
             )
+    check_of_amplitudes(files.map, given)
     if options.output.output is None:
         raise InputError(
             "is needed, and was not given", argument="output", remedy="give a folder for the results"

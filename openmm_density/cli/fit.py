@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..errors import InputError
 from ..stopwatch import Stopwatch
 from .amplitudes import is_of_amplitudes
 from .arguments import PROGRAM, spellings
@@ -14,7 +15,7 @@ from .command_line import command_line
 from .console import Display
 from .fit_arguments import add_arguments, defaults
 from .fit_checks import check_new, check_resumed
-from .fit_options import FitOptions, exchanges
+from .fit_options import CRYSTAL, OFF, FitOptions, exchanges
 from .outcome import print_outcome
 from .startup import loading, started
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from ..fitting.interrupts import Stop
     from ..fitting.output import OutputFolder
     from ..maps.density_map import DensityMap
+    from ..models.model import Model
+    from ..validation.crystal_mates import CrystalMates
     from .arguments import Commands
     from .fit_record import FitRecord
 
@@ -179,13 +182,16 @@ def _flexible_fit(record: FitRecord, folder: OutputFolder, stopwatch: Stopwatch)
             check_crystal(model, density_map)
         reference = files.read_reference()
         arguments = options.fit_arguments()
-        if files.symmetry is not None:
+        mates = _crystal_mates(record, model, density_map)
+        if mates is not None:
+            arguments["operators"] = mates.operators
+        elif files.symmetry not in (None, OFF):
             from ..symmetry import find_assembly, parse_symmetry
 
             corrected, unit = files.corrections.apply(density_map), folder.run.path / "unit.cif"
             model, found = find_assembly(parse_symmetry(files.symmetry), model, corrected, unit)
             arguments["symmetry"] = found
-    return FlexibleFit(
+    fit = FlexibleFit(
         model,
         density_map,
         files.resolution,
@@ -200,6 +206,35 @@ def _flexible_fit(record: FitRecord, folder: OutputFolder, stopwatch: Stopwatch)
         half_maps=_checking_halves(record),
         **arguments,
     )
+    if mates is not None:
+        fit.notes.insert(0, mates.sentence())
+    return fit
+
+
+def _crystal_mates(record: FitRecord, model: Model, density_map: DensityMap) -> CrystalMates | None:
+    """Return the copies of the model in the crystal that take part in the fit, by default where file and map name one.
+
+    Raises
+    ------
+    InputError
+        If they are asked for, and cannot.
+    """
+    from ..validation.crystal_mates import crystal_mates
+
+    options, decided = record.options, record.findings.crystal_mates
+    files, asked = options.files, options.files.symmetry == CRYSTAL
+    without = options.course.replicas is not None or files.half_map or options.force_field.solvent == "water"
+    if decided is False or (files.symmetry is not None and not asked) or (without and not asked):
+        return None
+    found = crystal_mates(model, files.corrections.apply(density_map))
+    if found.operators is None and asked:
+        raise InputError(
+            f"cannot be used: {found.problem}",
+            argument="symmetry",
+            found=CRYSTAL,
+            remedy="give the map of the crystal that the model's file names, or leave it out",
+        )
+    return None if found.operators is None else found
 
 
 def _checking_halves(record: FitRecord) -> tuple[DensityMap, ...] | None:
@@ -215,6 +250,7 @@ def _with_findings(record: FitRecord, fit: FlexibleFit) -> FitRecord:
         record.findings,
         place="off" if fit.placement is None else fit.placement,
         map_checks=fit.map_checks,
+        crystal_mates=fit.density.operators is not None and fit.symmetry is None,
     )
     return replace(record, findings=found)
 

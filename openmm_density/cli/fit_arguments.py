@@ -107,7 +107,8 @@ def _add_more_files(parser: argparse.ArgumentParser) -> None:
         "--symmetry",
         metavar="WORD",
         help="fit one unit of a symmetric assembly, its copies following: C4, D7, T, O, I, helical:RISE,TWIST (Å, degrees), "
-        "or auto, which finds it in the chains, the file or the map",
+        "or auto, which finds it in the chains, the file or the map. crystal: the copies in the crystal that the model's file "
+        "names; by default where the map is that of its whole cell, and off leaves them out",
     )
 
 

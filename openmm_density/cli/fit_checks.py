@@ -9,7 +9,7 @@ from ..given_files import check_given_file
 from ..maps.map_suffixes import check_columns
 from .arguments import PROGRAM, check_files, check_halves
 from .fit_arguments import defaults
-from .fit_options import FitOptions
+from .fit_options import CRYSTAL, OFF, FitOptions
 
 
 def check_new(options: FitOptions) -> None:
@@ -42,6 +42,13 @@ def check_asked(options: FitOptions) -> None:
     for path in options.force_field.ligand_potential:
         check_given_file(path, f"give a file that {PROGRAM} distill has written")
     check_columns(Path(files.map), files.columns)
+    if options.crystal.cycles != defaults()["cycles"]:
+        raise InputError(
+            f"is for the measured amplitudes of an MTZ file, and {Path(files.map).name} is taken for a map",
+            argument="cycles",
+            remedy=f"leave it out, or give the MTZ file of the crystal (with {as_argument('amplitudes')} where it has map "
+            "coefficients too)",
+        )
     for name in ("strength", "final_strength"):
         if files.half_map and getattr(options.course, name) is not None:
             raise InputError(
@@ -85,6 +92,9 @@ def _check_complete(options: FitOptions) -> None:
     needed = {name: getattr(options.files, name) for name in ("model", "map", "resolution")}
     needed["output"] = options.output.output
     missing = [name for name, value in needed.items() if value is None]
+    if missing == ["resolution"]:
+        # A file that is not there cannot say that it needs none.
+        check_given_file(options.files.map, "give the path of a density map")
     if missing:
         raise InputError(
             "is needed, and was not given",
@@ -156,7 +166,10 @@ def _check_symmetry(options: FitOptions) -> None:
     from ..symmetry.words import parse_symmetry
     from .amplitudes import is_of_amplitudes
 
-    parse_symmetry(word)
+    if word == OFF:
+        return
+    if word != CRYSTAL:
+        parse_symmetry(word)
     if is_of_amplitudes(options):
         raise InputError(
             "cannot be used with measured amplitudes: a crystal's copies follow from its space group",

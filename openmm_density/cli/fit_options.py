@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _Options = TypeVar("_Options")
 
+CRYSTAL, OFF = "crystal", "off"
+"""Words of ``--symmetry`` beside those of assemblies: the copies in the crystal, default where file and map name it; none."""
+
 
 @dataclass(frozen=True)
 class Output:

@@ -39,11 +39,14 @@ class Findings:
         Of the map, with the model where it starts.
     scan : StrengthScan, optional
         The strengths that half maps were fitted with.
+    crystal_mates : bool, optional
+        Whether the copies of the model in its crystal take part; None where the fit has not started.
     """
 
     place: Placement | str
     map_checks: MapChecks | None = None
     scan: StrengthScan | None = None
+    crystal_mates: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,8 @@ class FitRecord:
             Placement(**place) if isinstance(place, dict) else place,
             MapChecks.from_dict(map_checks) if map_checks else None,
             StrengthScan(**scan) if scan else None,
+            # Fits of an earlier version had none.
+            written.get("crystal_mates", False),
         )
         protocol, earlier = read_protocol(folder / PROTOCOL), _OF_FINAL_STAGE not in written
         return cls(options, replace(protocol, finish=False) if earlier else protocol, findings, earlier)
@@ -118,6 +123,7 @@ class FitRecord:
             "place": found.place.as_dict() if isinstance(found.place, Placement) else found.place,
             "map_checks": None if found.map_checks is None else found.map_checks.as_dict(spellings(named)),
             "strength_scan": None if found.scan is None else found.scan.as_dict(),
+            "crystal_mates": found.crystal_mates,
             "forcefield": lasting_names(self.options.force_field.forcefield),
         }
         write_command(folder, told, _FILES, read_force_field_files(told))

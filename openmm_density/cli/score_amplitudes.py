@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..errors import InputError, as_argument
 from ..given_files import check_given_file, check_output_folder
+from .amplitudes import check_of_amplitudes
 from .arguments import check_files, check_unused
 from .console import console_for_results
 from .r_table import shells_table
@@ -23,6 +24,7 @@ _OF_MAPS = (
 def _check(options: argparse.Namespace) -> None:
     """Refuse at once what cannot be right, whatever the files hold."""
     check_files((), (options.map,))
+    check_of_amplitudes(options.map, vars(options))
     check_given_file(options.model, "check the path of the model")
     for name in _OF_MAPS:
         if getattr(options, name):

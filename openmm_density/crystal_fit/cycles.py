@@ -16,11 +16,15 @@ from ..fitting.flexible_fit import FlexibleFit
 from ..fitting.locks import wait_until_free
 from ..fitting.output import OutputFolder
 from ..fitting.output.results import UNFINISHED, finished_summary
+from ..fitting.refined_atoms import with_refined_atoms
+from ..models.inverted_centres import with_mended_centres
 from ..models.structures import read_model
 from ..models.symmetry_operators import SymmetryOperators
 from ..stopwatch import Stopwatch
 from ..validation.map_checks import MapChecks
+from ..wording import listing
 from .settings import CrystalSettings
+from .target import fitted_selection
 
 RECORD = "cycle.json"
 MODEL_FILES = ("fitted_input.cif", "fitted.pdb", "fitted.cif")
@@ -178,8 +182,10 @@ def _fitted(
     output = OutputFolder(path, overwrite=not resumed, resume=resumed)
     fit = None
     try:
+        model, mended = with_mended_centres(read_model(model_path))
+        given = settings.fit_arguments()
         fit = FlexibleFit(
-            read_model(model_path),
+            model,
             phased_model(model_path, reflections).density_map(),
             reflections.resolution,
             settings.protocol,
@@ -187,12 +193,24 @@ def _fitted(
             map_checks=MapChecks(),
             operators=SymmetryOperators.crystal(reflections.cell, reflections.space_group),
             stopwatch=Stopwatch(),
-            **settings.fit_arguments(),
+            **(given | fitted_selection(given)),
         )
+        if model.cell is None:
+            cell = " ".join(f"{each:.2f}" for each in reflections.cell.parameters)
+            fit.notes.append(
+                f"The model's file names no cell: it is taken to lie in that of the data ({cell}, "
+                f"{reflections.space_group.xhm()}), and what is written names none either."
+            )
+        if mended:
+            fit.notes.append(f"Inverted in the start of this cycle, and so mirrored: {listing(mended, 10)}.")
         listener.begun(fit)
         result = fit.run(output.run, listener.progress)
         if result.interrupted:
             raise Interrupted
+        if result.simulated is not None:
+            # Not the correlation with this cycle's map says which model is better, but R-free of all cycles.
+            refined = fit.solute, fit.fit_map, fit.protocol, None, fit.density.operators
+            result = with_refined_atoms(result.as_simulated(), *refined)
         return output.write(
             fit,
             result,

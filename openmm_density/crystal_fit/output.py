@@ -13,11 +13,12 @@ from typing import Any
 
 from ..atomic_files import atomic_write, write_text
 from ..crystals import Reflections, phased_file
+from ..fitting.output.notes import NO_HALF_MAPS
 from ..fitting.output.results import CRYSTAL_SETTINGS, FILES, REPORT, SUMMARY
 from ..fitting.output.summary import write_summary
 from ..wording import one_line
 from .cycles import RECORD, Cycle, cycle_folder, model_of
-from .result import CrystalResult, best_cycle, crystal_doubts, crystal_summary
+from .result import CrystalResult, best_cycle, crystal_doubts, crystal_summary, handedness_doubts
 from .settings import PROTOCOL
 
 MTZ, TABLE = "crystal.mtz", "cycles.csv"
@@ -50,11 +51,18 @@ def write_crystal(
     summary = json.loads((best / SUMMARY).read_text(encoding="utf-8"))
     section = crystal_summary(cycles, phased)
     summary |= {"command": command, "crystal": section}
-    summary["notes"] = [*summary["notes"], *section["notes"]]
-    summary["doubts"] = [*crystal_doubts(cycles), *summary["doubts"]]
+    summary["notes"] = [note for note in summary["notes"] if note != NO_HALF_MAPS] + section["notes"]
+    _tell_of_all_cycles(summary, [*crystal_doubts(cycles), *handedness_doubts(summary)])
     _write_report(folder, summary)
     write_summary(folder / SUMMARY, summary)
     return CrystalResult(folder, cycles, phased, summary)
+
+
+def _tell_of_all_cycles(summary: dict[str, Any], doubts: Sequence[str]) -> None:
+    """Put doubts about the fit first, in place of the one that compares the last cycle with the model that it began with."""
+    of_cycle = {each["sentence"] for each in summary["located_doubts"] if each["kind"] == "not_improved"}
+    summary["located_doubts"] = [each for each in summary["located_doubts"] if each["kind"] != "not_improved"]
+    summary["doubts"] = [*doubts, *(each for each in summary["doubts"] if each not in of_cycle)]
 
 
 def remove_crystal(folder: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ..crystals import Phased
 from ..deposition.diffraction import diffraction_figures
+from ..wording import listing
 from .cycles import Cycle
 
 PATIENCE = 2
@@ -98,6 +99,14 @@ def crystal_doubts(cycles: Sequence[Cycle]) -> list[str]:
             "belong to the data."
         )
     return doubts
+
+
+def handedness_doubts(summary: Mapping[str, Any]) -> list[str]:
+    """Return a sentence on the centres of the fitted model that have the wrong hand."""
+    wrong = summary["geometry_final"]["wrong_centres"]
+    if not wrong:
+        return []
+    return [f"centres of the wrong handedness: {listing(wrong, 10)}: look at the model there."]
 
 
 WIDE, RANDOM = 0.10, 0.50

@@ -16,7 +16,7 @@ LENGTH_TOLERANCE, ANGLE_TOLERANCE = 0.015, 1.5
 
 
 def crystal_structure(path: str | os.PathLike[str], reflections: Reflections) -> gemmi.Structure:
-    """Return the atoms of a model file but hydrogens, all conformers among them, in the cell and space group of the data.
+    """Return the atoms of a model file, its hydrogens and all conformers among them, in the cell and space group of the data.
 
     Parameters
     ----------
@@ -37,7 +37,6 @@ def crystal_structure(path: str | os.PathLike[str], reflections: Reflections) ->
     structure.setup_cell_images()
     while len(structure) > 1:
         del structure[1]
-    structure.remove_hydrogens()
     return structure
 
 

@@ -6,6 +6,7 @@ import itertools
 
 import gemmi
 import numpy as np
+from scipy.spatial import cKDTree
 
 from ..models.symmetry_operators import SymmetryOperators
 
@@ -55,3 +56,35 @@ def contact_images(
     near |= operators.cell is None
     near &= (numbers > 0) | (np.linalg.norm(translations, axis=1) > 1e-3)
     return np.concatenate([rotations[near], translations[near, :, None]], axis=2), numbers[near]
+
+
+def mates_near(
+    operators: SymmetryOperators, positions: np.ndarray, reach: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the atoms of a unit's mates that are near any of its own.
+
+    Parameters
+    ----------
+    operators : SymmetryOperators
+    positions : np.ndarray, shape (N, 3)
+        Of the unit, Å.
+    reach : float
+        Å.
+
+    Returns
+    -------
+    places : np.ndarray, shape (K, 3)
+        Å.
+    sources : np.ndarray of int, shape (K,)
+        The atom of the unit that each is an image of.
+    """
+    images, _ = contact_images(operators, positions, reach)
+    tree = cKDTree(positions)
+    places, sources = [np.empty((0, 3))], [np.empty(0, dtype=np.int64)]
+    for image in images:
+        moved = positions @ image[:, :3].T + image[:, 3]
+        distances, _ = tree.query(moved, distance_upper_bound=reach)
+        near = np.flatnonzero(np.isfinite(distances))
+        places.append(moved[near])
+        sources.append(near)
+    return np.concatenate(places), np.concatenate(sources)

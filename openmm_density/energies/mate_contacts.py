@@ -112,6 +112,7 @@ def add_symmetry_contacts(
     *,
     electrostatics: bool | None = None,
     links: Iterable[tuple[int, int]] = (),
+    apart: Iterable[tuple[int, int]] = (),
     backend: str = "auto",
     force_group: int = 0,
 ) -> openmm.Force:
@@ -138,6 +139,8 @@ def add_symmetry_contacts(
         its Born radii do not know of the mates.
     links : iterable of (int, int)
         Atoms of which one is bonded to a copy of the other, as the model's file says.
+    apart : iterable of (int, int)
+        Atoms that never occur together, such as those of alternate conformers, and so do not see each other's copies.
     backend : str
         See `openmm_density.energies.forces.create_force`.
     force_group : int
@@ -152,7 +155,7 @@ def add_symmetry_contacts(
     InputError
         The System has no `NonbondedForce`, or is periodic.
     """
-    module = contacts_module(system, topology, positions, operators, electrostatics, links)
+    module = contacts_module(system, topology, positions, operators, electrostatics, links, apart)
     options = {"backend": backend, "force_group": force_group, "parameter_derivative": False}
     force = forces.create_force(module, PARAMETER_NAME, 1.0, periodic=False, name="MateContacts", **options)
     system.addForce(force)
@@ -166,6 +169,7 @@ def contacts_module(
     operators: SymmetryOperators,
     electrostatics: bool | None = None,
     links: Iterable[tuple[int, int]] = (),
+    apart: Iterable[tuple[int, int]] = (),
 ) -> MateContacts:
     """Build the module behind the force of `add_symmetry_contacts`, with the same arguments."""
     positions = positions_of_all(topology, positions)
@@ -173,7 +177,7 @@ def contacts_module(
     if electrostatics is None:
         electrostatics = not any("GB" in type(force).__name__ for force in system.getForces())
     closed = with_inverses(operators)
-    excluded = excluded_pairs(topology, positions, closed, links)
+    excluded = excluded_pairs(topology, positions, closed, links, apart)
     cut = nonbonded.getNonbondedMethod() != openmm.NonbondedForce.NoCutoff
     cutoff = nonbonded.getCutoffDistance().value_in_unit(unit.nanometer) if cut else math.inf
     if not cut and closed.cell is not None:
@@ -216,8 +220,11 @@ def excluded_pairs(
     positions: np.ndarray,
     operators: SymmetryOperators,
     links: Iterable[tuple[int, int]] = (),
+    apart: Iterable[tuple[int, int]] = (),
 ) -> np.ndarray:
     """Return the pairs of an atom and a mate's that are up to three bonds apart across an element of symmetry, or a link.
+
+    Those of two atoms that never occur together are among them, for each operator but the identity.
 
     Parameters
     ----------
@@ -227,6 +234,8 @@ def excluded_pairs(
     operators : SymmetryOperators
     links : iterable of (int, int)
         Atoms of which one is bonded to a copy of the other.
+    apart : iterable of (int, int)
+        Atoms that never occur together.
 
     Returns
     -------
@@ -248,7 +257,8 @@ def excluded_pairs(
         for i, j in ((a, b), (b, a)):
             far = np.linalg.norm(operators.nearest_images(copies[:, j] - positions[i]), axis=1)
             joined += [(i, int(copy), j, 1) for copy in np.flatnonzero(far < LONGEST_LINK) if copy > 0]
-    found = set()
+    pairs = [pair for i, j in apart for pair in ((int(i), int(j)), (int(j), int(i)))]
+    found = {(i, copy, j) for i, j in pairs for copy in range(1, len(operators))}
     for i, copy, j, length in joined:
         for k, one in _within(bonded, i, _BONDS_APART - length):
             for m, other in _within(bonded, j, _BONDS_APART - length):

@@ -7,6 +7,7 @@ from openmm import app
 
 from ..maps.corrections import MapCorrections
 from ..maps.density_map import DensityMap
+from ..models.symmetry_operators import SymmetryOperators
 from ..validation.correlation import MapCorrelation
 
 
@@ -59,3 +60,8 @@ class FitMap:
         if key not in self._correlations:
             self._correlations[key] = MapCorrelation(self.density_map, *key)
         return self._correlations[key]
+
+
+def scattering_of(operators: SymmetryOperators | None) -> str:
+    """Return whose form factors a map shows: the map of a whole cell, fitted with its space group, is one of X-rays."""
+    return "electron" if operators is None or operators.cell is None else "xray"

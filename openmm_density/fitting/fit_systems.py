@@ -214,6 +214,8 @@ class FitSystems:
             stiffen(system, self.prepared.topology)
         n_particles = system.getNumParticles()
         add_copies(system, copied)
+        if self.operators is not None:
+            self._add_contacts(system, self.operators, topology, positions, copied.apart)
         if self.planarity is not None:
             planes = self.planarity.planes.with_copies(copied.numbering(n_particles))
             backend = self._force_options().get("backend", "auto")
@@ -303,19 +305,27 @@ class FitSystems:
         if self.planarity is not None:
             system.addForce(self.planarity.create_force(**self._force_options()))
         if self.operators is not None:
-            self._add_contacts(system, self.operators)
+            self._add_contacts(system, self.operators, self.prepared.topology, self.prepared.positions)
         return system
 
-    def _add_contacts(self, system: openmm.System, operators: SymmetryOperators) -> None:
+    def _add_contacts(
+        self,
+        system: openmm.System,
+        operators: SymmetryOperators,
+        topology: app.Topology,
+        positions: np.ndarray,
+        apart: Iterable[tuple[int, int]] = (),
+    ) -> None:
         """Add the contacts with symmetry mates, whose charges no implicit solvent would screen."""
         prepared = self.prepared
         add_symmetry_contacts(
             system,
-            prepared.topology,
-            prepared.positions,
+            topology,
+            positions,
             operators,
             electrostatics=prepared.solvent == "none",
             links=self.symmetry_links,
+            apart=apart,
             backend=self._force_options().get("backend", "auto"),
             force_group=FORCE_FIELD_GROUP,
         )
@@ -381,14 +391,9 @@ def own_backend(platform: str) -> tuple[str, str | None]:
 
 def _notes_on_mates(operators: SymmetryOperators | None, solvent: str) -> list[str]:
     """Return what a fit with symmetry mates does otherwise."""
-    if operators is None:
+    if operators is None or solvent == "none":
         return []
-    notes = ["Alternate conformers follow rigidly: they are not fitted beside symmetry mates."]
-    if solvent != "none":
-        notes.append(
-            "Charges of symmetry mates are left out: the implicit solvent does not know of the mates."
-        )
-    return notes
+    return ["Charges of symmetry mates are left out: the implicit solvent does not know of the mates."]
 
 
 def _restraint_options(

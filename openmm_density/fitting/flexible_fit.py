@@ -58,10 +58,6 @@ from .relaxation import Strain
 from .start import Start, examined_and_prepared
 from .worker_process import available_cores
 
-# What is not made of a unit alone in the density of its copies, too.
-_OF_WHOLE_MODELS = {"b_factors": "off", "occupancies": "off", "conformers": "major"}
-_NOT_OF_UNITS = "B factors and occupancies of a unit with copies are not refined."
-
 REPORT_INTERVAL = 200
 SAVE_INTERVAL = 2000
 
@@ -232,7 +228,7 @@ class FlexibleFit:
             self.beside = _loading_beside(run, fit_map, preparation)
             start, self.solute, self.prepared = self._start(model, fit_map, place, map_checks, run, prepare)
             self.planes = holds.planes(start.model)
-            self.protocol = _adapted(protocol, fit_map, start.cc, search, solvent, symmetry)
+            self.protocol = _adapted(protocol, fit_map, start.cc, search, solvent)
             run = run.for_protocol(self.protocol)
             systems = FitSystems(self.prepared, fit_map, self.protocol, start.cc, run, holds, density_options)
             measurements = Measurements(
@@ -258,7 +254,7 @@ class FlexibleFit:
         self.seed, self.platform, self.threads = run.seed, run.platform, run.threads
         self.report_interval, self.save_interval = run.report_interval, run.save_interval
         self.restraints, self.planarity = systems.restraints, systems.planarity
-        of_symmetry = [] if self.symmetry is None else [*self.symmetry.sentences(), _NOT_OF_UNITS]
+        of_symmetry = [] if self.symmetry is None else self.symmetry.sentences()
         self.notes = [*of_symmetry, *chemistry.notes, *self._other_maps.doubts, *systems.notes]
         self.density, self.system, self._systems = systems.density, systems.system, systems
         self._map_reports: dict[tuple[int, bytes], Pending[dict[str, Any]]] = {}
@@ -381,10 +377,7 @@ class FlexibleFit:
             result = self._run.run(folder, told, on_interrupt, on_end)
             with self.stopwatch.part("b_factors"):
                 halves = self._other_maps.halves or None
-                operators = self.density.operators
-                # The map of a whole cell, fitted with its space group, is one of X-rays.
-                scattering = "electron" if operators is None or operators.cell is None else "xray"
-                refined = self.solute, self.fit_map, self.protocol, halves, scattering
+                refined = self.solute, self.fit_map, self.protocol, halves, self.density.operators
                 result = with_refined_atoms(result, *refined)
             if folder is not None:
                 folder.save_times(self.stopwatch)
@@ -422,7 +415,6 @@ def _adapted(
     cc: float,
     search: str | None,
     solvent: str,
-    symmetry: AssemblySymmetry | None,
 ) -> Protocol:
     """Return the protocol for a model that starts with this correlation, checked against map and solvent."""
     if not isinstance(protocol, Protocol):
@@ -432,8 +424,6 @@ def _adapted(
         protocol = replace(protocol, search=search)
     if solvent == "water":
         protocol = protocol.in_water()
-    if symmetry is not None:
-        protocol = replace(protocol, **_OF_WHOLE_MODELS)
     check_pressures(protocol, solvent)
     check_exchange(protocol, solvent)
     check_resolutions(protocol, fit_map)

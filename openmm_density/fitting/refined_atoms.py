@@ -14,8 +14,9 @@ from ..models.alternates import moved_with_residues
 from ..models.conformer_topology import FurtherConformers, PlacedConformers
 from ..models.model import Alternates
 from ..models.preparation import Prepared
+from ..models.symmetry_operators import SymmetryOperators
 from .conformers.copies import labels_of
-from .fit_map import FitMap
+from .fit_map import FitMap, scattering_of
 from .fit_result import FitResult
 from .protocols import Protocol
 
@@ -29,7 +30,7 @@ def with_refined_atoms(
     fit_map: FitMap,
     protocol: Protocol,
     half_maps: Sequence[DensityMap] | None = None,
-    scattering: str = "electron",
+    operators: SymmetryOperators | None = None,
 ) -> FitResult:
     """Return the result of a fit with B factors and occupancies refined where its model is.
 
@@ -45,8 +46,8 @@ def with_refined_atoms(
     protocol : Protocol
     half_maps : two DensityMap, optional
         By which the level of the B factors is chosen.
-    scattering : {"electron", "xray"}
-        Form factors.
+    operators : SymmetryOperators, optional
+        Of the copies of the model.
     """
     wants_b, wants_occupancies = protocol.b_factors != "off", protocol.occupancies != "off"
     if result.interrupted or result.simulated is not None or not (wants_b or wants_occupancies):
@@ -58,6 +59,7 @@ def with_refined_atoms(
     positions, given = result.final[:n], _occupancies(result)[:n]
     where = solute.topology, fit_map.density_map, fit_map.resolution
     beside = placed_alternates(result, solute)
+    scattering = scattering_of(operators)
     placed = {"positions": positions, "conformers": beside, "scattering": scattering}
     # Those that no atom can have are written as they are.
     occupancies = np.clip(given, 0, 1)
@@ -65,7 +67,7 @@ def with_refined_atoms(
     if wants_occupancies:
         try:
             refinement = OccupancyRefinement(*where, protocol.occupancies, occupancies=occupancies, **placed)
-            found = refinement.refine()
+            found = refinement.with_copies(operators).refine()
             kept = _with_odd_ones(found.occupancies, given, [*refinement.groups.values()])
             occupancies = found.occupancies
             result = replace(result, occupancies=replace(found, occupancies=kept))
@@ -75,8 +77,8 @@ def with_refined_atoms(
         try:
             options = {"level": protocol.b_factors, "half_maps": half_maps, **placed}
             refinement = BFactorRefinement(*where, occupancies=occupancies, **options)
-            result = _with_b_factors(result, refinement.refine())
-            result = _with_evidence(result, fit_map, solute, occupancies, beside)
+            result = _with_b_factors(result, refinement.with_copies(operators).refine())
+            result = _with_evidence(result, fit_map, solute, occupancies, beside, operators)
         except InputError as error:
             problems.append(f"B factors are not refined: {error}")
     return replace(result, not_refined=" ".join(problems) or None)
@@ -95,6 +97,7 @@ def _with_evidence(
     solute: Prepared,
     occupancies: np.ndarray,
     beside: PlacedConformers | None,
+    operators: SymmetryOperators | None,
 ) -> FitResult:
     """Return the result with what fitted conformers explain of the density around them."""
     found, refined = result.conformers, result.b_factors
@@ -107,7 +110,7 @@ def _with_evidence(
     alternating = np.concatenate([copies.others.originals, copies.n_atoms + np.arange(len(copies))])
     around = heavy_positions(copies.others.joined, found.positions, np.unique(alternating))
     correlations = local_correlations(
-        solute.topology, fit_map, result.final[:n], occupancies, beside, around, refined.level
+        solute.topology, fit_map, result.final[:n], occupancies, beside, around, refined.level, operators
     )
     return replace(result, conformers=replace(found, cc_both=correlations.both, cc_major=correlations.major))
 

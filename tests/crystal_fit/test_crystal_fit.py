@@ -11,7 +11,7 @@ from openmm.unit import nanometer
 from openmm_density.cli import main
 from openmm_density.crystal_fit import CrystalFit, Cycle
 from openmm_density.crystal_fit.cycles import Listener
-from openmm_density.crystal_fit.result import best_cycle, crystal_doubts, is_over
+from openmm_density.crystal_fit.result import best_cycle, crystal_doubts, handedness_doubts, is_over
 from openmm_density.crystal_fit.settings import CrystalSettings
 from openmm_density.errors import InputError
 
@@ -69,6 +69,12 @@ def test_a_start_that_stays_the_best_and_a_wide_gap_are_doubts():
     assert len(doubts) == 3 and "keep the model as it was" in doubts[0]
 
 
+def test_centres_of_the_wrong_hand_are_a_doubt():
+    assert handedness_doubts({"geometry_final": {"wrong_centres": []}}) == []
+    (doubt,) = handedness_doubts({"geometry_final": {"wrong_centres": ["A ILE 4 CB"]}})
+    assert "A ILE 4 CB" in doubt
+
+
 OPTIONS = {
     "cycles": 1,
     "steps": 200,
@@ -97,6 +103,10 @@ def test_it_lowers_r_free_also_after_it_was_stopped(folder, tmp_path):
     summary = json.loads((output / "summary.json").read_text())
     assert summary["crystal"]["best_cycle"] == 1 and summary["crystal"]["r_free"] == end.r_free
     assert summary["command"] == "openmm-density fit a b"
+    # Of a crystal it is the free reflections that tell.
+    assert not any("half maps" in note for note in summary["notes"])
+    assert not any(each["kind"] == "not_improved" for each in summary["located_doubts"])
+    assert summary["kept"] == "after" and summary["b_factors"]["level"] == "atom"
     assert "R-free" in (output / "report.html").read_text()
     data, table = summary["crystal"]["data"]["whole"], (output / "table1.md").read_text()
     assert data["r_free"] == pytest.approx(end.r_free) and data["completeness"] == 1.0
@@ -128,6 +138,25 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(folder, tmp_path, capsys):
         error = capsys.readouterr().err
         assert said in error and error.count("\n") == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_a_map_and_a_file_that_is_not_there_are_told_from_amplitudes(folder, tmp_path, capsys):
+    model, a_map, missing = folder / "start.pdb", tmp_path / "map.mrc", tmp_path / "none.mtz"
+    a_map.write_bytes(b"")
+    of_amplitudes = "is for the measured amplitudes of an MTZ file, and map.mrc is"
+    for command, data, words, said in (
+        ("fit", a_map, ["--amplitudes", "F,SIGF"], f"--amplitudes {of_amplitudes}"),
+        ("fit", a_map, ["--make-free-flags"], f"--make-free-flags {of_amplitudes}"),
+        ("fit", a_map, ["--free-flags", "FREE"], f"--free-flags {of_amplitudes}"),
+        ("fit", a_map, ["--cycles", "3", "--resolution", "2"], f"--cycles {of_amplitudes} taken for a map"),
+        ("fit", missing, [], "there is no such file"),
+        ("score", a_map, ["--amplitudes", "F,SIGF"], f"--amplitudes {of_amplitudes}"),
+        ("score", missing, [], "there is no such file"),
+    ):
+        output = ["--output", str(tmp_path / "run")] if command == "fit" else []
+        assert main([command, str(model), str(data), *output, *words]) == 2
+        error = capsys.readouterr().err
+        assert said in error and error.count("\n") == 1
 
 
 def test_flags_that_are_made_are_kept_for_all_cycles(folder, tmp_path):

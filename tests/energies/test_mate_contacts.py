@@ -237,6 +237,12 @@ def test_neighbours_of_an_atom_on_an_axis_do_not_interact_across_it(small):
     assert {(on_axis, 1, on_axis), (carbonyl, 1, beta), (on_axis, 1, carbonyl)} <= found
     assert all((j, g, i) in found for i, g, j in found)
     assert not len(excluded_pairs(small.topology, x + np.array([9.0, 0, 0]), operators))
+    # What never occurs together does not see each other's copies either.
+    never = {
+        tuple(each)
+        for each in excluded_pairs(small.topology, x + np.array([9.0, 0, 0]), operators, (), [(0, 3)])
+    }
+    assert never == {(i, copy, j) for i, j in ((0, 3), (3, 0)) for copy in range(1, len(operators))}
     linked = excluded_pairs(small.topology, x + np.array([1.0, 0, 0]), operators, [(on_axis, on_axis)])
     assert [on_axis, 1, on_axis] in linked.tolist()
 

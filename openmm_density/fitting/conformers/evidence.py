@@ -10,10 +10,11 @@ from openmm import app
 
 from ...atomic_parameters import BFactorRefinement
 from ...atomic_parameters.masked_map import MaskedMap
-from ...atomic_parameters.scatterers import Scatterers
+from ...atomic_parameters.scatterers import Mates, Scatterers
 from ...chemistry.elements import is_hydrogen
 from ...models.conformer_topology import PlacedConformers
-from ..fit_map import FitMap
+from ...models.symmetry_operators import SymmetryOperators
+from ..fit_map import FitMap, scattering_of
 
 
 class LocalCorrelations(NamedTuple):
@@ -31,6 +32,7 @@ def local_correlations(
     conformers: PlacedConformers,
     around: np.ndarray,
     level: str,
+    operators: SymmetryOperators | None = None,
 ) -> LocalCorrelations:
     """Return the correlations around conformers, with B factors refined for each of both models.
 
@@ -48,12 +50,14 @@ def local_correlations(
         Å; voxels within 3 Å of these count.
     level : str
         Of the B factors.
+    operators : SymmetryOperators, optional
+        Of the copies of the model.
     """
     alone = occupancies.copy()
     alone[conformers.others.originals[conformers.others.originals >= 0]] = 1.0
     values = []
     for beside, occupied in ((conformers, occupancies), (None, alone)):
-        refined = BFactorRefinement(
+        refinement = BFactorRefinement(
             topology,
             fit_map.density_map,
             fit_map.resolution,
@@ -61,22 +65,22 @@ def local_correlations(
             occupancies=occupied,
             level=level,
             conformers=beside,
-        ).refine()
-        further = ([], np.empty((0, 3)), np.empty(0))
+            scattering=scattering_of(operators),
+        )
+        refined = refinement.with_copies(operators).refine()
+        elements, places, shares = [], np.empty((0, 3)), np.empty(0)
         if beside is not None:
-            further = beside.others.elements, beside.positions, beside.occupancies
-        elements, places, shares = further
+            elements, places, shares = beside.others.elements, beside.positions, beside.occupancies
+        own = [atom.element.symbol if atom.element is not None else "H" for atom in topology.atoms()]
         values.append(
             _correlation(
-                [
-                    *(atom.element.symbol if atom.element is not None else "H" for atom in topology.atoms()),
-                    *elements,
-                ],
+                [*own, *elements],
                 np.concatenate([positions, places]),
                 np.concatenate([refined.b_factors, refined.of_conformers]),
                 np.concatenate([occupied, shares]),
                 fit_map,
                 around,
+                operators,
             )
         )
     return LocalCorrelations(*values)
@@ -89,11 +93,16 @@ def _correlation(
     occupancies: np.ndarray,
     fit_map: FitMap,
     around: np.ndarray,
+    operators: SymmetryOperators | None,
 ) -> float:
     heavy = np.array([symbol not in ("H", "D") for symbol in elements])
     masked = MaskedMap(fit_map.density_map, around, fit_map.resolution)
     symbols = [symbol for symbol, is_heavy in zip(elements, heavy) if is_heavy]
-    scatterers = Scatterers(symbols, positions[heavy], masked, float(b_factors.max()))
+    mates = None
+    if operators is not None:
+        mates = Mates.of(operators, positions[heavy], masked.margin, occupancies[heavy])
+    largest, scattering = float(b_factors.max()), scattering_of(operators)
+    scatterers = Scatterers(symbols, positions[heavy], masked, largest, scattering, mates)
     masked.displace(scatterers.displaced())
     return masked.compare(scatterers.density(b_factors[heavy], occupancies[heavy]), False).cc
 

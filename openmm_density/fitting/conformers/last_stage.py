@@ -11,9 +11,10 @@ from ...chemistry.elements import is_hydrogen
 from ...errors import InputError, SimulationError
 from ...models.conformer_topology import PlacedConformers
 from ...models.preparation import Prepared
+from ...models.symmetry_operators import SymmetryOperators
 from ...wording import listing
 from ..engine import Engine
-from ..fit_map import FitMap
+from ..fit_map import FitMap, scattering_of
 from ..interrupts import Stop
 from ..protocols import Protocol
 from ..run_state import RunState
@@ -63,7 +64,7 @@ def fitted_conformers(
         return None
     copies = conformer_copies(prepared)
     none = FittedConformers(copies.with_only([]), running.positions(), notes=copies.left)
-    if not len(copies) or engine.systems.operators is not None:
+    if not len(copies):
         return none
     fit = ConformerFit(engine, protocol, prepared, copies)
     how = running.density, running.stage, running.strength
@@ -71,7 +72,7 @@ def fitted_conformers(
         found = fit.fitted(running.positions(), *how, engine.dynamics.integrator(state, running.stage), stop)
         if stop.requested:
             return None
-        occupancies = refined_occupancies(found, solute, fit_map)
+        occupancies = refined_occupancies(found, solute, fit_map, engine.systems.operators)
         found = fit.with_occupancies(found, occupancies, *how, stop)
     except (InputError, SimulationError) as error:
         problem = f"Alternate conformers follow the fitted ones rigidly, as they cannot be fitted: {error}"
@@ -95,7 +96,12 @@ def is_seen(found: FittedConformers, group: int) -> bool:
     return all(value >= max(LEAST, SURE * deviations[label]) for label, value in shares.items())
 
 
-def refined_occupancies(found: FittedConformers, solute: Prepared, fit_map: FitMap) -> Occupancies:
+def refined_occupancies(
+    found: FittedConformers,
+    solute: Prepared,
+    fit_map: FitMap,
+    operators: SymmetryOperators | None = None,
+) -> Occupancies:
     """Return the occupancies of conformers that the map shows, by names as in ``A LYS 45 B``; each group's have the sum 1."""
     from ...atomic_parameters import OccupancyRefinement
 
@@ -112,7 +118,7 @@ def refined_occupancies(found: FittedConformers, solute: Prepared, fit_map: FitM
             groups[name] = members[~is_light[members]]
         alternatives.append(names)
     occupancies = copies.occupancies()
-    return OccupancyRefinement(
+    refinement = OccupancyRefinement(
         solute.topology,
         fit_map.density_map,
         fit_map.resolution,
@@ -121,7 +127,9 @@ def refined_occupancies(found: FittedConformers, solute: Prepared, fit_map: FitM
         occupancies=occupancies[:n],
         alternatives=alternatives,
         conformers=PlacedConformers(copies.others, positions[n:], occupancies[n:]),
-    ).refine()
+        scattering=scattering_of(operators),
+    )
+    return refinement.with_copies(operators).refine()
 
 
 def of_solute(copies: ConformerCopies, solute: Prepared) -> ConformerCopies:

@@ -129,9 +129,12 @@ def _exchange_note(result: FitResult) -> list[str]:
     return [] if found is None else [found]
 
 
+NO_HALF_MAPS = "No half maps were given: whether the strength fits noise was not tested."
+
+
 def _validation_note(scan: StrengthScan | None) -> str:
     if scan is None:
-        return "No half maps were given: whether the strength fits noise was not tested."
+        return NO_HALF_MAPS
     free = ", ".join(f"{cc:.3f} at {strength:g}" for strength, cc in zip(scan.strengths, scan.free))
     rising = " (the strongest that was tried)" if scan.chosen == scan.strengths[-1] else ""
     return (
