@@ -270,10 +270,23 @@ def _made(name: str, ligand: Ligand, smiles: str, sources: LigandSources, say: S
 
 
 def _charges(ligand: Ligand) -> np.ndarray:
-    """Return partial charges of a molecule by GFN2-xTB."""
+    """Return partial charges of a molecule by GFN2-xTB.
+
+    Raises
+    ------
+    InputError
+        If it finds none.
+    """
     from ...distillation.labels import Labeller
 
-    found = Labeller(ligand)(ligand.positions[None]).charges[0]
+    labels = Labeller(ligand)(ligand.positions[None])
+    if not np.isfinite(labels.energies[0]):
+        raise InputError(
+            "GFN2-xTB finds no partial charges for it",
+            source=ligand.smiles,
+            remedy="check the charge and the hydrogens of its SMILES, or keep it rigid",
+        )
+    found = labels.charges[0]
     return found + (ligand.charge - found.sum()) / len(found)
 
 
