@@ -79,14 +79,16 @@ def _fitting(known: TableInput, measure: str, mean_b: float) -> dict[str, str]:
     ]
     if known.figures["map"]["emringer"] is not None:
         told.append(f"EMRinger {known.figures['map']['emringer']:.2f}")
+    if known.symmetry:
+        told.append(f"of one unit of symmetry {known.symmetry}")
+    if known.assembly_correlation is not None:
+        told.append(f"CC_mask of all its copies {known.assembly_correlation:.3f}")
     found = {
         "method": "FLEXIBLE FITTING BY MOLECULAR DYNAMICS",
         "ref_space": "REAL",
         "ref_protocol": "FLEXIBLE FIT",
         "target_criteria": measure,
-        "details": ", ".join(
-            [*told, *([f"of one unit of symmetry {known.symmetry}"] if known.symmetry else [])]
-        ),
+        "details": ", ".join(told),
     }
     return found | {"overall_b_value": f"{mean_b:.2f}"} if mean_b > 0 else found
 

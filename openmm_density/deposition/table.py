@@ -50,6 +50,8 @@ class TableInput:
         Å, where the halves' correlation around the model is 0.143.
     symmetry : str
         That of which the model is one unit; empty where none is known.
+    assembly_correlation : float, optional
+        CC_mask of all copies of that unit.
     remarks : sequence of str
         Further sentences below the table.
     """
@@ -64,6 +66,7 @@ class TableInput:
     crystal: Crystal | None = None
     half_map_resolution: float | None = None
     symmetry: str = ""
+    assembly_correlation: float | None = None
     remarks: Sequence[str] = ()
 
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from openmm import app
 
+COPIES = "copies"
+"""The key of what follows from the first model by symmetry."""
+
 
 @dataclass(frozen=True)
 class ShownModel:
@@ -15,7 +18,7 @@ class ShownModel:
     Attributes
     ----------
     key : str
-        "after", "before" or "reference": by it the page knows its colour, and which figures of a residue are its own.
+        "after", "before", "reference" or `COPIES`: by it the page knows its colour, and which figures of a residue are its own.
     label : str
         What the page calls it.
     topology : openmm.app.Topology

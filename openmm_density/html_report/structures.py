@@ -16,7 +16,7 @@ from ..chemistry.secondary_structure import secondary_structure
 from ..errors import InputError
 from ..models.trajectory_files import dcd_frames
 from .encoding import packed
-from .shown_model import ShownModel
+from .shown_model import COPIES, ShownModel
 
 MOST_ATOMS = 60_000
 """Of models that have more, only the backbone is shown."""
@@ -47,14 +47,14 @@ class DrawnAtoms:
         self._topology, self._rows = topology, rows
         atoms = [atom for atom in topology.atoms() if not (is_hydrogen(atom) or is_water(atom.residue.name))]
         if len(atoms) > MOST_ATOMS:
-            atoms = [atom for atom in atoms if atom.name in _TRACE]
+            atoms = [atom for atom in atoms if atom.name in TRACE]
         self._atoms = atoms
         self.indices = np.array([atom.index for atom in atoms], dtype=np.int64)
 
     @property
     def backbone(self) -> np.ndarray:
         """Which of the drawn atoms a cartoon needs, by their places among these."""
-        return np.array([i for i, atom in enumerate(self._atoms) if atom.name in _TRACE], dtype=np.int64)
+        return np.array([i for i, atom in enumerate(self._atoms) if atom.name in TRACE], dtype=np.int64)
 
     def as_dict(self, positions: np.ndarray) -> dict[str, Any]:
         """Return atoms, residues and bonds for the page, with the secondary structure at some positions.
@@ -98,8 +98,8 @@ class DrawnAtoms:
         }
 
 
-# What a cartoon is drawn through, of proteins and of nucleic acids.
-_TRACE = frozenset((*BACKBONE, "P", "O5'", "C3'", "C4'", "O3'", "C5'", "C1'", "N1", "N9", "C2", "O2'"))
+TRACE = frozenset((*BACKBONE, "P", "O5'", "C3'", "C4'", "O3'", "C5'", "C1'", "N1", "N9", "C2", "O2'"))
+"""Names of the atoms that a cartoon is drawn through, of proteins and of nucleic acids."""
 
 
 def drawn_models(
@@ -123,7 +123,7 @@ def drawn_models(
     atoms, shown = [], []
     for model in models:
         if id(model.topology) not in drawn:
-            own = DrawnAtoms(model.topology, rows if model.key != "reference" else {})
+            own = DrawnAtoms(model.topology, rows if model.key not in ("reference", COPIES) else {})
             drawn[id(model.topology)] = own, len(atoms)
             atoms.append(own.as_dict(model.positions))
         own, number = drawn[id(model.topology)]

@@ -16,12 +16,14 @@ from ..maps.density_map import DensityMap
 from ..maps.model_density import ModelDensity
 from ..validation.density_level import density_level
 from .encoding import packed
-from .shown_model import ShownModel
+from .shown_model import COPIES, ShownModel
 
 MARGIN = 5.0
 """Å around the models up to which the map is shown; of a crystal's, around each atom."""
 MOST_VOXELS = 600_000
 """About so many: a browser draws their surface in a second, and each takes a byte and a third in the page."""
+# Times as many where copies are shown, too.
+_COARSER_FOR_COPIES = 3
 # In standard deviations.
 _DIFFERENCE_LEVEL = 3.0
 
@@ -57,7 +59,8 @@ def surfaces(
     ----------
     density_map : DensityMap
     models : sequence of ShownModel
-        The difference is that of the first, of which all atoms are known.
+        The difference is that of the first, of which all atoms are known. Around copies of it the map is shown where it need not
+        be much coarser for that.
     resolution : float
         Å.
     mean, sd : float, optional
@@ -65,16 +68,18 @@ def surfaces(
     most_voxels : int
         About so many are drawn.
     """
-    heavy = [model.positions[_is_heavy(model.topology) & _is_known(model)] for model in models]
     statistics = {
         "mean": float(density_map.data.mean(dtype=np.float64)) if mean is None else mean,
         "sd": float(density_map.data.std(dtype=np.float64)) if sd is None else sd,
     }
-    around = np.concatenate(heavy)
+    around = _heavy_atoms([model for model in models if model.key != COPIES])
     try:
         cropped = density_map.crop(around, MARGIN)
+        everything = density_map.crop(_heavy_atoms(models), MARGIN)
     except InputError:
         return None
+    if everything.data.size < _COARSER_FOR_COPIES * most_voxels:
+        cropped = everything
     shown = _coarsened(cropped, most_voxels)
     near = shown.mask_around(around, MARGIN)
     data = shown.data
@@ -83,6 +88,10 @@ def surfaces(
     level = density_level(cropped, models[0].topology, models[0].positions, resolution)
     drawn = {**_grid(shown), **_quantized(data), **statistics, "level": level}
     return Surfaces(drawn, _difference(shown, models[0], resolution, near))
+
+
+def _heavy_atoms(models: Sequence[ShownModel]) -> np.ndarray:
+    return np.concatenate([each.positions[_is_heavy(each.topology) & _is_known(each)] for each in models])
 
 
 def _is_heavy(topology: app.Topology) -> np.ndarray:

@@ -49,6 +49,9 @@ def test_the_unit_is_fitted_and_gemmi_builds_the_assembly(ring, tmp_path, capsys
     assert found["cc_initial"] + 0.05 < found["cc_final"] and found["cc_final"] > 0.8
     assert "assembly of 2 copies (C2): CC" in capsys.readouterr().out
     assert "one of 2 copies that its symmetry makes" in (tmp_path / "run" / "table1.md").read_text()
+    block = gemmi.cif.read(str(tmp_path / "run" / "fitted.cif")).sole_block()
+    assert f"CC_mask of all its copies {found['cc_final']:.3f}" in block.find_value("_em_3d_fitting.details")
+    assert "copies by C2" in (tmp_path / "run" / "report.html").read_text()
     structure = gemmi.read_structure(str(tmp_path / "run" / "assembly.cif"))
     unit_atoms = structure[0].count_atom_sites()
     structure.transform_to_assembly("1", gemmi.HowToNameCopiedChain.AddNumber)

@@ -7,39 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from ...symmetry.assembly import clashes_with_copies, copied_topology
+from ...symmetry.assembly import AssemblySymmetry, clashes_with_copies, copied_topology
 from ...symmetry.assembly_file import write_assembly, write_expanded
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from .results import ASSEMBLY_FILES, FITTED
 
 
-def write_assembly_files(folder: Path, fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
-    """Write ``assembly.cif`` and ``assembly_expanded.cif``, and return what ``summary.json`` says as ``assembly``.
+def assembly_report(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
+    """Return what ``summary.json`` says as ``assembly``: how all copies agree with the map; None without symmetry.
 
     Parameters
     ----------
-    folder : Path
-        With ``fitted.cif``.
     fit : FlexibleFit
     result : FitResult
-
-    Returns
-    -------
-    dict
-        ``assembly``: None without symmetry, where files of an earlier fit are removed.
     """
-    paths = [folder / name for name in ASSEMBLY_FILES]
     symmetry = fit.symmetry
     if symmetry is None:
-        for path in paths:
-            path.unlink(missing_ok=True)
         return {"assembly": None}
     operators = symmetry.operators
-    write_assembly(
-        folder / FITTED, operators.rotations, operators.translations, paths[0], is_helical=symmetry.is_helical
-    )
-    write_expanded(paths[0], paths[1])
     # As of the unit: of the atoms that were given.
     prepared = result.prepared
     copies = copied_topology(prepared.model.topology, len(operators))
@@ -58,3 +44,24 @@ def write_assembly_files(folder: Path, fit: FlexibleFit, result: FitResult) -> d
             "translations": np.round(operators.translations, 6).tolist(),
         }
     }
+
+
+def write_assembly_files(folder: Path, symmetry: AssemblySymmetry | None) -> None:
+    """Write ``assembly.cif`` and ``assembly_expanded.cif``; without symmetry files of an earlier fit are removed.
+
+    Parameters
+    ----------
+    folder : Path
+        With ``fitted.cif``, complete.
+    symmetry : AssemblySymmetry, optional
+    """
+    paths = [folder / name for name in ASSEMBLY_FILES]
+    if symmetry is None:
+        for path in paths:
+            path.unlink(missing_ok=True)
+        return
+    operators = symmetry.operators
+    write_assembly(
+        folder / FITTED, operators.rotations, operators.translations, paths[0], is_helical=symmetry.is_helical
+    )
+    write_expanded(paths[0], paths[1])

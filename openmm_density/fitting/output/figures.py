@@ -131,7 +131,7 @@ class _Figures:
             stages = ("initial", "relaxed", "final", "reference")
             mates = [summary.get(f"mate_contacts_{stage}") for stage in stages]
             mates[2] = self._after("mate_contacts")
-            self._count("clashes with crystal mates", "d", *mates)
+            self._count("clashes with symmetry mates", "d", *mates)
 
 
 def _distance(matched: Matched) -> str:

@@ -30,7 +30,7 @@ from ..refined_atoms import (
     written_alternates,
 )
 from .agreement import begin_reports, map_agreement
-from .assemblies import write_assembly_files
+from .assemblies import assembly_report, write_assembly_files
 from .ensembles import add_ensemble, write_ensemble
 from .pictures import Pictures
 from .results import AFTER_FILES, REPORT, UNFINISHED, check_unused, check_usable
@@ -160,8 +160,9 @@ class OutputFolder:
             summary |= summarize(fit, result, agreement, model_path, map_path, scan, limit, self._spellings)
             summary |= {"left_out": left_out, "notes": [*summary["notes"], *left_out]}
             add_ensemble(summary, ensemble, result.prepared)
+            summary |= assembly_report(fit, result)
             write_table_one(self.path, fit, result, agreement, summary, crystal)
-            summary |= write_assembly_files(self.path, fit, result)
+            write_assembly_files(self.path, fit.symmetry)
         write_summary(self.path / "summary.json", summary | times_of(fit.stopwatch, scan))
         write_shown_files(self.path, fit, result, stop)
         write_viewer_scripts(self.path, summary)

@@ -25,9 +25,9 @@ from .summary import versions
 
 _AS_IT_WAS = "The fit did not improve the model: these are the figures of the model as it was."
 _OF_UNIT = (
-    "The model is one of {n} copies that its symmetry makes, and all figures are of this one. CC_peaks, CC_box and the unmasked "
-    "FSC compare it with all of the map: publish those of all copies, which `openmm-density score assembly_expanded.cif MAP "
-    "--table1 FILE` has."
+    "The model is one of {n} copies that its symmetry makes, and all figures are of this one{cc}. CC_peaks, CC_box and the "
+    "unmasked FSC compare it with all of the map: publish those of all copies, which `openmm-density score assembly_expanded.cif "
+    "MAP --table1 FILE` has."
 )
 
 
@@ -114,17 +114,19 @@ def _known(
         crystal() if crystal else crystal_of(fit.density_map, model.cell, model.space_group),
         half_map_resolution=halves.get("fsc_resolution") if halves.get("fsc_falls") else None,
         symmetry="" if fit.symmetry is None else fit.symmetry.name,
-        remarks=_remarks(fit, result),
+        assembly_correlation=(summary.get("assembly") or {}).get("cc_final"),
+        remarks=_remarks(fit, result, summary),
     )
     heavy = [not is_hydrogen(atom) for atom in model.topology.atoms()]
     return known, np.asarray(b_factors)[heavy]
 
 
-def _remarks(fit: FlexibleFit, result: FitResult) -> list[str]:
-    operators = fit.density.operators
+def _remarks(fit: FlexibleFit, result: FitResult, summary: Mapping[str, Any]) -> list[str]:
+    operators, told = fit.density.operators, summary.get("assembly")
     found = [] if result.simulated is None else [_AS_IT_WAS]
     if operators is not None and operators.cell is None:
-        found.append(_OF_UNIT.format(n=len(operators)))
+        cc = f"; CC_mask of all is {told['cc_final']:.3f}" if told else ""
+        found.append(_OF_UNIT.format(n=len(operators), cc=cc))
     return found
 
 

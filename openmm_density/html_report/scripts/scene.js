@@ -2,7 +2,7 @@
 "use strict";
 
 (() => {
-  const COLORS = { after: "#1f6feb", before: "#8b95a5", reference: "#d1495b", film: "#1f6feb" };
+  const COLORS = { after: "#1f6feb", before: "#8b95a5", reference: "#d1495b", copies: "#b3a5d6", film: "#1f6feb" };
   const SURFACE = "#4573b5";
   const NOWHERE = 1e8;
   const UNKNOWN = "#9aa0a6";
@@ -126,7 +126,7 @@
 
     #color(key) {
       const coloring = report.colorings[this.coloring];
-      if (!coloring.of || key === "reference") return () => report.colorOf(key);
+      if (!coloring.of || key === "reference" || key === "copies") return () => report.colorOf(key);
       const stage = report.stageOf[key === "film" ? "after" : key];
       return (atom) => {
         const row = atom.properties.row == null ? null : report.residues[atom.properties.row];

@@ -93,8 +93,8 @@ def test_the_table_has_a_line_for_mates_of_a_crystal_only(
     summary = summarize(*fitted, map_agreement(*fitted), "model", "map")
     assert summary["mate_contacts_final"] is None and summary["short_contacts"] == []
     print_outcome(summary, tmp_path)
-    assert "crystal mates" not in capsys.readouterr().out
+    assert "symmetry mates" not in capsys.readouterr().out
     counts = {f"mate_contacts_{stage}": n for n, stage in enumerate(("initial", "relaxed", "final"), 1)}
     print_outcome(summary | counts, tmp_path)
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if "crystal mates" in line]
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "symmetry mates" in line]
     assert line.split()[4:] == ["1", "2", "3", "–"]

@@ -11,6 +11,7 @@ from ....html_report.shown_model import ShownModel
 from ....maps.density_map import DensityMap
 from ...fit_result import FitResult
 from ...flexible_fit import FlexibleFit
+from .assembly import shown_copies
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class FitContents:
     summary : mapping
         As ``summary.json`` has it.
     models : sequence of ShownModel
-        After, which comes first, before and the reference, as far as they are there.
+        After, which comes first, before, the reference, and copies by symmetry, as far as they are there.
     log : sequence of mapping
         The rows of ``log.csv``, numbers as such.
     density_map : DensityMap, optional
@@ -61,6 +62,8 @@ def contents_of(folder: Path, fit: FlexibleFit, result: FitResult, summary: Mapp
     ]
     if reference is not None:
         models.append(ShownModel("reference", "reference", reference.topology, reference.positions))
+    copies = shown_copies(summary, models[0])
+    models += [] if copies is None else [copies]
     log = [asdict(row) for row in result.rows]
     return FitContents(folder, summary, models, log, fit.density_map)
 

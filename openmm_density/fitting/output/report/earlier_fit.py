@@ -20,6 +20,7 @@ from ....models.structures import read_model
 from ....wording import listing
 from ...placement import Placement
 from ..viewers.shown_files import BEFORE, REFERENCE, SHOWN_MAP, SUFFIXES
+from .assembly import shown_copies
 from .contents import FitContents, labels
 
 # What a folder holds, since it does, of what was fitted: as the fit had it, corrected and placed.
@@ -102,6 +103,8 @@ def read_contents(
         if path is not None:
             target = read_model(path)
             models.append(ShownModel("reference", "reference", target.topology, target.positions))
+    copies = shown_copies(summary, models[0])
+    models += [] if copies is None else [copies]
     path, is_corrected = _found(folder, density_map, summary["map"], _MAP, "map", missing)
     shown = None
     if path is not None:

@@ -27,11 +27,13 @@ from ....html_report.fit_plots import FSC_OF_HALVES, HALF_MAPS, fsc_figure, fsc_
 from ....html_report.ramachandran_plot import ramachandran_figure
 from ....html_report.residue_plots import agreement_figure
 from ....html_report.residue_values import residue_values, rows_by_label
+from ....html_report.shown_model import COPIES
 from ....html_report.structures import drawn_models
 from ....html_report.surfaces import surfaces_of
 from ....validation.named_residues import LocatedDoubt, ResidueFinder, doubts_in
 from ....wording import counted
 from ..figures import crossing_in_words, figure_table
+from .assembly import assembly_card
 from .b_factors import b_factor_blocks
 from .contents import FitContents
 from .crystal import crystal_section
@@ -115,6 +117,8 @@ def _cards(summary: Mapping[str, Any]) -> list[Card]:
             _crossings_before(summary),
         ),
     ]
+    if (of_all := assembly_card(summary)) is not None:
+        cards.insert(1, of_all)
     halves = summary["half_maps"] or {}
     if halves.get("fsc"):
         said = _angstrom(crossing_in_words(halves["fsc_resolution"], halves["fsc_falls"]))
@@ -238,7 +242,9 @@ def _can_it_be_trusted(
             "ramachandran",
             "Ramachandran plot (click on a residue to see it; names in the legend switch models on and off)",
             "φ and ψ of each residue over the favoured and allowed regions of Lovell et al. 2003; outliers are listed below.",
-            ramachandran_figure(contents.models, rows_by_label(summary["residues"])),
+            ramachandran_figure(
+                [each for each in contents.models if each.key != COPIES], rows_by_label(summary["residues"])
+            ),
         ),
         Items("Where to look", _places_to_look(summary, after)),
         *b_factor_blocks(summary, residues),
