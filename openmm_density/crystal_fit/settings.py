@@ -60,7 +60,7 @@ class CrystalSettings:
         Raises
         ------
         InputError
-            If they cannot be used, or have no free flags where none are to be made.
+            If they cannot be used, have no free flags where none are to be made, or no free reflection up to the resolution.
         """
         found = read_reflections(self.data, self.amplitudes, self.free_flags)
         if found.free is None:
@@ -72,7 +72,14 @@ class CrystalSettings:
                     f"output, or name their column with {as_argument('free_flags')}",
                 )
             found = found.with_made_flags(int(self.fit_options.get("seed", 0)))
-        return found.cut(self.resolution)
+        found = found.cut(self.resolution)
+        if found.free is None or not found.free.any():
+            raise InputError(
+                f"none of its {len(found)} reflections up to {found.resolution:.2f} Å is held out",
+                source=self.data,
+                remedy="give a finer resolution",
+            )
+        return found
 
     def fit_arguments(self) -> dict[str, Any]:
         """Return the arguments of a `FlexibleFit` of each cycle, models read."""

@@ -173,6 +173,18 @@ def test_a_resolution_may_have_a_unit(folder, tmp_path):
     assert CrystalSettings.read(tmp_path).resolution == fit.settings.resolution == pytest.approx(3.0)
 
 
+def test_data_without_a_free_reflection_up_to_the_resolution_are_refused(folder, tmp_path):
+    mtz = gemmi.read_mtz_file(str(folder / "data.mtz"))
+    values = np.array(mtz)
+    values[:, mtz.column_labels().index("FREE")] = np.where(mtz.make_d_array() < 2.5, 0, 1)
+    mtz.set_data(values)
+    mtz.write_to_file(str(tmp_path / "data.mtz"))
+    arguments = folder / "start.pdb", tmp_path / "data.mtz", tmp_path / "run"
+    assert CrystalFit(*arguments).reflections.free.any()
+    with pytest.raises(InputError, match=r"none of its \d+ reflections up to 2.8\d Å is held out"):
+        CrystalFit(*arguments, resolution=2.8)
+
+
 def test_score_prints_r_factors(folder, capsys):
     assert main(["score", str(folder / "start.pdb"), str(folder / "data.mtz"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
