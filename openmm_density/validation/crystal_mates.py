@@ -41,7 +41,7 @@ class CrystalMates:
         assert self.operators is not None
         return (
             f"The copies of the model in the crystal ({self.operators.space_group}) take part in its density and contacts; the "
-            f"map agrees with them by a correlation of {self.agreement:.3f} or more."
+            f"map agrees with them by a correlation of at least {self.agreement:.3f}."
         )
 
 

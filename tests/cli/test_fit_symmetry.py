@@ -80,6 +80,7 @@ def test_the_unit_is_fitted_and_gemmi_builds_the_assembly(ring, tmp_path, capsys
         (("--symmetry", "C2", "--replicas", "4"), "symmetry cannot be used with"),
         (("--symmetry", "C2", "--solvent", "water"), "symmetry cannot be used with"),
         (("--symmetry", "C3"), "has chains in the symmetry C2"),
+        (("--symmetry", "crystal"), "cannot be used: the map is not that of a crystal's whole cell"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_sentence(ring, tmp_path, extra, said, capsys):
