@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,11 @@ from ..deposition.table import TableInput, table_one
 from ..fitting.output.summary import versions
 from ..maps.density_map import DensityMap
 from ..models.model import Model
+from ..models.preparation import prepare
 from ..models.structure_files import write_model_cif
+from ..validation.all_atom_contacts import AllAtomContacts, contacts_of_prepared
 from ..validation.geometry import geometry_report
+from ..wording import one_line
 
 
 def write_scored_table(
@@ -53,7 +57,10 @@ def write_scored_table(
         # As it is scored: of a trajectory the last frame.
         written = Path(folder) / "model.cif"
         write_model_cif(written, model, positions)
-        shown = FiguresOfModel(model.topology, positions, model.b_factors, model.occupancies, written)
+        contacts, remarks = _contacts(model, positions)
+        shown = FiguresOfModel(
+            model.topology, positions, model.b_factors, model.occupancies, written, contacts
+        )
         figures = deposition_figures(shown, density_map, resolution)
     known = TableInput(
         figures,
@@ -63,7 +70,17 @@ def write_scored_table(
         [float(size) for size in density_map.voxel_size],
         versions()["openmm-density"] or "",
         crystal or crystal_of(density_map, model.cell, model.space_group),
+        remarks=remarks,
         half_map_resolution=scored.get("half_map_resolution") if scored.get("half_map_falls") else None,
     )
     write_text(path, table_one(known))
     return figures
+
+
+def _contacts(model: Model, positions: np.ndarray) -> tuple[AllAtomContacts | None, list[str]]:
+    """Return the contacts with hydrogens, which are built; else a sentence that says why there are none."""
+    try:
+        prepared = prepare(replace(model, positions=positions))
+        return contacts_of_prepared(prepared, prepared.positions, model.occupancies), []
+    except Exception as error:
+        return None, [f"No clashscore, as hydrogens could not be built ({one_line(error)})."]

@@ -5,16 +5,40 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
-_TABLES = (
-    "needs MolProbity's tables, which cctbx-base does not have: rotarama_data, cablam_data and rama_z in a folder chem_data "
-    "beside mmtbx, from github.com/rlabduke/reference_data"
-)
+_TABLES = {
+    "rotarama_data": "Top8000_rotamer_pct_contour_grids",
+    "cablam_data": "Top8000_cablam_pct_contour_grids",
+    "rama_z": "rama_z",
+}
+"""MolProbity's tables, by their folders in ``chem_data``: what they are called where they come from."""
 _MONOMERS = "needs the CCP4 monomer library, for hydrogens: name its folder in CLIBD_MON"
+_MONOMER_VARIABLES = ("CLIBD_MON", "MMTBX_CCP4_MONOMER_LIB")
+
+
+def _lacking(needs: str) -> str | None:
+    """Return what is not there of what a figure needs, in words; None where it is."""
+    if needs == "monomers":
+        return None if any(map(os.environ.get, _MONOMER_VARIABLES)) else _MONOMERS
+    if not needs or _has_tables(needs):
+        return None
+    return (
+        f"needs MolProbity's tables, which cctbx-base does not have: a folder chem_data/{needs} beside mmtbx with those of "
+        f"Top8000/{_TABLES[needs]} in github.com/rlabduke/reference_data"
+    )
+
+
+def _has_tables(folder: str) -> bool:
+    import libtbx.load_env
+
+    return (
+        libtbx.env.find_in_repositories(relative_path=f"chem_data/{folder}", test=os.path.isdir) is not None
+    )
 
 
 def _ramachandran(model: Any) -> dict[str, float]:
@@ -91,19 +115,23 @@ def main(path: str, output: str) -> None:
     asked: tuple[tuple[str, Callable[..., dict[str, Any]], tuple[Any, ...], str], ...] = (
         ("Ramachandran plot", _ramachandran, (model,), ""),
         ("Cβ deviations", _c_beta, (model,), ""),
-        ("Rotamers", _rotamers, (model,), _TABLES),
-        ("CaBLAM", _cablam, (model,), _TABLES),
-        ("Ramachandran Z", _ramachandran_z, (model,), _TABLES),
-        ("Clashscore", _clashscore, (model, manager), _MONOMERS),
+        ("Rotamers", _rotamers, (model,), "rotarama_data"),
+        ("CaBLAM", _cablam, (model,), "cablam_data"),
+        ("Ramachandran Z", _ramachandran_z, (model,), "rama_z"),
+        ("Clashscore", _clashscore, (model, manager), "monomers"),
     )
     figures: dict[str, Any] = {}
     missing: dict[str, str] = {}
     for name, function, arguments, needs in asked:
+        lacking = _lacking(needs)
+        if lacking is not None:
+            missing[name] = lacking
+            continue
         try:
             with contextlib.redirect_stdout(io.StringIO()):
                 figures |= function(*arguments)
         except (Exception, SystemExit) as error:  # it exits where a table is missing
-            missing[name] = needs or " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            missing[name] = _failure(error)
     _add_score(figures)
     found = {
         "version": iotbx.__version__,
@@ -112,6 +140,13 @@ def main(path: str, output: str) -> None:
     }
     with open(output, "w", encoding="utf-8") as file:
         json.dump(found, file)
+
+
+def _failure(error: BaseException) -> str:
+    """Return in words why a figure could not be had."""
+    if isinstance(error, SystemExit):
+        return "cctbx ended without a figure, as where one of its tables is out of date"
+    return "failed in cctbx: " + " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
 def _add_score(figures: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from ..errors import InputError
 from ..maps.density_map import DensityMap
 from ..maps.model_density import B_PER_RESOLUTION
 from ..units import resolution_in_angstrom
+from ..validation.all_atom_contacts import AllAtomContacts
 from ..validation.box_correlations import box_correlations
 from ..validation.emringer import emringer
 from ..validation.fsc import (
@@ -42,6 +43,8 @@ class FiguresOfModel:
         Å², and fractions.
     path : Path or None
         A file with the same atoms, for the library that reads its own; None for none.
+    contacts : AllAtomContacts, optional
+        Of the same atoms with their hydrogens; None where these could not be had.
     """
 
     topology: app.Topology
@@ -49,6 +52,7 @@ class FiguresOfModel:
     b_factors: np.ndarray
     occupancies: np.ndarray
     path: Path | None = None
+    contacts: AllAtomContacts | None = None
 
 
 def deposition_figures(
@@ -78,7 +82,8 @@ def deposition_figures(
     dict
         Plain numbers, None for what is undefined.
 
-        ``model``: ``composition`` and ``mean_b_factors`` (`deposition.composition`).
+        ``model``: ``composition`` and ``mean_b_factors`` (`deposition.composition`), and of the contacts, where these are known,
+        ``clashscore`` and ``clashes``.
         ``map``: ``correlations`` (``cc_mask``, ``cc_volume``, ``cc_peaks``, ``cc_box``, in Phenix' definitions with the model's B
         factors, or 8 d where it has none; ``b_used`` says which), ``emringer`` and ``emringer_side_chains``, ``smoc`` (mean over
         the residues), ``q_score``, ``q_score_expected`` and ``q_score_relative`` (their ratio), over polymers, and ``fsc``: of
@@ -95,6 +100,8 @@ def deposition_figures(
         "model": {
             "composition": composition(model.topology),
             "mean_b_factors": mean_b_factors(model.topology, model.b_factors),
+            "clashscore": None if model.contacts is None else model.contacts.clashscore,
+            "clashes": None if model.contacts is None else len(model.contacts.clashes),
         },
         "map": _of_map(model, density_map, resolution_in_angstrom(resolution), residue_q_scores, masked_fsc),
         "cctbx": None if model.path is None else cctbx_figures(model.path),

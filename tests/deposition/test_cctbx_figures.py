@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from openmm_density.deposition import cctbx_figures as module
+from openmm_density.deposition import cctbx_program as program
 from openmm_density.deposition.cctbx_figures import cctbx_figures, has_cctbx
 
 
@@ -36,3 +37,16 @@ def test_cctbx_says_its_version_figures_and_what_is_missing(small_data):
     named = {"Rotamers": "rotamer_count", "CaBLAM": "cablam_outlier_percent", "Clashscore": "clashscore"}
     for name, key in named.items():
         assert (key in figures) != (name in found["missing"])
+
+
+def test_what_is_missing_is_told_from_what_failed(monkeypatch):
+    monkeypatch.setattr(program, "_has_tables", lambda folder: folder == "rama_z")
+    for name in program._MONOMER_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    assert "chem_data/cablam_data beside mmtbx" in program._lacking("cablam_data")
+    assert "CLIBD_MON" in program._lacking("monomers")
+    assert program._lacking("rama_z") is None and program._lacking("") is None
+    monkeypatch.setenv("CLIBD_MON", "/somewhere")
+    assert program._lacking("monomers") is None
+    assert program._failure(ValueError("no\n atoms")) == "failed in cctbx: ValueError: no atoms"
+    assert "out of date" in program._failure(SystemExit())

@@ -14,6 +14,7 @@ from ...deposition.cif_categories import add_refinement
 from ...deposition.diffraction import Crystal, crystal_of
 from ...deposition.figures import FiguresOfModel, deposition_figures
 from ...deposition.table import TableInput, table_one
+from ...validation.all_atom_contacts import contacts_of_prepared
 from ...validation.fsc import ShellCorrelation
 from ...wording import one_line
 from ..fit_result import FitResult
@@ -88,14 +89,16 @@ def _known(
     refined = input_b_factors(result)
     b_factors = model.b_factors if refined is None else refined
     occupancies = input_occupancies(result)
+    occupancies = model.occupancies if occupancies is None else occupancies
     written = folder / "fitted.pdb"
     figures = deposition_figures(
         FiguresOfModel(
             model.topology,
             result.prepared.input_positions(result.final),
             b_factors,
-            model.occupancies if occupancies is None else occupancies,
+            occupancies,
             written if written.exists() else folder / "fitted_input.cif",
+            contacts_of_prepared(result.prepared, result.final, occupancies),
         ),
         fit.density_map,
         fit.density.resolution,
