@@ -15,6 +15,9 @@ from .arguments import PROGRAM, add_dictionary, check_files, check_unused, whole
 from .console import console_for_results
 from .startup import loading
 
+# As in `openmm_density.distillation.Settings`, which takes a second to import.
+_ROUNDS = 5
+
 if TYPE_CHECKING:
     from ..distillation import Distillation
     from .arguments import Commands
@@ -51,6 +54,13 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument(
         "--seed", type=whole_number, default=0, metavar="N", help="of all random numbers (%(default)s)"
     )
+    parser.add_argument(
+        "--rounds",
+        type=whole_number,
+        default=_ROUNDS,
+        metavar="N",
+        help="searches for geometries that are not known, at most: larger and charged ligands may need more (%(default)s)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -58,6 +68,10 @@ def run(options: argparse.Namespace) -> int:
     began = time.monotonic()
     output = Path(options.output)
     check_files((), (), options.dictionary)
+    if options.rounds < 1:
+        raise InputError(
+            "must be 1 or more", argument="rounds", found=options.rounds, remedy="give 1 or more"
+        )
     from ..distillation.result_paths import SUFFIX, paths_beside
 
     beside = paths_beside(output)
@@ -71,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
             f"must end in {SUFFIX}", argument="output", found=output.name, remedy="give another name"
         )
     with loading():
-        from ..distillation import distill, write_results
+        from ..distillation import Settings, distill, write_results
         from ..fitting.progress_bars import TerminalBar
 
     labels = beside["labels"]
@@ -87,6 +101,7 @@ def run(options: argparse.Namespace) -> int:
             labels=labels,
             threads=options.threads,
             seed=options.seed,
+            settings=Settings(most_rounds=options.rounds),
             progress=lambda done, total, doing: bar.update(done, total, doing, None),
         )
     except KeyboardInterrupt:
@@ -122,10 +137,18 @@ def _say(found: Distillation, output: Path, seconds: float) -> int:
     if potential.done:
         return 0
     print(
-        f"{PROGRAM} distill: not done: {_why(found)}; {output} is marked so. Try another --seed.",
+        f"{PROGRAM} distill: not done: {_why(found)}; {output} is marked so. {_remedy(found)}",
         file=sys.stderr,
     )
     return 1
+
+
+def _remedy(found: Distillation) -> str:
+    """Return what to do about it."""
+    errors = [each.accuracy.force_mae for each in found.rounds]
+    if not found.potential.accuracy.is_within_limit and len(errors) > 1 and errors[-1] < errors[-2]:
+        return f"It was still learning: add --overwrite --rounds {2 * (len(errors) - 1)}, which begins with what was labelled."
+    return "Try another --seed."
 
 
 def _why(found: Distillation) -> str:

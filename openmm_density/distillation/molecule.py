@@ -80,6 +80,7 @@ def read_molecule(
     else:
         molecule = _from_smiles(text, f'"{text}"')
     check_molecule(molecule, text)
+    _forget_hands_of_like_ends(molecule)
     _name_atoms(molecule)
     return molecule
 
@@ -182,6 +183,16 @@ def _has_like_ends(centre: Atom) -> bool:
     """Return whether two oxygens of a centre differ only in which of them the charge is written on, as those of a phosphate."""
     ends = [each.GetSymbol() for each in centre.GetNeighbors() if each.GetDegree() == 1]
     return any(ends.count(symbol) > 1 for symbol in ("O", "S"))
+
+
+def _forget_hands_of_like_ends(molecule: Mol) -> None:
+    """Take the handedness from centres that have none but by where a charge is written: positions or a SMILES may say one."""
+    from rdkit import Chem
+
+    for atom in molecule.GetAtoms():
+        if atom.GetChiralTag() != Chem.ChiralType.CHI_UNSPECIFIED and _has_like_ends(atom):
+            atom.SetChiralTag(Chem.ChiralType.CHI_UNSPECIFIED)
+            atom.ClearProp("_CIPCode")
 
 
 def _from_smiles(smiles: str, source: str) -> Mol:

@@ -48,7 +48,7 @@ class Engine:
         self.safeguard = Safeguard(topology, systems.system)
         self.dynamics = Dynamics(protocol, systems.system, options.seed, self.safeguard)
         self.minimizer = Minimizer(systems, self.safeguard, *self.platform)
-        self.ligands = LigandWatch(systems.prepared, self.safeguard.masses)
+        self.ligands = LigandWatch(systems.prepared.potentials, self.safeguard.masses)
         self.trace = _trace(topology)
 
 

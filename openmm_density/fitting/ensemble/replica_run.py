@@ -15,6 +15,7 @@ from ...errors import SimulationError
 from ...merging.displacements import closest_approach
 from ...units import ANGSTROM_PER_NANOMETER
 from ..interrupts import Stop
+from ..ligands.watch import LOOK_INTERVAL
 from ..platforms import make_context, repeats_itself
 from ..protocols import Protocol, Stage
 from ..stability import is_blow_up
@@ -48,6 +49,9 @@ class ReplicaState:
         The number of the stage, steps done of it, blocks begun (each has noise of its own), and how often the step was halved.
     rows : list of dict
         A row after each block: ``stage``, ``step``, ``similarity``, ``weights``.
+    ligands : list of dict
+        What is known of ligands with a learned potential, replica by replica, see
+        `openmm_density.fitting.ligands.watch.WatchedLigand`; empty before the first block.
     """
 
     positions: np.ndarray
@@ -58,6 +62,7 @@ class ReplicaState:
     block: int = 0
     caution: int = 0
     rows: list[dict[str, Any]] = field(default_factory=list)
+    ligands: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def models(self) -> np.ndarray:
@@ -123,8 +128,7 @@ class ReplicaRun:
             if state.stage_step >= stage.steps:
                 state = replace(state, stage=state.stage + 1, stage_step=0)
                 continue
-            done = sum(each.steps for each in self.stages[: state.stage]) + state.stage_step
-            progress(done, stage.name)
+            progress(self._steps_before(state), stage.name)
             try:
                 state = self._block(state, stage, stop)
             except BlownUp as error:
@@ -150,7 +154,11 @@ class ReplicaRun:
         return self._weighted(state, system)
 
     def _block(self, state: ReplicaState, stage: Stage, stop: Stop) -> ReplicaState:
+        watch = self.systems.watch(len(state.positions))
+        if not state.ligands:
+            state = replace(state, ligands=watch.begun(np.concatenate(list(state.positions))))
         system, context = self._context(state, stage)
+        ligands, before = state.ligands, self._steps_before(state)
         integrator = context.getIntegrator()
         length = min(BLOCK, stage.steps - state.stage_step)
         if state.block == 0 or not state.velocities.any():
@@ -167,11 +175,16 @@ class ReplicaRun:
                 if stop.requested:
                     # The saved state before it is where the run goes on.
                     return state
+                if done % LOOK_INTERVAL == 0 or done == length:
+                    ligands = watch.looked_at(context, ligands, before + done)
         except openmm.OpenMMException as error:
             if not is_blow_up(error):
                 raise
             raise BlownUp(str(error)) from None
-        return self._after(state, stage, system, context, length)
+        return self._after(replace(state, ligands=ligands), stage, system, context, length)
+
+    def _steps_before(self, state: ReplicaState) -> int:
+        return sum(each.steps for each in self.stages[: state.stage]) + state.stage_step
 
     def _after(
         self, state: ReplicaState, stage: Stage, system: ReplicaSystem, context: openmm.Context, length: int
@@ -192,7 +205,7 @@ class ReplicaRun:
             system.ensemble.set_weights(context, state.weights)
         row = {
             "stage": stage.name,
-            "step": sum(each.steps for each in self.stages[: state.stage]) + state.stage_step,
+            "step": self._steps_before(state),
             "similarity": system.ensemble.similarity(state.models, state.weights),
             "weights": state.weights.tolist(),
         }
@@ -261,6 +274,7 @@ class ReplicaRun:
         context = make_context(system.merged.system, integrator, self._platform)
         self.systems.restrain_planarity(context, stage, timestep)
         system.ensemble.set_weights(context, state.weights)
+        self.systems.watch(len(state.positions)).apply(context, state.ligands)
         context.setPositions(system.merged.merged_positions(list(state.positions)))
         context.setVelocities(np.concatenate(list(state.velocities)))
         self._kept = state.stage, system, context

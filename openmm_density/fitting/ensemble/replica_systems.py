@@ -16,10 +16,11 @@ from ...energies.form_factors import SIGMA_PER_RESOLUTION
 from ...errors import InputError
 from ...maps.density_map import DensityMap
 from ...merging import MergedSystem, displacements_apart, merge_systems
-from ...models.preparation.ligand_terms import add_potentials
+from ...models.preparation.ligand_terms import add_potentials, of_copies
 from ...restraints import make_restraints
 from ...units import ANGSTROM_PER_NANOMETER
 from ..fit_systems import BLURS, DENSITY_GROUP, RESTRAINT_GROUP, FitSystems
+from ..ligands.watch import LigandWatch
 from ..protocols import Protocol, Stage
 from .stages import RESTRAINTS
 
@@ -65,6 +66,13 @@ class Copies:
             # One of OpenMM's own, which can be merged.
             self._one.addForce(each.create_force())
         self._merged: dict[int, MergedSystem] = {}
+
+    def watch(self, replicas: int) -> LigandWatch:
+        """Return what watches the ligands of so many replicas that have a learned potential, replica by replica."""
+        count = self._one.getNumParticles()
+        masses = np.array([self._one.getParticleMass(k)._value for k in range(count)])
+        placed = of_copies(self._ligands, [k * count for k in range(replicas)])
+        return LigandWatch(placed, np.tile(masses, replicas))
 
     def merged(self, replicas: int) -> MergedSystem:
         """Return a System of so many replicas of its own, to which a density can be added."""
@@ -117,6 +125,10 @@ class ReplicaSystems:
         self._map, self.resolution, self._match_blur = density_map, resolution, match_blur
         self._densities: dict[tuple[float, float], DensityFit] = {}
         self._made: dict[tuple[float, float, int], ReplicaSystem] = {}
+
+    def watch(self, replicas: int) -> LigandWatch:
+        """Return what watches the ligands of so many replicas; see `Copies.watch`."""
+        return self._copies.watch(replicas)
 
     def density(self, resolution: float | None = None, blur: float = 1.0) -> DensityFit:
         """Return the density of one replica at a resolution in Å (the map's, or coarser), with atoms so many times as wide."""

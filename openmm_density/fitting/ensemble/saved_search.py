@@ -56,7 +56,7 @@ def save_search(folder: Path, state: SearchState) -> None:
     for number, each in enumerate(every):
         for name in ("positions", "velocities", "weights"):
             arrays[f"{name}_{number}"] = getattr(each, name)
-        plain["replicas"].append({name: getattr(each, name) for name in (*_COUNTS, "rows")})
+        plain["replicas"].append({name: getattr(each, name) for name in (*_COUNTS, "rows", "ligands")})
     told = np.frombuffer(json.dumps(plain).encode(), dtype=np.uint8)
     try:
         with replacing(folder / STATE) as temporary:
@@ -132,6 +132,9 @@ def _replicas(arrays: dict[str, np.ndarray], told: Any, number: int, n_atoms: in
     rows = told.get("rows")
     if not all(type(value) is int and 0 <= value < 2**40 for value in counts.values()):
         raise DamagedState("its counts are not whole numbers")
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise DamagedState("its rows are no list")
-    return ReplicaState(positions, velocities, weights, **counts, rows=rows)
+    # Of an earlier version, which did not watch ligands.
+    ligands = told.get("ligands", [])
+    for each in (rows, ligands):
+        if not isinstance(each, list) or not all(isinstance(row, dict) for row in each):
+            raise DamagedState("its rows are no list")
+    return ReplicaState(positions, velocities, weights, **counts, rows=rows, ligands=ligands)

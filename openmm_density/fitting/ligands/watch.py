@@ -13,7 +13,6 @@ import openmm
 
 from ...errors import InputError
 from ...models.ligand_potentials import PlacedPotential
-from ...models.preparation import Prepared
 from ...models.preparation.ligand_terms import IDLE_SPRINGS, elastic_network, spring_pairs
 from ...models.preparation.prepared import RIGID_CUTOFF, RIGID_FREQUENCY
 from ...units import ANGSTROM_PER_NANOMETER
@@ -80,13 +79,14 @@ class LigandWatch:
 
     Parameters
     ----------
-    prepared : Prepared
+    placed : sequence of PlacedPotential
+        Of a model, or of all its copies in a System in their order.
     masses : np.ndarray, shape (N,)
         In Da.
     """
 
-    def __init__(self, prepared: Prepared, masses: np.ndarray) -> None:
-        self.placed: list[PlacedPotential] = prepared.potentials
+    def __init__(self, placed: Sequence[PlacedPotential], masses: np.ndarray) -> None:
+        self.placed = list(placed)
         self._masses = masses
 
     def begun(self, positions: np.ndarray) -> list[dict[str, Any]]:

@@ -109,7 +109,7 @@ def add_ensemble(summary: dict[str, Any], ensemble: EnsembleResult | None, prepa
     summary["notes"].append(ensemble_in_words(summary))
     summary["notes"] += [
         f"{each['residue']} has a shape that its potential does not know in {listing([f'model {k}' for k in each['models']])} of "
-        f"{ENSEMBLE}, where nothing held it back: do not believe it there."
+        f"{ENSEMBLE}, where springs held it back: do not believe it there."
         for each in told["unknown_ligands"]
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import openmm
@@ -34,11 +35,29 @@ def add_potentials(
         The first particle of each copy of the model in it: 0 where there is one.
     """
     count = system.getNumParticles()
-    for placed in potentials:
-        for begin in first:
-            force = placed.potential.create_force(placed.atoms + begin, count, placed.parameter_name)
-            force.setName(POTENTIAL)
-            system.addForce(force)
+    for placed in of_copies(potentials, first):
+        force = placed.potential.create_force(placed.atoms, count, placed.parameter_name)
+        force.setName(POTENTIAL)
+        system.addForce(force)
+
+
+def of_copies(potentials: Iterable[PlacedPotential], first: Sequence[int]) -> list[PlacedPotential]:
+    """Return the potentials of all copies of a model in a System, copy by copy, each with a parameter of its own.
+
+    Parameters
+    ----------
+    potentials : iterable of PlacedPotential
+        Of the model.
+    first : sequence of int
+        The first particle of each copy.
+    """
+    if len(first) == 1:
+        return [replace(placed, atoms=placed.atoms + first[0]) for placed in potentials]
+    return [
+        replace(placed, atoms=placed.atoms + begin, parameter_name=f"{placed.parameter_name}_of_{number}")
+        for number, begin in enumerate(first, start=1)
+        for placed in potentials
+    ]
 
 
 def constrain_hydrogens(system: openmm.System, placed: PlacedPotential) -> None:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from openmm_density import DensityMap
+from openmm_density.distillation import LigandEnergy
 from openmm_density.errors import InputError
 from openmm_density.fitting import FlexibleFit, find_protocol
 from openmm_density.fitting.checkpoints import RunFolder
+from openmm_density.fitting.ensemble.replica_run import ReplicaRun
+from openmm_density.fitting.ensemble.replica_systems import Copies, ReplicaSystems
+from openmm_density.fitting.ensemble.saved_search import SearchState, load_search, save_search
 from openmm_density.fitting.output.doubts import _unknown_ligand_doubts
 from openmm_density.fitting.output.ligands import ligand_figures
+from openmm_density.fitting.protocols import Stage
+from openmm_density.models.preparation.ligand_terms import IDLE_SPRINGS
 
 pytest.importorskip("safetensors", reason="the extra [ligands] is not installed")
 
@@ -87,3 +95,49 @@ def test_a_fit_does_not_go_on_with_another_file(doubted, model, density_map, fil
 def test_potentials_are_for_xtb_alone(model, density_map, files):
     with pytest.raises(InputError, match='can only be used with ligand_forcefield="xtb"'):
         fit_with(model, density_map, files / "agreed.safetensors", ligand_forcefield="rigid")
+
+
+@pytest.fixture
+def replicas(doubted):
+    """Return the Systems of an ensemble of that fit, and a run of one short stage."""
+    fit, result, _ = doubted
+    copies = Copies(fit._systems, fit.protocol, "CPU", result.final)
+    systems = ReplicaSystems(copies, fit._systems, fit.density_map, RESOLUTION, match_blur=False)
+    stages = (Stage("hold", 20),)
+    return systems, ReplicaRun(systems, fit.protocol, stages, 20.0, 1, fit._run.engine.platform), result
+
+
+def test_replicas_whose_ligands_are_not_known_are_held_and_say_so_when_they_go_on(replicas, tmp_path):
+    _, run, result = replicas
+    begun = run.begin([result.final, result.final + 0.5], np.full(2, 0.5))
+    [state] = run.run(begun, SimpleNamespace(requested=False), lambda *_: None)
+    assert [each["label"] for each in state.ligands] == ["A ACM 501", "A ACM 502"] * 2
+    assert all(each["held_times"] == each["unknown"] == 1 for each in state.ligands)
+    save_search(tmp_path, SearchState(0, state))
+    again = load_search(tmp_path, len(result.final)).running
+    assert again.ligands == state.ligands
+    _, _, context = run._kept
+    strengths = [
+        context.getParameter(f"ligand_{k}_strength_of_{replica}") for k in (1, 2) for replica in (1, 2)
+    ]
+    assert strengths == [0.0] * 4
+
+
+def test_of_replicas_each_holds_its_own_ligands(replicas, monkeypatch):
+    """The potential does not know a first bond of more than 1.9 Å: that of the second replica's first ligand."""
+    systems, run, result = replicas
+    monkeypatch.setattr(
+        LigandEnergy, "disagreement", lambda _, place: 1e9 * (np.linalg.norm(place[1] - place[0]) > 0.19)
+    )
+    watch, models = systems.watch(2), [result.relaxed.copy(), result.relaxed.copy()]
+    first, second = watch.placed[0].atoms[:2]
+    models[1][first] = models[1][second] + [2.5, 0.0, 0.0]
+    state = run.begin(models, np.full(2, 0.5))
+    states = watch.begun(np.concatenate(list(state.positions)))
+    assert [each["held_until"] for each in states] == [-1, -1, 0, -1]
+    _, context = run._context(replace(state, ligands=states), run.stages[0])
+    assert [context.getParameter(each.parameter_name) for each in watch.placed] == [1.0, 1.0, 0.0, 1.0]
+    springs = next(each for each in context.getSystem().getForces() if each.getName() == IDLE_SPRINGS)
+    terms = [springs.getBondParameters(k) for k in range(springs.getNumBonds())]
+    acting = {particle for i, j, (_, stiffness) in terms if stiffness for particle in (i, j)}
+    assert acting == set(watch.placed[2].atoms.tolist())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import openmm
@@ -37,7 +36,7 @@ def watched(prepared):
     context = openmm.Context(system, openmm.VerletIntegrator(0.001), platform)
     positions = prepared.positions / 10
     context.setPositions(positions)
-    return LigandWatch(prepared, masses), context, positions
+    return LigandWatch(prepared.potentials, masses), context, positions
 
 
 def stretched(watch, positions):
@@ -123,7 +122,7 @@ def test_the_last_look_holds_nothing(watched):
 
 
 def test_models_without_such_ligands_are_not_looked_at():
-    watch = LigandWatch(SimpleNamespace(potentials=[]), np.zeros(0))
+    watch = LigandWatch([], np.zeros(0))
     assert watch.begun(np.zeros((0, 3))) == [] and watch.looked_at(None, [], 0) == []
 
 

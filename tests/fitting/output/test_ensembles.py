@@ -40,6 +40,6 @@ def test_a_note_says_so(monkeypatch):
     add_ensemble(summary, object(), None)
     assert summary["notes"] == [
         "2 replicas.",
-        "A LIG 1 has a shape that its potential does not know in model 2, model 4 of ensemble.cif, where nothing held it "
+        "A LIG 1 has a shape that its potential does not know in model 2, model 4 of ensemble.cif, where springs held it "
         "back: do not believe it there.",
     ]
