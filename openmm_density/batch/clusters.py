@@ -64,7 +64,7 @@ def local_engine(slots: Sequence[Slot]) -> Iterator[DaskEngine]:
         Client(cluster, set_as_default=False) as client,
         LocalWorkers(slots, cluster.scheduler_address, {} if security is None else _as_plain(security)),
     ):
-        yield DaskEngine(client)
+        yield DaskEngine(client, queues=True)
 
 
 def _as_plain(security: Any) -> dict[str, Any]:

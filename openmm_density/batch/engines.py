@@ -50,6 +50,8 @@ class DaskEngine:
         Returns another client where this one has lost its scheduler for good.
     keep : callable, optional
         Called every half minute at least with the number of jobs that are left, as to start workers again.
+    queues : bool
+        Whether the scheduler is one of ours, which keeps jobs that are ahead of its workers to itself (``worker-saturation`` 1).
     """
 
     def __init__(
@@ -57,8 +59,9 @@ class DaskEngine:
         client: Client,
         reconnect: Callable[[], Client] | None = None,
         keep: Callable[[int], None] | None = None,
+        queues: bool = False,
     ) -> None:
-        self.client, self._reconnect, self._keep = client, reconnect, keep
+        self.client, self._reconnect, self._keep, self._queues = client, reconnect, keep, queues
 
     @property
     def link(self) -> str | None:
@@ -79,7 +82,8 @@ class DaskEngine:
         """Yield results as they come, as long as the scheduler is there.
 
         It is given as many jobs as its workers run at once: what waits with a worker would be blamed for what ends that, and
-        would not go to those that come later.
+        would not go to those that come later. Where the next jobs wait with the scheduler it has one more for each, so that a
+        worker gets its next one without a message to this process and back.
         """
         topic = f"openmm-density-{uuid.uuid4().hex}"
         done: SimpleQueue[Future] = SimpleQueue()
@@ -90,7 +94,7 @@ class DaskEngine:
                 room = self._room()
                 ended = None
                 while waiting or given or ended:
-                    while waiting and len(given) < room:
+                    while waiting and len(given) < room + self._ahead(len(jobs) - len(waiting), room):
                         number, job = waiting.popleft()
                         key = f"{topic}-{number}"
                         try:
@@ -121,6 +125,10 @@ class DaskEngine:
                 # Whoever listens no longer wants no more of them.
                 with suppress(Exception):
                     self.client.cancel([future for future, _ in given.values()], force=True)
+
+    def _ahead(self, n_given: int, room: int) -> int:
+        """Return how many jobs the scheduler may have beyond those that run: Dask queues those of groups that are large alone."""
+        return room if self._queues and n_given > 2 * room else 0
 
     def _room(self) -> int:
         """Return how many jobs all workers run at once."""

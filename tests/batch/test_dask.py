@@ -194,6 +194,30 @@ def test_a_client_of_the_users_own_runs_jobs_and_hears_of_them(jobs, program):
     assert [(result.state, result.figures["cc"]) for result in found] == [("finished", 3.0)] * 4
 
 
+def test_the_next_job_waits_with_the_scheduler_and_not_with_a_worker(jobs, program, tmp_path):
+    """Of four jobs the third runs until the fourth is seen to wait: where it does a worker that is lost takes one job with it."""
+    names = [job.name for job in jobs]
+    code = f"""
+    while folder.name == {names[2]!r} and not Path({str(tmp_path / "go")!r}).exists():
+        time.sleep(0.01)
+    finish(cc_final=.5)
+    """
+    settings, found = program(code), []
+    with local_engine([Slot()]) as engine:
+        thread = threading.Thread(
+            target=lambda: found.extend(engine.run(jobs, settings, lambda *_: None)), daemon=True
+        )
+        thread.start()
+        look = engine.client.run_on_scheduler
+        wait_until(lambda: look(lambda dask_scheduler: len(dask_scheduler.queued)) == 1)
+        assert look(
+            lambda dask_scheduler: [len(each.processing) for each in dask_scheduler.workers.values()]
+        ) == [1]
+        (tmp_path / "go").touch()
+        thread.join()
+    assert [result.job.name for result in found] == names
+
+
 def test_a_job_that_ends_its_worker_is_told_and_others_finish(jobs, program, monkeypatch):
     monkeypatch.setattr("openmm_density.batch.clusters.ALLOWED_FAILURES", 1)
     code = "os.kill(os.getppid(), 9) if folder.name == 'a_seed0' else finish(cc_final=.5)"
