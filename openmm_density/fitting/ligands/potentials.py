@@ -153,8 +153,8 @@ def _notes(
             notes.append(
                 f"The potential of {name} is not as near to {teacher.method} as it should be (forces within "
                 f"{each.known.accuracy.force_mae:.1f} kcal/mol/Å at {each.known.accuracy.temperature:g} K, where "
-                f"{FORCE_LIMIT:g} is asked for, or it broke in its own dynamics): distil it with another seed, and give that "
-                "file."
+                f"{FORCE_LIMIT:g} is asked for, or it broke in its own dynamics): distil it with more rounds or "
+                "another seed, and give that file."
             )
         if teacher.solvent is not None and solvent != "none":
             notes.append(

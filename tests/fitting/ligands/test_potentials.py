@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,6 +19,7 @@ from openmm_density.errors import InputError
 from openmm_density.fitting.ligands import cache, potentials
 from openmm_density.fitting.ligands.potentials import LigandSources, find_potentials
 from openmm_density.models import prepare, read_model
+from openmm_density.program_process import environment_of
 
 from ...models.test_ligands import SMILES
 from .conftest import write_model
@@ -239,6 +242,57 @@ def test_a_second_process_says_for_whom_it_waits(tmp_path, monkeypatch):
             assert begun.wait(60)
         assert second.result(60) == "done"
     assert told[0] == f"process {os.getpid()} on {socket.gethostname()}"
+
+
+def test_fits_that_need_one_potential_at_once_make_it_once(model, forcefield, distilled, monkeypatch):
+    """As the fits of a batch: three wait while the first distils, and read what it has kept."""
+    made, waiting = potentials.same_molecule, threading.Semaphore(0)
+
+    def distils(path):
+        # The first has the lock: it goes on once the others are seen to wait.
+        if not distilled:
+            assert all(waiting.acquire(timeout=60) for _ in range(3))
+        return made(path)
+
+    told = threading.local()
+
+    def say(done, of, doing):
+        if "waiting for its potential" in doing and not hasattr(told, "once"):
+            told.once = True
+            waiting.release()
+
+    monkeypatch.setattr(potentials, "same_molecule", distils)
+    sources = LigandSources(smiles={"ACM": SMILES}, threads=1)
+    with ThreadPoolExecutor(4) as pool:
+        found = [
+            each.result()
+            for each in [pool.submit(find_potentials, model, forcefield, sources, say) for _ in range(4)]
+        ]
+    assert distilled == [("ACM", SMILES)] and len({each.by_name["ACM"].sha256 for each in found}) == 1
+
+
+MAKER = """
+import sys
+from pathlib import Path
+from openmm_density.fitting.locks import held
+with held(Path(sys.argv[1]), lambda holder: print("waits for", holder, flush=True)):
+    print("makes it", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_process_that_is_killed_leaves_the_making_to_the_next(tmp_path):
+    """Processes of their own, as the fits of a batch are, with the lock that the cache has: torch would take seconds in each."""
+    environment = environment_of()
+    command = [sys.executable, "-c", MAKER, str(tmp_path / ".x.safetensors.lock")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
+    with subprocess.Popen(command, **pipes) as first:
+        assert first.stdout.readline() == "makes it\n"
+        with subprocess.Popen(command, **pipes) as second:
+            assert second.stdout.readline() == f"waits for process {first.pid} on {socket.gethostname()}\n"
+            first.kill()
+            said, _ = second.communicate(timeout=60)
+    assert said.splitlines()[-1] == "makes it" and second.returncode == 0
 
 
 def test_a_file_is_read_once(model, forcefield, acetamide_file, agreed, monkeypatch):
