@@ -2,11 +2,12 @@
 
 import json
 import sys
-from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
 from openmm_density import distillation
+from openmm_density.cli.distill import _remedy
 from openmm_density.distillation import Settings, load, rounds
 from openmm_density.distillation.students import Committee
 
@@ -29,7 +30,7 @@ def _tiny(monkeypatch):
         "_RELAXING_STEPS": 5,
     }.items():
         monkeypatch.setattr(rounds, name, steps)
-    monkeypatch.setattr(distillation, "distill", partial(rounds.distill, settings=TINY))
+    monkeypatch.setattr(distillation, "Settings", lambda most_rounds: TINY)
 
 
 def test_an_unfinished_potential_is_written_marked_and_exits_with_1(tmp_path, capsys):
@@ -64,6 +65,7 @@ def test_a_finished_potential_exits_with_0(tmp_path, monkeypatch):
         (["CO", "--dictionary", "missing.cif"], "missing.cif: there is no such file"),
         (["CO", "--output", "x.pdb"], "--output must end in .safetensors, found x.pdb: give another name."),
         (["CO", "--threads", "0"], "--threads must be 1 or more, found 0"),
+        (["CO", "--rounds", "0"], "--rounds must be 1 or more, found 0: give 1 or more."),
     ],
 )
 def test_wrong_input_is_refused_with_status_2(tmp_path, capsys, given, said):
@@ -116,3 +118,20 @@ def test_a_missing_package_is_told_before_anything_is_computed(tmp_path, capsys,
     assert "The distillation of a ligand needs safetensors" in said
     assert 'pip install "openmm-density[ligands]"' in said
     assert not list(tmp_path.iterdir())
+
+
+def test_more_rounds_are_advised_where_it_was_still_learning():
+    def found(*errors):
+        accuracies = [SimpleNamespace(force_mae=each, is_within_limit=each <= 1) for each in errors]
+        return SimpleNamespace(
+            rounds=[SimpleNamespace(accuracy=each) for each in accuracies],
+            potential=SimpleNamespace(accuracy=accuracies[-1]),
+        )
+
+    assert "add --overwrite --rounds 4" in _remedy(found(2.0, 1.5, 1.2))
+    assert (
+        _remedy(found(2.0, 1.2, 1.5))
+        == _remedy(found(1.2))
+        == _remedy(found(1.2, 0.9))
+        == "Try another --seed."
+    )
