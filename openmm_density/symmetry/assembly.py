@@ -30,6 +30,8 @@ CLASH = 2.2
 _LEAST_INSIDE = 0.5
 # Cyclic groups that are looked for in a map, and by how much a larger one may agree worse than the best.
 _TRIED_CYCLIC, _AS_GOOD = range(2, 9), 0.05
+# By the number of their rotations, and the axis that each of them has.
+_POLYHEDRA, _OF_ALL_POLYHEDRA = ("T", "O", "I"), 2
 
 
 @dataclass(frozen=True)
@@ -250,12 +252,15 @@ def _in_map(
     group = max(
         (name for name in tried if tried[name].mean >= best - _AS_GOOD), key=lambda name: int(name[1:])
     )
-    try:
-        dihedral = find_in_map(density_map, f"D{group[1:]}")
-        if dihedral.mean >= best - _AS_GOOD:
-            return f"D{group[1:]}", (dihedral.rotations, dihedral.translations)
-    except InputError:
-        pass
+    # Groups that hold the ring, the largest first; those of polyhedra have twofold axes along some box edge or other.
+    larger = [f"D{group[1:]}"] + ([*_POLYHEDRA] if f"C{_OF_ALL_POLYHEDRA}" in tried else [])
+    for name in reversed(larger):
+        try:
+            found = find_in_map(density_map, name)
+        except InputError:
+            continue
+        if found.mean >= best - _AS_GOOD:
+            return name, (found.rotations, found.translations)
     return group, (tried[group].rotations, tried[group].translations)
 
 

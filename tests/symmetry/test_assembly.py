@@ -7,8 +7,9 @@ import pytest
 from openmm_density import DensityMap
 from openmm_density.errors import InputError
 from openmm_density.models import read_model
-from openmm_density.symmetry import find_assembly, parse_symmetry, write_assembly
+from openmm_density.symmetry import find_assembly, parse_symmetry, point_group, write_assembly
 from openmm_density.symmetry.assembly import clashes_with_copies
+from openmm_density.symmetry.moved_maps import MapAgreement
 
 from .test_finding import assembly, farthest, operators, unit  # noqa: F401
 
@@ -94,3 +95,28 @@ def test_clashes_with_copies_are_counted(ring):
     assert clashes_with_copies(one.topology, one.positions, onto) == n_atoms
     apart = SymmetryOperators.from_matrices([np.eye(3)] * 2, [np.zeros(3), 3 * towards])
     assert clashes_with_copies(one.topology, one.positions, apart) == 0
+
+
+@pytest.mark.parametrize(
+    "has, found",
+    [
+        ({"C2": 0.97, "C4": 0.96}, "C4"),
+        ({"C2": 0.97, "C3": 0.95, "D3": 0.96}, "D3"),
+        ({"C2": 0.97, "D2": 0.98, "T": 0.96}, "T"),
+        ({"C2": 0.97, "C4": 0.98, "D4": 0.97, "T": 0.97, "O": 0.96}, "O"),
+        ({"C2": 0.97, "D2": 0.98, "T": 0.97, "I": 0.95, "O": 0.6}, "I"),
+    ],
+)
+def test_auto_takes_the_largest_group_that_a_map_has(ring, tmp_path, monkeypatch, has, found):
+    def find(_, group):
+        if group not in has:
+            raise InputError("the map does not have the symmetry")
+        rotations = point_group(group)
+        return MapAgreement(
+            rotations, np.zeros((len(rotations), 3)), np.array([1.0] + [has[group]] * (len(rotations) - 1))
+        )
+
+    monkeypatch.setattr("openmm_density.symmetry.assembly.find_in_map", find)
+    monkeypatch.setattr("openmm_density.symmetry.assembly._check_room", lambda *_: None)
+    _, symmetry = find_assembly(parse_symmetry("auto"), ring[1], ring[3], tmp_path / "unit.cif")
+    assert (symmetry.name, symmetry.source) == (found, "map")
