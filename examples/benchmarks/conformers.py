@@ -1,8 +1,9 @@
-"""Known conformers of ten side chains of adenylate kinase, found again by a short fit from where they are off by 25 degrees.
+"""Known conformers of side chains of adenylate kinase, found again by a short fit from where they are off by 25 degrees.
 
-For example ``python examples/benchmarks/conformers.py 1.6 2.0`` (resolutions in Å; four minutes each). Both are minimised in
-the force field, each alone among the other atoms; the map is gemmi's density of them with B factors of 20 to 44 Å², cut at the
-resolution, with noise.
+For example ``python examples/benchmarks/conformers.py places 1.6 2.0`` (resolutions in Å; four minutes each): ten side chains
+whose two conformers are both in the map. ``... shown 1.6 2.0 2.5``: sixteen, of which half have a second conformer that is not in
+the map, in two draws. Both conformers are minimised in the force field, each alone among the other atoms; the map is gemmi's
+density of them with B factors of 20 to 44 Å², cut at the resolution, with noise.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import gemmi
 import numpy as np
@@ -20,12 +23,16 @@ from scipy.spatial.transform import Rotation
 
 from openmm_density import DensityMap
 from openmm_density.fitting import FlexibleFit
+from openmm_density.fitting.conformers import FittedConformers
+from openmm_density.fitting.conformers.copies import ConformerGroup
 from openmm_density.fitting.protocols import find_protocol
 from openmm_density.models import prepare, read_model
 
 MODEL = Path(__file__).resolve().parents[1] / "data" / "adk_closed.pdb"
-COUNT, APART = 10, 8.0
-"""Side chains, and Å between their CA."""
+COUNT, APART, NEARER = 10, 8.0, 7.0
+"""Side chains, and Å between the CA of ten and of more of them."""
+PRESENT_AND_ABSENT = (0.0, 0.2, 0.0, 0.3, 0.0, 0.5, 0.0, 0.3) * 2
+FEW_STEPS, DRAWS = 300, (1, 2)
 SHARES = (0.5, 0.4, 0.3, 0.35)
 NOISE, TURNED, SHAKEN, STEPS = 0.15, 25.0, 0.2, 1500
 BACKBONE = ("N", "CA", "C", "O", "CB")
@@ -74,7 +81,9 @@ def is_free(search: gemmi.NeighborSearch, model: gemmi.Model, residue: gemmi.Res
     return True
 
 
-def second_places(structure: gemmi.Structure, rng: np.random.Generator) -> dict[int, dict[str, np.ndarray]]:
+def second_places(
+    structure: gemmi.Structure, rng: np.random.Generator, count: int, apart: float
+) -> dict[int, dict[str, np.ndarray]]:
     """Return a second rotamer of some residues, by their numbers, that touches nothing."""
     model = structure[0]
     search = gemmi.NeighborSearch(model, gemmi.UnitCell(), 6).populate(include_h=False)
@@ -84,7 +93,7 @@ def second_places(structure: gemmi.Structure, rng: np.random.Generator) -> dict[
     taken: list[gemmi.Position] = []
     for residue in residues:
         alpha = residue["CA"][0].pos
-        if len(found) == COUNT or any(alpha.dist(other) < APART for other in taken):
+        if len(found) == count or any(alpha.dist(other) < apart for other in taken):
             continue
         for degrees in (120.0, -120.0):
             places = side_chain(residue, degrees)
@@ -182,47 +191,90 @@ def start_of(truth: gemmi.Structure, rng: np.random.Generator) -> gemmi.Structur
     return start
 
 
-def run(resolution: float, folder: Path) -> None:
-    """Print how far each conformer is from the truth, before and after a fit, and its occupancy."""
-    rng = np.random.default_rng(0)
+def fitted(resolution: float, seed: int, shares: Sequence[float], steps: int, folder: Path) -> Fitted:
+    """Return a fit of conformers that are known, some of which may have no part of the map."""
+    rng = np.random.default_rng(seed)
     structure = gemmi.read_structure(str(MODEL))
     structure.remove_hydrogens()
-    second = second_places(structure, rng)
+    second = second_places(structure, rng, len(shares), APART if len(shares) == COUNT else NEARER)
     other = structure.clone()
     for residue in other[0][0]:
         for name, place in second.get(residue.seqid.num, {}).items():
             residue[name][0].pos = gemmi.Position(*place)
     conformers = [relaxed(each, set(second), folder) for each in (structure, other)]
-    shares = {number: SHARES[k % len(SHARES)] for k, number in enumerate(second)}
-    truth = with_both(structure, conformers, shares)
+    known = dict(zip(second, shares))
+    truth = with_both(structure, conformers, known)
     path = folder / "start.pdb"
     start_of(truth, rng).write_pdb(str(path))
-    protocol = replace(find_protocol("quick", resolution).with_steps(STEPS), conformers="auto")
+    protocol = replace(find_protocol("quick", resolution).with_steps(steps), conformers="both")
     begun = time.process_time()
-    fit = FlexibleFit(
-        read_model(path), map_of(truth, resolution, rng), resolution, protocol, threads=1, seed=1
-    )
+    density_map = map_of(truth, resolution, rng)
+    fit = FlexibleFit(read_model(path), density_map, resolution, protocol, threads=1, seed=1)
     found = fit.run().conformers
     seconds = time.process_time() - begun
+    return Fitted(found, conformers, known, seconds, fit.stopwatch.seconds_by_part["conformers"])
+
+
+class Fitted(NamedTuple):
+    """What a fit found, and what is known."""
+
+    found: FittedConformers
+    places: list[dict[tuple[int, str], np.ndarray]]
+    shares: dict[int, float]
+    seconds: float
+    of_conformers: float
+
+
+def number_of(group: ConformerGroup) -> int:
+    """Return the number of the residue of a group."""
+    return int(group.name.split()[-1])
+
+
+def print_places(resolution: float, folder: Path) -> None:
+    """Print how far each conformer is from the truth after a fit, and its occupancy."""
+    shares = [SHARES[k % len(SHARES)] for k in range(COUNT)]
+    found, places, known, seconds, of_conformers = fitted(resolution, 0, shares, STEPS, folder)
     atoms = list(found.copies.others.joined.atoms())
     errors = []
     for number, group in enumerate(found.copies.groups):
-        for label, places in zip("AB", conformers):
+        key = number_of(group)
+        for label, of_label in zip("AB", places):
             members = [k for k in found.copies.members(number, label) if atoms[k].element.symbol != "H"]
-            key = int(atoms[members[0]].residue.id)
-            away = [found.positions[k] - places[key, atoms[k].name] for k in members]
+            away = [found.positions[k] - of_label[key, atoms[k].name] for k in members]
             errors.append(float(np.sqrt(np.mean(np.sum(np.square(away), axis=1)))))
-            true = shares[key] if label == "B" else 1 - shares[key]
+            true = known[key] if label == "B" else 1 - known[key]
             share = found.copies.shares[number][label]
             print(f"{group.name} {label}: {errors[-1]:.2f} Å, occupancy {share:.2f} ({true:.2f})")
     print(
-        f"{resolution:g} Å: {sum(error < 0.3 for error in errors)} of {2 * len(shares)} conformers within .3 Å, "
+        f"{resolution:g} Å: {sum(error < 0.3 for error in errors)} of {2 * len(known)} conformers within .3 Å, "
         f"{len(errors)} fitted, largest {max(errors):.2f} Å; {seconds:.0f} s of processor time, "
-        f"{fit.stopwatch.seconds_by_part['conformers']:.0f} s by the clock for the conformers"
+        f"{of_conformers:.0f} s by the clock for the conformers"
     )
 
 
+def print_shown(resolution: float, seed: int, folder: Path) -> None:
+    """Print which second conformers are shown by a map, of those that it has with some occupancy and of those that it has not."""
+    found, _, known, seconds, _ = fitted(resolution, seed, PRESENT_AND_ABSENT, FEW_STEPS, folder)
+    missing = {(each.group, each.label) for each in found.not_shown}
+    counts: dict[float, list[int]] = {share: [0, 0] for share in sorted(set(known.values()))}
+    for number, group in enumerate(found.copies.groups):
+        share, is_shown = known[number_of(group)], not missing & {(number, "A"), (number, "B")}
+        counts[share][0] += is_shown
+        counts[share][1] += 1
+        values = found.copies.shares[number]["B"], found.deviations[number]["B"]
+        print(
+            f"  {group.name} B: {values[0]:.2f} ± {values[1]:.2f} ({share:.1f}), {'shown' if is_shown else 'not shown'}"
+        )
+    said = ", ".join(f"of occupancy {share:g} {shown} of {every}" for share, (shown, every) in counts.items())
+    print(f"{resolution:g} Å, draw {seed}: shown {said}; {seconds:.0f} s of processor time", flush=True)
+
+
 if __name__ == "__main__":
+    part, *values = sys.argv[1:] or ["places", "2.0"]
     with tempfile.TemporaryDirectory() as temporary:
-        for argument in sys.argv[1:] or ["2.0"]:
-            run(float(argument), Path(temporary))
+        for argument in values:
+            if part == "places":
+                print_places(float(argument), Path(temporary))
+            else:
+                for draw in DRAWS:
+                    print_shown(float(argument), draw, Path(temporary))

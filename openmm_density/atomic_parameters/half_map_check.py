@@ -115,7 +115,7 @@ def check_levels(
         for level in levels:
             refinement = prepared_refinement(atoms, work, level, bounds, scattering, solvent)
             if solvent:
-                free.displace(refinement.scatterers.displaced())
+                free.displace(refinement.scatterers.displaced(occupancies))
             if start is None:
                 start = refinement.uniform()
                 both = _scored(

@@ -161,9 +161,10 @@ def prepared_refinement(
 ) -> Refinement:
     """Return the refinement of a model's atoms in a map."""
     scatterers = atoms.scatterers(masked, min(bounds[1], LARGEST_IN_FULL), scattering)
+    occupancies = atoms.occupancies[atoms.scattering]
     if solvent:
-        masked.displace(scatterers.displaced())
-    return Refinement(masked, scatterers, level, bounds, atoms.occupancies[atoms.scattering], **options)
+        masked.displace(scatterers.displaced(occupancies))
+    return Refinement(masked, scatterers, level, bounds, occupancies, **options)
 
 
 LARGEST_IN_FULL = 200.0

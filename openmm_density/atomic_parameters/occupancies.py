@@ -25,9 +25,10 @@ from .b_factors import BOUNDS
 from .information import occupancy_deviations
 from .levels import b_level, checked_atoms
 from .model_atoms import ModelAtoms, checked_bounds, prepared_refinement
-from .refinement import OccupancyGroups
+from .refinement import Found, OccupancyGroups, Refinement
 
 KINDS = ("ligands", "waters", "side-chains")
+_ROUNDS, _AT_REST = 4, 0.01
 _BACKBONE = frozenset(("N", "CA", "C", "O", "OXT", "CB"))
 
 
@@ -182,7 +183,7 @@ class OccupancyRefinement:
         refinement = prepared_refinement(
             atoms, masked, level, self.bounds, self._scattering, self._solvent, groups=groups
         )
-        found = refinement.run(refinement.uniform())
+        found = self._found(refinement)
         b_factors = refinement.b_factors(found.logarithms)
         deviations = occupancy_deviations(refinement, found, atoms.scattering_positions)
         given = refinement.compare(b_factors, atoms.occupancies[atoms.scattering])
@@ -206,6 +207,19 @@ class OccupancyRefinement:
             ],
             occupancies[atoms.n_own :],
         )
+
+    def _found(self, refinement: Refinement) -> Found:
+        """Refine, round by round with the solvent that the atoms displace by the occupancies found before."""
+        start = refinement.uniform()
+        found = refinement.run(start)
+        for _ in range(_ROUNDS if self._solvent else 0):
+            before = found.occupancies
+            occupied = refinement.occupancies(before)
+            refinement.masked.displace(refinement.scatterers.displaced(occupied))
+            found = refinement.run(start, found)
+            if np.abs(found.occupancies - before).max() < _AT_REST:
+                break
+        return found
 
     def _check_apart(self) -> None:
         """Refuse no groups, and groups that share atoms."""

@@ -125,12 +125,16 @@ class Refinement:
         )
         return float(math.exp(found.x) - self.shift)
 
-    def run(self, start: float, iterations: int = MOST_ITERATIONS) -> Found:
-        """Refine from a uniform B factor in Å², and from the given occupancies."""
+    def run(self, start: float, after: Found | None = None) -> Found:
+        """Refine from a uniform B factor in Å² and the given occupancies, or from what was found before."""
         n, mean = self.level.n_groups, math.log(start + self.shift)
         limits = [math.log(b + self.shift) for b in self.bounds]
-        firsts = np.array([self._given[each].mean() for each in self.groups.members])
-        x = np.concatenate([np.full(n, mean), np.clip(firsts, 0.05, 1.0)])
+        if after is None:
+            firsts = np.array([self._given[each].mean() for each in self.groups.members])
+            x = np.concatenate([np.full(n, mean), np.clip(firsts, 0.05, 1.0)])
+        else:
+            firsts = after.occupancies
+            x = np.concatenate([after.logarithms, firsts])
         bounds = [tuple(limits)] * n + [(0.0, 1.0)] * len(firsts)
         for each in self.groups.alternatives:
             for k in each:
@@ -142,7 +146,7 @@ class Refinement:
             jac=True,
             method="L-BFGS-B",
             bounds=bounds,
-            options={"maxiter": iterations, "maxcor": 20, "ftol": _TOLERANCE, "gtol": 1e-3},
+            options={"maxiter": MOST_ITERATIONS, "maxcor": 20, "ftol": _TOLERANCE, "gtol": 1e-3},
         )
         occupancies = self.groups.values(found.x[n:])
         agreement = self._compare(self.b_factors(found.x[:n]), self.occupancies(occupancies), False)

@@ -98,10 +98,15 @@ class Scatterers:
         amplitudes, exponents, _ = self._gaussians(b_factors, occupancies)
         return self._splat(amplitudes, exponents)
 
-    def displaced(self) -> np.ndarray:
-        """Return the volume of the atoms as a density, as soft at its edge as that of a solvent is."""
+    def displaced(self, occupancies: np.ndarray) -> np.ndarray:
+        """Return the volume of the atoms as a density, as soft at its edge as that of a solvent is.
+
+        An atom displaces the solvent where it is: by its occupancy. Else what is in no copy of a molecule would need density to
+        make up for the solvent that it is said to displace.
+        """
         width = np.full((len(self._a), 1), _DISPLACED_B + self._masked.blur)
-        return self._splat(self._shares[:, None] * (4 * math.pi / width) ** 1.5, 4 * math.pi**2 / width)
+        amplitudes = (self._shares * occupancies)[:, None] * (4 * math.pi / width) ** 1.5
+        return self._splat(amplitudes, 4 * math.pi**2 / width)
 
     def gradients(
         self, field: np.ndarray, b_factors: np.ndarray, occupancies: np.ndarray

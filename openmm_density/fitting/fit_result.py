@@ -57,6 +57,7 @@ class Simulated:
     similarity: float
     ca_rmsd: float | None
     because: str
+    conformers: FittedConformers | None = None
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,10 @@ class FitResult:
 
     def keeping_before(self, because: str) -> FitResult:
         """Return the result with the model as it was before, and what the simulation made of it beside it."""
-        simulated = Simulated(self.final, self.cc_final, self.similarity_final, self.ca_rmsd_final, because)
+        found = self.conformers
+        simulated = Simulated(
+            self.final, self.cc_final, self.similarity_final, self.ca_rmsd_final, because, found
+        )
         return replace(
             self,
             final=self.initial,
@@ -212,7 +216,7 @@ class FitResult:
             similarity_final=self.similarity_initial,
             ca_rmsd_final=self.ca_rmsd_initial,
             simulated=simulated,
-            conformers=None,
+            conformers=None if found is None else found.kept_as_given(self.initial),
         )
 
     def as_simulated(self) -> FitResult:
@@ -226,4 +230,5 @@ class FitResult:
             similarity_final=self.simulated.similarity,
             ca_rmsd_final=self.simulated.ca_rmsd,
             simulated=None,
+            conformers=self.simulated.conformers,
         )

@@ -50,7 +50,8 @@ def with_refined_atoms(
         Of the copies of the model.
     """
     wants_b, wants_occupancies = protocol.b_factors != "off", protocol.occupancies != "off"
-    if result.interrupted or result.simulated is not None or not (wants_b or wants_occupancies):
+    is_wanted = wants_b or wants_occupancies or _has_conformers(result)
+    if not is_wanted or result.interrupted or result.simulated is not None:
         return result
     # SciPy's optimisers are loaded by fits that need them only.
     from ..atomic_parameters import BFactorRefinement, OccupancyRefinement
@@ -59,11 +60,9 @@ def with_refined_atoms(
     positions, given = result.final[:n], _occupancies(result)[:n]
     where = solute.topology, fit_map.density_map, fit_map.resolution
     beside = placed_alternates(result, solute)
-    scattering = scattering_of(operators)
-    placed = {"positions": positions, "conformers": beside, "scattering": scattering}
+    placed = {"positions": positions, "conformers": beside, "scattering": scattering_of(operators)}
     # Those that no atom can have are written as they are.
-    occupancies = np.clip(given, 0, 1)
-    problems = []
+    occupancies, problems = np.clip(given, 0, 1), []
     if wants_occupancies:
         try:
             refinement = OccupancyRefinement(*where, protocol.occupancies, occupancies=occupancies, **placed)
@@ -78,10 +77,17 @@ def with_refined_atoms(
             options = {"level": protocol.b_factors, "half_maps": half_maps, **placed}
             refinement = BFactorRefinement(*where, occupancies=occupancies, **options)
             result = _with_b_factors(result, refinement.with_copies(operators).refine())
-            result = _with_evidence(result, fit_map, solute, occupancies, beside, operators)
         except InputError as error:
             problems.append(f"B factors are not refined: {error}")
+    try:
+        result = _with_evidence(result, fit_map, solute, occupancies, beside, operators)
+    except InputError as error:
+        problems.append(f"What conformers explain of the density is not known: {error}")
     return replace(result, not_refined=" ".join(problems) or None)
+
+
+def _has_conformers(result: FitResult) -> bool:
+    return result.conformers is not None and len(result.conformers.copies) > 0
 
 
 def _with_b_factors(result: FitResult, refined: BFactors) -> FitResult:
@@ -101,16 +107,18 @@ def _with_evidence(
 ) -> FitResult:
     """Return the result with what fitted conformers explain of the density around them."""
     found, refined = result.conformers, result.b_factors
-    if found is None or beside is None or refined is None or not len(found.copies):
+    if found is None or beside is None or not _has_conformers(result):
         return result
-    from .conformers.evidence import heavy_positions, local_correlations
+    from .conformers.copies import heavy_atoms
+    from .conformers.evidence import local_correlations
 
     n = solute.topology.getNumAtoms()
     copies = found.copies
     alternating = np.concatenate([copies.others.originals, copies.n_atoms + np.arange(len(copies))])
-    around = heavy_positions(copies.others.joined, found.positions, np.unique(alternating))
+    around = found.positions[heavy_atoms(copies.others.joined, np.unique(alternating))]
+    level = "residue" if refined is None else refined.level
     correlations = local_correlations(
-        solute.topology, fit_map, result.final[:n], occupancies, beside, around, refined.level, operators
+        solute.topology, fit_map, result.final[:n], occupancies, beside, around, level, operators
     )
     return replace(result, conformers=replace(found, cc_both=correlations.both, cc_major=correlations.major))
 

@@ -435,8 +435,7 @@ class DensityMap:
         index[unknown] = 0
         mode = "grid-wrap" if self.periodic else "nearest"
         values = ndimage.map_coordinates(self.data, index[:, ::-1].T, output=np.float64, order=1, mode=mode)
-        values[unknown] = np.nan
-        return values
+        return np.where(unknown, np.nan, values)
 
     @classmethod
     def simulate(

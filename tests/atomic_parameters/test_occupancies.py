@@ -61,6 +61,15 @@ def test_alternatives_share_what_there_is(known):
     assert refined.values["0"] == pytest.approx(0.7, abs=0.1)
 
 
+def test_what_is_not_in_the_map_displaces_no_solvent(known):
+    """Else it would need density to make up for it: a seventh of that of its atoms."""
+    absent = side_chain(known, 8)
+    density_map = without(known, known.map(3.0, noise=0.1), [(absent, 1.0)])
+    refined = OccupancyRefinement(known.model, density_map, 3.0, [absent]).refine()
+    assert refined.values["0"] < 0.06
+    assert refined.notes == [f"0 has no density of its own in the map (occupancy {refined.values['0']:.2f})."]
+
+
 def test_kinds_of_groups(known):
     groups = occupancy_groups(known.model.topology, "side-chains")
     assert all("ALA" not in name and "GLY" not in name for name in groups)

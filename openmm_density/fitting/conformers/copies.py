@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from openmm import app
 from scipy.spatial import cKDTree
 
 from ...chemistry.elements import is_hydrogen
@@ -375,3 +376,9 @@ def labels_of(prepared: Prepared) -> list[str]:
     """Return the label of the conformer that each atom of a prepared model is of, empty for none."""
     records = prepared.model.records
     return ["" if k < 0 else records[k].altloc for k in prepared.nearest_input()]
+
+
+def heavy_atoms(topology: app.Topology, atoms: np.ndarray) -> np.ndarray:
+    """Return those of some atoms that are no hydrogens."""
+    every = list(topology.atoms())
+    return np.array([k for k in atoms.tolist() if not is_hydrogen(every[k])], dtype=np.int64)

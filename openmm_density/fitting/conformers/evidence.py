@@ -11,7 +11,6 @@ from openmm import app
 from ...atomic_parameters import BFactorRefinement
 from ...atomic_parameters.masked_map import MaskedMap
 from ...atomic_parameters.scatterers import Mates, Scatterers
-from ...chemistry.elements import is_hydrogen
 from ...models.conformer_topology import PlacedConformers
 from ...models.symmetry_operators import SymmetryOperators
 from ..fit_map import FitMap, scattering_of
@@ -103,11 +102,5 @@ def _correlation(
         mates = Mates.of(operators, positions[heavy], masked.margin, occupancies[heavy])
     largest, scattering = float(b_factors.max()), scattering_of(operators)
     scatterers = Scatterers(symbols, positions[heavy], masked, largest, scattering, mates)
-    masked.displace(scatterers.displaced())
+    masked.displace(scatterers.displaced(occupancies[heavy]))
     return masked.compare(scatterers.density(b_factors[heavy], occupancies[heavy]), False).cc
-
-
-def heavy_positions(topology: app.Topology, positions: np.ndarray, atoms: np.ndarray) -> np.ndarray:
-    """Return the positions of those of some atoms that are no hydrogens."""
-    every = list(topology.atoms())
-    return positions[[k for k in atoms.tolist() if not is_hydrogen(every[k])]]

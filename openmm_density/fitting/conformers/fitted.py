@@ -7,7 +7,46 @@ from typing import Any
 
 import numpy as np
 
+from ...wording import listing
 from .copies import ConformerCopies
+
+
+@dataclass(frozen=True)
+class NotShown:
+    """A conformer that was fitted, and that the map does not show.
+
+    Attributes
+    ----------
+    group : int
+        The number of its group where it was fitted.
+    residue, label : str
+    occupancy, deviation : float
+        As refined.
+    near : float, optional
+        How far its atoms are from those of another conformer, in the mean, in Å, where the map does not tell both apart.
+    written : bool
+        Whether it is written as it was fitted, and not as the input has it.
+    """
+
+    group: int
+    residue: str
+    label: str
+    occupancy: float
+    deviation: float
+    near: float | None
+    written: bool = False
+
+    def __str__(self) -> str:
+        """Return its name and why it is not seen, as in ``A GLU 75 B (occupancy 0.03 ± 0.02)``."""
+        why = f"occupancy {self.occupancy:.2f} ± {self.deviation:.2f}"
+        if self.near is not None:
+            why = f"{self.near:.1f} Å from another one, which is too near for this map"
+        return f"{self.residue} {self.label} ({why})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain numbers and strings."""
+        names = ("residue", "label", "occupancy", "deviation", "near", "written")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True)
@@ -24,6 +63,8 @@ class FittedConformers:
         Of each group the standard deviations of the occupancies of its conformers, by label.
     notes : list of str
         What is to be known of them, one sentence each.
+    not_shown : list of NotShown
+        Those that were fitted and that the map does not show.
     cc_both, cc_major : float, optional
         Of the density around the conformers with them, and with those of the model alone, each with B factors refined for it.
     """
@@ -32,18 +73,28 @@ class FittedConformers:
     positions: np.ndarray
     deviations: list[dict[str, float]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    not_shown: list[NotShown] = field(default_factory=list)
     cc_both: float | None = None
     cc_major: float | None = None
 
-    def with_only(self, groups: list[int], notes: list[str]) -> FittedConformers:
+    def with_only(self, groups: list[int]) -> FittedConformers:
         """Return those of some groups."""
         kept, n = np.isin(self.copies.group_of_copy, groups), self.copies.n_atoms
         positions = np.concatenate([self.positions[:n], self.positions[n:][kept]])
         deviations = [self.deviations[k] for k in groups]
         copies = self.copies.with_only(groups)
-        return replace(
-            self, copies=copies, positions=positions, deviations=deviations, notes=[*self.notes, *notes]
-        )
+        return replace(self, copies=copies, positions=positions, deviations=deviations)
+
+    def kept_as_given(self, positions: np.ndarray) -> FittedConformers:
+        """Return none of them, for a model at positions (N, 3) in Å that was kept as it was before the fit."""
+        notes = list(self.notes)
+        if len(self.copies):
+            names = listing([group.name for group in self.copies.groups])
+            notes.append(
+                f"All conformers of {names} were fitted with what the simulation made of the model (after.*); as that was not "
+                "better, they are kept as they were, too."
+            )
+        return FittedConformers(self.copies.with_only([]), positions, notes=notes)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain numbers, strings and lists, without positions."""
@@ -52,6 +103,7 @@ class FittedConformers:
                 {"residue": group.name, "occupancies": shares, "deviations": deviations}
                 for group, shares, deviations in zip(self.copies.groups, self.copies.shares, self.deviations)
             ],
+            "not_shown": [each.as_dict() for each in self.not_shown],
             "cc_both": self.cc_both,
             "cc_major": self.cc_major,
             "notes": list(self.notes),

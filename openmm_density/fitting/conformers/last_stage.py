@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,6 @@ from ...errors import InputError, SimulationError
 from ...models.conformer_topology import PlacedConformers
 from ...models.preparation import Prepared
 from ...models.symmetry_operators import SymmetryOperators
-from ...wording import listing
 from ..engine import Engine
 from ..fit_map import FitMap, scattering_of
 from ..interrupts import Stop
@@ -22,14 +22,13 @@ from ..stage_context import StageContext
 from .copies import ConformerCopies, conformer_copies
 from .fitted import FittedConformers
 from .refinement import ConformerFit
+from .verdict import groups_shown, not_shown
 
 if TYPE_CHECKING:
     from ...atomic_parameters import Occupancies
 
 FINEST = 2.5
 """Å: coarser maps do not tell conformers apart."""
-LEAST, SURE = 0.1, 3.0
-"""What the occupancy of a conformer has to be that is seen: this, and so many standard deviations."""
 
 
 def fitted_conformers(
@@ -58,42 +57,39 @@ def fitted_conformers(
     stop : StopRequest or Deadline
     """
     prepared = engine.systems.prepared
-    if protocol.conformers == "major" or not len(prepared.model.alternates) or not running.strength:
+    if protocol.conformers == "major" or not running.strength or stop.requested:
         return None
-    if stop.requested or (protocol.conformers == "auto" and fit_map.resolution > FINEST):
+    hopeless = fit_map.resolution > FINEST or not len(prepared.model.alternates)
+    if protocol.conformers == "auto" and hopeless:
         return None
     copies = conformer_copies(prepared)
     none = FittedConformers(copies.with_only([]), running.positions(), notes=copies.left)
+    if not len(prepared.model.alternates):
+        return replace(none, notes=["The model has no alternate conformers that could be fitted."])
     if not len(copies):
         return none
     fit = ConformerFit(engine, protocol, prepared, copies)
     how = running.density, running.stage, running.strength
+    of = {"solute": solute, "fit_map": fit_map, "operators": engine.systems.operators}
+    occupancies = partial(refined_occupancies, **of)
     try:
-        found = fit.fitted(running.positions(), *how, engine.dynamics.integrator(state, running.stage), stop)
+        integrator = engine.dynamics.integrator(state, running.stage)
+        found = fit.fitted(running.positions(), *how, integrator, stop, occupancies)
         if stop.requested:
             return None
-        occupancies = refined_occupancies(found, solute, fit_map, engine.systems.operators)
-        found = fit.with_occupancies(found, occupancies, *how, stop)
+        found = fit.with_occupancies(found, occupancies(found), *how, stop)
     except (InputError, SimulationError) as error:
         problem = f"Alternate conformers follow the fitted ones rigidly, as they cannot be fitted: {error}"
         return replace(none, notes=[*copies.left, problem])
-    if protocol.conformers == "both":
-        return replace(found, notes=copies.left)
-    seen = [number for number in range(len(copies.groups)) if is_seen(found, number)]
-    unseen = [group.name for number, group in enumerate(copies.groups) if number not in seen]
-    notes = copies.left
-    if unseen:
-        notes = [
-            *notes,
-            f"The map does not show alternate conformers of {listing(unseen)}, which follow the fitted ones rigidly.",
-        ]
-    return found.with_only(seen, notes)
-
-
-def is_seen(found: FittedConformers, group: int) -> bool:
-    """Return whether the map shows all conformers of a group, by their occupancies and how well these are known."""
-    shares, deviations = found.copies.shares[group], found.deviations[group]
-    return all(value >= max(LEAST, SURE * deviations[label]) for label, value in shares.items())
+    missing = not_shown(found, fit_map.resolution)
+    everything = list(range(len(copies.groups)))
+    shown = everything if protocol.conformers == "both" else groups_shown(found, missing)
+    missing = [replace(each, written=each.group in shown) for each in missing]
+    if not shown:
+        return replace(none, not_shown=missing)
+    if shown != everything:
+        found = fit.of_groups(found, shown, *how, stop)
+    return replace(found, notes=copies.left, not_shown=missing)
 
 
 def refined_occupancies(

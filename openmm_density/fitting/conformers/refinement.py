@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -32,12 +33,15 @@ WIDTHS = (1.4, 1.0)
 """Of the atoms' Gaussians, in those of the map's resolution, in which the conformers are minimised one after the other: wide ones
 find density that a displaced side chain does not touch."""
 DESCENT_STEPS, ITERATIONS = 100, 300
-STRONGER = 4.0
+STRONGER = 5.0
 """Times by which the density pulls more strongly than on the model before, as each conformer feels its part of it only."""
 FREE_REACH = 4.0
 """Å from a conformer up to which residues move: the others stay where they are."""
 STEPS_SHARE, LEAST_STEPS = 0.05, 600
 """Steps of dynamics, as a part of those of the protocol, and the least."""
+LEAST_FITTED = (0.35, 0.25, 0.15)
+"""The least occupancy of a conformer in each of these and in the dynamics behind them: with less it is not pulled to a density
+that it does not touch yet."""
 HOT, COLD = 300.0, 10.0
 TIMESTEP = 0.5
 """Of that of the stage: a pull so much stronger asks for shorter steps."""
@@ -61,6 +65,7 @@ class ConformerFit:
     ) -> None:
         self._engine, self._protocol, self._prepared, self._copies = engine, protocol, prepared, copies
         self._given: np.ndarray | None = None
+        self._moves: np.ndarray | None = None
         interval = protocol.density_interval
         self.steps = max(LEAST_STEPS, round(STEPS_SHARE * protocol.steps)) // interval * interval
 
@@ -72,6 +77,7 @@ class ConformerFit:
         strength: float,
         integrator: openmm.Integrator,
         stop: Stop,
+        occupancies: Callable[[FittedConformers], Occupancies],
     ) -> FittedConformers:
         """Return the conformers, fitted with the model from where that is.
 
@@ -89,12 +95,27 @@ class ConformerFit:
             Of the dynamics.
         stop : StopRequest or Deadline
             Ends them early.
+        occupancies : callable
+            Returns those of conformers that stay where they are: found where the conformers start, as what has half of an atom in
+            a place without density is pulled to the half of another one that has no atom.
         """
-        start = self._start(positions, density)
-        for width in WIDTHS:
-            start = self._minimized(start, density.with_atoms_wider(width), stage, strength, stop)
-        annealed = self._annealed(start, density, stage, strength, integrator, stop)
+        found = FittedConformers(self._copies, self._start(positions, density))
+        for width, least in zip(WIDTHS, LEAST_FITTED):
+            self._share(occupancies(found), least)
+            wide = density.with_atoms_wider(width)
+            placed = self._minimized(found.positions, wide, stage, strength, stop)
+            found = FittedConformers(self._copies, placed)
+        self._share(occupancies(found), LEAST_FITTED[-1])
+        annealed = self._annealed(found.positions, density, stage, strength, integrator, stop)
         return FittedConformers(self._copies, annealed)
+
+    def _share(self, found: Occupancies, least: float) -> None:
+        """Take occupancies for what is fitted next, none of them very small."""
+        shares = []
+        for of_group, _ in of_conformers(self._copies, found):
+            seen = {label: max(share, least) for label, share in of_group.items()}
+            shares.append({label: share / sum(seen.values()) for label, share in seen.items()})
+        self._copies = self._copies.with_shares(shares)
 
     def with_occupancies(
         self,
@@ -106,26 +127,39 @@ class ConformerFit:
         stop: Stop,
     ) -> FittedConformers:
         """Return the same, minimised with refined occupancies, which are named as in ``A LYS 45 B``."""
-        shares, deviations = (
-            [
-                {label: values[f"{group.name} {label}"] for label in (group.chosen, *group.labels)}
-                for group in found.copies.groups
-            ]
-            for values in (occupancies.values, occupancies.deviations)
-        )
-        self._copies = found.copies.with_shares(shares)
+        of_groups = of_conformers(found.copies, occupancies)
+        self._copies = found.copies.with_shares([shares for shares, _ in of_groups])
         return replace(
             found,
             copies=self._copies,
-            deviations=deviations,
+            deviations=[deviations for _, deviations in of_groups],
             positions=self._minimized(found.positions, density, stage, strength, stop),
         )
+
+    def of_groups(
+        self,
+        found: FittedConformers,
+        groups: list[int],
+        density: DensityFit,
+        stage: Stage,
+        strength: float,
+        stop: Stop,
+    ) -> FittedConformers:
+        """Return those of some groups, minimised with the model's own conformers of the others, which have all of the density."""
+        assert self._given is not None and self._moves is not None
+        n = found.copies.n_atoms
+        kept = np.concatenate([np.ones(n, dtype=bool), np.isin(found.copies.group_of_copy, groups)])
+        self._given, self._moves = self._given[kept], self._moves[kept]
+        found = found.with_only(groups)
+        self._copies = found.copies
+        return replace(found, positions=self._minimized(found.positions, density, stage, strength, stop))
 
     def _start(self, positions: np.ndarray, density: DensityFit) -> np.ndarray:
         """Return where all atoms start (Å): each residue's own conformer as given or as fitted, what agrees better."""
         copies = self._copies
         given = where_given(self._prepared, copies, positions)
         self._given, chosen = given, given.copy()
+        self._moves = copies.near(given, FREE_REACH)
         _, system = self._system(density, given, stiff=False, free=True)
         joint = density.with_copies(
             copies.others.joined, copies.others.originals, copies.occupancies(), given, system
@@ -157,9 +191,9 @@ class ConformerFit:
         systems = self._engine.systems
         free = integrator is None
         _, system = self._system(density, start, stage.final, free)
-        assert self._given is not None
+        assert self._given is not None and self._moves is not None
         system.addForce(torsion_hold(self._copies, self._given, RESTRAINT_GROUP))
-        freeze(system, ~self._copies.near(self._given, FREE_REACH))
+        freeze(system, ~self._moves)
         integrator = integrator or openmm.VerletIntegrator(0.001)
         context = make_context(system, integrator, self._engine.platform)
         context.setPositions(start / ANGSTROM_PER_NANOMETER)
@@ -206,6 +240,21 @@ class ConformerFit:
                 raise
             return start
         return self._minimized(warm, density, stage, strength, stop)
+
+
+def of_conformers(
+    copies: ConformerCopies, found: Occupancies
+) -> list[tuple[dict[str, float], dict[str, float]]]:
+    """Return the occupancies of each group's conformers, and their standard deviations, by label."""
+    result = []
+    for group in copies.groups:
+        names = {label: f"{group.name} {label}" for label in (group.chosen, *group.labels)}
+        shares, deviations = (
+            {label: values[name] for label, name in names.items()}
+            for values in (found.values, found.deviations)
+        )
+        result.append((shares, deviations))
+    return result
 
 
 def freeze(system: openmm.System, atoms: np.ndarray) -> None:

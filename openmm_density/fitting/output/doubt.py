@@ -76,6 +76,7 @@ KINDS = {
     "stretched": "bonds that the fit stretched",
     "bent": "ligands that the fit bent",
     "ligand": "ligands whose potential does not know them",
+    "conformers": "alternate conformers that the map does not show",
     "stretch": "stretches of residues that fit the map badly",
 }
 """What each kind of doubt is about."""

@@ -97,6 +97,7 @@ def doubts_about(
         *_stretched_doubt(result),
         *_bent_doubts(summary),
         *_unknown_ligand_doubts(summary),
+        *_conformer_doubts(result),
         *_stretch_doubts(stretches, residues),
     ]
     return [replace(doubt, sentence=with_arguments(doubt.sentence, spellings)) for doubt in doubts]
@@ -377,6 +378,24 @@ def _unknown_ligand_doubts(summary: Mapping[str, Any]) -> list[Doubt]:
             "check its SMILES and where it starts."
         )
         doubts.append(Doubt("ligand", said, (Place.of(ligand["residue"]),)))
+    return doubts
+
+
+def _conformer_doubts(result: FitResult) -> list[Doubt]:
+    """Return doubts about alternate conformers that the map does not show, by how they are written."""
+    missing = [] if result.conformers is None else result.conformers.not_shown
+    doubts = []
+    for written, how in (
+        (False, "they follow rigidly and keep the input's occupancies"),
+        (True, "they are written as fitted"),
+    ):
+        found = [each for each in missing if each.written == written]
+        if found:
+            said = (
+                f"the map does not show alternate conformers {listing([str(each) for each in found], 10)}: {how}; "
+                "look at each, and leave out what is not there."
+            )
+            doubts.append(Doubt("conformers", said, tuple(Place.of(each.residue) for each in found)))
     return doubts
 
 

@@ -22,6 +22,8 @@ RESOLUTION = 1.8
 SHARES = {"A": 0.6, "B": 0.4}
 TURNED = {19: 120.0, 13: 120.0}
 """Degrees about CA-CB, of residues."""
+ABSENT = {22: 120.0}
+"""Those whose second conformer the model has, and the map has not."""
 
 
 def turned(residue, position, degrees):
@@ -31,10 +33,11 @@ def turned(residue, position, degrees):
 
 
 def write_conformers(path, structure, starts=False):
-    """Write a chain with both conformers; those of a start are turned by 20 degrees, with occupancies of .5."""
+    """Write a chain with both conformers; those of a start are turned by 20 degrees, with occupancies of .5, and one too many."""
     structure = structure.clone()
+    angles = TURNED | ABSENT if starts else TURNED
     for residue in structure[0][0]:
-        angle = TURNED.get(residue.seqid.num)
+        angle = angles.get(residue.seqid.num)
         if angle is None:
             continue
         made = []

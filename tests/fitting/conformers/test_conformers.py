@@ -13,14 +13,22 @@ from openmm_density.atomic_parameters import BFactorRefinement
 from openmm_density.fitting import FlexibleFit
 from openmm_density.fitting.conformers import FittedConformers
 from openmm_density.fitting.conformers.copies import conformer_copies
+from openmm_density.fitting.conformers.last_stage import fitted_conformers
+from openmm_density.fitting.conformers.verdict import groups_shown, not_shown
+from openmm_density.fitting.output.doubts import _conformer_doubts
 from openmm_density.fitting.output.notes import _conformer_notes
-from openmm_density.fitting.refined_atoms import input_b_factors, input_occupancies, written_alternates
+from openmm_density.fitting.refined_atoms import (
+    input_b_factors,
+    input_occupancies,
+    with_refined_atoms,
+    written_alternates,
+)
 from openmm_density.models import prepare, read_model
 from openmm_density.models.model import Alternates
 from openmm_density.models.structure_files import write_model_cif, write_pdb
 from openmm_density.validation.geometry import geometry_report
 
-from .conftest import RESOLUTION, SHARES
+from .conftest import ABSENT, RESOLUTION, SHARES
 
 
 def places(path):
@@ -47,7 +55,7 @@ def written(request, two_conformers):
 
 def test_both_are_found_and_written(two_conformers, written):
     truth, start = places(two_conformers.folder / "truth.pdb"), places(two_conformers.folder / "start.pdb")
-    assert written.keys() == truth.keys()
+    assert {key for key in written if key[0] not in ABSENT} == truth.keys()
     for number, atoms in ((13, 4), (19, 6)):
         for label in SHARES:
             names = [key for key in truth if key[0] == number and key[2] == label]
@@ -68,7 +76,69 @@ def test_they_explain_the_density_around_them(two_conformers):
     assert [each["residue"] for each in found["fitted"]] == ["A LYS 13", "A PHE 19"]
     assert all(sum(each["occupancies"].values()) == pytest.approx(1) for each in found["fitted"])
     (note,) = _conformer_notes(two_conformers.result)
-    assert note == "All conformers of A LYS 13, A PHE 19 were fitted, each to its part of the density."
+    assert note == (
+        "All conformers of A LYS 13, A PHE 19 were fitted, each to its part of the density; 1 alternate conformer moves rigidly "
+        "with the residue around."
+    )
+
+
+def test_a_conformer_without_density_is_not_shown_and_stays_as_the_input_has_it(two_conformers, written):
+    (missing,) = two_conformers.result.conformers.not_shown
+    assert (missing.residue, missing.label, missing.written) == ("A GLU 22", "B", False)
+    assert missing.occupancy < 0.1
+    assert {written[key][1] for key in written if key[0] in ABSENT} == {0.5}
+    (doubt,) = _conformer_doubts(two_conformers.result)
+    assert str(missing) in doubt.sentence and doubt.places[0].members == ("A GLU 22",)
+    assert two_conformers.result.conformers.as_dict()["not_shown"] == [missing.as_dict()]
+
+
+def test_conformers_that_are_as_near_as_one_are_not_told_apart(two_conformers):
+    """Whatever their occupancies are, which then are those of one in their middle."""
+    found = two_conformers.result.conformers
+    assert not not_shown(found, RESOLUTION)
+    second = found.copies.members(0, "B")
+    positions = found.positions.copy()
+    positions[second] = positions[found.copies.others.originals[second - found.copies.n_atoms]] + 0.3
+    (missing,) = not_shown(replace(found, positions=positions), RESOLUTION)
+    assert (missing.residue, missing.label) == ("A LYS 13", "B") and missing.near == pytest.approx(
+        0.52, abs=0.01
+    )
+    assert groups_shown(found, [missing]) == [1]
+
+
+def test_a_model_that_is_kept_as_it_was_says_what_became_of_its_conformers(two_conformers):
+    result = two_conformers.result
+    kept = result.keeping_before("for a reason")
+    assert not len(kept.conformers.copies)
+    assert kept.conformers.notes[-1].startswith("All conformers of A LYS 13, A PHE 19 were fitted with what")
+    assert kept.as_simulated().conformers is result.conformers
+    assert (
+        written_alternates(kept).occupancies.tolist() == kept.prepared.model.alternates.occupancies.tolist()
+    )
+
+
+def test_what_conformers_explain_is_known_without_refined_b_factors(two_conformers):
+    fit, result = two_conformers.fit, two_conformers.result
+    given = replace(
+        result, b_factors=None, conformers=replace(result.conformers, cc_both=None, cc_major=None)
+    )
+    protocol = replace(two_conformers.protocol, b_factors="off")
+    again = with_refined_atoms(given, fit.solute, fit.fit_map, protocol)
+    assert again.b_factors is None
+    assert again.conformers.cc_both > 0.97 > 0.93 > again.conformers.cc_major
+
+
+def test_a_model_without_alternate_conformers_says_so(two_conformers):
+    fit = two_conformers.fit
+    model = replace(fit.prepared.model, alternates=Alternates())
+    prepared = replace(fit.prepared, model=model)
+    engine = SimpleNamespace(systems=SimpleNamespace(prepared=prepared, operators=None))
+    running = SimpleNamespace(strength=1.0, positions=lambda: fit.prepared.positions)
+    rest = fit.fit_map, prepared, running, None, SimpleNamespace(requested=False)
+    both, auto = (replace(two_conformers.protocol, conformers=each) for each in ("both", "auto"))
+    found = fitted_conformers(engine, both, *rest)
+    assert found.notes == ["The model has no alternate conformers that could be fitted."]
+    assert fitted_conformers(engine, auto, *rest) is None
 
 
 def test_geometry_of_each_is_that_of_a_model(two_conformers):
@@ -127,7 +197,7 @@ def test_conformers_of_another_residue_are_left_and_named(two_conformers, tmp_pa
     path = tmp_path / "two_residues.pdb"
     structure.write_pdb(str(path))
     copies = conformer_copies(prepare(read_model(path)))
-    assert [group.name for group in copies.groups] == ["A PHE 19"]
+    assert [group.name for group in copies.groups] == ["A PHE 19", "A GLU 22"]
     (sentence,) = copies.left
     assert sentence.startswith("An alternate conformer that is another residue than the fitted one follows")
 
