@@ -13,6 +13,8 @@ from ..wording import listing
 
 FITS_PER_GPU = 8
 """Side by side on one GPU, where there are cores for them: as measured on an H200, see docs/guide/many_fits.md."""
+_MEGABYTES_PER_FIT = 4096
+"""Of a GPU's memory: adenylate kinase took 3.3 to 3.9 GB of an H200's."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def shared_out(
     ----------
     n_jobs : int
     workers : int, optional
-        Fits side by side; by default as many as there are cores for, or `FITS_PER_GPU` for each GPU.
+        Fits side by side; by default as many as there are cores for, or `fits_per_gpu` for each GPU.
     gpus : sequence of str
         As in ``CUDA_VISIBLE_DEVICES``; none for fits on the cores.
     threads : int, optional
@@ -77,7 +79,7 @@ def shared_out(
         most = workers or math.ceil(cores / (threads or 1))
         side_by_side = max(min(most, n_jobs), 1)
         return Share([Slot()] * side_by_side, threads or max(cores // side_by_side, 1))
-    most = workers or max(min(FITS_PER_GPU * len(gpus), cores // (threads or 1)), len(gpus))
+    most = workers or max(min(fits_per_gpu(gpus) * len(gpus), cores // (threads or 1)), len(gpus))
     side_by_side = max(min(most, n_jobs), 1)
     used = gpus[:side_by_side]
     shares = [len(range(number, side_by_side, len(used))) for number in range(len(used))]
@@ -85,24 +87,35 @@ def shared_out(
     return Share(slots, threads or max(cores // side_by_side, 1))
 
 
+def fits_per_gpu(gpus: Sequence[str]) -> int:
+    """Return how many fits share a GPU: `FITS_PER_GPU`, or as many as the memory of the smallest of these has room for."""
+    found = _asked_of_gpus("memory.total", "nounits", gpus)
+    memory = [int(each) for each in found if each.isdigit()]
+    return max(min([FITS_PER_GPU, *(each // _MEGABYTES_PER_FIT for each in memory)]), 1)
+
+
 def visible_gpus() -> list[str]:
     """Return the GPUs that programs see, as ``CUDA_VISIBLE_DEVICES`` names them; none where there is no driver."""
-    try:
-        asked = subprocess.run(
-            ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"],
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        found = asked.stdout.split() if asked.returncode == 0 else []
-    except (OSError, subprocess.TimeoutExpired):
-        found = []
+    found = _asked_of_gpus("index")
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     return (
         found
         if visible is None or not found
         else [each.strip() for each in visible.split(",") if each.strip()]
     )
+
+
+def _asked_of_gpus(what: str, spelling: str = "", gpus: Sequence[str] = ()) -> list[str]:
+    """Return what the driver says of some GPUs, or of all; nothing where there is none, or it does not know them."""
+    form = ",".join(["csv,noheader", *filter(None, [spelling])])
+    words = ["nvidia-smi", f"--query-gpu={what}", f"--format={form}"]
+    try:
+        asked = subprocess.run(
+            [*words, *(["-i", ",".join(gpus)] if gpus else [])], capture_output=True, text=True, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return asked.stdout.split() if asked.returncode == 0 else []
 
 
 def chosen_gpus(numbers: Sequence[int]) -> list[str]:

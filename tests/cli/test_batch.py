@@ -208,6 +208,20 @@ def test_cores_and_gpus_are_shared_out(monkeypatch):
     assert [slot.fits for slot in devices.shared_out(100, 5, ["0", "1"]).slots] == [3, 2]
 
 
+def test_no_more_fits_share_a_gpu_than_its_memory_has_room_for(monkeypatch):
+    monkeypatch.setattr(devices, "core_count", lambda: 16)
+    asked = []
+
+    def run(words, **_):
+        asked.append(words)
+        return type("", (), {"returncode": 0, "stdout": "143771\n24564\n"})
+
+    monkeypatch.setattr(devices.subprocess, "run", run)
+    assert [slot.fits for slot in devices.shared_out(100, gpus=["0", "3"]).slots] == [5, 5]
+    assert asked[0][-2:] == ["-i", "0,3"] and "--query-gpu=memory.total" in asked[0]
+    assert [slot.fits for slot in devices.shared_out(100, 16, gpus=["0", "3"]).slots] == [8, 8]
+
+
 def test_gpus_are_those_that_programs_see(monkeypatch):
     monkeypatch.setattr(
         devices.subprocess, "run", lambda *_, **__: type("", (), {"returncode": 0, "stdout": "0\n1\n2\n3\n"})
