@@ -5,13 +5,12 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from openmm import app
 
-from ..energies.symmetry_mates import check_operators
 from ..errors import InputError, as_argument
 from ..maps.checks import check_map, check_resolution
 from ..maps.density_map import DensityMap
@@ -204,10 +203,8 @@ class BFactorRefinement:
         InputError
             If the map is not that of the operators' crystal.
         """
-        if operators is not None:
-            check_operators(operators, self._map)
         result = copy.copy(self)
-        result.atoms = replace(self.atoms, operators=operators)
+        result.atoms = self.atoms.with_copies(operators, self._map)
         return result
 
     def refine(self) -> BFactors:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,9 @@ from openmm import app
 
 from ..chemistry.elements import is_hydrogen
 from ..chemistry.residues import named_atoms
+from ..energies.symmetry_mates import check_operators
 from ..errors import InputError
+from ..maps.density_map import DensityMap
 from ..maps.grids import checked_positions
 from ..models.conformer_topology import FurtherConformers, PlacedConformers
 from ..models.model import Model
@@ -107,6 +109,12 @@ class ModelAtoms:
                     place[light.index] = place[heavy.index]
         further = None if conformers is None else conformers.others
         return cls(topology, positions, occupancies, scattering, place, further)
+
+    def with_copies(self, operators: SymmetryOperators | None, density_map: DensityMap) -> ModelAtoms:
+        """Return the same atoms beside their copies in a map, or raise InputError where it is not of their crystal."""
+        if operators is not None:
+            check_operators(operators, density_map)
+        return replace(self, operators=operators)
 
     @property
     def n_own(self) -> int:

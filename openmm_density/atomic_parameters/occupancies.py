@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from openmm import app
 
 from ..chemistry.elements import is_hydrogen
 from ..chemistry.residues import residue_kind, residue_label
-from ..energies.symmetry_mates import check_operators
 from ..errors import InputError
 from ..maps.checks import check_map, check_resolution
 from ..maps.density_map import DensityMap
@@ -148,20 +147,10 @@ class OccupancyRefinement:
     def with_copies(self, operators: SymmetryOperators | None) -> OccupancyRefinement:
         """Return the same refinement in the density of all copies of the model, whose atoms are as those of the model.
 
-        Parameters
-        ----------
-        operators : SymmetryOperators, optional
-            Of the copies; of a crystal, the map is that of its whole cell. None: there are none.
-
-        Raises
-        ------
-        InputError
-            If the map is not that of the operators' crystal.
+        See `openmm_density.atomic_parameters.BFactorRefinement.with_copies`.
         """
-        if operators is not None:
-            check_operators(operators, self._map)
         result = copy.copy(self)
-        result.atoms = replace(self.atoms, operators=operators)
+        result.atoms = self.atoms.with_copies(operators, self._map)
         return result
 
     def refine(self) -> Occupancies:
