@@ -28,9 +28,24 @@ from .gpu_sums import block_sums_kernel, offsets_kernel
 # Cells per cut-off: across a column, and along it.
 _ACROSS, _ALONG = 2, 4
 _LANES = 128
-# Lanes of a row's search: a warp to a program, so that small systems reach many multiprocessors.
-_ROW_LANES = 32
 _SCANNED = 2048
+# The capacity of a list that has as many pairs as are found.
+_UNLIMITED = 2**31 - 1
+
+
+def _shape_of_rows(n_atoms: int, pairs_of_row: float, is_kept: bool) -> tuple[int, int]:
+    """Return rows of a program, which is a warp, and lanes of each, for a number of pairs that a row has room for.
+
+    Few rows are to reach many multiprocessors, and long ones are searched by several lanes; where a list is kept, many programs
+    cost more at each look than they gain when it is made.
+    """
+    if n_atoms <= 2048:
+        return 1, 32
+    if n_atoms <= 16384:
+        return 4, 8
+    if pairs_of_row > 64 and not (is_kept and n_atoms > 65536):
+        return 8, 4
+    return (16, 2) if n_atoms <= 65536 else (32, 1)
 
 
 def neighbors(
@@ -64,7 +79,7 @@ def neighbors(
         table.extend(positions.new_empty((size,), dtype=torch.int32) for _ in range(2))
         return table[0], table[1]
 
-    limit = 2**31 - 1 if capacity is None else capacity
+    limit = _UNLIMITED if capacity is None else capacity
     _build(positions, box, cutoff, 0.0, both_ways, offsets, room, limit, status, built, built_box)
     return offsets, table[0], table[1], status
 
@@ -154,6 +169,8 @@ def _build(
     cell_sums = positions.new_empty((triton.cdiv(max_cells, _SCANNED),), dtype=torch.int64)
     row_sums = positions.new_empty((triton.cdiv(n_atoms, _SCANNED),), dtype=torch.int64)
     reach = _bits(cutoff + skin)
+    pairs_of_row = capacity / n_atoms if capacity < _UNLIMITED else 0.0
+    n_rows, lanes = _shape_of_rows(n_atoms, pairs_of_row / (2 if both_ways else 1), skin > 0)
     rows = (
         *(positions, lattice, geometry, grid, starts, place, atoms, shift, cells),
         *(offsets, row_counts),
@@ -226,10 +243,11 @@ def _build(
         options = {
             "BOTH_WAYS": both_ways,
             "PERIODIC": periodic,
-            "LANES": _ROW_LANES,
-            "num_warps": max(1, _ROW_LANES // 32),
+            "ROWS": n_rows,
+            "LANES": lanes,
+            "num_warps": 1,
         }
-        programs = (triton.cdiv(n_atoms, _ROW_LANES),)
+        programs = (triton.cdiv(n_atoms, n_rows),)
         rows_kernel[programs](*rows, offsets, offsets, n_atoms, max_cells, reach, FILL=False, **options)
         _sum_up(row_counts, row_sums, grid, offsets, status, capacity, True)
         found, found_shifts = room()
@@ -241,8 +259,10 @@ def _sum_up(
 ) -> None:
     """Store the sums of all counts before each, and of all, clamped to a limit; and that one in the status, as it is."""
     n = counts.numel()
-    programs = (triton.cdiv(n, _SCANNED),)
-    block_sums_kernel[programs](counts, grid, sums, n, BLOCK=_SCANNED)
+    block = 2 * _SCANNED if n <= 2 * _SCANNED else _SCANNED
+    programs = (triton.cdiv(n, block),)
+    if programs != (1,):
+        block_sums_kernel[programs](counts, grid, sums, n, BLOCK=block)
     offsets_kernel[programs](
-        counts, grid, sums, offsets, status, n, limit, IS_TOTAL=is_total, BLOCK=_SCANNED, SUMS=1024
+        counts, grid, sums, offsets, status, n, limit, IS_TOTAL=is_total, BLOCK=block, SUMS=1024
     )

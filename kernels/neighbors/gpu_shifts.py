@@ -22,3 +22,16 @@ def imaged(dx, dy, dz, shifts, entry, is_there, box):
     dy += x * tl.load(box + 1) + y * tl.load(box + 4) + z * tl.load(box + 7)
     dz += x * tl.load(box + 2) + y * tl.load(box + 5) + z * tl.load(box + 8)
     return dx, dy, dz
+
+
+@triton.jit
+def moved(dx, dy, dz, code, ax, ay, az, bx, by, bz, cx, cy, cz):
+    """Return vectors moved by the lattice vectors of packed shifts, with the lattice in registers."""
+    # All three steps are made positive at once, and become floats by their bits, as the last ones of 2^23's.
+    code += 512 * 1049601
+    x = ((code & 1023) | 0x4B000000).to(tl.float32, bitcast=True) - 8389120.0
+    y = (((code >> 10) & 1023) | 0x4B000000).to(tl.float32, bitcast=True) - 8389120.0
+    z = ((code >> 20) | 0x4B000000).to(tl.float32, bitcast=True) - 8389120.0
+    dx, dy, dz = dx + x * ax, dy + x * ay, dz + x * az
+    dx, dy, dz = dx + y * bx, dy + y * by, dz + y * bz
+    return dx + z * cx, dy + z * cy, dz + z * cz

@@ -1,4 +1,4 @@
-"""Energies of pairs of atoms from a neighbour list: energy, gradient and virial of all in one pass, each pair once.
+"""Energies of pairs of atoms from a neighbour list: energy, gradient and virial of all in one pass.
 
 With r the distance of a pair's atoms, p and p′ their parameters (three numbers each) and s the settings of the form,
 
@@ -59,7 +59,7 @@ def __dir__() -> list[str]:
 
 _PAIRS = define(
     "pairs(Tensor positions, Tensor? box, Tensor offsets, Tensor neighbors, Tensor shifts, Tensor parameters, int form, "
-    "float cutoff, float[] settings, Tensor? excluded_offsets=None, Tensor? excluded=None) "
+    "float cutoff, float[] settings, Tensor? excluded_offsets=None, Tensor? excluded=None, bool both_ways=False) "
     "-> (Tensor energy, Tensor gradient, Tensor virial)",
     "pairs",
     reference.pairs,
@@ -78,11 +78,13 @@ def pairs(
     settings: list[float],
     excluded_offsets: Tensor | None = None,
     excluded: Tensor | None = None,
+    both_ways: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Sum the energy of all listed pairs, its gradient and its virial; callable from TorchScript.
 
-    The same input gives the same bits, with any number of threads: on a GPU gradients are added up as whole numbers, in units of
-    2⁻²⁴, and no pair adds more than 10⁹ to a component. Only the positions are differentiable, and once: ``energy.backward()``
+    The same input gives the same bits, with any number of threads. With each pair once, a GPU adds gradients up as whole numbers,
+    in units of 2⁻²⁴, and no pair adds more than 10⁹ to a component; with each pair twice nothing is added up in memory, which is
+    faster there and slower on a CPU. Only the positions are differentiable, and once: ``energy.backward()``
     adds ``gradient`` to theirs.
 
     Parameters
@@ -92,7 +94,7 @@ def pairs(
     box : Tensor, shape (3, 3), float32 or float64, or None
         Lattice vectors, in rows.
     offsets, neighbors, shifts : Tensor
-        A list of `openmm_density.kernels.neighbors`, with each pair once; it may hold pairs beyond the cut-off.
+        A list of `openmm_density.kernels.neighbors`; it may hold pairs beyond the cut-off.
     parameters : Tensor, shape (N, 3), float32
         p of every atom; what a form does not use is not looked at.
     form : int
@@ -104,6 +106,8 @@ def pairs(
         without one.
     excluded_offsets, excluded : Tensor, optional
         As `pack_exclusions` returns them: pairs that add nothing, whichever image of the second atom it is.
+    both_ways : bool, optional
+        Whether the list has each pair twice, in the rows of both its atoms.
 
     Returns
     -------
@@ -132,6 +136,7 @@ def pairs(
             settings,
             excluded_offsets,
             excluded,
+            both_ways,
         )
     return with_derivative(energy, gradient, positions), gradient, virial
 

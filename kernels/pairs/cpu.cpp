@@ -69,6 +69,11 @@ std::unique_ptr<float[]> records_of(const Real* positions, const float* paramete
 }
 
 template <typename Real>
+void halve(Real* numbers, int64_t n) {
+    for (int64_t k = 0; k < n; ++k) numbers[k] *= Real(0.5);
+}
+
+template <typename Real>
 bool evaluate(const List& list, const at::Tensor& positions, const at::Tensor& parameters, const float* box, int64_t form,
               const Setting& setting, const at::Tensor& gradient, Totals& totals) {
     const auto records = records_of(positions.const_data_ptr<Real>(), parameters.const_data_ptr<float>(), list.n_atoms);
@@ -84,7 +89,8 @@ bool evaluate(const List& list, const at::Tensor& positions, const at::Tensor& p
 std::tuple<at::Tensor, at::Tensor, at::Tensor> pairs(const at::Tensor& positions_, const OptionalTensor& box, const at::Tensor& offsets,
                                                      const at::Tensor& neighbors, const at::Tensor& shifts, const at::Tensor& parameters,
                                                      int64_t form, double cutoff, at::ArrayRef<double> settings,
-                                                     const OptionalTensor& excluded_offsets, const OptionalTensor& excluded) {
+                                                     const OptionalTensor& excluded_offsets, const OptionalTensor& excluded,
+                                                     bool both_ways) {
     const at::ScalarType type = positions_.scalar_type();
     TORCH_CHECK_VALUE(positions_.dim() == 2 && positions_.size(1) == 3 && (type == at::kFloat || type == at::kDouble),
                       "pairs: positions must be a float32 or float64 tensor of shape (atoms, 3), but have shape ", positions_.sizes(),
@@ -129,10 +135,13 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> pairs(const at::Tensor& positions
     const auto run = type == at::kDouble ? evaluate<double> : evaluate<float>;
     TORCH_CHECK_VALUE(run(list, positions, parameters, box ? vectors : nullptr, form, setting_of(form, cutoff, all_settings), gradient, totals),
                       "pairs: neighbors holds an index that is none of the ", n, " atoms'");
-    *energy.mutable_data_ptr<double>() = totals.energy;
+    // Each pair was added up as often as it is listed.
+    const double share = both_ways ? 0.5 : 1.0;
+    if (both_ways) type == at::kDouble ? halve(gradient.mutable_data_ptr<double>(), 3 * n) : halve(gradient.mutable_data_ptr<float>(), 3 * n);
+    *energy.mutable_data_ptr<double>() = share * totals.energy;
     double* const to = virial.mutable_data_ptr<double>();
     for (int row = 0, at = 0; row < 3; ++row)
-        for (int column = row; column < 3; ++column, ++at) to[3 * row + column] = to[3 * column + row] = totals.virial[at];
+        for (int column = row; column < 3; ++column, ++at) to[3 * row + column] = to[3 * column + row] = share * totals.virial[at];
     return {energy, gradient, virial};
 }
 

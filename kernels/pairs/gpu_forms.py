@@ -17,8 +17,9 @@ MORSE = tl.constexpr(forms.MORSE)
 def _switched(energy, slope, r, per_r, switch_begin, per_switch):
     t = tl.maximum((r - switch_begin) * per_switch, 0.0)
     value = 1.0 + t * t * t * (-10.0 + t * (15.0 - 6.0 * t))
-    by_r = t * t * (-30.0 + t * (60.0 - 30.0 * t)) * per_switch
-    return energy * value, slope * value + energy * by_r * per_r
+    rest = t - t * t
+    by_r = rest * rest * (-30.0 * per_switch)
+    return energy * value, slope * value + energy * (by_r * per_r)
 
 
 @triton.jit
@@ -34,7 +35,7 @@ def _lennard_jones(r, per_r, a0, a1, b0, b1, switch_begin, per_switch):
 @triton.jit
 def _coulomb(r, per_r, charges, coulomb, k, c):
     product = charges * coulomb
-    return product * (per_r + k * r * r - c), product * (2.0 * k - per_r * per_r * per_r)
+    return product * (per_r + (k * (r * r) - c)), product * (2.0 * k - per_r * (per_r * per_r))
 
 
 @triton.jit

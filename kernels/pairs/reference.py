@@ -24,6 +24,7 @@ def pairs(
     settings: Sequence[float],
     excluded_offsets: Tensor | None = None,
     excluded: Tensor | None = None,
+    both_ways: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return what `openmm_density.kernels.pairs.pairs` returns, with the same arguments.
 
@@ -74,7 +75,9 @@ def pairs(
     gradient.index_add_(0, first, -by_vector)
     gradient.index_add_(0, second, by_vector)
     virial = -(vectors.detach()[:, :, None] * by_vector[:, None, :]).sum(dim=0)
-    return energy.detach(), gradient.to(positions.dtype), virial
+    # Each pair was added up as often as it is listed.
+    share = 0.5 if both_ways else 1.0
+    return share * energy.detach(), (share * gradient).to(positions.dtype), share * virial
 
 
 def _steps(codes: Tensor) -> Tensor:

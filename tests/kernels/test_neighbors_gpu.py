@@ -22,6 +22,7 @@ def few_columns(monkeypatch):
     if not ON_GPU:
         monkeypatch.setattr(gpu, "_ACROSS", 1)
         monkeypatch.setattr(gpu, "_ALONG", 1)
+        monkeypatch.setattr(gpu, "_shape_of_rows", lambda *_: (16, 4))
 
 
 def on_device(arguments):
@@ -44,6 +45,16 @@ def test_finer_cells_find_the_same(monkeypatch):
     assert_same(
         gpu.neighbors(positions.to(DEVICE), None, 0.9), reference.neighbors(positions, None, 0.9), False
     )
+
+
+@pytest.mark.parametrize("shape", [(32, 1), (16, 2), (8, 4), (4, 8), (1, 32)] if ON_GPU else [(2, 8)])
+def test_any_shape_of_programs_gives_the_same_list(monkeypatch, shape):
+    positions = torch.rand(3000 if ON_GPU else 8, 3, generator=torch.Generator().manual_seed(0)) * 4
+    found = []
+    for tried in ((4, 1), shape):
+        monkeypatch.setattr(gpu, "_shape_of_rows", lambda *_, tried=tried: tried)
+        found.append(gpu.neighbors(positions.to(DEVICE), 4 * torch.eye(3, device=DEVICE), 0.9, True))
+    assert all(torch.equal(one, other) for one, other in zip(*found))
 
 
 @pytest.mark.parametrize("both_ways", [False, True])

@@ -64,7 +64,7 @@ def compiled():
         pytest.skip("no C++ compiler")
 
 
-def scene(form, box=None, dtype=torch.float64, seed=0, per_side=4):
+def scene(form, box=None, dtype=torch.float64, seed=0, per_side=4, both_ways=False):
     """Return the arguments for atoms that are nowhere in one place."""
     generator = torch.Generator().manual_seed(seed)
     side = torch.arange(per_side, dtype=torch.float64) / per_side
@@ -76,7 +76,7 @@ def scene(form, box=None, dtype=torch.float64, seed=0, per_side=4):
     charge = {REACTION_FIELD: 0, NONBONDED: 2}.get(form)
     if charge is not None:
         parameters[::2, charge] *= -1
-    listed = neighbors(positions, box, CUTOFF + 0.1)[:3]
+    listed = neighbors(positions, box, CUTOFF + 0.1, both_ways)[:3]
     return [positions, box, *listed, parameters, form, CUTOFF, SETTINGS[form]]
 
 
@@ -100,6 +100,15 @@ def test_the_kernel_is_the_reference(form, box, dtype):
     without = reference.pairs(*arguments, *exclusions)
     assert without[0] != expected[0]
     assert_close(pairs(*arguments, *exclusions), without, 3e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_list_with_each_pair_twice_counts_it_once(dtype):
+    once, twice = (scene(NONBONDED, BOXES["small"], dtype, both_ways=both) for both in (False, True))
+    exclusions = pack_exclusions([(0, 1), (1, 4), (6, 2)], 64)
+    expected = reference.pairs(*once, *exclusions)
+    assert_close(reference.pairs(*twice, *exclusions, True), expected, 1e-6)
+    assert_close(pairs(*twice, *exclusions, True), expected, 3e-5)
 
 
 @pytest.mark.parametrize("far", [1e3, 1e7, 1e30, math.nan])

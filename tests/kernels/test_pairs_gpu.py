@@ -1,5 +1,7 @@
 """The Triton energies of pairs against the reference: in Triton's interpreter, or on a GPU when there is one."""
 
+import math
+
 import pytest
 import torch
 
@@ -18,20 +20,58 @@ def on_device(arguments):
     return [value.to(DEVICE) if isinstance(value, torch.Tensor) else value for value in arguments]
 
 
+both_kinds_of_lists = pytest.mark.parametrize("both_ways", [False, True], ids=["once", "twice"])
+
+
+@pytest.fixture(autouse=True)
+def small_programs(monkeypatch):
+    """Let the interpreter have programs of several rows, and rows of several turns."""
+    if not ON_GPU:
+        monkeypatch.setattr(gpu, "_shape_of_programs", lambda n_atoms: (4, 8, 1))
+
+
 @all_forms
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_is_the_reference(form, dtype):
     for box in BOXES.values() if ON_GPU else (BOXES["none"], BOXES["skewed"]):
-        arguments = scene(form, box, dtype, per_side=4 if ON_GPU else 2)
-        found = [tensor.cpu() for tensor in gpu.pairs(*on_device(arguments))]
-        assert_close(found, reference.pairs(*arguments), 3e-5)
+        for both_ways in (False, True):
+            arguments = scene(form, box, dtype, per_side=4 if ON_GPU else 2, both_ways=both_ways)
+            found = gpu.pairs(*on_device(arguments), both_ways=both_ways)
+            expected = reference.pairs(*arguments, both_ways=both_ways)
+            assert_close([tensor.cpu() for tensor in found], expected, 3e-5)
 
 
-def test_excluded_pairs_add_nothing():
-    arguments = scene(NONBONDED, BOXES["small"], per_side=2)
+@both_kinds_of_lists
+def test_excluded_pairs_add_nothing(both_ways):
+    arguments = scene(NONBONDED, BOXES["small"], per_side=2, both_ways=both_ways)
     exclusions = pack_exclusions([(0, 1), (1, 4), (6, 2)], 8)
-    found = gpu.pairs(*on_device([*arguments, *exclusions]))
-    assert_close([tensor.cpu() for tensor in found], reference.pairs(*arguments, *exclusions), 3e-5)
+    found = gpu.pairs(*on_device([*arguments, *exclusions]), both_ways)
+    assert_close(
+        [tensor.cpu() for tensor in found], reference.pairs(*arguments, *exclusions, both_ways), 3e-5
+    )
+
+
+@both_kinds_of_lists
+@pytest.mark.parametrize("nowhere", [math.nan, math.inf, -1e30])
+def test_atoms_that_have_gone_add_nothing(both_ways, nowhere):
+    arguments = scene(NONBONDED, BOXES["cube"], torch.float32, per_side=2, both_ways=both_ways)
+    arguments[0][2, 1] = arguments[0][5, 0] = nowhere
+    found = [tensor.cpu() for tensor in gpu.pairs(*on_device(arguments), both_ways=both_ways)]
+    gone = pack_exclusions([(a, b) for a in (2, 5) for b in range(8)], 8)
+    arguments[0][2, 1] = arguments[0][5, 0] = 0.0
+    assert_close(found, reference.pairs(*arguments, *gone, both_ways), 3e-5)
+
+
+@pytest.mark.parametrize("shape", [(1, 64, 2), (4, 32, 4), (8, 32, 4)])
+def test_any_shape_of_programs_gives_the_same(monkeypatch, shape):
+    monkeypatch.setattr(gpu, "_shape_of_programs", lambda n_atoms: shape)
+    per_side = 12 if ON_GPU else 2
+    box = 3 * BOXES["cube"] if ON_GPU else BOXES["cube"]
+    for both_ways in (False, True):
+        arguments = scene(NONBONDED, box, torch.float32, per_side=per_side, both_ways=both_ways)
+        found = gpu.pairs(*on_device(arguments), both_ways=both_ways)
+        expected = reference.pairs(*arguments, both_ways=both_ways)
+        assert_close([tensor.cpu() for tensor in found], expected, 3e-5)
 
 
 def test_no_atoms():
@@ -51,14 +91,18 @@ def test_bad_arguments_are_refused(message, change):
 
 @pytest.mark.skipif(not ON_GPU, reason="no GPU")
 class TestOnGpu:
-    def test_many_atoms_have_the_same_bits_each_time(self):
-        arguments = scene(NONBONDED, 6 * BOXES["cube"], torch.float32, per_side=24)
-        found = [gpu.pairs(*on_device(arguments)) for _ in range(4)]
+    @both_kinds_of_lists
+    def test_many_atoms_have_the_same_bits_each_time(self, both_ways):
+        arguments = scene(NONBONDED, 6 * BOXES["cube"], torch.float32, per_side=24, both_ways=both_ways)
+        found = [gpu.pairs(*on_device(arguments), both_ways=both_ways) for _ in range(4)]
         assert all(torch.equal(a, b) for other in found[1:] for a, b in zip(found[0], other))
-        assert_close([tensor.cpu() for tensor in found[0]], torch.ops.openmm_density.pairs(*arguments), 3e-5)
+        expected = torch.ops.openmm_density.pairs(*arguments, None, None, both_ways)
+        assert_close([tensor.cpu() for tensor in found[0]], expected, 3e-5)
 
-    def test_in_a_cuda_graph(self):
-        arguments = on_device(scene(NONBONDED, BOXES["cube"], torch.float32))
+    @both_kinds_of_lists
+    def test_in_a_cuda_graph(self, both_ways):
+        arguments = on_device(scene(NONBONDED, BOXES["cube"], torch.float32, both_ways=both_ways))
+        arguments += [None, None, both_ways]
         torch.ops.openmm_density.pairs(*arguments)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):

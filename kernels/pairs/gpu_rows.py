@@ -1,0 +1,305 @@
+"""The rows of a list on the GPU: some rows to a program, a warp or more to each, and what a pair needs of an atom side by side.
+
+With each pair twice nothing but a row's own atom is written. With each pair once the gradients of the second atoms are added up
+as whole numbers, whose sum is the same in any order.
+"""
+
+# No annotations from __future__: Triton reads those of its kernels.
+import triton
+import triton.language as tl
+
+from ..neighbors.gpu_shifts import moved
+from .gpu_forms import NONBONDED, REACTION_FIELD, pair_energy
+
+# Numbers of an atom's record: x, y, z, the third parameter, the first and the second; 32 bytes are what a cache reads at once.
+RECORD = 8
+_RECORD = tl.constexpr(RECORD)
+# Sums of a program: energy and six numbers of the virial.
+SUMS = 7
+# Of a gradient's component: units in 1, and the largest that a pair adds.
+UNITS = tl.constexpr(16777216.0)
+_LARGEST = tl.constexpr(1.0e9)
+# Atoms with a coordinate beyond this, or with none, have no pairs: they get a place that is far from all others.
+_FARTHEST = tl.constexpr(1.0e18)
+
+
+@triton.jit
+def records_kernel(
+    positions, parameters, records, units, n_atoms, BOTH_WAYS: tl.constexpr, ATOMS: tl.constexpr
+):
+    """Put what a pair needs of an atom side by side, and set the gradient in whole numbers to 0.
+
+    Launch grid: ``(cdiv(n_atoms + 1, ATOMS),)``.
+
+    ==========  ================  ==========  ======================================================================
+    argument    shape             dtype       what it is
+    ==========  ================  ==========  ======================================================================
+    positions   (n_atoms, 3)      float32/64
+    parameters  (n_atoms, 3)      float32
+    records     (n_atoms + 1, 8)  float32/64  out, and one that is far away; the last two numbers of each are 0
+    units       (n_atoms, 3)      int64       out: 0, for a list with each pair once
+    n_atoms     scalar            int32
+    BOTH_WAYS   constant                      whether the list has each pair twice
+    ATOMS       constant                      atoms of a program
+    ==========  ================  ==========  ======================================================================
+    """
+    atom = tl.program_id(0).to(tl.int64) * ATOMS + tl.arange(0, ATOMS)[:, None]
+    slot = tl.arange(0, _RECORD)[None, :]
+    here = atom < n_atoms
+    coordinate = tl.load(positions + 3 * atom + slot, mask=here & (slot < 3), other=2.0 * _FARTHEST)
+    # False for NaN too.
+    coordinate = tl.where(tl.abs(coordinate) <= _FARTHEST, coordinate, 2.0 * _FARTHEST)
+    parameter = tl.load(
+        parameters + 3 * atom + tl.where(slot == 3, 2, slot - 4),
+        mask=here & (slot >= 3) & (slot < 6),
+        other=0.0,
+    )
+    number = tl.where(slot < 3, coordinate, parameter.to(coordinate.dtype))
+    tl.store(records + _RECORD * atom + slot, number, mask=atom <= n_atoms)
+    if not BOTH_WAYS:
+        zero = tl.zeros((ATOMS, _RECORD), tl.int64)
+        tl.store(units + 3 * atom + slot, zero, mask=here & (slot < 3))
+
+
+@triton.jit
+def _to_units(x):
+    bounded = tl.minimum(tl.maximum(x, -_LARGEST), _LARGEST)
+    # The product is exact: a power of two.
+    return (bounded * UNITS).to(tl.int64)
+
+
+@triton.jit
+def _four(record, ROWS: tl.constexpr, LANES: tl.constexpr):
+    """Return four numbers that are side by side, by one load."""
+    numbers = tl.load(record[:, :, None] + tl.arange(0, 4)[None, None, :])
+    even, odd = tl.split(tl.reshape(numbers, (LANES, ROWS, 2, 2)))
+    first, third = tl.split(even)
+    second, fourth = tl.split(odd)
+    return first, second, third, fourth
+
+
+@triton.jit
+def _two(record):
+    return tl.split(tl.load(record[:, :, None] + tl.arange(0, 2)[None, None, :]))
+
+
+@triton.jit
+def rows_kernel(
+    records,
+    box,
+    offsets,
+    neighbors,
+    shifts,
+    excluded_offsets,
+    excluded,
+    gradient,
+    sums,
+    n_atoms,
+    capacity,
+    cutoff_squared,
+    switch_begin,
+    per_switch,
+    coulomb,
+    k,
+    c,
+    FORM: tl.constexpr,
+    BOTH_WAYS: tl.constexpr,
+    PERIODIC: tl.constexpr,
+    HAS_EXCLUDED: tl.constexpr,
+    ROWS: tl.constexpr,
+    LANES: tl.constexpr,
+):
+    """Add up the pairs of rows.
+
+    Launch grid: ``(cdiv(n_atoms, ROWS),)``.
+
+    ==============================  ==============  ==========  ==================================================
+    argument                        shape           dtype       what it is
+    ==============================  ==============  ==========  ==================================================
+    records                         (n_atoms+1, 8)  float32/64  see records_kernel
+    box                             (3, 3)          float32/64  lattice vectors, in rows
+    offsets                         (n_atoms + 1,)  int32
+    neighbors                       (capacity,)     int32
+    shifts                          (capacity,)     int32       packed
+    excluded_offsets                (n_atoms + 1,)  int32
+    excluded                        (any,)          int32
+    gradient                        (n_atoms, 3)    float32/64  out; int64, in and out, for a list with each pair once
+    sums                            (7, programs)   float64     out: energy and virial, twice those for each pair twice
+    n_atoms, capacity               scalar          int32
+    cutoff_squared                  scalar          float32
+    switch_begin, per_switch        scalar          float32     per_switch: 0 without a switch
+    coulomb, k, c                   scalar          float32     Coulomb's constant, and the reaction field
+    FORM                            constant                    which function of r
+    BOTH_WAYS                       constant                    whether the list has each pair twice
+    PERIODIC                        constant                    whether there is a box
+    HAS_EXCLUDED                    constant                    whether pairs are excluded
+    ROWS                            constant                    rows of a program
+    LANES                           constant                    pairs of a row at once
+    ==============================  ==============  ==========  ==================================================
+    """
+    i = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    in_rows = i < n_atoms
+    begin = tl.load(offsets + i, mask=in_rows, other=0)
+    end = tl.minimum(tl.load(offsets + i + 1, mask=in_rows, other=0), capacity)
+    own = records + _RECORD * i
+    x, y, z = (
+        tl.load(own, mask=in_rows, other=0.0),
+        tl.load(own + 1, mask=in_rows, other=0.0),
+        tl.load(own + 2, mask=in_rows, other=0.0),
+    )
+    is_far = tl.maximum(tl.maximum(x, y), z) > _FARTHEST
+    end = tl.where(is_far, begin, end)
+    x, y, z = x[None, :], y[None, :], z[None, :]
+    a2 = tl.load(own + 3, mask=in_rows, other=0.0).to(tl.float32)[None, :]
+    a0 = tl.load(own + 4, mask=in_rows, other=0.0).to(tl.float32)[None, :]
+    a1 = tl.load(own + 5, mask=in_rows, other=0.0).to(tl.float32)[None, :]
+    # Coulomb's constant goes with the row's charge.
+    if FORM == NONBONDED:
+        a2 *= coulomb
+    elif FORM == REACTION_FIELD:
+        a0 *= coulomb
+    if PERIODIC:
+        ax, ay, az = tl.load(box), tl.load(box + 1), tl.load(box + 2)
+        bx, by, bz = tl.load(box + 3), tl.load(box + 4), tl.load(box + 5)
+        cx, cy, cz = tl.load(box + 6), tl.load(box + 7), tl.load(box + 8)
+    if HAS_EXCLUDED:
+        first_excluded = tl.load(excluded_offsets + i, mask=in_rows, other=0)
+        n_excluded = tl.load(excluded_offsets + i + 1, mask=in_rows, other=0) - first_excluded
+        most_excluded = tl.max(n_excluded, axis=0)
+    # Lanes come first: of equal axes Triton deals the first one out to threads, in loads of records as in those of a list.
+    zero = tl.zeros((LANES, ROWS), tl.float32)
+    gx, gy, gz, total = zero, zero, zero, zero
+    xx, xy, xz, yy, yz, zz = zero, zero, zero, zero, zero, zero
+    longest = tl.max(end - begin, axis=0)
+    done = longest * 0
+    while done < longest:
+        entry = (begin + done)[None, :] + tl.arange(0, LANES)[:, None]
+        here = entry < end[None, :]
+        # Lanes without a pair, and what is no atom, read the last record, which is far from all atoms.
+        j = tl.load(neighbors + entry, mask=here, other=-1)
+        at = tl.minimum(j.to(tl.uint32, bitcast=True), n_atoms).to(tl.int64)
+        record = records + _RECORD * at
+        dx, dy, dz, b2 = _four(record, ROWS, LANES)
+        b0, b1 = _two(record + 4)
+        dx, dy, dz = dx - x, dy - y, dz - z
+        if PERIODIC:
+            code = tl.load(shifts + entry, mask=here, other=0)
+            dx, dy, dz = moved(dx, dy, dz, code, ax, ay, az, bx, by, bz, cx, cy, cz)
+        dx, dy, dz = dx.to(tl.float32), dy.to(tl.float32), dz.to(tl.float32)
+        squared = dx * dx + dy * dy + dz * dz
+        near = squared < cutoff_squared
+        if HAS_EXCLUDED:
+            n = most_excluded * 0
+            while n < most_excluded:
+                other = tl.load(excluded + first_excluded + n, mask=n < n_excluded, other=-1)
+                near &= j != other[None, :]
+                n += 1
+        squared = tl.where(near, tl.maximum(squared, 1e-24), 1.0)
+        per_r = tl.rsqrt(squared)
+        energy, slope = pair_energy(
+            squared * per_r,
+            per_r,
+            a0,
+            a1,
+            a2,
+            b0.to(tl.float32),
+            b1.to(tl.float32),
+            b2.to(tl.float32),
+            switch_begin,
+            per_switch,
+            1.0,
+            k,
+            c,
+            FORM,
+        )
+        slope = tl.where(near, slope, 0.0)
+        total += tl.where(near, energy, 0.0)
+        fx, fy, fz = slope * dx, slope * dy, slope * dz
+        gx, gy, gz = gx + fx, gy + fy, gz + fz
+        xx, xy, xz = xx - dx * fx, xy - dx * fy, xz - dx * fz
+        yy, yz, zz = yy - dy * fy, yz - dy * fz, zz - dz * fz
+        if not BOTH_WAYS:
+            to = gradient + 3 * at
+            tl.atomic_add(to, _to_units(fx), mask=near, sem="relaxed")
+            tl.atomic_add(to + 1, _to_units(fy), mask=near, sem="relaxed")
+            tl.atomic_add(to + 2, _to_units(fz), mask=near, sem="relaxed")
+        done += LANES
+    own_x, own_y, own_z = -tl.sum(gx, axis=0), -tl.sum(gy, axis=0), -tl.sum(gz, axis=0)
+    if BOTH_WAYS:
+        tl.store(gradient + 3 * i, own_x.to(gradient.dtype.element_ty), mask=in_rows)
+        tl.store(gradient + 3 * i + 1, own_y.to(gradient.dtype.element_ty), mask=in_rows)
+        tl.store(gradient + 3 * i + 2, own_z.to(gradient.dtype.element_ty), mask=in_rows)
+    else:
+        tl.atomic_add(gradient + 3 * i, _to_units(own_x), mask=in_rows, sem="relaxed")
+        tl.atomic_add(gradient + 3 * i + 1, _to_units(own_y), mask=in_rows, sem="relaxed")
+        tl.atomic_add(gradient + 3 * i + 2, _to_units(own_z), mask=in_rows, sem="relaxed")
+    program = tl.program_id(0)
+    n_programs = tl.num_programs(0)
+    _store_sum(sums + program, total)
+    _store_sum(sums + n_programs + program, xx)
+    _store_sum(sums + 2 * n_programs + program, xy)
+    _store_sum(sums + 3 * n_programs + program, xz)
+    _store_sum(sums + 4 * n_programs + program, yy)
+    _store_sum(sums + 5 * n_programs + program, yz)
+    _store_sum(sums + 6 * n_programs + program, zz)
+
+
+@triton.jit
+def _store_sum(to, of_lanes):
+    tl.store(to, tl.sum(tl.sum(of_lanes, axis=0).to(tl.float64), axis=0))
+
+
+@triton.jit
+def totals_kernel(sums, energy, virial, n_programs, FACTOR: tl.constexpr, BLOCK: tl.constexpr):
+    """Add up the sums of programs, in one order.
+
+    Launch grid: ``(7,)``.
+
+    ==========  =============  =======  ===========================================================
+    argument    shape          dtype    what it is
+    ==========  =============  =======  ===========================================================
+    sums        (7, programs)  float64
+    energy      ()             float64  out
+    virial      (3, 3)         float64  out
+    n_programs  scalar         int32
+    FACTOR      constant                of all: 0.5 where the list has each pair twice
+    BLOCK       constant                sums at once
+    ==========  =============  =======  ===========================================================
+    """
+    which = tl.program_id(0)
+    sums += which.to(tl.int64) * n_programs
+    found = tl.zeros((BLOCK,), tl.float64)
+    start = which * 0
+    while start < n_programs:
+        entry = start + tl.arange(0, BLOCK)
+        found += tl.load(sums + entry, mask=entry < n_programs, other=0.0)
+        start += BLOCK
+    total = FACTOR * tl.sum(found, axis=0)
+    if which == 0:
+        tl.store(energy, total)
+    else:
+        # Of xx, xy, xz, yy, yz, zz.
+        row = (which > 3).to(tl.int32) + (which > 5).to(tl.int32)
+        column = which - 1 - 2 * (which > 3).to(tl.int32) - (which > 5).to(tl.int32)
+        tl.store(virial + 3 * row + column, total)
+        tl.store(virial + 3 * column + row, total)
+
+
+@triton.jit
+def gradient_kernel(units, gradient, n, BLOCK: tl.constexpr):
+    """Turn whole numbers into a gradient.
+
+    Launch grid: ``(cdiv(n, BLOCK),)``.
+
+    ========  ========  ==========  =========================
+    argument  shape     dtype       what it is
+    ========  ========  ==========  =========================
+    units     (n,)      int64
+    gradient  (n,)      float32/64  out
+    n         scalar    int32
+    BLOCK     constant              components of a program
+    ========  ========  ==========  =========================
+    """
+    entry = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    whole = tl.load(units + entry, mask=entry < n, other=0)
+    tl.store(gradient + entry, (whole.to(tl.float64) / UNITS).to(gradient.dtype.element_ty), mask=entry < n)
