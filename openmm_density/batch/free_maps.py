@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 
 from ..errors import InputError
@@ -22,9 +23,7 @@ def check_free_maps(jobs: Sequence[Job]) -> list[str]:
     InputError
         Naming the free map.
     """
-    given = {
-        (job.map, job.free_map, job.resolution, _columns(job), "--invert" in job.arguments) for job in jobs
-    }
+    given = {(job.map, job.free_map, job.resolution, *_map_options(job)) for job in jobs}
     doubts = []
     for path, free_path, resolution, columns, is_inverted in sorted(
         each for each in given if each[1] is not None
@@ -44,7 +43,10 @@ def check_free_maps(jobs: Sequence[Job]) -> list[str]:
     return doubts
 
 
-def _columns(job: Job) -> tuple[str, ...]:
-    """Return the columns of an MTZ file that a job asks for by itself."""
-    values = [value for word, value in zip(job.arguments, job.arguments[1:]) if word == "--columns"]
-    return tuple(values[-1].split(",")) if values else ()
+def _map_options(job: Job) -> tuple[tuple[str, ...], bool]:
+    """Return the columns of an MTZ file that a job asks for by itself, and whether it inverts its map."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--columns", default="")
+    parser.add_argument("--invert", action="store_true")
+    found, _ = parser.parse_known_args(job.arguments)
+    return tuple(found.columns.split(",")) if found.columns else (), found.invert

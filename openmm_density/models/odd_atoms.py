@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -69,13 +69,18 @@ def check_occupancies(model: Model) -> None:
             remedy="correct these in the model",
         )
     sums: dict[tuple[object, ...], float] = defaultdict(float)
+    times: Counter[tuple[object, ...]] = Counter()
     for record, value in zip(records, values):
         if record.altloc:
-            sums[record.chain, record.residue_number, record.insertion_code, record.name] += value
+            atom = record.chain, record.residue_number, record.insertion_code, record.name
+            # A label that comes again is of another chain with the same id.
+            labelled = (*atom, record.altloc)
+            sums[(*atom, times[labelled])] += value
+            times[labelled] += 1
     # Rounded shares of several may sum up to a little over 1.
     over = [
         f"{' '.join(map(str, (chain, number)))}{code} {name} {value:.2f}"
-        for (chain, number, code, name), value in sums.items()
+        for (chain, number, code, name, _), value in sums.items()
         if value > 1.025
     ]
     if over:

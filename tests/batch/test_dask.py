@@ -147,6 +147,8 @@ class Scheduler:
         file = folder / f"scheduler-{time.time_ns()}.json"
         own = ("--no-dashboard", "--local-directory", str(folder))
         listening = ("--host", "127.0.0.1", "--port", str(port), "--dashboard-address", "127.0.0.1:0")
+        # They end by themselves where nobody is left to end them.
+        listening = (*listening, "--idle-timeout", "900s")
         program = (sys.executable, "-m", "distributed.cli.dask_scheduler", *listening)
         self._processes = [
             subprocess.Popen([*program, "--scheduler-file", str(file)], stderr=subprocess.DEVNULL)
@@ -162,6 +164,8 @@ class Scheduler:
             "--nthreads",
             "2",
             "--no-nanny",
+            "--death-timeout",
+            "600",
         )
         self._processes.append(subprocess.Popen([*program, *own], stderr=subprocess.DEVNULL))
 

@@ -7,6 +7,7 @@ import pytest
 
 from openmm_density import DensityMap
 from openmm_density.batch import Batch, jobs_of, read_jobs
+from openmm_density.batch.free_maps import _map_options
 from openmm_density.errors import InputError
 
 
@@ -104,6 +105,19 @@ def test_a_table_that_is_not_there_is_refused(tmp_path):
         InputError, match=r"none.csv: it cannot be read .No such file or directory.: give a CSV file"
     ):
         read_jobs(tmp_path / "none.csv", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["--columns", "F,PHI"], (("F", "PHI"), False)),
+        (["--columns=F,PHI", "--threads", "1", "--invert"], (("F", "PHI"), True)),
+        (["--threads", "1"], ((), False)),
+    ],
+)
+def test_what_a_job_does_to_its_map_is_done_to_its_free_map(fragment, tmp_path, words, found):
+    (job,) = jobs_of([fragment / "a.pdb"], [fragment / "map.mrc"], 5.0, tmp_path / "out")
+    assert _map_options(replace(job, arguments=tuple(words))) == found
 
 
 def test_free_maps_are_compared_with_their_maps_before_any_fit(fragment, tmp_path):

@@ -14,10 +14,11 @@ from scipy.spatial.transform import Rotation
 
 from openmm_density.errors import InputError
 from openmm_density.fitting.placement import Placement
-from openmm_density.models import prepare, read_model
+from openmm_density.models import Model, prepare, read_model
 from openmm_density.models.ensemble_files import write_ensemble_cif
 from openmm_density.models.kept_files.cif_document import STALE_BEGINNING, STALE_CATEGORIES
 from openmm_density.models.metadata import STALE_REMARKS, remark_number
+from openmm_density.models.odd_atoms import check_occupancies
 from openmm_density.models.structure_files import (
     header_of,
     prepared_header,
@@ -339,6 +340,25 @@ def test_links_and_cis_peptides_of_a_document_are_those_of_now(deposited: Path, 
         after[name][: len(before["id"])] == before[name] for name in before if name != "pdbx_dist_value"
     )
     assert replace(model).links is model.links and near >= len(model.links)
+
+
+def test_conformers_of_two_chains_with_one_id_are_not_added_up(tmp_path: Path) -> None:
+    def serine(x: float, occupancy: float) -> list[str]:
+        return [
+            f"ATOM  {k + 1:5d} {name:^4s}{label}SER A   1    {x + k:8.3f}{k % 2:8.3f}{0 if label == 'A' else 1:8.3f}"
+            f"{1 if label == ' ' else occupancy:6.2f} 20.00           {name[0]}"
+            for k, (name, label) in enumerate(
+                [("N", " "), ("CA", " "), ("C", " "), ("O", " "), ("CB", " "), ("OG", "A"), ("OG", "B")]
+            )
+        ]
+
+    def two_chains(occupancy: float) -> Model:
+        lines = [*serine(0.0, occupancy), "TER", *serine(30.0, occupancy), "TER", "END"]
+        return read_model(written(tmp_path / "same.pdb", lines))
+
+    check_occupancies(two_chains(0.5))
+    with pytest.raises(InputError, match=r"must sum up to 1 at most, found A 1 OG 1\.20"):
+        check_occupancies(two_chains(0.6))
 
 
 def test_an_atom_that_is_there_twice_is_refused(told: Path, tmp_path: Path) -> None:
