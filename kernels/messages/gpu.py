@@ -1,8 +1,7 @@
-"""PaiNN's messages on the GPU: the launches of their kernels (`gpu_rows`); between them, products of matrices by torch."""
+"""PaiNN's messages on the GPU: the launches of their kernels (`gpu_rows`). A network has kernels of its own (`gpu_network`)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,7 +9,10 @@ import triton
 from torch import Tensor
 
 from . import reference
+from .gpu_network import painn
 from .gpu_rows import give_back_kernel, receive_kernel
+
+__all__ = ["messages", "messages_backward", "painn"]
 
 # Neighbours at once: products of matrices have 16 rows or more.
 _EDGES = 16
@@ -75,89 +77,6 @@ def messages_backward(
     by_sent, by_sent_vectors = torch.empty_like(sent), torch.zeros_like(vectors)
     scene.give_back(sent, vectors, filter, by_scalars, by_vectors, by_sent, by_sent_vectors, by_positions)
     return by_positions, by_sent, by_sent_vectors
-
-
-def painn(
-    positions: Tensor,
-    box: Tensor | None,
-    offsets: Tensor,
-    neighbors: Tensor,
-    shifts: Tensor,
-    kinds: Tensor,
-    weights: Sequence[Tensor],
-    cutoff: float,
-) -> tuple[Tensor, Tensor]:
-    """Return what `openmm_density.kernels.messages.painn` returns, with the same arguments.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
-    """
-    reference.check_network(positions, box, offsets, neighbors, shifts, kinds, weights, cutoff)
-    scene = _Scene(positions, box, offsets, neighbors, shifts, cutoff)
-    layers = [
-        weights[begin : begin + reference.WEIGHTS_OF_A_LAYER]
-        for begin in range(reference.WEIGHTS_OF_ALL, len(weights), reference.WEIGHTS_OF_A_LAYER)
-    ]
-    scalars = weights[0].index_select(0, kinds)
-    vectors = scalars.new_zeros((scalars.shape[0], 3, scalars.shape[1]))
-    tapes = []
-    for layer in layers:
-        d1, _, b1, d2, _, b2, filter = layer[:7]
-        hidden = torch.addmm(b1, scalars, d1)
-        sent = torch.addmm(b2, torch.nn.functional.silu(hidden), d2)
-        before = vectors
-        scalars, vectors = scalars.clone(), vectors.clone()
-        scene.receive(sent, before, filter, scalars, vectors)
-        update = _Update(layer, scalars, vectors)
-        tapes.append((layer, hidden, sent, before, update))
-        scalars, vectors = update.scalars, update.vectors
-    _, r1, r1_transposed, c1, r2, c2 = weights[: reference.WEIGHTS_OF_ALL]
-    hidden = torch.addmm(c1, scalars, r1)
-    atomic = torch.mv(torch.nn.functional.silu(hidden), r2) + c2
-    by_scalars = (_silu_slope(hidden) * r2) @ r1_transposed
-    by_vectors = torch.zeros_like(vectors)
-    gradient = torch.zeros_like(positions, memory_format=torch.contiguous_format)
-    for layer, hidden, sent, before, update in reversed(tapes):
-        by_scalars, by_vectors = update.backward(by_scalars, by_vectors)
-        by_sent, by_before = torch.empty_like(sent), by_vectors.clone()
-        scene.give_back(sent, before, layer[6], by_scalars, by_vectors, by_sent, by_before, gradient)
-        by_scalars = by_scalars + ((by_sent @ layer[4]) * _silu_slope(hidden)) @ layer[1]
-        by_vectors = by_before
-    return atomic.sum(dtype=torch.float64), gradient
-
-
-def _silu_slope(x: Tensor) -> Tensor:
-    y = torch.sigmoid(x)
-    return y * (1 + x * (1 - y))
-
-
-class _Update:
-    """What a layer's update makes of scalars and vectors, and its derivative."""
-
-    def __init__(self, layer: Sequence[Tensor], scalars: Tensor, vectors: Tensor) -> None:
-        self.layer = layer
-        mix, _, d3, _, b3, d4, _, b4 = layer[7:]
-        self.p, self.q = (vectors @ mix).chunk(2, dim=-1)
-        self.length = torch.sqrt((self.q * self.q).sum(dim=1) + reference.NORM_FLOOR)
-        self.hidden = torch.addmm(b3, torch.cat([scalars, self.length], dim=1), d3)
-        self.gates = torch.addmm(b4, torch.nn.functional.silu(self.hidden), d4).chunk(3, dim=1)
-        self.dot = (self.p * self.q).sum(dim=1)
-        grown, added, turned = self.gates
-        self.scalars = scalars + added + turned * self.dot
-        self.vectors = vectors + grown[:, None] * self.p
-
-    def backward(self, by_scalars: Tensor, by_vectors: Tensor) -> tuple[Tensor, Tensor]:
-        _, mix_transposed, _, d3_transposed, _, _, d4_transposed, _ = self.layer[7:]
-        grown, _, turned = self.gates
-        by_gates = torch.cat([(by_vectors * self.p).sum(dim=1), by_scalars, by_scalars * self.dot], dim=1)
-        by_hidden = (by_gates @ d4_transposed) * _silu_slope(self.hidden)
-        to_scalars, by_length = (by_hidden @ d3_transposed).chunk(2, dim=1)
-        by_dot, by_squares = (by_scalars * turned)[:, None], (by_length / self.length)[:, None]
-        by_p = by_vectors * grown[:, None] + by_dot * self.q
-        by_q = by_dot * self.p + by_squares * self.q
-        return by_scalars + to_scalars, by_vectors + torch.cat([by_p, by_q], dim=-1) @ mix_transposed
 
 
 class _Scene:

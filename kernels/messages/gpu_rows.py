@@ -15,7 +15,7 @@ _NEAREST_SQUARED = tl.constexpr(1e-24)
 
 
 @triton.jit
-def _edges(
+def edges(
     positions,
     box,
     neighbors,
@@ -142,7 +142,7 @@ def receive_kernel(
     v1 = tl.load(moved + i * 3 * FEATURES + FEATURES + f)
     v2 = tl.load(moved + i * 3 * FEATURES + 2 * FEATURES + f)
     while begin < end:
-        j, near, ux, uy, uz, r, per_r = _edges(
+        j, near, ux, uy, uz, r, per_r = edges(
             positions, box, neighbors, shifts, i, begin, end, n_atoms, cutoff, EDGES, PERIODIC
         )
         values, _ = _radial(near, r, per_r, cutoff, n_basis, BASIS)
@@ -244,7 +244,7 @@ def give_back_kernel(
     none = tl.zeros((EDGES,), tl.float32)
     x, y, z = none, none, none
     while begin < end:
-        j, near, ux, uy, uz, r, per_r = _edges(
+        j, near, ux, uy, uz, r, per_r = edges(
             positions, box, neighbors, shifts, i, begin, end, n_atoms, cutoff, EDGES, PERIODIC
         )
         values, slopes = _radial(near, r, per_r, cutoff, n_basis, BASIS)

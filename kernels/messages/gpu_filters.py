@@ -1,0 +1,188 @@
+"""Of an atom's near neighbours, as `gpu_near` leaves them: what is gathered, and filters with their derivatives, in Triton."""
+
+# No annotations from __future__: Triton reads those of its kernels.
+import triton
+import triton.language as tl
+
+_PI = tl.constexpr(3.14159265358979323846)
+
+
+@triton.jit
+def near_edges(near, geometry, begin, end, EDGES: tl.constexpr):
+    """Return of some near neighbours: which they are, whether they are there, the direction, r (1 where none is)."""
+    entry = begin + tl.arange(0, EDGES)
+    here = entry < end
+    j = tl.load(near + entry, mask=here, other=0).to(tl.int64)
+    at = geometry + 4 * entry.to(tl.int64)
+    ux, uy, uz = (
+        tl.load(at, mask=here, other=0.0),
+        tl.load(at + 1, mask=here, other=0.0),
+        tl.load(at + 2, mask=here, other=0.0),
+    )
+    return j, here, ux, uy, uz, tl.load(at + 3, mask=here, other=1.0)
+
+
+@triton.jit
+def gathered(address, here):
+    """Return rows of F numbers, 0 where there is no neighbour."""
+    return tl.load(address, mask=here[:, None], other=0.0)
+
+
+@triton.jit
+def _envelope(r, here, cutoff):
+    x = (_PI / cutoff) * r
+    value = tl.where(here, 0.5 * (tl.cos(x) + 1.0), 0.0)
+    return x, value, tl.where(here, (-0.5 * _PI / cutoff) * tl.sin(x), 0.0)
+
+
+@triton.jit
+def radial(r, here, first, cutoff, n_basis, CHUNK: tl.constexpr):
+    """Return some radial functions of distances times the cut-off's factor, and their derivatives, (EDGES, CHUNK) each.
+
+    The last of all n_basis is the constant.
+    """
+    n = first + tl.arange(0, CHUNK)[None, :]
+    order = (n + 1).to(tl.float32)
+    x, envelope, envelope_slope = _envelope(r, here, cutoff)
+    envelope, envelope_slope, per_r = envelope[:, None], envelope_slope[:, None], (1.0 / r)[:, None]
+    angle = x[:, None] * order
+    wave = tl.sin(angle) * per_r
+    wave_slope = (order * (_PI / cutoff) * tl.cos(angle) - wave) * per_r
+    is_constant = n == n_basis - 1
+    wave = tl.where(is_constant, 1.0, wave)
+    wave_slope = tl.where(is_constant, 0.0, wave_slope)
+    is_there = n < n_basis
+    values = tl.where(is_there, wave * envelope, 0.0)
+    return values, tl.where(is_there, wave_slope * envelope + wave * envelope_slope, 0.0)
+
+
+@triton.jit
+def _rows(filter, first, PART: tl.constexpr, n_basis, FEATURES: tl.constexpr, CHUNK: tl.constexpr):
+    """Return some rows of a third of the filter's matrix, (CHUNK, FEATURES)."""
+    n = first + tl.arange(0, CHUNK)[:, None]
+    at = filter + n * (3 * FEATURES) + PART * FEATURES + tl.arange(0, FEATURES)[None, :]
+    return tl.load(at, mask=(n < n_basis) & (tl.arange(0, FEATURES)[None, :] >= 0), other=0.0)
+
+
+@triton.jit
+def filters(
+    r,
+    here,
+    filter,
+    cutoff,
+    n_basis,
+    FEATURES: tl.constexpr,
+    BASIS: tl.constexpr,
+    CHUNK: tl.constexpr,
+    EDGES: tl.constexpr,
+    PRODUCTS: tl.constexpr,
+    VECTORS: tl.constexpr,
+):
+    """Return w, w′ and w″ of some pairs, (EDGES, FEATURES) each; w″ is 0 without VECTORS."""
+    w = tl.zeros((EDGES, FEATURES), tl.float32)
+    w1, w2 = w, w
+    if PRODUCTS == "loop":
+        f = tl.arange(0, FEATURES)
+        x, envelope, _ = _envelope(r, here, cutoff)
+        sine, cosine = tl.sin(x), tl.cos(x)
+        s, c = sine, cosine
+        scale = envelope / r
+        at = filter + f
+        n = 1
+        while n < n_basis:
+            value = (s * scale)[:, None]
+            w += value * tl.load(at)[None, :]
+            w1 += value * tl.load(at + FEATURES)[None, :]
+            if VECTORS:
+                w2 += value * tl.load(at + 2 * FEATURES)[None, :]
+            c, s = c * cosine - s * sine, s * cosine + c * sine
+            at += 3 * FEATURES
+            n += 1
+        w += envelope[:, None] * tl.load(at)[None, :]
+        w1 += envelope[:, None] * tl.load(at + FEATURES)[None, :]
+        if VECTORS:
+            w2 += envelope[:, None] * tl.load(at + 2 * FEATURES)[None, :]
+    else:
+        for first in tl.static_range(0, BASIS, CHUNK):
+            values, _ = radial(r, here, first, cutoff, n_basis, CHUNK)
+            w = tl.dot(values, _rows(filter, first, 0, n_basis, FEATURES, CHUNK), w, input_precision=PRODUCTS)
+            w1 = tl.dot(
+                values, _rows(filter, first, 1, n_basis, FEATURES, CHUNK), w1, input_precision=PRODUCTS
+            )
+            if VECTORS:
+                w2 = tl.dot(
+                    values, _rows(filter, first, 2, n_basis, FEATURES, CHUNK), w2, input_precision=PRODUCTS
+                )
+    return w, w1, w2
+
+
+@triton.jit
+def filters_and_slopes(
+    r,
+    here,
+    filter,
+    cutoff,
+    n_basis,
+    FEATURES: tl.constexpr,
+    BASIS: tl.constexpr,
+    CHUNK: tl.constexpr,
+    EDGES: tl.constexpr,
+    PRODUCTS: tl.constexpr,
+    VECTORS: tl.constexpr,
+):
+    """Return w, w′, w″ of some pairs, and their derivatives by r; without VECTORS w, w″ and w″'s derivative are 0."""
+    w = tl.zeros((EDGES, FEATURES), tl.float32)
+    w1, w2, dw, dw1, dw2 = w, w, w, w, w
+    if PRODUCTS == "loop":
+        f = tl.arange(0, FEATURES)
+        x, envelope, envelope_slope = _envelope(r, here, cutoff)
+        sine, cosine = tl.sin(x), tl.cos(x)
+        s, c = sine, cosine
+        per_r = 1.0 / r
+        by_cosine = (_PI / cutoff) * per_r * envelope
+        by_sine = per_r * (envelope_slope - per_r * envelope)
+        scale = per_r * envelope
+        order = 1.0
+        at = filter + f
+        n = 1
+        while n < n_basis:
+            value = (s * scale)[:, None]
+            slope = (order * c * by_cosine + s * by_sine)[:, None]
+            k, k1 = tl.load(at)[None, :], tl.load(at + FEATURES)[None, :]
+            dw += slope * k
+            w1 += value * k1
+            dw1 += slope * k1
+            if VECTORS:
+                w += value * k
+                k2 = tl.load(at + 2 * FEATURES)[None, :]
+                w2 += value * k2
+                dw2 += slope * k2
+            c, s = c * cosine - s * sine, s * cosine + c * sine
+            at += 3 * FEATURES
+            n += 1
+            order += 1.0
+        value, slope = envelope[:, None], envelope_slope[:, None]
+        k, k1 = tl.load(at)[None, :], tl.load(at + FEATURES)[None, :]
+        dw += slope * k
+        w1 += value * k1
+        dw1 += slope * k1
+        if VECTORS:
+            w += value * k
+            k2 = tl.load(at + 2 * FEATURES)[None, :]
+            w2 += value * k2
+            dw2 += slope * k2
+    else:
+        for first in tl.static_range(0, BASIS, CHUNK):
+            values, slopes = radial(r, here, first, cutoff, n_basis, CHUNK)
+            k = _rows(filter, first, 0, n_basis, FEATURES, CHUNK)
+            dw = tl.dot(slopes, k, dw, input_precision=PRODUCTS)
+            if VECTORS:
+                w = tl.dot(values, k, w, input_precision=PRODUCTS)
+            k = _rows(filter, first, 1, n_basis, FEATURES, CHUNK)
+            w1 = tl.dot(values, k, w1, input_precision=PRODUCTS)
+            dw1 = tl.dot(slopes, k, dw1, input_precision=PRODUCTS)
+            if VECTORS:
+                k = _rows(filter, first, 2, n_basis, FEATURES, CHUNK)
+                w2 = tl.dot(values, k, w2, input_precision=PRODUCTS)
+                dw2 = tl.dot(slopes, k, dw2, input_precision=PRODUCTS)
+    return w, w1, w2, dw, dw1, dw2

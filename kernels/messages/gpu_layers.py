@@ -1,0 +1,283 @@
+"""A network's layers in Triton: a program to an atom, all that one layer does for it.
+
+An atom receives its neighbours' messages, is updated, and makes what it sends in the next layer; in the last layer it is read out
+instead, and the way back begins (`gpu_layers_back`). Between two layers every atom has to be done, so that each is a launch. Sums
+are in the order of the list.
+"""
+
+# No annotations from __future__: Triton reads those of its kernels.
+import triton
+import triton.language as tl
+
+from .gpu_dense import (
+    block,
+    row_of_three,
+    send,
+    silu_and_slope,
+    store_row_of_three,
+    times,
+    update,
+    update_back,
+)
+from .gpu_filters import filters, gathered, near_edges
+
+
+@triton.jit
+def _receive(
+    i,
+    offsets,
+    counts,
+    near,
+    geometry,
+    kinds,
+    before,
+    sent,
+    vectors,
+    filter,
+    cutoff,
+    n_basis,
+    FIRST: tl.constexpr,
+    FEATURES: tl.constexpr,
+    BASIS: tl.constexpr,
+    CHUNK: tl.constexpr,
+    EDGES: tl.constexpr,
+    PRODUCTS: tl.constexpr,
+):
+    """Return an atom's scalars and vectors with its neighbours' messages added."""
+    f = tl.arange(0, FEATURES)
+    begin = tl.load(offsets + i)
+    end = begin + tl.load(counts + i)
+    if FIRST:
+        s = tl.load(before + tl.load(kinds + i) * FEATURES + f)
+        v0 = tl.zeros((FEATURES,), tl.float32)
+        v1, v2 = v0, v0
+    else:
+        s = tl.load(before + i * FEATURES + f)
+        v0, v1, v2 = row_of_three(vectors + i * 3 * FEATURES, FEATURES)
+    while begin < end:
+        j, here, ux, uy, uz, r = near_edges(near, geometry, begin, end, EDGES)
+        source = tl.load(kinds + j, mask=here, other=0).to(tl.int64) if FIRST else j
+        rows = source[:, None] * (3 * FEATURES) + f[None, :]
+        a = gathered(sent + rows, here)
+        a1 = gathered(sent + rows + FEATURES, here)
+        if not FIRST:
+            a2 = gathered(sent + rows + 2 * FEATURES, here)
+            b0 = gathered(vectors + rows, here)
+            b1 = gathered(vectors + rows + FEATURES, here)
+            b2 = gathered(vectors + rows + 2 * FEATURES, here)
+        w, w1, w2 = filters(
+            r, here, filter, cutoff, n_basis, FEATURES, BASIS, CHUNK, EDGES, PRODUCTS, not FIRST
+        )
+        s += tl.sum(w * a, axis=0)
+        along = w1 * a1
+        m0, m1, m2 = along * ux[:, None], along * uy[:, None], along * uz[:, None]
+        if not FIRST:
+            carried = w2 * a2
+            m0, m1, m2 = m0 + carried * b0, m1 + carried * b1, m2 + carried * b2
+        v0 += tl.sum(m0, axis=0)
+        v1 += tl.sum(m1, axis=0)
+        v2 += tl.sum(m2, axis=0)
+        begin += EDGES
+    return s, v0, v1, v2
+
+
+@triton.jit
+def layer_kernel(
+    offsets,
+    counts,
+    near,
+    geometry,
+    kinds,
+    before,
+    sent,
+    vectors,
+    filter,
+    mix,
+    d3,
+    b3,
+    d4,
+    b4,
+    d1,
+    b1,
+    d2,
+    b2,
+    scalars,
+    moved,
+    mixed,
+    update_hidden,
+    gates,
+    next_sent,
+    next_hidden,
+    cutoff,
+    n_basis,
+    FIRST: tl.constexpr,
+    FEATURES: tl.constexpr,
+    BASIS: tl.constexpr,
+    CHUNK: tl.constexpr,
+    EDGES: tl.constexpr,
+    PRODUCTS: tl.constexpr,
+):
+    """Do a layer's message and update for an atom, and make what it sends in the next layer.
+
+    Launch grid: ``(n_atoms,)``.
+
+    =============  =========================  =======  ========================================================
+    argument       shape                      dtype    what it is
+    =============  =========================  =======  ========================================================
+    offsets        (n_atoms + 1,)             int32    where rows begin
+    counts         (n_atoms,)                 int32    of `near_kernel`, as the next two
+    near           (capacity,)                int32
+    geometry       (capacity, 4)              float32
+    kinds          (n_atoms,)                 int32
+    before         (n_atoms, FEATURES)        float32  scalars; in the first layer (n_kinds, FEATURES)
+    sent           (n_atoms, 3 FEATURES)      float32  in the first layer (n_kinds, 3 FEATURES)
+    vectors        (n_atoms, 3, FEATURES)     float32  not read in the first layer
+    filter         (n_basis, 3 FEATURES)      float32
+    mix            (FEATURES, 2 FEATURES)     float32
+    d3             (2 FEATURES, FEATURES)     float32
+    b3             (FEATURES,)                float32
+    d4             (FEATURES, 3 FEATURES)     float32
+    b4             (3 FEATURES,)              float32
+    d1             (FEATURES, FEATURES)       float32  of the next layer, as the next three
+    b1             (FEATURES,)                float32
+    d2             (FEATURES, 3 FEATURES)     float32
+    b2             (3 FEATURES,)              float32
+    scalars        (n_atoms, FEATURES)        float32  out, as all that follow
+    moved          (n_atoms, 3, FEATURES)     float32  vectors
+    mixed          (n_atoms, 6, FEATURES)     float32  **p** and **q**
+    update_hidden  (n_atoms, FEATURES)        float32  what went into the update's silu
+    gates          (n_atoms, 2, FEATURES)     float32  a and a″
+    next_sent      (n_atoms, 3 FEATURES)      float32
+    next_hidden    (n_atoms, FEATURES)        float32  what went into silu on the way to it
+    cutoff         scalar                     float32
+    n_basis        scalar                     int32
+    FIRST          constant                            whether it is the first layer
+    FEATURES       constant                            F
+    BASIS          constant                            n_basis or more, a multiple of CHUNK
+    CHUNK          constant                            radial functions at once
+    EDGES          constant                            pairs at once
+    PRODUCTS       constant                            how filters are multiplied
+    =============  =========================  =======  ========================================================
+    """
+    i = tl.program_id(0).to(tl.int64)
+    f = tl.arange(0, FEATURES)
+    s, v0, v1, v2 = _receive(
+        *(i, offsets, counts, near, geometry, kinds, before, sent, vectors, filter, cutoff, n_basis),
+        *(FIRST, FEATURES, BASIS, CHUNK, EDGES, PRODUCTS),
+    )
+    s, p0, p1, p2, q0, q1, q2, hidden, grown, turned = update(
+        s, v0, v1, v2, mix, d3, b3, d4, b4, FEATURES, True
+    )
+    tl.store(scalars + i * FEATURES + f, s)
+    store_row_of_three(moved + i * 3 * FEATURES, v0 + grown * p0, v1 + grown * p1, v2 + grown * p2, FEATURES)
+    store_row_of_three(mixed + i * 6 * FEATURES, p0, p1, p2, FEATURES)
+    store_row_of_three(mixed + i * 6 * FEATURES + 3 * FEATURES, q0, q1, q2, FEATURES)
+    tl.store(update_hidden + i * FEATURES + f, hidden)
+    tl.store(gates + i * 2 * FEATURES + f, grown)
+    tl.store(gates + i * 2 * FEATURES + FEATURES + f, turned)
+    own, along, carried, hidden = send(s, d1, b1, d2, b2, FEATURES)
+    store_row_of_three(next_sent + i * 3 * FEATURES, own, along, carried, FEATURES)
+    tl.store(next_hidden + i * FEATURES + f, hidden)
+
+
+@triton.jit
+def last_layer_kernel(
+    offsets,
+    counts,
+    near,
+    geometry,
+    kinds,
+    before,
+    sent,
+    vectors,
+    filter,
+    mix,
+    mix_transposed,
+    d3,
+    d3_transposed,
+    b3,
+    d4,
+    d4_transposed,
+    b4,
+    r1,
+    r1_transposed,
+    c1,
+    r2,
+    c2,
+    atomic,
+    by_scalars,
+    by_vectors,
+    cutoff,
+    n_basis,
+    FIRST: tl.constexpr,
+    FEATURES: tl.constexpr,
+    BASIS: tl.constexpr,
+    CHUNK: tl.constexpr,
+    EDGES: tl.constexpr,
+    PRODUCTS: tl.constexpr,
+):
+    """Do the last layer's message and update for an atom, read it out, and go back to its message.
+
+    Launch grid: ``(n_atoms,)``.
+
+    ==============  ==========================  =======  ========================================================
+    argument        shape                       dtype    what it is
+    ==============  ==========================  =======  ========================================================
+    offsets         (n_atoms + 1,)              int32    where rows begin
+    counts          (n_atoms,)                  int32    of `near_kernel`, as the next two
+    near            (capacity,)                 int32
+    geometry        (capacity, 4)               float32
+    kinds           (n_atoms,)                  int32
+    before          (n_atoms, FEATURES)         float32  scalars; in the first layer (n_kinds, FEATURES)
+    sent            (n_atoms, 3 FEATURES)       float32  in the first layer (n_kinds, 3 FEATURES)
+    vectors         (n_atoms, 3, FEATURES)      float32  not read in the first layer
+    filter          (n_basis, 3 FEATURES)       float32
+    mix             (FEATURES, 2 FEATURES)      float32
+    mix_transposed  (2 FEATURES, FEATURES)      float32
+    d3              (2 FEATURES, FEATURES)      float32
+    d3_transposed   (FEATURES, 2 FEATURES)      float32
+    b3              (FEATURES,)                 float32
+    d4              (FEATURES, 3 FEATURES)      float32
+    d4_transposed   (3 FEATURES, FEATURES)      float32
+    b4              (3 FEATURES,)               float32
+    r1              (FEATURES, FEATURES // 2)   float32  of the readout, as the next four
+    r1_transposed   (FEATURES // 2, FEATURES)   float32
+    c1              (FEATURES // 2,)            float32
+    r2              (FEATURES // 2,)            float32
+    c2              (1,)                        float32
+    atomic          (n_atoms,)                  float32  out: energies
+    by_scalars      (n_atoms, FEATURES)         float32  out: gradient by the scalars after the message
+    by_vectors      (n_atoms, 3, FEATURES)      float32  out: and by the vectors
+    cutoff          scalar                      float32
+    n_basis         scalar                      int32
+    FIRST           constant                             whether it is the first layer as well
+    FEATURES        constant                             F
+    BASIS           constant                             n_basis or more, a multiple of CHUNK
+    CHUNK           constant                             radial functions at once
+    EDGES           constant                             pairs at once
+    PRODUCTS        constant                             how filters are multiplied
+    ==============  ==========================  =======  ========================================================
+    """
+    i = tl.program_id(0).to(tl.int64)
+    f = tl.arange(0, FEATURES)
+    s, v0, v1, v2 = _receive(
+        *(i, offsets, counts, near, geometry, kinds, before, sent, vectors, filter, cutoff, n_basis),
+        *(FIRST, FEATURES, BASIS, CHUNK, EDGES, PRODUCTS),
+    )
+    s, p0, p1, p2, q0, q1, q2, hidden, grown, turned = update(
+        s, v0, v1, v2, mix, d3, b3, d4, b4, FEATURES, False
+    )
+    half: tl.constexpr = FEATURES // 2
+    h = tl.arange(0, half)
+    read = tl.load(c1 + h) + times(s, block(r1, FEATURES, half, half))
+    active, slope = silu_and_slope(read)
+    last = tl.load(r2 + h)
+    tl.store(atomic + i, tl.sum(active * last, axis=0) + tl.load(c2))
+    by_s = times(slope * last, block(r1_transposed, half, FEATURES, FEATURES))
+    none = tl.zeros((FEATURES,), tl.float32)
+    by_s, by_v0, by_v1, by_v2 = update_back(
+        *(by_s, none, none, none, p0, p1, p2, q0, q1, q2, hidden, grown, turned),
+        *(mix_transposed, d3_transposed, d4_transposed, FEATURES, False),
+    )
+    tl.store(by_scalars + i * FEATURES + f, by_s)
+    store_row_of_three(by_vectors + i * 3 * FEATURES, by_v0, by_v1, by_v2, FEATURES)
