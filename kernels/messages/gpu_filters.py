@@ -66,11 +66,12 @@ def _rows(filter, first, PART: tl.constexpr, n_basis, FEATURES: tl.constexpr, CH
 
 @triton.jit
 def filters(
+    like,
     r,
     here,
     filter,
     cutoff,
-    n_basis,
+    n_basis: tl.constexpr,
     FEATURES: tl.constexpr,
     BASIS: tl.constexpr,
     CHUNK: tl.constexpr,
@@ -79,7 +80,7 @@ def filters(
     VECTORS: tl.constexpr,
 ):
     """Return w, w′ and w″ of some pairs, (EDGES, FEATURES) each; w″ is 0 without VECTORS."""
-    w = tl.zeros((EDGES, FEATURES), tl.float32)
+    w = like - like
     w1, w2 = w, w
     if PRODUCTS == "loop":
         f = tl.arange(0, FEATURES)
@@ -87,17 +88,15 @@ def filters(
         sine, cosine = tl.sin(x), tl.cos(x)
         s, c = sine, cosine
         scale = envelope / r
-        at = filter + f
-        n = 1
-        while n < n_basis:
+        for n in range(n_basis - 1):
+            at = filter + n * 3 * FEATURES + f
             value = (s * scale)[:, None]
             w += value * tl.load(at)[None, :]
             w1 += value * tl.load(at + FEATURES)[None, :]
             if VECTORS:
                 w2 += value * tl.load(at + 2 * FEATURES)[None, :]
             c, s = c * cosine - s * sine, s * cosine + c * sine
-            at += 3 * FEATURES
-            n += 1
+        at = filter + (n_basis - 1) * 3 * FEATURES + f
         w += envelope[:, None] * tl.load(at)[None, :]
         w1 += envelope[:, None] * tl.load(at + FEATURES)[None, :]
         if VECTORS:
@@ -118,11 +117,12 @@ def filters(
 
 @triton.jit
 def filters_and_slopes(
+    like,
     r,
     here,
     filter,
     cutoff,
-    n_basis,
+    n_basis: tl.constexpr,
     FEATURES: tl.constexpr,
     BASIS: tl.constexpr,
     CHUNK: tl.constexpr,
@@ -131,7 +131,7 @@ def filters_and_slopes(
     VECTORS: tl.constexpr,
 ):
     """Return w, w′, w″ of some pairs, and their derivatives by r; without VECTORS w, w″ and w″'s derivative are 0."""
-    w = tl.zeros((EDGES, FEATURES), tl.float32)
+    w = like - like
     w1, w2, dw, dw1, dw2 = w, w, w, w, w
     if PRODUCTS == "loop":
         f = tl.arange(0, FEATURES)
@@ -142,12 +142,10 @@ def filters_and_slopes(
         by_cosine = (_PI / cutoff) * per_r * envelope
         by_sine = per_r * (envelope_slope - per_r * envelope)
         scale = per_r * envelope
-        order = 1.0
-        at = filter + f
-        n = 1
-        while n < n_basis:
+        for n in range(n_basis - 1):
+            at = filter + n * 3 * FEATURES + f
             value = (s * scale)[:, None]
-            slope = (order * c * by_cosine + s * by_sine)[:, None]
+            slope = ((n + 1.0) * c * by_cosine + s * by_sine)[:, None]
             k, k1 = tl.load(at)[None, :], tl.load(at + FEATURES)[None, :]
             dw += slope * k
             w1 += value * k1
@@ -158,9 +156,7 @@ def filters_and_slopes(
                 w2 += value * k2
                 dw2 += slope * k2
             c, s = c * cosine - s * sine, s * cosine + c * sine
-            at += 3 * FEATURES
-            n += 1
-            order += 1.0
+        at = filter + (n_basis - 1) * 3 * FEATURES + f
         value, slope = envelope[:, None], envelope_slope[:, None]
         k, k1 = tl.load(at)[None, :], tl.load(at + FEATURES)[None, :]
         dw += slope * k

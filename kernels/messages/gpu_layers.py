@@ -14,7 +14,9 @@ from .gpu_dense import (
     row_of_three,
     send,
     silu_and_slope,
+    store_four,
     store_row_of_three,
+    sum_of_four,
     times,
     update,
     update_back,
@@ -35,7 +37,7 @@ def _receive(
     vectors,
     filter,
     cutoff,
-    n_basis,
+    n_basis: tl.constexpr,
     FIRST: tl.constexpr,
     FEATURES: tl.constexpr,
     BASIS: tl.constexpr,
@@ -52,7 +54,7 @@ def _receive(
         v0 = tl.zeros((FEATURES,), tl.float32)
         v1, v2 = v0, v0
     else:
-        s = tl.load(before + i * FEATURES + f)
+        s = tl.load(before + i * 12 * FEATURES + 8 * FEATURES + 4 * f)
         v0, v1, v2 = row_of_three(vectors + i * 3 * FEATURES, FEATURES)
     while begin < end:
         j, here, ux, uy, uz, r = near_edges(near, geometry, begin, end, EDGES)
@@ -66,17 +68,15 @@ def _receive(
             b1 = gathered(vectors + rows + FEATURES, here)
             b2 = gathered(vectors + rows + 2 * FEATURES, here)
         w, w1, w2 = filters(
-            r, here, filter, cutoff, n_basis, FEATURES, BASIS, CHUNK, EDGES, PRODUCTS, not FIRST
+            a, r, here, filter, cutoff, n_basis, FEATURES, BASIS, CHUNK, EDGES, PRODUCTS, not FIRST
         )
-        s += tl.sum(w * a, axis=0)
         along = w1 * a1
         m0, m1, m2 = along * ux[:, None], along * uy[:, None], along * uz[:, None]
         if not FIRST:
             carried = w2 * a2
             m0, m1, m2 = m0 + carried * b0, m1 + carried * b1, m2 + carried * b2
-        v0 += tl.sum(m0, axis=0)
-        v1 += tl.sum(m1, axis=0)
-        v2 += tl.sum(m2, axis=0)
+        to_s, to_v0, to_v1, to_v2 = sum_of_four(w * a, m0, m1, m2)
+        s, v0, v1, v2 = s + to_s, v0 + to_v0, v1 + to_v1, v2 + to_v2
         begin += EDGES
     return s, v0, v1, v2
 
@@ -101,15 +101,11 @@ def layer_kernel(
     b1,
     d2,
     b2,
-    scalars,
     moved,
-    mixed,
-    update_hidden,
-    gates,
     next_sent,
-    next_hidden,
+    tape,
     cutoff,
-    n_basis,
+    n_basis: tl.constexpr,
     FIRST: tl.constexpr,
     FEATURES: tl.constexpr,
     BASIS: tl.constexpr,
@@ -129,7 +125,7 @@ def layer_kernel(
     near           (capacity,)                int32
     geometry       (capacity, 4)              float32
     kinds          (n_atoms,)                 int32
-    before         (n_atoms, FEATURES)        float32  scalars; in the first layer (n_kinds, FEATURES)
+    before         (n_atoms, 3, FEATURES, 4)  float32  tape of the layer before; in the first (n_kinds, FEATURES): scalars
     sent           (n_atoms, 3 FEATURES)      float32  in the first layer (n_kinds, 3 FEATURES)
     vectors        (n_atoms, 3, FEATURES)     float32  not read in the first layer
     filter         (n_basis, 3 FEATURES)      float32
@@ -142,13 +138,10 @@ def layer_kernel(
     b1             (FEATURES,)                float32
     d2             (FEATURES, 3 FEATURES)     float32
     b2             (3 FEATURES,)              float32
-    scalars        (n_atoms, FEATURES)        float32  out, as all that follow
-    moved          (n_atoms, 3, FEATURES)     float32  vectors
-    mixed          (n_atoms, 6, FEATURES)     float32  **p** and **q**
-    update_hidden  (n_atoms, FEATURES)        float32  what went into the update's silu
-    gates          (n_atoms, 2, FEATURES)     float32  a and a″
-    next_sent      (n_atoms, 3 FEATURES)      float32
-    next_hidden    (n_atoms, FEATURES)        float32  what went into silu on the way to it
+    moved          (n_atoms, 3, FEATURES)     float32  out: vectors
+    next_sent      (n_atoms, 3 FEATURES)      float32  out
+    tape           (n_atoms, 3, FEATURES, 4)  float32  out: **p** and a″; **q** and a; scalars, and what went into silu in the
+                                                       update and on the way to what is sent
     cutoff         scalar                     float32
     n_basis        scalar                     int32
     FIRST          constant                            whether it is the first layer
@@ -160,24 +153,18 @@ def layer_kernel(
     =============  =========================  =======  ========================================================
     """
     i = tl.program_id(0).to(tl.int64)
-    f = tl.arange(0, FEATURES)
     s, v0, v1, v2 = _receive(
         *(i, offsets, counts, near, geometry, kinds, before, sent, vectors, filter, cutoff, n_basis),
         *(FIRST, FEATURES, BASIS, CHUNK, EDGES, PRODUCTS),
     )
-    s, p0, p1, p2, q0, q1, q2, hidden, grown, turned = update(
-        s, v0, v1, v2, mix, d3, b3, d4, b4, FEATURES, True
-    )
-    tl.store(scalars + i * FEATURES + f, s)
+    s, p0, p1, p2, q0, q1, q2, hidden, grown, turned = update(s, v0, v1, v2, mix, d3, b3, d4, b4, FEATURES)
     store_row_of_three(moved + i * 3 * FEATURES, v0 + grown * p0, v1 + grown * p1, v2 + grown * p2, FEATURES)
-    store_row_of_three(mixed + i * 6 * FEATURES, p0, p1, p2, FEATURES)
-    store_row_of_three(mixed + i * 6 * FEATURES + 3 * FEATURES, q0, q1, q2, FEATURES)
-    tl.store(update_hidden + i * FEATURES + f, hidden)
-    tl.store(gates + i * 2 * FEATURES + f, grown)
-    tl.store(gates + i * 2 * FEATURES + FEATURES + f, turned)
-    own, along, carried, hidden = send(s, d1, b1, d2, b2, FEATURES)
+    own, along, carried, next_hidden = send(s, d1, b1, d2, b2, FEATURES)
     store_row_of_three(next_sent + i * 3 * FEATURES, own, along, carried, FEATURES)
-    tl.store(next_hidden + i * FEATURES + f, hidden)
+    to = tape + i * 12 * FEATURES
+    store_four(to, p0, p1, p2, turned, FEATURES)
+    store_four(to + 4 * FEATURES, q0, q1, q2, grown, FEATURES)
+    store_four(to + 8 * FEATURES, s, hidden, next_hidden, next_hidden, FEATURES)
 
 
 @triton.jit
@@ -208,7 +195,7 @@ def last_layer_kernel(
     by_scalars,
     by_vectors,
     cutoff,
-    n_basis,
+    n_basis: tl.constexpr,
     FIRST: tl.constexpr,
     FEATURES: tl.constexpr,
     BASIS: tl.constexpr,
@@ -228,7 +215,7 @@ def last_layer_kernel(
     near            (capacity,)                 int32
     geometry        (capacity, 4)               float32
     kinds           (n_atoms,)                  int32
-    before          (n_atoms, FEATURES)         float32  scalars; in the first layer (n_kinds, FEATURES)
+    before          (n_atoms, 3, FEATURES, 4)   float32  tape of the layer before; in the first (n_kinds, FEATURES): scalars
     sent            (n_atoms, 3 FEATURES)       float32  in the first layer (n_kinds, 3 FEATURES)
     vectors         (n_atoms, 3, FEATURES)      float32  not read in the first layer
     filter          (n_basis, 3 FEATURES)       float32
@@ -264,9 +251,7 @@ def last_layer_kernel(
         *(i, offsets, counts, near, geometry, kinds, before, sent, vectors, filter, cutoff, n_basis),
         *(FIRST, FEATURES, BASIS, CHUNK, EDGES, PRODUCTS),
     )
-    s, p0, p1, p2, q0, q1, q2, hidden, grown, turned = update(
-        s, v0, v1, v2, mix, d3, b3, d4, b4, FEATURES, False
-    )
+    s, p0, p1, p2, q0, q1, q2, hidden, grown, turned = update(s, v0, v1, v2, mix, d3, b3, d4, b4, FEATURES)
     half: tl.constexpr = FEATURES // 2
     h = tl.arange(0, half)
     read = tl.load(c1 + h) + times(s, block(r1, FEATURES, half, half))
@@ -277,7 +262,7 @@ def last_layer_kernel(
     none = tl.zeros((FEATURES,), tl.float32)
     by_s, by_v0, by_v1, by_v2 = update_back(
         *(by_s, none, none, none, p0, p1, p2, q0, q1, q2, hidden, grown, turned),
-        *(mix_transposed, d3_transposed, d4_transposed, FEATURES, False),
+        *(mix_transposed, d3_transposed, d4_transposed, FEATURES),
     )
     tl.store(by_scalars + i * FEATURES + f, by_s)
     store_row_of_three(by_vectors + i * 3 * FEATURES, by_v0, by_v1, by_v2, FEATURES)

@@ -8,7 +8,7 @@ each layer is a launch, and sums are in the order of the list.
 import triton
 import triton.language as tl
 
-from .gpu_dense import row_of_three, send_back, store_row_of_three, update_back
+from .gpu_dense import load_four, row_of_three, send_back, store_row_of_three, sum_of_four, update_back
 from .gpu_filters import filters_and_slopes, gathered, near_edges
 
 
@@ -37,12 +37,9 @@ def layer_back_kernel(
     filter,
     by_scalars,
     by_vectors,
-    hidden,
     d1_transposed,
     d2_transposed,
-    mixed,
-    update_hidden,
-    gates,
+    tape,
     mix_transposed,
     d3_transposed,
     d4_transposed,
@@ -50,7 +47,7 @@ def layer_back_kernel(
     to_vectors,
     gradient,
     cutoff,
-    n_basis,
+    n_basis: tl.constexpr,
     BEGINS: tl.constexpr,
     FEATURES: tl.constexpr,
     BASIS: tl.constexpr,
@@ -76,12 +73,9 @@ def layer_back_kernel(
     filter          (n_basis, 3 FEATURES)      float32
     by_scalars      (n_atoms, FEATURES)        float32     gradient by the scalars after this layer's message
     by_vectors      (n_atoms, 3, FEATURES)     float32     and by the vectors
-    hidden          (n_atoms, FEATURES)        float32     what went into silu on the way to what was sent
     d1_transposed   (FEATURES, FEATURES)       float32     of this layer, as the next
     d2_transposed   (3 FEATURES, FEATURES)     float32
-    mixed           (n_atoms, 6, FEATURES)     float32     of the layer before, as the next five
-    update_hidden   (n_atoms, FEATURES)        float32
-    gates           (n_atoms, 2, FEATURES)     float32
+    tape            (n_atoms, 3, FEATURES, 4)  float32     of the layer before, as the next three
     mix_transposed  (2 FEATURES, FEATURES)     float32
     d3_transposed   (FEATURES, 2 FEATURES)     float32
     d4_transposed   (3 FEATURES, FEATURES)     float32
@@ -112,20 +106,18 @@ def layer_back_kernel(
     x, y, z = none, none, none
     while begin < end:
         j, here, ux, uy, uz, r = near_edges(near, geometry, begin, end, EDGES)
-        w, w1, w2, dw, dw1, dw2 = filters_and_slopes(
-            r, here, filter, cutoff, n_basis, FEATURES, BASIS, CHUNK, EDGES, PRODUCTS, True
-        )
         u0, u1, u2 = ux[:, None], uy[:, None], uz[:, None]
         rows = j[:, None] * (3 * FEATURES) + f[None, :]
         sb = gathered(by_scalars + j[:, None] * FEATURES + f[None, :], here)
         db0 = gathered(by_vectors + rows, here)
         db1 = gathered(by_vectors + rows + FEATURES, here)
         db2 = gathered(by_vectors + rows + 2 * FEATURES, here)
-        s += tl.sum(w * sb, axis=0)
+        w, w1, w2, dw, dw1, dw2 = filters_and_slopes(
+            sb, r, here, filter, cutoff, n_basis, FEATURES, BASIS, CHUNK, EDGES, PRODUCTS, True
+        )
+        to_s, to_g0, to_g1, to_g2 = sum_of_four(w * sb, w2 * db0, w2 * db1, w2 * db2)
+        s, g0, g1, g2 = s + to_s, g0 + to_g0, g1 + to_g1, g2 + to_g2
         along -= tl.sum(w1 * (db0 * u0 + db1 * u1 + db2 * u2), axis=0)
-        g0 += tl.sum(w2 * db0, axis=0)
-        g1 += tl.sum(w2 * db1, axis=0)
-        g2 += tl.sum(w2 * db2, axis=0)
         b = gathered(sent + rows, here)
         by_r = dw * (b * sa[None, :] + a0[None, :] * sb)
         b = gathered(sent + rows + FEATURES, here)
@@ -150,17 +142,14 @@ def layer_back_kernel(
         begin += EDGES
     _add_to_gradient(gradient + 3 * i, x, y, z, BEGINS)
     carried = g0 * va0 + g1 * va1 + g2 * va2
-    by_s = sa + send_back(
-        s, along, carried, tl.load(hidden + i * FEATURES + f), d1_transposed, d2_transposed, FEATURES
-    )
-    p0, p1, p2 = row_of_three(mixed + i * 6 * FEATURES, FEATURES)
-    q0, q1, q2 = row_of_three(mixed + i * 6 * FEATURES + 3 * FEATURES, FEATURES)
+    of_before = tape + i * 12 * FEATURES
+    p0, p1, p2, turned = load_four(of_before, FEATURES)
+    q0, q1, q2, grown = load_four(of_before + 4 * FEATURES, FEATURES)
+    _, update_hidden, hidden, _ = load_four(of_before + 8 * FEATURES, FEATURES)
+    by_s = sa + send_back(s, along, carried, hidden, d1_transposed, d2_transposed, FEATURES)
     by_s, by_v0, by_v1, by_v2 = update_back(
         *(by_s, da0 + a2 * g0, da1 + a2 * g1, da2 + a2 * g2, p0, p1, p2, q0, q1, q2),
-        tl.load(update_hidden + i * FEATURES + f),
-        tl.load(gates + i * 2 * FEATURES + f),
-        tl.load(gates + i * 2 * FEATURES + FEATURES + f),
-        *(mix_transposed, d3_transposed, d4_transposed, FEATURES, True),
+        *(update_hidden, grown, turned, mix_transposed, d3_transposed, d4_transposed, FEATURES),
     )
     tl.store(to_scalars + i * FEATURES + f, by_s)
     store_row_of_three(to_vectors + i * 3 * FEATURES, by_v0, by_v1, by_v2, FEATURES)
@@ -182,7 +171,7 @@ def first_layer_back_kernel(
     energy,
     n_atoms,
     cutoff,
-    n_basis,
+    n_basis: tl.constexpr,
     BEGINS: tl.constexpr,
     FEATURES: tl.constexpr,
     BASIS: tl.constexpr,
@@ -242,16 +231,16 @@ def first_layer_back_kernel(
     while begin < end:
         j, here, ux, uy, uz, r = near_edges(near, geometry, begin, end, EDGES)
         kind = tl.load(kinds + j, mask=here, other=0).to(tl.int64)
-        _, w1, _, dw, dw1, _ = filters_and_slopes(
-            r, here, filter, cutoff, n_basis, FEATURES, BASIS, CHUNK, EDGES, PRODUCTS, False
-        )
         rows = j[:, None] * (3 * FEATURES) + f[None, :]
         from_kind = sent + kind[:, None] * (3 * FEATURES) + f[None, :]
+        sb = gathered(by_scalars + j[:, None] * FEATURES + f[None, :], here)
+        _, w1, _, dw, dw1, _ = filters_and_slopes(
+            sb, r, here, filter, cutoff, n_basis, FEATURES, BASIS, CHUNK, EDGES, PRODUCTS, False
+        )
         b = gathered(from_kind + FEATURES, here)
         m0 = b * da0[None, :] - a1 * gathered(by_vectors + rows, here)
         m1 = b * da1[None, :] - a1 * gathered(by_vectors + rows + FEATURES, here)
         m2 = b * da2[None, :] - a1 * gathered(by_vectors + rows + 2 * FEATURES, here)
-        sb = gathered(by_scalars + j[:, None] * FEATURES + f[None, :], here)
         by_r = dw * (gathered(from_kind, here) * sa + a0 * sb)
         by_r += dw1 * (m0 * ux[:, None] + m1 * uy[:, None] + m2 * uz[:, None])
         along_r = tl.sum(by_r, axis=1)

@@ -49,7 +49,7 @@ class _Layer(NamedTuple):
         return self.d1, self.b1, self.d2, self.b2
 
 
-FORWARD, BACK = Launch(32, 8, "loop"), Launch(32, 8, "loop")
+FORWARD, BACK = Launch(16, 4, "loop"), Launch(16, 4, "loop")
 
 
 def painn(
@@ -94,8 +94,8 @@ def painn(
     numbers = (float(cutoff), n_basis)
     counts, near = offsets.new_empty((n,)), torch.empty_like(neighbors)
     rows = (offsets, counts, near, table(neighbors.numel(), 4))
-    scalars, sent, vectors = embedding, table(len(embedding), 3 * f), embedding
-    tapes = []
+    before, sent, vectors = embedding, table(len(embedding), 3 * f), embedding
+    gathered, tapes = [], []
     with torch.cuda.device_of(positions):
         at = positions.detach().contiguous()
         near_kernel[(n + len(embedding),)](
@@ -104,13 +104,12 @@ def painn(
             **{"FEATURES": f, "EDGES": 64, "PERIODIC": box is not None, "num_warps": 8},
         )
         for k, layer in enumerate(layers[:-1]):
-            made = (table(n, f), table(n, 3, f), table(n, 6, f), table(n, f), table(n, 2, f))
-            made += (table(n, 3 * f), table(n, f))
+            made = (table(n, 3, f), table(n, 3 * f), table(n, 3, f, 4))
             layer_kernel[(n,)](
                 *(
                     *rows,
                     kinds,
-                    scalars,
+                    before,
                     sent,
                     vectors,
                     layer.filter,
@@ -123,31 +122,41 @@ def painn(
                 FIRST=k == 0,
                 **forward,
             )
-            tapes.append((sent, vectors, *made[2:5], made[6]))
-            scalars, vectors, sent = made[0], made[1], made[5]
-        tapes.append((sent, vectors))
+            gathered.append((sent, vectors))
+            vectors, sent, before = made
+            tapes.append(before)
+        gathered.append((sent, vectors))
         atomic, by_scalars, by_vectors = table(n), table(n, f), table(n, 3, f)
         last_layer_kernel[(n,)](
-            *(*rows, kinds, scalars, sent, vectors, *layers[-1][6:]),
+            *(*rows, kinds, before, sent, vectors, *layers[-1][6:]),
             *(r1, r1_transposed, c1, r2, c2, atomic, by_scalars, by_vectors, *numbers),
             FIRST=len(layers) == 1,
             **forward,
         )
         for k in range(len(layers) - 1, 0, -1):
-            layer, before = layers[k], layers[k - 1]
-            *mixed, hidden = tapes[k - 1][2:]
+            layer, previous = layers[k], layers[k - 1]
             by = (table(n, f), table(n, 3, f))
             layer_back_kernel[(n,)](
-                *(*rows, *tapes[k][:2], layer.filter, by_scalars, by_vectors, hidden),
-                *(layer.d1_transposed, layer.d2_transposed, *mixed),
-                *(before.mix_transposed, before.d3_transposed, before.d4_transposed),
+                *(*rows, *gathered[k], layer.filter, by_scalars, by_vectors),
+                *(layer.d1_transposed, layer.d2_transposed, tapes[k - 1]),
+                *(previous.mix_transposed, previous.d3_transposed, previous.d4_transposed),
                 *(*by, gradient, *numbers),
                 BEGINS=k == len(layers) - 1,
                 **back,
             )
             by_scalars, by_vectors = by
         first_layer_back_kernel[(n + 1,)](
-            *(*rows, kinds, tapes[0][0], layers[0].filter, by_scalars, by_vectors, atomic, gradient, energy),
+            *(
+                *rows,
+                kinds,
+                gathered[0][0],
+                layers[0].filter,
+                by_scalars,
+                by_vectors,
+                atomic,
+                gradient,
+                energy,
+            ),
             *(n, *numbers),
             BEGINS=len(layers) == 1,
             **back,
