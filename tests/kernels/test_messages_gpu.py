@@ -5,7 +5,7 @@ import torch
 
 pytest.importorskip("triton")
 
-from openmm_density.kernels.messages import gpu, reference
+from openmm_density.kernels.messages import gpu, gpu_network, reference
 
 from .test_messages import (
     BOXES,
@@ -48,9 +48,16 @@ def test_messages_are_the_reference(features, box, dtype):
     assert_close(found, reference.messages_backward(*arguments), 1e-5)
 
 
-@pytest.mark.parametrize("box", ["none", "skewed"] if ON_GPU else ["skewed"])
-def test_a_network_is_the_reference(box):
-    arguments = [*scene(BOXES[box], n_atoms=N_ATOMS), *network_of(32, 2, n_atoms=N_ATOMS)]
+@pytest.mark.parametrize(
+    ("features", "layers", "box"),
+    [(32, 2, "skewed"), (32, 1, "none")] + [(64, 3, "none"), (128, 3, "thin")] * ON_GPU,
+)
+def test_a_network_is_the_reference(features, layers, box, monkeypatch):
+    if layers == 1:  # and rows are longer than the pairs that are read at once
+        for name in ("FORWARD", "BACK"):
+            monkeypatch.setattr(gpu_network, name, getattr(gpu_network, name)._replace(edges=2))
+    network = network_of(features, layers, n_atoms=N_ATOMS)
+    arguments = [*scene(BOXES[box], n_atoms=N_ATOMS), *network]
     assert_close(from_device(gpu.painn(*on_device(arguments))), reference.painn(*arguments), 2e-5)
 
 
