@@ -1,8 +1,7 @@
 """What a network makes of one atom's features, and its derivative, in Triton: products of a vector with matrices, the update.
 
 A program has one atom: a product reads the matrix once, multiplies and sums its rows. F features are a tensor (F,), F vectors
-three of them. Matrices go from the input in rows to the output in columns, in float32. Each is read before the product that comes
-before it is summed: no read is moved across the barriers of a sum, and a program waits long for one.
+three of them. Matrices go from the input in rows to the output in columns, in float32.
 """
 
 # No annotations from __future__: Triton reads those of its kernels.
@@ -59,20 +58,13 @@ def store_row_of_three(address, a, b, c, FEATURES: tl.constexpr):
 
 
 @triton.jit
-def _three_blocks(matrix, FEATURES: tl.constexpr):
-    """Return the thirds of a matrix (F, 3 F)."""
-    return (
-        block(matrix, FEATURES, FEATURES, 3 * FEATURES),
-        block(matrix + FEATURES, FEATURES, FEATURES, 3 * FEATURES),
-        block(matrix + 2 * FEATURES, FEATURES, FEATURES, 3 * FEATURES),
-    )
-
-
-@triton.jit
-def _times_three(x, a, b, c):
-    """Return the products of x with three blocks."""
+def _times_three(x, matrix, FEATURES: tl.constexpr):
+    """Return x M, three times (F,), of a matrix (F, 3 F)."""
     x = x[:, None]
-    a, b, c, _ = sum_of_four(x * a, x * b, x * c, tl.zeros_like(a))
+    a = x * block(matrix, FEATURES, FEATURES, 3 * FEATURES)
+    b = x * block(matrix + FEATURES, FEATURES, FEATURES, 3 * FEATURES)
+    c = x * block(matrix + 2 * FEATURES, FEATURES, FEATURES, 3 * FEATURES)
+    a, b, c, _ = sum_of_four(a, b, c, tl.zeros_like(a))
     return a, b, c
 
 
@@ -95,12 +87,10 @@ def load_four(address, FEATURES: tl.constexpr):
 def send(s, d1, b1, d2, b2, FEATURES: tl.constexpr):
     """Return (φ, φ′, φ″) of scalars, and what went into silu."""
     f = tl.arange(0, FEATURES)
-    first = block(d1, FEATURES, FEATURES, FEATURES)
-    a, b, c = row_of_three(b2, FEATURES)
-    own, along, carried = _three_blocks(d2, FEATURES)
-    hidden = tl.load(b1 + f) + times(s, first)
+    hidden = tl.load(b1 + f) + times(s, block(d1, FEATURES, FEATURES, FEATURES))
     active, _ = silu_and_slope(hidden)
-    own, along, carried = _times_three(active, own, along, carried)
+    a, b, c = row_of_three(b2, FEATURES)
+    own, along, carried = _times_three(active, d2, FEATURES)
     return a + own, b + along, c + carried, hidden
 
 
@@ -111,9 +101,8 @@ def send_back(by_own, by_along, by_carried, hidden, d1_transposed, d2_transposed
     by_active = by_own[:, None] * block(d2_transposed, FEATURES, FEATURES, FEATURES)
     by_active += by_along[:, None] * block(d2_transposed + size, FEATURES, FEATURES, FEATURES)
     by_active += by_carried[:, None] * block(d2_transposed + 2 * size, FEATURES, FEATURES, FEATURES)
-    matrix = block(d1_transposed, FEATURES, FEATURES, FEATURES)
     _, slope = silu_and_slope(hidden)
-    return times(tl.sum(by_active, axis=0) * slope, matrix)
+    return times(tl.sum(by_active, axis=0) * slope, block(d1_transposed, FEATURES, FEATURES, FEATURES))
 
 
 @triton.jit
@@ -122,17 +111,16 @@ def update(s, v0, v1, v2, mix, d3, b3, d4, b4, FEATURES: tl.constexpr):
     f = tl.arange(0, FEATURES)
     u = block(mix, FEATURES, FEATURES, 2 * FEATURES)
     v = block(mix + FEATURES, FEATURES, FEATURES, 2 * FEATURES)
-    of_scalars = block(d3, FEATURES, FEATURES, FEATURES)
-    of_lengths = block(d3 + FEATURES * FEATURES, FEATURES, FEATURES, FEATURES)
     of_0, of_1, of_2 = v0[:, None], v1[:, None], v2[:, None]
     p0, p1, q0, q1 = sum_of_four(of_0 * u, of_1 * u, of_0 * v, of_1 * v)
     p2, q2 = tl.split(tl.sum(tl.join(of_2 * u, of_2 * v), axis=0))
     length = tl.sqrt(q0 * q0 + q1 * q1 + q2 * q2 + _FLOOR)
-    a, b, c = _three_blocks(d4, FEATURES)
-    grown, added, turned = row_of_three(b4, FEATURES)
-    hidden = tl.load(b3 + f) + tl.sum(s[:, None] * of_scalars + length[:, None] * of_lengths, axis=0)
+    parts = s[:, None] * block(d3, FEATURES, FEATURES, FEATURES)
+    parts += length[:, None] * block(d3 + FEATURES * FEATURES, FEATURES, FEATURES, FEATURES)
+    hidden = tl.load(b3 + f) + tl.sum(parts, axis=0)
     active, _ = silu_and_slope(hidden)
-    a, b, c = _times_three(active, a, b, c)
+    grown, added, turned = row_of_three(b4, FEATURES)
+    a, b, c = _times_three(active, d4, FEATURES)
     grown, added, turned = grown + a, added + b, turned + c
     s += added + turned * (p0 * q0 + p1 * q1 + p2 * q2)
     return s, p0, p1, p2, q0, q1, q2, hidden, grown, turned
@@ -165,15 +153,21 @@ def update_back(
     by_active = by_grown[:, None] * block(d4_transposed, FEATURES, FEATURES, FEATURES)
     by_active += by_s[:, None] * block(d4_transposed + size, FEATURES, FEATURES, FEATURES)
     by_active += (by_s * dot)[:, None] * block(d4_transposed + 2 * size, FEATURES, FEATURES, FEATURES)
-    of_scalars = block(d3_transposed, FEATURES, FEATURES, 2 * FEATURES)
-    of_lengths = block(d3_transposed + FEATURES, FEATURES, FEATURES, 2 * FEATURES)
     _, slope = silu_and_slope(hidden)
     by_hidden = (tl.sum(by_active, axis=0) * slope)[:, None]
-    u = block(mix_transposed, FEATURES, FEATURES, FEATURES)
-    v = block(mix_transposed + size, FEATURES, FEATURES, FEATURES)
-    to_s, by_length = tl.split(tl.sum(tl.join(by_hidden * of_scalars, by_hidden * of_lengths), axis=0))
+    to_s, by_length = tl.split(
+        tl.sum(
+            tl.join(
+                by_hidden * block(d3_transposed, FEATURES, FEATURES, 2 * FEATURES),
+                by_hidden * block(d3_transposed + FEATURES, FEATURES, FEATURES, 2 * FEATURES),
+            ),
+            axis=0,
+        )
+    )
     by_length = by_length / tl.sqrt(q0 * q0 + q1 * q1 + q2 * q2 + _FLOOR)
     by_dot = by_s * turned
+    u = block(mix_transposed, FEATURES, FEATURES, FEATURES)
+    v = block(mix_transposed + size, FEATURES, FEATURES, FEATURES)
     a = (by_v0 * grown + by_dot * q0)[:, None] * u + (by_dot * p0 + by_length * q0)[:, None] * v
     b = (by_v1 * grown + by_dot * q1)[:, None] * u + (by_dot * p1 + by_length * q1)[:, None] * v
     c = (by_v2 * grown + by_dot * q2)[:, None] * u + (by_dot * p2 + by_length * q2)[:, None] * v

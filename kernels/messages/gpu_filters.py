@@ -36,82 +36,37 @@ def _envelope(r, here, cutoff):
 
 
 @triton.jit
-def radial(r, here, first, cutoff, n_basis, CHUNK: tl.constexpr):
-    """Return some radial functions of distances times the cut-off's factor, and their derivatives, (EDGES, CHUNK) each.
-
-    The last of all n_basis is the constant.
-    """
-    n = first + tl.arange(0, CHUNK)[None, :]
-    order = (n + 1).to(tl.float32)
-    x, envelope, envelope_slope = _envelope(r, here, cutoff)
-    envelope, envelope_slope, per_r = envelope[:, None], envelope_slope[:, None], (1.0 / r)[:, None]
-    angle = x[:, None] * order
-    wave = tl.sin(angle) * per_r
-    wave_slope = (order * (_PI / cutoff) * tl.cos(angle) - wave) * per_r
-    is_constant = n == n_basis - 1
-    wave = tl.where(is_constant, 1.0, wave)
-    wave_slope = tl.where(is_constant, 0.0, wave_slope)
-    is_there = n < n_basis
-    values = tl.where(is_there, wave * envelope, 0.0)
-    return values, tl.where(is_there, wave_slope * envelope + wave * envelope_slope, 0.0)
-
-
-@triton.jit
-def _rows(filter, first, PART: tl.constexpr, n_basis, FEATURES: tl.constexpr, CHUNK: tl.constexpr):
-    """Return some rows of a third of the filter's matrix, (CHUNK, FEATURES)."""
-    n = first + tl.arange(0, CHUNK)[:, None]
-    at = filter + n * (3 * FEATURES) + PART * FEATURES + tl.arange(0, FEATURES)[None, :]
-    return tl.load(at, mask=(n < n_basis) & (tl.arange(0, FEATURES)[None, :] >= 0), other=0.0)
-
-
-@triton.jit
 def filters(
     like,
     r,
     here,
     filter,
     cutoff,
-    n_basis: tl.constexpr,
+    N_BASIS: tl.constexpr,
     FEATURES: tl.constexpr,
-    BASIS: tl.constexpr,
-    CHUNK: tl.constexpr,
-    EDGES: tl.constexpr,
-    PRODUCTS: tl.constexpr,
     VECTORS: tl.constexpr,
 ):
     """Return w, w′ and w″ of some pairs, (EDGES, FEATURES) each; w″ is 0 without VECTORS."""
     w = like - like
     w1, w2 = w, w
-    if PRODUCTS == "loop":
-        f = tl.arange(0, FEATURES)
-        x, envelope, _ = _envelope(r, here, cutoff)
-        sine, cosine = tl.sin(x), tl.cos(x)
-        s, c = sine, cosine
-        scale = envelope / r
-        for n in range(n_basis - 1):
-            at = filter + n * 3 * FEATURES + f
-            value = (s * scale)[:, None]
-            w += value * tl.load(at)[None, :]
-            w1 += value * tl.load(at + FEATURES)[None, :]
-            if VECTORS:
-                w2 += value * tl.load(at + 2 * FEATURES)[None, :]
-            c, s = c * cosine - s * sine, s * cosine + c * sine
-        at = filter + (n_basis - 1) * 3 * FEATURES + f
-        w += envelope[:, None] * tl.load(at)[None, :]
-        w1 += envelope[:, None] * tl.load(at + FEATURES)[None, :]
+    f = tl.arange(0, FEATURES)
+    x, envelope, _ = _envelope(r, here, cutoff)
+    sine, cosine = tl.sin(x), tl.cos(x)
+    s, c = sine, cosine
+    scale = envelope / r
+    for n in range(N_BASIS - 1):
+        at = filter + n * 3 * FEATURES + f
+        value = (s * scale)[:, None]
+        w += value * tl.load(at)[None, :]
+        w1 += value * tl.load(at + FEATURES)[None, :]
         if VECTORS:
-            w2 += envelope[:, None] * tl.load(at + 2 * FEATURES)[None, :]
-    else:
-        for first in tl.static_range(0, BASIS, CHUNK):
-            values, _ = radial(r, here, first, cutoff, n_basis, CHUNK)
-            w = tl.dot(values, _rows(filter, first, 0, n_basis, FEATURES, CHUNK), w, input_precision=PRODUCTS)
-            w1 = tl.dot(
-                values, _rows(filter, first, 1, n_basis, FEATURES, CHUNK), w1, input_precision=PRODUCTS
-            )
-            if VECTORS:
-                w2 = tl.dot(
-                    values, _rows(filter, first, 2, n_basis, FEATURES, CHUNK), w2, input_precision=PRODUCTS
-                )
+            w2 += value * tl.load(at + 2 * FEATURES)[None, :]
+        c, s = c * cosine - s * sine, s * cosine + c * sine
+    at = filter + (N_BASIS - 1) * 3 * FEATURES + f
+    w += envelope[:, None] * tl.load(at)[None, :]
+    w1 += envelope[:, None] * tl.load(at + FEATURES)[None, :]
+    if VECTORS:
+        w2 += envelope[:, None] * tl.load(at + 2 * FEATURES)[None, :]
     return w, w1, w2
 
 
@@ -122,42 +77,25 @@ def filters_and_slopes(
     here,
     filter,
     cutoff,
-    n_basis: tl.constexpr,
+    N_BASIS: tl.constexpr,
     FEATURES: tl.constexpr,
-    BASIS: tl.constexpr,
-    CHUNK: tl.constexpr,
-    EDGES: tl.constexpr,
-    PRODUCTS: tl.constexpr,
     VECTORS: tl.constexpr,
 ):
     """Return w, w′, w″ of some pairs, and their derivatives by r; without VECTORS w, w″ and w″'s derivative are 0."""
     w = like - like
     w1, w2, dw, dw1, dw2 = w, w, w, w, w
-    if PRODUCTS == "loop":
-        f = tl.arange(0, FEATURES)
-        x, envelope, envelope_slope = _envelope(r, here, cutoff)
-        sine, cosine = tl.sin(x), tl.cos(x)
-        s, c = sine, cosine
-        per_r = 1.0 / r
-        by_cosine = (_PI / cutoff) * per_r * envelope
-        by_sine = per_r * (envelope_slope - per_r * envelope)
-        scale = per_r * envelope
-        for n in range(n_basis - 1):
-            at = filter + n * 3 * FEATURES + f
-            value = (s * scale)[:, None]
-            slope = ((n + 1.0) * c * by_cosine + s * by_sine)[:, None]
-            k, k1 = tl.load(at)[None, :], tl.load(at + FEATURES)[None, :]
-            dw += slope * k
-            w1 += value * k1
-            dw1 += slope * k1
-            if VECTORS:
-                w += value * k
-                k2 = tl.load(at + 2 * FEATURES)[None, :]
-                w2 += value * k2
-                dw2 += slope * k2
-            c, s = c * cosine - s * sine, s * cosine + c * sine
-        at = filter + (n_basis - 1) * 3 * FEATURES + f
-        value, slope = envelope[:, None], envelope_slope[:, None]
+    f = tl.arange(0, FEATURES)
+    x, envelope, envelope_slope = _envelope(r, here, cutoff)
+    sine, cosine = tl.sin(x), tl.cos(x)
+    s, c = sine, cosine
+    per_r = 1.0 / r
+    by_cosine = (_PI / cutoff) * per_r * envelope
+    by_sine = per_r * (envelope_slope - per_r * envelope)
+    scale = per_r * envelope
+    for n in range(N_BASIS - 1):
+        at = filter + n * 3 * FEATURES + f
+        value = (s * scale)[:, None]
+        slope = ((n + 1.0) * c * by_cosine + s * by_sine)[:, None]
         k, k1 = tl.load(at)[None, :], tl.load(at + FEATURES)[None, :]
         dw += slope * k
         w1 += value * k1
@@ -167,18 +105,16 @@ def filters_and_slopes(
             k2 = tl.load(at + 2 * FEATURES)[None, :]
             w2 += value * k2
             dw2 += slope * k2
-    else:
-        for first in tl.static_range(0, BASIS, CHUNK):
-            values, slopes = radial(r, here, first, cutoff, n_basis, CHUNK)
-            k = _rows(filter, first, 0, n_basis, FEATURES, CHUNK)
-            dw = tl.dot(slopes, k, dw, input_precision=PRODUCTS)
-            if VECTORS:
-                w = tl.dot(values, k, w, input_precision=PRODUCTS)
-            k = _rows(filter, first, 1, n_basis, FEATURES, CHUNK)
-            w1 = tl.dot(values, k, w1, input_precision=PRODUCTS)
-            dw1 = tl.dot(slopes, k, dw1, input_precision=PRODUCTS)
-            if VECTORS:
-                k = _rows(filter, first, 2, n_basis, FEATURES, CHUNK)
-                w2 = tl.dot(values, k, w2, input_precision=PRODUCTS)
-                dw2 = tl.dot(slopes, k, dw2, input_precision=PRODUCTS)
+        c, s = c * cosine - s * sine, s * cosine + c * sine
+    at = filter + (N_BASIS - 1) * 3 * FEATURES + f
+    value, slope = envelope[:, None], envelope_slope[:, None]
+    k, k1 = tl.load(at)[None, :], tl.load(at + FEATURES)[None, :]
+    dw += slope * k
+    w1 += value * k1
+    dw1 += slope * k1
+    if VECTORS:
+        w += value * k
+        k2 = tl.load(at + 2 * FEATURES)[None, :]
+        w2 += value * k2
+        dw2 += slope * k2
     return w, w1, w2, dw, dw1, dw2

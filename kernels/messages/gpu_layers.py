@@ -37,13 +37,10 @@ def _receive(
     vectors,
     filter,
     cutoff,
-    n_basis: tl.constexpr,
+    N_BASIS: tl.constexpr,
     FIRST: tl.constexpr,
     FEATURES: tl.constexpr,
-    BASIS: tl.constexpr,
-    CHUNK: tl.constexpr,
     EDGES: tl.constexpr,
-    PRODUCTS: tl.constexpr,
 ):
     """Return an atom's scalars and vectors with its neighbours' messages added."""
     f = tl.arange(0, FEATURES)
@@ -67,9 +64,7 @@ def _receive(
             b0 = gathered(vectors + rows, here)
             b1 = gathered(vectors + rows + FEATURES, here)
             b2 = gathered(vectors + rows + 2 * FEATURES, here)
-        w, w1, w2 = filters(
-            a, r, here, filter, cutoff, n_basis, FEATURES, BASIS, CHUNK, EDGES, PRODUCTS, not FIRST
-        )
+        w, w1, w2 = filters(a, r, here, filter, cutoff, N_BASIS, FEATURES, not FIRST)
         along = w1 * a1
         m0, m1, m2 = along * ux[:, None], along * uy[:, None], along * uz[:, None]
         if not FIRST:
@@ -105,13 +100,10 @@ def layer_kernel(
     next_sent,
     tape,
     cutoff,
-    n_basis: tl.constexpr,
+    N_BASIS: tl.constexpr,
     FIRST: tl.constexpr,
     FEATURES: tl.constexpr,
-    BASIS: tl.constexpr,
-    CHUNK: tl.constexpr,
     EDGES: tl.constexpr,
-    PRODUCTS: tl.constexpr,
 ):
     """Do a layer's message and update for an atom, and make what it sends in the next layer.
 
@@ -128,7 +120,7 @@ def layer_kernel(
     before         (n_atoms, 3, FEATURES, 4)  float32  tape of the layer before; in the first (n_kinds, FEATURES): scalars
     sent           (n_atoms, 3 FEATURES)      float32  in the first layer (n_kinds, 3 FEATURES)
     vectors        (n_atoms, 3, FEATURES)     float32  not read in the first layer
-    filter         (n_basis, 3 FEATURES)      float32
+    filter         (N_BASIS, 3 FEATURES)      float32
     mix            (FEATURES, 2 FEATURES)     float32
     d3             (2 FEATURES, FEATURES)     float32
     b3             (FEATURES,)                float32
@@ -143,19 +135,16 @@ def layer_kernel(
     tape           (n_atoms, 3, FEATURES, 4)  float32  out: **p** and a″; **q** and a; scalars, and what went into silu in the
                                                        update and on the way to what is sent
     cutoff         scalar                     float32
-    n_basis        scalar                     int32
+    N_BASIS        constant                          radial functions, and a constant
     FIRST          constant                            whether it is the first layer
     FEATURES       constant                            F
-    BASIS          constant                            n_basis or more, a multiple of CHUNK
-    CHUNK          constant                            radial functions at once
     EDGES          constant                            pairs at once
-    PRODUCTS       constant                            how filters are multiplied
     =============  =========================  =======  ========================================================
     """
     i = tl.program_id(0).to(tl.int64)
     s, v0, v1, v2 = _receive(
-        *(i, offsets, counts, near, geometry, kinds, before, sent, vectors, filter, cutoff, n_basis),
-        *(FIRST, FEATURES, BASIS, CHUNK, EDGES, PRODUCTS),
+        *(i, offsets, counts, near, geometry, kinds, before, sent, vectors, filter, cutoff, N_BASIS),
+        *(FIRST, FEATURES, EDGES),
     )
     s, p0, p1, p2, q0, q1, q2, hidden, grown, turned = update(s, v0, v1, v2, mix, d3, b3, d4, b4, FEATURES)
     store_row_of_three(moved + i * 3 * FEATURES, v0 + grown * p0, v1 + grown * p1, v2 + grown * p2, FEATURES)
@@ -195,13 +184,10 @@ def last_layer_kernel(
     by_scalars,
     by_vectors,
     cutoff,
-    n_basis: tl.constexpr,
+    N_BASIS: tl.constexpr,
     FIRST: tl.constexpr,
     FEATURES: tl.constexpr,
-    BASIS: tl.constexpr,
-    CHUNK: tl.constexpr,
     EDGES: tl.constexpr,
-    PRODUCTS: tl.constexpr,
 ):
     """Do the last layer's message and update for an atom, read it out, and go back to its message.
 
@@ -218,7 +204,7 @@ def last_layer_kernel(
     before          (n_atoms, 3, FEATURES, 4)   float32  tape of the layer before; in the first (n_kinds, FEATURES): scalars
     sent            (n_atoms, 3 FEATURES)       float32  in the first layer (n_kinds, 3 FEATURES)
     vectors         (n_atoms, 3, FEATURES)      float32  not read in the first layer
-    filter          (n_basis, 3 FEATURES)       float32
+    filter          (N_BASIS, 3 FEATURES)       float32
     mix             (FEATURES, 2 FEATURES)      float32
     mix_transposed  (2 FEATURES, FEATURES)      float32
     d3              (2 FEATURES, FEATURES)      float32
@@ -236,20 +222,17 @@ def last_layer_kernel(
     by_scalars      (n_atoms, FEATURES)         float32  out: gradient by the scalars after the message
     by_vectors      (n_atoms, 3, FEATURES)      float32  out: and by the vectors
     cutoff          scalar                      float32
-    n_basis         scalar                      int32
+    N_BASIS         constant                           radial functions, and a constant
     FIRST           constant                             whether it is the first layer as well
     FEATURES        constant                             F
-    BASIS           constant                             n_basis or more, a multiple of CHUNK
-    CHUNK           constant                             radial functions at once
     EDGES           constant                             pairs at once
-    PRODUCTS        constant                             how filters are multiplied
     ==============  ==========================  =======  ========================================================
     """
     i = tl.program_id(0).to(tl.int64)
     f = tl.arange(0, FEATURES)
     s, v0, v1, v2 = _receive(
-        *(i, offsets, counts, near, geometry, kinds, before, sent, vectors, filter, cutoff, n_basis),
-        *(FIRST, FEATURES, BASIS, CHUNK, EDGES, PRODUCTS),
+        *(i, offsets, counts, near, geometry, kinds, before, sent, vectors, filter, cutoff, N_BASIS),
+        *(FIRST, FEATURES, EDGES),
     )
     s, p0, p1, p2, q0, q1, q2, hidden, grown, turned = update(s, v0, v1, v2, mix, d3, b3, d4, b4, FEATURES)
     half: tl.constexpr = FEATURES // 2

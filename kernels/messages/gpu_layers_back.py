@@ -47,13 +47,10 @@ def layer_back_kernel(
     to_vectors,
     gradient,
     cutoff,
-    n_basis: tl.constexpr,
+    N_BASIS: tl.constexpr,
     BEGINS: tl.constexpr,
     FEATURES: tl.constexpr,
-    BASIS: tl.constexpr,
-    CHUNK: tl.constexpr,
     EDGES: tl.constexpr,
-    PRODUCTS: tl.constexpr,
 ):
     """Gather what an atom is given back for what it has sent, and go back through the layer before to its message.
 
@@ -70,7 +67,7 @@ def layer_back_kernel(
     geometry        (capacity, 4)              float32
     sent            (n_atoms, 3 FEATURES)      float32     in this layer
     vectors         (n_atoms, 3, FEATURES)     float32     before this layer
-    filter          (n_basis, 3 FEATURES)      float32
+    filter          (N_BASIS, 3 FEATURES)      float32
     by_scalars      (n_atoms, FEATURES)        float32     gradient by the scalars after this layer's message
     by_vectors      (n_atoms, 3, FEATURES)     float32     and by the vectors
     d1_transposed   (FEATURES, FEATURES)       float32     of this layer, as the next
@@ -83,13 +80,10 @@ def layer_back_kernel(
     to_vectors      (n_atoms, 3, FEATURES)     float32     out: and by the vectors
     gradient        (n_atoms, 3)               float32/64  in and out: by the positions
     cutoff          scalar                     float32
-    n_basis         scalar                     int32
+    N_BASIS         constant                          radial functions, and a constant
     BEGINS          constant                               whether the gradient is written, not added to
     FEATURES        constant                               F
-    BASIS           constant                               n_basis or more, a multiple of CHUNK
-    CHUNK           constant                               radial functions at once
     EDGES           constant                               pairs at once
-    PRODUCTS        constant                               how filters are multiplied
     ==============  =========================  ==========  ======================================================
     """
     i = tl.program_id(0).to(tl.int64)
@@ -112,9 +106,7 @@ def layer_back_kernel(
         db0 = gathered(by_vectors + rows, here)
         db1 = gathered(by_vectors + rows + FEATURES, here)
         db2 = gathered(by_vectors + rows + 2 * FEATURES, here)
-        w, w1, w2, dw, dw1, dw2 = filters_and_slopes(
-            sb, r, here, filter, cutoff, n_basis, FEATURES, BASIS, CHUNK, EDGES, PRODUCTS, True
-        )
+        w, w1, w2, dw, dw1, dw2 = filters_and_slopes(sb, r, here, filter, cutoff, N_BASIS, FEATURES, True)
         to_s, to_g0, to_g1, to_g2 = sum_of_four(w * sb, w2 * db0, w2 * db1, w2 * db2)
         s, g0, g1, g2 = s + to_s, g0 + to_g0, g1 + to_g1, g2 + to_g2
         along -= tl.sum(w1 * (db0 * u0 + db1 * u1 + db2 * u2), axis=0)
@@ -171,13 +163,10 @@ def first_layer_back_kernel(
     energy,
     n_atoms,
     cutoff,
-    n_basis: tl.constexpr,
+    N_BASIS: tl.constexpr,
     BEGINS: tl.constexpr,
     FEATURES: tl.constexpr,
-    BASIS: tl.constexpr,
-    CHUNK: tl.constexpr,
     EDGES: tl.constexpr,
-    PRODUCTS: tl.constexpr,
 ):
     """Add the gradient by an atom's position through the first layer, whose vectors are 0; or add up all energies.
 
@@ -192,7 +181,7 @@ def first_layer_back_kernel(
     geometry    (capacity, 4)          float32
     kinds       (n_atoms,)             int32
     sent        (n_kinds, 3 FEATURES)  float32     in this layer
-    filter      (n_basis, 3 FEATURES)  float32
+    filter      (N_BASIS, 3 FEATURES)  float32
     by_scalars  (n_atoms, FEATURES)    float32     gradient by the scalars after this layer's message
     by_vectors  (n_atoms, 3, FEATURES) float32     and by the vectors
     atomic      (n_atoms,)             float32     energies
@@ -200,13 +189,10 @@ def first_layer_back_kernel(
     energy      ()                     float64     out: the sum
     n_atoms     scalar                 int32
     cutoff      scalar                 float32
-    n_basis     scalar                 int32
+    N_BASIS     constant                      radial functions, and a constant
     BEGINS      constant                           whether the gradient is written, not added to
     FEATURES    constant                           F
-    BASIS       constant                           n_basis or more, a multiple of CHUNK
-    CHUNK       constant                           radial functions at once
     EDGES       constant                           pairs at once
-    PRODUCTS    constant                           how filters are multiplied
     ==========  =====================  ==========  =========================================================
     """
     i = tl.program_id(0).to(tl.int64)
@@ -234,9 +220,7 @@ def first_layer_back_kernel(
         rows = j[:, None] * (3 * FEATURES) + f[None, :]
         from_kind = sent + kind[:, None] * (3 * FEATURES) + f[None, :]
         sb = gathered(by_scalars + j[:, None] * FEATURES + f[None, :], here)
-        _, w1, _, dw, dw1, _ = filters_and_slopes(
-            sb, r, here, filter, cutoff, n_basis, FEATURES, BASIS, CHUNK, EDGES, PRODUCTS, False
-        )
+        _, w1, _, dw, dw1, _ = filters_and_slopes(sb, r, here, filter, cutoff, N_BASIS, FEATURES, False)
         b = gathered(from_kind + FEATURES, here)
         m0 = b * da0[None, :] - a1 * gathered(by_vectors + rows, here)
         m1 = b * da1[None, :] - a1 * gathered(by_vectors + rows + FEATURES, here)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -12,17 +13,6 @@ from . import reference
 from .gpu_layers import last_layer_kernel, layer_kernel
 from .gpu_layers_back import first_layer_back_kernel, layer_back_kernel
 from .gpu_near import near_kernel
-
-# Radial functions at once.
-_CHUNK = 32
-
-
-class Launch(NamedTuple):
-    """How a layer is launched: pairs at once, warps, and how filters are multiplied."""
-
-    edges: int
-    warps: int
-    products: str
 
 
 class _Layer(NamedTuple):
@@ -49,7 +39,8 @@ class _Layer(NamedTuple):
         return self.d1, self.b1, self.d2, self.b2
 
 
-FORWARD, BACK = Launch(16, 4, "loop"), Launch(16, 4, "loop")
+# Pairs at once and warps, by the features; the fastest of ten on an H200. More warps wait longer for one another.
+SHAPES = {32: (16, 4), 64: (16, 4), 128: (32, 8)}
 
 
 def painn(
@@ -70,95 +61,93 @@ def painn(
         As the operator.
     """
     reference.check_network(positions, box, offsets, neighbors, shifts, kinds, weights, cutoff)
-    n = len(positions)
     gradient = torch.empty_like(positions, memory_format=torch.contiguous_format)
-    if n == 0:
+    if len(positions) == 0:
         return gradient.new_zeros((), dtype=torch.float64), gradient
     energy = gradient.new_empty((), dtype=torch.float64)
-    first, size = reference.WEIGHTS_OF_ALL, reference.WEIGHTS_OF_A_LAYER
-    embedding, r1, r1_transposed, c1, r2, c2 = weights[:first]
-    layers = [_Layer(*weights[at : at + size]) for at in range(first, len(weights), size)]
-    f, n_basis = embedding.shape[1], len(layers[0].filter)
-
-    def table(*shape: int) -> Tensor:
-        return embedding.new_empty(shape)
-
-    def options(launch: Launch) -> dict[str, Any]:
-        basis = -(-n_basis // _CHUNK) * _CHUNK
-        return {
-            **{"FEATURES": f, "BASIS": basis, "CHUNK": _CHUNK, "EDGES": launch.edges},
-            **{"PRODUCTS": launch.products, "num_warps": launch.warps},
-        }
-
-    forward, back = options(FORWARD), options(BACK)
-    numbers = (float(cutoff), n_basis)
-    counts, near = offsets.new_empty((n,)), torch.empty_like(neighbors)
-    rows = (offsets, counts, near, table(neighbors.numel(), 4))
-    before, sent, vectors = embedding, table(len(embedding), 3 * f), embedding
-    gathered, tapes = [], []
     with torch.cuda.device_of(positions):
-        at = positions.detach().contiguous()
-        near_kernel[(n + len(embedding),)](
-            *(at, at if box is None else box.detach().contiguous(), offsets, neighbors, shifts, embedding),
-            *(*layers[0].sends, counts, near, rows[3], sent, n, neighbors.numel(), float(cutoff)),
-            **{"FEATURES": f, "EDGES": 64, "PERIODIC": box is not None, "num_warps": 8},
-        )
-        for k, layer in enumerate(layers[:-1]):
-            made = (table(n, 3, f), table(n, 3 * f), table(n, 3, f, 4))
-            layer_kernel[(n,)](
-                *(
-                    *rows,
-                    kinds,
-                    before,
-                    sent,
-                    vectors,
-                    layer.filter,
-                    layer.mix,
-                    layer.d3,
-                    layer.b3,
-                    layer.d4,
-                ),
-                *(layer.b4, *layers[k + 1].sends, *made, *numbers),
-                FIRST=k == 0,
-                **forward,
-            )
-            gathered.append((sent, vectors))
-            vectors, sent, before = made
-            tapes.append(before)
-        gathered.append((sent, vectors))
-        atomic, by_scalars, by_vectors = table(n), table(n, f), table(n, 3, f)
-        last_layer_kernel[(n,)](
-            *(*rows, kinds, before, sent, vectors, *layers[-1][6:]),
-            *(r1, r1_transposed, c1, r2, c2, atomic, by_scalars, by_vectors, *numbers),
-            FIRST=len(layers) == 1,
-            **forward,
-        )
-        for k in range(len(layers) - 1, 0, -1):
-            layer, previous = layers[k], layers[k - 1]
-            by = (table(n, f), table(n, 3, f))
-            layer_back_kernel[(n,)](
-                *(*rows, *gathered[k], layer.filter, by_scalars, by_vectors),
-                *(layer.d1_transposed, layer.d2_transposed, tapes[k - 1]),
-                *(previous.mix_transposed, previous.d3_transposed, previous.d4_transposed),
-                *(*by, gradient, *numbers),
-                BEGINS=k == len(layers) - 1,
-                **back,
-            )
-            by_scalars, by_vectors = by
-        first_layer_back_kernel[(n + 1,)](
-            *(
-                *rows,
-                kinds,
-                gathered[0][0],
-                layers[0].filter,
-                by_scalars,
-                by_vectors,
-                atomic,
-                gradient,
-                energy,
-            ),
-            *(n, *numbers),
-            BEGINS=len(layers) == 1,
-            **back,
-        )
+        evaluation = _Evaluation(offsets, neighbors, kinds, weights, cutoff)
+        evaluation.find_near(positions.detach().contiguous(), box, neighbors, shifts)
+        evaluation.forward()
+        evaluation.back(gradient, energy)
     return energy, gradient
+
+
+class _Evaluation:
+    """What launches leave for those that follow."""
+
+    def __init__(
+        self, offsets: Tensor, neighbors: Tensor, kinds: Tensor, weights: Sequence[Tensor], cutoff: float
+    ) -> None:
+        first, size = reference.WEIGHTS_OF_ALL, reference.WEIGHTS_OF_A_LAYER
+        self.embedding, *self.readout = weights[:first]
+        self.layers = [_Layer(*weights[at : at + size]) for at in range(first, len(weights), size)]
+        self.kinds, self.n_atoms, self.features = kinds, len(kinds), self.embedding.shape[1]
+        self.numbers = (float(cutoff), len(self.layers[0].filter))
+        edges, warps = SHAPES[self.features]
+        self.options: dict[str, Any] = {"FEATURES": self.features, "EDGES": edges, "num_warps": warps}
+        counts, near = torch.empty_like(kinds), torch.empty_like(neighbors)
+        self.rows = (offsets, counts, near, self._table(neighbors.numel(), 4))
+        # What each layer's messages are made of: sent, and vectors; of the first layer by kind, and none.
+        self.gathered = [(self._table(len(self.embedding), 3 * self.features), self.embedding)]
+        self.tapes: list[Tensor] = []
+        self.atomic = self._table(self.n_atoms)
+        self.by = self._features()
+
+    def _table(self, *shape: int) -> Tensor:
+        return self.embedding.new_empty(shape)
+
+    def _features(self) -> tuple[Tensor, Tensor]:
+        return self._table(self.n_atoms, self.features), self._table(self.n_atoms, 3, self.features)
+
+    def find_near(self, positions: Tensor, box: Tensor | None, neighbors: Tensor, shifts: Tensor) -> None:
+        """Write the neighbours within the cut-off, and what is sent first."""
+        offsets, *found = self.rows
+        lattice = positions if box is None else box.detach().contiguous()
+        near_kernel[(self.n_atoms + len(self.embedding),)](
+            *(positions, lattice, offsets, neighbors, shifts, self.embedding, *self.layers[0].sends),
+            *(*found, self.gathered[0][0], self.n_atoms, neighbors.numel(), self.numbers[0]),
+            **{"FEATURES": self.features, "EDGES": 64, "PERIODIC": box is not None, "num_warps": 8},
+        )
+
+    def forward(self) -> None:
+        """Evaluate all layers, and the gradient by what the last one has after its message."""
+        n, f, before = self.n_atoms, self.features, self.embedding
+        for layer, following in pairwise(self.layers):
+            moved, sent, tape = self._table(n, 3, f), self._table(n, 3 * f), self._table(n, 3, f, 4)
+            layer_kernel[(n,)](
+                *(*self.rows, self.kinds, before, *self.gathered[-1], layer.filter, layer.mix),
+                *(layer.d3, layer.b3, layer.d4, layer.b4, *following.sends, moved, sent, tape, *self.numbers),
+                FIRST=not self.tapes,
+                **self.options,
+            )
+            before = tape
+            self.tapes.append(tape)
+            self.gathered.append((sent, moved))
+        last_layer_kernel[(n,)](
+            *(*self.rows, self.kinds, before, *self.gathered[-1], *self.layers[-1][6:], *self.readout),
+            *(self.atomic, *self.by, *self.numbers),
+            FIRST=not self.tapes,
+            **self.options,
+        )
+
+    def back(self, gradient: Tensor, energy: Tensor) -> None:
+        """Go back through all layers to the positions, and add up the energy."""
+        last = len(self.layers) - 1
+        for k in range(last, 0, -1):
+            layer, before, by = self.layers[k], self.layers[k - 1], self._features()
+            layer_back_kernel[(self.n_atoms,)](
+                *(*self.rows, *self.gathered[k], layer.filter, *self.by),
+                *(layer.d1_transposed, layer.d2_transposed, self.tapes[k - 1]),
+                *(before.mix_transposed, before.d3_transposed, before.d4_transposed),
+                *(*by, gradient, *self.numbers),
+                BEGINS=k == last,
+                **self.options,
+            )
+            self.by = by
+        first_layer_back_kernel[(self.n_atoms + 1,)](
+            *(*self.rows, self.kinds, self.gathered[0][0], self.layers[0].filter, *self.by),
+            *(self.atomic, gradient, energy, self.n_atoms, *self.numbers),
+            BEGINS=last == 0,
+            **self.options,
+        )

@@ -54,8 +54,7 @@ def test_messages_are_the_reference(features, box, dtype):
 )
 def test_a_network_is_the_reference(features, layers, box, monkeypatch):
     if layers == 1:  # and rows are longer than the pairs that are read at once
-        for name in ("FORWARD", "BACK"):
-            monkeypatch.setattr(gpu_network, name, getattr(gpu_network, name)._replace(edges=2))
+        monkeypatch.setitem(gpu_network.SHAPES, features, (2, 4))
     network = network_of(features, layers, n_atoms=N_ATOMS)
     arguments = [*scene(BOXES[box], n_atoms=N_ATOMS), *network]
     assert_close(from_device(gpu.painn(*on_device(arguments))), reference.painn(*arguments), 2e-5)
