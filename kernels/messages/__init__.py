@@ -161,8 +161,8 @@ def painn(
     """Return the sum of all atoms' energies by a network, and its gradient; callable from TorchScript.
 
     Layers of a message and an update follow one another, and the last scalars are read out, as
-    `openmm_density.energies.painn_network` has it, without offsets and scale. On the CPU all of it is one call of C++; on a GPU it
-    is a Triton kernel for each layer forward and one back, and one before them.
+    `openmm_density.energies.painn_network` has it, without offsets and scale. On the CPU all of it is one call of C++; on a GPU
+    it is a Triton kernel for each layer forward and one back, and one before them.
 
     Parameters
     ----------
