@@ -218,12 +218,12 @@ class BFactorRefinement:
             if self._wanted == "auto":
                 name = check.best
             notes += check.notes(name)
-        elif name == "atom" and self.resolution > ATOM_UP_TO:
+        elif name == "atom" and finest_level(self.resolution) != "atom":
             notes.append(
                 f"A map at {self.resolution:g} Å is too coarse for a B factor of each atom: those of neighbours are mostly the "
                 f"restraints' (residues are the finest level beyond {ATOM_UP_TO:g} Å)."
             )
-        if name == "residue" and self.resolution > RESIDUE_UP_TO:
+        if name == "residue" and finest_level(self.resolution) == "group":
             notes.append(
                 f"A map at {self.resolution:g} Å is too coarse for a B factor of each residue: those of neighbours are mostly "
                 f"the restraints' (chains are the finest level beyond {RESIDUE_UP_TO:g} Å)."

@@ -65,7 +65,9 @@ class BLevel:
 
 def finest_level(resolution: float) -> str:
     """Return the finest level that a map at a resolution in Å determines."""
-    return "atom" if resolution <= ATOM_UP_TO else "residue" if resolution <= RESIDUE_UP_TO else "group"
+    # Data that are cut at 3.5 Å end a little before it or behind.
+    rounded = round(resolution, 2)
+    return "atom" if rounded <= ATOM_UP_TO else "residue" if rounded <= RESIDUE_UP_TO else "group"
 
 
 def b_level(

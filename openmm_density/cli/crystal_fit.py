@@ -186,8 +186,9 @@ def _print_outcome(result: CrystalResult) -> None:
     section = result.summary["crystal"]
     console.print(cycles_table(section["cycles"], section["best_cycle"]))
     console.print(shells_table(section["shells"]))
+    best = "the start" if section["best_cycle"] == 0 else f"cycle {section['best_cycle']}"
     console.print(
-        f"cycle {section['best_cycle']} is the result: R-work {section['r_work']:.4f}, R-free {section['r_free']:.4f}; solvent "
+        f"{best} is the result: R-work {section['r_work']:.4f}, R-free {section['r_free']:.4f}; solvent "
         f"{section['solvent_density']:.2f} e/Å³, B {section['solvent_b']:.0f} Å²"
     )
     for note in result.summary["notes"]:

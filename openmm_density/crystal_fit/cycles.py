@@ -11,13 +11,14 @@ from typing import Any
 from ..atomic_files import write_text
 from ..crystals import Phased, Reflections, crystal_structure, phased
 from ..deposition.diffraction import crystal_of_data
-from ..fitting.fit_result import Row
+from ..fitting.fit_result import FitResult, Row
 from ..fitting.flexible_fit import FlexibleFit
 from ..fitting.locks import wait_until_free
 from ..fitting.output import OutputFolder
 from ..fitting.output.results import UNFINISHED, finished_summary
 from ..fitting.refined_atoms import with_refined_atoms
 from ..models.inverted_centres import with_mended_centres
+from ..models.model import Model
 from ..models.structures import read_model
 from ..models.symmetry_operators import SymmetryOperators
 from ..stopwatch import Stopwatch
@@ -27,7 +28,7 @@ from .settings import CrystalSettings
 from .target import fitted_selection
 
 RECORD = "cycle.json"
-MODEL_FILES = ("fitted_input.cif", "fitted.pdb", "fitted.cif")
+MODEL_FILES = "{}_input.cif", "{}.pdb", "{}.cif"
 """With the atoms of the input, the first that is there."""
 
 
@@ -89,6 +90,7 @@ class Cycle:
     def of(cls, number: int, found: Phased, summary: dict[str, Any] | None = None) -> Cycle:
         """Return that of a phased model."""
         finest = found.r_factors.shells[-1]
+        figures = {} if summary is None else summary["simulated"] or {"cc": summary["cc_final"]}
         return cls(
             number,
             found.r_factors.r_work,
@@ -98,7 +100,7 @@ class Cycle:
             found.scaled.solvent_density,
             found.scaled.solvent_b,
             float(found.figures_of_merit[found.shown].mean()),
-            None if summary is None else summary["cc_final"],
+            figures.get("cc"),
             0 if summary is None else summary["steps"],
         )
 
@@ -114,8 +116,21 @@ def cycle_folder(folder: Path, number: int) -> Path:
 
 
 def model_of(folder: Path) -> Path:
-    """Return the fitted model of a folder, with the atoms of the input."""
-    return next(folder / name for name in MODEL_FILES if (folder / name).exists())
+    """Return what the fit of a folder made of its model, with the atoms of the input, whether it was kept or not."""
+    return _named_model(folder, "after") or kept_model_of(folder)
+
+
+def kept_model_of(folder: Path) -> Path:
+    """Return the model that is the result of a folder, with the atoms of the input."""
+    found = _named_model(folder, "fitted")
+    if found is None:
+        raise FileNotFoundError(folder)
+    return found
+
+
+def _named_model(folder: Path, name: str) -> Path | None:
+    paths = [folder / each.format(name) for each in MODEL_FILES]
+    return next((path for path in paths if path.exists()), None)
 
 
 def finished_cycle(folder: Path, number: int) -> Cycle | None:
@@ -162,7 +177,7 @@ def carry_out(
     path = cycle_folder(folder, number)
     summary = finished_summary(path)
     if summary is None:
-        summary = _fitted(settings, path, model_path, reflections, listener)
+        summary = _fitted(settings, path, model_path, reflections, listener, number == 1)
     cycle = Cycle.of(number, phased_model(model_of(path), reflections), summary)
     write_text(path / RECORD, json.dumps(asdict(cycle), indent=2) + "\n")
     return cycle
@@ -174,9 +189,17 @@ def phased_model(path: Path, reflections: Reflections) -> Phased:
 
 
 def _fitted(
-    settings: CrystalSettings, path: Path, model_path: Path, reflections: Reflections, listener: Listener
+    settings: CrystalSettings,
+    path: Path,
+    model_path: Path,
+    reflections: Reflections,
+    listener: Listener,
+    may_keep: bool,
 ) -> dict[str, Any]:
-    """Carry out the fit of a cycle, or go on with it; return its summary."""
+    """Carry out the fit of a cycle, or go on with it; return its summary.
+
+    Where it may keep the model that it began with, that is its result if R-free has not fallen.
+    """
     wait_until_free(path, lambda holder: listener.say(f"waiting for the end of an earlier fit ({holder})"))
     resumed = (path / UNFINISHED).is_dir()
     output = OutputFolder(path, overwrite=not resumed, resume=resumed)
@@ -184,9 +207,10 @@ def _fitted(
     try:
         model, mended = with_mended_centres(read_model(model_path))
         given = settings.fit_arguments()
+        before = phased_model(model_path, reflections)
         fit = FlexibleFit(
             model,
-            phased_model(model_path, reflections).density_map(),
+            before.density_map(before.atom_coefficients()),
             reflections.resolution,
             settings.protocol,
             place="off",
@@ -195,14 +219,8 @@ def _fitted(
             stopwatch=Stopwatch(),
             **(given | fitted_selection(given)),
         )
-        if model.cell is None:
-            cell = " ".join(f"{each:.2f}" for each in reflections.cell.parameters)
-            fit.notes.append(
-                f"The model's file names no cell: it is taken to lie in that of the data ({cell}, "
-                f"{reflections.space_group.xhm()}), and what is written names none either."
-            )
-        if mended:
-            fit.notes.append(f"Inverted in the start of this cycle, and so mirrored: {listing(mended, 10)}.")
+        fit.fit_map.has_solvent = False
+        fit.notes += _notes_on_start(model, reflections, mended)
         listener.begun(fit)
         result = fit.run(output.run, listener.progress)
         if result.interrupted:
@@ -211,12 +229,14 @@ def _fitted(
             # Not the correlation with this cycle's map says which model is better, but R-free of all cycles.
             refined = fit.solute, fit.fit_map, fit.protocol, None, fit.density.operators
             result = with_refined_atoms(result.as_simulated(), *refined)
+        if may_keep:
+            result = _better(result, fit, output, before, reflections)
         return output.write(
             fit,
             result,
             str(model_path),
             settings.data,
-            crystal=lambda: crystal_of_data(phased_model(model_of(path), reflections)),
+            crystal=lambda: crystal_of_data(phased_model(kept_model_of(path), reflections)),
         )
     except KeyboardInterrupt:
         raise Interrupted from None
@@ -224,3 +244,27 @@ def _fitted(
         if fit is not None:
             fit.beside.end()
         output.discard()
+
+
+def _notes_on_start(model: Model, reflections: Reflections, mended: list[str]) -> list[str]:
+    notes = []
+    if model.cell is None:
+        cell = " ".join(f"{each:.2f}" for each in reflections.cell.parameters)
+        notes.append(
+            f"The model's file names no cell: it is taken to lie in that of the data ({cell}, "
+            f"{reflections.space_group.xhm()}), and what is written names none either."
+        )
+    if mended:
+        notes.append(f"Inverted in the start of this cycle, and so mirrored: {listing(mended, 10)}.")
+    return notes
+
+
+def _better(
+    result: FitResult, fit: FlexibleFit, output: OutputFolder, before: Phased, reflections: Reflections
+) -> FitResult:
+    """Return the result of a fit, or that of keeping the model as it was where R-free has not fallen."""
+    output.write_model("after", result)
+    r_free = phased_model(model_of(output.path), reflections).r_factors.r_free
+    if r_free < before.r_factors.r_free:
+        return result
+    return result.keeping_before(f"R-free {before.r_factors.r_free:.4f} to {r_free:.4f}", fit.prepared)

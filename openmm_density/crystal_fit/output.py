@@ -14,10 +14,10 @@ from typing import Any
 from ..atomic_files import atomic_write, write_text
 from ..crystals import Reflections, phased_file
 from ..fitting.output.notes import NO_HALF_MAPS
-from ..fitting.output.results import CRYSTAL_SETTINGS, FILES, REPORT, SUMMARY
+from ..fitting.output.results import AFTER_FILES, CIF_FILES, CRYSTAL_SETTINGS, FILES, REPORT, SUMMARY
 from ..fitting.output.summary import write_summary
 from ..wording import one_line
-from .cycles import RECORD, Cycle, cycle_folder, model_of
+from .cycles import RECORD, Cycle, cycle_folder, kept_model_of, model_of
 from .result import CrystalResult, best_cycle, crystal_doubts, crystal_summary, handedness_doubts
 from .settings import PROTOCOL
 
@@ -40,19 +40,26 @@ def write_crystal(
     command : str, optional
         What a user types to repeat the fit.
     """
-    best = cycle_folder(folder, best_cycle(cycles).number)
+    chosen = best_cycle(cycles)
+    best = cycle_folder(folder, max(chosen.number, 1))
+    summary = json.loads((best / SUMMARY).read_text(encoding="utf-8"))
+    if chosen.number == 0 and summary["kept"] != "before":
+        # The first cycle was fitted by a version that never kept the start.
+        chosen = best_cycle(cycles[1:])
+        best = cycle_folder(folder, chosen.number)
+        summary = json.loads((best / SUMMARY).read_text(encoding="utf-8"))
     for path in best.iterdir():
         if path.is_file() and not path.name.startswith(".") and path.name not in (SUMMARY, REPORT, RECORD):
             with atomic_write(folder / path.name) as temporary:
                 shutil.copyfile(path, temporary)
-    phased = phased_file(model_of(best), reflections)
+    is_fitted = chosen.number > 0
+    phased = phased_file(model_of(best) if is_fitted else kept_model_of(best), reflections)
     phased.write_mtz(folder / MTZ)
     write_text(folder / TABLE, _table(cycles))
-    summary = json.loads((best / SUMMARY).read_text(encoding="utf-8"))
-    section = crystal_summary(cycles, phased)
+    section = crystal_summary(cycles, chosen, phased)
     summary |= {"command": command, "crystal": section}
     summary["notes"] = [note for note in summary["notes"] if note != NO_HALF_MAPS] + section["notes"]
-    _tell_of_all_cycles(summary, [*crystal_doubts(cycles), *handedness_doubts(summary)])
+    _tell_of_all_cycles(summary, [*crystal_doubts(cycles, chosen), *handedness_doubts(summary)])
     _write_report(folder, summary)
     write_summary(folder / SUMMARY, summary)
     return CrystalResult(folder, cycles, phased, summary)
@@ -67,7 +74,7 @@ def _tell_of_all_cycles(summary: dict[str, Any], doubts: Sequence[str]) -> None:
 
 def remove_crystal(folder: Path) -> None:
     """Remove an earlier fit of a crystal, and nothing else that may be in its folder."""
-    for name in (*CRYSTAL_FILES, *FILES):
+    for name in (*CRYSTAL_FILES, *FILES, *CIF_FILES, *AFTER_FILES):
         (folder / name).unlink(missing_ok=True)
     for path in folder.glob("cycle_[0-9][0-9]"):
         if path.is_dir():

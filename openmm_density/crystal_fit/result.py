@@ -23,7 +23,7 @@ class CrystalResult:
     Attributes
     ----------
     folder : Path
-        Whose ``fitted.*`` are those of the best cycle.
+        Whose ``fitted.*`` are those of the best cycle, or the start where no cycle is better.
     cycles : sequence of Cycle
         The start, then each cycle.
     phased : Phased
@@ -39,13 +39,13 @@ class CrystalResult:
 
     @property
     def best(self) -> Cycle:
-        """The cycle whose model is the result."""
-        return best_cycle(self.cycles)
+        """The cycle whose model is the result; number 0 is the start, as it was."""
+        return self.cycles[self.summary["crystal"]["best_cycle"]]
 
 
 def best_cycle(cycles: Sequence[Cycle]) -> Cycle:
-    """Return the fitted cycle with the lowest R-free."""
-    return min(cycles[1:], key=lambda cycle: (cycle.r_free, cycle.number))
+    """Return the one with the lowest R-free of the start and all cycles, the first where there are several."""
+    return min(cycles, key=lambda cycle: (cycle.r_free, cycle.number))
 
 
 def is_over(cycles: Sequence[Cycle]) -> bool:
@@ -54,9 +54,9 @@ def is_over(cycles: Sequence[Cycle]) -> bool:
     return len(values) > PATIENCE and min(values[-PATIENCE:]) >= min(values[:-PATIENCE])
 
 
-def crystal_summary(cycles: Sequence[Cycle], phased: Phased) -> dict[str, Any]:
-    """Return the section ``crystal`` of ``summary.json``."""
-    best, data = best_cycle(cycles), phased.reflections
+def crystal_summary(cycles: Sequence[Cycle], best: Cycle, phased: Phased) -> dict[str, Any]:
+    """Return the section ``crystal`` of ``summary.json``, of cycles the best of which is the result."""
+    data = phased.reflections
     scaled = phased.scaled
     return {
         "cycles": [asdict(cycle) for cycle in cycles],
@@ -81,13 +81,17 @@ def crystal_summary(cycles: Sequence[Cycle], phased: Phased) -> dict[str, Any]:
     }
 
 
-def crystal_doubts(cycles: Sequence[Cycle]) -> list[str]:
-    """Return a sentence on each thing that speaks against the result."""
-    best, start = best_cycle(cycles), cycles[0]
+def crystal_doubts(cycles: Sequence[Cycle], best: Cycle) -> list[str]:
+    """Return a sentence on each thing that speaks against the result, which is the model of the best cycle."""
+    start, fitted = cycles[0], best_cycle(cycles[1:])
     doubts = []
-    if start.r_free <= best.r_free:
+    if start.r_free <= fitted.r_free:
+        kept = "keep the model as it was"
+        if best.number == 0:
+            kept = "the result is the start as it was, and after.* hold what the first cycle made of it"
         doubts.append(
-            f"No cycle has a lower R-free than the start ({start.r_free:.4f}, best {best.r_free:.4f}): keep the model as it was."
+            f"No cycle has a lower R-free than the start ({start.r_free:.4f}; {fitted.r_free:.4f} in cycle {fitted.number}): "
+            f"{kept}. (That of a start which was refined against these free reflections is too low to compare with.)"
         )
     if best.r_free - best.r_work > WIDE:
         doubts.append(

@@ -60,6 +60,14 @@ class Phased:
         """
         return self._coefficients(2.0, 1.0, self.sigma_a.d * self.scaled.model)
 
+    def atom_coefficients(self) -> np.ndarray:
+        """Return 2mF_o - DF_c, mF_o of centric reflections, less the bulk solvent's part of DF_c, shape (M,), complex.
+
+        This is the density of the atoms as if in a vacuum, as a model without solvent has it. With the solvent in the map, atoms
+        would have to be sharper to make up for the density that they displace.
+        """
+        return self.map_coefficients() - self.sigma_a.d * self.scaled.solvent
+
     def difference_coefficients(self) -> np.ndarray:
         """Return mF_o - DF_c, shape (M,), complex: 0 of reflections that are held out or not measured."""
         return self._coefficients(1.0, 1.0, np.zeros(len(self.hkl), dtype=np.complex128))

@@ -22,6 +22,8 @@ class Scaled:
     ----------
     model : np.ndarray of complex128, shape (N,)
         Atoms and solvent, in electrons, with the isotropic B factor by which those of all atoms are too small.
+    solvent : np.ndarray of complex128, shape (N,)
+        What of these is the bulk solvent's.
     scale : np.ndarray of float64, shape (N,)
         What these are multiplied by to be those measured: k exp(-hᵀ b h / 4) without that.
     solvent_density, solvent_b : float
@@ -31,6 +33,7 @@ class Scaled:
     """
 
     model: np.ndarray
+    solvent: np.ndarray
     scale: np.ndarray
     solvent_density: float
     solvent_b: float
@@ -82,8 +85,10 @@ def scaled(
     # What is isotropic of it is the atoms' own: left in the scale of the data, maps would have whatever B factors the model has,
     # and these would drift from cycle to cycle.
     missing = np.exp(-tensor.trace() / 3 * stol2)
+    of_solvent = missing * factor * calculated.solvent
     return Scaled(
-        missing * (calculated.atoms + factor * calculated.solvent),
+        missing * calculated.atoms + of_solvent,
+        of_solvent,
         scale / missing,
         scaling.k_sol,
         scaling.b_sol,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from openmm import app
 
@@ -30,11 +32,15 @@ class FitMap:
     resolution : float
         In Å.
     corrections : MapCorrections
+    has_solvent : bool
+        Whether atoms displace a solvent in it, as they do by default; set to False for a map from which the solvent's part was
+        taken off.
     """
 
     def __init__(
         self, read: DensityMap, resolution: float, corrections: MapCorrections | None = None
     ) -> None:
+        self.has_solvent = True
         self.resolution, self.corrections = resolution, corrections or MapCorrections()
         self.density_map = self.corrections.apply(read)
         self._matrix_as_read, self._origin_as_read = read.matrix, read.origin
@@ -60,6 +66,10 @@ class FitMap:
         if key not in self._correlations:
             self._correlations[key] = MapCorrelation(self.density_map, *key)
         return self._correlations[key]
+
+    def shows(self, operators: SymmetryOperators | None) -> dict[str, Any]:
+        """Return whose form factors it shows, and whether solvent, as refinements of B factors and occupancies take it."""
+        return {"scattering": scattering_of(operators), "solvent": self.has_solvent}
 
 
 def scattering_of(operators: SymmetryOperators | None) -> str:

@@ -50,6 +50,9 @@ class Simulated:
         With a reference.
     because : str
         A few words on why the model was better before.
+    conformers : FittedConformers, optional
+    refined : (Prepared, BFactors, Occupancies), optional
+        The model with B factors and occupancies that were refined where the simulation left it, and these, each may be None.
     """
 
     final: np.ndarray
@@ -58,6 +61,7 @@ class Simulated:
     ca_rmsd: float | None
     because: str
     conformers: FittedConformers | None = None
+    refined: tuple[Prepared, BFactors | None, Occupancies | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -203,14 +207,24 @@ class FitResult:
         """Which model ``final`` is: "before" or "after"."""
         return "after" if self.simulated is None else "before"
 
-    def keeping_before(self, because: str) -> FitResult:
-        """Return the result with the model as it was before, and what the simulation made of it beside it."""
+    def keeping_before(self, because: str, prepared: Prepared | None = None) -> FitResult:
+        """Return the result with the model as it was before, and what the simulation made of it beside it.
+
+        Parameters
+        ----------
+        because : str
+        prepared : Prepared, optional
+            The model with the B factors that it had, where some were refined since.
+        """
         found = self.conformers
-        simulated = Simulated(
-            self.final, self.cc_final, self.similarity_final, self.ca_rmsd_final, because, found
-        )
+        figures = self.final, self.cc_final, self.similarity_final, self.ca_rmsd_final
+        refined = self.prepared, self.b_factors, self.occupancies
+        simulated = Simulated(*figures, because, found, None if prepared is None else refined)
         return replace(
             self,
+            prepared=self.prepared if prepared is None else prepared,
+            b_factors=None,
+            occupancies=None,
             final=self.initial,
             cc_final=self.cc_initial,
             similarity_final=self.similarity_initial,
@@ -223,8 +237,12 @@ class FitResult:
         """Return the result with what the simulation made of the model, better or not."""
         if self.simulated is None:
             return self
+        refined = self.simulated.refined or (self.prepared, self.b_factors, self.occupancies)
         return replace(
             self,
+            prepared=refined[0],
+            b_factors=refined[1],
+            occupancies=refined[2],
             final=self.simulated.final,
             cc_final=self.simulated.cc,
             similarity_final=self.simulated.similarity,

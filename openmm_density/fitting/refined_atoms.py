@@ -16,7 +16,7 @@ from ..models.model import Alternates
 from ..models.preparation import Prepared
 from ..models.symmetry_operators import SymmetryOperators
 from .conformers.copies import labels_of
-from .fit_map import FitMap, scattering_of
+from .fit_map import FitMap
 from .fit_result import FitResult
 from .protocols import Protocol
 
@@ -60,7 +60,7 @@ def with_refined_atoms(
     positions, given = result.final[:n], _occupancies(result)[:n]
     where = solute.topology, fit_map.density_map, fit_map.resolution
     beside = placed_alternates(result, solute)
-    placed = {"positions": positions, "conformers": beside, "scattering": scattering_of(operators)}
+    placed = {"positions": positions, "conformers": beside} | fit_map.shows(operators)
     # Those that no atom can have are written as they are.
     occupancies, problems = np.clip(given, 0, 1), []
     if wants_occupancies:

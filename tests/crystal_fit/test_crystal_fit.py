@@ -13,6 +13,7 @@ from openmm_density.crystal_fit import CrystalFit, Cycle
 from openmm_density.crystal_fit.cycles import Listener
 from openmm_density.crystal_fit.result import best_cycle, crystal_doubts, handedness_doubts, is_over
 from openmm_density.crystal_fit.settings import CrystalSettings
+from openmm_density.crystals import phased_file
 from openmm_density.errors import InputError
 
 from ..crystals.simulated import simulated, usual_columns, write_mtz
@@ -42,6 +43,7 @@ def folder(small_data, tmp_path_factory):
     free = np.arange(len(hkl)) % 12 == 5
     write_mtz(path / "data.mtz", structure, hkl, usual_columns(amplitudes, free))
     write_mtz(path / "no_flags.mtz", structure, hkl, usual_columns(amplitudes, None))
+    structure.write_pdb(str(path / "true.pdb"))
     move(structure, lambda position: position + 0.7 * np.sin(position / 3.0)[[1, 2, 0]])
     structure.write_pdb(str(path / "start.pdb"))
     return path
@@ -64,8 +66,13 @@ def test_it_ends_when_r_free_has_not_fallen_for_two_cycles():
 
 
 def test_a_start_that_stays_the_best_and_a_wide_gap_are_doubts():
-    assert crystal_doubts([cycle(0, 0.4), cycle(1, 0.25)]) == []
-    doubts = crystal_doubts([cycle(0, 0.3), cycle(1, 0.52)])
+    better, worse = [cycle(0, 0.4), cycle(1, 0.25)], [cycle(0, 0.3), cycle(1, 0.52), cycle(2, 0.53)]
+    assert best_cycle(better).number == 1 and crystal_doubts(better, better[1]) == []
+    assert best_cycle(worse).number == 0
+    (doubt,) = crystal_doubts(worse, worse[0])
+    assert "(0.3000; 0.5200 in cycle 1): the result is the start as it was" in doubt
+    # Of a folder whose first cycle was fitted when no start was ever kept.
+    doubts = crystal_doubts(worse, worse[1])
     assert len(doubts) == 3 and "keep the model as it was" in doubts[0]
 
 
@@ -121,6 +128,33 @@ def test_it_lowers_r_free_also_after_it_was_stopped(folder, tmp_path):
         CrystalFit.resumed(output)
     with pytest.raises(InputError, match="other settings"):
         CrystalFit(folder / "start.pdb", folder / "data.mtz", output, **{**OPTIONS, "cycles": 2}).run()
+
+
+def atoms_of(path):
+    found = [cra.atom for cra in gemmi.read_structure(str(path))[0].all()]
+    return np.array([[*atom.pos.tolist(), atom.b_iso] for atom in found])
+
+
+def test_a_start_that_no_cycle_betters_is_the_result(folder, tmp_path):
+    output = tmp_path / "run"
+    options = {**OPTIONS, "steps": 40}
+    result = CrystalFit(folder / "true.pdb", folder / "data.mtz", output, **options).run()
+    start, end = result.cycles
+    assert end.r_free > start.r_free and result.best is start
+    assert np.allclose(atoms_of(output / "fitted.pdb"), atoms_of(folder / "true.pdb"), atol=2e-3)
+    after = atoms_of(output / "after.pdb")
+    assert np.abs(after - atoms_of(folder / "true.pdb"))[:, 3].mean() > 0.1
+    found = phased_file(output / "after.pdb", result.phased.reflections).r_factors
+    assert found.r_free == pytest.approx(end.r_free)
+    assert result.phased.r_factors.r_free == pytest.approx(start.r_free, abs=1e-4)
+    summary = result.summary
+    assert summary["kept"] == "before" and summary["crystal"]["best_cycle"] == 0
+    assert summary["crystal"]["r_free"] == start.r_free and end.cc_map == summary["simulated"]["cc"]
+    assert (
+        f"({start.r_free:.4f}; {end.r_free:.4f} in cycle 1): the result is the start" in summary["doubts"][0]
+    )
+    assert not any("did not improve" in doubt for doubt in summary["doubts"])
+    assert "the start, kept" in (output / "report.html").read_text()
 
 
 def test_what_cannot_be_used_is_refused_in_a_sentence(folder, tmp_path, capsys):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from openmm_density.crystals import crystal_structure, phased, phased_file, read_reflections
+from openmm_density.crystals.structure_factors import calculated
 from openmm_density.maps.density_map import DensityMap
 from openmm_density.maps.mtz_maps import read_mtz
 
@@ -65,6 +66,18 @@ def test_free_amplitudes_touch_nothing_but_r_free(crystal):
     assert np.array_equal(found.difference_coefficients(), changed.difference_coefficients())
     assert found.r_factors.r_work == changed.r_factors.r_work
     assert found.r_factors.r_free != changed.r_factors.r_free
+
+
+def test_the_solvent_can_be_taken_off_a_map(protein, tmp_path):
+    hkl, amplitudes, _ = simulated(protein, 3.5)
+    write_mtz(tmp_path / "a.mtz", protein, hkl, usual_columns(amplitudes, np.arange(len(hkl)) % 17 == 3))
+    found = phased(protein, read_reflections(tmp_path / "a.mtz"))
+    alone = calculated(protein, found.hkl, 3.5).atoms
+    far, near = (
+        np.linalg.norm(values - alone) / np.linalg.norm(alone)
+        for values in (found.map_coefficients(), found.atom_coefficients())
+    )
+    assert near < 0.1 < 0.3 < far
 
 
 def test_what_is_held_out_or_not_measured_has_the_models_value(crystal):

@@ -64,7 +64,7 @@ def local_correlations(
             occupancies=occupied,
             level=level,
             conformers=beside,
-            scattering=scattering_of(operators),
+            **fit_map.shows(operators),
         )
         refined = refinement.with_copies(operators).refine()
         elements, places, shares = [], np.empty((0, 3)), np.empty(0)
@@ -102,5 +102,6 @@ def _correlation(
         mates = Mates.of(operators, positions[heavy], masked.margin, occupancies[heavy])
     largest, scattering = float(b_factors.max()), scattering_of(operators)
     scatterers = Scatterers(symbols, positions[heavy], masked, largest, scattering, mates)
-    masked.displace(scatterers.displaced(occupancies[heavy]))
+    if fit_map.has_solvent:
+        masked.displace(scatterers.displaced(occupancies[heavy]))
     return masked.compare(scatterers.density(b_factors[heavy], occupancies[heavy]), False).cc

@@ -200,15 +200,15 @@ class OutputFolder:
 
     def _write_models(self, result: FitResult) -> tuple[str | None, list[str]]:
         """Write the model that was kept, and the other one; return what PDB cannot hold of the former, and what was left out."""
-        found = self._write_model("fitted", result)
+        found = self.write_model("fitted", result)
         if result.simulated is None:
             for name in AFTER_FILES:
                 (self.path / name).unlink(missing_ok=True)
         else:
-            self._write_model("after", result.as_simulated())
+            self.write_model("after", result.as_simulated())
         return found
 
-    def _write_model(self, name: str, result: FitResult) -> tuple[str | None, list[str]]:
+    def write_model(self, name: str, result: FitResult) -> tuple[str | None, list[str]]:
         """Write the final model of a result in its formats; return what PDB cannot hold, and what of the input is left out."""
         prepared = result.prepared
         header = replace(prepared_header(prepared), occupancies=prepared_occupancies(result))
