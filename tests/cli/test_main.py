@@ -44,7 +44,7 @@ def test_a_warning_is_given_once(folder, monkeypatch, capsys):
             'openmm-density fit: error: --steps must be a whole number, found "many" (see openmm-density fit --help)',
         ),
         (
-            ("score", "a.pdb", "b.mrc"),
+            ("score", "{model}", "{folder}/target.mrc"),
             "openmm-density score: error: the following arguments are required: --resolution (see openmm-density score --help)",
         ),
         (
@@ -58,7 +58,7 @@ def test_a_warning_is_given_once(folder, monkeypatch, capsys):
     ],
 )
 def test_an_error_is_one_sentence_in_the_words_of_the_command_line(folder, capsys, arguments, expected):
-    arguments = [argument.format(model=folder / "model.pdb") for argument in arguments]
+    arguments = [argument.format(model=folder / "model.pdb", folder=folder) for argument in arguments]
     try:
         status = run(*arguments)
     except SystemExit as stop:
