@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..crystals import crystal_structure
-from ..errors import InputError, as_argument
+from ..errors import InputError, SimulationError, as_argument
 from ..fitting.locks import FolderLock
 from ..fitting.output.results import CRYSTAL_SETTINGS, check_unused
 from ..fitting.protocols import Protocol, find_protocol
@@ -159,10 +159,14 @@ class CrystalFit:
         ------
         InputError
             If the folder holds another fit.
+        SimulationError
+            If the first cycle becomes unstable again and again. Where a later one does, the fit ends with those before it, and
+            a doubt says so.
         KeyboardInterrupt
             After SIGINT or SIGTERM; the cycle that was under way has saved its state.
         """
         listener = listener or Listener()
+        failed: list[str] = []
         with FolderLock(self.folder):
             self._begin(overwrite, command)
             path = Path(self.settings.model)
@@ -171,14 +175,23 @@ class CrystalFit:
             try:
                 for number in range(1, self.settings.cycles + 1):
                     arguments = self.settings, self.folder, number, path, self.reflections, listener
-                    cycles.append(carry_out(*arguments))
+                    try:
+                        cycles.append(carry_out(*arguments))
+                    except SimulationError as error:
+                        if number == 1:
+                            raise
+                        failed.append(f"cycle {number} came to no end, and the fit ended before it: {error}")
+                        listener.say(failed[0])
+                        break
                     listener.say(cycles[-1].in_words())
                     path = model_of(cycle_folder(self.folder, number))
                     if is_over(cycles):
                         break
             except Interrupted:
                 raise KeyboardInterrupt from None
-            return write_crystal(self.folder, cycles, self.reflections, command or self.settings.command)
+            return write_crystal(
+                self.folder, cycles, self.reflections, command or self.settings.command, failed
+            )
 
     def _begin(self, overwrite: bool, command: str | None) -> None:
         """Make the folder this fit's, or find that it is."""

@@ -26,7 +26,11 @@ CRYSTAL_FILES = (CRYSTAL_SETTINGS, PROTOCOL, MTZ, TABLE)
 
 
 def write_crystal(
-    folder: Path, cycles: Sequence[Cycle], reflections: Reflections, command: str | None = None
+    folder: Path,
+    cycles: Sequence[Cycle],
+    reflections: Reflections,
+    command: str | None = None,
+    failed: Sequence[str] = (),
 ) -> CrystalResult:
     """Write the results of a fit: the files of the best cycle, of which summary and report tell of all cycles.
 
@@ -39,6 +43,8 @@ def write_crystal(
     reflections : Reflections
     command : str, optional
         What a user types to repeat the fit.
+    failed : sequence of str
+        A sentence on a cycle that came to no end.
     """
     chosen = best_cycle(cycles)
     best = cycle_folder(folder, max(chosen.number, 1))
@@ -59,7 +65,7 @@ def write_crystal(
     section = crystal_summary(cycles, chosen, phased)
     summary |= {"command": command, "crystal": section}
     summary["notes"] = [note for note in summary["notes"] if note != NO_HALF_MAPS] + section["notes"]
-    _tell_of_all_cycles(summary, [*crystal_doubts(cycles, chosen), *handedness_doubts(summary)])
+    _tell_of_all_cycles(summary, [*failed, *crystal_doubts(cycles, chosen), *handedness_doubts(summary)])
     _write_report(folder, summary)
     write_summary(folder / SUMMARY, summary)
     return CrystalResult(folder, cycles, phased, summary)

@@ -9,12 +9,12 @@ import pytest
 from openmm.unit import nanometer
 
 from openmm_density.cli import main
-from openmm_density.crystal_fit import CrystalFit, Cycle
-from openmm_density.crystal_fit.cycles import Listener
+from openmm_density.crystal_fit import CrystalFit, Cycle, crystal_fit
+from openmm_density.crystal_fit.cycles import Listener, carry_out
 from openmm_density.crystal_fit.result import best_cycle, crystal_doubts, handedness_doubts, is_over
 from openmm_density.crystal_fit.settings import CrystalSettings
 from openmm_density.crystals import phased_file
-from openmm_density.errors import InputError
+from openmm_density.errors import InputError, SimulationError
 
 from ..crystals.simulated import simulated, usual_columns, write_mtz
 
@@ -135,9 +135,24 @@ def atoms_of(path):
     return np.array([[*atom.pos.tolist(), atom.b_iso] for atom in found])
 
 
-def test_a_start_that_no_cycle_betters_is_the_result(folder, tmp_path):
+def test_a_start_that_no_cycle_betters_is_the_result_and_an_unstable_cycle_the_last(
+    folder, tmp_path, monkeypatch
+):
     output = tmp_path / "run"
-    options = {**OPTIONS, "steps": 40}
+    options = {**OPTIONS, "steps": 40, "cycles": 3}
+
+    def unstable_in(which):
+        def carried_out(settings, path, number, *more):
+            if number == which:
+                raise SimulationError("the simulation became unstable 4 times")
+            return carry_out(settings, path, number, *more)
+
+        monkeypatch.setattr(crystal_fit, "carry_out", carried_out)
+
+    unstable_in(1)
+    with pytest.raises(SimulationError, match="unstable 4 times"):
+        CrystalFit(folder / "true.pdb", folder / "data.mtz", output, **options).run()
+    unstable_in(2)
     result = CrystalFit(folder / "true.pdb", folder / "data.mtz", output, **options).run()
     start, end = result.cycles
     assert end.r_free > start.r_free and result.best is start
@@ -151,8 +166,9 @@ def test_a_start_that_no_cycle_betters_is_the_result(folder, tmp_path):
     assert summary["kept"] == "before" and summary["crystal"]["best_cycle"] == 0
     assert summary["crystal"]["r_free"] == start.r_free and end.cc_map == summary["simulated"]["cc"]
     assert (
-        f"({start.r_free:.4f}; {end.r_free:.4f} in cycle 1): the result is the start" in summary["doubts"][0]
+        f"({start.r_free:.4f}; {end.r_free:.4f} in cycle 1): the result is the start" in summary["doubts"][1]
     )
+    assert "cycle 2 came to no end" in summary["doubts"][0] and "unstable 4 times" in summary["doubts"][0]
     assert not any("did not improve" in doubt for doubt in summary["doubts"])
     assert "the start, kept" in (output / "report.html").read_text()
 
