@@ -43,6 +43,8 @@ def crystal_structure(path: str | os.PathLike[str], reflections: Reflections) ->
 def check_same_crystal(structure: gemmi.Structure, reflections: Reflections, path: Path) -> None:
     """Refuse a model whose cell or space group is not that of the data; one that names neither may be in any.
 
+    P 1 in no cell (``CRYST1`` of 1 Å, as models of cryo-EM have it) names neither.
+
     Raises
     ------
     InputError
@@ -62,6 +64,8 @@ def check_same_crystal(structure: gemmi.Structure, reflections: Reflections, pat
             )
     group = gemmi.find_spacegroup_by_name(structure.spacegroup_hm, mine.alpha, mine.gamma)
     if group is None or group.operations() == reflections.space_group.operations():
+        return
+    if group.number == 1 and not mine.is_crystal():
         return
     raise InputError(
         f"its space group is not that of the data: {_difference(group, reflections.space_group)}",

@@ -96,7 +96,12 @@ def _fitting(known: TableInput, measure: str, mean_b: float) -> dict[str, str]:
 def _refine(block: gemmi.cif.Block, entry: str, known: TableInput, b_factors: np.ndarray) -> str:
     """Write ``_refine``, and return by what its row is called."""
     table = _table(block, "_refine.")
-    methods = table.get("pdbx_refine_id") or [gemmi.cif.quote(_METHODS[known.crystal is not None])]
+    own_method = gemmi.cif.quote(_METHODS[known.crystal is not None])
+    # Written from a PDB file, a row may have "?" in quotes.
+    methods = [
+        own_method if gemmi.cif.as_string(each) in ("", "?") else each
+        for each in table.get("pdbx_refine_id", [own_method])
+    ]
     count = len(methods)
     has_b = bool((b_factors > 0).any())
     own = {

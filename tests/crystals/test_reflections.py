@@ -144,6 +144,19 @@ def test_another_crystal_is_refused(protein, write, indices, tmp_path, cell, gro
         crystal_structure(tmp_path / "other.cif", data)
 
 
+def test_a_model_without_a_cell_may_be_in_any(protein, write, indices, tmp_path):
+    data = read_reflections(write(usual_columns(values(len(indices)), None)))
+    other = protein.clone()
+    other.cell, other.spacegroup_hm = gemmi.UnitCell(1, 1, 1, 90, 90, 90), "P 1"
+    other.write_pdb(str(tmp_path / "any.pdb"))
+    assert "CRYST1    1.000" in (tmp_path / "any.pdb").read_text()
+    assert crystal_structure(tmp_path / "any.pdb", data).cell == data.cell
+    other.cell = data.cell
+    other.write_pdb(str(tmp_path / "other.pdb"))
+    with pytest.raises(InputError, match="they have other rotations"):
+        crystal_structure(tmp_path / "other.pdb", data)
+
+
 def test_enantiomorphs_are_told_apart(protein, tmp_path):
     structure = gemmi.Structure()
     structure.add_model(protein[0])

@@ -80,6 +80,17 @@ def test_twice_is_told_in_rows_of_their_own(model, known, tmp_path):
     assert block.get_mmcif_category("_em_3d_fitting.")["id"] == ["1", "2"]
 
 
+def test_a_method_that_is_not_known_is_ours(model, known, tmp_path):
+    path = tmp_path / "fitted.cif"
+    write_model_cif(path, model, model.positions)
+    block = gemmi.cif.read(str(path)).sole_block()
+    block.set_pair("_refine.pdbx_refine_id", "'?'")
+    path.write_text(block.as_string())
+    add_refinement(path, known, model.b_factors, "cross-correlation")
+    refined = gemmi.cif.read(str(path)).sole_block().get_mmcif_category("_refine.")
+    assert refined["pdbx_refine_id"] == ["ELECTRON MICROSCOPY"]
+
+
 def test_a_crystal_has_r_factors_and_tells_of_its_reflections(model, known, crystal, tmp_path):
     path = tmp_path / "fitted.cif"
     write_model_cif(path, model, model.positions)
