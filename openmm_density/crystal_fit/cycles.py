@@ -11,6 +11,7 @@ from typing import Any
 from ..atomic_files import write_text
 from ..crystals import Phased, Reflections, crystal_structure, phased
 from ..deposition.diffraction import crystal_of_data
+from ..fitting.conformers import kept_conformers
 from ..fitting.fit_result import FitResult, Row
 from ..fitting.flexible_fit import FlexibleFit
 from ..fitting.locks import wait_until_free
@@ -267,4 +268,6 @@ def _better(
     r_free = phased_model(model_of(output.path), reflections).r_factors.r_free
     if r_free < before.r_factors.r_free:
         return result
-    return result.keeping_before(f"R-free {before.r_factors.r_free:.4f} to {r_free:.4f}", fit.prepared)
+    because = f"R-free {before.r_factors.r_free:.4f} to {r_free:.4f}"
+    kept = kept_conformers(result.conformers, fit.prepared, fit.solute, fit.fit_map, fit.density.operators)
+    return result.keeping_before(because, fit.prepared, kept)

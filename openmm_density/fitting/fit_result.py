@@ -207,7 +207,9 @@ class FitResult:
         """Which model ``final`` is: "before" or "after"."""
         return "after" if self.simulated is None else "before"
 
-    def keeping_before(self, because: str, prepared: Prepared | None = None) -> FitResult:
+    def keeping_before(
+        self, because: str, prepared: Prepared | None = None, conformers: FittedConformers | None = None
+    ) -> FitResult:
         """Return the result with the model as it was before, and what the simulation made of it beside it.
 
         Parameters
@@ -215,11 +217,13 @@ class FitResult:
         because : str
         prepared : Prepared, optional
             The model with the B factors that it had, where some were refined since.
+        conformers : FittedConformers, optional
+            What is known of the alternate conformers of the model as it was, see
+            `openmm_density.fitting.conformers.kept_conformers`.
         """
-        found = self.conformers
         figures = self.final, self.cc_final, self.similarity_final, self.ca_rmsd_final
         refined = self.prepared, self.b_factors, self.occupancies
-        simulated = Simulated(*figures, because, found, None if prepared is None else refined)
+        simulated = Simulated(*figures, because, self.conformers, None if prepared is None else refined)
         return replace(
             self,
             prepared=self.prepared if prepared is None else prepared,
@@ -230,7 +234,7 @@ class FitResult:
             similarity_final=self.similarity_initial,
             ca_rmsd_final=self.ca_rmsd_initial,
             simulated=simulated,
-            conformers=None if found is None else found.kept_as_given(self.initial),
+            conformers=conformers,
         )
 
     def as_simulated(self) -> FitResult:

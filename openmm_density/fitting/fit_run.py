@@ -21,7 +21,7 @@ from ..validation.geometry import geometry_report
 from .beside import Beside
 from .checkpoints import RunFolder
 from .conformers.fitted import FittedConformers
-from .conformers.last_stage import fitted_conformers
+from .conformers.last_stage import fitted_conformers, kept_conformers
 from .engine import Engine
 from .final_trials import FinalTrials
 from .fit_map import FitMap
@@ -282,7 +282,12 @@ class FitRun:
                 for positions in (result.initial, result.final)
             ]
         because = why_not_better(result.cc_initial, result.cc_final, *geometry)
-        return result if because is None else result.keeping_before(because)
+        if because is None:
+            return result
+        judged = self._prepared, self._solute, self._fit_map, self.engine.systems.operators
+        with self._stopwatch.part("conformers"):
+            kept = kept_conformers(result.conformers, *judged)
+        return result.keeping_before(because, conformers=kept)
 
     @cached_property
     def _header(self) -> Header:

@@ -10,9 +10,9 @@ from ...lazy_names import lazy_names
 if TYPE_CHECKING:
     from .copies import ConformerCopies, conformer_copies
     from .fitted import FittedConformers
-    from .last_stage import fitted_conformers
+    from .last_stage import fitted_conformers, kept_conformers
 
-__all__ = ["ConformerCopies", "FittedConformers", "conformer_copies", "fitted_conformers"]
+__all__ = ["ConformerCopies", "FittedConformers", "conformer_copies", "fitted_conformers", "kept_conformers"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
@@ -21,5 +21,6 @@ __getattr__, __dir__ = lazy_names(
         "FittedConformers": "fitted",
         "conformer_copies": "copies",
         "fitted_conformers": "last_stage",
+        "kept_conformers": "last_stage",
     },
 )

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ...wording import listing
 from .copies import ConformerCopies
 
 
@@ -64,7 +63,8 @@ class FittedConformers:
     notes : list of str
         What is to be known of them, one sentence each.
     not_shown : list of NotShown
-        Those that were fitted and that the map does not show.
+        Those that were fitted and that the map does not show; of a model that was kept as it was, those that it does not show
+        where the input has them.
     cc_both, cc_major : float, optional
         Of the density around the conformers with them, and with those of the model alone, each with B factors refined for it.
     """
@@ -84,17 +84,6 @@ class FittedConformers:
         deviations = [self.deviations[k] for k in groups]
         copies = self.copies.with_only(groups)
         return replace(self, copies=copies, positions=positions, deviations=deviations)
-
-    def kept_as_given(self, positions: np.ndarray) -> FittedConformers:
-        """Return none of them, for a model at positions (N, 3) in Å that was kept as it was before the fit."""
-        notes = list(self.notes)
-        if len(self.copies):
-            names = listing([group.name for group in self.copies.groups])
-            notes.append(
-                f"All conformers of {names} were fitted with what the simulation made of the model (after.*); as that was not "
-                "better, they are kept as they were, too."
-            )
-        return FittedConformers(self.copies.with_only([]), positions, notes=notes)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain numbers, strings and lists, without positions."""

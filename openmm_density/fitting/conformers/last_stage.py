@@ -13,15 +13,16 @@ from ...errors import InputError, SimulationError
 from ...models.conformer_topology import PlacedConformers
 from ...models.preparation import Prepared
 from ...models.symmetry_operators import SymmetryOperators
+from ...wording import listing
 from ..engine import Engine
 from ..fit_map import FitMap, scattering_of
 from ..interrupts import Stop
 from ..protocols import Protocol
 from ..run_state import RunState
 from ..stage_context import StageContext
-from .copies import ConformerCopies, conformer_copies
+from .copies import ConformerCopies, conformer_copies, where_given
 from .fitted import FittedConformers
-from .refinement import ConformerFit
+from .refinement import ConformerFit, of_conformers
 from .verdict import groups_shown, not_shown
 
 if TYPE_CHECKING:
@@ -90,6 +91,51 @@ def fitted_conformers(
     if shown != everything:
         found = fit.of_groups(found, shown, *how, stop)
     return replace(found, notes=copies.left, not_shown=missing)
+
+
+def kept_conformers(
+    found: FittedConformers | None,
+    prepared: Prepared,
+    solute: Prepared,
+    fit_map: FitMap,
+    operators: SymmetryOperators | None = None,
+) -> FittedConformers | None:
+    """Return what is known of the alternate conformers of a model that is kept as it was: which the map does not show there.
+
+    Parameters
+    ----------
+    found : FittedConformers, optional
+        Of what the simulation made of the model; where the map told nothing of them, the kept ones are not judged.
+    prepared : Prepared
+        The model, where it is kept.
+    solute : Prepared
+        The same without solvent.
+    fit_map : FitMap
+    operators : SymmetryOperators, optional
+        Of the copies of the model.
+    """
+    if found is None:
+        return None
+    notes, missing = list(found.notes), []
+    if len(found.copies):
+        names = listing([group.name for group in found.copies.groups])
+        notes.append(
+            f"All conformers of {names} were fitted with what the simulation made of the model (after.*); as that was not "
+            "better, every alternate conformer is written as the input has it."
+        )
+    copies = conformer_copies(prepared)
+    given = FittedConformers(copies, where_given(prepared, copies, prepared.positions))
+    if len(found.copies) or found.not_shown:
+        try:
+            judged = of_conformers(copies, refined_occupancies(given, solute, fit_map, operators))
+            shares, deviations = ([*each] for each in zip(*judged))
+            judgeable = replace(given, copies=copies.with_shares(shares), deviations=deviations)
+            missing = not_shown(judgeable, fit_map.resolution)
+        except InputError as error:
+            notes.append(
+                f"Whether the map shows the conformers where the input has them is not known: {error}"
+            )
+    return FittedConformers(copies.with_only([]), prepared.positions, notes=notes, not_shown=missing)
 
 
 def refined_occupancies(

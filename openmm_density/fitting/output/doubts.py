@@ -385,8 +385,9 @@ def _conformer_doubts(result: FitResult) -> list[Doubt]:
     """Return doubts about alternate conformers that the map does not show, by how they are written."""
     missing = [] if result.conformers is None else result.conformers.not_shown
     doubts = []
+    rigid = "they follow rigidly and keep the input's occupancies"
     for written, how in (
-        (False, "they follow rigidly and keep the input's occupancies"),
+        (False, rigid if result.simulated is None else "they are written as the input has them"),
         (True, "they are written as fitted"),
     ):
         found = [each for each in missing if each.written == written]

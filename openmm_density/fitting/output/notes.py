@@ -86,7 +86,8 @@ def _strain_note(fit: FlexibleFit) -> list[str]:
 
 def _is_untrue(sentence: str, result: FitResult) -> bool:
     """Return whether a sentence says of conformers that they were not fitted which were."""
-    found = result.conformers
+    # Where the model was kept as it was, a note of its own says what became of them.
+    found = result.conformers if result.simulated is None else result.simulated.conformers
     return (
         found is not None
         and len(found.copies) > 0

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from openmm_density.atomic_parameters import BFactorRefinement
-from openmm_density.fitting import FlexibleFit
-from openmm_density.fitting.conformers import FittedConformers
+from openmm_density.fitting import FlexibleFit, fit_run
+from openmm_density.fitting.conformers import FittedConformers, kept_conformers
 from openmm_density.fitting.conformers.copies import conformer_copies
 from openmm_density.fitting.conformers.last_stage import fitted_conformers
 from openmm_density.fitting.conformers.verdict import groups_shown, not_shown
 from openmm_density.fitting.output.doubts import _conformer_doubts
-from openmm_density.fitting.output.notes import _conformer_notes
+from openmm_density.fitting.output.notes import _conformer_notes, notes_on
 from openmm_density.fitting.refined_atoms import (
     input_b_factors,
     input_occupancies,
@@ -106,15 +106,48 @@ def test_conformers_that_are_as_near_as_one_are_not_told_apart(two_conformers):
     assert groups_shown(found, [missing]) == [1]
 
 
-def test_a_model_that_is_kept_as_it_was_says_what_became_of_its_conformers(two_conformers):
-    result = two_conformers.result
-    kept = result.keeping_before("for a reason")
-    assert not len(kept.conformers.copies)
-    assert kept.conformers.notes[-1].startswith("All conformers of A LYS 13, A PHE 19 were fitted with what")
-    assert kept.as_simulated().conformers is result.conformers
-    assert (
-        written_alternates(kept).occupancies.tolist() == kept.prepared.model.alternates.occupancies.tolist()
-    )
+@pytest.fixture(scope="module")
+def kept_before(two_conformers):
+    """The result of a fit that did not make the model better."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fit_run, "why_not_better", lambda *_: "for a reason")
+        return two_conformers.fit._run._better(two_conformers.result)
+
+
+def test_a_model_that_is_kept_as_it_was_has_the_conformers_of_the_input(two_conformers, kept_before):
+    assert not len(kept_before.conformers.copies)
+    assert kept_before.as_simulated().conformers is two_conformers.result.conformers
+    given, alternates = written_alternates(kept_before), kept_before.prepared.model.alternates
+    assert given.occupancies.tolist() == alternates.occupancies.tolist()
+    assert given.positions == pytest.approx(alternates.positions, abs=1e-3)
+
+
+def test_of_a_model_that_is_kept_as_it_was_the_conformers_are_judged_where_it_has_them(
+    two_conformers, kept_before
+):
+    """The absent one is told of in any case; one that the fit brought to its density is none of these, where it is near it."""
+    missing = {(each.residue, each.label): each for each in kept_before.conformers.not_shown}
+    absent = missing["A GLU 22", "B"]
+    assert absent.occupancy < 0.15 and not any(each.written for each in missing.values())
+    assert ("A PHE 19", "A") not in missing
+    (doubt,) = _conformer_doubts(kept_before)
+    assert str(absent) in doubt.sentence and "they are written as the input has them" in doubt.sentence
+    # Had nothing been said of them after the fit, nothing would be known before it.
+    fit, found = two_conformers.fit, two_conformers.result.conformers
+    silent = replace(found, copies=found.copies.with_only([]), not_shown=[], notes=["a problem"])
+    kept = kept_conformers(silent, fit.prepared, fit.solute, fit.fit_map)
+    assert kept.not_shown == [] and kept.notes == ["a problem"]
+
+
+def test_notes_of_a_model_that_is_kept_as_it_was_say_one_thing_of_its_conformers(two_conformers, kept_before):
+    fit, stated = two_conformers.fit, kept_before.prepared.model.alternates.sentence()
+    assert stated in kept_before.prepared.report.sentences
+    summary = {"geometry_final": {"notes": []}}
+    found = [note for note in notes_on(fit, kept_before, summary, []) if "conformer" in note]
+    assert found == [
+        "All conformers of A LYS 13, A PHE 19 were fitted with what the simulation made of the model (after.*); as that was not "
+        "better, every alternate conformer is written as the input has it."
+    ]
 
 
 def test_what_conformers_explain_is_known_without_refined_b_factors(two_conformers):
