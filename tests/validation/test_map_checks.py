@@ -8,6 +8,7 @@ import pytest
 from openmm_density import DensityMap, InputError
 from openmm_density.models import read_model
 from openmm_density.validation.map_checks import (
+    Finding,
     MapChecks,
     check_map_units,
     check_map_with_model,
@@ -157,6 +158,24 @@ def test_a_resolution_far_coarser_than_what_map_and_model_agree_to_is_doubted(a_
     assert only(checks, "resolution").sentence.startswith(f"a resolution of {resolution:g} Å was given")
 
 
+def test_a_resolution_that_is_too_coarse_is_named_before_the_voxel_size_that_makes_up_for_it():
+    """On voxels that hold no finer detail, so that it is not known to where map and model agree."""
+    model = read_model(PROJECT / "examples" / "data" / "adk_closed.pdb")
+    coarse = DensityMap.simulate(model.topology, model.positions, RESOLUTION, RESOLUTION / 2)
+    assert checked(coarse, model).findings == []
+    found = only(checked(coarse, model, resolution=1.6 * RESOLUTION), "voxel_size").sentence
+    assert found.startswith("the resolution of 6.4 Å looks too coarse, or else the voxel size wrong")
+    assert "check resolution first, then the map's header, and pass voxel_size=" in found
+
+
+def test_a_voxel_size_that_is_too_large_is_named_before_the_resolution(a_map, model):
+    wrong, centre = a_map.with_voxel_size(1.03), model.positions.mean(axis=0)
+    moved = model.positions + 0.03 * centre
+    found = only(checked(wrong, model, moved, resolution=1.2 * RESOLUTION), "voxel_size").sentence
+    assert found.startswith("the voxel size looks wrong by")
+    assert found.endswith("check resolution too: at one that is too coarse a larger model fits better.")
+
+
 def test_a_resolution_finer_than_all_that_the_map_holds_is_doubted(model):
     coarse = DensityMap.simulate(model.topology, model.positions, 8.0, 1.0, noise=0.2, margin=16.0)
     checks = checked(coarse, model, resolution=2.0)
@@ -275,3 +294,12 @@ def test_what_was_found_before_a_fit_stays_unless_it_is_found_again(a_map, model
     mirrored, right = checked(a_map.inverted(), model), checked(a_map, model)
     assert mirrored.with_later(right) == mirrored.findings
     assert mirrored.with_later(mirrored) == mirrored.findings
+
+
+def test_what_is_found_of_the_resolution_comes_before_what_follows_from_it():
+    before, after = (
+        MapChecks({name: {} for name in names}, [Finding(name, f"the {name} is wrong") for name in names])
+        for names in (("place", "voxel_size"), ("resolution", "stretching"))
+    )
+    order = [finding.check for finding in before.with_later(after)]
+    assert order == ["resolution", "place", "voxel_size", "stretching"]

@@ -9,6 +9,9 @@ from typing import Any
 
 from ...errors import InputError
 
+ORDER = ("contrast", "box", "resolution", "place", "voxel_size", "handedness", "stretching")
+"""Of the checks: what a later one finds may come of what an earlier one does, as a wrong voxel size of a wrong resolution."""
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -77,9 +80,9 @@ class MapChecks:
         return MapChecks({**self.figures, **other.figures}, findings)
 
     def with_later(self, later: MapChecks) -> list[Finding]:
-        """Return the findings of both, of one check those that came later where there are any."""
+        """Return the findings of both in the order of the checks, of one check those that came later where there are any."""
         found = {finding.check: finding for finding in [*self.findings, *later.findings]}
-        return list(found.values())
+        return [found[check] for check in sorted(found, key=ORDER.index)]
 
     def as_dict(self, spellings: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
         """Return plain values for JSON, from which `from_dict` makes this again, with findings of one part.

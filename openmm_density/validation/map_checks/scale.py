@@ -9,6 +9,8 @@ from scipy import optimize
 
 from ...errors import InputError, as_argument
 from ...maps.density_map import DensityMap
+from ..correlation import MapCorrelation
+from .detail import FACTOR
 from .findings import Finding, MapChecks
 from .rigid_scan import SCALES, Pose, RigidScan
 from .subject import Subject
@@ -27,6 +29,8 @@ HOPELESS = 0.25
 # by 1% at 5 Å and 2.3% at 8 Å: the correlation decides, this far around what the scan finds.
 BLURRED = 4.5
 REACH = {False: 0.02, True: 0.05}
+# A resolution that is said to be finer is by this factor at least: voxels hold none that is finer than two of them.
+LEAST_FINER = 0.8
 _TOLERANCE, _ITERATIONS = 0.003, 15
 # Fewer atoms say little: a helix may be stretched.
 LEAST_ATOMS = 100
@@ -73,15 +77,45 @@ def check_scale(subject: Subject) -> MapChecks:
     wrong = cc_scaled >= LEAST_CORRELATION and gain >= max(LEAST_GAIN, LEAST_PART_GAINED * (1 - cc))
     if not wrong:
         return MapChecks({CHECK: figures})
-    percent = 100 * (scale - 1)
-    wrong_size = Finding(
-        CHECK,
-        f"the voxel size looks wrong by {abs(percent):.1f}%: the rigid model fits best if it is {abs(percent):.1f}% "
-        f"{'larger' if percent > 0 else 'smaller'} (CC {cc:.3f} to {cc_scaled:.3f}), as if the voxels measured "
-        f"{_sizes(sizes)} Å in place of {_sizes(density_map.voxel_size)}",
-        remedy=f"check the map's header, and pass {_correction(sizes)} if so",
+    return MapChecks({CHECK: figures}, [_finding(subject, figures, scan.moved(subject.positions, one))])
+
+
+def _finding(subject: Subject, figures: dict[str, Any], placed: np.ndarray) -> Finding:
+    """Return what is wrong with a map whose model (N, 3), where it fits best as it is, fits better at another scale.
+
+    Between the atoms of a map that shows more detail than the resolution that was given is less density than it is expected
+    to have, and a larger model has less there too. So the resolution comes first where the model, as large as it is, fits a
+    finer one no worse, as it does not where the resolution is right; and it is named where such a larger model fits best.
+    """
+    given, cc, density_map = subject.resolution, figures["cc"], subject.density_map
+    percent = 100 * (figures["scale"] - 1)
+    how = f"{abs(percent):.1f}% {'larger' if percent > 0 else 'smaller'}"
+    measured = (
+        f"voxels measured {_sizes(figures['voxel_size'])} Å in place of {_sizes(density_map.voxel_size)}"
     )
-    return MapChecks({CHECK: figures}, [wrong_size])
+    correction = _correction(figures["voxel_size"])
+    finer = max(given / FACTOR, 2 * float(density_map.voxel_size.max()))
+    finer_cc = None if finer > LEAST_FINER * given else _correlation_at(subject, finer, placed)
+    if finer_cc is not None and finer_cc >= cc:
+        return Finding(
+            CHECK,
+            f"the resolution of {given:g} Å looks too coarse, or else the voxel size wrong: the rigid model fits as well at "
+            f"{finer:.1f} Å (CC {finer_cc:.3f}, at {given:g} Å {cc:.3f}), and at {given:g} Å better if it is {how} (CC "
+            f"{figures['cc_scaled']:.3f}), as if the {measured}",
+            remedy=f"check {as_argument('resolution')} first, then the map's header, and pass {correction} if that is wrong",
+        )
+    also = f"; check {as_argument('resolution')} too: at one that is too coarse a larger model fits better"
+    return Finding(
+        CHECK,
+        f"the voxel size looks wrong by {abs(percent):.1f}%: the rigid model fits best if it is {how} (CC {cc:.3f} to "
+        f"{figures['cc_scaled']:.3f}), as if the {measured}",
+        remedy=f"check the map's header, and pass {correction} if so{also if percent > 0 and given >= BLURRED else ''}",
+    )
+
+
+def _correlation_at(subject: Subject, resolution: float, positions: np.ndarray) -> float:
+    """Return the correlation (CC mask) of the model at positions (N, 3) with the map at another resolution."""
+    return MapCorrelation(subject.density_map, subject.topology, resolution).cc_mask(positions)
 
 
 def _best_scale(
