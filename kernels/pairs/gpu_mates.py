@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ..neighbors.reference import FARTHEST
 from . import forms, mates_reference
 from .gpu_forms import pair_energy
 
@@ -43,7 +44,7 @@ def mate_contacts(
     if n == 0 or images.shape[0] == 0:
         return torch.zeros((), dtype=torch.float64, device=positions.device), gradient
     x = positions.detach().double()
-    acts = ((parameters[:, 1] != 0) | (parameters[:, 2] != 0)) & x.isfinite().all(dim=1)
+    acts = ((parameters[:, 1] != 0) | (parameters[:, 2] != 0)) & (x.abs() <= FARTHEST).all(dim=1)
     # As seen from the middle of all, in which float32 suffices.
     weights = acts[:, None].double()
     centre = torch.where(acts[:, None], x, 0.0).sum(dim=0) / weights.sum().clamp(min=1.0)

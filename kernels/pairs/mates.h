@@ -20,6 +20,7 @@ namespace {
 
 constexpr int64_t UNIT_ATOMS_PER_TASK = 64;
 constexpr int MOST_CELLS = 64;  // along an axis
+constexpr double FARTHEST = 1e18;  // the largest coordinate: its square, and that of a distance, is a float
 // Of half the sum of two atoms' sigma: nearer than that the energy goes on along its tangent.
 constexpr float TANGENT_FROM = 0.6f;
 
@@ -78,7 +79,8 @@ std::vector<UnitAtom> atoms_with_contacts(const Contacts& given, const Real* pos
     for (int64_t i = 0; i < given.n_atoms; ++i) {
         const Real* const x = positions + 3 * i;
         const bool acts = given.parameters[3 * i + 1] != 0 || given.parameters[3 * i + 2] != 0;
-        if (!acts || !(std::isfinite(x[0]) && std::isfinite(x[1]) && std::isfinite(x[2]))) continue;
+        // False for NaN too.
+        if (!acts || !(std::abs(x[0]) <= FARTHEST && std::abs(x[1]) <= FARTHEST && std::abs(x[2]) <= FARTHEST)) continue;
         for (int axis = 0; axis < 3; ++axis) {
             low[axis] = std::min<double>(low[axis], x[axis]);
             high[axis] = std::max<double>(high[axis], x[axis]);

@@ -62,7 +62,7 @@ def mate_contacts(
     Parameters
     ----------
     positions : Tensor, shape (N, 3), float32 or float64
-        Atoms of the unit, in any unit of length. One that is not finite has no contacts.
+        Atoms of the unit, in any unit of length. One that is not finite, or beyond 10¹⁸, has no contacts.
     parameters : Tensor, shape (N, 3), float32
         σ, ε and charge of each; those without ε and charge have no contacts.
     images : Tensor, shape (G, 3, 4), float64

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ..neighbors.reference import FARTHEST
 from ..table_checks import check_positions
 from .forms import FORMS, NONBONDED
 
@@ -32,7 +33,7 @@ def mate_contacts(
     """
     check_call(positions, parameters, images, excluded, cutoff, settings)
     x, p = positions.detach().double(), parameters.double()
-    acts = ((p[:, 1] != 0) | (p[:, 2] != 0)) & x.isfinite().all(dim=1)
+    acts = ((p[:, 1] != 0) | (p[:, 2] != 0)) & (x.abs() <= FARTHEST).all(dim=1)
     energy, gradient = torch.zeros((), dtype=torch.float64, device=x.device), torch.zeros_like(x)
     for number, image in enumerate(images):
         apart = acts[:, None] & acts[None, :]

@@ -60,6 +60,17 @@ def test_positions_that_are_no_numbers_and_no_images(compiled):
     assert float(energy) == 0 and not gradient.any()
 
 
+@pytest.mark.parametrize("far", [-3e38, 1e300])
+def test_atoms_beyond_all_reach_have_no_contacts(compiled, far):
+    dtype = torch.float32 if abs(far) < 1e300 else torch.float64
+    positions, *tables = case(seed=4, dtype=dtype)
+    positions[4], positions[8] = far, -far
+    arguments = (positions, *tables)
+    found = mate_contacts(*arguments, 0.9, SETTINGS)
+    assert_right(found, arguments)
+    assert found[0] != 0 and not found[1][[4, 8]].any()
+
+
 def test_every_number_of_threads_gives_the_same_bits(compiled):
     arguments = case(500)
     before = torch.get_num_threads()
