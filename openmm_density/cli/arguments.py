@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from ..errors import InputError
 from ..given_files import check_given_file
-from ..maps.map_suffixes import map_suffix
-from ..models.structure_suffixes import check_structure_suffix
+from ..maps.map_suffixes import is_map_name, map_suffix
+from ..models.structure_suffixes import check_structure_suffix, is_structure_name
 from ..multi_process_service import SETTINGS
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def check_files(
 ) -> None:
     """Refuse files that do not exist, and formats that are not known, before the modules that read them are imported.
 
-    These take seconds.
+    These take seconds. The first model and the first map may have been given in each other's place.
     """
     models, maps = [*models], [*maps]
     remedies = (
@@ -191,10 +191,22 @@ def check_files(
         for path in paths:
             if path is not None:
                 check_given_file(path, what)
+    if models and maps:
+        check_order(models[0], maps[0])
     for path in filter(None, maps):
         map_suffix(Path(path))
     for path in filter(None, models):
         check_structure_suffix(path)
+
+
+def check_order(model: str | None, density_map: str | None) -> None:
+    """Refuse a map in the place of a model, and the model in that of the map, by their names."""
+    if model and density_map and is_map_name(Path(model)) and is_structure_name(density_map):
+        raise InputError(
+            f"it is named as a density map, and {density_map} as a model: they are given in each other's place",
+            source=model,
+            remedy="give the model first, then the map",
+        )
 
 
 def check_unused(output: Path, overwrite: bool) -> None:

@@ -22,6 +22,7 @@ from .arguments import (
     add_map,
     check_files,
     check_halves,
+    check_order,
     check_unused,
     map_corrections,
     number,
@@ -206,6 +207,7 @@ def _write_table(
 
 def _check(options: argparse.Namespace) -> None:
     """Refuse at once what cannot be right, whatever the files hold."""
+    check_order(options.model, options.map)
     check_files((), (options.map, *options.half_map))
     check_given_file(options.model, "check the path of the model")
     if options.topology:

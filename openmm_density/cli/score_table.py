@@ -13,7 +13,7 @@ import numpy as np
 from ..atomic_files import write_text
 from ..deposition.diffraction import Crystal, crystal_of
 from ..deposition.figures import FiguresOfModel, deposition_figures
-from ..deposition.table import TableInput, table_one
+from ..deposition.table import Symmetric, TableInput, table_one
 from ..fitting.output.summary import versions
 from ..maps.density_map import DensityMap
 from ..models.model import Model
@@ -70,11 +70,23 @@ def write_scored_table(
         [float(size) for size in density_map.voxel_size],
         versions()["openmm-density"] or "",
         crystal or crystal_of(density_map, model.cell, model.space_group),
+        symmetric=_symmetric(scored.get("assembly")),
         remarks=remarks,
         half_map_resolution=scored.get("half_map_resolution") if scored.get("half_map_falls") else None,
     )
     write_text(path, table_one(known))
     return figures
+
+
+def _symmetric(found: Mapping[str, Any] | None) -> Symmetric | None:
+    """Return what is known of an assembly, of which the model that was scored is one unit where it does not name one."""
+    if found is None:
+        return None
+    return (
+        Symmetric(found["symmetry"])
+        if found["unit"]
+        else Symmetric(found["symmetry"], found["copies"], found["cc"])
+    )
 
 
 def _contacts(model: Model, positions: np.ndarray) -> tuple[AllAtomContacts | None, list[str]]:

@@ -79,10 +79,11 @@ def _fitting(known: TableInput, measure: str, mean_b: float) -> dict[str, str]:
     ]
     if known.figures["map"]["emringer"] is not None:
         told.append(f"EMRinger {known.figures['map']['emringer']:.2f}")
-    if known.symmetry:
-        told.append(f"of one unit of symmetry {known.symmetry}")
-    if known.assembly_correlation is not None:
-        told.append(f"CC_mask of all its copies {known.assembly_correlation:.3f}")
+    symmetric = known.symmetric
+    if symmetric is not None and symmetric.name:
+        told.append(f"of one unit of symmetry {symmetric.name}")
+    if symmetric is not None and symmetric.correlation is not None:
+        told.append(f"CC_mask of all its copies {symmetric.correlation:.3f}")
     found = {
         "method": "FLEXIBLE FITTING BY MOLECULAR DYNAMICS",
         "ref_space": "REAL",

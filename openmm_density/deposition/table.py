@@ -18,12 +18,36 @@ _NONE = "–"
 _Rows = list[tuple[str, str, str]]
 
 _SYMMETRY = "Symmetry imposed"
+_OF_UNIT = (
+    "The model is one of {n} copies that its symmetry makes, and all figures are of this one{cc}. CC_peaks, CC_box and the "
+    "unmasked FSC compare it with all of the map: publish those of all copies, which `openmm-density score assembly_expanded.cif "
+    "MAP --table1 FILE` has of the file that a fit with symmetry writes."
+)
 _EM_DATA = (
     *("Magnification", "Voltage (kV)", "Electron exposure (e⁻/Å²)", "Defocus range (μm)", "Pixel size (Å)"),
     *(_SYMMETRY, "Initial particle images (no.)", "Final particle images (no.)"),
 )
 _CRYSTAL_DATA = ("Wavelength (Å)", "R_merge, R_meas or R_pim", "I/σ(I)", "CC1/2", "Redundancy")
 _OF_REFLECTIONS = "measured amplitudes"
+
+
+@dataclass(frozen=True)
+class Symmetric:
+    """The symmetry of an assembly, and which part of that a model is.
+
+    Attributes
+    ----------
+    name : str
+        As in ``C4``.
+    copies : int
+        Of the model in the assembly; with 1 it is all of it.
+    correlation : float, optional
+        CC_mask of all copies.
+    """
+
+    name: str
+    copies: int = 1
+    correlation: float | None = None
 
 
 @dataclass(frozen=True)
@@ -48,10 +72,8 @@ class TableInput:
         None where the map is not that of a crystal.
     half_map_resolution : float, optional
         Å, where the halves' correlation around the model is 0.143.
-    symmetry : str
-        That of which the model is one unit; empty where none is known.
-    assembly_correlation : float, optional
-        CC_mask of all copies of that unit.
+    symmetric : Symmetric, optional
+        The symmetry, where it is known.
     remarks : sequence of str
         Further sentences below the table.
     """
@@ -65,8 +87,7 @@ class TableInput:
     version: str
     crystal: Crystal | None = None
     half_map_resolution: float | None = None
-    symmetry: str = ""
-    assembly_correlation: float | None = None
+    symmetric: Symmetric | None = None
     remarks: Sequence[str] = ()
 
 
@@ -74,10 +95,16 @@ def table_one(known: TableInput) -> str:
     """Return the table as Markdown: a row for each figure with its value and by which definition or program it is."""
     kind = "Crystallographic data" if known.crystal else "Cryo-EM data collection"
     parts = [f"# Table 1. {kind}, refinement and validation statistics", ""]
+    copies = 1 if known.symmetric is None else known.symmetric.copies
+    if known.symmetric is not None and copies > 1:
+        of_all = known.symmetric.correlation
+        cc = "" if of_all is None else f"; CC_mask of all is {of_all:.3f}"
+        parts += [_OF_UNIT.format(n=copies, cc=cc), ""]
+    of_copies = f", one of {copies} copies" if copies > 1 else ""
     for title, rows in (
         ("Data collection and processing", _data(known)),
         ("Refinement", _refinement(known)),
-        ("Model composition", _composition(known.figures["model"]["composition"])),
+        (f"Model composition{of_copies}", _composition(known.figures["model"]["composition"])),
         ("Model and map", _agreement(known)),
         ("Validation", _validation(known)),
     ):
@@ -97,7 +124,9 @@ def _data(known: TableInput) -> _Rows:
     if known.crystal is not None:
         return _crystal_data(known.crystal)
     imposed = (
-        (known.symmetry, "the fit; say what the reconstruction had") if known.symmetry else (FILL_IN, "")
+        (known.symmetric.name, "model and map; say what the reconstruction had")
+        if known.symmetric and known.symmetric.name
+        else (FILL_IN, "")
     )
     sizes = " × ".join(f"{size:.4g}" for size in dict.fromkeys(round(s, 5) for s in known.voxel_size))
     half = known.half_map_resolution

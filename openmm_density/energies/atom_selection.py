@@ -8,11 +8,14 @@ import gemmi
 import mdtraj
 import numpy as np
 from openmm.app import Topology
+from openmm.app.topology import Chain
 
 from ..chemistry.residues import is_water
 from ..errors import InputError
+from ..wording import listing
 from .selection_syntax import selection_error
 
+_MOST_CHAINS = 10
 _HALIDES = frozenset(("F", "Cl", "Br", "I"))
 
 
@@ -49,9 +52,7 @@ def select_atoms(topology: Topology, atoms: Any) -> np.ndarray:
         indices = _listed(atoms, n_particles)
     indices = indices.astype(np.int64)
     if indices.size == 0:
-        raise InputError(
-            f"selects nothing of the {n_particles} particles", argument="atoms", remedy="choose at least one"
-        )
+        raise _nothing_selected(topology, atoms)
     if len(np.unique(indices)) < len(indices):
         raise InputError("holds an index more than once", argument="atoms", remedy="give each atom once")
     if indices.min() < 0 or indices.max() >= n_particles:
@@ -63,6 +64,28 @@ def select_atoms(topology: Topology, atoms: Any) -> np.ndarray:
             remedy="leave out what is not there",
         )
     return indices
+
+
+def _nothing_selected(topology: Topology, atoms: Any) -> InputError:
+    """Return the error for a selection without atoms; one of chains says which there are, as their numbers are no names."""
+    chosen = f'"{atoms}"' if isinstance(atoms, str) else None
+    remedy = "choose at least one"
+    if chosen is not None and "chain" in atoms:
+        chains = [f"{number} is {_described(chain)}" for number, chain in enumerate(topology.chains())]
+        remedy = f"choose of the chains, which are counted from 0: {listing(chains, _MOST_CHAINS)}"
+    return InputError(
+        f"selects nothing of the {topology.getNumAtoms()} particles",
+        argument="atoms",
+        found=chosen,
+        remedy=remedy,
+    )
+
+
+def _described(chain: Chain) -> str:
+    """Return the name of a chain with its first and last residue, as in ``A (MET 1 to GLY 214)``."""
+    residues = list(chain.residues())
+    ends = [f"{each.name} {each.id}{each.insertionCode}".strip() for each in (*residues[:1], *residues[-1:])]
+    return f"{chain.id} ({' to '.join(dict.fromkeys(ends))})"
 
 
 def _is_heavy(atom: Any) -> bool:

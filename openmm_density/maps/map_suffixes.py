@@ -13,6 +13,14 @@ SITUS_SUFFIXES = (".situs", ".sit")
 MTZ_SUFFIX = ".mtz"
 
 
+_SUFFIXES = (*MRC_SUFFIXES, *SITUS_SUFFIXES, MTZ_SUFFIX)
+
+
+def is_map_name(path: Path) -> bool:
+    """Return whether a file is named as a density map is."""
+    return path.name.lower().removesuffix(".gz").endswith(_SUFFIXES)
+
+
 def map_suffix(path: Path) -> str:
     """Return the suffix that tells the format of a map, without .gz.
 
@@ -22,14 +30,13 @@ def map_suffix(path: Path) -> str:
         If there is none that does.
     """
     name = path.name.lower().removesuffix(".gz")
-    known = (*MRC_SUFFIXES, *SITUS_SUFFIXES, MTZ_SUFFIX)
-    for suffix in known:
+    for suffix in _SUFFIXES:
         if name.endswith(suffix):
             return suffix
     raise InputError(
         "its suffix is not a density map's",
         source=path,
-        remedy=f"use one of {', '.join(known)}, each also with .gz",
+        remedy=f"use one of {', '.join(_SUFFIXES)}, each also with .gz",
     )
 
 

@@ -19,6 +19,11 @@ def structure_suffix(path: str | os.PathLike[str]) -> str:
     return suffixes[-1] if suffixes else ""
 
 
+def is_structure_name(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file is named as a model is."""
+    return structure_suffix(path) in PDB_SUFFIXES + CIF_SUFFIXES
+
+
 def check_structure_suffix(path: str | os.PathLike[str]) -> str:
     """Return the same of a model.
 
@@ -27,11 +32,10 @@ def check_structure_suffix(path: str | os.PathLike[str]) -> str:
     InputError
         If it is no model's.
     """
-    suffix = structure_suffix(path)
-    if suffix not in PDB_SUFFIXES + CIF_SUFFIXES:
+    if not is_structure_name(path):
         raise InputError(
             "the ending is none of .pdb, .ent, .cif, .mmcif (or one of these and .gz)",
             source=path,
             remedy="give a model in PDB or mmCIF format",
         )
-    return suffix
+    return structure_suffix(path)

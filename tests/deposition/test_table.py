@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from openmm_density import DensityMap
 from openmm_density.deposition.diffraction import Crystal, crystal_of
-from openmm_density.deposition.table import FILL_IN, table_one
+from openmm_density.deposition.table import FILL_IN, Symmetric, table_one
 
 THEIRS = {
     "version": "2025.11",
@@ -80,7 +80,17 @@ def test_of_a_crystals_map_alone_the_reflections_are_to_be_filled_in(known):
 
 
 def test_the_symmetry_of_a_fit_is_told(known):
-    assert rows(table_one(replace(known, symmetry="C2")))["Symmetry imposed"][0] == "C2"
+    assert rows(table_one(replace(known, symmetric=Symmetric("C2"))))["Symmetry imposed"][0] == "C2"
+
+
+def test_a_table_of_one_unit_says_so_above_its_figures(known):
+    whole, unit = (table_one(replace(known, symmetric=Symmetric("C2", n, 0.75))) for n in (1, 2))
+    first = unit.splitlines()[2]
+    assert first.startswith(
+        "The model is one of 2 copies that its symmetry makes, and all figures are of this one"
+    )
+    assert "CC_mask of all is 0.750" in first and "## Model composition, one of 2 copies" in unit
+    assert "copies" not in whole
 
 
 def test_a_piece_of_a_crystals_map_is_that_of_a_crystal(small_data, tmp_path):

@@ -13,7 +13,7 @@ from ...chemistry.elements import is_hydrogen
 from ...deposition.cif_categories import add_refinement
 from ...deposition.diffraction import Crystal, crystal_of
 from ...deposition.figures import FiguresOfModel, deposition_figures
-from ...deposition.table import TableInput, table_one
+from ...deposition.table import Symmetric, TableInput, table_one
 from ...validation.all_atom_contacts import contacts_of_prepared
 from ...validation.fsc import ShellCorrelation
 from ...wording import one_line
@@ -25,11 +25,6 @@ from .results import FITTED, TABLE_ONE
 from .summary import versions
 
 _AS_IT_WAS = "The fit did not improve the model: these are the figures of the model as it was."
-_OF_UNIT = (
-    "The model is one of {n} copies that its symmetry makes, and all figures are of this one{cc}. CC_peaks, CC_box and the "
-    "unmasked FSC compare it with all of the map: publish those of all copies, which `openmm-density score assembly_expanded.cif "
-    "MAP --table1 FILE` has."
-)
 
 
 def write_table_one(
@@ -116,21 +111,20 @@ def _known(
         versions()["openmm-density"] or "",
         crystal() if crystal else crystal_of(fit.density_map, model.cell, model.space_group),
         half_map_resolution=halves.get("fsc_resolution") if halves.get("fsc_falls") else None,
-        symmetry="" if fit.symmetry is None else fit.symmetry.name,
-        assembly_correlation=(summary.get("assembly") or {}).get("cc_final"),
-        remarks=_remarks(fit, result, summary),
+        symmetric=_symmetric(fit, summary),
+        remarks=[] if result.simulated is None else [_AS_IT_WAS],
     )
     heavy = [not is_hydrogen(atom) for atom in model.topology.atoms()]
     return known, np.asarray(b_factors)[heavy]
 
 
-def _remarks(fit: FlexibleFit, result: FitResult, summary: Mapping[str, Any]) -> list[str]:
-    operators, told = fit.density.operators, summary.get("assembly")
-    found = [] if result.simulated is None else [_AS_IT_WAS]
-    if operators is not None and operators.cell is None:
-        cc = f"; CC_mask of all is {told['cc_final']:.3f}" if told else ""
-        found.append(_OF_UNIT.format(n=len(operators), cc=cc))
-    return found
+def _symmetric(fit: FlexibleFit, summary: Mapping[str, Any]) -> Symmetric | None:
+    """Return the assembly of which the model is one unit; of a crystal the table is that of its asymmetric unit."""
+    operators = fit.density.operators
+    if operators is None or operators.cell is not None:
+        return None
+    name = "" if fit.symmetry is None else fit.symmetry.name
+    return Symmetric(name, len(operators), (summary.get("assembly") or {}).get("cc_final"))
 
 
 def _curve(told: Mapping[str, Any] | None) -> ShellCorrelation | None:
