@@ -366,7 +366,13 @@ class Run:
             missing = max(self._settings.n_held_out - len(found), 1)
             more, _ = self._sprung(missing, np.full(n_walkers, TEMPERATURE), self._seed + 600 + number)
             found = np.concatenate([found, more])
-        return self._labelled(found, "labels at 300 K")
+        data = self._labelled(found, "labels at 300 K")
+        if not len(data):
+            raise SimulationError(
+                f"the teacher has an answer for none of the {len(found)} geometries at {TEMPERATURE:.0f} K by which errors are "
+                "measured: check the charge and the hydrogens of the ligand."
+            )
+        return data
 
     def _sprung(self, count: int, temperatures: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Return so many geometries of the springs' dynamics, the last ones, and the walker that each is of."""

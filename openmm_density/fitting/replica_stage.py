@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, cast
 
 import numpy as np
 import openmm
@@ -19,6 +19,7 @@ from ..replica_exchange.replica_exchange import ExchangeState
 from .dynamics import STEPS_AT_ONCE
 from .engine import Engine
 from .interrupts import StopRequest
+from .ligands.watch import LigandWatch
 from .platforms import repeats_itself
 from .protocols import Protocol, Stage
 from .rebuilding.evidence_search import ENERGY_PER_NAT
@@ -28,8 +29,29 @@ from .stage_context import StageContext
 
 # Enough that energies tell which model is best: what is left is far less than a misplaced side chain.
 _MINIMIZATION = 200
+LIGANDS = "ligands"
+"""What is known of the ligands of each replica, in a state in the midst of a stage."""
 # What the lowest strength is multiplied by where a replica left its density.
 RAISED = 2.0
+
+
+@dataclass(frozen=True)
+class HeldLigands:
+    """What is known of the ligands of one replica: its Context holds those that their potentials do not know.
+
+    Attributes
+    ----------
+    watch : LigandWatch
+    states : list of dict
+        See `LigandWatch.begun`.
+    """
+
+    watch: LigandWatch
+    states: list[dict[str, Any]]
+
+    def __call__(self, context: openmm.Context) -> None:
+        """Hold them in a Context, and no others."""
+        self.watch.apply(context, self.states)
 
 
 class ReplicaLost(Unstable):
@@ -70,6 +92,7 @@ class ReplicaStage:
         self._roll_backs = state.caution, state.ladder_raises
         self._repeats_itself = repeats_itself(engine.platform[0])
         self._saved: np.ndarray | None = None
+        self._ligands = engine.ligands
         self.go_on(running, state)
         ladder = ladder_at(state, running.stage, protocol.replicas)
         parameters = {
@@ -101,6 +124,11 @@ class ReplicaStage:
             platform=(platform, properties),
             threads=min(threads or os.cpu_count() or 1, len(ladder)),
         )
+        if self._ligands.placed:
+            known = [state.ligands] * len(ladder)
+            if self._earlier is not None and LIGANDS in self._earlier:
+                known = self._earlier[LIGANDS]
+            self._exchange.set_up([HeldLigands(self._ligands, each) for each in known])
         if careful:
             with _told_as_unstable():
                 self._exchange.settle()
@@ -157,12 +185,28 @@ class ReplicaStage:
             self._show(-1)
         return done
 
+    def look_at_ligands(self, state: RunState) -> None:
+        """Note whether the ligands' potentials know them in each replica; hold those that are not known, and release others."""
+        if not self._ligands.placed:
+            return
+        now = [
+            self._ligands.seen(positions, known.states, state.step)
+            for positions, known in zip(self._exchange.state.positions, self._watched())
+        ]
+        self._exchange.set_up([HeldLigands(self._ligands, each) for each in now])
+        state.ligands = now[-1]
+
+    def _watched(self) -> list[HeldLigands]:
+        return cast("list[HeldLigands]", self._exchange.set_ups)
+
     def update(self, state: RunState) -> None:
         """Put the replicas into a state, as its stage goes on."""
         found = self._exchange.state
         state.replica_positions, state.replica_velocities = found.positions, found.velocities
         self._saved = found.positions
-        self._note(state, {})
+        self._note(
+            state, {LIGANDS: [each.states for each in self._watched()]} if self._ligands.placed else {}
+        )
 
     def finish(
         self,
@@ -204,6 +248,13 @@ class ReplicaStage:
                 "similarities": [density.similarity(model) for model in models],
                 "ca_rmsd": [ca_rmsd(model) for model in models],
             }
+        if self._ligands.placed:
+            watched = self._watched()
+            told["held_ligands"] = [
+                {"residue": of_each[0]["label"], "held_times": [ligand["held_times"] for ligand in of_each]}
+                for of_each in zip(*(each.states for each in watched))
+            ]
+            state.ligands = watched[chosen].states
         self._note(state, {"chosen": chosen, **told})
         self._show(chosen)
         state.replica_positions = state.replica_velocities = None
@@ -232,6 +283,8 @@ class ReplicaStage:
 
     def _show(self, rung: int) -> None:
         found = self._exchange.state
+        if self._ligands.placed:
+            self._watched()[rung](self._running.context)
         self._running.context.setPositions(found.positions[rung])
         self._running.context.setVelocities(found.velocities[rung])
 

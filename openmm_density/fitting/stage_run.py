@@ -278,7 +278,7 @@ class StageRun:
         self._engine.dynamics.checked(running.context, state.step, running.stage)
         # A short fit has stages that end before that.
         if state.stage_step % LOOK_INTERVAL == 0 or state.stage_step >= running.stage.steps:
-            running.look_at_ligands(state, holds=replicas is None)
+            (running if replicas is None else replicas).look_at_ligands(state)
 
     def _report(
         self, running: StageContext, state: RunState, trajectory: Trajectory | None, watch: Watch

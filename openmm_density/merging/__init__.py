@@ -6,9 +6,16 @@ each kind of force is merged. `copied_particles` adds copies of some particles, 
 
 from .copied_particles import CopiedParticles, add_copies
 from .displacements import displacements_apart
-from .merged_system import MergedSystem, merge_systems
+from .merged_system import MergedSystem, merge_systems, unmergeable
 
-__all__ = ["CopiedParticles", "MergedSystem", "add_copies", "displacements_apart", "merge_systems"]
+__all__ = [
+    "CopiedParticles",
+    "MergedSystem",
+    "add_copies",
+    "displacements_apart",
+    "merge_systems",
+    "unmergeable",
+]
 
 
 def __dir__() -> list[str]:

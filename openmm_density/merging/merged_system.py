@@ -102,6 +102,17 @@ def merge_systems(
     return MergedSystem(merged, first, displacements)
 
 
+def unmergeable(system: openmm.System, without: Collection[str] = ()) -> list[str]:
+    """Return the names of the forces of a System that `merge_systems` would refuse, but for some."""
+    return [
+        force.getName()
+        for force in system.getForces()
+        if force.getName() not in without
+        and type(force).__name__ not in BONDED
+        and type(force).__name__ not in NONBONDED
+    ]
+
+
 def _check(system: openmm.System) -> None:
     if system.usesPeriodicBoundaryConditions():
         raise InputError(

@@ -7,9 +7,9 @@
 from .ladder import Ladder, Rung
 from .metropolis import ExchangeRecord
 from .replica_exchange import ReplicaExchange
-from .replicas import LeftDensity
+from .replicas import LeftDensity, SetUp
 
-__all__ = ["ExchangeRecord", "Ladder", "LeftDensity", "ReplicaExchange", "Rung"]
+__all__ = ["ExchangeRecord", "Ladder", "LeftDensity", "ReplicaExchange", "Rung", "SetUp"]
 
 
 def __dir__() -> list[str]:

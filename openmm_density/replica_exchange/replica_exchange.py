@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from ..restraints import PlanarityRestraint
 from ..units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
 from .ladder import Ladder
 from .metropolis import ExchangeRecord, exchange_neighbours
-from .replicas import PLANARITY, MergedReplicas, Replicas, SeparateReplicas, Simulated, best_layout
+from .replicas import PLANARITY, MergedReplicas, Replicas, SeparateReplicas, SetUp, Simulated, best_layout
 
 LAYOUTS = {"separate": SeparateReplicas, "merged": MergedReplicas}
 
@@ -137,7 +137,7 @@ class ReplicaExchange:
         self._probe: openmm.Context | None
         self._replicas: Replicas
         if isinstance(positions, ExchangeState):
-            self.restore(positions)
+            self._go_on(positions, [])
         else:
             self._start(self._placed(positions), self._drawn_velocities(0))
 
@@ -197,6 +197,33 @@ class ReplicaExchange:
         self.record.note(attempt)
         self.round += 1
 
+    @property
+    def set_ups(self) -> list[SetUp]:
+        """What `set_up` was given, in the order of the rungs that the models are on now; empty where it was not called."""
+        return self._replicas.set_ups
+
+    def set_up(self, set_ups: Sequence[SetUp]) -> None:
+        """Set up the Context of the model on each rung; what does so goes with the model, whatever exchanges.
+
+        Parameters
+        ----------
+        set_ups : sequence of callable
+            Called with a Context, which another model may have been in: `exchange` takes the energy of each model with it.
+
+        Raises
+        ------
+        InputError
+            If there are not as many as rungs, or replicas are merged.
+        """
+        if len(set_ups) != len(self.ladder):
+            raise InputError(
+                "must be one for each rung",
+                argument="set_ups",
+                found=len(set_ups),
+                remedy=f"give {len(self.ladder)}",
+            )
+        self._replicas.set_up(set_ups)
+
     def minimized(self, iterations: int = 200) -> tuple[np.ndarray, np.ndarray]:
         """Return the models of all rungs, minimised as on the last rung: which of them is best there.
 
@@ -254,6 +281,9 @@ class ReplicaExchange:
         InputError
             If it is of other replicas.
         """
+        self._go_on(state, self.set_ups)
+
+    def _go_on(self, state: ExchangeState, set_ups: Sequence[SetUp]) -> None:
         shape = (len(self.ladder), self._simulated.system.getNumParticles(), 3)
         if state.positions.shape != shape or state.velocities.shape != shape:
             raise InputError(
@@ -263,7 +293,7 @@ class ReplicaExchange:
                 remedy=f"give one of shape {shape}",
             )
         self.round, self.record = state.round, state.record
-        self._start(state.positions, state.velocities)
+        self._start(state.positions, state.velocities, set_ups)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state to a file by an atomic write, and go on from it.
@@ -309,11 +339,12 @@ class ReplicaExchange:
             ) from None
         self.restore(state)
 
-    def _start(self, positions: np.ndarray, velocities: np.ndarray) -> None:
+    def _start(self, positions: np.ndarray, velocities: np.ndarray, set_ups: Sequence[SetUp] = ()) -> None:
         seed = int(np.random.SeedSequence([self._seed, self.round, 2]).generate_state(1)[0])
         # Its neighbour list remembers: in what goes on from a state it would differ.
         self._probe = None
         self._replicas = LAYOUTS[self._kind](self._simulated, positions, velocities, seed)
+        self._replicas.set_up(set_ups)
 
     def _losses(self) -> np.ndarray:
         """Return the distance of the similarity from its largest, of each model (column) on each rung (row)."""
@@ -334,7 +365,10 @@ class ReplicaExchange:
             self._probe = simulated.context(simulated.system, integrator)
             self._probe.setParameter(simulated.fits[0].parameter_name, 0.0)
         energies = []
-        for each in positions:
+        set_ups = self._replicas.set_ups
+        for rung, each in enumerate(positions):
+            if set_ups:
+                set_ups[rung](self._probe)
             self._probe.setPositions(each)
             energy = self._probe.getState(energy=True).getPotentialEnergy()
             energies.append(energy.value_in_unit(unit.kilojoule_per_mole))

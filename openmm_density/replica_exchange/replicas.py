@@ -22,14 +22,16 @@ from openmm_density.kernels import compilation
 from ..energies.copies import copy_parameter_names, density_force, density_forces_of_copies
 from ..energies.density_fit import DensityFit
 from ..energies.forces import backend_problem
-from ..errors import SimulationError
-from ..merging import MergedSystem, displacements_apart, merge_systems
+from ..errors import InputError, SimulationError
+from ..merging import MergedSystem, displacements_apart, merge_systems, unmergeable
 from ..merging.displacements import closest_approach
 from ..restraints import PlanarityRestraint
 from .ladder import Ladder
 
 DENSITY, PLANARITY = "DensityFit", "PlanarityRestraint"
 """Names of the forces of ours whose energies OpenMM does not see."""
+SetUp = Callable[[openmm.Context], None]
+"""What a model asks of the Context that it is in, such as springs that hold a part of it."""
 FREE_SPACE = 3.0
 """nm between copies in one Context beyond the cut-off, into which they may move."""
 
@@ -141,9 +143,25 @@ class Replicas(ABC):
         # Strengths change places more cheaply than models.
         self._swaps_strengths = simulated.ladder.has_one_temperature and simulated.ladder.has_one_resolution
         self._slots = np.arange(len(simulated.ladder))
+        self._set_ups: list[SetUp] = []
         self._make(seed, positions)
-        self._put(positions, velocities)
-        self._set_strengths()
+        self._place(positions, velocities)
+
+    @property
+    def set_ups(self) -> list[SetUp]:
+        """What sets up the Context of the model on each rung; empty where nothing does."""
+        return list(self._set_ups)
+
+    def set_up(self, set_ups: Sequence[SetUp]) -> None:
+        """Set up the Context of the model on each rung: each goes with its model, whatever exchanges.
+
+        Raises
+        ------
+        InputError
+            If the models share one Context.
+        """
+        self._set_ups = list(set_ups)
+        self._set_up_contexts()
 
     @abstractmethod
     def step(self, steps: int) -> None:
@@ -155,9 +173,7 @@ class Replicas(ABC):
         self._set_strengths_of_slots(np.full(len(positions), self.simulated.strengths[-1]))
         self._minimize(iterations)
         found = self.positions()
-        self._slots = np.arange(len(positions))
-        self._put(positions, velocities)
-        self._set_strengths()
+        self._place(positions, velocities)
         return found
 
     def settle(self, iterations: int, velocities: np.ndarray, steps: int, part: float) -> None:
@@ -174,10 +190,7 @@ class Replicas(ABC):
             Of the full time step.
         """
         self._minimize(iterations)
-        positions = self.positions()
-        self._slots = np.arange(len(positions))
-        self._put(positions, velocities)
-        self._set_strengths()
+        self._place(self.positions(), velocities)
         full = self.simulated.timestep
         self._set_timestep(part * full)
         try:
@@ -217,6 +230,7 @@ class Replicas(ABC):
         """Let each rung take the model of another, see `openmm_density.replica_exchange.metropolis.exchange_neighbours`."""
         if np.array_equal(order, np.arange(len(order))):
             return
+        self._set_ups = [self._set_ups[k] for k in order] if self._set_ups else []
         if self._swaps_strengths:
             self._slots = self._slots[order]
             self._set_strengths()
@@ -224,6 +238,14 @@ class Replicas(ABC):
         kelvin = self.simulated.ladder.temperatures
         velocities = self._velocities()[order] * np.sqrt(kelvin / kelvin[order])[:, None, None]
         self._put(self._positions()[order], velocities)
+        self._set_up_contexts()
+
+    def _place(self, positions: np.ndarray, velocities: np.ndarray) -> None:
+        """Put the model of each rung into the slot of its number, with what sets up its Context."""
+        self._slots = np.arange(len(positions))
+        self._put(positions, velocities)
+        self._set_strengths()
+        self._set_up_contexts()
 
     def _set_strengths(self) -> None:
         by_slot = np.empty(len(self._slots))
@@ -235,6 +257,9 @@ class Replicas(ABC):
 
     @abstractmethod
     def _put(self, positions: np.ndarray, velocities: np.ndarray) -> None: ...
+
+    @abstractmethod
+    def _set_up_contexts(self) -> None: ...
 
     @abstractmethod
     def _minimize(self, iterations: int) -> None: ...
@@ -288,6 +313,10 @@ class SeparateReplicas(Replicas):
     def _set_strengths_of_slots(self, strengths: np.ndarray) -> None:
         for context, fit, k in zip(self._contexts, self.simulated.fits, strengths):
             context.setParameter(fit.parameter_name, k)
+
+    def _set_up_contexts(self) -> None:
+        for slot, set_up in zip(self._slots, self._set_ups):
+            set_up(self._contexts[slot])
 
     def _set_timestep(self, timestep: float) -> None:
         for context in self._contexts:
@@ -355,6 +384,13 @@ class MergedReplicas(Replicas):
         self._context.setPositions(self._merged.merged_positions(list(positions)))
         self._context.applyConstraints(_CONSTRAINT_TOLERANCE)
         self._context.setVelocities(np.concatenate(list(velocities)))
+
+    def _set_up_contexts(self) -> None:
+        if self._set_ups:
+            raise InputError(
+                "merged replicas share one Context, which cannot be set up for each of them",
+                remedy='give layout="separate"',
+            )
 
     def _set_timestep(self, timestep: float) -> None:
         self._context.getIntegrator().setStepSize(timestep)
@@ -441,6 +477,7 @@ def _state(context: openmm.Context, positions: bool) -> np.ndarray:
 
 
 def best_layout(platform: openmm.Platform, system: openmm.System, fits: Sequence[DensityFit]) -> str:
-    """Return how replicas are simulated fastest: merged on a GPU, unless they are in boxes of their own."""
-    periodic = system.usesPeriodicBoundaryConditions() or any(fit.periodic for fit in fits)
-    return "merged" if platform.getName() == "CUDA" and not periodic else "separate"
+    """Return how replicas are simulated fastest: merged on a GPU, unless they are in boxes of their own, or cannot be merged."""
+    apart = system.usesPeriodicBoundaryConditions() or any(fit.periodic for fit in fits)
+    apart = apart or bool(unmergeable(system, without={DENSITY, PLANARITY}))
+    return "merged" if platform.getName() == "CUDA" and not apart else "separate"

@@ -167,6 +167,18 @@ def test_a_teacher_without_answers_ends_the_run(methanol):
         run(methanol, evaluate=silent)
 
 
+def test_a_teacher_that_ceases_to_answer_ends_the_run(methanol):
+    asked, teacher = [], mmff(methanol)
+
+    def tired(positions):
+        asked.append(positions)
+        energy, forces, charges = teacher(positions)
+        return energy if len(asked) <= 24 else np.nan, forces, charges
+
+    with pytest.raises(SimulationError, match="an answer for none of the 4 geometries at 300 K"):
+        run(methanol, evaluate=tired)
+
+
 @pytest.mark.parametrize(
     ("given", "said"), [({"threads": 0}, "threads must be 1"), ({"seed": -1}, "seed must be 0")]
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -73,6 +73,8 @@ class EnsembleResult:
         That of the noise of half maps, in the same; the strength is no larger.
     rows : list of dict
         After each block of steps: leg, stage, step, similarity and weights.
+    ligands : list of dict
+        What is known of ligands with a learned potential, model by model, see `openmm_density.fitting.ligands.watch.WatchedLigand`.
     """
 
     models: np.ndarray
@@ -85,6 +87,7 @@ class EnsembleResult:
     strength: float
     strength_of_noise: float | None
     rows: list[dict[str, Any]]
+    ligands: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -328,6 +331,7 @@ class EnsembleSearch:
             self.strength,
             self.strength_of_noise,
             rows,
+            together.ligands,
         )
 
     def _verdict(self, apart: ReplicaState, single: ReplicaState) -> Verdict:

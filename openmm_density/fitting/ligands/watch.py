@@ -122,14 +122,19 @@ class LigandWatch:
         if not self.placed:
             return []
         positions = context.getState(positions=True).getPositions(asNumpy=True)._value
-        before = [WatchedLigand(**state) for state in states]
-        now = [
-            _seen(placed, known, positions[placed.atoms], step, holds)
-            for placed, known in zip(self.placed, before)
+        now = self.seen(positions, states, step, holds)
+        if held(now) != held(states):
+            self.apply(context, now)
+        return now
+
+    def seen(
+        self, positions: np.ndarray, states: Sequence[dict[str, Any]], step: int, holds: bool = True
+    ) -> list[dict[str, Any]]:
+        """Return what is known of the ligands at positions (N, 3) in nm, with the other arguments of `looked_at`; hold none."""
+        return [
+            asdict(_seen(placed, WatchedLigand(**state), positions[placed.atoms], step, holds))
+            for placed, state in zip(self.placed, states)
         ]
-        if [each.is_held for each in now] != [each.is_held for each in before]:
-            self._set(context, now)
-        return [asdict(each) for each in now]
 
     def apply(self, context: openmm.Context, states: Sequence[dict[str, Any]]) -> None:
         """Hold in a new Context the ligands that are held, and no others."""
@@ -160,6 +165,11 @@ class LigandWatch:
             positions[placed.atoms] = placed.potential.positions
             pairs = _bonds_and_angles(placed.potential.bonds)
         return elastic_network(self._masses, placed.atoms, positions, RIGID_FREQUENCY, RIGID_CUTOFF, pairs)
+
+
+def held(states: Sequence[dict[str, Any]]) -> list[bool]:
+    """Return whether springs hold each ligand."""
+    return [WatchedLigand(**state).is_held for state in states]
 
 
 def _new(placed: PlacedPotential, positions: np.ndarray) -> WatchedLigand:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ def ensemble_summary(ensemble: EnsembleResult | None, prepared: Prepared) -> dic
         ``replicas``; ``weights`` in the order of the models of ``ensemble.cif``, by conformation and weight; ``conformations``,
         each with its ``weight`` and the ``models`` that are it; ``verdict``, see
         `openmm_density.fitting.ensemble.verdict.Verdict`; ``cc_single`` and ``cc_ensemble`` with the whole map; ``strength`` and
-        ``strength_of_noise``; ``unknown_ligands``, see `unknown_ligands`; ``rmsf`` of each residue in Å, with its ``residue``;
+        ``strength_of_noise``; ``unknown_ligands``, see `unknown_ligands`, and ``held_ligands``, see `held_ligands`; ``rmsf`` of each residue in Å, with its ``residue``;
         ``course``, a row after each block of steps.
     """
     if ensemble is None:
@@ -68,6 +68,7 @@ def ensemble_summary(ensemble: EnsembleResult | None, prepared: Prepared) -> dic
         "strength": ensemble.strength,
         "strength_of_noise": ensemble.strength_of_noise,
         "unknown_ligands": unknown_ligands(prepared, ensemble.models[order]),
+        "held_ligands": held_ligands(ensemble, order),
         "rmsf": [
             {"residue": label, "rmsf": round(float(value), 3)}
             for label, value in zip(residues, ensemble.fluctuations)
@@ -98,6 +99,30 @@ def unknown_ligands(prepared: Prepared, models: np.ndarray) -> list[dict[str, An
     return found
 
 
+def held_ligands(ensemble: EnsembleResult, order: Sequence[int]) -> list[dict[str, Any]]:
+    """Return how often springs came to hold each ligand with a learned potential, where it had left what that knows.
+
+    Parameters
+    ----------
+    ensemble : EnsembleResult
+    order : sequence of int
+        The replica that each model is.
+
+    Returns
+    -------
+    list of dict
+        ``residue``, and ``held_times`` in each model; without ligands that were held in none.
+    """
+    count = len(ensemble.ligands) // len(ensemble.models)
+    found = []
+    for k in range(count):
+        of_models = [ensemble.ligands[replica * count + k] for replica in order]
+        times = [ligand["held_times"] for ligand in of_models]
+        if any(times):
+            found.append({"residue": of_models[0]["label"], "held_times": times})
+    return found
+
+
 def add_ensemble(summary: dict[str, Any], ensemble: EnsembleResult | None, prepared: Prepared) -> None:
     """Add to a summary what it says of an ensemble (None where there is none), the ``rmsf`` of each residue, and a note."""
     summary["ensemble"] = told = ensemble_summary(ensemble, prepared)
@@ -111,6 +136,11 @@ def add_ensemble(summary: dict[str, Any], ensemble: EnsembleResult | None, prepa
         f"{each['residue']} has a shape that its potential does not know in {listing([f'model {k}' for k in each['models']])} of "
         f"{ENSEMBLE}, where springs held it back: do not believe it there."
         for each in told["unknown_ligands"]
+    ]
+    summary["notes"] += [
+        f"{each['residue']} left what its potential knows in {counted(sum(map(bool, each['held_times'])), 'replica')} of the "
+        f"{len(each['held_times'])} of {ENSEMBLE}, where springs held it {counted(sum(each['held_times']), 'time')}."
+        for each in told["held_ligands"]
     ]
 
 

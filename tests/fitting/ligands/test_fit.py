@@ -19,6 +19,7 @@ from openmm_density.fitting.ensemble.saved_search import SearchState, load_searc
 from openmm_density.fitting.output.doubts import _unknown_ligand_doubts
 from openmm_density.fitting.output.ligands import ligand_figures
 from openmm_density.fitting.protocols import Stage
+from openmm_density.fitting.replica_stage import ReplicaStage
 from openmm_density.models.preparation.ligand_terms import IDLE_SPRINGS
 
 pytest.importorskip("safetensors", reason="the extra [ligands] is not installed")
@@ -42,14 +43,19 @@ def density_map(model):
     return DensityMap.simulate(model.topology, model.positions, RESOLUTION, 2.0, margin=8.0)
 
 
-def fit_with(model, density_map, file, **options):
+def fit_with(model, density_map, file, stages=None, **options):
     protocol = replace(find_protocol("quick", RESOLUTION), strength=20.0, minimize_first=5, minimize_last=5)
+    protocol = (
+        protocol.with_steps(40)
+        if stages is None
+        else replace(protocol, stages=stages, replicas=2, exchange_interval=10)
+    )
     chosen = {"platform": "CPU", "threads": 1, "report_interval": 40, "place": "off", "search": "off"}
     return FlexibleFit(
         model,
         density_map,
         RESOLUTION,
-        protocol.with_steps(40),
+        protocol,
         ligand_potentials=file,
         **{"ligand_forcefield": "xtb", **chosen, **options},
     )
@@ -141,3 +147,39 @@ def test_of_replicas_each_holds_its_own_ligands(replicas, monkeypatch):
     terms = [springs.getBondParameters(k) for k in range(springs.getNumBonds())]
     acting = {particle for i, j, (_, stiffness) in terms if stiffness for particle in (i, j)}
     assert acting == set(watch.placed[2].atoms.tolist())
+
+
+def test_replicas_that_exchange_hold_their_own_ligands(model, density_map, files, monkeypatch, tmp_path):
+    """The potential does not know an oxygen 4 Å from its carbon: that of the first ligand on the lowest rung."""
+    monkeypatch.setattr(
+        LigandEnergy, "disagreement", lambda _, place: 1e9 * (np.linalg.norm(place[2] - place[1]) > 0.4)
+    )
+    stages = (Stage("draw", 10), Stage("exchange", 20, (0.5, 1.0), (300.0, 300.0), exchange=True))
+    fit = fit_with(model, density_map, files / "agreed.safetensors", stages=stages)
+    seen, show = [], ReplicaStage.look_at_ligands
+
+    def look(self, state):
+        found = self._exchange.state
+        carbon, oxygen = self._ligands.placed[0].atoms[1:3]
+        found.positions[0, oxygen] = found.positions[0, carbon] + [0.0, 0.0, 0.5]
+        self._exchange.restore(found)
+        show(self, state)
+        seen.append([each.states for each in self._exchange.set_ups])
+        names = [placed.parameter_name for placed in self._ligands.placed]
+        replicas = self._exchange._replicas
+        seen.append(
+            [[replicas._contexts[slot].getParameter(name) for name in names] for slot in replicas._slots]
+        )
+
+    monkeypatch.setattr(ReplicaStage, "look_at_ligands", look)
+    result = fit.run(RunFolder(tmp_path))
+    states, strengths = seen
+    assert [[each["held_times"] for each in replica] for replica in states] == [[1, 0], [0, 0]]
+    assert strengths == [[0.0, 1.0], [1.0, 1.0]]
+    (told,) = result.exchange
+    assert told["held_ligands"] == [
+        {"residue": "A ACM 501", "held_times": [1, 0]},
+        {"residue": "A ACM 502", "held_times": [0, 0]},
+    ]
+    assert "ligands" not in told
+    assert [each["held_times"] for each in result.ligands] == [int(told["chosen"] == 0), 0]

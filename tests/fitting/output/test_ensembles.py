@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from openmm_density.fitting.output import ensembles
-from openmm_density.fitting.output.ensembles import add_ensemble, unknown_ligands
+from openmm_density.fitting.output.ensembles import add_ensemble, held_ligands, unknown_ligands
 
 
 class Doubting:
@@ -33,7 +33,11 @@ def test_models_with_a_ligand_that_is_not_known_are_named():
 
 
 def test_a_note_says_so(monkeypatch):
-    told = {"rmsf": [], "unknown_ligands": [{"residue": "A LIG 1", "models": [2, 4]}]}
+    told = {
+        "rmsf": [],
+        "unknown_ligands": [{"residue": "A LIG 1", "models": [2, 4]}],
+        "held_ligands": [{"residue": "A LIG 1", "held_times": [0, 1, 0, 3]}],
+    }
     monkeypatch.setattr(ensembles, "ensemble_summary", lambda *_: told)
     monkeypatch.setattr(ensembles, "ensemble_in_words", lambda _: "2 replicas.")
     summary = {"residues": [], "notes": []}
@@ -42,4 +46,13 @@ def test_a_note_says_so(monkeypatch):
         "2 replicas.",
         "A LIG 1 has a shape that its potential does not know in model 2, model 4 of ensemble.cif, where springs held it "
         "back: do not believe it there.",
+        "A LIG 1 left what its potential knows in 2 replicas of the 4 of ensemble.cif, where springs held it 4 times.",
     ]
+
+
+def test_holds_are_counted_by_model():
+    of_ligands = [{"label": name, "held_times": k} for k in (2, 0, 1) for name in ("A LIG 1", "B LIG 2")]
+    of_ligands[1]["held_times"] = of_ligands[5]["held_times"] = 0
+    ensemble = SimpleNamespace(models=np.zeros((3, 4, 3)), ligands=of_ligands)
+    assert held_ligands(ensemble, [2, 0, 1]) == [{"residue": "A LIG 1", "held_times": [1, 2, 0]}]
+    assert held_ligands(SimpleNamespace(models=ensemble.models, ligands=[]), [0, 1, 2]) == []
