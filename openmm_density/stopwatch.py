@@ -14,6 +14,7 @@ from types import MappingProxyType
 PARTS = {
     "start_up": "start-up",
     "reading": "reading",
+    "symmetry": "symmetry",
     "half_maps": "half maps",
     "placement": "map checks and placement",
     "preparation": "preparation",

@@ -24,6 +24,8 @@ def console_for_results() -> Console:
 
 
 _LONGEST_LINE = 100_000
+SYMMETRY = "symmetry of the map"
+"""What is said while symmetries are tried on a map one after the other."""
 
 
 class Display:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
@@ -12,7 +13,7 @@ from ..stopwatch import Stopwatch
 from .amplitudes import is_of_amplitudes
 from .arguments import PROGRAM, spellings
 from .command_line import command_line
-from .console import Display
+from .console import SYMMETRY, Display
 from .fit_arguments import add_arguments, defaults
 from .fit_checks import check_new, check_resumed
 from .fit_options import CRYSTAL, OFF, FitOptions, exchanges
@@ -103,7 +104,7 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
                 record = _with_strength(record, folder, display, stopwatch)
             else:
                 record = FitRecord.read(folder.run.path, options)
-            fit = _flexible_fit(record, folder, stopwatch)
+            fit = _flexible_fit(record, folder, display, stopwatch)
             if resume is None:
                 record = _with_findings(record, fit)
                 record.write(folder.run.path)
@@ -171,7 +172,9 @@ def _with_strength(
     return record.with_scan(scan)
 
 
-def _flexible_fit(record: FitRecord, folder: OutputFolder, stopwatch: Stopwatch) -> FlexibleFit:
+def _flexible_fit(
+    record: FitRecord, folder: OutputFolder, display: Display, stopwatch: Stopwatch
+) -> FlexibleFit:
     from ..fitting.flexible_fit import FlexibleFit
     from ..validation.crystal import check_crystal
 
@@ -189,7 +192,10 @@ def _flexible_fit(record: FitRecord, folder: OutputFolder, stopwatch: Stopwatch)
             from ..symmetry import find_assembly, parse_symmetry
 
             corrected, unit = files.corrections.apply(density_map), folder.run.path / "unit.cif"
-            model, found = find_assembly(parse_symmetry(files.symmetry), model, corrected, unit)
+            with stopwatch.part("symmetry"):
+                searched = partial(display.update, stage=SYMMETRY, row=None)
+                model, found = find_assembly(parse_symmetry(files.symmetry), model, corrected, unit, searched)
+            display.expect()
             arguments["symmetry"] = found
     fit = FlexibleFit(
         model,

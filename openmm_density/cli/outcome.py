@@ -82,11 +82,12 @@ def _print_changes(console: Console, summary: dict[str, Any]) -> None:
 
 
 _GROUPS = (
-    ("set-up", ("start_up", "reading", "half_maps", "placement", "preparation"), ()),
+    ("set-up", ("start_up", "reading", "symmetry", "half_maps", "placement", "preparation"), ()),
     ("minimising", ("minimization",), ()),
     ("dynamics", ("dynamics",), ()),
     ("searches", ("searches",), ("register", "threading", "matching", "peptides", "side_chains", "settling")),
     ("final strength", ("final_strength",), ()),
+    ("B factors, conformers", ("b_factors", "conformers"), ()),
     ("ensemble", ("ensemble",), ()),
     ("output", ("scoring", "writing", "pictures", "report"), ()),
 )

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from ..fitting.progress_bars import TerminalBar
+from .console import SYMMETRY
 
 if TYPE_CHECKING:
     from ..maps.density_map import DensityMap
@@ -34,8 +38,14 @@ def assembly_figures(word: str, path: str, density_map: DensityMap, resolution: 
     from ..validation.correlation import cc_mask
 
     asked, model = parse_symmetry(word), read_model(path)
-    with tempfile.TemporaryDirectory() as folder:
-        unit, found = find_assembly(asked, model, density_map, Path(folder) / "unit.cif")
+    bar = TerminalBar()
+    bar.start("symmetry")
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            searched = partial(bar.update, doing=SYMMETRY, row=None)
+            unit, found = find_assembly(asked, model, density_map, Path(folder) / "unit.cif", searched)
+    finally:
+        bar.stop()
     topology = copied_topology(unit.topology, len(found.operators))
     positions = found.operators.expanded(unit.positions).reshape(-1, 3)
     return found.as_dict() | {"cc": cc_mask(density_map, topology, positions, resolution)}

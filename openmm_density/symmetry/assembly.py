@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,8 +108,16 @@ class AssemblySymmetry:
         return found
 
 
+Progress = Callable[[int, int], None]
+"""Called with how many of the symmetries that are tried were, and of how many."""
+
+
 def find_assembly(
-    word: SymmetryWord, model: Model, density_map: DensityMap, unit_path: str | os.PathLike[str]
+    word: SymmetryWord,
+    model: Model,
+    density_map: DensityMap,
+    unit_path: str | os.PathLike[str],
+    progress: Progress | None = None,
 ) -> tuple[Model, AssemblySymmetry]:
     """Return the unit of a model and the operators that make its assembly in a map.
 
@@ -123,6 +133,8 @@ def find_assembly(
     density_map : DensityMap
     unit_path : path-like
         An mmCIF file, written where the model holds more than its unit.
+    progress : callable, optional
+        See `Progress`; told while the map is searched, which takes seconds for each symmetry.
 
     Raises
     ------
@@ -145,7 +157,7 @@ def find_assembly(
         name, source, matrices = _group_of(of_file[0]), "file", of_file
     if matrices is None or not map_agreement(density_map, *matrices).mean >= LEAST_AGREEMENT:
         source = "map"
-        name, matrices = _in_map(_asked(word, found), unit, density_map)
+        name, matrices = _in_map(_asked(word, found), unit, density_map, progress or (lambda *_: None))
     if not name.startswith("helical"):
         _check_room(name, unit, matrices, density_map)
     operators = SymmetryOperators.from_matrices(*matrices)
@@ -227,9 +239,11 @@ def _group_of(rotations: np.ndarray) -> str:
 
 
 def _in_map(
-    word: SymmetryWord, unit: Model, density_map: DensityMap
+    word: SymmetryWord, unit: Model, density_map: DensityMap, tell: Progress
 ) -> tuple[str, tuple[np.ndarray, np.ndarray]]:
     """Return the symmetry of a map and its operators."""
+    total = len(_TRIED_CYCLIC) + 1 + len(_POLYHEDRA) if word.group == "auto" else 1
+    tell(0, total)
     if word.group == "helical":
         place, _ = find_helix_in_map(density_map, word.rise, word.twist)
         return f"helical:{place.rise:.3f},{place.twist:.3f}", _of_helix(place, unit, density_map)
@@ -237,11 +251,10 @@ def _in_map(
         found = find_in_map(density_map, word.group)
         return word.group, (found.rotations, found.translations)
     tried = {}
-    for n in _TRIED_CYCLIC:
-        try:
+    for done, n in enumerate(_TRIED_CYCLIC, start=1):
+        with suppress(InputError):
             tried[f"C{n}"] = find_in_map(density_map, f"C{n}")
-        except InputError:
-            continue
+        tell(done, total)
     if not tried:
         raise InputError(
             "found no symmetry in the map: it does not agree with copies of itself about any axis of 2 to 8 fold",
@@ -254,7 +267,8 @@ def _in_map(
     )
     # Groups that hold the ring, the largest first; those of polyhedra have twofold axes along some box edge or other.
     larger = [f"D{group[1:]}"] + ([*_POLYHEDRA] if f"C{_OF_ALL_POLYHEDRA}" in tried else [])
-    for name in reversed(larger):
+    for left, name in zip(range(len(larger), 0, -1), reversed(larger)):
+        tell(total - left, total)
         try:
             found = find_in_map(density_map, name)
         except InputError:

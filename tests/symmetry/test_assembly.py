@@ -118,5 +118,10 @@ def test_auto_takes_the_largest_group_that_a_map_has(ring, tmp_path, monkeypatch
 
     monkeypatch.setattr("openmm_density.symmetry.assembly.find_in_map", find)
     monkeypatch.setattr("openmm_density.symmetry.assembly._check_room", lambda *_: None)
-    _, symmetry = find_assembly(parse_symmetry("auto"), ring[1], ring[3], tmp_path / "unit.cif")
+    told = []
+    asked = parse_symmetry("auto"), ring[1], ring[3], tmp_path / "unit.cif"
+    _, symmetry = find_assembly(*asked, lambda *progress: told.append(progress))
     assert (symmetry.name, symmetry.source) == (found, "map")
+    # Seven rings, then the groups that hold the one found.
+    assert [done for done, _ in told][:8] == [*range(8)] and told == sorted(told)
+    assert {total for _, total in told} == {11} and told[-1][0] < 11
