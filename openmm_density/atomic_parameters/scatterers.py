@@ -17,7 +17,7 @@ from ..models.symmetry_operators import SymmetryOperators
 from .masked_map import MaskedMap
 
 CUTOFF_IN_SIGMA = 4.5
-_DISPLACED_B = 250.0
+_DISPLACED_B, _DISPLACED_CUTOFF_IN_SIGMA = 250.0, 4.0
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Scatterers:
     def density(self, b_factors: np.ndarray, occupancies: np.ndarray) -> np.ndarray:
         """Return the density on the grid, blurred by the grid's `MaskedMap.blur`."""
         amplitudes, exponents, _ = self._gaussians(b_factors, occupancies)
-        return self._splat(amplitudes, exponents)
+        return self._splat(amplitudes, exponents, self._cutoff)
 
     def displaced(self, occupancies: np.ndarray) -> np.ndarray:
         """Return the volume of the atoms as a density, as soft at its edge as that of a solvent is.
@@ -106,7 +106,9 @@ class Scatterers:
         """
         width = np.full((len(self._a), 1), _DISPLACED_B + self._masked.blur)
         amplitudes = (self._shares * occupancies)[:, None] * (4 * math.pi / width) ** 1.5
-        return self._splat(amplitudes, 4 * math.pi**2 / width)
+        # It is as wide whatever the largest B factor of the atoms may be.
+        reach = _DISPLACED_CUTOFF_IN_SIGMA * math.sqrt((_DISPLACED_B + self._masked.blur) / (8 * math.pi**2))
+        return self._splat(amplitudes, 4 * math.pi**2 / width, max(self._cutoff, reach))
 
     def gradients(
         self, field: np.ndarray, b_factors: np.ndarray, occupancies: np.ndarray
@@ -145,12 +147,12 @@ class Scatterers:
         np.add.at(folded, self._sources[n:], values[n:])
         return folded
 
-    def _splat(self, amplitudes: np.ndarray, exponents: np.ndarray) -> np.ndarray:
+    def _splat(self, amplitudes: np.ndarray, exponents: np.ndarray, cutoff: float) -> np.ndarray:
         return density_splat(
             self._positions,
             torch.from_numpy(amplitudes[self._sources].astype(np.float32)),
             torch.from_numpy(exponents[self._sources].astype(np.float32)),
-            self._cutoff,
+            cutoff,
             self._matrix,
             self._origin,
             list(self._masked.shape),

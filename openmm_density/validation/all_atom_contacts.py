@@ -200,9 +200,10 @@ class _Chemistry:
         for index, parent in enumerate(self.parents):
             if parent is not None and self.symbols[parent] in BOND_LENGTHS:
                 bond = places[index] - places[parent]
-                places[index] = places[parent] + bond * BOND_LENGTHS[self.symbols[parent]] / np.linalg.norm(
-                    bond
-                )
+                length = np.linalg.norm(bond)
+                # One that is in its parent's place stays there, inside of it.
+                if length > 0:
+                    places[index] = places[parent] + bond * BOND_LENGTHS[self.symbols[parent]] / length
 
     def partners(self, places: np.ndarray, there: np.ndarray, waters: np.ndarray) -> dict[int, list[int]]:
         """Return by each atom that is there those it overlaps, but for waters with waters and what few bonds part from it."""

@@ -88,4 +88,6 @@ def _directions(
 
 
 def _unit(vector: np.ndarray) -> np.ndarray:
-    return vector / np.linalg.norm(vector)
+    """Return a vector of length 1; NaN where there is no direction, as of atoms in one place."""
+    with np.errstate(invalid="ignore"):
+        return vector / np.linalg.norm(vector)

@@ -105,6 +105,18 @@ def test_density_and_derivatives_are_those_of_the_copies_written_out(crystal):
     for own, each in zip(of_unit.gradients(field, b, q), written_out.gradients(field, *of_all)):
         summed = each[:n] + np.bincount(mates.sources, each[n:], minlength=n)
         assert np.abs(own - summed).max() < 1e-5 * np.abs(summed).max()
+    displaced = of_unit.displaced(q)
+    assert np.abs(displaced - written_out.displaced(of_all[1])).max() < 1e-5 * displaced.max()
+
+
+def test_displaced_solvent_is_as_wide_whatever_the_largest_b_factor(crystal):
+    _, density_map, _ = crystal
+    place = np.array([[5.0, 5.0, 5.0]])
+    masked = MaskedMap(density_map, place, RESOLUTION)
+    narrow, wide = (
+        Scatterers(["C"], place, masked, largest_b).displaced(np.ones(1)) for largest_b in (20.0, 200.0)
+    )
+    assert np.abs(narrow - wide).max() < 5e-3 * wide.max()
 
 
 def test_atoms_on_an_axis_are_one_with_their_copies(crystal):
@@ -118,6 +130,7 @@ def test_atoms_on_an_axis_are_one_with_their_copies(crystal):
     shared = Scatterers(["O"], place, masked, 50.0, mates=Mates.of(operators, place, 5.0, np.ones(1)))
     b, q = np.array([20.0]), np.ones(1)
     np.testing.assert_allclose(shared.density(b, q), alone.density(b, q), atol=1e-6)
+    np.testing.assert_allclose(shared.displaced(q), alone.displaced(q), atol=1e-6)
 
 
 def test_the_map_of_another_cell_is_refused(crystal):

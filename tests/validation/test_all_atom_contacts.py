@@ -101,3 +101,16 @@ def test_riding_hydrogens_are_at_ideal_angles_and_keep_their_bonds(prepared):
         assert np.linalg.norm(at[name] - before[name]) < 0.5
         bonds = [np.linalg.norm(each[name] - each["CA" if name == "HA" else "CB"]) for each in (at, before)]
         assert bonds[0] == pytest.approx(bonds[1])
+
+
+@pytest.mark.filterwarnings("error")
+def test_atoms_in_one_place_have_contacts_without_warnings(prepared):
+    topology, places = prepared.topology, prepared.positions.copy()
+    first, second = next(bond for bond in topology.bonds() if "H" in {atom.element.symbol for atom in bond})
+    places[first.index] = places[second.index]
+    assert np.isfinite(riding_hydrogens(topology, places)).all()
+    assert all_atom_contacts(topology, places).n_atoms == topology.getNumAtoms()
+    assert contacts_of_prepared(prepared, places).clashscore > 0
+    heavy = [atom.index for atom in topology.atoms() if atom.element.symbol != "H"]
+    places[heavy] = places[heavy[0]]
+    assert np.isfinite(riding_hydrogens(topology, places)).all()
