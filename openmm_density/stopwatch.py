@@ -15,6 +15,7 @@ PARTS = {
     "start_up": "start-up",
     "reading": "reading",
     "symmetry": "symmetry",
+    "phasing": "phases",
     "half_maps": "half maps",
     "placement": "map checks and placement",
     "preparation": "preparation",

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, as_argument
+from ..fitting.output.results import SUMMARY
+from ..stopwatch import Stopwatch, in_words
 from .amplitudes import check_of_amplitudes
 from .arguments import PROGRAM, check_files
 from .command_line import command_line
@@ -15,7 +18,7 @@ from .console import Display, console_for_results
 from .fit_arguments import defaults
 from .fit_checks import check_resumed_options
 from .fit_options import FitOptions, values
-from .startup import loading
+from .startup import loading, started
 
 if TYPE_CHECKING:
     from ..crystal_fit import CrystalFit, CrystalResult
@@ -68,14 +71,16 @@ def run_crystal(options: FitOptions, display: Display | None = None) -> int:
         if options.output.resume is None:
             command = command_line(options.by_name(), defaults(), str(fit.folder))
         try:
-            result = fit.run(listener, options.output.overwrite, command)
+            stopwatch = Stopwatch()
+            stopwatch.add({"start_up": time.monotonic() - started()})
+            result = fit.run(listener, options.output.overwrite, command, stopwatch)
         except KeyboardInterrupt:
             shown.stop()
-            print(
-                f"{PROGRAM} fit: interrupted; {PROGRAM} fit --resume {fit.folder} goes on",
-                file=sys.stderr,
-                flush=True,
-            )
+            so_far = ""
+            if (fit.folder / SUMMARY).exists():
+                so_far = f"; results so far, of the cycles that came to their end, are in {fit.folder}"
+            said = f"{PROGRAM} fit: interrupted{so_far}; {PROGRAM} fit --resume {fit.folder} goes on"
+            print(said, file=sys.stderr, flush=True)
             return 130
     _print_outcome(result)
     return 0
@@ -191,6 +196,8 @@ def _print_outcome(result: CrystalResult) -> None:
         f"{best} is the result: R-work {section['r_work']:.4f}, R-free {section['r_free']:.4f}; solvent "
         f"{section['solvent_density']:.2f} e/Å³, B {section['solvent_b']:.0f} Å²"
     )
+    summary = result.summary
+    console.print(f"{summary['wall_seconds']:.0f} s in all: {in_words(summary['seconds_by_part'])}")
     for note in result.summary["notes"]:
         console.print(Text.assemble(("Note:", "bold"), f" {note}"))
     for doubt in result.summary["doubts"]:

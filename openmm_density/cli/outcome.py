@@ -82,7 +82,7 @@ def _print_changes(console: Console, summary: dict[str, Any]) -> None:
 
 
 _GROUPS = (
-    ("set-up", ("start_up", "reading", "symmetry", "half_maps", "placement", "preparation"), ()),
+    ("set-up", ("start_up", "reading", "symmetry", "phasing", "half_maps", "placement", "preparation"), ()),
     ("minimising", ("minimization",), ()),
     ("dynamics", ("dynamics",), ()),
     ("searches", ("searches",), ("register", "threading", "matching", "peptides", "side_chains", "settling")),

@@ -11,12 +11,13 @@ if TYPE_CHECKING:
 
 def cycles_table(cycles: Sequence[Mapping[str, Any]], best: int) -> Table:
     """Return R factors by cycle, the best one marked."""
-    table = _table("cycle", "R-work", "R-free", "CC (map)", "")
+    table = _table("cycle", "R-work", "R-free", "CC (map)", "s", "")
     for cycle in cycles:
         name = "start" if cycle["number"] == 0 else str(cycle["number"])
         cc = "" if cycle["cc_map"] is None else f"{cycle['cc_map']:.3f}"
         mark = "best" if cycle["number"] == best else ""
-        table.add_row(name, _number(cycle["r_work"]), _number(cycle["r_free"]), cc, mark)
+        seconds = f"{cycle['seconds']:.0f}" if cycle["number"] else ""
+        table.add_row(name, _number(cycle["r_work"]), _number(cycle["r_free"]), cc, seconds, mark)
     return table
 
 

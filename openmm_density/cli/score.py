@@ -188,11 +188,11 @@ def _write_table(
     scored: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Write the Table 1 of the last frame, and return its figures."""
+    from ..fitting.output.table_of_model import write_table_of_model
     from ..models.odd_atoms import check_b_factors, check_occupancies
     from ..models.structures import read_model
     from ..units import ANGSTROM_PER_NANOMETER
     from ..validation.crystal import check_crystal
-    from .score_table import write_scored_table
 
     model = read_model(options.topology or options.model)
     check_occupancies(model)
@@ -200,7 +200,7 @@ def _write_table(
     check_crystal(model, density_map)
     positions = trajectory.xyz[-1].astype(float) * ANGSTROM_PER_NANOMETER
     names = options.model, options.map
-    return write_scored_table(
+    return write_table_of_model(
         options.table1, model, positions, density_map, options.resolution, names, scored
     )
 

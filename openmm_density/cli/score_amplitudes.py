@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ..errors import InputError, as_argument
 from ..given_files import check_given_file, check_output_folder
@@ -44,9 +46,10 @@ def run_amplitudes(options: argparse.Namespace) -> int:
     with loading():
         from ..crystals import phased_file, read_reflections
         from ..deposition.diffraction import crystal_of_data
+        from ..deposition.table import OF_OWN_PHASES
+        from ..fitting.output.table_of_model import write_table_of_model
         from ..models.structures import read_model
         from ..validation.correlation import MapCorrelation
-        from .score_table import write_scored_table
 
     data = read_reflections(options.map, options.amplitudes, options.free_flags).cut(options.resolution)
     found = phased_file(options.model, data)
@@ -72,28 +75,42 @@ def run_amplitudes(options: argparse.Namespace) -> int:
     if options.table1:
         crystal = crystal_of_data(found)
         names = (options.model, options.map)
-        table = options.table1, model, model.positions, density_map, data.resolution, names, {}, crystal
-        told |= {"data": crystal.diffraction.as_dict(), "table1": write_scored_table(*table)}
+        table = (
+            options.table1,
+            model,
+            model.positions,
+            density_map,
+            data.resolution,
+            names,
+            {},
+            crystal,
+            [OF_OWN_PHASES],
+        )
+        told |= {"data": crystal.diffraction.as_dict(), "table1": write_table_of_model(*table)}
     if options.json:
         print(json.dumps(told, indent=2, allow_nan=False))
         return 0
     if options.table1:
         print(f"{options.table1}: Table 1, to be filled in where it says so")
+    _print_told(told)
+    return 0
+
+
+def _print_told(told: Mapping[str, Any]) -> None:
     console = console_for_results()
-    free = "" if factors.r_free is None else f", R-free {factors.r_free:.4f}"
+    free = "" if told["r_free"] is None else f", R-free {told['r_free']:.4f}"
     console.print(
-        f"R-work {factors.r_work:.4f}{free} ({factors.n_work} and {factors.n_free} reflections to {data.resolution:.2f} Å, "
-        f"{told['completeness']:.1%} complete); CC {cc:.4f} with the 2mFo-DFc map"
+        f"R-work {told['r_work']:.4f}{free} ({told['n_work']} and {told['n_free']} reflections to {told['resolution']:.2f} Å, "
+        f"{told['completeness']:.1%} complete); CC {told['cc_map']:.4f} with the 2mFo-DFc map"
     )
     console.print(shells_table(told["shells"]))
     console.print(
-        f"solvent {scaled.solvent_density:.2f} e/Å³, B {scaled.solvent_b:.0f} Å²; mean figure of merit "
+        f"solvent {told['solvent_density']:.2f} e/Å³, B {told['solvent_b']:.0f} Å²; mean figure of merit "
         f"{told['figure_of_merit']:.2f}"
     )
-    for note in data.notes:
+    for note in told["notes"]:
         console.print(note)
-    if factors.r_free is None:
+    if told["r_free"] is None:
         console.print(
             "No free flags: R-work is of all reflections, and says nothing on whether they were fitted to."
         )
-    return 0

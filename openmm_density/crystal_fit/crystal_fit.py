@@ -11,11 +11,12 @@ from typing import Any
 from ..crystals import crystal_structure
 from ..errors import InputError, SimulationError, as_argument
 from ..fitting.locks import FolderLock
-from ..fitting.output.results import CRYSTAL_SETTINGS, check_unused
+from ..fitting.output.results import CRYSTAL_SETTINGS, check_unused, finished_summary
 from ..fitting.protocols import Protocol, find_protocol
+from ..stopwatch import Stopwatch
 from ..units import resolution_in_angstrom
 from .cycles import Cycle, Interrupted, Listener, carry_out, cycle_folder, model_of, phased_model
-from .output import remove_crystal, write_crystal
+from .output import Course, remove_crystal, write_crystal
 from .protocol import STEPS, cycle_protocol
 from .result import CrystalResult, is_over
 from .settings import CrystalSettings
@@ -126,7 +127,7 @@ class CrystalFit:
         """
         fit = cls.__new__(cls)
         fit.folder = Path(folder)
-        if (fit.folder / "summary.json").exists():
+        if finished_summary(fit.folder) is not None:
             raise InputError(
                 "it holds no unfinished fit (a complete one cannot be resumed)",
                 source=folder,
@@ -142,7 +143,11 @@ class CrystalFit:
         crystal_structure(self.settings.model, self.reflections)
 
     def run(
-        self, listener: Listener | None = None, overwrite: bool = False, command: str | None = None
+        self,
+        listener: Listener | None = None,
+        overwrite: bool = False,
+        command: str | None = None,
+        stopwatch: Stopwatch | None = None,
     ) -> CrystalResult:
         """Carry out the fit, or go on with it, and write its results.
 
@@ -154,6 +159,8 @@ class CrystalFit:
             Whether an earlier fit in the folder is replaced.
         command : str, optional
             What a user types to repeat it, for the summary.
+        stopwatch : Stopwatch, optional
+            With what the program around the fit took before it; the summary's times begin with that.
 
         Raises
         ------
@@ -163,35 +170,54 @@ class CrystalFit:
             If the first cycle becomes unstable again and again. Where a later one does, the fit ends with those before it, and
             a doubt says so.
         KeyboardInterrupt
-            After SIGINT or SIGTERM; the cycle that was under way has saved its state.
+            After SIGINT or SIGTERM; the cycle that was under way has saved its state, and where one has come to its end before
+            it, the results so far are written.
         """
         listener = listener or Listener()
-        failed: list[str] = []
         with FolderLock(self.folder):
             self._begin(overwrite, command)
-            path = Path(self.settings.model)
-            cycles = [Cycle.of(0, phased_model(path, self.reflections))]
+            course = Course(command or self.settings.command, stopwatch=stopwatch or Stopwatch())
+            cycles = [self._start(course.stopwatch)]
             listener.say(cycles[0].in_words())
             try:
-                for number in range(1, self.settings.cycles + 1):
-                    arguments = self.settings, self.folder, number, path, self.reflections, listener
-                    try:
-                        cycles.append(carry_out(*arguments))
-                    except SimulationError as error:
-                        if number == 1:
-                            raise
-                        failed.append(f"cycle {number} came to no end, and the fit ended before it: {error}")
-                        listener.say(failed[0])
-                        break
-                    listener.say(cycles[-1].in_words())
-                    path = model_of(cycle_folder(self.folder, number))
-                    if is_over(cycles):
-                        break
-            except Interrupted:
+                failed = self._carry_out(cycles, listener)
+            except (Interrupted, KeyboardInterrupt):
+                if len(cycles) > 1:
+                    course = replace(course, interrupted=len(cycles))
+                    write_crystal(self.folder, self.settings, cycles, self.reflections, course)
                 raise KeyboardInterrupt from None
-            return write_crystal(
-                self.folder, cycles, self.reflections, command or self.settings.command, failed
-            )
+            course = replace(course, failed=failed)
+            return write_crystal(self.folder, self.settings, cycles, self.reflections, course)
+
+    def _start(self, stopwatch: Stopwatch) -> Cycle:
+        """Return what the model that was given explains of the data."""
+        with stopwatch.part("phasing"):
+            return Cycle.of(0, phased_model(Path(self.settings.model), self.reflections))
+
+    def _carry_out(self, cycles: list[Cycle], listener: Listener) -> list[str]:
+        """Append cycle by cycle; return a sentence where one came to no end.
+
+        Raises
+        ------
+        Interrupted
+            After SIGINT or SIGTERM.
+        """
+        path = Path(self.settings.model)
+        for number in range(1, self.settings.cycles + 1):
+            arguments = self.settings, self.folder, number, path, self.reflections, listener
+            try:
+                cycles.append(carry_out(*arguments))
+            except SimulationError as error:
+                if number == 1:
+                    raise
+                said = f"cycle {number} came to no end, and the fit ended before it: {error}"
+                listener.say(said)
+                return [said]
+            listener.say(cycles[-1].in_words())
+            path = model_of(cycle_folder(self.folder, number))
+            if is_over(cycles):
+                break
+        return []
 
     def _begin(self, overwrite: bool, command: str | None) -> None:
         """Make the folder this fit's, or find that it is."""

@@ -74,6 +74,8 @@ class Cycle:
         CC (mask) of the fitted model with the map it was fitted to; None of the start.
     steps : int
         Of dynamics.
+    seconds : float
+        Wall time of phases, fit and writing; of all runs that it took.
     """
 
     number: int
@@ -86,9 +88,12 @@ class Cycle:
     figure_of_merit: float
     cc_map: float | None = None
     steps: int = 0
+    seconds: float = 0.0
 
     @classmethod
-    def of(cls, number: int, found: Phased, summary: dict[str, Any] | None = None) -> Cycle:
+    def of(
+        cls, number: int, found: Phased, summary: dict[str, Any] | None = None, seconds: float = 0.0
+    ) -> Cycle:
         """Return that of a phased model."""
         finest = found.r_factors.shells[-1]
         figures = {} if summary is None else summary["simulated"] or {"cc": summary["cc_final"]}
@@ -103,12 +108,17 @@ class Cycle:
             float(found.figures_of_merit[found.shown].mean()),
             figures.get("cc"),
             0 if summary is None else summary["steps"],
+            round(seconds, 3),
         )
 
     def in_words(self) -> str:
         """Return a line for the terminal."""
-        name = "start" if self.number == 0 else f"cycle {self.number}"
-        return f"{name}: R-work {self.r_work:.4f}, R-free {self.r_free:.4f}"
+        factors = f"R-work {self.r_work:.4f}, R-free {self.r_free:.4f}"
+        return (
+            f"start: {factors}"
+            if self.number == 0
+            else f"cycle {self.number}: {factors}, {self.seconds:.0f} s"
+        )
 
 
 def cycle_folder(folder: Path, number: int) -> Path:
@@ -179,7 +189,10 @@ def carry_out(
     summary = finished_summary(path)
     if summary is None:
         summary = _fitted(settings, path, model_path, reflections, listener, number == 1)
-    cycle = Cycle.of(number, phased_model(model_of(path), reflections), summary)
+    phases = Stopwatch()
+    with phases.part("phasing"):
+        found = phased_model(model_of(path), reflections)
+    cycle = Cycle.of(number, found, summary, summary["wall_seconds"] + phases.seconds)
     write_text(path / RECORD, json.dumps(asdict(cycle), indent=2) + "\n")
     return cycle
 
@@ -204,20 +217,22 @@ def _fitted(
     wait_until_free(path, lambda holder: listener.say(f"waiting for the end of an earlier fit ({holder})"))
     resumed = (path / UNFINISHED).is_dir()
     output = OutputFolder(path, overwrite=not resumed, resume=resumed)
-    fit = None
+    fit, stopwatch = None, Stopwatch()
     try:
         model, mended = with_mended_centres(read_model(model_path))
         given = settings.fit_arguments()
-        before = phased_model(model_path, reflections)
+        with stopwatch.part("phasing"):
+            before = phased_model(model_path, reflections)
+            density_map = before.density_map(before.atom_coefficients())
         fit = FlexibleFit(
             model,
-            before.density_map(before.atom_coefficients()),
+            density_map,
             reflections.resolution,
             settings.protocol,
             place="off",
             map_checks=MapChecks(),
             operators=SymmetryOperators.crystal(reflections.cell, reflections.space_group),
-            stopwatch=Stopwatch(),
+            stopwatch=stopwatch,
             **(given | fitted_selection(given)),
         )
         fit.fit_map.has_solvent = False
@@ -231,7 +246,8 @@ def _fitted(
             refined = fit.solute, fit.fit_map, fit.protocol, None, fit.density.operators
             result = with_refined_atoms(result.as_simulated(), *refined)
         if may_keep:
-            result = _better(result, fit, output, before, reflections)
+            with stopwatch.part("phasing"):
+                result = _better(result, fit, output, before, reflections)
         return output.write(
             fit,
             result,

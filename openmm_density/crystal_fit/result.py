@@ -105,6 +105,12 @@ def crystal_doubts(cycles: Sequence[Cycle], best: Cycle) -> list[str]:
     return doubts
 
 
+def interruption_in_words(number: int, best: Cycle) -> str:
+    """Return a sentence on a fit that a signal ended in a cycle, the best of which so far is the result."""
+    result = "the start as it was" if best.number == 0 else f"the model of cycle {best.number}"
+    return f"the fit was interrupted in cycle {number}: the result so far is {result}. Go on with the fit before you judge it."
+
+
 def handedness_doubts(summary: Mapping[str, Any]) -> list[str]:
     """Return a sentence on the centres of the fitted model that have the wrong hand."""
     wrong = summary["geometry_final"]["wrong_centres"]

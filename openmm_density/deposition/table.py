@@ -29,6 +29,11 @@ _EM_DATA = (
 )
 _CRYSTAL_DATA = ("Wavelength (Å)", "R_merge, R_meas or R_pim", "I/σ(I)", "CC1/2", "Redundancy")
 _OF_REFLECTIONS = "measured amplitudes"
+OF_OWN_PHASES = (
+    "The map is 2mF_o − DF_c with the phases of this model itself: its correlations with it are above those with a map that "
+    "does not know the model. R_free is what tells."
+)
+"""Below the table of a model and measured amplitudes."""
 
 
 @dataclass(frozen=True)

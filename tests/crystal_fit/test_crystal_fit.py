@@ -10,11 +10,14 @@ from openmm.unit import nanometer
 
 from openmm_density.cli import main
 from openmm_density.crystal_fit import CrystalFit, Cycle, crystal_fit
-from openmm_density.crystal_fit.cycles import Listener, carry_out
+from openmm_density.crystal_fit.cycles import Interrupted, Listener, carry_out
 from openmm_density.crystal_fit.result import best_cycle, crystal_doubts, handedness_doubts, is_over
 from openmm_density.crystal_fit.settings import CrystalSettings
 from openmm_density.crystals import phased_file
 from openmm_density.errors import InputError, SimulationError
+from openmm_density.models.structures import read_model
+from openmm_density.stopwatch import Stopwatch
+from openmm_density.validation.correlation import MapCorrelation
 
 from ..crystals.simulated import simulated, usual_columns, write_mtz
 
@@ -83,38 +86,57 @@ def test_centres_of_the_wrong_hand_are_a_doubt():
 
 
 OPTIONS = {
-    "cycles": 1,
-    "steps": 200,
+    "cycles": 2,
+    "steps": 100,
     "threads": 1,
     "platform": "CPU",
     "report_interval": 40,
-    "save_interval": 40,
+    "save_interval": 20,
 }
 
 
-def test_it_lowers_r_free_also_after_it_was_stopped(folder, tmp_path):
+@pytest.fixture(scope="module")
+def stopped_and_resumed(folder, tmp_path_factory):
+    """Return the folder of a fit that was stopped in its second cycle and then resumed, and what was there and said."""
+    output = tmp_path_factory.mktemp("crystal") / "run"
+    fit = CrystalFit(folder / "start.pdb", folder / "data.mtz", output, **OPTIONS)
+
     def stopped(step, *_):
-        if step >= 100:
+        if step >= 60 and (output / "cycle_01" / "cycle.json").exists():
             raise KeyboardInterrupt
 
-    output = tmp_path / "run"
-    fit = CrystalFit(folder / "start.pdb", folder / "data.mtz", output, **OPTIONS)
     with pytest.raises(KeyboardInterrupt):
         fit.run(Listener(progress=stopped), command="openmm-density fit a b")
-    assert (output / "cycle_01" / "unfinished").is_dir() and not (output / "summary.json").exists()
+    so_far = {name: (output / name).read_bytes() for name in ("fitted.pdb", "summary.json", "crystal.mtz")}
+    assert (output / "cycle_02" / "unfinished").is_dir()
     said = []
-    result = CrystalFit.resumed(output).run(Listener(say=said.append))
-    start, end = result.cycles
+    watch = Stopwatch()
+    watch.add({"start_up": 1000.0})
+    result = CrystalFit.resumed(output).run(Listener(say=said.append), stopwatch=watch)
+    return output, so_far, result, said
+
+
+def test_a_fit_that_is_stopped_in_a_later_cycle_leaves_the_best_one_so_far(stopped_and_resumed):
+    output, so_far, *_ = stopped_and_resumed
+    assert so_far["fitted.pdb"] == (output / "cycle_01" / "fitted.pdb").read_bytes()
+    summary = json.loads(so_far["summary.json"])
+    assert summary["interrupted"] and len(summary["crystal"]["cycles"]) == 2
+    assert summary["doubts"][0].startswith("the fit was interrupted in cycle 2: the result so far is")
+    assert summary["crystal"]["best_cycle"] == 1 and so_far["crystal.mtz"]
+
+
+def test_it_lowers_r_free_also_after_it_was_stopped(stopped_and_resumed, folder):
+    output, _, result, said = stopped_and_resumed
+    start, _, end = result.cycles
     assert end.r_free < start.r_free - 0.02 and end.r_work < start.r_work - 0.02
-    assert said[0].startswith("start: R-work") and said[1].startswith("cycle 1: R-work")
+    assert said[0].startswith("start: R-work") and said[2].startswith("cycle 2: R-work")
     summary = json.loads((output / "summary.json").read_text())
-    assert summary["crystal"]["best_cycle"] == 1 and summary["crystal"]["r_free"] == end.r_free
-    assert summary["command"] == "openmm-density fit a b"
+    assert summary["crystal"]["best_cycle"] == 2 and summary["crystal"]["r_free"] == end.r_free
+    assert summary["command"] == "openmm-density fit a b" and not summary["interrupted"]
     # Of a crystal it is the free reflections that tell.
     assert not any("half maps" in note for note in summary["notes"])
     assert not any(each["kind"] == "not_improved" for each in summary["located_doubts"])
     assert summary["kept"] == "after" and summary["b_factors"]["level"] == "atom"
-    assert "R-free" in (output / "report.html").read_text()
     data, table = summary["crystal"]["data"]["whole"], (output / "table1.md").read_text()
     assert data["r_free"] == pytest.approx(end.r_free) and data["completeness"] == 1.0
     assert f"| R_work / R_free | {end.r_work:.4f} / {end.r_free:.4f} |" in table
@@ -122,12 +144,63 @@ def test_it_lowers_r_free_also_after_it_was_stopped(folder, tmp_path):
     block = gemmi.cif.read(str(output / "fitted.cif")).sole_block()
     assert block.find_value("_refine.ls_R_factor_R_free") == f"{end.r_free:.4f}"
     assert block.find_value("_symmetry.space_group_name_H-M").strip("'") == "P 21 21 21"
-    assert float(block.find_value("_cell.length_a")) == pytest.approx(fit.reflections.cell.a, abs=0.01)
-    assert len((output / "cycles.csv").read_text().splitlines()) == 3
+    assert float(block.find_value("_cell.length_a")) == pytest.approx(
+        result.phased.reflections.cell.a, abs=0.01
+    )
+    assert len((output / "cycles.csv").read_text().splitlines()) == 4
     with pytest.raises(InputError, match="complete one cannot be resumed"):
         CrystalFit.resumed(output)
     with pytest.raises(InputError, match="other settings"):
-        CrystalFit(folder / "start.pdb", folder / "data.mtz", output, **{**OPTIONS, "cycles": 2}).run()
+        CrystalFit(folder / "start.pdb", folder / "data.mtz", output, **{**OPTIONS, "cycles": 3}).run()
+
+
+def test_summary_and_report_are_of_the_whole_run(stopped_and_resumed, folder):
+    output, _, result, _ = stopped_and_resumed
+    summary, given = result.summary, folder / "start.pdb"
+    assert summary["model"] == str(given) and "| the file start.pdb |" in (output / "table1.md").read_text()
+    fits = [json.loads((output / f"cycle_0{number}" / "summary.json").read_text()) for number in (1, 2)]
+    # Both in the map of the result's own phases, so that they can be compared.
+    density_map, resolution = result.phased.density_map(), result.phased.reflections.resolution
+    for path, stage in ((given, "initial"), (output / "fitted.pdb", "final")):
+        model = read_model(path)
+        cc = MapCorrelation(density_map, model.topology, resolution).cc_mask(model.positions)
+        assert summary[f"cc_{stage}"] == pytest.approx(cc, abs=1e-6)
+    assert summary["cc_initial"] < fits[1]["cc_initial"] - 0.05
+    assert summary["geometry_initial"] == fits[0]["geometry_initial"]
+    assert summary["geometry_final"] == fits[1]["geometry_final"]
+    assert np.allclose(atoms_of(output / "fitted_before.pdb")[:, :3], atoms_of(given)[:, :3], atol=2e-3)
+    seconds = [fit["wall_seconds"] for fit in fits]
+    assert summary["wall_seconds"] > 1000 + sum(seconds) and summary["steps"] == 200
+    assert sum(summary["seconds_by_part"].values()) == pytest.approx(summary["wall_seconds"], abs=0.01)
+    start, _, end = result.cycles
+    page = (output / "report.html").read_text()
+    assert (
+        f"Fitted in 2 cycles, of which cycle 2 is the result: R-work from {start.r_work:.4f} to {end.r_work:.4f}"
+        in page
+    )
+
+
+def test_score_says_the_same_of_the_result_as_the_fit(stopped_and_resumed, folder, tmp_path, capsys):
+    output, _, result, _ = stopped_and_resumed
+    table = tmp_path / "table1.md"
+    words = [str(output / "fitted.pdb"), str(folder / "data.mtz"), "--table1", str(table), "--json"]
+    assert main(["score", *words]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["cc_map"] == pytest.approx(result.summary["cc_final"], abs=1e-6)
+    mine, theirs = ((path / "table1.md").read_text() for path in (output, tmp_path))
+    assert "with the phases of this model itself" in mine
+    assert mine.replace("start.pdb", "fitted.pdb") == theirs
+
+
+def test_a_fit_that_is_stopped_in_its_first_cycle_leaves_no_result(folder, tmp_path, monkeypatch):
+    def stopped(*_):
+        raise Interrupted
+
+    monkeypatch.setattr(crystal_fit, "carry_out", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        CrystalFit(folder / "start.pdb", folder / "data.mtz", tmp_path / "run", **OPTIONS).run()
+    assert not (tmp_path / "run" / "summary.json").exists()
+    assert CrystalFit.resumed(tmp_path / "run").settings.cycles == 2
 
 
 def atoms_of(path):
@@ -164,7 +237,10 @@ def test_a_start_that_no_cycle_betters_is_the_result_and_an_unstable_cycle_the_l
     assert result.phased.r_factors.r_free == pytest.approx(start.r_free, abs=1e-4)
     summary = result.summary
     assert summary["kept"] == "before" and summary["crystal"]["best_cycle"] == 0
-    assert summary["crystal"]["r_free"] == start.r_free and end.cc_map == summary["simulated"]["cc"]
+    of_cycle = json.loads((output / "cycle_01" / "summary.json").read_text())
+    assert summary["crystal"]["r_free"] == start.r_free and end.cc_map == of_cycle["simulated"]["cc"]
+    # In the map of the phases of the start, which is the result.
+    assert summary["simulated"]["cc"] < summary["cc_initial"] == summary["cc_final"]
     assert (
         f"({start.r_free:.4f}; {end.r_free:.4f} in cycle 1): the result is the start" in summary["doubts"][1]
     )

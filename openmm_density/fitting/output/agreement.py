@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from ...chemistry.elements import is_hydrogen
 from ...models.matching import match_alpha_carbons, match_ligands, residues_of
+from ...models.model import Model
 from ...validation.model_report import residue_changes
 from ...validation.stretches import Stretch, doubtful_stretches
 from ..beside import Pending
@@ -85,13 +86,15 @@ def map_agreement(fit: FlexibleFit, result: FitResult) -> MapAgreement:
         If a residue has no number.
     """
     reports = {stage: report.result() for stage, report in _map_reports(fit, result).items()}
-    pairs = None if fit.reference is None else _pairs(fit, result)
-    residues = _residues(fit, result, reports, pairs)
+    model, reference = result.prepared.model, fit.reference
+    pairs = None if reference is None else pairs_with(model, reference)
+    final = result.prepared.input_positions(result.final)
+    residues = residues_beside(model, final, reference, reports, pairs)
     # What was rebuilt and is not kept is in none of them.
     mark_rebuilt(residues, [] if result.simulated else result.rebuilding)
     _add_b_factors(result, residues)
     matched = None if pairs is None else _matched(result, pairs[0])
-    return MapAgreement(_overall(reports), residues, doubtful_stretches(residues), matched)
+    return MapAgreement(overall_measures(reports), residues, doubtful_stretches(residues), matched)
 
 
 def poorest(residues: Sequence[dict[str, Any]], stage: str) -> list[tuple[int, dict[str, Any]]]:
@@ -145,8 +148,8 @@ def _add_b_factors(result: FitResult, residues: list[dict[str, Any]]) -> None:
             row[name] = round(sum(known) / len(known), 2) if known else None
 
 
-def _overall(reports: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return the overall measures, under a name for each stage."""
+def overall_measures(reports: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the overall measures of reports, each with the ending of its stage; None of a stage without a report."""
     return {
         f"{measure}_{stage}": reports[stage][measure] if stage in reports else None
         for measure in ("q_score", "fsc_resolution", "fsc_falls", "fsc")
@@ -154,9 +157,8 @@ def _overall(reports: dict[str, dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _pairs(fit: FlexibleFit, result: FitResult) -> tuple[np.ndarray, np.ndarray]:
-    """Pair the atoms that stand for residues of the model with those of the reference."""
-    model, reference = result.prepared.model, fit.reference
+def pairs_with(model: Model, reference: Model) -> tuple[np.ndarray, np.ndarray]:
+    """Return the atoms that stand for residues of a model, and those of the reference that they are paired with."""
     return match_alpha_carbons(
         model.topology,
         reference.topology,
@@ -174,23 +176,34 @@ def _matched(result: FitResult, paired: np.ndarray) -> Matched:
     return Matched([name for name in _NAMES if name in names], len(paired), traced)
 
 
-def _residues(
-    fit: FlexibleFit,
-    result: FitResult,
-    reports: dict[str, dict[str, Any]],
+def residues_beside(
+    model: Model,
+    final: np.ndarray,
+    reference: Model | None,
+    reports: Mapping[str, dict[str, Any]],
     pairs: tuple[np.ndarray, np.ndarray] | None,
 ) -> list[dict[str, Any]]:
-    """Put the residues before and after side by side, and beside those that stand for them in the reference."""
-    if pairs is None:
+    """Return the residues before and after side by side, and beside those that stand for them in the reference.
+
+    Parameters
+    ----------
+    model : Model
+    final : np.ndarray, shape (N, 3)
+        Where its atoms are after, in Å.
+    reference : Model, optional
+    reports : mapping
+        From `openmm_density.validation.model_report.map_report`: ``initial``, ``final`` and with a reference ``reference``.
+    pairs : two np.ndarray, optional
+        From `pairs_with`, where there is a reference.
+    """
+    if reference is None or pairs is None:
         return residue_changes(reports["initial"], reports["final"])
-    model, reference = result.prepared.model, fit.reference
     own, other = (
         [atom.residue.index for atom in topology.atoms()] for topology in (model.topology, reference.topology)
     )
     rows: list[dict[str, Any] | None] = [None] * len(reports["initial"]["residues"])
     for atom, reference_atom in zip(*pairs):
         rows[own[atom]] = reports["reference"]["residues"][other[reference_atom]]
-    final = result.prepared.input_positions(result.final)
     for residue, standing_for in match_ligands(
         model.topology, reference.topology, final, reference.positions
     ):

@@ -103,6 +103,27 @@ def doubts_about(
     return [replace(doubt, sentence=with_arguments(doubt.sentence, spellings)) for doubt in doubts]
 
 
+def doubts_of_figures(
+    summary: Mapping[str, Any], stretches: Sequence[Stretch], residues: Sequence[Mapping[str, Any]]
+) -> list[Doubt]:
+    """Return the doubts that follow from figures of a summary alone: correlation, new outliers, contacts, ligands and stretches.
+
+    Parameters
+    ----------
+    summary : mapping
+    stretches : sequence of Stretch
+    residues : sequence of mapping
+        As for `doubts_about`.
+    """
+    return [
+        *_low_correlation_doubt(summary["cc_final"]),
+        *_backbone_doubt(summary),
+        *contact_doubts(summary),
+        *_bent_doubts(summary),
+        *_stretch_doubts(stretches, residues),
+    ]
+
+
 def interruption(protocol: Protocol, result: FitResult) -> list[Doubt]:
     """Return how far a fit came that was interrupted, and what has not happened yet; nothing for one that came to its end."""
     if not result.interrupted:
@@ -165,10 +186,16 @@ def _overall_doubts(fit: FlexibleFit, result: FitResult) -> list[Doubt]:
             "as it was."
         )
         doubts.append(Doubt("not_improved", said))
-    if result.cc_final < LOW_CORRELATION:
-        said = f"the final correlation is low ({result.cc_final:.2f}): look at overview.png, and check resolution and placement."
-        doubts.append(Doubt("correlation", said))
-    return doubts
+    return [*doubts, *_low_correlation_doubt(result.cc_final)]
+
+
+def _low_correlation_doubt(cc: float) -> list[Doubt]:
+    if cc >= LOW_CORRELATION:
+        return []
+    said = (
+        f"the final correlation is low ({cc:.2f}): look at overview.png, and check resolution and placement."
+    )
+    return [Doubt("correlation", said)]
 
 
 def _noise_doubt(result: FitResult, summary: Mapping[str, Any], scan: StrengthScan | None) -> list[Doubt]:

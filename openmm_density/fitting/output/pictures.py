@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ from .agreement import MOST_MARKED, MapAgreement, poorest
 
 if TYPE_CHECKING:
     from ...maps.density_map import DensityMap
+    from ...models.model import Model
+    from ...validation.stretches import Stretch
 
 
 class Pictures:
@@ -86,6 +88,40 @@ def _calls(
     }
 
 
+def draw_models_in_map(
+    folder: Path,
+    density_map: DensityMap,
+    models: Mapping[str, tuple[str, Model]],
+    reference: Model | None,
+    residues: Sequence[dict[str, Any]],
+    stretches: Sequence[Stretch],
+) -> None:
+    """Draw ``overview.png`` and ``residues.png`` of models that no single fit led to.
+
+    Parameters
+    ----------
+    folder : Path
+    density_map : DensityMap
+    models : mapping of str to (str, Model)
+        ``initial`` and ``final``, each with its title.
+    reference : Model, optional
+    residues : sequence of dict
+    stretches : sequence of Stretch
+        As of a `MapAgreement`.
+    """
+    views = [
+        (
+            title,
+            _traces(model.topology, model.positions),
+            *_marks_and_atoms(model.topology, model.positions, residues, stage),
+        )
+        for stage, (title, model) in models.items()
+    ]
+    traces = [] if reference is None else _traces(reference.topology, reference.positions)
+    _overview(folder / "overview.png", density_map, *views, traces)
+    _residues(folder / "residues.png", residues, stretches)
+
+
 def _overview(
     path: Path,
     density_map: DensityMap,
@@ -120,18 +156,27 @@ def _view(result: FitResult, stage: str, agreement: MapAgreement) -> tuple[Any, 
     if rmsd is not None and agreement.matched is not None:
         title += f", {agreement.matched.rmsd} {rmsd:.2f} Å"
     in_input = result.prepared.input_positions(positions)
-    members = [_standing_for(residue) for residue in result.prepared.model.topology.residues()]
+    traces = _traces(result.prepared.topology, positions)
+    shown = _marks_and_atoms(result.prepared.model.topology, in_input, agreement.residues, stage)
+    return title, traces, *shown
+
+
+def _marks_and_atoms(
+    topology: app.Topology, positions: np.ndarray, residues: Sequence[dict[str, Any]], stage: str
+) -> tuple[list[tuple[str, np.ndarray]], np.ndarray]:
+    """Return the names and places of the poorest residues at a stage, and the positions of all atoms but waters."""
+    members = [_standing_for(residue) for residue in topology.residues()]
     marks = [
-        (f"{row['chain']} {row['number']}{row['insertion_code']}".strip(), in_input[members[i]].mean(axis=0))
-        for i, row in poorest(agreement.residues, stage)[:MOST_MARKED]
+        (f"{row['chain']} {row['number']}{row['insertion_code']}".strip(), positions[members[i]].mean(axis=0))
+        for i, row in poorest(residues, stage)[:MOST_MARKED]
     ]
     shown = [
         atom.index
-        for residue, row in zip(result.prepared.model.topology.residues(), agreement.residues, strict=True)
+        for residue, row in zip(topology.residues(), residues, strict=True)
         if row["kind"] != "water"
         for atom in residue.atoms()
     ]
-    return title, _traces(result.prepared.topology, positions), marks, in_input[shown]
+    return marks, positions[shown]
 
 
 def _traces(topology: app.Topology, positions: np.ndarray) -> list[np.ndarray]:

@@ -24,7 +24,7 @@ from .agreement import MapAgreement
 from .results import FITTED, TABLE_ONE
 from .summary import versions
 
-_AS_IT_WAS = "The fit did not improve the model: these are the figures of the model as it was."
+AS_IT_WAS = "The fit did not improve the model: these are the figures of the model as it was."
 
 
 def write_table_one(
@@ -112,7 +112,7 @@ def _known(
         crystal() if crystal else crystal_of(fit.density_map, model.cell, model.space_group),
         half_map_resolution=halves.get("fsc_resolution") if halves.get("fsc_falls") else None,
         symmetric=_symmetric(fit, summary),
-        remarks=[] if result.simulated is None else [_AS_IT_WAS],
+        remarks=[] if result.simulated is None else [AS_IT_WAS],
     )
     heavy = [not is_hydrogen(atom) for atom in model.topology.atoms()]
     return known, np.asarray(b_factors)[heavy]

@@ -22,7 +22,6 @@ def test_ligands_stand_beside_those_of_the_reference():
         return SimpleNamespace(topology=topology, positions=np.array(positions))
 
     given, reference = model(0, 4, 8, 20, 50), model(0, 4, 8, 52, 21, 90)
-    prepared = SimpleNamespace(model=given, input_positions=lambda positions: positions)
     names = [f"A GLY {n}" for n in (1, 2, 3)] + ["A HEM 4", "A HEM 5", "A HEM 6"]
     reports = {
         stage: {
@@ -33,12 +32,8 @@ def test_ligands_stand_beside_those_of_the_reference():
         }
         for stage, count in (("initial", 5), ("final", 5), ("reference", 6))
     }
-    fit, result = (
-        SimpleNamespace(reference=reference),
-        SimpleNamespace(prepared=prepared, final=given.positions),
-    )
-    pairs = agreement._pairs(fit, result)
-    rows = agreement._residues(fit, result, reports, pairs)
+    pairs = agreement.pairs_with(given, reference)
+    rows = agreement.residues_beside(given, given.positions, reference, reports, pairs)
     assert [row["correlation_reference"] for row in rows] == [0.0, 0.1, 0.2, 0.4, 0.3]
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ....html_report.blocks import Facts, Plot, Section, Table
+from ....html_report.blocks import Card, Facts, Plot, Section, Table
 from ....html_report.colors import AFTER, REFERENCE
+from ....wording import counted
 
 
 def crystal_section(summary: Mapping[str, Any]) -> Section | None:
@@ -51,9 +52,67 @@ def crystal_section(summary: Mapping[str, Any]) -> Section | None:
                 "R-work and R-free at the start (0) and after each cycle; free reflections have no part in the fit.",
                 cycles_figure(found["cycles"]),
             ),
+            Table(
+                "By cycle (CC: with the map that it was fitted to, of the phases before it)",
+                ["R-work", "R-free", "CC (mask)", "s", ""],
+                _cycle_rows(found),
+                "cycle",
+            ),
             Table("By shells of resolution", headings, shells, "resolution"),
         ],
     )
+
+
+def crystal_verdict(summary: Mapping[str, Any]) -> str:
+    """Return what came of the cycles, in a sentence.
+
+    Parameters
+    ----------
+    summary : mapping
+        With ``crystal``.
+    """
+    found = summary["crystal"]
+    fitted = found["cycles"][1:]
+    done = counted(len(fitted), "cycle")
+    factors = (
+        f"R-work from {found['r_work_initial']:.4f} to {found['r_work']:.4f}, R-free from {found['r_free_initial']:.4f} to "
+        f"{found['r_free']:.4f}"
+    )
+    begun = f"Interrupted after {done}" if summary["interrupted"] else f"Fitted in {done}"
+    if found["best_cycle"]:
+        return f"{begun}, of which cycle {found['best_cycle']} is the result: {factors}."
+    least = min(cycle["r_free"] for cycle in fitted)
+    return (
+        f"{begun}, none of which has a lower R-free than the start ({found['r_free_initial']:.4f}, at best {least:.4f}): the "
+        "model is kept as it was."
+    )
+
+
+def crystal_cards(summary: Mapping[str, Any]) -> list[Card]:
+    """Return the R factors of the result; nothing of a fit to a map."""
+    found = summary.get("crystal")
+    if not found:
+        return []
+    return [
+        Card(name, f"{found[key]:.4f}", f"before {found[f'{key}_initial']:.4f}")
+        for name, key in (("R-free", "r_free"), ("R-work", "r_work"))
+    ]
+
+
+def _cycle_rows(found: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    return [
+        (
+            str(cycle["number"] or "start"),
+            [
+                f"{cycle['r_work']:.4f}",
+                f"{cycle['r_free']:.4f}",
+                "" if cycle["cc_map"] is None else f"{cycle['cc_map']:.3f}",
+                f"{cycle['seconds']:.0f}" if cycle.get("seconds") else "",
+                "the result" if cycle["number"] == found["best_cycle"] else "",
+            ],
+        )
+        for cycle in found["cycles"]
+    ]
 
 
 _OF_SHELL = ("r_work", "r_free", "cc_work", "cc_free")

@@ -36,7 +36,7 @@ from ..figures import crossing_in_words, figure_table
 from .assembly import assembly_card
 from .b_factors import b_factor_blocks
 from .contents import FitContents
-from .crystal import crystal_section
+from .crystal import crystal_cards, crystal_section, crystal_verdict
 from .done import done_section
 from .ensemble import ensemble_section
 
@@ -91,7 +91,9 @@ def _verdict(summary: Mapping[str, Any], doubts: Sequence[LocatedDoubt]) -> str:
     change = f"the correlation with the map went from {summary['cc_initial']:.3f} to {cc:.3f}"
     if summary["cc_reference"] is not None:
         change += f" (that of the reference is {summary['cc_reference']:.3f})"
-    if summary["interrupted"]:
+    if summary.get("crystal"):
+        begun = crystal_verdict(summary)
+    elif summary["interrupted"]:
         begun = f"Interrupted at step {summary['steps']} of {summary['steps_planned']}: {change} so far."
     elif simulated:
         begun = f"The fit did not improve the model, which is kept as it was: {change}."
@@ -117,6 +119,7 @@ def _cards(summary: Mapping[str, Any]) -> list[Card]:
             _crossings_before(summary),
         ),
     ]
+    cards[:0] = crystal_cards(summary)
     if (of_all := assembly_card(summary)) is not None:
         cards.insert(1, of_all)
     halves = summary["half_maps"] or {}

@@ -1,30 +1,30 @@
-"""``openmm-density score --table1``: the Table 1 of a model that was not fitted here."""
+"""The Table 1 of a model and a map, whoever made them, as of ``score --table1``."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..atomic_files import write_text
-from ..deposition.diffraction import Crystal, crystal_of
-from ..deposition.figures import FiguresOfModel, deposition_figures
-from ..deposition.table import Symmetric, TableInput, table_one
-from ..fitting.output.summary import versions
-from ..maps.density_map import DensityMap
-from ..models.model import Model
-from ..models.preparation import prepare
-from ..models.structure_files import write_model_cif
-from ..validation.all_atom_contacts import AllAtomContacts, contacts_of_prepared
-from ..validation.geometry import geometry_report
-from ..wording import one_line
+from ...atomic_files import write_text
+from ...deposition.diffraction import Crystal, crystal_of
+from ...deposition.figures import FiguresOfModel, deposition_figures
+from ...deposition.table import Symmetric, TableInput, table_one
+from ...maps.density_map import DensityMap
+from ...models.model import Model
+from ...models.preparation import prepare
+from ...models.structure_files import write_model_cif
+from ...validation.all_atom_contacts import AllAtomContacts, contacts_of_prepared
+from ...validation.geometry import geometry_report
+from ...wording import one_line
+from .summary import versions
 
 
-def write_scored_table(
+def write_table_of_model(
     path: str | Path,
     model: Model,
     positions: np.ndarray,
@@ -33,6 +33,7 @@ def write_scored_table(
     names: tuple[str, str],
     scored: Mapping[str, Any],
     crystal: Crystal | None = None,
+    remarks: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Write the table of a model at some positions, and return its figures.
 
@@ -49,15 +50,17 @@ def write_scored_table(
     names : two str
         Of the model and the map, as the user gave them.
     scored : mapping
-        `openmm_density.cli.score_report.ScoreReport.found`.
+        What else is known: ``half_map_resolution`` and ``half_map_falls``, ``assembly``.
     crystal : Crystal, optional
         That of measured amplitudes; by default what model and map say.
+    remarks : sequence of str
+        Sentences below the table.
     """
     with tempfile.TemporaryDirectory() as folder:
         # As it is scored: of a trajectory the last frame.
         written = Path(folder) / "model.cif"
         write_model_cif(written, model, positions)
-        contacts, remarks = _contacts(model, positions)
+        contacts, missing = _contacts(model, positions)
         shown = FiguresOfModel(
             model.topology, positions, model.b_factors, model.occupancies, written, contacts
         )
@@ -71,7 +74,7 @@ def write_scored_table(
         versions()["openmm-density"] or "",
         crystal or crystal_of(density_map, model.cell, model.space_group),
         symmetric=_symmetric(scored.get("assembly")),
-        remarks=remarks,
+        remarks=[*remarks, *missing],
         half_map_resolution=scored.get("half_map_resolution") if scored.get("half_map_falls") else None,
     )
     write_text(path, table_one(known))
