@@ -18,7 +18,7 @@ def is_of_amplitudes(options: FitOptions) -> bool:
     if resumed is not None:
         return (Path(resumed) / CRYSTAL_SETTINGS).is_file()
     crystal = options.crystal
-    if crystal.amplitudes is not None or crystal.free_flags is not None or crystal.make_free_flags:
+    if crystal.make_free_flags or (crystal.amplitudes, crystal.free_flags, crystal.free_value) != (None,) * 3:
         return True
     return options.files.map is not None and holds_amplitudes_alone(options.files.map, options.files.columns)
 
@@ -45,7 +45,7 @@ def check_of_amplitudes(path: str, options: Mapping[str, Any]) -> None:
     if is_mtz(path):
         return
     for name in _OF_AMPLITUDES:
-        if options.get(name):
+        if options.get(name) not in (None, False):
             raise InputError(
                 f"is for the measured amplitudes of an MTZ file, and {Path(path).name} is a map",
                 argument=name,
@@ -53,7 +53,7 @@ def check_of_amplitudes(path: str, options: Mapping[str, Any]) -> None:
             )
 
 
-_OF_AMPLITUDES = ("amplitudes", "free_flags", "make_free_flags")
+_OF_AMPLITUDES = ("amplitudes", "free_flags", "free_value", "make_free_flags")
 
 
 def holds_amplitudes_alone(path: str, columns: Sequence[str] | None) -> bool:

@@ -101,6 +101,12 @@ def add_amplitudes(parser: argparse.ArgumentParser | argparse._ArgumentGroup) ->
     parser.add_argument(
         "--free-flags", metavar="LABEL", help="the free flags of an MTZ file (the column of a usual name)"
     )
+    parser.add_argument(
+        "--free-value",
+        type=whole_number,
+        metavar="N",
+        help="the flag of reflections that are held out (CCP4 0, Phenix 1, SHELX -1, told apart by how many have it)",
+    )
 
 
 def add_mps(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:

@@ -29,7 +29,7 @@ SYMMETRY = "symmetry of the map"
 
 
 class Display:
-    """Progress on a terminal, nothing in a pipe.
+    """Progress on a terminal; in a pipe nothing but a line for each milestone.
 
     Parameters
     ----------
@@ -66,6 +66,13 @@ class Display:
         """Print a line above the progress."""
         if self._bar.is_shown:
             self._bar.console.print(text)
+
+    def milestone(self, text: str) -> None:
+        """Print a line on what minutes of work have come to: above the progress, and in a pipe as well."""
+        if self._bar.is_shown:
+            self._bar.console.print(text)
+        else:
+            print(text, file=sys.stderr, flush=True)
 
     def update(self, step: int, total: int, stage: str, row: Row | None) -> None:
         """Show the step and what is being done, and the figures of a row where there is one."""

@@ -66,7 +66,7 @@ def run_crystal(options: FitOptions, display: Display | None = None) -> int:
             f"fitting {fit.settings.model} to {len(data)} amplitudes of {fit.settings.data} at {data.resolution:.2f} Å in "
             f"{data.space_group.xhm()}, {fit.settings.cycles} cycles at most"
         )
-        listener = Listener(lambda line: (shown.expect(), shown.print(line)), begun, shown.update)
+        listener = Listener(lambda line: (shown.expect(), shown.milestone(line)), begun, shown.update)
         command = None  # of one that goes on its folder knows
         if options.output.resume is None:
             command = command_line(options.by_name(), defaults(), str(fit.folder))
@@ -137,6 +137,7 @@ def _crystal_fit(options: FitOptions) -> CrystalFit:
         amplitudes=crystal.amplitudes,
         free_flags=crystal.free_flags,
         make_free_flags=crystal.make_free_flags,
+        free_value=crystal.free_value,
         cycles=crystal.cycles,
         protocol=_protocol(options, is_own),
         steps=None,

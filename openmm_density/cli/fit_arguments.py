@@ -72,7 +72,7 @@ def _add_crystal(parser: argparse._ArgumentGroup) -> None:
     parser.add_argument(
         "--make-free-flags",
         action="store_true",
-        help="hold out 5%% of the reflections where the file has no free flags, and write the flags into DIR",
+        help="hold out 5%% of the reflections of a file without free flags, and write the flags into DIR",
     )
     parser.add_argument(
         "--cycles",

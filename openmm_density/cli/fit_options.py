@@ -83,6 +83,7 @@ class Crystal:
 
     amplitudes: list[str] | None
     free_flags: str | None
+    free_value: int | None
     make_free_flags: bool
     cycles: int
 

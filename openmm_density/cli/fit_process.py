@@ -80,6 +80,10 @@ class ReportingDisplay(Display):
         """Print a line into the log of the job."""
         print(text, flush=True)
 
+    def milestone(self, text: str) -> None:
+        """Print a line into the log of the job."""
+        self.print(text)
+
     def interrupted(self, doing: str = "minimising, writing results") -> None:
         """Print that a signal was received."""
         self.print(f"Interrupted: {doing}")

@@ -123,7 +123,8 @@ def _defaults() -> dict[str, Any]:
 
 def run(options: argparse.Namespace) -> int:
     """Print correlations and what else is asked for; return the exit status."""
-    if options.amplitudes is not None or holds_amplitudes_alone(options.map, options.columns):
+    of_amplitudes = options.amplitudes, options.free_flags, options.free_value
+    if of_amplitudes != (None,) * 3 or holds_amplitudes_alone(options.map, options.columns):
         from .score_amplitudes import run_amplitudes
 
         return run_amplitudes(options)

@@ -51,7 +51,8 @@ def run_amplitudes(options: argparse.Namespace) -> int:
         from ..models.structures import read_model
         from ..validation.correlation import MapCorrelation
 
-    data = read_reflections(options.map, options.amplitudes, options.free_flags).cut(options.resolution)
+    columns = options.amplitudes, options.free_flags, options.free_value
+    data = read_reflections(options.map, *columns).cut(options.resolution)
     found = phased_file(options.model, data)
     model, density_map = read_model(options.model), found.density_map()
     cc = float(MapCorrelation(density_map, model.topology, data.resolution).cc_mask(model.positions))

@@ -46,7 +46,9 @@ class CrystalFit:
     free_flags : str, optional
         The column of free flags; found when not given.
     make_free_flags : bool
-        Whether flags are made where there are none; they are written into ``crystal.mtz`` of the folder.
+        Whether flags are made for data that have none; they are written into ``crystal.mtz`` of the folder.
+    free_value : int, optional
+        The flag of those that are held out; by convention (CCP4 0, Phenix 1, SHELX -1) when not given.
     cycles : int
         At most.
     protocol : Protocol or str, optional
@@ -79,6 +81,7 @@ class CrystalFit:
         amplitudes: Sequence[str] | None = None,
         free_flags: str | None = None,
         make_free_flags: bool = False,
+        free_value: int | None = None,
         cycles: int = 8,
         protocol: Protocol | str | None = None,
         steps: int | None = None,
@@ -100,6 +103,7 @@ class CrystalFit:
             free_flags,
             make_free_flags,
             cycles,
+            free_value,
             fit_options,
         )
         self.folder = Path(output)

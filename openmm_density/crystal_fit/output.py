@@ -43,6 +43,7 @@ from .result import (
     best_cycle,
     crystal_doubts,
     crystal_summary,
+    cycles_note,
     handedness_doubts,
     interruption_in_words,
 )
@@ -223,6 +224,8 @@ def _tell_of_all_cycles(
         notes.append(
             f"log.csv, trajectory.dcd, progress.png and the stages are those of cycle {told}; each folder cycle_… has its own."
         )
+    if course.interrupted is None and not course.failed:
+        notes += cycles_note(cycles, chosen)
     summary["notes"] = notes + summary["crystal"]["notes"]
 
 

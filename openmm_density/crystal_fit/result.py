@@ -105,6 +105,15 @@ def crystal_doubts(cycles: Sequence[Cycle], best: Cycle) -> list[str]:
     return doubts
 
 
+def cycles_note(cycles: Sequence[Cycle], best: Cycle) -> list[str]:
+    """Return a sentence where a fit came to its last cycle while R-free was falling yet."""
+    if best.number == 0 or best is not cycles[-1]:
+        return []
+    fallen = min(cycle.r_free for cycle in cycles[:-1]) - best.r_free
+    done = "the only cycle" if len(cycles) == 2 else f"cycle {best.number}, the last that was to be"
+    return [f"R-free still fell in {done} (by {fallen:.4f}): give more cycles."]
+
+
 def interruption_in_words(number: int, best: Cycle) -> str:
     """Return a sentence on a fit that a signal ended in a cycle, the best of which so far is the result."""
     result = "the start as it was" if best.number == 0 else f"the model of cycle {best.number}"

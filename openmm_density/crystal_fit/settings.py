@@ -32,8 +32,8 @@ class CrystalSettings:
         Of one cycle.
     resolution : float, optional
         Å; that of the data where it is not given.
-    amplitudes, free_flags : optional
-        Columns.
+    amplitudes, free_flags, free_value : optional
+        Columns, and the flag of those that are held out.
     make_free_flags : bool
     cycles : int
         At most.
@@ -51,6 +51,7 @@ class CrystalSettings:
     free_flags: str | None = None
     make_free_flags: bool = False
     cycles: int = 8
+    free_value: int | None = None
     fit_options: Mapping[str, Any] = field(default_factory=dict)
     command: str | None = field(default=None, compare=False)
 
@@ -62,7 +63,15 @@ class CrystalSettings:
         InputError
             If they cannot be used, have no free flags where none are to be made, or no free reflection up to the resolution.
         """
-        found = read_reflections(self.data, self.amplitudes, self.free_flags)
+        columns = self.amplitudes, self.free_flags, self.free_value
+        found = read_reflections(self.data, *columns, without_alike=self.make_free_flags)
+        if found.free is not None and self.make_free_flags:
+            raise InputError(
+                f"is given, and the file has free flags already: {found.notes[-1].rstrip('.')}",
+                argument="make_free_flags",
+                source=self.data,
+                remedy="leave it out: what a model was refined against can no longer be held out",
+            )
         if found.free is None:
             if not self.make_free_flags:
                 raise InputError(

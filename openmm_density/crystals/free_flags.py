@@ -15,11 +15,13 @@ LARGEST_FRACTION = 0.35
 """With more of them held out than this, flags are not believed."""
 
 
-def free_reflections(flags: np.ndarray, path: Path, label: str) -> tuple[np.ndarray, str]:
+def free_reflections(
+    flags: np.ndarray, path: Path, label: str, value: int | None = None
+) -> tuple[np.ndarray, str]:
     """Return which reflections are free, and a sentence on how their flags are read.
 
-    CCP4 numbers the sets from 0 and holds out set 0; Phenix, CNS and SHELX hold out 1 (SHELX -1) and keep 0. Where there are
-    two values, the less frequent one is taken to be the free one.
+    Phenix, X-PLOR and CNS hold out 1 and keep 0, SHELX holds out -1 and keeps 1: where there are two values, the less frequent
+    one is taken to be the free one. CCP4 numbers sets from 0 and holds out 0: of more values that is taken, else the lowest.
 
     Parameters
     ----------
@@ -28,6 +30,8 @@ def free_reflections(flags: np.ndarray, path: Path, label: str) -> tuple[np.ndar
     path : Path
     label : str
         Of the column, for messages.
+    value : int, optional
+        The one that means free, where the user says so.
 
     Returns
     -------
@@ -37,7 +41,7 @@ def free_reflections(flags: np.ndarray, path: Path, label: str) -> tuple[np.ndar
     Raises
     ------
     InputError
-        If all flags are alike, or no value is that of a small part.
+        If all flags are alike, none has the value that means free, or it is not that of a small part.
     """
     values, counts = np.unique(flags, return_counts=True)
     if len(values) < 2:
@@ -47,16 +51,33 @@ def free_reflections(flags: np.ndarray, path: Path, label: str) -> tuple[np.ndar
             remedy=f"choose another column with {as_argument('free_flags')}, or make some with "
             f"{as_argument('make_free_flags', True)}",
         )
-    value = values[np.argmin(counts)] if len(values) == 2 else 0
-    free = flags == value
+    meant = value
+    if meant is None:
+        meant = values[np.argmin(counts)] if len(values) == 2 else 0 if 0 in values else values[0]
+    free = flags == meant
     if not 0 < free.mean() <= LARGEST_FRACTION:
         raise InputError(
-            f"its free flags ({label}) hold out {free.mean():.0%} of the reflections if {value:g} means free",
+            f"its free flags ({label}) hold out {free.mean():.0%} of the reflections if {meant:g} means free",
             source=path,
             found=f"values {listing([f'{each:g}' for each in values], 8)}",
-            remedy=f"choose another column with {as_argument('free_flags')}",
+            remedy=f"say which one means free with {as_argument('free_value')}, or choose another column with "
+            f"{as_argument('free_flags')}",
         )
-    return free, f"{label} = {value:g} is read as free: {free.sum()} of {len(free)} reflections."
+    why = "" if value is not None else f" ({_convention(values, float(meant))})"
+    return free, f"{label} = {meant:g} is read as free{why}: {free.sum()} of {len(free)} reflections."
+
+
+def _convention(values: np.ndarray, meant: float) -> str:
+    """Return by which convention a value is taken to mean free, and what takes another."""
+    if meant == -1:
+        return "as SHELX has it"
+    if len(values) > 2 and meant != 0:
+        return f"the lowest of {len(values)} sets, of which CCP4's would be 0; {as_argument('free_value')} takes another"
+    if len(values) > 2 or meant == 0:
+        return "as CCP4 and REFMAC have it"
+    if meant == 1:
+        return "as Phenix and CNS have it"
+    return f"the less frequent value; {as_argument('free_value')} takes the other"
 
 
 def made_flags(hkl: np.ndarray, seed: int = 0) -> np.ndarray:

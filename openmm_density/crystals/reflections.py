@@ -129,6 +129,9 @@ def read_reflections(
     path: str | os.PathLike[str],
     amplitudes: Sequence[str] | None = None,
     free_flags: str | None = None,
+    free_value: int | None = None,
+    *,
+    without_alike: bool = False,
 ) -> Reflections:
     """Read measured amplitudes, or intensities that become amplitudes, and free flags from an MTZ file.
 
@@ -140,11 +143,15 @@ def read_reflections(
         The columns of values and of their standard deviations; found by type and name when not given. Friedel mates are merged.
     free_flags : str, optional
         The column of the free flags; found by name when not given.
+    free_value : int, optional
+        The flag of those that are held out; by the conventions of the programs that set them when not given.
+    without_alike : bool
+        Whether flags that are all alike, and so hold out none, are taken for none; else they are refused.
 
     Raises
     ------
     InputError
-        If it is no such file, contradicts itself, or has no such columns.
+        If it is no such file, contradicts itself, or has no such columns, or no flags that a value could be of.
     """
     path = Path(path)
     mtz = read_mtz(path)
@@ -174,12 +181,36 @@ def read_reflections(
         known &= ~absent
     _check_unique(hkl[known], path)
     cell, group = mtz.get_cell(), mtz.spacegroup
-    free = None
-    if free_values is not None:
-        free, sentence = free_reflections(free_values[known], path, flags or "")
-        notes.append(sentence)
+    given = None if free_values is None else free_values[known]
+    free = _held_out(given, flags or "", free_value, without_alike, path, notes)
     found = Reflections(cell, group, hkl[known], values[known], deviations[known], free, columns, notes)
     return _as_amplitudes(found) if columns.intensities else found
+
+
+def _held_out(
+    values: np.ndarray | None,
+    label: str,
+    free_value: int | None,
+    without_alike: bool,
+    path: Path,
+    notes: list[str],
+) -> np.ndarray | None:
+    """Return which reflections are held out by their flags; None where there are none."""
+    if values is None:
+        if free_value is None:
+            return None
+        raise InputError(
+            "is given, and the file has no column of free flags",
+            argument="free_value",
+            source=path,
+            remedy=f"name it with {as_argument('free_flags')}, or leave it out",
+        )
+    if without_alike and not np.ptp(values):
+        notes.append(f"{label} is the same of all reflections, and so no free flag.")
+        return None
+    free, sentence = free_reflections(values, path, label, free_value)
+    notes.append(sentence)
+    return free
 
 
 def _merged(mtz: gemmi.Mtz, columns: MeasuredColumns, notes: list[str]) -> tuple[np.ndarray, np.ndarray]:

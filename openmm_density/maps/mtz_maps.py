@@ -181,6 +181,14 @@ def _labels(mtz: gemmi.Mtz, columns: tuple[str, str] | None, path: Path) -> tupl
     for amplitude, phase in MAP_COLUMNS:
         if types.get(amplitude) == "F" and types.get(phase) == "P":
             return amplitude, phase
+    kinds = set(types.values())
+    if not {"F", "P"} <= kinds:
+        measured = "" if kinds & {"F", "J", "G", "K"} else " nor measured amplitudes or intensities"
+        raise InputError(
+            f"it has no map coefficients (amplitudes and phases){measured}; its columns are {available}",
+            source=path,
+            remedy="give the file that has them",
+        )
     raise InputError(
         f"it has no map coefficients of a usual name; its columns are {available}",
         source=path,

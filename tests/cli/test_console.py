@@ -28,6 +28,14 @@ def test_after_a_second_ctrl_c_it_is_told_how_to_go_on(capsys):
         assert capsys.readouterr().err == line
 
 
+def test_a_milestone_is_told_in_a_pipe_and_nothing_else(capsys):
+    with Display() as display:
+        display.print("fitting")
+        display.update(1, 10, "settle", None)
+        display.milestone("cycle 1: R-work 0.2")
+    assert capsys.readouterr().err == "cycle 1: R-work 0.2\n"
+
+
 AT_ONCE = """
 import sys
 from openmm_density.cli import fit, main

@@ -137,6 +137,7 @@ def test_it_lowers_r_free_also_after_it_was_stopped(stopped_and_resumed, folder)
     assert not any("half maps" in note for note in summary["notes"])
     assert not any(each["kind"] == "not_improved" for each in summary["located_doubts"])
     assert summary["kept"] == "after" and summary["b_factors"]["level"] == "atom"
+    assert any("R-free still fell in cycle 2" in note for note in summary["notes"])
     data, table = summary["crystal"]["data"]["whole"], (output / "table1.md").read_text()
     assert data["r_free"] == pytest.approx(end.r_free) and data["completeness"] == 1.0
     assert f"| R_work / R_free | {end.r_work:.4f} / {end.r_free:.4f} |" in table
@@ -264,6 +265,54 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(folder, tmp_path, capsys):
         error = capsys.readouterr().err
         assert said in error and error.count("\n") == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_flags_that_are_there_are_not_made(folder, tmp_path, capsys):
+    files = [str(folder / "start.pdb"), str(folder / "data.mtz"), "--output", str(tmp_path / "run")]
+    for words, said in (
+        (["--make-free-flags"], "--make-free-flags is given, and the file has free flags already: FREE = 0"),
+        (["--free-value", "40"], "hold out 0% of the reflections if 40 means free"),
+    ):
+        assert main(["fit", *files, *words]) == 2
+        error = capsys.readouterr().err
+        assert said in error and error.count("\n") == 1
+    # Flags that hold out none are no flags.
+    alike = tmp_path / "alike.mtz"
+    mtz = gemmi.read_mtz_file(files[1])
+    values = np.array(mtz)
+    values[:, mtz.column_labels().index("FREE")] = 1
+    mtz.set_data(values)
+    mtz.write_to_file(str(alike))
+    with pytest.raises(InputError, match="are alike"):
+        CrystalFit(files[0], alike, tmp_path / "run")
+    made = CrystalFit(files[0], alike, tmp_path / "run", make_free_flags=True).reflections
+    assert 0 < made.free.sum() < 0.1 * len(made) and "FREE is the same of all" in made.notes[0]
+    numbered = CrystalFit(files[0], files[1], tmp_path / "run", free_value=3).reflections
+    assert (
+        numbered.free.any() and not (numbered.free & CrystalFit(*files[:2], tmp_path).reflections.free).any()
+    )
+
+
+def test_free_flags_alone_are_neither_map_nor_data(folder, tmp_path, capsys):
+    path = tmp_path / "flags.mtz"
+    mtz = gemmi.read_mtz_file(str(folder / "data.mtz"))
+    for label in ("FP", "SIGFP"):
+        mtz.remove_column(mtz.column_labels().index(label))
+    mtz.write_to_file(str(path))
+    words = [
+        "fit",
+        str(folder / "start.pdb"),
+        str(path),
+        "--resolution",
+        "3",
+        "--output",
+        str(tmp_path / "run"),
+    ]
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert (
+        "no map coefficients (amplitudes and phases) nor measured amplitudes" in error and "FREE (I)" in error
+    )
 
 
 def test_a_map_and_a_file_that_is_not_there_are_told_from_amplitudes(folder, tmp_path, capsys):

@@ -55,6 +55,36 @@ def test_flags_of_ccp4_and_phenix_say_the_same(write, indices):
         assert np.array_equal(read_reflections(write(columns)).free, ccp4)
 
 
+@pytest.mark.parametrize(
+    ("flags", "free", "said"),
+    [
+        (lambda n: n % 20, 0, "as CCP4 and REFMAC have it"),
+        (lambda n: 1 + n % 20, 1, "the lowest of 20 sets"),
+        (lambda n: n % 20 == 0, 1, "as Phenix and CNS have it"),
+        (lambda n: np.where(n % 20, 1, -1), -1, "as SHELX has it"),
+        (lambda n: np.where(n % 20, 4, 7), 7, "the less frequent value"),
+    ],
+)
+def test_the_free_value_is_told_by_its_convention(write, indices, flags, free, said):
+    numbers = np.arange(len(indices))
+    columns = usual_columns(values(len(indices)), None) | {"FREE": ("I", flags(numbers).astype(float))}
+    path, present = write(columns), _present(indices)
+    found = read_reflections(path)
+    assert np.array_equal(found.free, (flags(numbers) == free)[present])
+    assert f"FREE = {free} is read as free ({said}" in found.notes[-1]
+
+
+def test_the_free_value_can_be_given(write, indices):
+    numbers = np.arange(len(indices))
+    path = write(usual_columns(values(len(indices)), None) | {"FREE": ("I", 1.0 + numbers % 20)})
+    found = read_reflections(path, free_value=20)
+    assert np.array_equal(found.free, (numbers % 20 == 19)[_present(indices)])
+    with pytest.raises(InputError, match="hold out 0% of the reflections if 0 means free"):
+        read_reflections(path, free_value=0)
+    with pytest.raises(InputError, match="no column of free flags"):
+        read_reflections(write(usual_columns(values(len(indices)), None)), free_value=1)
+
+
 def test_friedel_mates_are_merged(write, indices):
     n = len(indices)
     plus, minus = values(n, 1), values(n, 2)
