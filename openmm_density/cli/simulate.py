@@ -1,4 +1,4 @@
-"""``openmm-density simulate``: write the density of a model as a map."""
+"""``openmm-density simulate``: write the density of a model as a map, or the amplitudes of its crystal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..maps.map_suffixes import check_can_be_written
+import numpy as np
+
+from ..errors import InputError, as_argument
+from ..given_files import check_output_folder
+from ..maps.map_suffixes import MTZ_SUFFIX, check_can_be_written, map_suffix
 from ..plugins import defer_torch
 from ..units import checked_length, resolution_in_angstrom
 from .arguments import check_files, check_unused, number, whole_number
@@ -19,15 +23,21 @@ if TYPE_CHECKING:
 def add_parser(commands: Commands) -> None:
     """Add what ``simulate`` takes."""
     parser = commands.add_parser(
-        "simulate", help="simulate the map of a model", description="Write the density of MODEL as a map."
+        "simulate",
+        help="simulate the map of a model, or the amplitudes of its crystal",
+        description="Write the density of MODEL as a map, or the amplitudes of its crystal as an MTZ file: F-obs and SIGF-obs "
+        "with bulk solvent, and R-free-flags (1 is free, of 5%%).",
     )
     parser.add_argument("model", metavar="MODEL", help="PDB or mmCIF, .gz or not")
     parser.add_argument("--resolution", type=number, required=True, metavar="R", help="in Å")
-    parser.add_argument("--voxel-size", type=number, required=True, metavar="V", help="in Å")
+    parser.add_argument("--voxel-size", type=number, metavar="V", help="of a map, in Å")
     parser.add_argument(
-        "--output", required=True, metavar="MAP", help=".mrc, .map, .ccp4 (or .gz of these), .situs"
+        "--output",
+        required=True,
+        metavar="FILE",
+        help=".mrc, .map, .ccp4 (or .gz of these), .situs; .mtz for the amplitudes of the crystal that MODEL names",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace MAP if it is there")
+    parser.add_argument("--overwrite", action="store_true", help="replace FILE if it is there")
     parser.add_argument(
         "--margin", type=number, default=10.0, metavar="A", help="around the model, in Å (%(default)g)"
     )
@@ -46,10 +56,11 @@ def add_parser(commands: Commands) -> None:
         type=number,
         default=0.0,
         metavar="X",
-        help="standard deviation of noise up to the resolution, in that of the density inside the molecule (0)",
+        help="standard deviation of noise up to the resolution, in that of the density inside the molecule; of amplitudes the "
+        "root mean square of a complex error, in that of those of its resolution (0)",
     )
     parser.add_argument(
-        "--seed", type=whole_number, default=0, metavar="N", help="of the noise (%(default)s)"
+        "--seed", type=whole_number, default=0, metavar="N", help="of noise and free flags (%(default)s)"
     )
 
 
@@ -57,16 +68,42 @@ def _check(options: argparse.Namespace, output: Path) -> None:
     """Refuse at once what needs no model for it."""
     check_files([options.model])
     resolution_in_angstrom(options.resolution)
-    checked_length(options.voxel_size, "voxel_size", zero=False)
-    checked_length(options.margin, "margin")
-    check_can_be_written(output)
+    if map_suffix(output) == MTZ_SUFFIX:
+        _check_of_amplitudes(options, output)
+    else:
+        if options.voxel_size is None:
+            raise InputError("is needed for a map, and was not given", argument="voxel_size", remedy="give Å")
+        checked_length(options.voxel_size, "voxel_size", zero=False)
+        checked_length(options.margin, "margin")
+        check_can_be_written(output)
     check_unused(output, options.overwrite)
 
 
+def _check_of_amplitudes(options: argparse.Namespace, output: Path) -> None:
+    """Refuse what is asked of amplitudes that only a map has."""
+    for name, default in _OF_MAPS.items():
+        if getattr(options, name) != default:
+            raise InputError(
+                "is of a map, and .mtz asks for amplitudes",
+                argument=name,
+                found=getattr(options, name),
+                remedy=f"leave it out, or give {as_argument('output')} the name of a map",
+            )
+    if not output.name.lower().endswith(MTZ_SUFFIX):
+        raise InputError("amplitudes are not written compressed", source=output, remedy="use .mtz")
+    check_output_folder(output)
+    if not (np.isfinite(options.noise) and options.noise >= 0):
+        raise InputError(
+            "must be 0 or more", argument="noise", found=options.noise, remedy="give such as 0.1"
+        )
+
+
 def run(options: argparse.Namespace) -> int:
-    """Write the map; return the exit status."""
+    """Write the map or the amplitudes; return the exit status."""
     output = Path(options.output)
     _check(options, output)
+    if map_suffix(output) == MTZ_SUFFIX:
+        return _write_amplitudes(options, output)
     defer_torch()
     with loading():
         from ..maps.density_map import DensityMap
@@ -90,3 +127,20 @@ def run(options: argparse.Namespace) -> int:
     nz, ny, nx = density_map.shape
     print(f"{output}: {nx} x {ny} x {nz} voxels of {options.voxel_size:g} Å")
     return 0
+
+
+def _write_amplitudes(options: argparse.Namespace, output: Path) -> int:
+    from ..crystals.simulated_data import read_crystal, simulated_reflections, write_reflections
+
+    structure = read_crystal(options.model)
+    found = simulated_reflections(structure, options.resolution, options.noise, options.seed)
+    write_reflections(found, output)
+    print(
+        f"{output}: {len(found)} amplitudes to {found.resolution:.2f} Å in {found.space_group.xhm()}, {found.free.sum()} of them "
+        "held out"
+    )
+    return 0
+
+
+_OF_MAPS = {"voxel_size": None, "margin": 10.0, "scattering": "electron", "conformers": "all"}
+"""Options that amplitudes do not have, with their defaults."""

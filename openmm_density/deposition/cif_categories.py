@@ -1,4 +1,4 @@
-"""What an mmCIF file says of fit and refinement: ``_em_3d_fitting``, ``_refine``, ``_reflns`` and others."""
+"""What an mmCIF file says of fit and refinement: ``_em_3d_fitting``, ``_refine``, ``_reflns``, ``_exptl`` and others."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ def add_refinement(path: Path, known: TableInput, b_factors: np.ndarray, measure
     _restraints(block, known.geometry, method)
     if known.crystal is not None and known.crystal.diffraction is not None:
         _reflections(block, entry, known.crystal.diffraction, method)
+        _experiment(block, entry)
     _append(
         block,
         "_software.",
@@ -181,6 +182,16 @@ def _reflections(block: gemmi.cif.Block, entry: str, found: DiffractionFigures, 
         if value is not None and count == 1 and all(map(gemmi.cif.is_null, known.get(name, ["?"]))):
             known[name] = [gemmi.cif.quote(value)]
     _store(block, "_reflns.", known)
+
+
+def _experiment(block: gemmi.cif.Block, entry: str) -> None:
+    """Write ``_exptl`` and ``_exptl_crystal`` where the file has none, as one from a PDB file without EXPDTA."""
+    for category, told in (
+        ("_exptl.", {"entry_id": entry, "method": _METHODS[True]}),
+        ("_exptl_crystal.", {"id": "1"}),
+    ):
+        if not _table(block, category):
+            _store(block, category, {name: [gemmi.cif.quote(value)] for name, value in told.items()})
 
 
 def _restraints(block: gemmi.cif.Block, geometry: Mapping[str, Any], method: str) -> None:

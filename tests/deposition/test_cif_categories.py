@@ -115,8 +115,13 @@ def test_a_crystal_has_r_factors_and_tells_of_its_reflections(model, known, crys
     assert block.get_mmcif_category("_reflns.")["B_iso_Wilson_estimate"] == ["14.25"]
     assert block.get_mmcif_category("_software.")["name"] == ["REFMAC", "openmm-density", "cctbx"]
     # What the data's authors say of them stays.
+    assert block.get_mmcif_category("_exptl.")["method"] == ["Electron Microscopy"]
+    block.find_mmcif_category("_exptl.").erase()
+    block.set_pair("_exptl_crystal.id", "7")
     block.set_pair("_reflns.number_obs", "12345")
     path.write_text(block.as_string())
     add_refinement(path, known, model.b_factors, "cross-correlation")
     block = gemmi.cif.read(str(path)).sole_block()
     assert block.find_value("_reflns.number_obs") == "12345"
+    assert block.get_mmcif_category("_exptl.") == {"entry_id": ["5NI1"], "method": ["X-RAY DIFFRACTION"]}
+    assert block.get_mmcif_category("_exptl_crystal.") == {"id": ["7"]}

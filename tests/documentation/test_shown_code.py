@@ -103,6 +103,18 @@ def test_python_snippets_run(number, outcomes):
     assert 0.0 < float(text.strip().splitlines()[-1]) < 1.0
 
 
+def test_the_start_of_the_crystal_that_can_be_tried_is_off_by_half(tmp_path, monkeypatch):
+    (block,) = (block for block in shown("py") if "start.pdb" in block.text)
+    (tmp_path / "tests").symlink_to(PROJECT / "tests")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block.text, "snippet", "exec"), {})
+    given = next((tmp_path / "tests" / "data").glob("xray_1g8a_P21/*.pdb"))
+    moved, before = (
+        app.PDBFile(str(path)).getPositions(asNumpy=True)._value for path in ("start.pdb", given)
+    )
+    assert 0.04 < ((moved - before) ** 2).sum(axis=1).mean() ** 0.5 < 0.1  # nm
+
+
 def test_commands_run_in_their_order(folder, monkeypatch, capsys):
     # On the first platform alone, Reference: test_doctor.py tries them all.
     monkeypatch.setattr(
