@@ -16,7 +16,7 @@ from ..crystals import Phased, Reflections, phased_file
 from ..deposition.diffraction import crystal_of_data
 from ..deposition.table import OF_OWN_PHASES
 from ..fitting.output.notes import NO_HALF_MAPS
-from ..fitting.output.pictures import draw_models_in_map
+from ..fitting.output.pictures import DRAWN_OF_MODELS, draw_models_in_map
 from ..fitting.output.results import (
     AFTER_FILES,
     CIF_FILES,
@@ -104,7 +104,10 @@ def write_crystal(
     best, first = cycle_folder(folder, max(chosen.number, 1)), cycle_folder(folder, 1)
     summary = dict(summaries[max(chosen.number, 1) - 1])
     with stopwatch.part("writing"):
-        _copy_files(best, folder, lambda name: name not in (SUMMARY, REPORT, RECORD) and BEFORE not in name)
+        # Where they are not drawn anew, they would show a cycle's own start in its own map.
+        drawn = DRAWN_OF_MODELS if chosen.number else ()
+        left_out = {SUMMARY, REPORT, RECORD, *drawn}
+        _copy_files(best, folder, lambda name: name not in left_out and not name.startswith(BEFORE))
         _copy_files(first, folder, lambda name: name.startswith(BEFORE))
     with stopwatch.part("phasing"):
         path = model_of(best) if chosen.number else kept_model_of(best)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import gemmi
 import numpy as np
@@ -11,6 +12,7 @@ from openmm.unit import nanometer
 from openmm_density.cli import main
 from openmm_density.crystal_fit import CrystalFit, Cycle, crystal_fit
 from openmm_density.crystal_fit.cycles import Interrupted, Listener, carry_out
+from openmm_density.crystal_fit.output import _tell_of_mirrored_start
 from openmm_density.crystal_fit.result import best_cycle, crystal_doubts, handedness_doubts, is_over
 from openmm_density.crystal_fit.settings import CrystalSettings
 from openmm_density.crystals import phased_file
@@ -79,6 +81,24 @@ def test_a_start_that_stays_the_best_and_a_wide_gap_are_doubts():
     assert len(doubts) == 3 and "keep the model as it was" in doubts[0]
 
 
+def test_a_start_that_is_kept_but_was_mirrored_has_r_factors_of_its_own(folder, tmp_path):
+    structure = gemmi.read_structure(str(folder / "true.pdb"))
+    centre, *corner = (structure[0]["A"][5][name][0] for name in ("CA", "N", "C", "CB"))
+    n, c, b = (np.array(atom.pos.tolist()) for atom in corner)
+    normal = np.cross(c - n, b - n)
+    normal /= np.linalg.norm(normal)
+    place = np.array(centre.pos.tolist())
+    centre.pos = gemmi.Position(*(place - 2 * np.dot(place - n, normal) * normal))
+    structure.write_pdb(str(tmp_path / "start.pdb"))
+    whole = {"r_work": 0.21, "r_free": 0.23}
+    for name, best, mirrored in (("start", 0, True), ("start", 1, False), ("true", 0, False)):
+        path = tmp_path / "start.pdb" if name == "start" else folder / "true.pdb"
+        section = {"r_work": 0.3, "r_free": 0.31, "data": {"whole": whole}}
+        doubts = _tell_of_mirrored_start(section, SimpleNamespace(model=str(path)), cycle(best, 0.31))
+        assert [section[key] for key in whole] == ([0.21, 0.23] if mirrored else [0.3, 0.31])
+        assert bool(doubts) == mirrored and all("R-free 0.2300" in doubt for doubt in doubts)
+
+
 def test_centres_of_the_wrong_hand_are_a_doubt():
     assert handedness_doubts({"geometry_final": {"wrong_centres": []}}) == []
     (doubt,) = handedness_doubts({"geometry_final": {"wrong_centres": ["A ILE 4 CB"]}})
@@ -108,6 +128,7 @@ def stopped_and_resumed(folder, tmp_path_factory):
     with pytest.raises(KeyboardInterrupt):
         fit.run(Listener(progress=stopped), command="openmm-density fit a b")
     so_far = {name: (output / name).read_bytes() for name in ("fitted.pdb", "summary.json", "crystal.mtz")}
+    so_far["names"] = [path.name for path in output.iterdir()]
     assert (output / "cycle_02" / "unfinished").is_dir()
     said = []
     watch = Stopwatch()
@@ -123,6 +144,7 @@ def test_a_fit_that_is_stopped_in_a_later_cycle_leaves_the_best_one_so_far(stopp
     assert summary["interrupted"] and len(summary["crystal"]["cycles"]) == 2
     assert summary["doubts"][0].startswith("the fit was interrupted in cycle 2: the result so far is")
     assert summary["crystal"]["best_cycle"] == 1 and so_far["crystal.mtz"]
+    assert "overview.png" not in so_far["names"] and (output / "overview.png").exists()
 
 
 def test_it_lowers_r_free_also_after_it_was_stopped(stopped_and_resumed, folder):

@@ -118,8 +118,12 @@ def draw_models_in_map(
         for stage, (title, model) in models.items()
     ]
     traces = [] if reference is None else _traces(reference.topology, reference.positions)
-    _overview(folder / "overview.png", density_map, *views, traces)
-    _residues(folder / "residues.png", residues, stretches)
+    overview, by_residue = (folder / name for name in DRAWN_OF_MODELS)
+    _overview(overview, density_map, *views, traces)
+    _residues(by_residue, residues, stretches)
+
+
+DRAWN_OF_MODELS = ("overview.png", "residues.png")
 
 
 def _overview(
