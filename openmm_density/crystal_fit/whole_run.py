@@ -131,10 +131,17 @@ def tell_of_whole_run(
     summary["residues"] = residues
     stretches = doubtful_stretches(residues)
     _doubts(summary, doubts_of_figures(summary, stretches, residues), shown.after)
-    own = summary["notes"]
-    summary["notes"] = [note if note in first["notes"] else f"Cycle {number}: {note}" for note in own]
-    summary["notes"] = [f"Cycle 1: {note}" for note in first["notes"] if note not in own] + summary["notes"]
+    # What later cycles begin with lacks it already.
+    summary["left_out"] = list(dict.fromkeys([*first["left_out"], *summary["left_out"]]))
+    summary["notes"] = _notes(summary, first, number)
     return stretches
+
+
+def _notes(summary: Mapping[str, Any], first: Mapping[str, Any], number: int) -> list[str]:
+    """Return the notes of the first and of the best cycle, each with its cycle where it is of one alone."""
+    known, own, left_out = first["notes"], summary["notes"], summary["left_out"]
+    of_start = [note if note in left_out else f"Cycle 1: {note}" for note in known if note not in own]
+    return of_start + [note if note in (*known, *left_out) else f"Cycle {number}: {note}" for note in own]
 
 
 def times_of_run(

@@ -192,6 +192,8 @@ def test_summary_and_report_are_of_the_whole_run(stopped_and_resumed, folder):
     assert summary["geometry_initial"] == fits[0]["geometry_initial"]
     assert summary["geometry_final"] == fits[1]["geometry_final"]
     assert np.allclose(atoms_of(output / "fitted_before.pdb")[:, :3], atoms_of(given)[:, :3], atol=2e-3)
+    assert "REMARK 3" in fits[0]["left_out"][0] and summary["left_out"] == fits[0]["left_out"]
+    assert fits[0]["left_out"][0] in summary["notes"]
     seconds = [fit["wall_seconds"] for fit in fits]
     assert summary["wall_seconds"] > 1000 + sum(seconds) and summary["steps"] == 200
     assert sum(summary["seconds_by_part"].values()) == pytest.approx(summary["wall_seconds"], abs=0.01)
