@@ -25,6 +25,7 @@ PARTS = {
     "final_strength": "final strength",
     "conformers": "alternate conformers",
     "b_factors": "B factors",
+    "refinement": "refinement against amplitudes",
     "ensemble": "ensemble",
     "scoring": "scoring",
     "writing": "writing",

@@ -88,6 +88,7 @@ _GROUPS = (
     ("searches", ("searches",), ("register", "threading", "matching", "peptides", "side_chains", "settling")),
     ("final strength", ("final_strength",), ()),
     ("B factors, conformers", ("b_factors", "conformers"), ()),
+    ("refinement", ("refinement",), ()),
     ("ensemble", ("ensemble",), ()),
     ("output", ("scoring", "writing", "pictures", "report"), ()),
 )

@@ -15,7 +15,8 @@ from ..fitting.output.results import CRYSTAL_SETTINGS, check_unused, finished_su
 from ..fitting.protocols import Protocol, find_protocol
 from ..stopwatch import Stopwatch
 from ..units import resolution_in_angstrom
-from .cycles import Cycle, Interrupted, Listener, carry_out, cycle_folder, model_of, phased_model
+from .cycles import Cycle, Interrupted, Listener, carry_out, cycle_folder
+from .models import model_of, phased_model
 from .output import Course, remove_crystal, write_crystal
 from .protocol import STEPS, cycle_protocol
 from .result import CrystalResult, is_over
@@ -27,9 +28,9 @@ class CrystalFit:
 
     Each cycle makes a σA-weighted 2mF_o − DF_c map of the whole cell with the phases of the model, bulk solvent and an
     anisotropic scale (`openmm_density.crystals.phased`), and fits the model into it with its symmetry mates, positions and B
-    factors; then come new phases, as in xMDFF (McGreevy et al., Acta Cryst. 2014, D70, 2344-2355). It ends after so many
-    cycles, or when R-free has not fallen for two. The model of the cycle with the lowest R-free is the result. Reflections that
-    are held out have no part in map, scale or σA.
+    factors, which are then refined against the amplitudes themselves; then come new phases, as in xMDFF (McGreevy et al., Acta
+    Cryst. 2014, D70, 2344-2355). It ends after so many cycles, or when R-free has not fallen for two. The model of the cycle
+    with the lowest R-free is the result. Reflections that are held out have no part in map, scale, σA or likelihood.
 
     Parameters
     ----------

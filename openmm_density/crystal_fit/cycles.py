@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..atomic_files import write_text
-from ..crystals import Phased, Reflections, crystal_structure, phased
+from ..crystals import Phased, Reflections
 from ..deposition.diffraction import crystal_of_data
 from ..fitting.conformers import kept_conformers
 from ..fitting.fit_result import FitResult, Row
@@ -25,12 +25,12 @@ from ..models.symmetry_operators import SymmetryOperators
 from ..stopwatch import Stopwatch
 from ..validation.map_checks import MapChecks
 from ..wording import listing
+from .amplitude_refinement import AmplitudeRefinement
+from .models import kept_model_of, model_of, phased_model
 from .settings import CrystalSettings
 from .target import fitted_selection
 
 RECORD = "cycle.json"
-MODEL_FILES = "{}_input.cif", "{}.pdb", "{}.cif"
-"""With the atoms of the input, the first that is there."""
 
 
 class Interrupted(Exception):
@@ -126,24 +126,6 @@ def cycle_folder(folder: Path, number: int) -> Path:
     return folder / f"cycle_{number:02d}"
 
 
-def model_of(folder: Path) -> Path:
-    """Return what the fit of a folder made of its model, with the atoms of the input, whether it was kept or not."""
-    return _named_model(folder, "after") or kept_model_of(folder)
-
-
-def kept_model_of(folder: Path) -> Path:
-    """Return the model that is the result of a folder, with the atoms of the input."""
-    found = _named_model(folder, "fitted")
-    if found is None:
-        raise FileNotFoundError(folder)
-    return found
-
-
-def _named_model(folder: Path, name: str) -> Path | None:
-    paths = [folder / each.format(name) for each in MODEL_FILES]
-    return next((path for path in paths if path.exists()), None)
-
-
 def finished_cycle(folder: Path, number: int) -> Cycle | None:
     """Return a cycle that has come to its end; None where it has not."""
     path = cycle_folder(folder, number)
@@ -197,11 +179,6 @@ def carry_out(
     return cycle
 
 
-def phased_model(path: Path, reflections: Reflections) -> Phased:
-    """Return what the model of a file makes of the data, as the target of a fit."""
-    return phased(crystal_structure(path, reflections), reflections)
-
-
 def _fitted(
     settings: CrystalSettings,
     path: Path,
@@ -241,10 +218,7 @@ def _fitted(
         result = fit.run(output.run, listener.progress)
         if result.interrupted:
             raise Interrupted
-        if result.simulated is not None:
-            # Not the correlation with this cycle's map says which model is better, but R-free of all cycles.
-            refined = fit.solute, fit.fit_map, fit.protocol, None, fit.density.operators
-            result = with_refined_atoms(result.as_simulated(), *refined)
+        result = _refined(result, fit, output, reflections)
         if may_keep:
             with stopwatch.part("phasing"):
                 result = _better(result, fit, output, before, reflections)
@@ -261,6 +235,18 @@ def _fitted(
         if fit is not None:
             fit.beside.end()
         output.discard()
+
+
+def _refined(
+    result: FitResult, fit: FlexibleFit, output: OutputFolder, reflections: Reflections
+) -> FitResult:
+    """Return what the simulation made of the model, refined against the amplitudes."""
+    if result.simulated is not None:
+        # Not the correlation with this cycle's map says which model is better, but R-free of all cycles.
+        refined = fit.solute, fit.fit_map, fit.protocol, None, fit.density.operators
+        result = with_refined_atoms(result.as_simulated(), *refined)
+    with fit.stopwatch.part("refinement"):
+        return AmplitudeRefinement(fit, output, reflections).refine(result)
 
 
 def _notes_on_start(model: Model, reflections: Reflections, mended: list[str]) -> list[str]:

@@ -37,7 +37,8 @@ from ..models.symmetry_operators import SymmetryOperators
 from ..stopwatch import Stopwatch
 from ..validation.stretches import Stretch
 from ..wording import listing, one_line
-from .cycles import RECORD, Cycle, cycle_folder, kept_model_of, model_of
+from .cycles import RECORD, Cycle, cycle_folder
+from .models import kept_model_of, model_of
 from .result import (
     CrystalResult,
     best_cycle,

@@ -149,6 +149,13 @@ class FitSystems:
         return self._restrained(constraints=None, rigidWater=False)
 
     @cached_property
+    def stiff_without_density(self) -> openmm.System:
+        """The same with the stiff geometry of final stages, see `final_geometry`."""
+        system = self._restrained(constraints=None, rigidWater=False)
+        stiffen(system, self.prepared.topology)
+        return system
+
+    @cached_property
     def for_relaxation(self) -> openmm.System:
         """The same for bad starts: ligands with a learned potential, which knows no such geometry, are held by springs."""
         if not self.prepared.potentials:

@@ -11,6 +11,7 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+import openmm
 import torch
 from openmm import app
 
@@ -50,7 +51,7 @@ from .measurements import Measurements
 from .options import PreparationOptions, RestraintOptions, RunOptions
 from .other_maps import OtherMaps
 from .placement import Placement
-from .platforms import load_gpu_code
+from .platforms import load_gpu_code, make_context
 from .progress_bars import shown_progress
 from .protocols import Protocol, find_protocol
 from .refined_atoms import with_refined_atoms
@@ -231,7 +232,7 @@ class FlexibleFit:
             self.protocol = _adapted(protocol, fit_map, start.cc, search, solvent)
             run = run.for_protocol(self.protocol)
             systems = FitSystems(self.prepared, fit_map, self.protocol, start.cc, run, holds, density_options)
-            measurements = Measurements(
+            self._measurements = measurements = Measurements(
                 self.prepared, systems.density, fit_map, start.cc, self.planes, reference, free, self.beside
             )
             self._run = FitRun(
@@ -335,6 +336,27 @@ class FlexibleFit:
             examined = examine_fitted(self.fit_map, self.solute, result, self.threads, self.beside)
             self._checks_after[key] = examined
         return self._checks_after[key]
+
+    def context_without_density(self) -> openmm.Context:
+        """Return a Context of the force field, stiff as in final stages, mates and restraints, without constraints."""
+        platform = self._run.engine.platform
+        return make_context(self._systems.stiff_without_density, openmm.VerletIntegrator(0.001), platform)
+
+    def moved(self, result: FitResult, positions: np.ndarray) -> FitResult:
+        """Return a result with its model at other positions (N, 3) in Å, and what is measured of it there."""
+        in_input = self.prepared.input_positions(positions)
+        found = result.conformers
+        if found is not None:
+            further = found.positions[len(positions) :]
+            found = replace(found, positions=np.concatenate([positions, further]))
+        return replace(
+            result,
+            final=positions,
+            cc_final=self.fit_map.correlation(self.prepared.model.topology).cc_mask(in_input),
+            similarity_final=self.density.similarity(positions),
+            ca_rmsd_final=self._measurements.ca_rmsd(positions),
+            conformers=found,
+        )
 
     def run(
         self,

@@ -10,7 +10,7 @@ import pytest
 from openmm.unit import nanometer
 
 from openmm_density.cli import main
-from openmm_density.crystal_fit import CrystalFit, Cycle, crystal_fit
+from openmm_density.crystal_fit import CrystalFit, Cycle, amplitude_refinement, crystal_fit
 from openmm_density.crystal_fit.cycles import Interrupted, Listener, carry_out
 from openmm_density.crystal_fit.output import _tell_of_mirrored_start
 from openmm_density.crystal_fit.result import best_cycle, crystal_doubts, handedness_doubts, is_over
@@ -20,43 +20,6 @@ from openmm_density.errors import InputError, SimulationError
 from openmm_density.models.structures import read_model
 from openmm_density.stopwatch import Stopwatch
 from openmm_density.validation.correlation import MapCorrelation
-
-from ..crystals.simulated import simulated, usual_columns, write_mtz
-
-
-@pytest.fixture(scope="module")
-def folder(small_data, tmp_path_factory):
-    """Return the folder of a peptide's crystal in P 21 21 21: ``start.pdb`` is off by .5 Å from what ``data.mtz`` was made of."""
-    path = tmp_path_factory.mktemp("peptide")
-    structure = gemmi.read_structure(str(small_data / "xray_1g8a_P21" / "1G8A_refined.pdb"))
-    structure.setup_entities()
-    structure.remove_ligands_and_waters()
-    structure.remove_hydrogens()
-    structure.remove_alternative_conformations()
-    chain = structure[0][0]
-    del chain[14:]
-    places = np.array([cra.atom.pos.tolist() for cra in structure[0].all()])
-    sides = np.ptp(places, axis=0) + 7.0
-    shift = sides / 4 - places.mean(axis=0)
-    structure.cell, structure.spacegroup_hm = (
-        gemmi.UnitCell(*np.round(sides * 1.2, 2), 90, 90, 90),
-        "P 21 21 21",
-    )
-    move(structure, lambda position: position + shift)
-    structure.setup_cell_images()
-    hkl, amplitudes, _ = simulated(structure, 2.4, error=0.1)
-    free = np.arange(len(hkl)) % 12 == 5
-    write_mtz(path / "data.mtz", structure, hkl, usual_columns(amplitudes, free))
-    write_mtz(path / "no_flags.mtz", structure, hkl, usual_columns(amplitudes, None))
-    structure.write_pdb(str(path / "true.pdb"))
-    move(structure, lambda position: position + 0.7 * np.sin(position / 3.0)[[1, 2, 0]])
-    structure.write_pdb(str(path / "start.pdb"))
-    return path
-
-
-def move(structure, to):
-    for cra in structure[0].all():
-        cra.atom.pos = gemmi.Position(*to(np.array(cra.atom.pos.tolist())))
 
 
 def cycle(number, r_free, r_work=0.2):
@@ -118,6 +81,14 @@ OPTIONS = {
 @pytest.fixture(scope="module")
 def stopped_and_resumed(folder, tmp_path_factory):
     """Return the folder of a fit that was stopped in its second cycle and then resumed, and what was there and said."""
+    # Refined so briefly that the second cycle is the better one.
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("MACROCYCLES", 1), ("POSITION_ITERATIONS", 3), ("B_ITERATIONS", 2)):
+            patch.setattr(amplitude_refinement, name, value)
+        yield _stopped_and_resumed(folder, tmp_path_factory)
+
+
+def _stopped_and_resumed(folder, tmp_path_factory):
     output = tmp_path_factory.mktemp("crystal") / "run"
     fit = CrystalFit(folder / "start.pdb", folder / "data.mtz", output, **OPTIONS)
 
@@ -150,7 +121,7 @@ def test_a_fit_that_is_stopped_in_a_later_cycle_leaves_the_best_one_so_far(stopp
 def test_it_lowers_r_free_also_after_it_was_stopped(stopped_and_resumed, folder):
     output, _, result, said = stopped_and_resumed
     start, _, end = result.cycles
-    assert end.r_free < start.r_free - 0.02 and end.r_work < start.r_work - 0.02
+    assert end.r_free < start.r_free - 0.1 and end.r_work < start.r_work - 0.1
     assert said[0].startswith("start: R-work") and said[2].startswith("cycle 2: R-work")
     summary = json.loads((output / "summary.json").read_text())
     assert summary["crystal"]["best_cycle"] == 2 and summary["crystal"]["r_free"] == end.r_free
@@ -158,6 +129,7 @@ def test_it_lowers_r_free_also_after_it_was_stopped(stopped_and_resumed, folder)
     # Of a crystal it is the free reflections that tell.
     assert not any("half maps" in note for note in summary["notes"])
     assert not any(each["kind"] == "not_improved" for each in summary["located_doubts"])
+    assert any("refined against the amplitudes" in note for note in summary["notes"])
     assert summary["kept"] == "after" and summary["b_factors"]["level"] == "atom"
     assert any("R-free still fell in cycle 2" in note for note in summary["notes"])
     data, table = summary["crystal"]["data"]["whole"], (output / "table1.md").read_text()
