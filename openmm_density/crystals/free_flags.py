@@ -60,7 +60,7 @@ def free_reflections(
             f"its free flags ({label}) hold out {free.mean():.0%} of the reflections if {meant:g} means free",
             source=path,
             found=f"values {listing([f'{each:g}' for each in values], 8)}",
-            remedy=f"say which one means free with {as_argument('free_value')}, or choose another column with "
+            remedy=f"give the one that means free with {as_argument('free_value')}, or choose another column with "
             f"{as_argument('free_flags')}",
         )
     why = "" if value is not None else f" ({_convention(values, float(meant))})"

@@ -203,7 +203,7 @@ def _held_out(
             "is given, and the file has no column of free flags",
             argument="free_value",
             source=path,
-            remedy=f"name it with {as_argument('free_flags')}, or leave it out",
+            remedy=f"give its label with {as_argument('free_flags')}, or leave it out",
         )
     if without_alike and not np.ptp(values):
         notes.append(f"{label} is the same of all reflections, and so no free flag.")
