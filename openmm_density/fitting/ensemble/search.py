@@ -74,7 +74,8 @@ class EnsembleResult:
     rows : list of dict
         After each block of steps: leg, stage, step, similarity and weights.
     ligands : list of dict
-        What is known of ligands with a learned potential, model by model, see `openmm_density.fitting.ligands.watch.WatchedLigand`.
+        What is known of ligands with a learned potential, model by model, see
+        `openmm_density.fitting.ligands.watch.WatchedLigand`.
     """
 
     models: np.ndarray

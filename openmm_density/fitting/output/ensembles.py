@@ -45,7 +45,8 @@ def ensemble_summary(ensemble: EnsembleResult | None, prepared: Prepared) -> dic
         ``replicas``; ``weights`` in the order of the models of ``ensemble.cif``, by conformation and weight; ``conformations``,
         each with its ``weight`` and the ``models`` that are it; ``verdict``, see
         `openmm_density.fitting.ensemble.verdict.Verdict`; ``cc_single`` and ``cc_ensemble`` with the whole map; ``strength`` and
-        ``strength_of_noise``; ``unknown_ligands``, see `unknown_ligands`, and ``held_ligands``, see `held_ligands`; ``rmsf`` of each residue in Å, with its ``residue``;
+        ``strength_of_noise``; ``unknown_ligands``, see `unknown_ligands`, and ``held_ligands``, see `held_ligands`; ``rmsf`` of
+        each residue in Å, with its ``residue``;
         ``course``, a row after each block of steps.
     """
     if ensemble is None:
