@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from ..errors import InputError, as_argument
 from ..given_files import check_output_folder
@@ -92,7 +91,7 @@ def _check_of_amplitudes(options: argparse.Namespace, output: Path) -> None:
     if not output.name.lower().endswith(MTZ_SUFFIX):
         raise InputError("amplitudes are not written compressed", source=output, remedy="use .mtz")
     check_output_folder(output)
-    if not (np.isfinite(options.noise) and options.noise >= 0):
+    if not (math.isfinite(options.noise) and options.noise >= 0):
         raise InputError(
             "must be 0 or more", argument="noise", found=options.noise, remedy="give such as 0.1"
         )

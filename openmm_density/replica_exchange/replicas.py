@@ -22,7 +22,7 @@ from openmm_density.kernels import compilation
 from ..energies.copies import copy_parameter_names, density_force, density_forces_of_copies
 from ..energies.density_fit import DensityFit
 from ..energies.forces import backend_problem
-from ..errors import InputError, SimulationError
+from ..errors import InputError, SimulationError, as_argument
 from ..merging import MergedSystem, displacements_apart, merge_systems, unmergeable
 from ..merging.displacements import closest_approach
 from ..restraints import PlanarityRestraint
@@ -389,7 +389,7 @@ class MergedReplicas(Replicas):
         if self._set_ups:
             raise InputError(
                 "merged replicas share one Context, which cannot be set up for each of them",
-                remedy='give layout="separate"',
+                remedy=f"give {as_argument('layout', 'separate')}",
             )
 
     def _set_timestep(self, timestep: float) -> None:
