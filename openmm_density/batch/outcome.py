@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..fitting.output.report import corrections_of, read_contents
-from ..fitting.output.results import FITTED
+from ..fitting.output.results import FITTED, model_with_input_atoms
 from ..html_report.page import write_page
 from ..maps.density_map import DensityMap
 from ..models.structures import Model, read_model
@@ -129,8 +129,7 @@ def _outcome(density_map: str, results: Sequence[JobResult], free: dict[str, flo
 
 def _correlation_with_free_map(result: JobResult, free_map: str) -> float:
     """Return the CC of what a fit reports on, which is the atoms of its input."""
-    files = (result.folder / name for name in ("fitted.pdb", "fitted_input.cif"))
-    model = read_model(next(path for path in files if path.exists()))
+    model = read_model(model_with_input_atoms(result.folder) or result.folder / FITTED)
     density_map = corrections_of(result.summary).apply(DensityMap.from_file(free_map))
     return round(cc_mask(density_map, model.topology, model.positions, result.job.resolution), 6)
 

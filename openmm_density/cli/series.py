@@ -256,7 +256,7 @@ def _print_outcome(result: SeriesResult, folder: Path) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from ..series.fit_doubts import fit_doubts, fit_doubts_in_words
+    from ..series.fit_doubts import fit_doubts, fit_doubts_in_words, fit_notes
     from ..series.result import frame_values
 
     console = console_for_results()
@@ -274,7 +274,8 @@ def _print_outcome(result: SeriesResult, folder: Path) -> None:
     for motion in result.path.motions:
         where = ", ".join(motion.residues[:4])
         console.print(f"domain {motion.domain} ({where}) turns by up to {max(motion.angle_from_first):.0f}°")
-    for note in result.notes:
+    of_all = [each.in_words(len(result.frames)) for each in fit_notes(result.frames)]
+    for note in (*result.notes, *of_all):
         console.print(Text.assemble(("Note:", "bold"), f" {note}"))
     for doubt in result.doubts:
         console.print(Text.assemble(("Doubt:", "bold"), f" {doubt}"))

@@ -5,27 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..crystals import Phased, Reflections, crystal_structure, phased
-
-MODEL_FILES = "{}_input.cif", "{}.pdb", "{}.cif"
-"""With the atoms of the input, the first that is there."""
+from ..fitting.output.results import model_with_input_atoms
 
 
 def model_of(folder: Path) -> Path:
     """Return what the fit of a folder made of its model, with the atoms of the input, whether it was kept or not."""
-    return _named_model(folder, "after") or kept_model_of(folder)
+    return model_with_input_atoms(folder, "after") or kept_model_of(folder)
 
 
 def kept_model_of(folder: Path) -> Path:
     """Return the model that is the result of a folder, with the atoms of the input."""
-    found = _named_model(folder, "fitted")
+    found = model_with_input_atoms(folder)
     if found is None:
         raise FileNotFoundError(folder)
     return found
-
-
-def _named_model(folder: Path, name: str) -> Path | None:
-    paths = [folder / each.format(name) for each in MODEL_FILES]
-    return next((path for path in paths if path.exists()), None)
 
 
 def phased_model(path: Path, reflections: Reflections) -> Phased:

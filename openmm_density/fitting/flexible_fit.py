@@ -132,6 +132,9 @@ class FlexibleFit:
         Half maps, by which the level of refined B factors is chosen and checked. They have no other part in the fit.
     symmetry : AssemblySymmetry, optional
         From `openmm_density.symmetry.find_assembly`, with the unit that is then the model: its copies follow from it.
+    completed : Model, optional
+        The same model with what an earlier fit built of it, as in its ``fitted.cif`` beside ``fitted.pdb``: that is kept, as is
+        the protonation.
     **density_options
         Passed to `DensityFit`: ``similarity``, ``weights``, ``atoms``, ``mask`` … With ``operators`` the model is one unit of an
         assembly or of a crystal: its copies take part in the density and, as `add_symmetry_contacts` says, in the force field.
@@ -210,30 +213,30 @@ class FlexibleFit:
         ligand_potentials: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
         half_maps: Sequence[DensityMap] | None = None,
         symmetry: AssemblySymmetry | None = None,
+        completed: Model | None = None,
         **density_options: Any,
     ) -> None:
         density_options |= {} if symmetry is None else {"operators": symmetry.operators}
-        models = {"model": model, "restrain_to": restrain_to, "reference": reference}
-        check_arguments(type(self), density_options, density_map, **models)
+        models = {"restrain_to": restrain_to, "reference": reference, "completed": completed}
+        check_arguments(type(self), density_options, density_map, model=model, **models)
         check_mates(density_options.get("operators"), solvent)
         self.stopwatch, self.reference, self.symmetry = stopwatch or Stopwatch(), reference, symmetry
         with self.stopwatch.part("preparation"), ExitStack() as preparation:
             run = RunOptions(seed, platform, threads, report_interval, save_interval, explain_time)
             fit_map = FitMap(density_map, resolution_in_angstrom(resolution), corrections)
-            self._other_maps = OtherMaps.of(fit_map, free_map, half_maps)
-            free = self._other_maps.free
+            self._other_maps = maps = OtherMaps.of(fit_map, free_map, half_maps)
             by = forcefield, solvent, ligand_forcefield, ligands, dictionaries, allow_scripts
-            chemistry = PreparationOptions(*by, ligand_potentials).with_potentials(model, threads)
+            chemistry = PreparationOptions(*by, ligand_potentials, completed).with_potentials(model, threads)
             holds = RestraintOptions(planarity, restrain_to, dictionaries)
             prepare = partial(_prepared, chemistry, fit_map, run, load_gpu_code(run.platform))
             self.beside = _loading_beside(run, fit_map, preparation)
             start, self.solute, self.prepared = self._start(model, fit_map, place, map_checks, run, prepare)
-            self.planes = holds.planes(start.model)
+            self.planes = planes = holds.planes(start.model)
             self.protocol = _adapted(protocol, fit_map, start.cc, search, solvent)
             run = run.for_protocol(self.protocol)
             systems = FitSystems(self.prepared, fit_map, self.protocol, start.cc, run, holds, density_options)
             self._measurements = measurements = Measurements(
-                self.prepared, systems.density, fit_map, start.cc, self.planes, reference, free, self.beside
+                self.prepared, systems.density, fit_map, start.cc, planes, reference, maps.free, self.beside
             )
             self._run = FitRun(
                 systems, fit_map, self.protocol, run, measurements, self.solute, self.stopwatch, self.beside

@@ -66,6 +66,7 @@ class PreparationOptions:
     dictionaries: Paths
     allow_scripts: bool
     ligand_files: Paths = ()
+    completed: Model | None = None
     potentials: FoundPotentials | None = None
 
     @property
@@ -138,6 +139,7 @@ class PreparationOptions:
             dictionaries=self.dictionaries,
             allow_scripts=self.allow_scripts,
             ligand_potentials=None if self.potentials is None else self.potentials.by_name,
+            completed=self.completed,
         )
         if self.solvent != "water":
             return solute, solute

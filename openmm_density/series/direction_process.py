@@ -9,6 +9,8 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -58,6 +60,7 @@ class DirectionProcess:
     ) -> None:
         self.direction, self._told = direction, told
         self._failure: dict[str, Any] | None = None
+        self._warnings: deque[str] = deque()
         self._is_asked_to_stop = False
         streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         words = [str(folder), direction, str(threads)]
@@ -71,8 +74,15 @@ class DirectionProcess:
                 message = json.loads(line)
                 if "error" in message:
                     self._failure = message
+                elif "warning" in message:
+                    self._warnings.append(message["warning"])
                 else:
                     self._told(message)
+
+    def warn(self) -> None:
+        """Warn of what it has warned of since the last call."""
+        while self._warnings:
+            warnings.warn(self._warnings.popleft(), stacklevel=2)
 
     def stop(self) -> None:
         """Ask it to save the state of its fit and end."""
@@ -175,6 +185,8 @@ def _wait_for(processes: Sequence[DirectionProcess]) -> None:
             while any(process.is_running() for process in processes) and not stop.requested:
                 if any(process.has_failed() for process in processes):
                     break
+                for process in processes:
+                    process.warn()
                 time.sleep(_POLLED_AFTER)
     finally:
         for process in processes:
@@ -183,6 +195,7 @@ def _wait_for(processes: Sequence[DirectionProcess]) -> None:
             process.end()
     for process in processes:
         process.check()
+        process.warn()
     if any(process.wait() for process in processes):
         raise Interrupted
 
@@ -193,6 +206,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    _tell_of_warnings()
     status = 0
     try:
         _carried_out(folder, direction, threads)
@@ -222,6 +236,19 @@ def _carried_out(folder: Path, direction: str, threads: int) -> None:
         carry_out(fits, fits.first(), direction, finished)
     except Interrupted:
         raise KeyboardInterrupt from None
+
+
+def _tell_of_warnings() -> None:
+    """Pass on what is warned of, each sentence once: programs of this package are started without warnings."""
+    said: set[str] = set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        if str(message) not in said:
+            said.add(str(message))
+            _say({"warning": str(message)})
+
+    warnings.simplefilter("always", UserWarning)
+    warnings.showwarning = show
 
 
 def _say(message: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What the fits of a series doubt of themselves, volume by volume."""
+"""What the fits of a series doubt of themselves and note, volume by volume."""
 
 from __future__ import annotations
 
@@ -35,6 +35,42 @@ def fit_doubts(frames: Sequence[SeriesFrame]) -> list[FitDoubt]:
         for frame in frames
         for each in frame.kept.summary["located_doubts"]
     ]
+
+
+@dataclass(frozen=True)
+class FitNote:
+    """A note on the fits that were kept of some volumes.
+
+    Attributes
+    ----------
+    frames : tuple of int
+        From 1.
+    sentence : str
+    """
+
+    frames: tuple[int, ...]
+    sentence: str
+
+    def in_words(self, n_frames: int) -> str:
+        """Return the sentence with its volumes before it.
+
+        Parameters
+        ----------
+        n_frames : int
+            Of the whole series.
+        """
+        volumes = "volume" if len(self.frames) == 1 else "volumes"
+        which = f"{volumes} {listing([*map(str, self.frames)], 12)}"
+        return f"{'all volumes' if len(self.frames) == n_frames else which}: {self.sentence}"
+
+
+def fit_notes(frames: Sequence[SeriesFrame]) -> list[FitNote]:
+    """Return the notes on the fits that were kept, each once, in their order in the first volume that has it."""
+    found: dict[str, list[int]] = {}
+    for frame in frames:
+        for sentence in dict.fromkeys(frame.kept.summary["notes"]):
+            found.setdefault(sentence, []).append(frame.number)
+    return [FitNote(tuple(numbers), sentence) for sentence, numbers in found.items()]
 
 
 def fit_doubts_in_words(doubts: Sequence[FitDoubt]) -> str | None:

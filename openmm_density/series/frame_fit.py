@@ -14,7 +14,13 @@ from ..fitting.fit_result import Row
 from ..fitting.flexible_fit import FlexibleFit
 from ..fitting.locks import wait_until_free
 from ..fitting.output import OutputFolder
-from ..fitting.output.results import FITTED, SUMMARY, UNFINISHED, finished_summary
+from ..fitting.output.results import (
+    FITTED,
+    SUMMARY,
+    UNFINISHED,
+    finished_summary,
+    model_with_input_atoms,
+)
 from ..maps.density_map import DensityMap
 from ..models.structures import read_model
 from ..stopwatch import Stopwatch
@@ -66,8 +72,31 @@ class FrameFit:
 
     @property
     def model(self) -> Path:
-        """The file of the fitted model with all its atoms."""
+        """The file of the fitted model with all that was built of it, and without alternate conformers."""
         return self.folder / FITTED
+
+    @property
+    def next_start(self) -> Path:
+        """The file of the same with the atoms of the user's model, all conformers among them: from it its neighbours start."""
+        return kept_model(self.folder)
+
+
+def kept_model(folder: Path) -> Path:
+    """Return the file of a fit's model with the atoms of its input, of which all its figures are.
+
+    Raises
+    ------
+    InputError
+        If it was removed.
+    """
+    found = model_with_input_atoms(folder)
+    if found is None:
+        raise InputError(
+            "its fitted.pdb is not there any more",
+            source=folder,
+            remedy="remove the folder, and give the command of the series again",
+        )
+    return found
 
 
 def is_finished(folder: Path, step: Step) -> bool:
@@ -82,7 +111,7 @@ def finished_fit(settings: Settings, folder: Path, step: Step) -> FrameFit:
     free_map = settings.read_free_map(step.frame)
     if free_map is None:
         return FrameFit(step, path, summary)
-    return FrameFit(step, path, summary, correlation(settings, free_map, path / FITTED))
+    return FrameFit(step, path, summary, correlation(settings, free_map, kept_model(path)))
 
 
 def correlation(settings: Settings, density_map: DensityMap, model_path: Path) -> float:
@@ -121,7 +150,7 @@ class FrameFits:
     def first(self) -> FrameFit:
         """Return the fit of the first volume from the user's model."""
         step = Step(self.start.frame, course="first")
-        return self._carried_out(step, Path(self.settings.model))
+        return self._carried_out(step, Path(self.settings.model), None)
 
     def from_neighbour(self, step: Step, neighbour: FrameFit) -> list[FrameFit]:
         """Return the fits of a volume from a neighbour's model.
@@ -131,17 +160,26 @@ class FrameFits:
         """
         fits = []
         if self._is_near(step, neighbour):
-            fits.append(self._carried_out(step, neighbour.model))
+            fits.append(self._carried_out(step, neighbour.next_start, neighbour.model))
             protocols = self.settings.protocols
             if fits[0].cc >= LOST * neighbour.cc or protocols["first"] == protocols["next"]:
                 return fits
-        return [*fits, self._carried_out(step.again, neighbour.model)]
+        return [*fits, self._carried_out(step.again, neighbour.next_start, neighbour.model)]
 
     def _is_near(self, step: Step, neighbour: FrameFit) -> bool:
         density_map = self.settings.read_map(step.frame)
-        return correlation(self.settings, density_map, neighbour.model) >= NEAR * neighbour.cc
+        return correlation(self.settings, density_map, neighbour.next_start) >= NEAR * neighbour.cc
 
-    def _carried_out(self, step: Step, model_path: Path) -> FrameFit:
+    def _carried_out(self, step: Step, model_path: Path, completed: Path | None) -> FrameFit:
+        """Return the fit of a step from a model: carried out, gone on with, or read where it has come to its end.
+
+        Parameters
+        ----------
+        step : Step
+        model_path : Path
+        completed : Path, optional
+            The same model with what the neighbour's fit had built of it.
+        """
         if not is_finished(self.folder, step):
             self._wait_until_free(step)
         if is_finished(self.folder, step):
@@ -153,7 +191,7 @@ class FrameFits:
         fit = None
         map_path = self.settings.maps[step.frame - 1]
         try:
-            fit = self._flexible_fit(step, model_path, stopwatch)
+            fit = self._flexible_fit(step, model_path, completed, stopwatch)
             result = fit.run(output.run, self._progress(step))
             if result.interrupted:
                 raise Interrupted
@@ -180,7 +218,9 @@ class FrameFits:
         except KeyboardInterrupt:
             raise Interrupted from None
 
-    def _flexible_fit(self, step: Step, model_path: Path, stopwatch: Stopwatch) -> FlexibleFit:
+    def _flexible_fit(
+        self, step: Step, model_path: Path, completed: Path | None, stopwatch: Stopwatch
+    ) -> FlexibleFit:
         settings, is_first = self.settings, step.source is None
         model = read_model(model_path)
         free_map = settings.read_free_map(step.frame)
@@ -194,6 +234,7 @@ class FrameFits:
             free_map=free_map,
             corrections=settings.map_corrections(),
             stopwatch=stopwatch,
+            completed=None if completed is None else read_model(completed),
             **settings.fit_options,
         )
 

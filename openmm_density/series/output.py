@@ -18,7 +18,7 @@ from ..fitting.output.summary import versions
 from ..models.structure_files import header_of, pdb_limit, write_cif, write_pdb
 from ..wording import one_line
 from .choice import faults
-from .fit_doubts import fit_doubts
+from .fit_doubts import fit_doubts, fit_notes
 from .result import SeriesResult, frame_values
 
 CSV, JSON, DCD, CIF, PDB, PICTURE, PAGE = (
@@ -161,6 +161,7 @@ def series_summary(
         "notes": list(result.notes),
         "doubts": list(result.doubts),
         "fit_doubts": [asdict(doubt) for doubt in fit_doubts(result.frames)],
+        "fit_notes": [asdict(note) for note in fit_notes(result.frames)],
         "command": command,
         "wall_seconds": round(seconds, 1),
         "versions": versions(),

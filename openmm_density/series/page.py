@@ -15,7 +15,7 @@ from ..html_report.shown_model import ShownModel
 from ..html_report.structures import drawn_models
 from ..html_report.surfaces import MOST_VOXELS, surfaces_of
 from ..wording import counted
-from .fit_doubts import fit_doubts
+from .fit_doubts import fit_doubts, fit_notes
 from .plots import LINES, coordinate_figure, correlation_figure, rotation_figure, steps_figure
 from .result import SeriesResult
 
@@ -252,6 +252,10 @@ def _volume_blocks(rows: Sequence[Mapping[str, Any]], result: SeriesResult) -> l
             [Item(f"Volume {each.frame}: {each.sentence}") for each in fit_doubts(result.frames)],
             are_doubts=True,
         ),
+        Items(
+            "Notes on these fits",
+            [Item(_sentence(each.in_words(len(result.frames)))) for each in fit_notes(result.frames)],
+        ),
         Text(
             "Each folder is that of a normal fit, with a report.html of its own. series.csv has these figures, series.json all."
         ),
@@ -262,6 +266,10 @@ def _volume_blocks(rows: Sequence[Mapping[str, Any]], result: SeriesResult) -> l
             ]
         ),
     ]
+
+
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def _cite(command: str | None) -> list[Block]:

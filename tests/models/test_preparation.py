@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import gemmi
 import numpy as np
 import openmm
 import pytest
@@ -11,10 +13,11 @@ from openmm_density.chemistry.elements import is_hydrogen
 from openmm_density.errors import InputError
 from openmm_density.models import Prepared, prepare
 from openmm_density.models.preparation import steps
-from openmm_density.models.structure_files import write_pdb
+from openmm_density.models.structure_files import write_cif, write_pdb
 from openmm_density.models.structures import Model, read_model
 from openmm_density.validation.geometry import geometry_report
 
+from ..fragments import write_fragment
 from ..small_models import ADK_OPEN, FRAGMENT, fragment_lines, hetatm, written
 
 
@@ -380,3 +383,51 @@ def test_side_chains_are_built_with_the_right_chirality(small_data: Path, tmp_pa
     assert all(
         names[:1] == ["CB"] for label, names in prepared.report.added_heavy_atoms.items() if "CB" in names
     )
+
+
+def test_what_an_earlier_preparation_built_is_kept(tmp_path: Path) -> None:
+    """Of the other tautomer of a histidine, and of a side chain whose built atoms have moved, as a fit writes them."""
+    structure = gemmi.read_structure(str(ADK_OPEN))
+    structure.remove_hydrogens()
+    chain = structure[0][0]
+    del chain[140:]
+    del chain[:128]
+    (histidine,) = (place for place, each in enumerate(chain) if each.name == "HIS")
+    lysine = next(each for each in chain if each.name == "LYS")
+    for name in ("CE", "NZ"):
+        lysine.remove_atom(name, "\0", gemmi.Element(name[0]))
+    structure.write_pdb(str(tmp_path / "given.pdb"))
+    given = read_model(tmp_path / "given.pdb")
+    first = prepare(given)
+    names = {atom.name for atom in list(first.topology.residues())[histidine].atoms()}
+    own, other = ("HD1", "HE2") if "HD1" in names else ("HE2", "HD1")
+    # A fit's own file of the other tautomer, with what was built moved.
+    built = first.input_index < 0
+    moved = first.positions + built[:, None] * 0.3
+    write_cif(tmp_path / "completed.cif", first.topology, moved)
+    completed = gemmi.read_structure(str(tmp_path / "completed.cif"))
+    for atom in completed[0][0][histidine]:
+        if atom.name == own:
+            atom.name = other
+    completed.make_mmcif_document().write_file(str(tmp_path / "completed.cif"))
+    again = prepare(given, completed=read_model(tmp_path / "completed.cif"))
+    residues = list(again.topology.residues())
+    assert {atom.name for atom in residues[histidine].atoms()} == names - {own} | {other}
+    assert again.report.added_heavy_atoms == first.report.added_heavy_atoms
+    places = {(atom.residue.index, atom.name): place for atom, place in zip(first.topology.atoms(), moved)}
+    for atom, place in zip(again.topology.atoms(), again.positions):
+        if atom.residue.index != histidine:
+            np.testing.assert_allclose(place, places[atom.residue.index, atom.name], atol=2e-3)
+    # Where the residue is elsewhere, its atoms are built anew, and it stays the same tautomer.
+    elsewhere = prepare(
+        replace(given, positions=given.positions + 5.0), completed=read_model(tmp_path / "completed.cif")
+    )
+    assert {atom.name for atom in list(elsewhere.topology.residues())[histidine].atoms()} >= {other}
+    assert np.linalg.norm(elsewhere.positions - again.positions, axis=1).min() > 5.0
+
+
+def test_a_model_of_other_residues_completes_none(tmp_path: Path) -> None:
+    given = read_model(write_fragment(tmp_path / "given.pdb", residues=5))
+    other = read_model(write_fragment(tmp_path / "other.pdb", residues=6))
+    with pytest.raises(InputError, match=r"other\.pdb: it has other residues than the model"):
+        prepare(given, completed=other)

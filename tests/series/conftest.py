@@ -13,7 +13,7 @@ from openmm_density.fitting import find_protocol
 from openmm_density.models import read_model
 from openmm_density.series import InternalCoordinate, Series
 
-from ..fragments import write_fragment
+from ..fragments import write_with_alternates
 
 RESOLUTION, RESIDUES, HINGE = 5.0, 24, 12
 DEGREES = (0.0, 4.0, 8.0)
@@ -33,9 +33,9 @@ def bent(model, degrees):
 
 @pytest.fixture(scope="session")
 def volumes(tmp_path_factory):
-    """Return a folder with a model and three volumes."""
+    """Return a folder with a model, one side chain of it with an alternate conformer, and three volumes."""
     folder = tmp_path_factory.mktemp("volumes")
-    model = read_model(write_fragment(folder / "model.pdb", residues=RESIDUES))
+    model = read_model(write_with_alternates(folder / "model.pdb", residues=RESIDUES))
     grid = None
     for number, degrees in enumerate(DEGREES, start=1):
         made = DensityMap.simulate(

@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from contextlib import contextmanager
 
 import pytest
@@ -96,6 +97,23 @@ def test_a_direction_says_what_it_does(finished, capsys):
         (1, 2, True),
         (2, 1, True),
     ]
+
+
+def test_what_it_warns_of_is_warned_of(beside):
+    with pytest.warns(UserWarning) as caught:
+        beside(SAY + "say(warning=f'the one {sys.argv[2]}')")
+    said = [str(each.message) for each in caught if each.category is UserWarning]
+    assert sorted(said) == ["the one down", "the one up"]
+
+
+def test_it_says_once_what_is_warned_of(capsys):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as programs of this package are started
+        direction_process._tell_of_warnings()
+        for _ in range(2):
+            warnings.warn("it is so", stacklevel=1)
+        warnings.warn("of no user", DeprecationWarning, stacklevel=1)
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [{"warning": "it is so"}]
 
 
 def test_it_ends_when_nobody_listens_any_more(monkeypatch):

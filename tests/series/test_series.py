@@ -15,11 +15,13 @@ from openmm_density.fitting.locks import FolderLock
 from openmm_density.models import read_model
 from openmm_density.series import frame_fit
 from openmm_density.series.choice import better_fit
+from openmm_density.series.fit_doubts import fit_notes
 from openmm_density.series.output import SERIES_FILES, series_summary
 from openmm_density.series.page import series_page
 from openmm_density.series.path import rmsd
 from openmm_density.series.result import frame_values
 from openmm_density.series.volumes import notes_on_volumes
+from openmm_density.validation.correlation import cc_mask
 
 from ..cli.commands import run
 from .conftest import DEGREES, DISTANCE, bent, series_in
@@ -55,6 +57,43 @@ def test_the_models_follow_the_truth(finished, volumes):
     for positions, degrees in zip(result.positions[:, result.trace.atoms], DEGREES):
         assert rmsd(positions, bent(model, degrees)[alpha], superposed=False) < 0.5
     assert result.path.jumps == [] and all(frame.kept.cc > 0.9 for frame in result.frames)
+
+
+def test_all_fits_are_of_the_atoms_of_the_users_model_with_all_conformers(finished, volumes):
+    series, result, _ = finished
+    given = read_model(volumes / "model.pdb")
+    assert len(given.alternates) == 2 and not any(record.element == "H" for record in given.records)
+    for frame in result.frames:
+        for fit in frame.fits:
+            kept, completed = read_model(fit.next_start), read_model(fit.model)
+            assert [record.name for record in kept.records] == [record.name for record in given.records]
+            assert [record.altloc for record in kept.alternates.records] == ["B", "B"]
+            assert len(completed.positions) > len(kept.positions) and not len(completed.alternates)
+            # The figures of all are of the same atoms: those of a fit's file by itself.
+            density_map = DensityMap.from_file(series.settings.maps[frame.number - 1])
+            assert fit.cc == pytest.approx(cc_mask(density_map, kept.topology, kept.positions, 5.0), abs=2e-4)
+            if fit.step.source is not None:
+                neighbour = json.loads((fit.folder / "summary.json").read_text())["model"]
+                assert neighbour.endswith("fitted.pdb")
+    assert {frame.kept.summary["n_alternate_atoms"] for frame in result.frames} == {2}
+
+
+def test_notes_of_the_fits_are_told_once(finished):
+    series, result, _ = finished
+    notes = json.loads((series.folder / "series.json").read_text())["fit_notes"]
+    (of_conformer,) = (each for each in notes if "alternate conformer" in each["sentence"])
+    assert of_conformer["frames"] == [1, 2, 3]
+    with_own = [
+        replace(frame, kept=replace(frame.kept, summary={"notes": [*frame.kept.summary["notes"], *own]}))
+        for frame, own in zip(result.frames, ([], ["So it is."], ["So it is."]))
+    ]
+    said = [each.in_words(3) for each in fit_notes(with_own)]
+    assert len(said) == len(set(said)) and said[-1] == "volumes 2, 3: So it is."
+    assert any(each.startswith("all volumes: 1 alternate conformer is not fitted") for each in said)
+    page = series_page(series.folder, result, frame_values(result))
+    (section,) = (each for each in page.sections if each.key == "volumes")
+    (items,) = (block for block in section.blocks if getattr(block, "heading", "") == "Notes on these fits")
+    assert any(item.text.startswith("All volumes: 1 alternate conformer") for item in items.items)
 
 
 def test_of_several_fits_the_better_one_stays(finished):
@@ -136,7 +175,7 @@ def test_a_volume_far_from_its_neighbour_has_the_first_ones_protocol(finished, m
     step, neighbour = result.frames[2].kept.step, result.frames[1].kept
     made = []
 
-    def carried_out(step, path):
+    def carried_out(step, path, completed):
         made.append(step)
         return replace(neighbour, step=step, summary={**neighbour.summary, "cc_final": ends_with})
 
@@ -166,7 +205,7 @@ def test_a_fit_that_a_killed_series_is_still_saving_is_waited_for(finished):
         held.release()
 
     fits = frame_fit.FrameFits(series.settings, result.start, series.folder, 1, tell)
-    assert fits._carried_out(step, series.settings.model).cc == result.frames[0].kept.cc
+    assert fits._carried_out(step, series.settings.model, None).cc == result.frames[0].kept.cc
     assert told[0].startswith("waiting for the end of its earlier fit (process ")
 
 

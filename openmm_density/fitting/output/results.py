@@ -43,6 +43,20 @@ AFTER_FILES = ("after.cif", "after.pdb", "after_input.cif")
 """The same of what the simulation made of a model that was better before, which is then what the files above hold."""
 
 
+def model_with_input_atoms(path: Path, name: str = "fitted") -> Path | None:
+    """Return the file of a fit's folder with the atoms of its input, alternate conformers among them; None where there is none.
+
+    Parameters
+    ----------
+    path : Path
+        The folder.
+    name : {"fitted", "after"}
+        The model that was kept, or the one that the simulation made where that was not.
+    """
+    files = (path / f"{name}{ending}" for ending in ("_input.cif", ".pdb", ".cif"))
+    return next((file for file in files if file.exists()), None)
+
+
 def finished_summary(path: Path) -> dict[str, Any] | None:
     """Return the summary of a fit that has come to its end; None where there is none in a folder."""
     if (path / UNFINISHED).exists():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,19 @@ from .prepared import PreparationReport
 from .work_residues import Link, WorkAtom, WorkResidue, positions_of, topology_of
 
 
-def find_variants(model: Model, residues: list[WorkResidue], links: list[Link]) -> list[str | None]:
-    """Return the protonation state of each residue that the input or a bond decides; None leaves it to the pH."""
+def find_variants(
+    model: Model, residues: list[WorkResidue], links: list[Link], known: Sequence[Set[str]]
+) -> list[str | None]:
+    """Return the protonation state of each residue that the input or a bond decides; None leaves it to the pH.
+
+    Parameters
+    ----------
+    model : Model
+    residues : list of WorkResidue
+    links : list of Link
+    known : sequence of set of str
+        The names of atoms that each residue had when an earlier preparation had completed it; empty where there was none.
+    """
     variants: list[str | None] = [None] * len(residues)
     metals: dict[int, set[str]] = defaultdict(set)
     bonds: dict[int, set[str]] = defaultdict(set)
@@ -30,7 +42,7 @@ def find_variants(model: Model, residues: list[WorkResidue], links: list[Link]) 
             if is_metal(residues[other].find(other_name)):
                 metals[own].add(own_name)
     for k, residue in enumerate(model.topology.residues()):
-        names = {atom.name for atom in residue.atoms()}
+        names = {atom.name for atom in residue.atoms()} | known[k]
         has_hydrogens = any(is_hydrogen(atom) for atom in residue.atoms())
         original = model.records[next(residue.atoms()).index].residue_name
         if residue.name == "HIS":

@@ -33,6 +33,7 @@ from ..force_field_xml import load_force_field
 from ..force_fields import force_field_files
 from ..ligand_potentials import InternalPotential, PotentialParameters
 from ..structures import Model, is_backbone_bond
+from .completed_before import add_heavy_atoms_of, completed_residues, place_hydrogens_of
 from .heavy_atoms import add_missing_heavy_atoms
 from .hydrogens import add_hydrogens, find_variants, keep_input_hydrogens, remove_replaced_hydrogens
 from .ligand_residues import LigandOptions, Parameters, complete_ligands, ligand_parameters, parametrise
@@ -61,6 +62,7 @@ def prepare(
     dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
     allow_scripts: bool = False,
     ligand_potentials: Mapping[str, InternalPotential] | None = None,
+    completed: Model | None = None,
 ) -> Prepared:
     """Complete a model for molecular dynamics, without losing an atom of it; what is done to which residue is told above.
 
@@ -86,6 +88,9 @@ def prepare(
         Whether force field files that are not OpenMM's own may run the Python code that they hold, with all that you may do.
     ligand_potentials : mapping of str to InternalPotential, optional
         By residue name, such as `openmm_density.distillation.LigandEnergy`. Ligands without one are kept rigid.
+    completed : Model, optional
+        The same model as an earlier preparation completed it, such as ``fitted.cif`` of a fit beside its ``fitted.pdb``: its
+        protonation is kept, and what it built stands where it was.
 
     Raises
     ------
@@ -97,7 +102,7 @@ def prepare(
     report = PreparationReport(sentences=list(model.notes))
     options = LigandOptions(ligand_forcefield, ligands or {}, dictionaries, ligand_potentials or {})
     parameters, parametrised = ligand_parameters(model, loaded, options, report)
-    residues = _completed(model, parameters, parametrised, ph, platform, report)
+    residues = _completed(model, parameters, parametrised, ph, platform, report, completed)
     return _parametrised(model, loaded, residues, parameters, parametrised, report, solvent)
 
 
@@ -108,20 +113,24 @@ def _completed(
     ph: float,
     platform: str,
     report: PreparationReport,
+    before: Model | None,
 ) -> tuple[list[WorkResidue], list[Link]]:
     """Return the residues of a model with all the atoms that they need, and the bonds between them."""
     residues, links = work_residues_of(model, parametrised, report)
+    known = completed_residues(model, before, residues)
     check_backbone(model, residues)
     check_positions(model)
     compute = openmm.Platform.getPlatformByName(platform)
     with repeatable(compute), _naming_the_model(model):
+        add_heavy_atoms_of(known, residues, report)
         add_missing_heavy_atoms(residues, links, compute, report)
-        variants = find_variants(model, residues, links)
+        variants = find_variants(model, residues, links, [each.names for each in known])
         add_hydrogens(residues, links, variants, ph, compute)
     remove_replaced_hydrogens(residues, links)
     if parameters is not None:
         complete_ligands(parameters, parametrised, residues, links)
     keep_input_hydrogens(model, residues, parametrised, report)
+    place_hydrogens_of(known, residues)
     return residues, links
 
 
