@@ -71,7 +71,7 @@ class AmplitudeRefinement:
             f"Positions{'' if result.b_factors is None else ' and B factors'} were refined against the amplitudes after the "
             f"fit into the map: R-work {values[0]:.4f} to {values[-1]:.4f}."
         )
-        return result
+        return replace(result, amplitude_weight=WEIGHT)
 
     def _phased(self, result: FitResult) -> Phased:
         self._output.write_model("after", result)

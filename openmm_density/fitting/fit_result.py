@@ -131,6 +131,9 @@ class FitResult:
         Milliseconds that an evaluation of each kind of force takes, where these were asked for; see `step_times`.
     search_interrupted : bool
         Whether it was the search for an ensemble that was stopped, after the fit of one model had come to its end.
+    amplitude_weight : float, optional
+        Times that the logarithm of the likelihood of measured amplitudes counted beside the energy in kT, where the model was
+        refined against them in the end.
     b_factors : BFactors, optional
         Refined in the end, where the protocol asks for it: ``prepared`` then has them.
     occupancies : Occupancies, optional
@@ -178,6 +181,7 @@ class FitResult:
     conformers: FittedConformers | None = None
     written: Written | None = None
     search_interrupted: bool = False
+    amplitude_weight: float | None = None
 
     def __repr__(self) -> str:
         ended = ", interrupted" if self.interrupted else ""

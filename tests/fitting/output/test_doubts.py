@@ -243,6 +243,7 @@ def fit_of(**changes):
         "interrupted": False,
         "search_interrupted": False,
         "simulated": None,
+        "amplitude_weight": None,
     }
     ended |= {"cc_final": 0.8, "cc_reference": None}
     return SimpleNamespace(**(ended | changes))
@@ -291,6 +292,19 @@ def test_what_the_pull_made_clearly_worse_is_doubted(relaxed, after, named):
     (doubt,) = doubts._geometry_doubt(searched, summary, None)
     assert "pull of 90 kJ/mol" in doubt.sentence
     assert "lower --final-strength" in with_arguments(doubt.sentence, {"final_strength": "--final-strength"})
+
+
+def test_amplitudes_may_pull_bonds_further_than_a_map():
+    refined = fit_of(amplitude_weight=3.0)
+
+    def found(after):
+        summary = {"geometry_relaxed": geometry(0.014, 2.4), "geometry_final": after}
+        return doubts._geometry_doubt(refined, summary, None)
+
+    assert found(geometry(0.024, 2.9)) == []  # 1G8A as it was deposited, with data to 1.23 Å
+    (doubt,) = found(geometry(0.029, 2.9))
+    assert "bond RMSD 0.014 to 0.029 Å" in doubt.sentence and "amplitudes count 3 times" in doubt.sentence
+    assert "strength" not in doubt.sentence and "steps" not in doubt.sentence
 
 
 def test_a_better_correlation_than_a_reference_nearby_has_is_doubted():
