@@ -186,8 +186,11 @@ def process_start() -> float | None:
 
 
 def in_words(seconds_by_part: Mapping[str, float]) -> str:
-    """Return what took the time, as in ``start-up 5, dynamics 20``: parts of at least a second, or the longest."""
+    """Return what took the time, as in ``start-up 5, dynamics 20``: parts of at least a second, or the longest; of none nothing.
+
+    Parts that `PARTS` does not have, as other versions may have written, are told by their keys.
+    """
     told = {part: spent for part, spent in seconds_by_part.items() if round(spent) >= 1}
-    if not told:
+    if not told and seconds_by_part:
         told = dict([max(seconds_by_part.items(), key=lambda pair: pair[1])])
-    return ", ".join(f"{PARTS[part]} {spent:.0f}" for part, spent in told.items())
+    return ", ".join(f"{PARTS.get(part, part)} {spent:.0f}" for part, spent in told.items())

@@ -53,6 +53,7 @@ def test_of_a_script_only_what_the_fit_does_counts(now):
 def test_what_took_the_time_in_words():
     assert in_words({"start_up": 4.6, "reading": 0.2, "dynamics": 20.4}) == "start-up 5, dynamics 20"
     assert in_words({"start_up": 0.2, "dynamics": 0.4}) == "dynamics 0"
+    assert in_words({}) == "" and in_words({"of another version": 3.0}) == "of another version 3"
 
 
 def test_a_process_knows_when_it_started():

@@ -41,6 +41,8 @@ class BFactors:
         they are from those that are refined without a solvent around the model.
     determined : np.ndarray, shape (N,)
         What of each is the map's, from 0 (the restraints alone) to 1.
+    scattering : np.ndarray of int, shape (S,), optional
+        The atoms but hydrogens, which means are of; all by default.
     of_conformers : np.ndarray, shape (K,)
         Å²: of the further conformers, such as the alternates of a Model, atom by atom.
     level : str
@@ -80,18 +82,21 @@ class BFactors:
     half_maps: HalfMapCheck | None = None
     notes: list[str] = field(default_factory=list)
     of_conformers: np.ndarray = field(default_factory=lambda: np.empty(0))
+    scattering: np.ndarray | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain numbers, strings and lists, without the values by atom."""
+        """Return plain numbers, strings and lists, without the values by atom; means are of the atoms but hydrogens."""
+        counted = slice(None) if self.scattering is None else self.scattering
+        b_factors = self.b_factors[counted]
         return {
             "level": self.level,
             "n_refined": self.n_refined,
             "uniform_b": self.uniform,
-            "mean_b": float(self.b_factors.mean()),
-            "least_b": float(self.b_factors.min()),
-            "largest_b": float(self.b_factors.max()),
-            "mean_b_deviation": float(self.deviations.mean()),
-            "mean_determined": float(self.determined.mean()),
+            "mean_b": float(b_factors.mean()),
+            "least_b": float(b_factors.min()),
+            "largest_b": float(b_factors.max()),
+            "mean_b_deviation": float(self.deviations[counted].mean()),
+            "mean_determined": float(self.determined[counted].mean()),
             "cc_given": self.cc_given,
             "cc_uniform": self.cc_uniform,
             "cc": self.cc,
@@ -250,6 +255,7 @@ class BFactorRefinement:
             deviations=atoms.of_all(of_each, 0.0)[:own],
             determined=atoms.of_all(determined[group], 0.0)[:own],
             of_conformers=of_all[own:],
+            scattering=atoms.scattering[atoms.scattering < own],
             level=name,
             uniform=start,
             cc_given=self._cc_given(refinement),

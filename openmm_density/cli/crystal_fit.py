@@ -46,7 +46,7 @@ def run_crystal(options: FitOptions, display: Display | None = None) -> int:
         check_resumed_options(options)
     with loading():
         from ..crystal_fit import CrystalFit  # noqa: F401  (where the time that it takes is counted)
-        from ..crystal_fit.cycles import Listener
+        from ..crystal_fit.cycles import Listener, finished_cycle
         from ..fitting.platforms import check_platform_name
 
     check_platform_name(options.run.platform)
@@ -77,7 +77,9 @@ def run_crystal(options: FitOptions, display: Display | None = None) -> int:
         except KeyboardInterrupt:
             shown.stop()
             so_far = ""
-            if (fit.folder / SUMMARY).exists():
+            if finished_cycle(fit.folder, 1) is None:
+                so_far = " before its first cycle came to an end, so that there is no result yet"
+            elif (fit.folder / SUMMARY).exists():
                 so_far = f"; results so far, of the cycles that came to their end, are in {fit.folder}"
             said = f"{PROGRAM} fit: interrupted{so_far}; {PROGRAM} fit --resume {fit.folder} goes on"
             print(said, file=sys.stderr, flush=True)

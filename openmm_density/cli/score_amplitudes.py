@@ -6,7 +6,7 @@ import argparse
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, as_argument
 from ..given_files import check_given_file, check_output_folder
@@ -15,6 +15,9 @@ from .arguments import check_files, check_unused
 from .console import console_for_results
 from .r_table import shells_table
 from .startup import loading
+
+if TYPE_CHECKING:
+    from ..crystals import Reflections
 
 _OF_MAPS = (
     *("columns", "voxel_size", "mirror", "invert", "half_map", "topology"),
@@ -73,6 +76,7 @@ def run_amplitudes(options: argparse.Namespace) -> int:
         "space_group": data.space_group.xhm(),
         "notes": data.notes,
     }
+    told |= _without_hydrogens(options.model, data)
     if options.table1:
         crystal = crystal_of_data(found)
         names = (options.model, options.map)
@@ -97,11 +101,35 @@ def run_amplitudes(options: argparse.Namespace) -> int:
     return 0
 
 
+def _without_hydrogens(path: str, data: Reflections) -> dict[str, Any]:
+    """Return how many hydrogens a model has and the R factors of its other atoms; nothing where it has none.
+
+    A fit adds hydrogens for its force field, with which `fitted.cif` explains data in another way than what was fitted.
+    """
+    from ..crystals import crystal_structure, phased
+
+    structure = crystal_structure(path, data)
+    hydrogens = sum(each.atom.is_hydrogen() for each in structure[0].all())
+    structure.remove_hydrogens()
+    if hydrogens == 0 or structure[0].count_atom_sites() == 0:
+        return {}
+    others = phased(structure, data).r_factors
+    return {
+        "n_hydrogens": hydrogens,
+        "r_work_without_hydrogens": others.r_work,
+        "r_free_without_hydrogens": others.r_free,
+    }
+
+
+def _r_factors(told: Mapping[str, Any], ending: str = "") -> str:
+    free = told[f"r_free{ending}"]
+    return f"R-work {told[f'r_work{ending}']:.4f}" + ("" if free is None else f", R-free {free:.4f}")
+
+
 def _print_told(told: Mapping[str, Any]) -> None:
     console = console_for_results()
-    free = "" if told["r_free"] is None else f", R-free {told['r_free']:.4f}"
     console.print(
-        f"R-work {told['r_work']:.4f}{free} ({told['n_work']} and {told['n_free']} reflections to {told['resolution']:.2f} Å, "
+        f"{_r_factors(told)} ({told['n_work']} and {told['n_free']} reflections to {told['resolution']:.2f} Å, "
         f"{told['completeness']:.1%} complete); CC {told['cc_map']:.4f} with the 2mFo-DFc map"
     )
     console.print(shells_table(told["shells"]))
@@ -109,6 +137,11 @@ def _print_told(told: Mapping[str, Any]) -> None:
         f"solvent {told['solvent_density']:.2f} e/Å³, B {told['solvent_b']:.0f} Å²; mean figure of merit "
         f"{told['figure_of_merit']:.2f}"
     )
+    if "n_hydrogens" in told:
+        console.print(
+            f"This is with the {told['n_hydrogens']} hydrogens of the file; without them "
+            f"{_r_factors(told, '_without_hydrogens')}."
+        )
     for note in told["notes"]:
         console.print(note)
     if told["r_free"] is None:

@@ -25,7 +25,7 @@ def add_parser(commands: Commands) -> None:
         "simulate",
         help="simulate the map of a model, or the amplitudes of its crystal",
         description="Write the density of MODEL as a map, or the amplitudes of its crystal as an MTZ file: F-obs and SIGF-obs "
-        "with bulk solvent, and R-free-flags (1 is free, of 5%%).",
+        "with bulk solvent, and R-free-flags (1 is free, 5% of them).",
     )
     parser.add_argument("model", metavar="MODEL", help="PDB or mmCIF, .gz or not")
     parser.add_argument("--resolution", type=number, required=True, metavar="R", help="in Å")

@@ -14,6 +14,7 @@ from ..cif_files import read_cif
 from .diffraction import DiffractionFigures
 from .table import IDEAL_VALUES, TableInput
 
+_BUILT = "ATOMS THAT THE INPUT MODEL DID NOT HAVE WERE BUILT, HYDROGENS AMONG THEM, AND ARE NOT IN THE STRUCTURE FACTORS"
 _METHODS = {False: "ELECTRON MICROSCOPY", True: "X-RAY DIFFRACTION"}
 
 
@@ -112,6 +113,7 @@ def _refine(block: gemmi.cif.Block, entry: str, known: TableInput, b_factors: np
         "B_iso_max": f"{b_factors.max():.2f}" if has_b else None,
         "pdbx_stereochemistry_target_values": IDEAL_VALUES,
         **({} if known.crystal is None else _of_reflections(known.crystal.diffraction)),
+        "details": _details(block, known),
     }
     given = {"entry_id": entry, "pdbx_refine_id": None, "ls_d_res_high": f"{known.resolution:.2f}"}
     for name, value in given.items():
@@ -123,6 +125,15 @@ def _refine(block: gemmi.cif.Block, entry: str, known: TableInput, b_factors: np
             table[name] = [gemmi.cif.quote(value)] + ["?"] * (count - 1)
     _store(block, "_refine.", table)
     return gemmi.cif.as_string(methods[0])
+
+
+def _details(block: gemmi.cif.Block, known: TableInput) -> str | None:
+    """Return that atoms that were built have no part in the R factors, where some hydrogens are not the model's own."""
+    if known.crystal is None or known.crystal.diffraction is None:
+        return None
+    symbols = map(gemmi.cif.as_string, block.find_values("_atom_site.type_symbol"))
+    written = sum(symbol.upper() in ("H", "D") for symbol in symbols)
+    return _BUILT if written > known.figures["model"]["composition"]["hydrogens"] else None
 
 
 def _of_reflections(found: DiffractionFigures | None) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Sequence
 
 import openmm
@@ -15,7 +16,6 @@ from openmm_density.kernels import neighbors as _neighbors  # noqa: F401
 from ..errors import InputError
 from ..native_force.forms import evaluated_natively
 from .forces import create_force
-from .modules import check_particles
 from .painn_network import ANGSTROM_PER_NM, PaiNNNetwork
 
 # Of more atoms, most pairs are beyond the cut-off: a list is made of the others at every step.
@@ -51,7 +51,7 @@ class PaiNN(nn.Module):
         self, networks: PaiNNNetwork | Sequence[PaiNNNetwork], particles: Sequence[int] | None = None
     ) -> None:
         super().__init__()
-        networks = [networks] if isinstance(networks, PaiNNNetwork) else list(networks)
+        networks = [networks] if isinstance(networks, nn.Module) else list(networks)
         _check_networks(networks)
         n_atoms = len(networks[0].elements)
         self.register_buffer("particles", _indices(particles, n_atoms))
@@ -78,13 +78,17 @@ class PaiNN(nn.Module):
         """
         with torch.no_grad():
             if self.takes_all:
-                check_particles(positions, self.n_atoms, "this PaiNN")
+                if positions.shape[0] != self.n_atoms:
+                    raise ValueError(
+                        f"this PaiNN is of {self.n_atoms} atoms and was given no particles, but the System has "
+                        f"{positions.shape[0]} particles: give PaiNN the argument particles, the indices of the molecule's atoms."
+                    )
                 own = positions
             else:
                 if positions.shape[0] < self.n_particles:
                     raise ValueError(
-                        f"this PaiNN is of particles up to {self.n_particles - 1}, but the System has {positions.shape[0]} "
-                        "particles: give the indices of the molecule's atoms in this System."
+                        f"the argument particles of this PaiNN has the index {self.n_particles - 1}, but the System has "
+                        f"{positions.shape[0]} particles: give the indices of the molecule's atoms in this System."
                     )
                 own = positions.index_select(0, self.particles)
             # On a GPU each operation on a few numbers takes a microsecond: there are none that change nothing.
@@ -220,6 +224,14 @@ def _capacity(n_atoms: int, cutoff: float) -> int:
 
 
 def _check_networks(networks: list[PaiNNNetwork]) -> None:
+    others = [network for network in networks if not isinstance(network, PaiNNNetwork)]
+    if others:
+        raise InputError(
+            "must be a PaiNNNetwork, or several",
+            argument="networks",
+            found=type(others[0]).__name__,
+            remedy="build them by PaiNNNetwork(...), PaiNNNetwork.from_tensors(...) or the networks() of a ligand's potential",
+        )
     if not networks or any(network.elements != networks[0].elements for network in networks):
         raise InputError(
             "must be one or more networks of the same atoms",
@@ -233,7 +245,16 @@ def _indices(particles: Sequence[int] | None, n_atoms: int) -> Tensor:
     """Return the particles as a tensor, after checking them; empty for all."""
     if particles is None:
         return torch.zeros(0, dtype=torch.int64)
-    found = torch.tensor([int(particle) for particle in particles], dtype=torch.int64)
+    given = list(particles)
+    others = [particle for particle in given if not isinstance(particle, numbers.Integral)]
+    if others:
+        raise InputError(
+            "must be indices of particles, whole numbers from 0",
+            argument="particles",
+            found=type(others[0]).__name__,
+            remedy="give such as [atom.index for atom in residue.atoms()]",
+        )
+    found = torch.tensor([int(particle) for particle in given], dtype=torch.int64)
     negative = found[found < 0].tolist()
     if len(found) != n_atoms or len(found.unique()) != n_atoms or negative:
         raise InputError(

@@ -18,6 +18,7 @@ The energy is the sum of scale · d₂ silu(d₁ s_i) and of an offset per eleme
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,7 +26,9 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError
+from ..wording import listing
 
+_SETTINGS = ("elements", "features", "layers", "n_radial", "cutoff")
 # Of these there are kernels.
 FEATURES, MOST_RADIAL = (32, 64, 128), 128
 # Below |q|² in the root of |q|, whose derivative is then finite at 0.
@@ -78,15 +81,15 @@ class PaiNNNetwork(nn.Module):
         cutoff: float = 0.5,
     ) -> None:
         super().__init__()
-        elements = [int(number) for number in elements]
+        elements = list(elements)
         _check(elements, features, layers, n_radial, cutoff)
-        self.elements = elements
+        self.elements = [int(number) for number in elements]
         self.features = int(features)
         self.n_radial = int(n_radial)
         self.cutoff = float(cutoff)
-        self.present = sorted(set(elements))
+        self.present = sorted(set(self.elements))
         self.register_buffer(
-            "kinds", torch.tensor([self.present.index(number) for number in elements]), persistent=False
+            "kinds", torch.tensor([self.present.index(number) for number in self.elements]), persistent=False
         )
         self.register_buffer("orders", torch.arange(1.0, n_radial + 1), persistent=False)
         self.register_buffer("itself", torch.eye(len(elements), dtype=torch.bool), persistent=False)
@@ -178,20 +181,23 @@ class PaiNNNetwork(nn.Module):
             If a tensor or a setting is missing, unknown, or has another shape than the settings say.
         """
         remedy = "give both as they came from tensors() and settings of one network"
-        try:
-            network = cls(**settings)
-        except TypeError as error:
+        unlike = [name for name in settings if name not in _SETTINGS]
+        if unlike or "elements" not in settings:
             raise InputError(
-                "must hold elements, features, layers, n_radial and cutoff",
+                f"must hold elements, and may hold {listing(_SETTINGS[1:], len(_SETTINGS))}",
                 argument="settings",
-                found=", ".join(map(str, settings)) or "nothing",
+                found=", ".join(map(str, unlike or settings)) or "nothing",
                 remedy=remedy,
-            ) from error
+            )
+        network = cls(**settings)
         wanted = network.state_dict()
         if wanted.keys() != tensors.keys():
-            differing = ", ".join(sorted(wanted.keys() ^ tensors.keys())[:3])
+            lacking, unknown = sorted(wanted.keys() - tensors.keys()), sorted(tensors.keys() - wanted.keys())
             raise InputError(
-                f"must be those of its settings, unlike {differing}", argument="tensors", remedy=remedy
+                "must be those that a network of these settings has",
+                argument="tensors",
+                found=f"no {listing(lacking, 3)}" if lacking else f"{listing(unknown, 3)} too",
+                remedy=remedy,
             )
         for name, tensor in tensors.items():
             if tensor.shape != wanted[name].shape or not tensor.is_floating_point():
@@ -247,27 +253,31 @@ def _initialise(module: nn.Module) -> None:
                 nn.init.zeros_(each.bias)
 
 
-def _check(elements: list[int], features: int, layers: int, n_radial: int, cutoff: float) -> None:
+def _is_whole(number: Any) -> bool:
+    return isinstance(number, numbers.Real) and math.isfinite(number) and number == int(number)
+
+
+def _check(elements: list[Any], features: int, layers: int, n_radial: int, cutoff: float) -> None:
     """Raise an InputError where a network cannot be made of these numbers."""
-    unknown = [number for number in elements if not 1 <= number <= 118]
+    unknown = [number for number in elements if not _is_whole(number) or not 1 <= number <= 118]
     if unknown or not elements:
         raise InputError(
             "must be atomic numbers from 1 to 118",
             argument="elements",
             found=unknown[0] if unknown else "none",
-            remedy="give that of every atom",
+            remedy="give that of every atom, as in [8, 1, 1]",
         )
     if features not in FEATURES:
         raise InputError(
             "must be 32, 64 or 128", argument="features", found=features, remedy="choose one of them"
         )
     for name, number, most in (("layers", layers, math.inf), ("n_radial", n_radial, MOST_RADIAL)):
-        if number != int(number) or not 1 <= number <= most:
+        if not _is_whole(number) or not 1 <= number <= most:
             wanted = "of 1 or more" if most == math.inf else f"from 1 to {most}"
             raise InputError(
                 f"must be a whole number {wanted}", argument=name, found=number, remedy="give 3 or 20"
             )
-    if not (math.isfinite(cutoff) and cutoff > 0):
+    if not (isinstance(cutoff, numbers.Real) and math.isfinite(cutoff) and cutoff > 0):
         raise InputError(
             "must be a positive length in nm", argument="cutoff", found=cutoff, remedy="give 0.5"
         )

@@ -89,6 +89,13 @@ def test_the_result_says_that_the_model_is_wrong_and_that_levels_are_poorly_told
         "A B factor of each atom"
     )
     assert "hardly tells" not in b_factors_in_words(refined | {"uniform_b": 55.0})
+    # A fit to amplitudes has no half maps, and its correlation is that of before.
+    without = refined | {"half_maps": None}
+    assert "Half maps (--half-map)" in b_factors_in_words(without)
+    of_amplitudes = b_factors_in_words(without, of_amplitudes=True)
+    assert (
+        "alf map" not in of_amplitudes and "before they were refined against the amplitudes" in of_amplitudes
+    )
     # Beside its density.
     wrong = b_factors_in_words(refined | {"cc_uniform": 0.41})
     assert wrong.startswith("The model may not be where the map has it, or of another conformation: ")

@@ -1,6 +1,7 @@
 """Cycles of phases and fits."""
 
 import json
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -187,9 +188,25 @@ def test_score_says_the_same_of_the_result_as_the_fit(stopped_and_resumed, folde
     mine, theirs = ((path / "table1.md").read_text() for path in (output, tmp_path))
     assert "with the phases of this model itself" in mine
     assert mine.replace("start.pdb", "fitted.pdb") == theirs
+    # With the hydrogens that were built R is another, which is told.
+    assert main(["score", str(output / "fitted.cif"), str(folder / "data.mtz")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    without = re.search(r"of the file; without them R-work (\S+), R-free", said)[1]
+    assert abs(float(without) - float(re.search(r"R-work (\S+),", said)[1])) > 0.002
+    structure = gemmi.read_structure(str(output / "fitted.cif"))
+    structure.remove_hydrogens()
+    structure.make_mmcif_document().write_file(str(tmp_path / "others.cif"))
+    assert main(["score", str(tmp_path / "others.cif"), str(folder / "data.mtz"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert f"{found['r_work']:.4f}" == without and "n_hydrogens" not in found
+    refined = gemmi.cif.read(str(output / "fitted.cif")).sole_block().get_mmcif_category("_refine.")
+    assert refined["details"][0].startswith("ATOMS THAT THE INPUT MODEL DID NOT HAVE")
+    for name in ("mean", "min", "max"):
+        key = {"mean": "mean_b", "min": "least_b", "max": "largest_b"}[name]
+        assert float(refined[f"B_iso_{name}"][0]) == pytest.approx(result.summary["b_factors"][key], abs=0.05)
 
 
-def test_a_fit_that_is_stopped_in_its_first_cycle_leaves_no_result(folder, tmp_path, monkeypatch):
+def test_a_fit_that_is_stopped_in_its_first_cycle_leaves_no_result(folder, tmp_path, monkeypatch, capsys):
     def stopped(*_):
         raise Interrupted
 
@@ -198,6 +215,10 @@ def test_a_fit_that_is_stopped_in_its_first_cycle_leaves_no_result(folder, tmp_p
         CrystalFit(folder / "start.pdb", folder / "data.mtz", tmp_path / "run", **OPTIONS).run()
     assert not (tmp_path / "run" / "summary.json").exists()
     assert CrystalFit.resumed(tmp_path / "run").settings.cycles == 2
+    assert main(["fit", "--resume", str(tmp_path / "run")]) == 130
+    assert (
+        "before its first cycle came to an end, so that there is no result yet; " in capsys.readouterr().err
+    )
 
 
 def atoms_of(path):

@@ -138,6 +138,11 @@ def test_in_a_cuda_graph_force():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        (lambda: (torch.nn.Linear(1, 1),), "networks must be a PaiNNNetwork, or several, found Linear: "),
+        (
+            lambda: (network_of(32, 3), ["C1", "C2", "C3"]),
+            "particles must be indices of particles, whole numbers from 0, found str: ",
+        ),
         (lambda: ([],), "networks must be one or more networks of the same atoms, found none"),
         (lambda: ([network_of(32), network_of(32, 3)],), "found one of 24 atoms, one of 3 atoms"),
         (
@@ -155,9 +160,13 @@ def test_what_does_not_go_together_is_refused(arguments, sentence):
 
 def test_another_number_of_particles_is_refused():
     with pytest.raises(
-        ValueError, match="this PaiNN was made of a topology of 3 atoms, but the System has 24 particles"
+        ValueError, match="3 atoms and was given no particles, but the System has 24 particles: give"
     ):
         PaiNN(network_of(32, 3))(places_of())
+    with pytest.raises(
+        ValueError, match="particles of this PaiNN has the index 24, but the System has 24 particles"
+    ):
+        PaiNN(network_of(32, 3), [0, 3, N_ATOMS])(places_of())
 
 
 @pytest.mark.skipif(

@@ -73,24 +73,34 @@ def test_tensors_and_settings_make_the_same_network():
     settings = json.loads(json.dumps(network.settings))
     again = PaiNNNetwork.from_tensors(network.tensors(), settings)
     assert torch.equal(again(positions), network(positions))
-    with pytest.raises(InputError, match=r"unlike readout\.0\.bias"):
+    with pytest.raises(
+        InputError, match=r"tensors must be those that a network .*, found no readout\.0\.bias: "
+    ):
         PaiNNNetwork.from_tensors(
             {k: v for k, v in network.tensors().items() if k != "readout.0.bias"}, settings
         )
     with pytest.raises(InputError, match=r'"element_offsets" must have the shape'):
         PaiNNNetwork.from_tensors(network.tensors(), settings | {"elements": [6, 8]})
-    with pytest.raises(InputError, match=r"settings must hold elements"):
+    with pytest.raises(InputError, match=r"found more too: "):
+        PaiNNNetwork.from_tensors(network.tensors() | {"more": torch.zeros(1)}, settings)
+    with pytest.raises(InputError, match=r"settings must hold elements, .*, found features: "):
         PaiNNNetwork.from_tensors(network.tensors(), {"features": 32})
+    with pytest.raises(InputError, match=r"may hold features, layers, n_radial, cutoff, found depth: "):
+        PaiNNNetwork.from_tensors(network.tensors(), settings | {"depth": 3})
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
         ({"elements": [6, 0]}, "elements must be atomic numbers from 1 to 118, found 0"),
+        ({"elements": ["C"]}, "elements must be atomic numbers from 1 to 118, found "),
+        ({"elements": []}, "elements must be atomic numbers .*, found none"),
         ({"features": 48}, "features must be 32, 64 or 128, found 48"),
         ({"layers": 0}, "layers must be a whole number of 1 or more"),
+        ({"layers": "three"}, "layers must be a whole number of 1 or more, found "),
         ({"n_radial": 129}, "n_radial must be a whole number from 1 to 128, found 129"),
         ({"cutoff": -1.0}, "cutoff must be a positive length"),
+        ({"cutoff": "wide"}, "cutoff must be a positive length"),
     ],
 )
 def test_numbers_that_make_no_network_are_refused(options, sentence):

@@ -14,6 +14,7 @@ LOW_CC = 0.6
 """Of a model where it belongs, with the best uniform B factor, the correlation is above it (.75 and more on the maps tried)."""
 _OF = {"atom": "each atom", "residue": "each residue", "group": "each chain"}
 _REFINED = "B factors by residue, refined, with standard deviations (click on a residue to see it)"
+_BEFORE_AMPLITUDES = "before they were refined against the amplitudes, "
 _KEPT = "B factors, as they were in the input: this fit does not refine them"
 
 
@@ -37,7 +38,7 @@ def b_factor_blocks(summary: Mapping[str, Any], residues: Sequence[Mapping[str, 
         )
     ]
     if refined is not None:
-        blocks.append(Text(b_factors_in_words(refined)))
+        blocks.append(Text(b_factors_in_words(refined, of_amplitudes=bool(summary.get("crystal")))))
     if occupancies is not None:
         rows = [
             (name, [f"{value:.2f}", f"{occupancies['deviations'][name]:.2f}"])
@@ -47,12 +48,21 @@ def b_factor_blocks(summary: Mapping[str, Any], residues: Sequence[Mapping[str, 
     return blocks
 
 
-def b_factors_in_words(refined: Mapping[str, Any]) -> str:
-    """Return what refined B factors are, and how much better the model agrees with the map by them."""
+def b_factors_in_words(refined: Mapping[str, Any], of_amplitudes: bool = False) -> str:
+    """Return what refined B factors are, and how much better the model agrees with the map by them.
+
+    Parameters
+    ----------
+    refined : mapping
+        From `openmm_density.atomic_parameters.BFactors.as_dict`.
+    of_amplitudes : bool
+        Whether those from the map were refined against measured amplitudes then, of which there are no half maps.
+    """
     least, largest, mean = (refined[name] for name in ("least_b", "largest_b", "mean_b"))
+    when = _BEFORE_AMPLITUDES if of_amplitudes else ""
     said = (
         f"A B factor of {_OF[refined['level']]} was refined, from {least:.0f} to {largest:.0f} Å² with a mean of "
-        f"{mean:.0f} ± {refined['mean_b_deviation']:.0f} Å²: the correlation of the model's density with the map went from "
+        f"{mean:.0f} ± {refined['mean_b_deviation']:.0f} Å²: {when}the correlation of the model's density with the map went from "
         f"{refined['cc_uniform']:.3f} with the best uniform one ({refined['uniform_b']:.0f} Å²) to {refined['cc']:.3f}."
     )
     if abs(mean / refined["uniform_b"] - 1) > FAR_FROM_UNIFORM:
@@ -62,7 +72,7 @@ def b_factors_in_words(refined: Mapping[str, Any]) -> str:
         )
     if refined["cc_given"] is not None:
         said += f" With those of the input it is {refined['cc_given']:.3f}."
-    if refined["half_maps"] is None:
+    if refined["half_maps"] is None and not of_amplitudes:
         said += " Half maps (--half-map) would tell whether this is a fit of noise."
     if refined["cc_uniform"] < LOW_CC:
         said = (

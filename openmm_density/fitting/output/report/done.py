@@ -7,7 +7,7 @@ from typing import Any
 
 from ....html_report.blocks import Block, Facts, Item, Items, Plot, Section, Spot, Table
 from ....html_report.fit_plots import progress_figure
-from ....stopwatch import PARTS
+from ....stopwatch import in_words
 from ....wording import counted
 from ...rebuilding.changes import rebuilt_in_words, span
 from ..exchanges import exchanged_in_words
@@ -35,7 +35,7 @@ def done_section(contents: FitContents) -> Section:
                     stage["name"],
                     [
                         str(stage["steps"]),
-                        f"{stage['resolution']:g}",
+                        f"{stage['resolution']:.4g}",
                         f"{stage['strength']:.3g}",
                         "yes" if stage["converged"] else "",
                     ],
@@ -109,8 +109,7 @@ def _facts(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "exchanged", exchanged
     if summary["blow_ups"]:
         yield "instabilities", f"{counted(summary['blow_ups'], 'time')} rolled back"
-    parts = {part: spent for part, spent in summary["seconds_by_part"].items() if spent >= 1}
-    spent = ", ".join(f"{PARTS.get(part, part)} {seconds:.0f}" for part, seconds in parts.items())
+    spent = in_words(summary["seconds_by_part"])
     yield "time", f"{summary['wall_seconds']:.0f} s" + (f": {spent}" if spent else "")
 
 
