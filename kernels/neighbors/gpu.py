@@ -29,23 +29,26 @@ from .gpu_sums import block_sums_kernel, offsets_kernel
 _ACROSS, _ALONG = 2, 4
 _LANES = 128
 _SCANNED = 2048
+# Programs that take rows in turn: many, so that all multiprocessors are busy, but few to begin where a list still holds; and from
+# how many atoms on there are twice as many. The fastest of four on an H200.
+_PROGRAMS, _MANY_ATOMS = 16896, 65536
+# Of all rows: 128 MiB.
+_MOST_SLOTS = 2**24
 # The capacity of a list that has as many pairs as are found.
 _UNLIMITED = 2**31 - 1
 
 
-def _shape_of_rows(n_atoms: int, pairs_of_row: float, is_kept: bool) -> tuple[int, int]:
-    """Return rows of a program, which is a warp, and lanes of each, for a number of pairs that a row has room for.
+def _shape_of_rows(both_ways: bool) -> tuple[int, int]:
+    """Return columns of cells that a row goes along at once, about as many as it reaches, and lanes of each."""
+    return (32, 1) if both_ways else (16, 2)
 
-    Few rows are to reach many multiprocessors, and long ones are searched by several lanes; where a list is kept, many programs
-    cost more at each look than they gain when it is made.
-    """
-    if n_atoms <= 2048:
-        return 1, 32
-    if n_atoms <= 16384:
-        return 4, 8
-    if pairs_of_row > 64 and not (is_kept and n_atoms > 65536):
-        return 8, 4
-    return (16, 2) if n_atoms <= 65536 else (32, 1)
+
+def _slots_of_rows(n_atoms: int, capacity: int) -> int:
+    """Return how many neighbours of a row are kept when rows are counted; 0 where enough for nearly all rows take much memory."""
+    if not 0 < capacity < _UNLIMITED:
+        return 0
+    slots = max(32, triton.next_power_of_2(triton.cdiv(3 * capacity, 2 * n_atoms)))
+    return slots if slots * n_atoms <= _MOST_SLOTS else 0
 
 
 def neighbors(
@@ -67,7 +70,7 @@ def neighbors(
         raise RuntimeError("neighbors: give a capacity where a CUDA graph is captured")
     n_atoms = positions.shape[0]
     offsets = positions.new_empty((n_atoms + 1,), dtype=torch.int32)
-    status = torch.zeros(3, dtype=torch.int64, device=positions.device)
+    status = positions.new_empty((3,), dtype=torch.int64)
     built = torch.empty_like(positions, memory_format=torch.contiguous_format)
     built_box = positions.new_empty((3, 3), dtype=torch.float64)
     table: list[Tensor] = []
@@ -80,7 +83,7 @@ def neighbors(
         return table[0], table[1]
 
     limit = _UNLIMITED if capacity is None else capacity
-    _build(positions, box, cutoff, 0.0, both_ways, offsets, room, limit, status, built, built_box)
+    _build(positions, box, cutoff, 0.0, both_ways, offsets, room, limit, status, built, built_box, True)
     return offsets, table[0], table[1], status
 
 
@@ -122,6 +125,7 @@ def update_neighbors(
         status,
         built_positions,
         built_box,
+        False,
     )
 
 
@@ -142,15 +146,16 @@ def _build(
     status: Tensor,
     built_positions: Tensor,
     built_box: Tensor,
+    is_new: bool,
 ) -> None:
     """Make a list, unless it still holds; ``room`` returns its tensors once rows are counted."""
     positions = positions.detach().contiguous()
     n_atoms, periodic = positions.shape[0], box is not None
     if n_atoms == 0:
         offsets.zero_()
-        room()
-        status[:2].zero_()
+        status[: 3 if is_new else 2].zero_()
         status[2] += 1
+        room()
         return
     lattice = built_box if box is None else box.detach().contiguous()
     max_cells = 2 * n_atoms + 64
@@ -164,16 +169,18 @@ def _build(
     ends = positions.new_empty((n_blocks, 6), dtype=torch.float64)
     stale, counts, starts = integers(n_blocks), integers(max_cells), integers(max_cells + 1)
     cell_of, slot_of, shift_of, unsorted = (integers(n_atoms) for _ in range(4))
-    inside, place = (positions.new_empty((3, n_atoms), dtype=torch.float32) for _ in range(2))
-    atoms, shift, cells, row_counts = (integers(n_atoms) for _ in range(4))
-    cell_sums = positions.new_empty((triton.cdiv(max_cells, _SCANNED),), dtype=torch.int64)
-    row_sums = positions.new_empty((triton.cdiv(n_atoms, _SCANNED),), dtype=torch.int64)
+    inside = positions.new_empty((3, n_atoms), dtype=torch.float32)
+    place = positions.new_empty((n_atoms, 4), dtype=torch.float32)
+    atoms, shift, row_counts = (integers(n_atoms) for _ in range(3))
+    cell_sums = positions.new_empty((triton.cdiv(max_cells, _scanned(max_cells)),), dtype=torch.int64)
+    row_sums = positions.new_empty((triton.cdiv(n_atoms, _scanned(n_atoms)),), dtype=torch.int64)
     reach = _bits(cutoff + skin)
-    pairs_of_row = capacity / n_atoms if capacity < _UNLIMITED else 0.0
-    n_rows, lanes = _shape_of_rows(n_atoms, pairs_of_row / (2 if both_ways else 1), skin > 0)
+    columns, strands = _shape_of_rows(both_ways)
+    slots = _slots_of_rows(n_atoms, capacity)
+    drafts = [integers(n_atoms * slots) if slots else offsets for _ in range(2)]
     rows = (
-        *(positions, lattice, geometry, grid, starts, place, atoms, shift, cells),
-        *(offsets, row_counts),
+        *(positions, lattice, geometry, grid, starts, place, atoms, shift),
+        *(offsets, row_counts, row_sums),
     )
     with torch.cuda.device_of(positions):
         prepare_kernel[(n_blocks,)](
@@ -182,8 +189,10 @@ def _build(
             stale,
             ends,
             counts,
+            row_sums,
             n_atoms,
             max_cells,
+            row_sums.numel(),
             _bits((skin / 2) ** 2),
             KEPT=skin > 0,
             PERIODIC=periodic,
@@ -202,6 +211,7 @@ def _build(
             n_atoms,
             max_cells,
             reach,
+            IS_NEW=is_new,
             PERIODIC=periodic,
             ACROSS=_ACROSS,
             ALONG=_ALONG,
@@ -222,6 +232,10 @@ def _build(
             PERIODIC=periodic,
             LANES=_LANES,
         )
+        if cell_sums.numel() > 1:
+            block_sums_kernel[(cell_sums.numel(),)](
+                counts, grid, cell_sums, max_cells, BLOCK=_scanned(max_cells)
+            )
         _sum_up(counts, cell_sums, grid, starts, status, 2**31 - 1, False)
         place_kernel[(n_blocks,)](cell_of, slot_of, starts, grid, unsorted, n_atoms, LANES=_LANES)
         order_kernel[(n_blocks,)](
@@ -233,7 +247,6 @@ def _build(
             grid,
             atoms,
             shift,
-            cells,
             place,
             row_counts,
             n_atoms,
@@ -243,15 +256,23 @@ def _build(
         options = {
             "BOTH_WAYS": both_ways,
             "PERIODIC": periodic,
-            "ROWS": n_rows,
-            "LANES": lanes,
+            "COLUMNS": columns,
+            "STRANDS": strands,
+            "SLOTS": slots,
+            "SUMMED": _scanned(n_atoms),
             "num_warps": 1,
         }
-        programs = (triton.cdiv(n_atoms, n_rows),)
-        rows_kernel[programs](*rows, offsets, offsets, n_atoms, max_cells, reach, FILL=False, **options)
+        programs = (min(n_atoms, _PROGRAMS if n_atoms < _MANY_ATOMS else 2 * _PROGRAMS),)
+        sizes = (n_atoms, max_cells, reach)
+        rows_kernel[programs](*rows, offsets, offsets, *drafts, *sizes, FILL=False, **options)
         _sum_up(row_counts, row_sums, grid, offsets, status, capacity, True)
         found, found_shifts = room()
-        rows_kernel[programs](*rows, found, found_shifts, n_atoms, max_cells, reach, FILL=True, **options)
+        rows_kernel[programs](*rows, found, found_shifts, *drafts, *sizes, FILL=True, **options)
+
+
+def _scanned(n: int) -> int:
+    """Return how many counts a program adds up: all, where that is one launch less."""
+    return 2 * _SCANNED if n <= 2 * _SCANNED else _SCANNED
 
 
 def _sum_up(
@@ -259,10 +280,6 @@ def _sum_up(
 ) -> None:
     """Store the sums of all counts before each, and of all, clamped to a limit; and that one in the status, as it is."""
     n = counts.numel()
-    block = 2 * _SCANNED if n <= 2 * _SCANNED else _SCANNED
-    programs = (triton.cdiv(n, block),)
-    if programs != (1,):
-        block_sums_kernel[programs](counts, grid, sums, n, BLOCK=block)
-    offsets_kernel[programs](
-        counts, grid, sums, offsets, status, n, limit, IS_TOTAL=is_total, BLOCK=block, SUMS=1024
+    offsets_kernel[(sums.numel(),)](
+        counts, grid, sums, offsets, status, n, limit, IS_TOTAL=is_total, BLOCK=_scanned(n), SUMS=1024
     )

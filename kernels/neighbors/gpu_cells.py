@@ -57,8 +57,10 @@ def prepare_kernel(
     stale,
     ends,
     counts,
+    row_sums,
     n_atoms,
     max_cells,
+    n_sums,
     limit_bits,
     KEPT: tl.constexpr,
     PERIODIC: tl.constexpr,
@@ -77,8 +79,10 @@ def prepare_kernel(
     stale            (programs,)     int32       out: whether an atom has moved too far
     ends             (programs, 6)   float64     out: smallest x, y, z and largest
     counts           (max_cells,)    int32       out: 0
+    row_sums         (n_sums,)       int64       out: 0
     n_atoms          scalar          int32
     max_cells        scalar          int32
+    n_sums           scalar          int32       fewer than atoms, or one
     limit_bits       scalar          int64       bits of the square of half the skin, a float64
     KEPT             constant                    whether there is a skin
     PERIODIC         constant                    whether there is a box
@@ -91,6 +95,7 @@ def prepare_kernel(
     tl.store(counts + cell, tl.zeros((ZEROED,), tl.int32), mask=cell < max_cells)
     atom = program * LANES + tl.arange(0, LANES)
     here = atom < n_atoms
+    tl.store(row_sums + atom, tl.zeros((LANES,), tl.int64), mask=atom < n_sums)
     x, y, z = _load_position(positions, atom, here)
     if KEPT:
         bx, by, bz = _load_position(built_positions, atom, here)
@@ -145,6 +150,7 @@ def plan_kernel(
     n_atoms,
     max_cells,
     cutoff_bits,
+    IS_NEW: tl.constexpr,
     PERIODIC: tl.constexpr,
     ACROSS: tl.constexpr,
     ALONG: tl.constexpr,
@@ -168,6 +174,7 @@ def plan_kernel(
     n_atoms      scalar             int32
     max_cells    scalar             int32
     cutoff_bits  scalar             int64       bits of the cut-off with the skin, a float64
+    IS_NEW       constant                       whether there was no list before
     PERIODIC     constant                       whether there is a box
     ACROSS       constant                       cells in a cut-off along y and z, about
     ALONG        constant                       and along x
@@ -180,7 +187,7 @@ def plan_kernel(
     while start < n_blocks:
         far |= tl.load(stale + start + lanes, mask=start + lanes < n_blocks, other=0)
         start += BLOCK
-    made = tl.load(status + 2)
+    made = tl.zeros((), tl.int64) if IS_NEW else tl.load(status + 2)
     build = (tl.max(far, axis=0) != 0) | (made == 0)
     entry = tl.arange(0, 16)
     old = tl.load(built_box + entry, mask=entry < 9, other=0.0)
@@ -250,7 +257,8 @@ def plan_kernel(
         ex = tl.where(sound, tl.maximum(sx, 1e-3 * cutoff), cutoff)
         ey = tl.where(sound, tl.maximum(sy, 1e-3 * cutoff), cutoff)
         ez = tl.where(sound, tl.maximum(sz, 1e-3 * cutoff), cutoff)
-        across, along = cutoff / ACROSS, cutoff / ALONG
+        # A little more, so that what reaches a cut-off to both sides never lies in one column more than 2 ACROSS + 1.
+        across, along = 1.001 * cutoff / ACROSS, cutoff / ALONG
         nx, ny, nz = _cells(ex, along), _cells(ey, across), _cells(ez, across)
         while nx * ny * nz > max_cells:
             across, along = across * 1.3, along * 1.3
@@ -288,9 +296,15 @@ def _along(geometry, i, x, y, z):
 
 
 @triton.jit
+def cell_along(coordinate, per_length, n):
+    """Return the cell along an axis that a coordinate in the brick is in."""
+    return tl.minimum(tl.maximum((coordinate * per_length).to(tl.int32), 0), n - 1)
+
+
+@triton.jit
 def _cell_along(geometry, grid, axis, coordinate):
-    cell = (coordinate * tl.load(geometry + PER_LENGTH + axis).to(tl.float32)).to(tl.int32)
-    return tl.minimum(tl.maximum(cell, 0), tl.load(grid + axis) - 1)
+    per_length = tl.load(geometry + PER_LENGTH + axis).to(tl.float32)
+    return cell_along(coordinate, per_length, tl.load(grid + axis))
 
 
 @triton.jit
@@ -425,7 +439,6 @@ def order_kernel(
     grid,
     atoms,
     shift,
-    cells,
     place,
     row_counts,
     n_atoms,
@@ -447,8 +460,7 @@ def order_kernel(
     grid        (GRID_SLOTS,)     int32
     atoms       (n_atoms,)        int32       out: atoms, sorted
     shift       (n_atoms,)        int32       out: theirs
-    cells       (n_atoms,)        int32       out: theirs
-    place       (3, n_atoms)      float32     out: where they are in the brick
+    place       (n_atoms, 4)      float32     out: where they are in the brick, and 0
     row_counts  (n_atoms,)        int32       out: 0, for atoms that are in no cell
     n_atoms     scalar            int32
     max_cells   scalar            int32
@@ -474,7 +486,7 @@ def order_kernel(
     to = begin + rank
     tl.store(atoms + to, atom, mask=here)
     tl.store(shift + to, tl.load(shift_of + atom, mask=here, other=0), mask=here)
-    tl.store(cells + to, cell, mask=here)
     for axis in tl.static_range(3):
         coordinate = tl.load(inside + axis * n_atoms + atom, mask=here, other=0.0)
-        tl.store(place + axis * n_atoms + to, coordinate, mask=here)
+        tl.store(place + 4 * to.to(tl.int64) + axis, coordinate, mask=here)
+    tl.store(place + 4 * to.to(tl.int64) + 3, 0.0, mask=here)

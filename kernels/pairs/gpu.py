@@ -19,15 +19,10 @@ _SUMMED = 8192
 
 
 def _shape_of_programs(n_atoms: int) -> tuple[int, int, int]:
-    """Return rows of a program, pairs of a row at once, and warps.
-
-    Few atoms have two warps to a row; rows of many share what they read.
-    """
-    if n_atoms <= 2048:
-        return 1, 64, 2
-    if n_atoms <= 16384:
-        return 4, 32, 4
-    return 8, 32, 4
+    """Return rows of a program, pairs of a row at once, and warps: few rows where many programs are needed to keep a GPU busy."""
+    if n_atoms <= 8192:
+        return 1, 64, 1
+    return (4 if n_atoms <= 400_000 else 32), 64, 1
 
 
 def pairs(
@@ -85,7 +80,14 @@ def pairs(
     has_excluded = excluded is not None and excluded.numel() > 0
     with torch.cuda.device_of(positions):
         records_kernel[(triton.cdiv(n_atoms + 1, _ATOMS),)](
-            positions, parameters, records, units, n_atoms, BOTH_WAYS=both_ways, ATOMS=_ATOMS
+            positions,
+            parameters,
+            records,
+            units,
+            n_atoms,
+            FORM=form,
+            BOTH_WAYS=both_ways,
+            ATOMS=_ATOMS,
         )
         rows_kernel[(n_programs,)](
             records,

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from ..neighbors.gpu_shifts import moved
-from .gpu_forms import NONBONDED, REACTION_FIELD, pair_energy
+from .gpu_forms import NONBONDED, REACTION_FIELD, pair_energy_of_shares, shares
 
 # Numbers of an atom's record: x, y, z, the third parameter, the first and the second; 32 bytes are what a cache reads at once.
 RECORD = 8
@@ -25,7 +25,14 @@ _FARTHEST = tl.constexpr(1.0e18)
 
 @triton.jit
 def records_kernel(
-    positions, parameters, records, units, n_atoms, BOTH_WAYS: tl.constexpr, ATOMS: tl.constexpr
+    positions,
+    parameters,
+    records,
+    units,
+    n_atoms,
+    FORM: tl.constexpr,
+    BOTH_WAYS: tl.constexpr,
+    ATOMS: tl.constexpr,
 ):
     """Put what a pair needs of an atom side by side, and set the gradient in whole numbers to 0.
 
@@ -39,6 +46,7 @@ def records_kernel(
     records     (n_atoms + 1, 8)  float32/64  out, and one that is far away; the last two numbers of each are 0
     units       (n_atoms, 3)      int64       out: 0, for a list with each pair once
     n_atoms     scalar            int32
+    FORM        constant                      which function of r
     BOTH_WAYS   constant                      whether the list has each pair twice
     ATOMS       constant                      atoms of a program
     ==========  ================  ==========  ======================================================================
@@ -54,7 +62,9 @@ def records_kernel(
         mask=here & (slot >= 3) & (slot < 6),
         other=0.0,
     )
-    number = tl.where(slot < 3, coordinate, parameter.to(coordinate.dtype))
+    first, second, third = shares(parameter, parameter, parameter, FORM)
+    share = tl.where(slot == 3, third, tl.where(slot == 4, first, second))
+    number = tl.where(slot < 3, coordinate, tl.where(slot < 6, share, 0.0).to(coordinate.dtype))
     tl.store(records + _RECORD * atom + slot, number, mask=atom <= n_atoms)
     if not BOTH_WAYS:
         zero = tl.zeros((ATOMS, _RECORD), tl.int64)
@@ -69,10 +79,10 @@ def _to_units(x):
 
 
 @triton.jit
-def _four(record, ROWS: tl.constexpr, LANES: tl.constexpr):
+def _four(record, LANES: tl.constexpr):
     """Return four numbers that are side by side, by one load."""
-    numbers = tl.load(record[:, :, None] + tl.arange(0, 4)[None, None, :])
-    even, odd = tl.split(tl.reshape(numbers, (LANES, ROWS, 2, 2)))
+    numbers = tl.load(record[:, None] + tl.arange(0, 4)[None, :])
+    even, odd = tl.split(tl.reshape(numbers, (LANES, 2, 2)))
     first, third = tl.split(even)
     second, fourth = tl.split(odd)
     return first, second, third, fourth
@@ -80,7 +90,13 @@ def _four(record, ROWS: tl.constexpr, LANES: tl.constexpr):
 
 @triton.jit
 def _two(record):
-    return tl.split(tl.load(record[:, :, None] + tl.arange(0, 2)[None, None, :]))
+    return tl.split(tl.load(record[:, None] + tl.arange(0, 2)[None, :]))
+
+
+@triton.jit
+def _vector(at, records):
+    """Return a number of the box, of the type of the records."""
+    return tl.load(at).to(records.dtype.element_ty)
 
 
 @triton.jit
@@ -133,106 +149,117 @@ def rows_kernel(
     BOTH_WAYS                       constant                    whether the list has each pair twice
     PERIODIC                        constant                    whether there is a box
     HAS_EXCLUDED                    constant                    whether pairs are excluded
-    ROWS                            constant                    rows of a program
+    ROWS                            constant                    rows of a program, one after another
     LANES                           constant                    pairs of a row at once
     ==============================  ==============  ==========  ==================================================
     """
-    i = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    in_rows = i < n_atoms
-    begin = tl.load(offsets + i, mask=in_rows, other=0)
-    end = tl.minimum(tl.load(offsets + i + 1, mask=in_rows, other=0), capacity)
-    own = records + _RECORD * i
-    x, y, z = (
-        tl.load(own, mask=in_rows, other=0.0),
-        tl.load(own + 1, mask=in_rows, other=0.0),
-        tl.load(own + 2, mask=in_rows, other=0.0),
-    )
-    is_far = tl.maximum(tl.maximum(x, y), z) > _FARTHEST
-    end = tl.where(is_far, begin, end)
-    x, y, z = x[None, :], y[None, :], z[None, :]
-    a2 = tl.load(own + 3, mask=in_rows, other=0.0).to(tl.float32)[None, :]
-    a0 = tl.load(own + 4, mask=in_rows, other=0.0).to(tl.float32)[None, :]
-    a1 = tl.load(own + 5, mask=in_rows, other=0.0).to(tl.float32)[None, :]
-    # Coulomb's constant goes with the row's charge.
-    if FORM == NONBONDED:
-        a2 *= coulomb
-    elif FORM == REACTION_FIELD:
-        a0 *= coulomb
+    lane = tl.arange(0, LANES)
     if PERIODIC:
-        ax, ay, az = tl.load(box), tl.load(box + 1), tl.load(box + 2)
-        bx, by, bz = tl.load(box + 3), tl.load(box + 4), tl.load(box + 5)
-        cx, cy, cz = tl.load(box + 6), tl.load(box + 7), tl.load(box + 8)
-    if HAS_EXCLUDED:
-        first_excluded = tl.load(excluded_offsets + i, mask=in_rows, other=0)
-        n_excluded = tl.load(excluded_offsets + i + 1, mask=in_rows, other=0) - first_excluded
-        most_excluded = tl.max(n_excluded, axis=0)
-    # Lanes come first: of equal axes Triton deals the first one out to threads, in loads of records as in those of a list.
-    zero = tl.zeros((LANES, ROWS), tl.float32)
-    gx, gy, gz, total = zero, zero, zero, zero
+        ax, ay, az = _vector(box, records), _vector(box + 1, records), _vector(box + 2, records)
+        bx, by, bz = _vector(box + 3, records), _vector(box + 4, records), _vector(box + 5, records)
+        cx, cy, cz = _vector(box + 6, records), _vector(box + 7, records), _vector(box + 8, records)
+    zero = tl.zeros((LANES,), tl.float32)
+    total = zero
     xx, xy, xz, yy, yz, zz = zero, zero, zero, zero, zero, zero
-    longest = tl.max(end - begin, axis=0)
-    done = longest * 0
-    while done < longest:
-        entry = (begin + done)[None, :] + tl.arange(0, LANES)[:, None]
-        here = entry < end[None, :]
-        # Lanes without a pair, and what is no atom, read the last record, which is far from all atoms.
-        j = tl.load(neighbors + entry, mask=here, other=-1)
-        at = tl.minimum(j.to(tl.uint32, bitcast=True), n_atoms).to(tl.int64)
-        record = records + _RECORD * at
-        dx, dy, dz, b2 = _four(record, ROWS, LANES)
-        b0, b1 = _two(record + 4)
-        dx, dy, dz = dx - x, dy - y, dz - z
-        if PERIODIC:
-            code = tl.load(shifts + entry, mask=here, other=0)
-            dx, dy, dz = moved(dx, dy, dz, code, ax, ay, az, bx, by, bz, cx, cy, cz)
-        dx, dy, dz = dx.to(tl.float32), dy.to(tl.float32), dz.to(tl.float32)
-        squared = dx * dx + dy * dy + dz * dz
-        near = squared < cutoff_squared
-        if HAS_EXCLUDED:
-            n = most_excluded * 0
-            while n < most_excluded:
-                other = tl.load(excluded + first_excluded + n, mask=n < n_excluded, other=-1)
-                near &= j != other[None, :]
-                n += 1
-        squared = tl.where(near, tl.maximum(squared, 1e-24), 1.0)
-        per_r = tl.rsqrt(squared)
-        energy, slope = pair_energy(
-            squared * per_r,
-            per_r,
-            a0,
-            a1,
-            a2,
-            b0.to(tl.float32),
-            b1.to(tl.float32),
-            b2.to(tl.float32),
-            switch_begin,
-            per_switch,
-            1.0,
-            k,
-            c,
-            FORM,
+    first_row = tl.program_id(0) * ROWS
+    for row in range(ROWS):
+        # A program's rows beyond the last have no pairs.
+        i = tl.minimum(first_row + row, n_atoms - 1).to(tl.int64)
+        begin = tl.load(offsets + i)
+        length = tl.minimum(tl.load(offsets + i + 1), capacity) - begin
+        own = records + _RECORD * i
+        x, y, z = tl.load(own), tl.load(own + 1), tl.load(own + 2)
+        is_none = (first_row + row >= n_atoms) | (tl.maximum(tl.maximum(x, y), z) > _FARTHEST)
+        length = tl.where(is_none, 0, length)
+        a2, a0, a1 = (
+            tl.load(own + 3).to(tl.float32),
+            tl.load(own + 4).to(tl.float32),
+            tl.load(own + 5).to(tl.float32),
         )
-        slope = tl.where(near, slope, 0.0)
-        total += tl.where(near, energy, 0.0)
-        fx, fy, fz = slope * dx, slope * dy, slope * dz
-        gx, gy, gz = gx + fx, gy + fy, gz + fz
-        xx, xy, xz = xx - dx * fx, xy - dx * fy, xz - dx * fz
-        yy, yz, zz = yy - dy * fy, yz - dy * fz, zz - dz * fz
-        if not BOTH_WAYS:
-            to = gradient + 3 * at
-            tl.atomic_add(to, _to_units(fx), mask=near, sem="relaxed")
-            tl.atomic_add(to + 1, _to_units(fy), mask=near, sem="relaxed")
-            tl.atomic_add(to + 2, _to_units(fz), mask=near, sem="relaxed")
-        done += LANES
-    own_x, own_y, own_z = -tl.sum(gx, axis=0), -tl.sum(gy, axis=0), -tl.sum(gz, axis=0)
-    if BOTH_WAYS:
-        tl.store(gradient + 3 * i, own_x.to(gradient.dtype.element_ty), mask=in_rows)
-        tl.store(gradient + 3 * i + 1, own_y.to(gradient.dtype.element_ty), mask=in_rows)
-        tl.store(gradient + 3 * i + 2, own_z.to(gradient.dtype.element_ty), mask=in_rows)
-    else:
-        tl.atomic_add(gradient + 3 * i, _to_units(own_x), mask=in_rows, sem="relaxed")
-        tl.atomic_add(gradient + 3 * i + 1, _to_units(own_y), mask=in_rows, sem="relaxed")
-        tl.atomic_add(gradient + 3 * i + 2, _to_units(own_z), mask=in_rows, sem="relaxed")
+        # Coulomb's constant goes with the row's charge.
+        if FORM == NONBONDED:
+            a2 *= coulomb
+        elif FORM == REACTION_FIELD:
+            a0 *= coulomb
+        if HAS_EXCLUDED:
+            first_excluded, end_excluded = tl.load(excluded_offsets + i), tl.load(excluded_offsets + i + 1)
+            lowest, highest = n_atoms, first_excluded * 0 - 1
+            n = first_excluded
+            while n < end_excluded:
+                lowest = tl.minimum(lowest, tl.load(excluded + n))
+                highest = tl.maximum(highest, tl.load(excluded + n))
+                n += 1
+        of_row, codes = neighbors + begin.to(tl.int64), shifts + begin.to(tl.int64)
+        # Lanes without a pair, and what is no atom, read the last record, which is far from all atoms.
+        next_j = tl.load(of_row + lane, mask=lane < length, other=-1)
+        next_code = tl.zeros((LANES,), tl.int32)
+        if PERIODIC:
+            next_code = tl.load(codes + lane, mask=lane < length, other=0)
+        gx, gy, gz = zero, zero, zero
+        done = length * 0
+        while done < length:
+            j, code = next_j, next_code
+            # What comes next is asked for before this is worked out.
+            done += LANES
+            next_j = tl.load(of_row + done + lane, mask=done + lane < length, other=-1)
+            if PERIODIC:
+                next_code = tl.load(codes + done + lane, mask=done + lane < length, other=0)
+            at = tl.minimum(j.to(tl.uint32, bitcast=True), n_atoms).to(tl.int64)
+            record = records + _RECORD * at
+            dx, dy, dz, b2 = _four(record, LANES)
+            b0, b1 = _two(record + 4)
+            dx, dy, dz = dx - x, dy - y, dz - z
+            if PERIODIC:  # noqa: SIM102 (the first decides when the kernel is compiled)
+                # Most pairs are within the box.
+                if tl.max((code != 0).to(tl.int32), axis=0) != 0:
+                    dx, dy, dz = moved(dx, dy, dz, code, ax, ay, az, bx, by, bz, cx, cy, cz)
+            dx, dy, dz = dx.to(tl.float32), dy.to(tl.float32), dz.to(tl.float32)
+            squared = tl.maximum(dx * dx + dy * dy + dz * dz, 1e-24)
+            near = squared < cutoff_squared
+            if HAS_EXCLUDED:
+                maybe = near & (j >= lowest) & (j <= highest)
+                n = tl.where(tl.max(maybe.to(tl.int32), axis=0) != 0, first_excluded, end_excluded)
+                while n < end_excluded:
+                    near &= j != tl.load(excluded + n)
+                    n += 1
+            energy, slope = pair_energy_of_shares(
+                squared,
+                tl.rsqrt(squared),
+                a0,
+                a1,
+                a2,
+                b0.to(tl.float32),
+                b1.to(tl.float32),
+                b2.to(tl.float32),
+                switch_begin,
+                per_switch,
+                1.0,
+                k,
+                c,
+                FORM,
+            )
+            slope = tl.where(near, slope, 0.0)
+            total += tl.where(near, energy, 0.0)
+            fx, fy, fz = slope * dx, slope * dy, slope * dz
+            gx, gy, gz = gx + fx, gy + fy, gz + fz
+            xx, xy, xz = xx - dx * fx, xy - dx * fy, xz - dx * fz
+            yy, yz, zz = yy - dy * fy, yz - dy * fz, zz - dz * fz
+            if not BOTH_WAYS:
+                to = gradient + 3 * at
+                tl.atomic_add(to, _to_units(fx), mask=near, sem="relaxed")
+                tl.atomic_add(to + 1, _to_units(fy), mask=near, sem="relaxed")
+                tl.atomic_add(to + 2, _to_units(fz), mask=near, sem="relaxed")
+        own_x, own_y, own_z = -tl.sum(gx, axis=0), -tl.sum(gy, axis=0), -tl.sum(gz, axis=0)
+        if BOTH_WAYS:
+            if first_row + row < n_atoms:
+                tl.store(gradient + 3 * i, own_x.to(gradient.dtype.element_ty))
+                tl.store(gradient + 3 * i + 1, own_y.to(gradient.dtype.element_ty))
+                tl.store(gradient + 3 * i + 2, own_z.to(gradient.dtype.element_ty))
+        else:
+            # Where the row is none they are 0.
+            tl.atomic_add(gradient + 3 * i, _to_units(own_x), sem="relaxed")
+            tl.atomic_add(gradient + 3 * i + 1, _to_units(own_y), sem="relaxed")
+            tl.atomic_add(gradient + 3 * i + 2, _to_units(own_z), sem="relaxed")
     program = tl.program_id(0)
     n_programs = tl.num_programs(0)
     _store_sum(sums + program, total)
@@ -246,7 +273,7 @@ def rows_kernel(
 
 @triton.jit
 def _store_sum(to, of_lanes):
-    tl.store(to, tl.sum(tl.sum(of_lanes, axis=0).to(tl.float64), axis=0))
+    tl.store(to, tl.sum(of_lanes, axis=0).to(tl.float64))
 
 
 @triton.jit

@@ -7,7 +7,7 @@ import torch
 
 pytest.importorskip("triton")
 
-from openmm_density.kernels.neighbors import gpu, listed_pairs, reference
+from openmm_density.kernels.neighbors import gpu, gpu_rows, listed_pairs, reference
 
 from .test_neighbors import KINDS, WRONG, assert_same, call, pair_set, random_case
 
@@ -22,7 +22,6 @@ def few_columns(monkeypatch):
     if not ON_GPU:
         monkeypatch.setattr(gpu, "_ACROSS", 1)
         monkeypatch.setattr(gpu, "_ALONG", 1)
-        monkeypatch.setattr(gpu, "_shape_of_rows", lambda *_: (16, 4))
 
 
 def on_device(arguments):
@@ -47,14 +46,36 @@ def test_finer_cells_find_the_same(monkeypatch):
     )
 
 
-@pytest.mark.parametrize("shape", [(32, 1), (16, 2), (8, 4), (4, 8), (1, 32)] if ON_GPU else [(2, 8)])
-def test_any_shape_of_programs_gives_the_same_list(monkeypatch, shape):
+@pytest.mark.parametrize("programs", [3, 512])
+def test_any_number_of_programs_gives_the_same_list(monkeypatch, programs):
     positions = torch.rand(3000 if ON_GPU else 8, 3, generator=torch.Generator().manual_seed(0)) * 4
     found = []
-    for tried in ((4, 1), shape):
-        monkeypatch.setattr(gpu, "_shape_of_rows", lambda *_, tried=tried: tried)
+    for tried in (gpu._PROGRAMS, programs):
+        monkeypatch.setattr(gpu, "_PROGRAMS", tried)
         found.append(gpu.neighbors(positions.to(DEVICE), 4 * torch.eye(3, device=DEVICE), 0.9, True))
     assert all(torch.equal(one, other) for one, other in zip(*found))
+
+
+def test_rows_longer_than_what_is_kept_of_them_are_the_same(monkeypatch):
+    positions = torch.rand(2000 if ON_GPU else 4, 3, generator=torch.Generator().manual_seed(0))
+    positions *= 2 if ON_GPU else 0.5
+    found = []
+    for slots in (0, 2):
+        monkeypatch.setattr(gpu, "_slots_of_rows", lambda *_, slots=slots: slots)
+        found.append(gpu.neighbors(positions.to(DEVICE), None, 0.9, True, 10**6 if ON_GPU else 40))
+    n_pairs = int(found[0][3][0])
+    assert n_pairs > 2 * len(positions)
+    for other in found[1:]:
+        assert torch.equal(other[0], found[0][0]) and torch.equal(other[3], found[0][3])
+        assert all(torch.equal(one[:n_pairs], two[:n_pairs]) for one, two in zip(other[1:3], found[0][1:3]))
+
+
+def test_more_atoms_in_a_column_than_are_looked_at_together(monkeypatch):
+    if not ON_GPU:
+        monkeypatch.setattr(gpu_rows, "_BITS", gpu_rows.tl.constexpr(1))
+    positions = torch.rand(300 if ON_GPU else 5, 3, generator=torch.Generator().manual_seed(0)) * 0.5
+    expected = reference.neighbors(positions, None, 0.4, True)
+    assert_same(gpu.neighbors(*on_device([positions, None]), 0.4, True), expected, True)
 
 
 @pytest.mark.parametrize("both_ways", [False, True])
