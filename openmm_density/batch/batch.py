@@ -16,7 +16,7 @@ from ..fitting.platform_probe import check_platform_beside
 from ..multi_process_service import VISIBLE, Say, shared_gpu
 from ..wording import listing
 from .clusters import check_dask, has_dask, local_engine
-from .devices import Share, Slot, shared_out
+from .devices import Share, Slot, shared_out, visible_gpus
 from .engines import DaskEngine, Engine, OneByOne
 from .free_maps import check_free_maps
 from .job_folder import Earlier, JobFolder
@@ -111,7 +111,8 @@ class Batch:
         workers : int, optional
             Fits side by side on this machine: by default as there are cores and GPUs for.
         gpus : sequence of str
-            Of this machine, as in ``CUDA_VISIBLE_DEVICES``, for fits that run on GPUs.
+            Of this machine, as in ``CUDA_VISIBLE_DEVICES``: fits that name no platform run on them by CUDA. By default all of
+            them where a job asks for CUDA by itself, and none else.
         progress : bool or None
             Whether a table is shown meanwhile; None: on a terminal.
         mps : {"auto", "off"}
@@ -132,13 +133,21 @@ class Batch:
             if workers not in (None, 1):
                 check_dask("workers")
             check_platforms(self.jobs, gpus)
-            share = shared_out(len(self.jobs), workers, gpus, threads_asked(self.jobs))
+            slots = gpus or gpus_for(self.jobs)
+            share = shared_out(len(self.jobs), workers, slots, threads_asked(self.jobs))
             starting = local(share, mps, self.notes.append)
             yield from self.run_on(starting, self.settings(share, gpus), progress)
         self.write_outcome()
 
     def settings(self, share: Share, gpus: Sequence[str] = ()) -> RunSettings:
-        """Return how jobs are run on this machine."""
+        """Return how jobs are run on this machine.
+
+        Parameters
+        ----------
+        share : Share
+        gpus : sequence of str
+            Those that the user names, on which fits run that name no platform.
+        """
         platform = ("--platform", "CUDA") if gpus else ()
         if not has_dask():  # one after the other, each on all cores
             return RunSettings(self.name, platform, environment=share.slots[0].environment)
@@ -254,6 +263,12 @@ def check_platforms(jobs: Sequence[Job], gpus: Sequence[str] = ()) -> None:
     """
     for platform in dict.fromkeys([*_values("--platform", jobs), *(["CUDA"] if gpus else [])]):
         check_platform_beside(platform)
+
+
+def gpus_for(jobs: Sequence[Job]) -> list[str]:
+    """Return the GPUs of this machine where a job asks for CUDA, by an option of all or one of its own; else none."""
+    asked = [[*_values("--platform", [job])][-1:] for job in jobs]
+    return visible_gpus() if ["CUDA"] in asked else []
 
 
 def _values(option: str, jobs: Sequence[Job]) -> Iterator[str]:

@@ -20,6 +20,7 @@ from ..models.structure_files import header_of, write_cif
 from ..models.structures import Model
 from ..units import ANGSTROM_PER_NANOMETER
 from ..wording import counted, listing
+from .ranking import FITTED_INTO, NOT_FITTED, Ranking
 
 AGREED = 1.0
 """Å: residues whose spread is smaller are where the fits agree."""
@@ -89,7 +90,10 @@ class Consensus:
 
 
 def consensus_of(
-    models: Sequence[Model], names: Sequence[str], correlations: Sequence[float], is_free: bool = False
+    models: Sequence[Model],
+    names: Sequence[str],
+    correlations: Sequence[float] | Ranking,
+    is_free: bool = False,
 ) -> Consensus:
     """Return what several models in one map agree on.
 
@@ -101,10 +105,10 @@ def consensus_of(
         Two at least.
     names : sequence of str
         What they are called.
-    correlations : sequence of float
-        Of each with the map, or better one that it was not fitted into.
+    correlations : sequence of float or Ranking
+        Of each with the map, or better one that it was not fitted into; or another figure by which one is better.
     is_free : bool
-        Whether it was not.
+        Whether it was not; a `Ranking` says so itself.
 
     Raises
     ------
@@ -115,7 +119,10 @@ def consensus_of(
         raise InputError(
             "a consensus takes two models at least", found=len(models), remedy="give more seeds or models"
         )
-    best = int(np.nanargmax(correlations))
+    ranking = correlations
+    if not isinstance(ranking, Ranking):
+        ranking = Ranking(tuple(ranking), NOT_FITTED if is_free else FITTED_INTO)
+    best = ranking.order[0]
     tables = [_heavy_atoms(model) for model in models]
     for table in tables:
         _name_alike(table, tables[best], models[best].topology)
@@ -128,8 +135,8 @@ def consensus_of(
             remedy="give models of one molecule with the same chains and numbers",
         )
     rmsd = _pairwise_rmsd(tables, sorted(shared))
-    clusters = _clusters(rmsd, correlations)
-    verdict = _verdict(names, residues, clusters, correlations, best, is_free)
+    clusters = _clusters(rmsd, ranking)
+    verdict = _verdict(names, residues, clusters, ranking, best)
     return Consensus(list(names), best, residues, rmsd, clusters, verdict)
 
 
@@ -236,12 +243,12 @@ def _pairwise_rmsd(tables: Sequence[Mapping[_Key, np.ndarray]], shared: Sequence
     return (rmsd + rmsd.T) / 2 * (1 - np.eye(len(tables)))
 
 
-def _clusters(rmsd: np.ndarray, correlations: Sequence[float]) -> list[list[int]]:
+def _clusters(rmsd: np.ndarray, ranking: Ranking) -> list[list[int]]:
     tree = linkage(squareform(rmsd, checks=False), method="average")
     numbers = fcluster(tree, CLUSTER_REACH, criterion="distance")
-    order = np.argsort(-np.nan_to_num(np.asarray(correlations, dtype=float), nan=-1.0), kind="stable")
-    clusters = [[int(each) for each in order if numbers[each] == number] for number in np.unique(numbers)]
-    return sorted(clusters, key=lambda cluster: (-len(cluster), list(order).index(cluster[0])))
+    order = ranking.order
+    clusters = [[each for each in order if numbers[each] == number] for number in np.unique(numbers)]
+    return sorted(clusters, key=lambda cluster: (-len(cluster), order.index(cluster[0])))
 
 
 def _spreads(residues: Sequence[Mapping[str, Any]]) -> np.ndarray:
@@ -252,16 +259,15 @@ def _verdict(
     names: Sequence[str],
     residues: Sequence[Mapping[str, Any]],
     clusters: Sequence[Sequence[int]],
-    correlations: Sequence[float],
+    ranking: Ranking,
     best: int,
-    is_free: bool,
 ) -> str:
     spreads = _spreads(residues)
     agreed = spreads < AGREED
     few = len(names) < ENOUGH
     said = [
-        f"{counted(len(names), 'model')} of one map: {100 * agreed.mean():.0f}% of {len(spreads)} residues agree within "
-        f"{AGREED:g} Å (median spread {np.median(spreads):.2f} Å)."
+        f"{counted(len(names), 'model')} of one {ranking.data}: {100 * agreed.mean():.0f}% of {len(spreads)} residues agree "
+        f"within {AGREED:g} Å (median spread {np.median(spreads):.2f} Å)."
     ]
     stretches = disagreeing(residues)
     if stretches:
@@ -273,7 +279,7 @@ def _verdict(
         said.append(f"{'Both' if len(names) == 2 else 'All'} ended in one place.")
     else:
         sizes = ", ".join(
-            f"{len(each)} like {names[each[0]]} ({correlations[each[0]]:.3f})" for each in clusters[:4]
+            f"{len(each)} like {names[each[0]]} ({ranking.values[each[0]]:.3f})" for each in clusters[:4]
         )
         said.append(f"They end in {len(clusters)} different places: {sizes}; compare these by eye.")
     if few:
@@ -282,8 +288,7 @@ def _verdict(
             f"This rests on {len(names)} fits: {why} cannot show how far others would spread, nor that there is no other "
             f"place to end; give {ENOUGH} or more, from different models where there are some."
         )
-    what = "a map that it was not fitted into" if is_free else "the map that it was fitted into"
-    said.append(f"The best is {names[best]}, by its CC of {correlations[best]:.3f} with {what}.")
+    said.append(f"The best is {names[best]}, by its {ranking.in_words(best)}.")
     return " ".join(said)
 
 

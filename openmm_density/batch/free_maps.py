@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
 from ..errors import InputError
 from .jobs import Job
@@ -23,11 +24,13 @@ def check_free_maps(jobs: Sequence[Job]) -> list[str]:
     InputError
         Naming the free map.
     """
-    given = {(job.map, job.free_map, job.resolution, *_map_options(job)) for job in jobs}
+    with_free = [job for job in jobs if job.free_map is not None]
+    for job in with_free:
+        if job.resolution is None:
+            raise no_free_map(job)
+    given = {(job.map, job.free_map, job.resolution, *_map_options(job)) for job in with_free}
     doubts = []
-    for path, free_path, resolution, columns, is_inverted in sorted(
-        each for each in given if each[1] is not None
-    ):
+    for path, free_path, resolution, columns, is_inverted in sorted(given):
         # Most batches have no free maps, and do not wait for what reads them.
         from ..maps.density_map import DensityMap
         from ..maps.free_maps import check_free_map
@@ -41,6 +44,16 @@ def check_free_maps(jobs: Sequence[Job]) -> list[str]:
         if doubt is not None:
             doubts.append(f"{free_path}: {doubt}")
     return doubts
+
+
+def no_free_map(job: Job) -> InputError:
+    """Return the error for a free map of a job whose fit is to measured amplitudes."""
+    return InputError(
+        f"is for maps, and {Path(job.map).name} is fitted as measured amplitudes, which R-free judges",
+        argument="free_map",
+        found=job.free_map,
+        remedy="leave it out",
+    )
 
 
 def _map_options(job: Job) -> tuple[tuple[str, ...], bool]:

@@ -14,7 +14,15 @@ from typing import Any, Literal, TypeAlias
 from ..atomic_files import read_file, write_text
 from ..errors import InputError, as_argument
 from ..fitting.locks import FolderInUse, FolderLock
-from ..fitting.output.results import COMMAND, SUMMARY, UNFINISHED, finished_summary
+from ..fitting.output.results import (
+    COMMAND,
+    CRYSTAL_SETTINGS,
+    CYCLES,
+    FITTED,
+    SUMMARY,
+    UNFINISHED,
+    finished_summary,
+)
 from .job_results import figures_of
 from .jobs import Job
 
@@ -56,15 +64,26 @@ class JobFolder:
             Of a fit that begins, as far as the job does not say.
         """
         unfinished = self.path / UNFINISHED
-        if (unfinished / COMMAND).exists():
+        if (unfinished / COMMAND).exists() or self._holds_cycles():
             allowed = ["--allow-scripts"] if "--allow-scripts" in self.job.arguments else []
             return ["--resume", str(self.path), *allowed]
         arguments = [*more, *self.job.words, "--output", str(self.path)]
         # It was killed before it had said what it was to do, or between two files of its results.
-        return [*arguments, "--overwrite"] if self._holds_anything() else arguments
+        is_used = self._holds_anything() or any(
+            (self.path / name).exists() for name in (FITTED, CRYSTAL_SETTINGS)
+        )
+        return [*arguments, "--overwrite"] if is_used else arguments
 
     def _holds_anything(self) -> bool:
-        return (self.path / UNFINISHED).exists() or (self.path / SUMMARY).exists()
+        return (self.path / UNFINISHED).exists() or (self.path / SUMMARY).exists() or self._holds_cycles()
+
+    def _holds_cycles(self) -> bool:
+        """Return whether a fit of a crystal has begun its first cycle."""
+        if not (self.path / CRYSTAL_SETTINGS).exists():
+            return False
+        return any(
+            (cycle / name).exists() for cycle in self.path.glob(CYCLES) for name in (UNFINISHED, SUMMARY)
+        )
 
     def note_job(self) -> None:
         """Write down which job the folder is of, with digests of its files."""
@@ -142,8 +161,9 @@ class JobFolder:
         import shutil
 
         with FolderLock(self.path):
-            shutil.rmtree(self.path / UNFINISHED, ignore_errors=True)
-            for name in (SUMMARY, JOB, LOG):
+            for folder in (self.path / UNFINISHED, *self.path.glob(CYCLES)):
+                shutil.rmtree(folder, ignore_errors=True)
+            for name in (SUMMARY, JOB, LOG, CRYSTAL_SETTINGS):
                 (self.path / name).unlink(missing_ok=True)
 
     @property

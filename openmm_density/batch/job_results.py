@@ -69,6 +69,10 @@ class JobResult:
 FIGURES: dict[str, tuple[str, ...]] = {
     "cc": ("cc_final",),
     "cc_before": ("cc_initial",),
+    "cc_assembly": ("assembly", "cc_final"),
+    "r_work": ("crystal", "r_work"),
+    "r_free": ("crystal", "r_free"),
+    "r_free_before": ("crystal", "r_free_initial"),
     "q_score": ("q_score_final",),
     "ca_rmsd": ("ca_rmsd_final",),
     "fsc_resolution": ("fsc_resolution_final",),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, as_argument
+from ..maps.map_suffixes import MTZ_SUFFIX
 from ..wording import listing
 from .jobs import Job, check_jobs, option_words
 
@@ -28,7 +29,8 @@ def read_jobs(
 ) -> list[Job]:
     """Return the jobs of a table.
 
-    Its columns are ``model`` and ``map``; ``resolution``, where it is not the same for all; ``seed``, ``name``, ``folder`` and
+    Its columns are ``model`` and ``map``, which may be an MTZ file with measured amplitudes; ``resolution``, where it is not the
+    same for all, and of amplitudes where they are not all used; ``seed``, ``name``, ``folder`` and
     ``free_map``, as in `Job`; and any option of ``openmm-density fit`` by its name, as in ``strength`` or ``half-map``. Paths are
     seen from the table's folder, entries of a list are separated by semicolons, options without a value are yes or no, and an
     empty cell leaves an option out.
@@ -101,7 +103,7 @@ def _job(
     if missing:
         raise InputError(f"its {missing[0]} is empty", remedy="give a file")
     said = row.get("resolution") or resolution
-    if said is None:
+    if said is None and not Path(row["map"]).name.lower().removesuffix(".gz").endswith(MTZ_SUFFIX):
         raise InputError(
             "there is no resolution",
             remedy=f"add a column resolution, or give {as_argument('resolution')}",
@@ -116,7 +118,7 @@ def _job(
         os.path.abspath(output / folder),
         _path(row["model"], base),
         _path(row["map"], base),
-        _number(said, "resolution", float),
+        None if said is None else _number(said, "resolution", float),
         _number(row.get("seed") or 0, "seed", int),
         (*arguments, *option_words(_options(row, base))),
         _path(free, base) if free else None,

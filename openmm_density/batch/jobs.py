@@ -26,9 +26,9 @@ class Job:
     folder : str
         Of its results.
     model, map : str
-        Files.
-    resolution : float
-        Of the map, in Å.
+        Files; in place of a map an MTZ file with the measured amplitudes of a crystal.
+    resolution : float, optional
+        Of the map, in Å; of amplitudes that to which they are used, all of them where there is none.
     seed : int
         Of velocities and noise.
     arguments : tuple of str
@@ -41,7 +41,7 @@ class Job:
     folder: str
     model: str
     map: str
-    resolution: float
+    resolution: float | None
     seed: int = 0
     arguments: tuple[str, ...] = ()
     free_map: str | None = None
@@ -49,14 +49,14 @@ class Job:
     @property
     def words(self) -> list[str]:
         """What stands behind ``openmm-density fit``, but the folder."""
-        files = [self.model, self.map, "--resolution", f"{self.resolution:.10g}"]
-        return [*files, "--seed", str(self.seed), *self.arguments]
+        resolution = [] if self.resolution is None else ["--resolution", f"{self.resolution:.10g}"]
+        return [self.model, self.map, *resolution, "--seed", str(self.seed), *self.arguments]
 
 
 def jobs_of(
     models: Sequence[str | os.PathLike[str]],
     maps: Sequence[str | os.PathLike[str]],
-    resolution: float,
+    resolution: float | None,
     output: str | os.PathLike[str],
     seeds: Sequence[int] = (0,),
     free_map: str | os.PathLike[str] | None = None,
@@ -67,8 +67,9 @@ def jobs_of(
     Parameters
     ----------
     models, maps : sequence of path
-    resolution : float
-        Of all maps, in Å.
+        See `Job`.
+    resolution : float, optional
+        Of all maps, in Å; not needed where all are MTZ files with measured amplitudes.
     output : path
         The folder in which each fit has its own, named after what differs among them.
     seeds : sequence of int
@@ -100,7 +101,7 @@ def jobs_of(
             str(Path(output).absolute() / name),
             _absolute(model),
             _absolute(density_map),
-            float(resolution),
+            None if resolution is None else float(resolution),
             int(seed),
             arguments,
             free,
@@ -125,7 +126,7 @@ def option_words(options: Mapping[str, Any]) -> Iterator[str]:
 
 
 def check_jobs(jobs: Sequence[Job]) -> None:
-    """Refuse jobs whose files are not there, and those that share a name or a folder.
+    """Refuse jobs whose files are not there, maps without a resolution, and jobs that share a name or a folder.
 
     Raises
     ------
@@ -146,6 +147,14 @@ def check_jobs(jobs: Sequence[Job]) -> None:
             first[key] = job
     maps = (path for job in jobs for path in (job.map, job.free_map) if path is not None)
     _check_files([job.model for job in jobs], [*maps])
+    for job in jobs:
+        if job.resolution is None and map_suffix(Path(job.map)) != MTZ_SUFFIX:
+            raise InputError(
+                "is needed for a map, and was not given",
+                source=job.name,
+                argument="resolution",
+                remedy="give it; only the measured amplitudes of an MTZ file have one of their own",
+            )
 
 
 def _check_files(models: Sequence[str | os.PathLike[str]], maps: Sequence[str | os.PathLike[str]]) -> None:

@@ -15,9 +15,11 @@ from ..maps.density_map import DensityMap
 from ..models.structures import Model, read_model
 from ..validation.correlation import cc_mask
 from .consensus import Consensus, consensus_of, write_consensus
+from .held_out import HeldOut
 from .job_results import JobResult
 from .jobs import Job
 from .page import MOST_MODELS, MapPage, batch_page, map_page
+from .ranking import ALL_COPIES, AMPLITUDES, NOT_FITTED, R_FREE, Ranking
 from .tables import rows_of, write_tables
 
 PAGE = "batch.html"
@@ -35,8 +37,9 @@ class MapOutcome:
         Of fits that finished, the best first.
     models : list of Model
         Theirs.
-    correlations : list of float
-        By which they are ordered: with the free map, where there is one for all of them.
+    ranking : Ranking
+        By which they are ordered: R-free where all hold out the same reflections of one crystal; else the correlation with the
+        free map, where there is one for all of them, of all copies where all have symmetry, or with the map.
     consensus : Consensus, optional
         Where there are two at least, of one molecule.
     problem : str, optional
@@ -46,16 +49,22 @@ class MapOutcome:
     map: str
     results: list[JobResult]
     models: list[Model]
-    correlations: list[float]
+    ranking: Ranking
     consensus: Consensus | None = None
     problem: str | None = None
+
+    @property
+    def correlations(self) -> list[float]:
+        """The values of the ranking."""
+        return [*self.ranking.values]
 
     @property
     def verdict(self) -> str:
         """What to think of it, in words."""
         if self.consensus is not None:
             return self.consensus.verdict
-        best = f"The best is {self.results[0].job.name}, with a CC of {self.correlations[0]:.3f}."
+        article = "an" if self.ranking.figure == R_FREE else "a"
+        best = f"The best is {self.results[0].job.name}, with {article} {self.ranking.in_words(0)}."
         return best if self.problem is None else f"{best} There is no consensus: {self.problem}"
 
 
@@ -107,24 +116,39 @@ def _outcome(density_map: str, results: Sequence[JobResult], free: dict[str, flo
     for result in results:
         if result.job.free_map is not None:
             free[result.job.name] = _correlation_with_free_map(result, result.job.free_map)
-    is_free = all(result.job.name in free for result in results)
-    by = [
-        free[result.job.name] if is_free else result.figures.get("cc") or float("nan") for result in results
-    ]
-    order = sorted(range(len(results)), key=lambda number: -by[number] if by[number] == by[number] else 2.0)
+    ranking = _ranking(results, free)
+    order = ranking.order
     outcome = MapOutcome(
         density_map,
         [results[number] for number in order],
         [models[number] for number in order],
-        [by[number] for number in order],
+        ranking.taken(order),
     )
     if len(results) < 2:
         return outcome
     names = [result.job.name for result in outcome.results]
     try:
-        return replace(outcome, consensus=consensus_of(outcome.models, names, outcome.correlations, is_free))
+        return replace(outcome, consensus=consensus_of(outcome.models, names, outcome.ranking))
     except InputError as error:
         return replace(outcome, problem=str(error))
+
+
+def _ranking(results: Sequence[JobResult], free: Mapping[str, float]) -> Ranking:
+    """Return by what fits into one map, or to amplitudes of one file, are ordered; see `MapOutcome`."""
+
+    def of_all(name: str) -> tuple[float, ...] | None:
+        found = [result.figures.get(name) for result in results]
+        return None if None in found else tuple(found)
+
+    r_free = of_all("r_free")
+    if r_free is not None and len({HeldOut.of(result.job) for result in results}) == 1:
+        return Ranking(r_free, AMPLITUDES, R_FREE)
+    if all(result.job.name in free for result in results):
+        return Ranking(tuple(free[result.job.name] for result in results), NOT_FITTED)
+    of_copies = of_all("cc_assembly")
+    if of_copies is not None:
+        return Ranking(of_copies, ALL_COPIES)
+    return Ranking(tuple(result.figures.get("cc") or float("nan") for result in results))
 
 
 def _correlation_with_free_map(result: JobResult, free_map: str) -> float:
@@ -164,8 +188,8 @@ def _shown(outcome: MapOutcome, file: str) -> MapPage:
         outcome.verdict,
         [result.job.name for result in outcome.results[:MOST_MODELS]],
         outcome.models[:MOST_MODELS],
-        outcome.correlations[:MOST_MODELS],
+        outcome.ranking.taken(range(len(outcome.results[:MOST_MODELS]))),
         outcome.consensus,
         contents.density_map,
-        best.job.resolution,
+        best.job.resolution or best.summary["resolution"],
     )

@@ -31,6 +31,7 @@ from ..maps.density_map import DensityMap
 from ..models.structures import Model
 from ..wording import counted
 from .consensus import AGREED, Consensus, disagreeing
+from .ranking import Ranking
 
 MOST_MODELS = 24
 """That are drawn, the best ones."""
@@ -65,8 +66,8 @@ class MapPage:
     names : sequence of str
         Of the models, the best first.
     models : sequence of Model
-    correlations : sequence of float
-        Of each with the map.
+    ranking : Ranking
+        By which they are ordered.
     consensus : Consensus, optional
         Of all models of the map.
     density_map : DensityMap, optional
@@ -80,7 +81,7 @@ class MapPage:
     verdict: str
     names: Sequence[str]
     models: Sequence[Model]
-    correlations: Sequence[float]
+    ranking: Ranking
     consensus: Consensus | None
     density_map: DensityMap | None
     resolution: float
@@ -139,8 +140,8 @@ def map_page(page: MapPage, rows: Sequence[Mapping[str, Any]], command: str | No
     """
     residues = page.consensus.residues if page.consensus else _residues(page.models[0])
     shown = [
-        _shown_model(number, f"{name} ({correlation:.3f})", model, _color(page, number))
-        for number, (name, model, correlation) in enumerate(zip(page.names, page.models, page.correlations))
+        _shown_model(number, f"{name} ({value:.3f})", model, _color(page, number))
+        for number, (name, model, value) in enumerate(zip(page.names, page.models, page.ranking.values))
     ]
     surfaces = surfaces_of(page.density_map, shown, page.resolution)
     finished = sum(row["state"] == "finished" for row in rows)
@@ -165,7 +166,7 @@ def map_page(page: MapPage, rows: Sequence[Mapping[str, Any]], command: str | No
 def _cards(page: MapPage, finished: int, count: int) -> list[Card]:
     cards = [
         Card("Fits finished", f"{finished} of {count}"),
-        Card("Best CC", f"{page.correlations[0]:.3f}", page.names[0]),
+        Card(f"Best {page.ranking.figure}", f"{page.ranking.values[0]:.3f}", page.names[0]),
     ]
     if page.consensus is not None:
         found = page.consensus
@@ -220,6 +221,10 @@ _FIGURES = (
     ("state", "state", ""),
     ("CC before", "cc_before", ".3f"),
     ("CC", "cc", ".3f"),
+    ("CC of all copies", "cc_assembly", ".3f"),
+    ("R-free before", "r_free_before", ".3f"),
+    ("R-work", "r_work", ".3f"),
+    ("R-free", "r_free", ".3f"),
     ("free CC", "cc_free", ".3f"),
     ("Q-score", "q_score", ".3f"),
     ("Cα RMSD (Å)", "ca_rmsd", ".2f"),

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, as_argument
 from ..wording import counted, listing
+from .amplitudes import is_of_amplitudes
 from .arguments import PROGRAM
 from .batch_arguments import add_arguments, jobs_asked
 from .console import console_for_results
-from .fit_checks import check_asked
+from .fit_checks import check_asked, check_values
 from .fit_options import FitOptions
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     jobs = jobs_asked(options)
     _check_fits(jobs, is_table=options.table is not None)
     queue = _queue(options)
-    gpus = _gpus(options)
+    gpus = _gpus(options, jobs)
     _check_dask(options, gpus)
     if options.scheduler is None and queue is None:
         check_platforms(jobs, gpus)
@@ -70,10 +71,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _check_fits(jobs: Sequence[Job], is_table: bool) -> None:
     """Refuse at once what every fit would refuse by itself, minutes later."""
+    from ..batch.held_out import check_held_out
     from . import build_parser
 
     parser = build_parser()
-    for job in jobs:
+    for number, job in enumerate(jobs, start=1):
         words = ["fit", *job.words, "--output", job.folder]
         options, unknown = parser.parse_known_args(words)
         if unknown:
@@ -81,11 +83,28 @@ def _check_fits(jobs: Sequence[Job], is_table: bool) -> None:
                 f'"{unknown[0]}" is not understood', source=job.name, remedy="use options of fit"
             )
         try:
-            check_asked(FitOptions.of(vars(options)))
+            _check_fit(FitOptions.of(vars(options)), job)
         except InputError as error:
             if not is_table:  # it is an option of all
                 raise
-            raise error.within(job.name) from None
+            raise error.within(f"row {number}, {job.name}") from None
+    check_held_out(jobs)
+
+
+def _check_fit(asked: FitOptions, job: Job) -> None:
+    """Refuse what the fit of a job would refuse by itself, whatever its files hold."""
+    from ..batch.free_maps import no_free_map
+    from ..crystal_fit.protocol import check_cycles
+    from .crystal_fit import check_new_crystal
+
+    if not is_of_amplitudes(asked):
+        check_asked(asked)
+        return
+    check_new_crystal(asked)
+    check_cycles(asked.crystal.cycles)
+    check_values(asked)
+    if job.free_map is not None:
+        raise no_free_map(job)
 
 
 def _check_dask(options: argparse.Namespace, gpus: Sequence[str]) -> None:
@@ -119,9 +138,10 @@ def _queue(options: argparse.Namespace) -> QueueOptions | None:
     return read_queue_options(options.queue, options.queue_options)
 
 
-def _gpus(options: argparse.Namespace) -> list[str]:
-    """Return the GPUs of this machine that are used."""
-    from ..batch.devices import chosen_gpus, visible_gpus
+def _gpus(options: argparse.Namespace, jobs: Sequence[Job]) -> list[str]:
+    """Return the GPUs of this machine that are used: those that are asked for, or all where a job asks for CUDA."""
+    from ..batch.batch import gpus_for
+    from ..batch.devices import chosen_gpus
 
     if options.workers is not None and options.workers < 1:
         raise InputError(
@@ -130,7 +150,7 @@ def _gpus(options: argparse.Namespace) -> list[str]:
     if options.gpus is not None:
         return chosen_gpus(options.gpus)
     is_here = options.scheduler is None and options.queue is None
-    return visible_gpus() if is_here and options.platform == "CUDA" else []
+    return gpus_for(jobs) if is_here else []
 
 
 def _engine(
@@ -155,7 +175,7 @@ def _engine(
         if has_dask() or batch.is_over
         else (f"the fits run one after the other; side by side with Dask: {INSTALL}",)
     )
-    return local(share, options.mps, _say), batch.settings(share, gpus), says
+    return local(share, options.mps, _say), batch.settings(share, gpus if options.gpus else ()), says
 
 
 def _print_dry_run(jobs: Sequence[Job], queue: QueueOptions | None) -> None:

@@ -12,9 +12,10 @@ from ..batch.job_table import FILES, read_jobs
 from ..batch.jobs import jobs_of
 from ..batch.queues import SYSTEMS
 from ..errors import InputError, as_argument
+from .amplitudes import is_mtz
 from .arguments import add_mps, number, refused, whole_number
 from .command_line import option_words
-from .fit_arguments import add_options
+from .fit_arguments import add_crystal, add_options
 
 if TYPE_CHECKING:
     from ..batch.jobs import Job
@@ -30,14 +31,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add all that ``batch`` takes."""
     parser.add_argument("model", nargs="*", metavar="MODEL", help="one or more, PDB or mmCIF, .gz or not")
     parser.add_argument(
-        "--map", nargs="+", action="extend", default=[], metavar="MAP", help="one or more, as for fit"
+        "--map",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="MAP",
+        help="one or more, as for fit: maps, or MTZ files with the measured amplitudes of crystals",
     )
     parser.add_argument(
         "--table",
         metavar="FILE.csv",
         help="in place of MODEL and --map: a row for each fit, with columns model, map and as many options of fit as you like",
     )
-    parser.add_argument("--resolution", type=number, metavar="R", help="of the maps, in Å")
+    parser.add_argument(
+        "--resolution",
+        type=number,
+        metavar="R",
+        help="of the maps, in Å; of amplitudes, to which they are used (all)",
+    )
     parser.add_argument(
         "--seeds", type=whole_number, default=1, metavar="N", help="fits with N seeds, from --seed on (1)"
     )
@@ -49,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="DIR", help="folder for the results, with one for each fit in it")
     parser.add_argument("--overwrite", action="store_true", help="replace fits of other jobs in DIR")
     _add_workers(parser.add_argument_group("where the fits run"))
+    add_crystal(parser)
     add_options(parser)
 
 
@@ -138,7 +150,9 @@ def _check_complete(options: argparse.Namespace) -> None:
         if options.seeds != 1:
             raise InputError("says all seeds", argument="table", remedy=f"leave {as_argument('seeds')} out")
         return
-    for name in ("model", "map", "resolution"):
+    # Measured amplitudes have a resolution of their own.
+    of_maps = () if options.map and all(map(is_mtz, options.map)) else ("resolution",)
+    for name in ("model", "map", *of_maps):
         if not getattr(options, name):
             raise InputError(
                 "is needed, and was not given",

@@ -41,7 +41,7 @@ _OF_MAPS = (
 def run_crystal(options: FitOptions, display: Display | None = None) -> int:
     """Carry out a fit of measured amplitudes, or go on with one; return the exit status."""
     if options.output.resume is None:
-        _check_new(options)
+        check_new_crystal(options)
     else:
         check_resumed_options(options)
     with loading():
@@ -88,7 +88,14 @@ def run_crystal(options: FitOptions, display: Display | None = None) -> int:
     return 0
 
 
-def _check_new(options: FitOptions) -> None:
+def check_new_crystal(options: FitOptions) -> None:
+    """Refuse the options of a new fit to amplitudes that cannot be right, whatever its files hold.
+
+    Raises
+    ------
+    InputError
+        If something is missing, a file is not there, or an option is of maps.
+    """
     files, given, alone = options.files, options.by_name(), defaults()
     for name in ("model", "map"):
         if getattr(files, name) is None:

@@ -20,7 +20,7 @@ from .arguments import (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add all that ``fit`` takes."""
     _add_files(parser)
-    _add_crystal(parser.add_argument_group("measured amplitudes of a crystal, in place of a map"))
+    add_crystal(parser)
     add_options(parser)
 
 
@@ -67,14 +67,16 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_crystal(parser: argparse._ArgumentGroup) -> None:
-    add_amplitudes(parser)
-    parser.add_argument(
+def add_crystal(parser: argparse.ArgumentParser) -> None:
+    """Add what is said of the measured amplitudes of a crystal, and of a fit to them."""
+    group = parser.add_argument_group("measured amplitudes of a crystal, in place of a map")
+    add_amplitudes(group)
+    group.add_argument(
         "--make-free-flags",
         action="store_true",
         help="hold out 5%% of the reflections of a file without free flags, and write the flags into DIR",
     )
-    parser.add_argument(
+    group.add_argument(
         "--cycles",
         type=whole_number,
         default=8,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from ..errors import InputError, as_argument
@@ -10,6 +11,9 @@ from ..maps.map_suffixes import check_columns
 from .arguments import PROGRAM, check_files, check_halves
 from .fit_arguments import defaults
 from .fit_options import CRYSTAL, OFF, FitOptions
+
+FINE = 2.0
+"""Å, in place of a resolution that is not known before the data are read."""
 
 
 def check_new(options: FitOptions) -> None:
@@ -56,7 +60,7 @@ def check_asked(options: FitOptions) -> None:
                 argument=name,
                 remedy=f"leave out {as_argument(name)} or {as_argument('half_map')}",
             )
-    _check_values(options)
+    check_values(options)
     _check_ensemble(options)
     _check_symmetry(options)
 
@@ -130,8 +134,13 @@ _NO_ENSEMBLE = (
 """What does not go with replicas that share a map, and why."""
 
 
-def _check_values(options: FitOptions) -> None:
-    """Let those who use the values look at them, as far as they need neither model nor map for it."""
+def check_values(options: FitOptions) -> None:
+    """Let those who use the values look at them, as far as they need neither model nor map for it.
+
+    Raises
+    ------
+    InputError
+    """
     from ..energies.measures import measure_named
     from ..energies.selection_syntax import check_selection
     from ..energies.weight_names import check_weights_name
@@ -141,6 +150,8 @@ def _check_values(options: FitOptions) -> None:
     from ..units import positive, resolution_in_angstrom
 
     course, density, force_field, run = options.course, options.density, options.force_field, options.run
+    if options.files.resolution is None:  # of amplitudes, which say it: no value depends on it
+        options = replace(options, files=replace(options.files, resolution=FINE))
     resolution_in_angstrom(options.files.resolution)
     protocol = options.changed_protocol()
     if isinstance(course.planarity, float):

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..errors import InputError
+from .amplitudes import holds_amplitudes_alone
 from .arguments import (
     PROGRAM,
     add_columns,
@@ -129,6 +131,7 @@ def _add_coordinates(parser: argparse._ArgumentGroup) -> None:
 def run(options: argparse.Namespace) -> int:
     """Carry out a series, or go on with one; return the exit status."""
     check_files((options.model,), (*options.maps, *options.free_maps), options.dictionary)
+    _refuse_amplitudes(options)
     with loading():
         from ..series import Series  # noqa: F401  (imported here, where the time that it takes is counted)
 
@@ -146,6 +149,17 @@ def run(options: argparse.Namespace) -> int:
             return 130
     _print_outcome(result, series.folder)
     return 0
+
+
+def _refuse_amplitudes(options: argparse.Namespace) -> None:
+    """Refuse the measured amplitudes of a crystal, whose maps follow from the model, in place of a volume."""
+    for path in (*options.maps, *options.free_maps):
+        if holds_amplitudes_alone(path, options.columns):
+            raise InputError(
+                "it holds measured amplitudes, and the volumes of a series are maps",
+                source=path,
+                remedy=f"use {PROGRAM} fit for a crystal, or {PROGRAM} batch for several",
+            )
 
 
 def _series(options: argparse.Namespace) -> Series:

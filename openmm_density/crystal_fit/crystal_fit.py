@@ -18,7 +18,7 @@ from ..units import resolution_in_angstrom
 from .cycles import Cycle, Interrupted, Listener, carry_out, cycle_folder
 from .models import model_of, phased_model
 from .output import Course, remove_crystal, write_crystal
-from .protocol import STEPS, cycle_protocol
+from .protocol import STEPS, check_cycles, cycle_protocol
 from .result import CrystalResult, is_over
 from .settings import CrystalSettings
 
@@ -88,13 +88,7 @@ class CrystalFit:
         steps: int | None = None,
         **fit_options: Any,
     ) -> None:
-        if not isinstance(cycles, int) or not 1 <= cycles <= MOST_CYCLES:
-            raise InputError(
-                f"must be a whole number from 1 to {MOST_CYCLES}",
-                argument="cycles",
-                found=cycles,
-                remedy="give such as 8",
-            )
+        check_cycles(cycles)
         settings = CrystalSettings(
             str(Path(model).resolve()),
             str(Path(data).resolve()),
@@ -248,6 +242,3 @@ class CrystalFit:
 
 def _kept(options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name != "allow_scripts"}
-
-
-MOST_CYCLES = 99

@@ -21,6 +21,7 @@ from ..fitting.output.results import (
     AFTER_FILES,
     CIF_FILES,
     CRYSTAL_SETTINGS,
+    CYCLES,
     FILES,
     REPORT,
     SUMMARY,
@@ -237,7 +238,7 @@ def remove_crystal(folder: Path) -> None:
     """Remove an earlier fit of a crystal, and nothing else that may be in its folder."""
     for name in (*CRYSTAL_FILES, *FILES, *CIF_FILES, *AFTER_FILES):
         (folder / name).unlink(missing_ok=True)
-    for path in folder.glob("cycle_[0-9][0-9]"):
+    for path in folder.glob(CYCLES):
         if path.is_dir():
             shutil.rmtree(path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..errors import InputError
 from ..fitting.protocols import Protocol, Stage
 from ..fitting.protocols.stage import DEFAULT_STAGE_RESTRAINTS, checked_restraints
 
@@ -11,6 +12,25 @@ STEPS = 2000
 
 STRENGTH = 80.0
 """kJ/mol per fitted atom: a search for the strength would take longer than a cycle."""
+
+
+MOST_CYCLES = 99
+
+
+def check_cycles(cycles: int) -> None:
+    """Refuse a number of cycles that a fit cannot have.
+
+    Raises
+    ------
+    InputError
+    """
+    if not isinstance(cycles, int) or not 1 <= cycles <= MOST_CYCLES:
+        raise InputError(
+            f"must be a whole number from 1 to {MOST_CYCLES}",
+            argument="cycles",
+            found=cycles,
+            remedy="give such as 8",
+        )
 
 
 def cycle_protocol(steps: int = STEPS) -> Protocol:

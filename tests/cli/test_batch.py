@@ -3,12 +3,15 @@
 import json
 import os
 
+import gemmi
+import numpy as np
 import pytest
 
 from openmm_density.batch import devices
 from openmm_density.cli import build_parser
 from openmm_density.cli.batch_arguments import jobs_asked
 
+from ..crystals.simulated import usual_columns, write_mtz
 from .commands import run
 
 SLURM = 'cores = 8\nmemory = "16 GB"\nwalltime = "04:00:00"\nqueue = "gpu"\njob_extra_directives = ["--gres=gpu:1"]\n'
@@ -230,3 +233,82 @@ def test_gpus_are_those_that_programs_see(monkeypatch):
     assert devices.chosen_gpus([1, 3]) == ["1", "3"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,GPU-5f")
     assert devices.visible_gpus() == ["2", "GPU-5f"] and devices.chosen_gpus([1]) == ["GPU-5f"]
+
+
+@pytest.fixture
+def with_crystal(files):
+    """Return the folder with ``data.mtz``, the measured amplitudes of some crystal, as well."""
+    structure = gemmi.Structure()
+    structure.cell, structure.spacegroup_hm = gemmi.UnitCell(20, 21, 22, 90, 90, 90), "P 21 21 21"
+    hkl = np.array([[h, k, 1] for h in range(1, 6) for k in range(1, 5)], dtype=np.int32)
+    columns = usual_columns(np.linspace(1.0, 9.0, len(hkl)), np.arange(len(hkl)) % 10 == 0)
+    write_mtz(files / "data.mtz", structure, hkl, columns)
+    return files
+
+
+CRYSTALS = ("model.pdb", "--map", "data.mtz", "--output", "many")
+
+
+def test_crystals_and_maps_mix_in_a_table(with_crystal, capsys):
+    (with_crystal / "jobs.csv").write_text(
+        "model,map,resolution,cycles,amplitudes,free-flags,free-value\n"
+        'model.pdb,data.mtz,,3,"FP,SIGFP",FREE,0\nmodel.pdb,target.mrc,5,,,,\n'
+    )
+    assert run("batch", "--table", "jobs.csv", "--output", "many", "--steps", 50, "--dry-run") == 0
+    first, second, count = capsys.readouterr().out.splitlines()
+    of_crystal = "--cycles 3 --amplitudes FP,SIGFP --free-flags FREE --free-value 0"
+    here = with_crystal
+    assert f"fit {here}/model.pdb {here}/data.mtz --seed 0 --steps 50 {of_crystal} --output" in first
+    assert f"fit {here}/model.pdb {here}/target.mrc --resolution 5 --seed 0 --steps 50 --output" in second
+    assert count == "2 fits"
+
+
+def test_options_of_amplitudes_are_those_of_every_fit(with_crystal, capsys):
+    given = ("--cycles", 2, "--amplitudes", "FP,SIGFP", "--free-value", -1, "--dry-run")
+    assert run("batch", *CRYSTALS, "--seeds", 2, *given) == 0
+    lines = capsys.readouterr().out.splitlines()
+    words = "--seed 1 --amplitudes FP,SIGFP --free-value -1 --cycles 2 --output"
+    assert len(lines) == 3 and f"{with_crystal}/data.mtz {words}" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((*MODELS, "--cycles", 2), "--cycles is for the measured amplitudes of an MTZ file, and target.mrc is taken"),
+        ((*MODELS, "--make-free-flags"), "--make-free-flags is for the measured amplitudes of an MTZ file"),
+        ((*MODELS[:4], *MODELS[6:]), "--resolution is needed, and was not given: give MODEL …"),
+        ((*CRYSTALS, "--cycles", 0), "--cycles must be a whole number from 1 to 99, found 0: "),
+        ((*CRYSTALS, "--strength", -1), "--strength must be"),
+        ((*CRYSTALS, "--place", "on"), "--place does not go with measured amplitudes, whose maps follow from the model: leave"),
+        ((*CRYSTALS, "--free-map", "target.mrc"), "--free-map is for maps, and data.mtz is fitted as measured amplitudes"),
+        ((*CRYSTALS, "--make-free-flags", "--seeds", 2), "--make-free-flags draws the free flags with the seed, so that"),
+        (
+            "model,map,resolution,cycles\nmodel.pdb,data.mtz,,2\nmodel.pdb,target.mrc,5,2\n",
+            "row 2, 002_model: cycles is for the measured amplitudes of an MTZ file, and target.mrc is taken",
+        ),
+        (
+            "model,map,resolution,free-flags\nmodel.pdb,target.mrc,5,FREE\n",
+            "row 1, 001_model: free_flags is for the measured amplitudes of an MTZ file, and target.mrc is a map",
+        ),
+        (
+            "model,map,resolution,invert\nmodel.pdb,target.mrc,5,yes\nmodel.pdb,data.mtz,,yes\n",
+            "row 2, 002_model: invert does not go with measured amplitudes, whose maps follow from the model: leave invert out",
+        ),
+        ("model,map\nmodel.pdb,target.mrc\n", "jobs.csv, row 1: there is no resolution: add a column resolution"),
+    ],
+)  # fmt: skip
+def test_what_amplitudes_or_maps_cannot_have_is_refused_before_any_fit(with_crystal, arguments, said, capsys):
+    if isinstance(arguments, str):
+        (with_crystal / "jobs.csv").write_text(arguments)
+        arguments = ("--table", "jobs.csv", "--output", "many")
+    assert run("batch", *arguments) == 2
+    found = capsys.readouterr().err
+    assert found.startswith("openmm-density batch: error: ") and said in found, found
+    assert found.count("\n") == 1 and not (with_crystal / "many").exists()
+
+
+def test_a_series_of_amplitudes_is_refused(with_crystal, capsys):
+    maps = ("target.mrc", "data.mtz")
+    assert run("series", "model.pdb", *maps, "--resolution", 5, "--output", "path") == 2
+    said = "data.mtz: it holds measured amplitudes, and the volumes of a series are maps: use openmm-density fit for a crystal"
+    assert said in capsys.readouterr().err and not (with_crystal / "path").exists()

@@ -70,6 +70,8 @@ def finished_summary(path: Path) -> dict[str, Any] | None:
 
 BATCH_TABLE, SERIES_SETTINGS, CRYSTAL_SETTINGS = "batch.json", "series_settings.json", "crystal_fit.json"
 """By which the folders of many fits are known."""
+CYCLES = "cycle_[0-9][0-9]"
+"""The folders of a crystal's cycles, in that of its fit."""
 _OF_MANY = {
     BATCH_TABLE: "a batch",
     SERIES_SETTINGS: "a series",
