@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..chemistry.residue_names import standard_residue_names
 from ..chemistry.stereocentres import IDEAL_IMPROPER, chiral_centres, other_centres
 from ..chemistry.torsions import torsion_angles
 from ..wording import listing
@@ -14,7 +15,7 @@ CHIRALITY_FORCE_CONSTANT = 1000.0
 CHIRALITY_TOLERANCE = np.radians(12.0)
 """Deviation of an improper torsion from ideal (35.3°) that costs no energy."""
 FLAT = np.radians(10.0)
-"""A centre of a standard residue whose improper torsion is smaller than this in the start has no handedness to hold."""
+"""A centre of an amino acid or nucleotide whose improper torsion is smaller than this in the start has no handedness yet."""
 STEEPEST = np.radians(50.0)
 """The largest improper torsion at which a centre of another residue is held, however bad the start is there."""
 
@@ -27,7 +28,9 @@ class ChiralityRestraint(TorsionRestraint):
 
     The centres are Cα of amino acids, Cβ of threonine and isoleucine, C1', C2' (RNA), C3' and C4' of nucleotides, held at
     χ₀ = ±35.3°, and in all other residues (sugars, ligands, modified residues) what
-    `openmm_density.chemistry.stereocentres.other_centres` finds, held at the χ of the start.
+    `openmm_density.chemistry.stereocentres.other_centres` finds, held at the χ of the start. A standard residue's centre that is
+    flat in the start is held at the hand of most: L, and D of sugars, but where the model is a mirror image; another residue's
+    is left free, for it may belong flat.
 
     Parameters
     ----------
@@ -54,20 +57,28 @@ class ChiralityRestraint(TorsionRestraint):
         centres = chiral_centres(self.topology)
         improper = torsion_angles(self.start, centres)
         flat = np.abs(improper) < FLAT
-        if flat.any():
-            self.notes.append(
-                f"flat in the start, so with no handedness to hold: {self._listed(centres[flat])}"
-            )
-        centres = centres[~flat]
-        targets = np.copysign(IDEAL_IMPROPER, improper[~flat])
+        standard = standard_residue_names()
+        of_standard = np.array([self._atoms[k].residue.name in standard for k in centres[:, 0]], dtype=bool)
+        self._note(
+            centres[flat & of_standard], "flat in the start, and held at the hand that most centres have"
+        )
+        self._note(centres[flat & ~of_standard], "flat in the start, so with no handedness to hold")
+        # Positive is the hand of nature.
+        natural = np.where(flat, 0, np.sign(improper)).sum() >= 0
+        improper[flat] = 1.0 if natural else -1.0
+        has_hand = ~flat | of_standard
+        centres = centres[has_hand]
+        targets = np.copysign(IDEAL_IMPROPER, improper[has_hand])
         others = other_centres(self.topology, self.start)
         others = others[~np.isin(others[:, 0], centres[:, 0])]
         improper = torsion_angles(self.start, others)
         held = np.copysign(np.minimum(np.abs(improper), STEEPEST), improper)
         return np.concatenate([centres, others]), np.concatenate([targets, held])
 
-    def _listed(self, centres: np.ndarray) -> str:
-        return listing([f"{self._label(i)} {self._atoms[i].name}" for i in centres[:, 0]])
+    def _note(self, centres: np.ndarray, what: str) -> None:
+        if len(centres):
+            named = listing([f"{self._label(k)} {self._atoms[k].name}" for k in centres[:, 0]])
+            self.notes.append(f"{what}: {named}")
 
     def _quantity(self, torsion: np.ndarray) -> str:
         return f"handedness of {self._atoms[torsion[0]].name}"

@@ -143,5 +143,8 @@ def test_damaged_weights_in_a_file_are_refused(monkeypatch, damage, words):
 def test_particles_that_the_system_lacks_are_refused():
     force = PaiNN(network_of(32, 3), [0, 1, 5]).create_force(backend="NativeForce")
     context = context_of(system_of(5, force), np.zeros((5, 3)))
-    with pytest.raises(openmm.OpenMMException, match="of particles up to 5, but the System has 5 particles"):
+    with pytest.raises(
+        openmm.OpenMMException,
+        match="the argument particles of this PaiNN has the index 5, but the System has 5 particles",
+    ):
         energy_of(context)

@@ -8,7 +8,7 @@ import openmm
 import pytest
 from openmm import app, unit
 
-from openmm_density.chemistry.stereocentres import chiral_centres
+from openmm_density.chemistry.stereocentres import IDEAL_IMPROPER, chiral_centres
 from openmm_density.chemistry.torsions import peptide_torsions, torsion_angles
 from openmm_density.errors import InputError
 from openmm_density.models import Model, prepare, read_model
@@ -104,12 +104,17 @@ def test_a_topology_without_bonds_is_noted(kinase: Model) -> None:
     assert restraint.n_terms == 0 and "no peptide bond is held" in restraint.notes[0]
 
 
-def test_an_undecided_peptide_is_noted(kinase: Model) -> None:
+def test_an_undecided_peptide_is_noted_and_held_at_trans(kinase: Model) -> None:
     torsions = peptide_torsions(kinase.topology)
     omega = torsion_angles(kinase.positions, torsions)[50]
-    half = turned_peptide(kinase.positions, torsions[50], np.radians(91) - omega)
-    (note,) = PeptideRestraint(kinase.topology, half).notes
-    assert "neither cis nor trans" in note and PeptideRestraint(kinase.topology, kinase.positions).notes == []
+    half = turned_peptide(kinase.positions, torsions[50], np.radians(75) - omega)
+    restraint = PeptideRestraint(kinase.topology, half)
+    (note,) = restraint.notes
+    assert "neither cis nor trans in the start, and are held at trans" in note
+    assert restraint.targets[50] == pytest.approx(np.pi)
+    cis = turned_peptide(kinase.positions, torsions[50], np.radians(55) - omega)
+    assert PeptideRestraint(kinase.topology, cis).targets[50] == 0.0
+    assert PeptideRestraint(kinase.topology, kinase.positions).notes == []
 
 
 def test_stereocentres_of_ligands_are_found(small_data: Path) -> None:
@@ -156,15 +161,34 @@ def test_mirrored_model_costs_is_named_and_is_held_as_it_is(kinase: Model) -> No
     )
 
 
-def test_a_flat_centre_is_noted_and_free(kinase: Model) -> None:
-    centre, a, b, c = chiral_centres(kinase.topology)[5]
-    flat = kinase.positions.copy()
+def flattened(positions: np.ndarray, atoms: np.ndarray) -> np.ndarray:
+    """Return positions in which a centre lies in the plane of its three neighbours."""
+    centre, a, b, c = atoms
+    flat = positions.copy()
     normal = np.cross(flat[b] - flat[a], flat[c] - flat[a])
     normal /= np.linalg.norm(normal)
     flat[centre] -= normal * ((flat[centre] - flat[a]) @ normal)
-    restraint = ChiralityRestraint(kinase.topology, flat)
-    assert centre not in restraint.torsions[:, 0]
-    assert len(restraint.notes) == 1 and "flat in the start" in restraint.notes[0]
+    return flat
+
+
+def test_a_flat_centre_of_a_standard_residue_is_noted_and_held_at_the_hand_of_most(kinase: Model) -> None:
+    centres = chiral_centres(kinase.topology)
+    flat = flattened(kinase.positions, centres[5])
+    # Of a model in a mirror, too.
+    for positions, hand in ((flat, 1.0), (flat * [1, 1, -1], -1.0)):
+        restraint = ChiralityRestraint(kinase.topology, positions)
+        assert len(restraint.notes) == 1 and "flat in the start, and held at the hand" in restraint.notes[0]
+        (at,) = np.flatnonzero(restraint.torsions[:, 0] == centres[5, 0])
+        np.testing.assert_allclose(restraint.targets[at], hand * IDEAL_IMPROPER)
+
+
+def test_a_flat_centre_of_another_residue_is_noted_and_free(kinase: Model) -> None:
+    topology = read_model(ADK_OPEN).topology
+    centre = chiral_centres(topology)[0]  # a Cα
+    next(atom for atom in topology.atoms() if atom.index == centre[0]).residue.name = "DHA"
+    restraint = ChiralityRestraint(topology, flattened(kinase.positions, centre))
+    assert centre[0] not in restraint.torsions[:, 0]
+    assert "flat in the start, so with no handedness to hold" in restraint.notes[0]
 
 
 def test_secondary_structure_is_free_as_it_is_and_costs_when_it_unwinds(kinase: Model) -> None:
