@@ -1,10 +1,12 @@
-"""Time a step of one unit whose copies follow from operators against the whole assembly, on the CPU.
+"""Time a step of one unit whose copies follow from operators against the whole assembly.
 
 Adenylate kinase stands around a fourfold axis, and in a crystal (P 43 21 2). Force field, density and contacts are those of a
-fit. Timed by processor time, in turns, while atoms hardly move: the unit alone, which sees no copies; the unit with operators;
-and all copies of the assembly. Forces on the unit are compared with those on the first copy.
+fit. Timed in turns, by processor time (on a GPU by the clock), while atoms hardly move: the unit alone, which sees no copies, and
+its force field alone; the unit with operators, and that with the density or the contacts of its copies alone; and all copies of
+the assembly. Forces on the unit are compared with those on the first copy.
 
     python examples/benchmarks/symmetry.py --threads 1 --json symmetry.json
+    python examples/benchmarks/symmetry.py --platform CUDA --steps 500
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import openmm
@@ -59,35 +62,71 @@ def copied(prepared: Prepared, n: int) -> app.Topology:
     return modeller.topology
 
 
+class Machine(NamedTuple):
+    """Where Contexts run."""
+
+    platform: str
+    threads: int
+
+    def context(self, system: openmm.System, positions: np.ndarray) -> openmm.Context:
+        """Return a Context with positions in Å."""
+        properties = {"Threads": str(self.threads)} if self.platform == "CPU" else {"Precision": "mixed"}
+        platform = openmm.Platform.getPlatformByName(self.platform)
+        context = openmm.Context(system, openmm.VerletIntegrator(1e-9), platform, properties)
+        context.setPositions(positions / 10)
+        return context
+
+    def clock(self) -> float:
+        """Return seconds of processor time, or on a GPU of the clock."""
+        return time.process_time() if self.platform == "CPU" else time.perf_counter()
+
+
 def context_of(
+    machine: Machine,
     topology: app.Topology,
     positions: np.ndarray,
     density_map: DensityMap,
-    operators: SymmetryOperators | None,
-    threads: int,
+    operators: SymmetryOperators | None = None,
+    with_density: bool = True,
+    with_contacts: bool = True,
 ) -> openmm.Context:
-    """Return a Context with the force field, the density and the contacts of a model."""
+    """Return a Context with the force field, and the density and the contacts with copies of a model."""
     forcefield = app.ForceField("amber14-all.xml")
     system = forcefield.createSystem(
         topology, nonbondedMethod=app.CutoffNonPeriodic, nonbondedCutoff=1.0, removeCMMotion=False
     )
-    fit = DensityFit(
-        density_map,
-        topology,
-        RESOLUTION,
-        strength=5.0,
-        system=system,
-        positions=positions,
-        operators=operators,
-    )
-    system.addForce(fit.create_force("NativeForce", parameter_derivative=False))
-    if operators is not None:
+    if with_density:
+        fit = DensityFit(
+            density_map,
+            topology,
+            RESOLUTION,
+            strength=5.0,
+            system=system,
+            positions=positions,
+            operators=operators,
+        )
+        system.addForce(fit.create_force("NativeForce", parameter_derivative=False))
+    if operators is not None and with_contacts:
         add_symmetry_contacts(system, topology, positions, operators, backend="NativeForce")
-    integrator = openmm.VerletIntegrator(1e-9)
-    platform = openmm.Platform.getPlatformByName("CPU")
-    context = openmm.Context(system, integrator, platform, {"Threads": str(threads)})
-    context.setPositions(positions / 10)
-    return context
+    return machine.context(system, positions)
+
+
+def all_of_unit(
+    machine: Machine,
+    topology: app.Topology,
+    positions: np.ndarray,
+    density_map: DensityMap,
+    operators: SymmetryOperators,
+) -> dict[str, openmm.Context]:
+    """Return the Contexts of a unit."""
+    model = machine, topology, positions, density_map
+    return {
+        "force field": context_of(*model, with_density=False),
+        "unit alone": context_of(*model),
+        "contacts with copies": context_of(*model, operators, with_density=False),
+        "density of copies": context_of(*model, operators, with_contacts=False),
+        "unit with operators": context_of(*model, operators),
+    }
 
 
 def forces_of(context: openmm.Context) -> np.ndarray:
@@ -95,20 +134,20 @@ def forces_of(context: openmm.Context) -> np.ndarray:
     return np.asarray(context.getState(forces=True).getForces(asNumpy=True)._value)
 
 
-def timed(contexts: dict[str, openmm.Context], steps: int, rounds: int) -> dict[str, float]:
-    """Return ms of processor time of a step of each, the median of some rounds."""
+def timed(machine: Machine, contexts: dict[str, openmm.Context], steps: int, rounds: int) -> dict[str, float]:
+    """Return ms of a step of each, the median of some rounds."""
     taken: dict[str, list[float]] = {name: [] for name in contexts}
     for number in range(rounds + 1):
         for name, context in contexts.items():
-            started = time.process_time()
+            started = machine.clock()
             context.getIntegrator().step(steps)
             context.getState(energy=True)
             if number:  # the first warms up
-                taken[name].append(1000 * (time.process_time() - started) / steps)
+                taken[name].append(1000 * (machine.clock() - started) / steps)
     return {name: float(np.median(each)) for name, each in taken.items()}
 
 
-def assembly(prepared: Prepared, n: int, threads: int, steps: int, rounds: int) -> dict[str, float]:
+def assembly(machine: Machine, prepared: Prepared, n: int, steps: int, rounds: int) -> dict[str, float]:
     """Compare the unit of a ring with all of it."""
     operators = around_axis(n)
     positions = beside_axis(prepared.positions, operators)
@@ -116,36 +155,29 @@ def assembly(prepared: Prepared, n: int, threads: int, steps: int, rounds: int) 
     topology = copied(prepared, n)
     density_map = DensityMap.simulate(topology, everything, RESOLUTION, 1.3, margin=15.0)
     moved = positions + np.random.default_rng(0).normal(0, 0.02, positions.shape)
-    contexts = {
-        "unit alone": context_of(prepared.topology, moved, density_map, None, threads),
-        "unit with operators": context_of(prepared.topology, moved, density_map, operators, threads),
-        "all copies": context_of(
-            topology, operators.expanded(moved).reshape(-1, 3), density_map, None, threads
-        ),
-    }
+    contexts = all_of_unit(machine, prepared.topology, moved, density_map, operators)
+    all_moved = operators.expanded(moved).reshape(-1, 3)
+    contexts["all copies"] = context_of(machine, topology, all_moved, density_map)
     found = forces_of(contexts["unit with operators"])
     wanted = forces_of(contexts["all copies"])[: len(found)]
     off = float(np.abs(found - wanted).max() / np.abs(wanted).max())
-    return timed(contexts, steps, rounds) | {"forces differ by": off}
+    return timed(machine, contexts, steps, rounds) | {"forces differ by": off}
 
 
-def crystal(prepared: Prepared, threads: int, steps: int, rounds: int) -> dict[str, float]:
+def crystal(machine: Machine, prepared: Prepared, steps: int, rounds: int) -> dict[str, float]:
     """Compare the unit of a crystal with the unit alone."""
     operators = SymmetryOperators.crystal((80.0, 80.0, 110.0, 90.0, 90.0, 90.0), SYMBOL)
     positions = prepared.positions - prepared.positions.mean(axis=0) + np.array([10.0, 32.0, 20.0])
     # What the map holds does not matter to the time.
     noise = np.random.default_rng(0).normal(size=(88, 64, 64)).astype(np.float32)
     density_map = DensityMap(noise, np.diag([1.25] * 3), np.zeros(3), True)
-    contexts = {
-        "unit alone": context_of(prepared.topology, positions, density_map, None, threads),
-        "unit with operators": context_of(prepared.topology, positions, density_map, operators, threads),
-    }
-    return timed(contexts, steps, rounds)
+    contexts = all_of_unit(machine, prepared.topology, positions, density_map, operators)
+    return timed(machine, contexts, steps, rounds)
 
 
 def show(title: str, found: dict[str, float], per: str) -> None:
     """Print the times and what the unit with operators takes of each."""
-    print(f"{title}: ms of a step (processor time)")
+    print(f"{title}: ms of a step")
     for name, value in found.items():
         if name != "forces differ by":
             print(f"  {name:22}{value:9.2f}")
@@ -159,7 +191,8 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--copies", type=int, default=4, help="of the ring (4)")
-    parser.add_argument("--threads", type=int, default=1, help="of OpenMM and the density (1)")
+    parser.add_argument("--platform", default="CPU", help="CPU or CUDA (CPU)")
+    parser.add_argument("--threads", type=int, default=1, help="of OpenMM and the density on a CPU (1)")
     parser.add_argument("--steps", type=int, default=5, help="in a round (5)")
     parser.add_argument("--rounds", type=int, default=5, help="of which the median is shown (5)")
     parser.add_argument("--json", help="a file for the figures")
@@ -167,10 +200,11 @@ def main() -> None:
     if arguments.copies < 2:
         sys.exit("a ring has at least 2 copies")
     prepared = prepare(read_model(MODEL))
-    how = arguments.threads, arguments.steps, arguments.rounds
-    ring = assembly(prepared, arguments.copies, *how)
+    machine = Machine(arguments.platform, arguments.threads)
+    how = arguments.steps, arguments.rounds
+    ring = assembly(machine, prepared, arguments.copies, *how)
     show(f"C{arguments.copies}", ring, "all copies")
-    lattice = crystal(prepared, *how)
+    lattice = crystal(machine, prepared, *how)
     show(SYMBOL, lattice, "unit alone")
     if arguments.json:
         write_text(arguments.json, json.dumps({"ring": ring, "crystal": lattice}, indent=2) + "\n")

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from ..library import define
 from . import reference
+from .copies import folded_copies, symmetry_copies
 
-__all__ = ["among_all", "whole_molecules"]
+__all__ = ["among_all", "folded_copies", "symmetry_copies", "whole_molecules"]
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,5 @@
-// Molecules put back whole, and their forces among those of all particles, on the CPU. __init__.py says how.
+// Molecules put back whole, copies by symmetry operators, and forces of both among those of all particles, on the CPU. __init__.py and
+// copies.py say how.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -101,11 +102,104 @@ at::Tensor among_all(const at::Tensor& values_, const at::Tensor& particles_, in
     return all;
 }
 
+void check_copies(const char* name, const char* given, const at::Tensor& values, int64_t n_rows, const at::Tensor& atoms, int64_t count,
+                  const at::Tensor& rotations) {
+    const at::ScalarType type = values.scalar_type();
+    TORCH_CHECK_VALUE(values.sizes() == at::IntArrayRef({n_rows, 3}) && (type == at::kFloat || type == at::kDouble), name, ": ", given,
+                      " must be a tensor of torch.float32 of shape [", n_rows, ", 3], but has shape ", values.sizes(), " and type ", type);
+    TORCH_CHECK_VALUE(atoms.dim() == 1 && atoms.scalar_type() == at::kLong, name, ": atoms must be a tensor of torch.int64 of shape [",
+                      atoms.numel(), "], but has shape ", atoms.sizes(), " and type ", atoms.scalar_type());
+    TORCH_CHECK_VALUE(rotations.sizes() == at::IntArrayRef({rotations.size(0), 3, 3}) && rotations.scalar_type() == at::kDouble, name,
+                      ": rotations must be a tensor of torch.float64 of shape [", rotations.size(0), ", 3, 3], but has shape ",
+                      rotations.sizes(), " and type ", rotations.scalar_type());
+    const int64_t* const atom = atoms.const_data_ptr<int64_t>();
+    for (int64_t i = 0; i < atoms.numel(); ++i)
+        TORCH_CHECK_VALUE(atom[i] >= 0 && atom[i] < count, name, ": atoms holds index ", atom[i], ", but there are ", count,
+                          " particles: they are counted from 0");
+}
+
+// In the order of openmm_density/native_force/symmetry_mates.h, and rounded as there: no product is fused with a sum.
+#pragma GCC push_options
+#pragma GCC optimize("fp-contract=off")
+template <class Real>
+void copy_atoms(const Real* positions, const int64_t* atoms, int64_t n_atoms, const double* rotations, const double* translations,
+                int64_t n_copies, Real* copies) {
+    for (int64_t copy = 0; copy < n_copies; ++copy) {
+        const double* const R = rotations + 9 * copy;
+        const double* const t = translations + 3 * copy;
+        for (int64_t i = 0; i < n_atoms; ++i, copies += 3) {
+            const Real* const x = positions + 3 * atoms[i];
+            const double own[3] = {double(x[0]), double(x[1]), double(x[2])};
+            for (int row = 0; row < 3; ++row)
+                copies[row] = Real(own[0] * R[3 * row] + own[1] * R[3 * row + 1] + own[2] * R[3 * row + 2] + t[row]);
+        }
+    }
+}
+
+template <class Real>
+void fold_copies(const Real* gradient, const int64_t* atoms, int64_t n_atoms, const double* rotations, int64_t n_copies, Real* folded) {
+    for (int64_t i = 0; i < n_atoms; ++i) {
+        double sum[3] = {0, 0, 0};
+        for (int64_t copy = 0; copy < n_copies; ++copy) {
+            const double* const R = rotations + 9 * copy;
+            const Real* const f = gradient + 3 * (copy * n_atoms + i);
+            for (int column = 0; column < 3; ++column)
+                sum[column] += double(f[0]) * R[column] + double(f[1]) * R[3 + column] + double(f[2]) * R[6 + column];
+        }
+        for (int column = 0; column < 3; ++column) folded[3 * atoms[i] + column] = Real(sum[column]);
+    }
+}
+#pragma GCC pop_options
+
+at::Tensor symmetry_copies(const at::Tensor& positions_, const at::Tensor& atoms_, const at::Tensor& rotations_,
+                           const at::Tensor& translations_) {
+    const at::Tensor positions = positions_.contiguous(), atoms = atoms_.contiguous(), rotations = rotations_.contiguous();
+    const int64_t n_rows = positions.dim() > 0 ? positions.size(0) : 0, n_copies = rotations.dim() > 0 ? rotations.size(0) : 0;
+    check_copies("symmetry_copies", "positions", positions, n_rows, atoms, n_rows, rotations);
+    TORCH_CHECK_VALUE(translations_.sizes() == at::IntArrayRef({n_copies, 3}) && translations_.scalar_type() == at::kDouble,
+                      "symmetry_copies: translations must be a tensor of torch.float64 of shape [", n_copies, ", 3], but has shape ",
+                      translations_.sizes(), " and type ", translations_.scalar_type());
+    const at::Tensor translations = translations_.contiguous();
+    at::Tensor copies = at::empty({n_copies * atoms.numel(), 3}, positions.options());
+    const auto run = [&](auto* out) {
+        using Real = std::remove_pointer_t<decltype(out)>;
+        copy_atoms<Real>(positions.const_data_ptr<Real>(), atoms.const_data_ptr<int64_t>(), atoms.numel(),
+                         rotations.const_data_ptr<double>(), translations.const_data_ptr<double>(), n_copies, out);
+    };
+    if (positions.scalar_type() == at::kDouble) {
+        run(copies.mutable_data_ptr<double>());
+    } else {
+        run(copies.mutable_data_ptr<float>());
+    }
+    return copies;
+}
+
+at::Tensor folded_copies(const at::Tensor& gradient_, const at::Tensor& atoms_, const at::Tensor& rotations_, int64_t count) {
+    const at::Tensor gradient = gradient_.contiguous(), atoms = atoms_.contiguous(), rotations = rotations_.contiguous();
+    const int64_t n_copies = rotations.dim() > 0 ? rotations.size(0) : 0;
+    check_copies("folded_copies", "gradient", gradient, n_copies * atoms.numel(), atoms, count, rotations);
+    at::Tensor folded = at::empty({count, 3}, gradient.options());
+    std::memset(folded.mutable_data_ptr(), 0, folded.nbytes());
+    const auto run = [&](auto* out) {
+        using Real = std::remove_pointer_t<decltype(out)>;
+        fold_copies<Real>(gradient.const_data_ptr<Real>(), atoms.const_data_ptr<int64_t>(), atoms.numel(),
+                          rotations.const_data_ptr<double>(), n_copies, out);
+    };
+    if (gradient.scalar_type() == at::kDouble) {
+        run(folded.mutable_data_ptr<double>());
+    } else {
+        run(folded.mutable_data_ptr<float>());
+    }
+    return folded;
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(openmm_density, CPU, m) {
     m.impl("whole_molecules", whole_molecules);
     m.impl("among_all", among_all);
+    m.impl("symmetry_copies", symmetry_copies);
+    m.impl("folded_copies", folded_copies);
 }
 
 }  // namespace openmm_density

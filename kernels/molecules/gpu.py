@@ -8,6 +8,9 @@ from torch import Tensor
 
 from ..table_checks import check_once
 from . import reference
+from .gpu_copies import folded_copies, symmetry_copies
+
+__all__ = ["among_all", "folded_copies", "symmetry_copies", "whole_molecules"]
 
 # Waters by the ten thousand need few threads each, a protein alone as many as it can use.
 _FEW_MOLECULES = 500

@@ -1,6 +1,8 @@
-"""Contacts of a unit with its images on the GPU: a program to a block of the unit's atoms looks at each block of each image.
+"""Contacts of a unit with its images on the GPU: blocks of the unit's atoms with blocks of each image that are in reach.
 
-Blocks of atoms that follow each other are compact; a block of an image whose sphere is out of reach is passed over.
+Blocks of atoms that follow each other are compact. Programs share the images of a block; each looks at the spheres around many
+blocks of an image at once, and adds what the few in reach do as whole numbers, whose sum is the same in any order. Three launches
+in all, as each takes longer to start than to run.
 """
 
 # No annotations from __future__: Triton reads those of its kernels.
@@ -16,10 +18,18 @@ from . import forms, mates_reference
 from .gpu_forms import pair_energy
 
 _ATOMS = 32
-# Where atoms are put that have no contacts, in the positions' unit of length.
-_NOWHERE = 1e6
+# Components of the gradient to a program of the last launch.
+_COMPONENTS = 256
+# As many programs as a large GPU runs at once.
+_PROGRAMS = 4096
 _TANGENT_FROM = tl.constexpr(mates_reference.TANGENT_FROM)
 _NONBONDED = tl.constexpr(forms.NONBONDED)
+# Of an energy or a component of a gradient: units in 1, and the largest that a program adds.
+_UNITS = tl.constexpr(16777216.0)
+_LARGEST = tl.constexpr(1.0e9)
+_FARTHEST = tl.constexpr(FARTHEST)
+# What rounding may make of the distance of two spheres.
+_SLACK = tl.constexpr(1.0001)
 
 
 def mate_contacts(
@@ -39,75 +49,191 @@ def mate_contacts(
         As the operator.
     """
     mates_reference.check_call(positions, parameters, images, excluded, cutoff, settings)
-    n = positions.shape[0]
-    gradient = torch.zeros_like(positions)
-    if n == 0 or images.shape[0] == 0:
-        return torch.zeros((), dtype=torch.float64, device=positions.device), gradient
-    x = positions.detach().double()
-    acts = ((parameters[:, 1] != 0) | (parameters[:, 2] != 0)) & (x.abs() <= FARTHEST).all(dim=1)
-    # As seen from the middle of all, in which float32 suffices.
-    weights = acts[:, None].double()
-    centre = torch.where(acts[:, None], x, 0.0).sum(dim=0) / weights.sum().clamp(min=1.0)
-    own = torch.where(acts[:, None], x - centre, _NOWHERE).float().contiguous()
-    turned = images[:, :, :3]
-    away = (turned * centre).sum(dim=2) + images[:, :, 3] - centre
-    operators = torch.cat([turned, away[:, :, None]], dim=2).float().contiguous()
+    n, n_images = positions.shape[0], images.shape[0]
+    if n == 0 or n_images == 0:
+        return torch.zeros((), dtype=torch.float64, device=positions.device), torch.zeros_like(positions)
+    positions = positions.detach().contiguous()
+    gradient = torch.empty_like(positions)
+    energy = positions.new_empty((), dtype=torch.float64)
     n_blocks = triton.cdiv(n, _ATOMS)
-    spheres = _spheres(own, acts, n_blocks)
-    energies = torch.empty(n_blocks, dtype=torch.float64, device=positions.device)
+    spheres = positions.new_empty((n_blocks, 4), dtype=torch.float64)
+    units = positions.new_empty((n, 3), dtype=torch.int64)
+    energies = positions.new_empty((n_blocks,), dtype=torch.int64)
     begin = min(settings[0], cutoff)
     dielectric, volume = settings[2], cutoff**3
-    _contacts_kernel[(n_blocks,)](
-        own,
-        parameters,
-        operators,
-        excluded,
-        spheres,
-        gradient,
-        energies,
-        n,
-        images.shape[0],
-        excluded.shape[0],
-        n_blocks,
-        cutoff,
-        begin,
-        1.0 / (cutoff - begin) if begin < cutoff else 0.0,
-        settings[1],
-        (dielectric - 1) / (2 * dielectric + 1) / volume,
-        3 * dielectric / (2 * dielectric + 1) / cutoff,
-        ATOMS=_ATOMS,
-    )
-    if scale is not None:
-        gradient.mul_(scale.reshape(()))
-    return energies.sum() / 2, gradient
+    chunk, warps = _shape_of_programs(n_blocks)
+    n_chunks = triton.cdiv(n_blocks, chunk)
+    shares = min(n_images * n_chunks, max(1, _PROGRAMS // n_blocks))
+    with torch.cuda.device_of(positions):
+        _spheres_kernel[(n_blocks,)](
+            positions, parameters, spheres, units, energies, n, ATOMS=_ATOMS, num_warps=1
+        )
+        _contacts_kernel[(n_blocks, shares)](
+            positions,
+            parameters,
+            images,
+            excluded,
+            spheres,
+            units,
+            energies,
+            n,
+            n_images * n_chunks,
+            n_chunks,
+            excluded.shape[0],
+            n_blocks,
+            cutoff,
+            begin,
+            1.0 / (cutoff - begin) if begin < cutoff else 0.0,
+            settings[1],
+            (dielectric - 1) / (2 * dielectric + 1) / volume,
+            3 * dielectric / (2 * dielectric + 1) / cutoff,
+            ATOMS=_ATOMS,
+            CHUNK=chunk,
+            num_warps=warps,
+        )
+        _sums_kernel[(1 + triton.cdiv(3 * n, _COMPONENTS),)](
+            units,
+            energies,
+            units if scale is None else scale,
+            gradient,
+            energy,
+            3 * n,
+            n_blocks,
+            SCALED=scale is not None,
+            COMPONENTS=_COMPONENTS,
+            num_warps=4,
+        )
+    return energy, gradient
 
 
-def _spheres(own: Tensor, acts: Tensor, n_blocks: int) -> Tensor:
-    """Return centre and radius of each block's atoms, below 0 where there are none, and of all: (n_blocks + 1, 4), float32."""
-    room = n_blocks * _ATOMS - len(own)
-    x = torch.nn.functional.pad(own, (0, 0, 0, room)).reshape(n_blocks, _ATOMS, 3)
-    here = torch.nn.functional.pad(acts, (0, room)).reshape(n_blocks, _ATOMS, 1)
-    centres = torch.where(here, x, 0.0).sum(dim=1) / here.sum(dim=1).clamp(min=1)
-    squared = (x - centres[:, None]).square().sum(dim=2, keepdim=True)
-    radii = torch.where(here, squared, -1.0).amax(dim=1)
-    radii = torch.where(radii < 0, -1.0, radii.clamp(min=0.0).sqrt() * 1.0001)
-    blocks = torch.cat([centres, radii], dim=1)
-    farthest = torch.where(acts, own.square().sum(dim=1), 0.0).amax().sqrt() * 1.0001
-    whole = torch.cat([torch.zeros_like(centres[0]), farthest[None]])
-    return torch.cat([blocks, whole[None]]).contiguous()
+def _shape_of_programs(n_blocks: int) -> tuple[int, int]:
+    """Return the blocks of an image whose spheres are looked at together, and warps: the fastest for 105 blocks on an H200.
+
+    Of many atoms most of what a program looks at is out of reach.
+    """
+    return (32, 4) if n_blocks <= 256 else (128, 4)
+
+
+@triton.jit
+def _to_units(x):
+    bounded = tl.minimum(tl.maximum(x, -_LARGEST), _LARGEST)
+    # The product is exact: a power of two.
+    return (bounded * _UNITS).to(tl.int64)
+
+
+@triton.jit
+def _load_atoms(positions, parameters, i, n):
+    """Return the positions of atoms in float64, 0 of those without contacts, their parameters, and whether they have any."""
+    here = i < n
+    x = tl.load(positions + 3 * i, mask=here, other=0.0).to(tl.float64)
+    y = tl.load(positions + 3 * i + 1, mask=here, other=0.0).to(tl.float64)
+    z = tl.load(positions + 3 * i + 2, mask=here, other=0.0).to(tl.float64)
+    sigma = tl.load(parameters + 3 * i, mask=here, other=0.0)
+    epsilon = tl.load(parameters + 3 * i + 1, mask=here, other=0.0)
+    charge = tl.load(parameters + 3 * i + 2, mask=here, other=0.0)
+    # False for NaN too.
+    near = (tl.abs(x) <= _FARTHEST) & (tl.abs(y) <= _FARTHEST) & (tl.abs(z) <= _FARTHEST)
+    acts = here & near & ((epsilon != 0.0) | (charge != 0.0))
+    x, y, z = tl.where(acts, x, 0.0), tl.where(acts, y, 0.0), tl.where(acts, z, 0.0)
+    return x, y, z, sigma, epsilon, charge, acts
+
+
+@triton.jit
+def _spheres_kernel(positions, parameters, spheres, units, energies, n, ATOMS: tl.constexpr):
+    """Find the sphere around a block's atoms, and set what they add to to 0.
+
+    Launch grid: ``(blocks,)``.
+
+    ==========  ===========  ==========  =================================================================
+    argument    shape        dtype       what it is
+    ==========  ===========  ==========  =================================================================
+    positions   (n, 3)       float32/64
+    parameters  (n, 3)       float32     sigma, epsilon, charge
+    spheres     (blocks, 4)  float64     out: centre and radius of each block's atoms; -1 where none acts
+    units       (n, 3)       int64       out: 0
+    energies    (blocks,)    int64       out: 0
+    n           scalar       int32
+    ATOMS       constant                 of a block
+    ==========  ===========  ==========  =================================================================
+    """
+    block = tl.program_id(0)
+    i = block * ATOMS + tl.arange(0, ATOMS)
+    x, y, z, _, _, _, acts = _load_atoms(positions, parameters, i, n)
+    count = tl.maximum(tl.sum(acts.to(tl.float64), axis=0), 1.0)
+    cx, cy, cz = tl.sum(x, axis=0) / count, tl.sum(y, axis=0) / count, tl.sum(z, axis=0) / count
+    dx, dy, dz = x - cx, y - cy, z - cz
+    farthest = tl.max(tl.where(acts, dx * dx + dy * dy + dz * dz, -1.0), axis=0)
+    radius = tl.where(farthest < 0.0, -1.0, tl.sqrt(tl.maximum(farthest, 0.0)) * _SLACK)
+    tl.store(spheres + 4 * block, cx)
+    tl.store(spheres + 4 * block + 1, cy)
+    tl.store(spheres + 4 * block + 2, cz)
+    tl.store(spheres + 4 * block + 3, radius)
+    zero = tl.zeros((ATOMS,), tl.int64)
+    tl.store(units + 3 * i, zero, mask=i < n)
+    tl.store(units + 3 * i + 1, zero, mask=i < n)
+    tl.store(units + 3 * i + 2, zero, mask=i < n)
+    tl.store(energies + block, tl.sum(zero, axis=0))
+
+
+@triton.jit
+def _first_excluded(excluded, first, end, atom, image, other):
+    """Return the first entry from which on pairs are not before (atom, image, other), which may be a vector's."""
+    low, high = first + 0 * atom, end + 0 * atom
+    # Halved so often, no table of 32-bit entries leaves anything.
+    length = end - first
+    while length > 0:
+        middle = (low + high) // 2
+        asked = low < high
+        its_atom = tl.load(excluded + 3 * middle, mask=asked, other=0)
+        its_image = tl.load(excluded + 3 * middle + 1, mask=asked, other=0)
+        its_other = tl.load(excluded + 3 * middle + 2, mask=asked, other=0)
+        before = (its_image < image) | ((its_image == image) & (its_other < other))
+        before = (its_atom < atom) | ((its_atom == atom) & before)
+        low = tl.where(asked & before, middle + 1, low)
+        high = tl.where(asked & ~before, middle, high)
+        length = length // 2
+    return low
+
+
+@triton.jit
+def _left_out(excluded, first, end, i, image, j, ATOMS: tl.constexpr):
+    """Return which pairs of a block's atoms and those of an image's block are among the excluded ones from first to end."""
+    entry = _first_excluded(excluded, first, end, i, image, tl.min(j, axis=0))
+    after = _first_excluded(excluded, first, end, i, image, tl.max(j, axis=0) + 1)
+    found = tl.zeros((ATOMS, ATOMS), tl.int1)
+    while tl.max(after - entry, axis=0) > 0:
+        atom = tl.load(excluded + 3 * entry + 2, mask=entry < after, other=-1)
+        found |= atom[:, None] == j[None, :]
+        entry = tl.minimum(entry + 1, after)
+    return found
+
+
+@triton.jit
+def _in_reach(spheres, block, n_blocks, reach, r00, r01, r02, t0, r10, r11, r12, t1, r20, r21, r22, t2):
+    """Return which blocks of an image have atoms nearer than so far from 0, beyond their own radius."""
+    there = block < n_blocks
+    x = tl.load(spheres + 4 * block, mask=there, other=0.0)
+    y = tl.load(spheres + 4 * block + 1, mask=there, other=0.0)
+    z = tl.load(spheres + 4 * block + 2, mask=there, other=0.0)
+    radius = tl.load(spheres + 4 * block + 3, mask=there, other=-1.0)
+    dx = r00 * x + r01 * y + r02 * z + t0
+    dy = r10 * x + r11 * y + r12 * z + t1
+    dz = r20 * x + r21 * y + r22 * z + t2
+    return (radius >= 0.0) & (dx * dx + dy * dy + dz * dz < (reach + radius) * (reach + radius))
 
 
 @triton.jit
 def _contacts_kernel(
-    own,
+    positions,
     parameters,
-    operators,
+    images,
     excluded,
     spheres,
-    gradient,
+    units,
     energies,
     n,
-    n_images,
+    n_pieces,
+    n_chunks,
     n_excluded,
     n_blocks,
     cutoff,
@@ -117,107 +243,142 @@ def _contacts_kernel(
     k,
     c,
     ATOMS: tl.constexpr,
+    CHUNK: tl.constexpr,
 ):
-    """Sum the energies of a block's atoms with all images, and what acts on each.
+    """Add the energies of a block's atoms with some pieces of all images, and what acts on each.
 
-    Launch grid: ``(n_blocks,)``.
+    Launch grid: ``(blocks, shares)``: a program takes each share-th piece of all images.
 
-    ==================================  ===============  ==========  ==================================================
-    argument                            shape            dtype       what it is
-    ==================================  ===============  ==========  ==================================================
-    own                                 (n, 3)           float32     positions, as seen from the middle of all
-    parameters                          (n, 3)           float32     sigma, epsilon, charge
-    operators                           (images, 3, 4)   float32     of the images, as seen from there too
-    excluded                            (excluded, 3)    int32       atom, image, and the atom there
-    spheres                             (blocks + 1, 4)  float32     centre and radius of each block's atoms, -1: none; of all
-    gradient                            (n, 3)           float32/64  out
-    energies                            (blocks,)        float64     out: of each block's atoms
-    n, n_images, n_excluded, n_blocks   scalars          int32       how many there are
-    cutoff, switch_begin, per_switch    scalars          float32     see forms.py
-    coulomb, k, c                       scalars          float32     see forms.py
-    ATOMS                               constant                     of a block
-    ==================================  ===============  ==========  ==================================================
+    ==================================  ==============  ==========  ==================================================
+    argument                            shape           dtype       what it is
+    ==================================  ==============  ==========  ==================================================
+    positions                           (n, 3)          float32/64
+    parameters                          (n, 3)          float32     sigma, epsilon, charge
+    images                              (images, 3, 4)  float64     R and t of each
+    excluded                            (excluded, 3)   int32       atom, image, and the atom there; ascending
+    spheres                             (blocks, 4)     float64     centre and radius of each block's atoms, -1: none
+    units                               (n, 3)          int64       added to: the gradient, in units of 2^-24
+    energies                            (blocks,)       int64       added to: of each block's atoms, in the same units
+    n, n_excluded, n_blocks             scalars         int32       how many there are
+    n_pieces                            scalar          int32       images times n_chunks
+    n_chunks                            scalar          int32       pieces of an image, of CHUNK blocks
+    cutoff, switch_begin, per_switch    scalars         float32     see forms.py
+    coulomb, k, c                       scalars         float32     see forms.py
+    ATOMS                               constant                    of a block
+    CHUNK                               constant                    blocks of a piece
+    ==================================  ==============  ==========  ==================================================
     """
     block = tl.program_id(0)
     i = block * ATOMS + tl.arange(0, ATOMS)
-    here = i < n
-    x = tl.load(own + 3 * i, mask=here, other=0.0)
-    y = tl.load(own + 3 * i + 1, mask=here, other=0.0)
-    z = tl.load(own + 3 * i + 2, mask=here, other=0.0)
-    a0 = tl.load(parameters + 3 * i, mask=here, other=0.0)[:, None]
-    a1 = tl.load(parameters + 3 * i + 1, mask=here, other=0.0)[:, None]
-    a2 = tl.load(parameters + 3 * i + 2, mask=here, other=0.0)[:, None]
-    acts = here & ((tl.abs(x) < 1e5) & (tl.abs(y) < 1e5) & (tl.abs(z) < 1e5))
-    sx, sy, sz = (
-        tl.load(spheres + 4 * block),
-        tl.load(spheres + 4 * block + 1),
-        tl.load(spheres + 4 * block + 2),
-    )
+    x, y, z, a0, a1, a2, acts = _load_atoms(positions, parameters, i, n)
+    sx = tl.load(spheres + 4 * block)
+    sy = tl.load(spheres + 4 * block + 1)
+    sz = tl.load(spheres + 4 * block + 2)
     radius = tl.load(spheres + 4 * block + 3)
-    unit_radius = tl.load(spheres + 4 * n_blocks + 3)
+    # As seen from the middle of the block, where float32 suffices.
+    x, y, z = (x - sx).to(tl.float32), (y - sy).to(tl.float32), (z - sz).to(tl.float32)
+    a0, a1, a2 = a0[:, None], a1[:, None], a2[:, None]
+    first_left_out = _first_excluded(excluded, 0, n_excluded, block * ATOMS, -1, -1)
+    end_left_out = _first_excluded(excluded, first_left_out, n_excluded, block * ATOMS + ATOMS, -1, -1)
     gx, gy, gz = (
-        tl.zeros((ATOMS,), tl.float32),
-        tl.zeros((ATOMS,), tl.float32),
-        tl.zeros((ATOMS,), tl.float32),
+        tl.zeros((ATOMS, ATOMS), tl.float32),
+        tl.zeros((ATOMS, ATOMS), tl.float32),
+        tl.zeros((ATOMS, ATOMS), tl.float32),
     )
-    total = tl.zeros((ATOMS,), tl.float32)
-    image = 0
-    while (image < n_images) & (radius >= 0.0):
-        of = operators + 12 * image
-        r00, r01, r02, t0 = tl.load(of), tl.load(of + 1), tl.load(of + 2), tl.load(of + 3)
-        r10, r11, r12, t1 = tl.load(of + 4), tl.load(of + 5), tl.load(of + 6), tl.load(of + 7)
-        r20, r21, r22, t2 = tl.load(of + 8), tl.load(of + 9), tl.load(of + 10), tl.load(of + 11)
-        # The sphere of all atoms first.
-        ox, oy, oz = t0 - sx, t1 - sy, t2 - sz
-        reach = radius + unit_radius + cutoff * 1.0001
-        other = tl.where(ox * ox + oy * oy + oz * oz < reach * reach, 0, n_blocks)
-        while other < n_blocks:
-            cx, cy, cz = (
-                tl.load(spheres + 4 * other),
-                tl.load(spheres + 4 * other + 1),
-                tl.load(spheres + 4 * other + 2),
+    total = tl.zeros((ATOMS, ATOMS), tl.float32)
+    found = 0
+    lane = tl.arange(0, CHUNK)
+    piece = tl.program_id(1)
+    while (piece < n_pieces) & (radius >= 0.0):
+        image = piece // n_chunks
+        from_block = (piece % n_chunks) * CHUNK
+        of = images + 12 * image
+        r00, r01, r02, t0 = tl.load(of), tl.load(of + 1), tl.load(of + 2), tl.load(of + 3) - sx
+        r10, r11, r12, t1 = tl.load(of + 4), tl.load(of + 5), tl.load(of + 6), tl.load(of + 7) - sy
+        r20, r21, r22, t2 = tl.load(of + 8), tl.load(of + 9), tl.load(of + 10), tl.load(of + 11) - sz
+        in_reach = _in_reach(
+            spheres, from_block + lane, n_blocks, radius + cutoff * _SLACK,
+            r00, r01, r02, t0, r10, r11, r12, t1, r20, r21, r22, t2,
+        )  # fmt: skip
+        other = tl.min(tl.where(in_reach, lane, CHUNK), axis=0)
+        while other < CHUNK:
+            found += 1
+            j = (from_block + other) * ATOMS + tl.arange(0, ATOMS)
+            px, py, pz, b0, b1, b2, act = _load_atoms(positions, parameters, j, n)
+            dx = (r00 * px + r01 * py + r02 * pz + t0).to(tl.float32)[None, :] - x[:, None]
+            dy = (r10 * px + r11 * py + r12 * pz + t1).to(tl.float32)[None, :] - y[:, None]
+            dz = (r20 * px + r21 * py + r22 * pz + t2).to(tl.float32)[None, :] - z[:, None]
+            squared = dx * dx + dy * dy + dz * dz
+            near = acts[:, None] & act[None, :] & (squared < cutoff * cutoff)
+            if first_left_out < end_left_out:
+                near &= ~_left_out(excluded, first_left_out, end_left_out, i, image, j, ATOMS)
+            r = tl.sqrt(tl.where(near, tl.maximum(squared, 1e-12), 1.0))
+            b0, b1, b2 = b0[None, :], b1[None, :], b2[None, :]
+            at = tl.maximum(r, (a0 + b0) * 0.5 * _TANGENT_FROM)
+            energy, slope = pair_energy(
+                at, 1.0 / at, a0, a1, a2, b0, b1, b2, switch_begin, per_switch, coulomb, k, c, _NONBONDED
             )
-            its_radius = tl.load(spheres + 4 * other + 3)
-            ox = r00 * cx + r01 * cy + r02 * cz + t0 - sx
-            oy = r10 * cx + r11 * cy + r12 * cz + t1 - sy
-            oz = r20 * cx + r21 * cy + r22 * cz + t2 - sz
-            reach = radius + its_radius + cutoff * 1.0001
-            if (its_radius >= 0.0) & (ox * ox + oy * oy + oz * oz < reach * reach):
-                j = other * ATOMS + tl.arange(0, ATOMS)
-                there = j < n
-                px = tl.load(own + 3 * j, mask=there, other=0.0)
-                py = tl.load(own + 3 * j + 1, mask=there, other=0.0)
-                pz = tl.load(own + 3 * j + 2, mask=there, other=0.0)
-                there &= (tl.abs(px) < 1e5) & (tl.abs(py) < 1e5) & (tl.abs(pz) < 1e5)
-                b0 = tl.load(parameters + 3 * j, mask=there, other=0.0)[None, :]
-                b1 = tl.load(parameters + 3 * j + 1, mask=there, other=0.0)[None, :]
-                b2 = tl.load(parameters + 3 * j + 2, mask=there, other=0.0)[None, :]
-                dx = (r00 * px + r01 * py + r02 * pz + t0)[None, :] - x[:, None]
-                dy = (r10 * px + r11 * py + r12 * pz + t1)[None, :] - y[:, None]
-                dz = (r20 * px + r21 * py + r22 * pz + t2)[None, :] - z[:, None]
-                squared = dx * dx + dy * dy + dz * dz
-                near = acts[:, None] & there[None, :] & (squared < cutoff * cutoff)
-                entry = 0
-                while entry < n_excluded:
-                    of_image = tl.load(excluded + 3 * entry + 1) == image
-                    first = (i == tl.load(excluded + 3 * entry)) & of_image
-                    near &= ~(first[:, None] & (j == tl.load(excluded + 3 * entry + 2))[None, :])
-                    entry += 1
-                r = tl.sqrt(tl.where(near, tl.maximum(squared, 1e-12), 1.0))
-                at = tl.maximum(r, (a0 + b0) * 0.5 * _TANGENT_FROM)
-                energy, slope = pair_energy(
-                    at, 1.0 / at, a0, a1, a2, b0, b1, b2, switch_begin, per_switch, coulomb, k, c, _NONBONDED
-                )
-                by_r = slope * at
-                total += tl.sum(tl.where(near, energy + by_r * (r - at), 0.0), axis=1)
-                slope = tl.where(near, by_r / r, 0.0)
-                gx -= tl.sum(slope * dx, axis=1)
-                gy -= tl.sum(slope * dy, axis=1)
-                gz -= tl.sum(slope * dz, axis=1)
-            other += 1
-        image += 1
-    kind = gradient.dtype.element_ty
-    tl.store(gradient + 3 * i, gx.to(kind), mask=here)
-    tl.store(gradient + 3 * i + 1, gy.to(kind), mask=here)
-    tl.store(gradient + 3 * i + 2, gz.to(kind), mask=here)
-    tl.store(energies + block, tl.sum(total.to(tl.float64), axis=0))
+            by_r = slope * at
+            total += tl.where(near, energy + by_r * (r - at), 0.0)
+            slope = tl.where(near, by_r / r, 0.0)
+            gx -= slope * dx
+            gy -= slope * dy
+            gz -= slope * dz
+            other = tl.min(tl.where(in_reach & (lane > other), lane, CHUNK), axis=0)
+        piece += tl.num_programs(1)
+    if found > 0:
+        to = units + 3 * i
+        tl.atomic_add(to, _to_units(tl.sum(gx, axis=1)), mask=acts, sem="relaxed")
+        tl.atomic_add(to + 1, _to_units(tl.sum(gy, axis=1)), mask=acts, sem="relaxed")
+        tl.atomic_add(to + 2, _to_units(tl.sum(gz, axis=1)), mask=acts, sem="relaxed")
+        of_block = tl.sum(tl.sum(total, axis=1).to(tl.float64), axis=0)
+        tl.atomic_add(energies + block, _to_units(of_block), sem="relaxed")
+
+
+@triton.jit
+def _sums_kernel(
+    units,
+    energies,
+    scale,
+    gradient,
+    energy,
+    n_components,
+    n_blocks,
+    SCALED: tl.constexpr,
+    COMPONENTS: tl.constexpr,
+):
+    """Turn whole numbers into a gradient, and by the first program into half of the blocks' energy.
+
+    Launch grid: ``(1 + cdiv(n_components, COMPONENTS),)``.
+
+    ============  ===============  ==========  ================================================
+    argument      shape            dtype       what it is
+    ============  ===============  ==========  ================================================
+    units         (n_components,)  int64       in units of 2^-24, as the energies
+    energies      (n_blocks,)      int64
+    scale         ()               float64     what the gradient is multiplied with, where SCALED
+    gradient      (n_components,)  float32/64  out
+    energy        ()               float64     out
+    n_components  scalar           int32
+    n_blocks      scalar           int32
+    SCALED        constant
+    COMPONENTS    constant                     of a program
+    ============  ===============  ==========  ================================================
+    """
+    program = tl.program_id(0)
+    lane = tl.arange(0, COMPONENTS)
+    if program == 0:
+        of_lane = tl.zeros((COMPONENTS,), tl.float64)
+        start = 0
+        while start < n_blocks:
+            found = tl.load(energies + start + lane, mask=start + lane < n_blocks, other=0)
+            of_lane += found.to(tl.float64) / _UNITS
+            start += COMPONENTS
+        tl.store(energy, 0.5 * tl.sum(of_lane, axis=0))
+    else:
+        entry = (program - 1) * COMPONENTS + lane
+        here = entry < n_components
+        component = tl.load(units + entry, mask=here, other=0).to(tl.float64) / _UNITS
+        if SCALED:
+            component = component * tl.load(scale)
+        tl.store(gradient + entry, component.to(gradient.dtype.element_ty), mask=here)

@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from openmm_density.kernels import molecules as _molecules  # noqa: F401  (defines operators)
+
 from ..errors import InputError
 from ..maps.density_map import DensityMap
 from ..models.symmetry_operators import SymmetryOperators
@@ -52,7 +54,6 @@ class SymmetryMates(SimilarityEnergy):
     ) -> None:
         super().__init__(atoms, n_particles, energy.max_similarity)
         self.energy = energy
-        self.all_particles = bool(torch.equal(atoms.cpu(), torch.arange(n_particles)))
         self.register_buffer("rotations", rotations)
         self.register_buffer("translations", translations)
 
@@ -64,25 +65,13 @@ class SymmetryMates(SimilarityEnergy):
     @torch.jit.export
     def similarity(self, positions: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return S of the whole and ∂S/∂positions (in nm⁻¹), times a factor if there is one."""
-        own = positions.index_select(0, self.atoms).to(torch.float64)
-        x, y, z = own[:, 0, None], own[:, 1, None], own[:, 2, None]
-        # Written out, in the order of symmetry_mates.h: products of matrices would be rounded as a library likes.
-        turned = self.rotations
-        copies = x * turned[:, None, :, 0] + y * turned[:, None, :, 1] + z * turned[:, None, :, 2]
-        copies = copies + self.translations[:, None, :]
-        similarity, gradient = self.energy.similarity(copies.reshape(-1, 3).to(positions.dtype), scale)
-        of_copies = gradient.to(torch.float64).reshape(turned.shape[0], -1, 3)
-        x, y, z = of_copies[:, :, 0, None], of_copies[:, :, 1, None], of_copies[:, :, 2, None]
-        back = x * turned[:, None, 0, :] + y * turned[:, None, 1, :] + z * turned[:, None, 2, :]
-        if back.is_cuda:
-            folded = back.sum(dim=0)
-        else:
-            folded = back[0]
-            for copy in range(1, back.shape[0]):
-                folded = folded + back[copy]
-        folded = folded.to(positions.dtype)
-        if not self.all_particles:
-            folded = torch.ops.openmm_density.among_all(folded, self.atoms, positions.shape[0])
+        copies = torch.ops.openmm_density.symmetry_copies(
+            positions, self.atoms, self.rotations, self.translations
+        )
+        similarity, gradient = self.energy.similarity(copies, scale)
+        folded = torch.ops.openmm_density.folded_copies(
+            gradient, self.atoms, self.rotations, positions.shape[0]
+        )
         return similarity, folded
 
 

@@ -113,17 +113,51 @@ def test_bad_arguments_are_refused(compiled):
             operator(positions, parameters, images, excluded, 0.9, SETTINGS[:2])
 
 
-@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
-def test_triton_is_the_reference(poisoned):
+def on_gpu(arguments, scale=None):
+    """Return what Triton finds, on the CPU: in its interpreter where there is no GPU."""
     from openmm_density.kernels.pairs import gpu
 
     device = torch.device("cuda" if ON_GPU else "cpu")
+    factor = None if scale is None else torch.tensor(scale, dtype=torch.float64, device=device)
+    energy, gradient = gpu.mate_contacts(*[each.to(device) for each in arguments], 0.9, SETTINGS, factor)
+    return energy.cpu(), gradient.cpu()
+
+
+needs_triton = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="Triton is not installed"
+)
+
+
+@needs_triton
+def test_triton_is_the_reference(poisoned):
     arguments = case(70, torch.float32, images=2)
     arguments[0][4, 1] = float("nan")
     arguments = (*arguments[:3], arguments[3][:9].contiguous())
-    on_device = [each.to(device) for each in arguments]
-    energy, gradient = gpu.mate_contacts(*on_device, 0.9, SETTINGS)
-    assert_right((energy.cpu(), gradient.cpu()), arguments)
-    scale = torch.tensor(-2.0, dtype=torch.float64, device=device)
-    _, scaled = gpu.mate_contacts(*on_device, 0.9, SETTINGS, scale)
-    np.testing.assert_allclose(scaled.cpu(), -2 * gradient.cpu(), rtol=1e-6)
+    found = on_gpu(arguments)
+    assert_right(found, arguments)
+    _, scaled = on_gpu(arguments, -2.0)
+    np.testing.assert_allclose(scaled, -2 * found[1], rtol=1e-6)
+
+
+@needs_triton
+def test_triton_shares_images_among_programs_that_leave_out_pairs_of_all_of_them(poisoned, monkeypatch):
+    from openmm_density.kernels.pairs import gpu_mates
+
+    # Pieces of two of three blocks, two of four pieces to a program, and pairs left out in each.
+    monkeypatch.setattr(gpu_mates, "_shape_of_programs", lambda n_blocks: (2, 4))
+    monkeypatch.setattr(gpu_mates, "_PROGRAMS", 6)
+    positions, *tables = case(70, torch.float32, seed=2, images=2)
+    # Far from the origin, where float32 holds no more than 1e-4.
+    positions = (positions + 1000).float()
+    turned, moved = tables[1][:, :, :3], tables[1][:, :, 3:]
+    tables[1] = torch.cat([turned, moved + 1000 - (turned * 1000).sum(dim=2, keepdim=True)], dim=2)
+    arguments = (positions, *tables)
+    assert len(tables[2]) > 50
+    assert_right(on_gpu(arguments), arguments)
+
+
+@needs_triton
+def test_triton_finds_no_contacts_where_no_atom_has_any(poisoned):
+    positions, parameters, images, excluded = case(40, torch.float32)
+    energy, gradient = on_gpu((positions, torch.zeros_like(parameters), images, excluded))
+    assert float(energy) == 0 and not gradient.any()

@@ -1,0 +1,95 @@
+"""Copies by symmetry operators and their gradients, C++ and Triton: against the reference and autograd in float64."""
+
+import importlib.util
+
+import pytest
+import torch
+
+from openmm_density.kernels import compilation
+from openmm_density.kernels.molecules import copies_reference, folded_copies, symmetry_copies
+
+ON_GPU = torch.cuda.is_available()
+both_types = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+
+
+def case(dtype, n=70, fitted=45, copies=11):
+    generator = torch.Generator().manual_seed(3)
+    positions = torch.randn(n, 3, generator=generator, dtype=torch.float64).to(dtype) * 5
+    atoms = torch.randperm(n, generator=generator)[:fitted]
+    rotations = torch.linalg.qr(torch.randn(copies, 3, 3, generator=generator, dtype=torch.float64))[0]
+    translations = torch.randn(copies, 3, generator=generator, dtype=torch.float64) * 8
+    gradient = torch.randn(copies * fitted, 3, generator=generator, dtype=torch.float64).to(dtype)
+    return positions, atoms, rotations.contiguous(), translations, gradient
+
+
+def assert_right(copied, folded, positions, atoms, rotations, translations, gradient):
+    """Against the reference with the same numbers in float64."""
+    tight = 1e-12 if positions.dtype == torch.float64 else 2e-6
+    expected = copies_reference.symmetry_copies(positions.double(), atoms, rotations, translations)
+    assert copied.dtype == folded.dtype == positions.dtype
+    torch.testing.assert_close(copied.double(), expected, rtol=tight, atol=tight)
+    expected = copies_reference.folded_copies(gradient.double(), atoms, rotations, len(positions))
+    torch.testing.assert_close(folded.double(), expected, rtol=tight, atol=tight)
+
+
+@pytest.fixture
+def compiled():
+    if not compilation.load("molecules"):
+        pytest.skip("no C++ compiler")
+
+
+@both_types
+def test_the_kernels_are_the_reference(compiled, dtype):
+    positions, atoms, rotations, translations, gradient = case(dtype)
+    copied = symmetry_copies(positions, atoms, rotations, translations)
+    folded = folded_copies(gradient, atoms, rotations, len(positions))
+    assert_right(copied, folded, positions, atoms, rotations, translations, gradient)
+
+
+def test_gradients_by_copies_are_folded_as_autograd_does():
+    positions, atoms, rotations, translations, gradient = case(torch.float64)
+    positions.requires_grad_()
+    moved = torch.einsum("gij,aj->gai", rotations, positions[atoms]) + translations[:, None]
+    torch.testing.assert_close(
+        copies_reference.symmetry_copies(positions, atoms, rotations, translations), moved.reshape(-1, 3)
+    )
+    (expected,) = torch.autograd.grad(moved, positions, gradient.reshape(moved.shape))
+    torch.testing.assert_close(
+        copies_reference.folded_copies(gradient, atoms, rotations, len(positions)), expected
+    )
+
+
+def test_bad_arguments_are_refused(compiled):
+    positions, atoms, rotations, translations, gradient = case(torch.float32)
+    for copied, folded in (
+        (symmetry_copies, folded_copies),
+        (copies_reference.symmetry_copies, copies_reference.folded_copies),
+    ):
+        with pytest.raises(ValueError, match="symmetry_copies: positions must be"):
+            copied(positions[:, :2], atoms, rotations, translations)
+        with pytest.raises(ValueError, match="symmetry_copies: rotations must be"):
+            copied(positions, atoms, rotations.float(), translations)
+        with pytest.raises(ValueError, match="symmetry_copies: translations must be"):
+            copied(positions, atoms, rotations, translations[1:])
+        with pytest.raises(
+            ValueError, match="symmetry_copies: atoms holds index 70, but there are 70 particles"
+        ):
+            copied(positions, torch.tensor([0, 70]), rotations, translations)
+        with pytest.raises(ValueError, match="folded_copies: gradient must be"):
+            folded(gradient[1:], atoms, rotations, 70)
+        with pytest.raises(ValueError, match="folded_copies: atoms must be"):
+            folded(gradient, atoms.int(), rotations, 70)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+@both_types
+@pytest.mark.parametrize("all_atoms", [False, True])
+def test_triton_is_the_reference(poisoned, dtype, all_atoms):
+    from openmm_density.kernels.molecules import gpu_copies
+
+    positions, atoms, rotations, translations, gradient = case(dtype, fitted=70 if all_atoms else 45)
+    device = torch.device("cuda" if ON_GPU else "cpu")
+    at, turned = atoms.to(device), rotations.to(device)
+    copied = gpu_copies.symmetry_copies(positions.to(device), at, turned, translations.to(device))
+    folded = gpu_copies.folded_copies(gradient.to(device), at, turned, len(positions))
+    assert_right(copied.cpu(), folded.cpu(), positions, atoms, rotations, translations, gradient)
