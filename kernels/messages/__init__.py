@@ -162,7 +162,7 @@ def painn(
 
     Layers of a message and an update follow one another, and the last scalars are read out, as
     `openmm_density.energies.painn_network` has it, without offsets and scale. On the CPU all of it is one call of C++; on a GPU
-    it is a Triton kernel for each layer forward and one back, and one before them.
+    it is a Triton kernel for each layer forward and one back, or with many atoms two, and one before them.
 
     Parameters
     ----------

@@ -11,69 +11,25 @@ import triton.language as tl
 
 from .gpu_dense import (
     block,
-    row_of_three,
     send,
     silu_and_slope,
     store_four,
     store_row_of_three,
-    sum_of_four,
     times,
     update,
     update_back,
 )
-from .gpu_filters import filters, gathered, near_edges
+from .gpu_gather import receive
 
 
 @triton.jit
-def _receive(
-    i,
-    offsets,
-    counts,
-    near,
-    geometry,
-    kinds,
-    before,
-    sent,
-    vectors,
-    filter,
-    cutoff,
-    N_BASIS: tl.constexpr,
-    FIRST: tl.constexpr,
-    FEATURES: tl.constexpr,
-    EDGES: tl.constexpr,
-):
-    """Return an atom's scalars and vectors with its neighbours' messages added."""
+def _scalars_before(i, kinds, before, FIRST: tl.constexpr, FEATURES: tl.constexpr):
+    """Return an atom's scalars before a layer: its kind's, or those on the tape of the layer before."""
     f = tl.arange(0, FEATURES)
-    begin = tl.load(offsets + i)
-    end = begin + tl.load(counts + i)
     if FIRST:
-        s = tl.load(before + tl.load(kinds + i) * FEATURES + f)
-        v0 = tl.zeros((FEATURES,), tl.float32)
-        v1, v2 = v0, v0
+        return tl.load(before + tl.load(kinds + i) * FEATURES + f)
     else:
-        s = tl.load(before + i * 12 * FEATURES + 8 * FEATURES + 4 * f)
-        v0, v1, v2 = row_of_three(vectors + i * 3 * FEATURES, FEATURES)
-    while begin < end:
-        j, here, ux, uy, uz, r = near_edges(near, geometry, begin, end, EDGES)
-        source = tl.load(kinds + j, mask=here, other=0).to(tl.int64) if FIRST else j
-        rows = source[:, None] * (3 * FEATURES) + f[None, :]
-        a = gathered(sent + rows, here)
-        a1 = gathered(sent + rows + FEATURES, here)
-        if not FIRST:
-            a2 = gathered(sent + rows + 2 * FEATURES, here)
-            b0 = gathered(vectors + rows, here)
-            b1 = gathered(vectors + rows + FEATURES, here)
-            b2 = gathered(vectors + rows + 2 * FEATURES, here)
-        w, w1, w2 = filters(a, r, here, filter, cutoff, N_BASIS, FEATURES, not FIRST)
-        along = w1 * a1
-        m0, m1, m2 = along * ux[:, None], along * uy[:, None], along * uz[:, None]
-        if not FIRST:
-            carried = w2 * a2
-            m0, m1, m2 = m0 + carried * b0, m1 + carried * b1, m2 + carried * b2
-        to_s, to_v0, to_v1, to_v2 = sum_of_four(w * a, m0, m1, m2)
-        s, v0, v1, v2 = s + to_s, v0 + to_v0, v1 + to_v1, v2 + to_v2
-        begin += EDGES
-    return s, v0, v1, v2
+        return tl.load(before + i * 12 * FEATURES + 8 * FEATURES + 4 * f)
 
 
 @triton.jit
@@ -142,8 +98,9 @@ def layer_kernel(
     =============  =========================  =======  ========================================================
     """
     i = tl.program_id(0).to(tl.int64)
-    s, v0, v1, v2 = _receive(
-        *(i, offsets, counts, near, geometry, kinds, before, sent, vectors, filter, cutoff, N_BASIS),
+    s = _scalars_before(i, kinds, before, FIRST, FEATURES)
+    s, v0, v1, v2 = receive(
+        *(i, offsets, counts, near, geometry, kinds, s, sent, vectors, filter, cutoff, N_BASIS),
         *(FIRST, FEATURES, EDGES),
     )
     s, p0, p1, p2, q0, q1, q2, hidden, grown, turned = update(s, v0, v1, v2, mix, d3, b3, d4, b4, FEATURES)
@@ -230,8 +187,9 @@ def last_layer_kernel(
     """
     i = tl.program_id(0).to(tl.int64)
     f = tl.arange(0, FEATURES)
-    s, v0, v1, v2 = _receive(
-        *(i, offsets, counts, near, geometry, kinds, before, sent, vectors, filter, cutoff, N_BASIS),
+    s = _scalars_before(i, kinds, before, FIRST, FEATURES)
+    s, v0, v1, v2 = receive(
+        *(i, offsets, counts, near, geometry, kinds, s, sent, vectors, filter, cutoff, N_BASIS),
         *(FIRST, FEATURES, EDGES),
     )
     s, p0, p1, p2, q0, q1, q2, hidden, grown, turned = update(s, v0, v1, v2, mix, d3, b3, d4, b4, FEATURES)

@@ -8,22 +8,9 @@ each layer is a launch, and sums are in the order of the list.
 import triton
 import triton.language as tl
 
-from .gpu_dense import load_four, row_of_three, send_back, store_row_of_three, sum_of_four, update_back
+from .gpu_dense import load_four, row_of_three, send_back, store_row_of_three, update_back
 from .gpu_filters import filters_and_slopes, gathered, near_edges
-
-
-@triton.jit
-def _add_to_gradient(address, x, y, z, BEGINS: tl.constexpr):
-    """Write the sums of an atom's pairs, or add them to what is there."""
-    x, y, z = tl.sum(x, axis=0), tl.sum(y, axis=0), tl.sum(z, axis=0)
-    if BEGINS:
-        tl.store(address, x)
-        tl.store(address + 1, y)
-        tl.store(address + 2, z)
-    else:
-        tl.store(address, tl.load(address) + x)
-        tl.store(address + 1, tl.load(address + 1) + y)
-        tl.store(address + 2, tl.load(address + 2) + z)
+from .gpu_gather import add_to_gradient, give_back
 
 
 @triton.jit
@@ -87,63 +74,20 @@ def layer_back_kernel(
     ==============  =========================  ==========  ======================================================
     """
     i = tl.program_id(0).to(tl.int64)
-    f = tl.arange(0, FEATURES)
-    begin = tl.load(offsets + i)
-    end = begin + tl.load(counts + i)
-    a0, a1, a2 = row_of_three(sent + i * 3 * FEATURES, FEATURES)
-    va0, va1, va2 = row_of_three(vectors + i * 3 * FEATURES, FEATURES)
-    da0, da1, da2 = row_of_three(by_vectors + i * 3 * FEATURES, FEATURES)
-    sa = tl.load(by_scalars + i * FEATURES + f)
-    zero = tl.zeros((FEATURES,), tl.float32)
-    s, along, g0, g1, g2 = zero, zero, zero, zero, zero
-    none = tl.zeros((EDGES,), tl.float32)
-    x, y, z = none, none, none
-    while begin < end:
-        j, here, ux, uy, uz, r = near_edges(near, geometry, begin, end, EDGES)
-        u0, u1, u2 = ux[:, None], uy[:, None], uz[:, None]
-        rows = j[:, None] * (3 * FEATURES) + f[None, :]
-        sb = gathered(by_scalars + j[:, None] * FEATURES + f[None, :], here)
-        db0 = gathered(by_vectors + rows, here)
-        db1 = gathered(by_vectors + rows + FEATURES, here)
-        db2 = gathered(by_vectors + rows + 2 * FEATURES, here)
-        w, w1, w2, dw, dw1, dw2 = filters_and_slopes(sb, r, here, filter, cutoff, N_BASIS, FEATURES, True)
-        to_s, to_g0, to_g1, to_g2 = sum_of_four(w * sb, w2 * db0, w2 * db1, w2 * db2)
-        s, g0, g1, g2 = s + to_s, g0 + to_g0, g1 + to_g1, g2 + to_g2
-        along -= tl.sum(w1 * (db0 * u0 + db1 * u1 + db2 * u2), axis=0)
-        b = gathered(sent + rows, here)
-        by_r = dw * (b * sa[None, :] + a0[None, :] * sb)
-        b = gathered(sent + rows + FEATURES, here)
-        m0, m1, m2 = (
-            b * da0[None, :] - a1[None, :] * db0,
-            b * da1[None, :] - a1[None, :] * db1,
-            b * da2[None, :] - a1[None, :] * db2,
-        )
-        by_r += dw1 * (m0 * u0 + m1 * u1 + m2 * u2)
-        received = gathered(vectors + rows, here) * da0[None, :]
-        received += gathered(vectors + rows + FEATURES, here) * da1[None, :]
-        received += gathered(vectors + rows + 2 * FEATURES, here) * da2[None, :]
-        b = gathered(sent + rows + 2 * FEATURES, here)
-        own = va0[None, :] * db0 + va1[None, :] * db1 + va2[None, :] * db2
-        by_r += dw2 * (b * received + a2[None, :] * own)
-        along_r = tl.sum(by_r, axis=1)
-        t0, t1, t2 = tl.sum(w1 * m0, axis=1), tl.sum(w1 * m1, axis=1), tl.sum(w1 * m2, axis=1)
-        turn = t0 * ux + t1 * uy + t2 * uz
-        x -= along_r * ux + (t0 - turn * ux) / r
-        y -= along_r * uy + (t1 - turn * uy) / r
-        z -= along_r * uz + (t2 - turn * uz) / r
-        begin += EDGES
-    _add_to_gradient(gradient + 3 * i, x, y, z, BEGINS)
-    carried = g0 * va0 + g1 * va1 + g2 * va2
+    s, along, carried, by_s, by_v0, by_v1, by_v2 = give_back(
+        *(i, offsets, counts, near, geometry, sent, vectors, filter, by_scalars, by_vectors, gradient),
+        *(cutoff, N_BASIS, BEGINS, FEATURES, EDGES),
+    )
     of_before = tape + i * 12 * FEATURES
     p0, p1, p2, turned = load_four(of_before, FEATURES)
     q0, q1, q2, grown = load_four(of_before + 4 * FEATURES, FEATURES)
     _, update_hidden, hidden, _ = load_four(of_before + 8 * FEATURES, FEATURES)
-    by_s = sa + send_back(s, along, carried, hidden, d1_transposed, d2_transposed, FEATURES)
+    by_s += send_back(s, along, carried, hidden, d1_transposed, d2_transposed, FEATURES)
     by_s, by_v0, by_v1, by_v2 = update_back(
-        *(by_s, da0 + a2 * g0, da1 + a2 * g1, da2 + a2 * g2, p0, p1, p2, q0, q1, q2),
+        *(by_s, by_v0, by_v1, by_v2, p0, p1, p2, q0, q1, q2),
         *(update_hidden, grown, turned, mix_transposed, d3_transposed, d4_transposed, FEATURES),
     )
-    tl.store(to_scalars + i * FEATURES + f, by_s)
+    tl.store(to_scalars + i * FEATURES + tl.arange(0, FEATURES), by_s)
     store_row_of_three(to_vectors + i * 3 * FEATURES, by_v0, by_v1, by_v2, FEATURES)
 
 
@@ -234,4 +178,4 @@ def first_layer_back_kernel(
         y -= along_r * uy + (t1 - turn * uy) / r
         z -= along_r * uz + (t2 - turn * uz) / r
         begin += EDGES
-    _add_to_gradient(gradient + 3 * i, x, y, z, BEGINS)
+    add_to_gradient(gradient + 3 * i, x, y, z, BEGINS)
