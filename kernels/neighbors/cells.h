@@ -58,7 +58,10 @@ inline void choose_cells(const Brick& brick, double cutoff, int64_t n_atoms, Cel
         cells.per_length[axis] = static_cast<float>(cells.n[axis] / extent[axis]);
         longest = std::max(longest, extent[axis] + cutoff);
     }
-    cells.margin = static_cast<float>(1e-6 * longest);
+    // As far are columns beyond the faces of a box moved that leans, and rounded.
+    const double lean_y = std::abs(brick.cy) * (cutoff / extent[2] + 1);
+    const double lean_x = std::abs(brick.bx) * ((cutoff + lean_y) / extent[1] + 1) + std::abs(brick.cx) * (cutoff / extent[2] + 1);
+    cells.margin = static_cast<float>(1e-6 * std::max({longest, lean_x / 2, lean_y / 2}));
 }
 
 // The smallest brick around the atoms that are usable.

@@ -266,7 +266,11 @@ def plan_kernel(
         _store_three(grid, nx.to(tl.int32), ny.to(tl.int32), nz.to(tl.int32))
         _store_three(geometry + WIDTH, ex / nx, ey / ny, ez / nz)
         _store_three(geometry + PER_LENGTH, nx / ex, ny / ey, nz / ez)
-        margin = 1e-6 * (cutoff + tl.maximum(tl.maximum(ex, ey), ez))
+        # As far are columns beyond the faces of a box moved that leans, and rounded.
+        lean_y = tl.abs(skew_cy) * (cutoff / ez + 1.0)
+        lean_x = tl.abs(skew_bx) * ((cutoff + lean_y) / ey + 1.0) + tl.abs(skew_cx) * (cutoff / ez + 1.0)
+        lean = tl.where(sound, 0.5 * tl.maximum(lean_x, lean_y), 0.0)
+        margin = 1e-6 * tl.maximum(cutoff + tl.maximum(tl.maximum(ex, ey), ez), lean)
         error = 4.0 * margin * (cutoff + margin) + 1e-6 * cutoff * cutoff
         _store_three(geometry + MARGIN, margin, cutoff * cutoff - error, cutoff * cutoff + error)
 

@@ -30,6 +30,8 @@ _LARGEST = tl.constexpr(1.0e9)
 _FARTHEST = tl.constexpr(FARTHEST)
 # What rounding may make of the distance of two spheres.
 _SLACK = tl.constexpr(1.0001)
+# Of the largest sigma in a block: the radius up to which float32 suffices as seen from the mean of its atoms.
+_WIDE = tl.constexpr(300.0)
 
 
 def mate_contacts(
@@ -139,6 +141,23 @@ def _load_atoms(positions, parameters, i, n):
 
 
 @triton.jit
+def _middle(x, acts, ATOMS: tl.constexpr):
+    """Return the median of the coordinates of atoms with contacts."""
+    lane = tl.arange(0, ATOMS)
+    before = (x[None, :] < x[:, None]) | ((x[None, :] == x[:, None]) & (lane[None, :] < lane[:, None]))
+    rank = tl.sum((before & acts[None, :]).to(tl.int32), axis=1)
+    is_middle = acts & (rank == tl.sum(acts.to(tl.int32), axis=0) // 2)
+    return tl.sum(tl.where(is_middle, x, 0.0), axis=0)
+
+
+@triton.jit
+def _farthest(x, y, z, acts, cx, cy, cz):
+    """Return the largest squared distance of atoms with contacts from a centre, -1 where there are none."""
+    dx, dy, dz = x - cx, y - cy, z - cz
+    return tl.max(tl.where(acts, dx * dx + dy * dy + dz * dz, -1.0), axis=0)
+
+
+@triton.jit
 def _spheres_kernel(positions, parameters, spheres, units, energies, n, ATOMS: tl.constexpr):
     """Find the sphere around a block's atoms, and set what they add to to 0.
 
@@ -158,11 +177,15 @@ def _spheres_kernel(positions, parameters, spheres, units, energies, n, ATOMS: t
     """
     block = tl.program_id(0)
     i = block * ATOMS + tl.arange(0, ATOMS)
-    x, y, z, _, _, _, acts = _load_atoms(positions, parameters, i, n)
+    x, y, z, sigma, _, _, acts = _load_atoms(positions, parameters, i, n)
     count = tl.maximum(tl.sum(acts.to(tl.float64), axis=0), 1.0)
     cx, cy, cz = tl.sum(x, axis=0) / count, tl.sum(y, axis=0) / count, tl.sum(z, axis=0) / count
-    dx, dy, dz = x - cx, y - cy, z - cz
-    farthest = tl.max(tl.where(acts, dx * dx + dy * dy + dz * dz, -1.0), axis=0)
+    farthest = _farthest(x, y, z, acts, cx, cy, cz)
+    widest = _WIDE * tl.max(tl.where(acts, sigma, 0.0), axis=0)
+    if farthest > widest * widest:
+        # An atom that has got lost takes no digits from the others.
+        cx, cy, cz = _middle(x, acts, ATOMS), _middle(y, acts, ATOMS), _middle(z, acts, ATOMS)
+        farthest = _farthest(x, y, z, acts, cx, cy, cz)
     radius = tl.where(farthest < 0.0, -1.0, tl.sqrt(tl.maximum(farthest, 0.0)) * _SLACK)
     tl.store(spheres + 4 * block, cx)
     tl.store(spheres + 4 * block + 1, cy)
@@ -275,7 +298,7 @@ def _contacts_kernel(
     sy = tl.load(spheres + 4 * block + 1)
     sz = tl.load(spheres + 4 * block + 2)
     radius = tl.load(spheres + 4 * block + 3)
-    # As seen from the middle of the block, where float32 suffices.
+    # As seen from the centre of the block, where float32 suffices.
     x, y, z = (x - sx).to(tl.float32), (y - sy).to(tl.float32), (z - sz).to(tl.float32)
     a0, a1, a2 = a0[:, None], a1[:, None], a2[:, None]
     first_left_out = _first_excluded(excluded, 0, n_excluded, block * ATOMS, -1, -1)

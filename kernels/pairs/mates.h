@@ -23,6 +23,8 @@ constexpr int MOST_CELLS = 64;  // along an axis
 constexpr double FARTHEST = 1e18;  // the largest coordinate: its square, and that of a distance, is a float
 // Of half the sum of two atoms' sigma: nearer than that the energy goes on along its tangent.
 constexpr float TANGENT_FROM = 0.6f;
+// Of the largest sigma: the width of all atoms up to which float32 suffices as seen from the middle of where they begin and end.
+constexpr double WIDE = 100;
 
 // One of the unit's atoms that have contacts, seen from the middle of all.
 struct UnitAtom {
@@ -71,10 +73,21 @@ inline Cells cells_around(const std::vector<UnitAtom>& atoms, double cutoff) {
     return made;
 }
 
+// From the median of a coordinate an atom that has got lost takes no digits from the others.
+template <typename Real>
+double median(const std::vector<UnitAtom>& atoms, const Real* positions, int axis) {
+    std::vector<double> coordinates;
+    for (const UnitAtom& atom : atoms) coordinates.push_back(positions[3 * atom.index + axis]);
+    const auto middle = coordinates.begin() + coordinates.size() / 2;
+    std::nth_element(coordinates.begin(), middle, coordinates.end());
+    return *middle;
+}
+
 template <typename Real>
 std::vector<UnitAtom> atoms_with_contacts(const Contacts& given, const Real* positions, double (&centre)[3]) {
     std::vector<UnitAtom> atoms;
     double low[3], high[3];
+    float largest_sigma = 0;
     for (int axis = 0; axis < 3; ++axis) low[axis] = INFINITY, high[axis] = -INFINITY;
     for (int64_t i = 0; i < given.n_atoms; ++i) {
         const Real* const x = positions + 3 * i;
@@ -85,9 +98,13 @@ std::vector<UnitAtom> atoms_with_contacts(const Contacts& given, const Real* pos
             low[axis] = std::min<double>(low[axis], x[axis]);
             high[axis] = std::max<double>(high[axis], x[axis]);
         }
+        largest_sigma = std::max(largest_sigma, given.parameters[3 * i]);
         atoms.push_back({{}, static_cast<int32_t>(i), 0});
     }
-    for (int axis = 0; axis < 3; ++axis) centre[axis] = atoms.empty() ? 0 : (low[axis] + high[axis]) / 2;
+    for (int axis = 0; axis < 3; ++axis) {
+        centre[axis] = atoms.empty() ? 0 : (low[axis] + high[axis]) / 2;
+        if (high[axis] - low[axis] > WIDE * largest_sigma) centre[axis] = median(atoms, positions, axis);
+    }
     for (UnitAtom& atom : atoms)
         for (int axis = 0; axis < 3; ++axis) atom.x[axis] = static_cast<float>(positions[3 * atom.index + axis] - centre[axis]);
     return atoms;

@@ -71,6 +71,18 @@ def test_atoms_beyond_all_reach_have_no_contacts(compiled, far):
     assert found[0] != 0 and not found[1][[4, 8]].any()
 
 
+def case_with_one_lost_atom(far, n=70):
+    positions, *tables = case(n, images=2)
+    positions[5] = far * torch.tensor([1.0, -0.7, 0.3], dtype=torch.float64)
+    return positions, *tables
+
+
+@pytest.mark.parametrize("far", [1e3, 1e6, 1e12, 1e18])
+def test_one_lost_atom_takes_no_digits_from_the_others(compiled, far):
+    arguments = case_with_one_lost_atom(far)
+    assert_right(mate_contacts(*arguments, 0.9, SETTINGS), arguments)
+
+
 def test_every_number_of_threads_gives_the_same_bits(compiled):
     arguments = case(500)
     before = torch.get_num_threads()
@@ -153,6 +165,13 @@ def test_triton_shares_images_among_programs_that_leave_out_pairs_of_all_of_them
     tables[1] = torch.cat([turned, moved + 1000 - (turned * 1000).sum(dim=2, keepdim=True)], dim=2)
     arguments = (positions, *tables)
     assert len(tables[2]) > 50
+    assert_right(on_gpu(arguments), arguments)
+
+
+@needs_triton
+@pytest.mark.parametrize("far", [1e3, 1e6, 1e12])
+def test_triton_sees_no_atom_less_exactly_for_one_that_is_lost(poisoned, far):
+    arguments = case_with_one_lost_atom(far, 40)
     assert_right(on_gpu(arguments), arguments)
 
 

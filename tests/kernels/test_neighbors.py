@@ -112,6 +112,28 @@ def test_many_atoms_in_a_skewed_box():
         )
 
 
+def leaning_case(n_pairs):
+    """Return pairs just below a cut-off across a face of a box whose second vector goes along the first 300 times."""
+    generator = torch.Generator().manual_seed(8)
+    box, cutoff = torch.eye(3, dtype=torch.float64), 0.2997
+    box[1, 0] = 300.3
+    first = torch.rand(n_pairs, 3, generator=generator, dtype=torch.float64)
+    vectors = torch.randn(n_pairs, 3, generator=generator, dtype=torch.float64)
+    first[:, 1], vectors[:, 1] = 1 - 0.1 * cutoff, 0.5
+    vectors *= cutoff * (1 - 1e-7) / vectors.norm(dim=1, keepdim=True)
+    positions = torch.cat([first, first + vectors])
+    return positions - (positions @ torch.linalg.inv(box)).floor() @ box, box, cutoff
+
+
+def test_in_a_box_that_leans_far_no_pair_is_lost():
+    for both_ways in (False, True):
+        found, expected = (
+            function(*leaning_case(20), both_ways) for function in (neighbors, reference.neighbors)
+        )
+        assert_same(found, expected, both_ways)
+        assert int(expected[3][0]) >= 20
+
+
 def test_the_pairs_of_a_protein_are_those_of_a_tree():
     atoms = gemmi.read_structure(str(MODEL))[0].all()
     positions = np.array([each.atom.pos.tolist() for each in atoms])

@@ -9,7 +9,7 @@ pytest.importorskip("triton")
 
 from openmm_density.kernels.neighbors import gpu, gpu_rows, listed_pairs, reference
 
-from .test_neighbors import KINDS, WRONG, assert_same, call, pair_set, random_case
+from .test_neighbors import KINDS, WRONG, assert_same, call, leaning_case, pair_set, random_case
 
 ON_GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")
@@ -44,6 +44,12 @@ def test_finer_cells_find_the_same(monkeypatch):
     assert_same(
         gpu.neighbors(positions.to(DEVICE), None, 0.9), reference.neighbors(positions, None, 0.9), False
     )
+
+
+def test_in_a_box_that_leans_far_no_pair_is_lost():
+    arguments = leaning_case(20 if ON_GPU else 4)
+    found = gpu.neighbors(*on_device(arguments))
+    assert_same(found, reference.neighbors(*arguments), False)
 
 
 @pytest.mark.parametrize("programs", [3, 512])
