@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap
-from openmm_density.cli.score_table import write_scored_table
+from openmm_density.fitting.output.table_of_model import write_table_of_model
 from openmm_density.models import read_model
 
 from ..symmetry.test_finding import assembly, operators, unit  # noqa: F401
@@ -107,7 +107,7 @@ def test_a_scored_table_says_where_it_is_of_one_unit(ring, tmp_path, given, said
     found = {"assembly": {"unit": given, "copies": 2, "symmetry": "C2", "cc": 0.9}}
     density_map, model = DensityMap.from_file(ring / "map.mrc"), read_model(ring / "truth.cif")
     path = tmp_path / "table1.md"
-    write_scored_table(path, model, model.positions, density_map, 5.0, ("truth.cif", "map.mrc"), found)
+    write_table_of_model(path, model, model.positions, density_map, 5.0, ("truth.cif", "map.mrc"), found)
     text = path.read_text()
     assert ("one of 2 copies that its symmetry makes" in text) == said
     assert "| C2 |" in text
