@@ -53,7 +53,8 @@ def symmetry_copies(positions: Tensor, atoms: Tensor, rotations: Tensor, transla
     Raises
     ------
     ValueError
-        If a shape or type is not as above, or an atom is not among the N. Within TorchScript it is a RuntimeError.
+        If a shape or type is not as above, an atom is not among the N, or one is named twice. Within TorchScript it is a
+        RuntimeError.
     """
     return torch.ops.openmm_density.symmetry_copies(positions, atoms, rotations, translations)
 

@@ -39,7 +39,7 @@ def folded_copies(gradient: Tensor, atoms: Tensor, rotations: Tensor, count: int
 
 
 def check_atoms(operator: str, atoms: Tensor, count: int) -> None:
-    """Check that atoms are among so many particles; reads them.
+    """Check that atoms are among so many particles, and each named once; reads them.
 
     Raises
     ------
@@ -47,6 +47,12 @@ def check_atoms(operator: str, atoms: Tensor, count: int) -> None:
         Naming the first that is not.
     """
     check_indices(operator, "atoms", atoms, count, "particles", "they are counted from 0")
+    ordered, rows = atoms.sort(stable=True)
+    again = rows[1:][ordered[1:] == ordered[:-1]]
+    if again.numel():
+        raise ValueError(
+            f"{operator}: atoms holds index {atoms[again.min()]} twice: an atom has one row of copies"
+        )
 
 
 def check_operators(

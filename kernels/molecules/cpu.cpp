@@ -5,12 +5,14 @@
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
 #include <vector>
 
 #define OPENMM_DENSITY_SLEEPING_THREADS  // it runs in every step, beside the threads of OpenMM
+#include "../dtypes.h"
 #include "whole.h"
 
 namespace openmm_density {
@@ -40,23 +42,23 @@ at::Tensor whole_molecules(const at::Tensor& positions_, const at::Tensor& parti
     const at::ScalarType type = positions_.scalar_type();
     const auto floats = [](const at::Tensor& x) { return x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble; };
     TORCH_CHECK_VALUE(positions_.dim() == 2 && positions_.size(1) == 3 && floats(positions_),
-                      "whole_molecules: positions must be a float32 or float64 tensor of shape (N, 3), not ", positions_.scalar_type(),
+                      "whole_molecules: positions must be a float32 or float64 tensor of shape (N, 3), not ", dtype_name(positions_),
                       " of shape ", positions_.sizes());
     TORCH_CHECK_VALUE(particles_.dim() == 1 && particles_.scalar_type() == at::kLong,
-                      "whole_molecules: particles must be int64 of shape (M,), not ", particles_.scalar_type(),
+                      "whole_molecules: particles must be int64 of shape (M,), not ", dtype_name(particles_),
                       " of shape ", particles_.sizes());
     TORCH_CHECK_VALUE(order_.sizes() == particles_.sizes() && order_.scalar_type() == at::kLong,
-                      "whole_molecules: order must be int64 of the shape of particles, not ", order_.scalar_type(),
+                      "whole_molecules: order must be int64 of the shape of particles, not ", dtype_name(order_),
                       " of shape ", order_.sizes());
     TORCH_CHECK_VALUE(offsets_.dim() == 1 && offsets_.scalar_type() == at::kLong && offsets_.numel() > 0,
-                      "whole_molecules: offsets must be int64 of shape (molecules + 1,), not ", offsets_.scalar_type(),
+                      "whole_molecules: offsets must be int64 of shape (molecules + 1,), not ", dtype_name(offsets_),
                       " of shape ", offsets_.sizes());
     const int64_t n_molecules = offsets_.numel() - 1;
     TORCH_CHECK_VALUE(references_.sizes() == at::IntArrayRef({n_molecules, 3}) && references_.scalar_type() == at::kDouble,
-                      "whole_molecules: references must be float64 of shape (molecules, 3), not ", references_.scalar_type(),
+                      "whole_molecules: references must be float64 of shape (molecules, 3), not ", dtype_name(references_),
                       " of shape ", references_.sizes());
     TORCH_CHECK_VALUE(box_.sizes() == at::IntArrayRef({3, 3}) && floats(box_),
-                      "whole_molecules: box must be a float32 or float64 tensor of shape (3, 3), not ", box_.scalar_type(),
+                      "whole_molecules: box must be a float32 or float64 tensor of shape (3, 3), not ", dtype_name(box_),
                       " of shape ", box_.sizes());
     const at::Tensor positions = positions_.contiguous(), particles = particles_.contiguous(), order = order_.contiguous();
     const at::Tensor offsets = offsets_.contiguous(), references = references_.contiguous();
@@ -82,10 +84,10 @@ at::Tensor whole_molecules(const at::Tensor& positions_, const at::Tensor& parti
 at::Tensor among_all(const at::Tensor& values_, const at::Tensor& particles_, int64_t count) {
     const at::ScalarType type = values_.scalar_type();
     TORCH_CHECK_VALUE(values_.dim() == 2 && values_.size(1) == 3 && (type == at::kFloat || type == at::kDouble),
-                      "among_all: values must be a float32 or float64 tensor of shape (M, 3), not ", values_.scalar_type(),
+                      "among_all: values must be a float32 or float64 tensor of shape (M, 3), not ", dtype_name(values_),
                       " of shape ", values_.sizes());
     TORCH_CHECK_VALUE(particles_.dim() == 1 && particles_.size(0) == values_.size(0) && particles_.scalar_type() == at::kLong,
-                      "among_all: particles must be int64 of shape (M,), not ", particles_.scalar_type(),
+                      "among_all: particles must be int64 of shape (M,), not ", dtype_name(particles_),
                       " of shape ", particles_.sizes());
     const at::Tensor values = values_.contiguous(), particles = particles_.contiguous();
     const int64_t* const particle = particles.const_data_ptr<int64_t>();
@@ -106,16 +108,22 @@ void check_copies(const char* name, const char* given, const at::Tensor& values,
                   const at::Tensor& rotations) {
     const at::ScalarType type = values.scalar_type();
     TORCH_CHECK_VALUE(values.sizes() == at::IntArrayRef({n_rows, 3}) && (type == at::kFloat || type == at::kDouble), name, ": ", given,
-                      " must be a tensor of torch.float32 of shape [", n_rows, ", 3], but has shape ", values.sizes(), " and type ", type);
+                      " must be a tensor of ", dtype_name(type == at::kDouble ? type : at::kFloat), " of shape [", n_rows,
+                      ", 3], but has shape ", values.sizes(), " and type ", dtype_name(type));
     TORCH_CHECK_VALUE(atoms.dim() == 1 && atoms.scalar_type() == at::kLong, name, ": atoms must be a tensor of torch.int64 of shape [",
-                      atoms.numel(), "], but has shape ", atoms.sizes(), " and type ", atoms.scalar_type());
+                      atoms.numel(), "], but has shape ", atoms.sizes(), " and type ", dtype_name(atoms));
     TORCH_CHECK_VALUE(rotations.sizes() == at::IntArrayRef({rotations.size(0), 3, 3}) && rotations.scalar_type() == at::kDouble, name,
                       ": rotations must be a tensor of torch.float64 of shape [", rotations.size(0), ", 3, 3], but has shape ",
-                      rotations.sizes(), " and type ", rotations.scalar_type());
+                      rotations.sizes(), " and type ", dtype_name(rotations));
     const int64_t* const atom = atoms.const_data_ptr<int64_t>();
     for (int64_t i = 0; i < atoms.numel(); ++i)
         TORCH_CHECK_VALUE(atom[i] >= 0 && atom[i] < count, name, ": atoms holds index ", atom[i], ", but there are ", count,
                           " particles: they are counted from 0");
+    std::vector<bool> named(std::max<int64_t>(count, 0), false);
+    for (int64_t i = 0; i < atoms.numel(); ++i) {
+        TORCH_CHECK_VALUE(!named[atom[i]], name, ": atoms holds index ", atom[i], " twice: an atom has one row of copies");
+        named[atom[i]] = true;
+    }
 }
 
 // In the order of openmm_density/native_force/symmetry_mates.h, and rounded as there: no product is fused with a sum.
@@ -158,7 +166,7 @@ at::Tensor symmetry_copies(const at::Tensor& positions_, const at::Tensor& atoms
     check_copies("symmetry_copies", "positions", positions, n_rows, atoms, n_rows, rotations);
     TORCH_CHECK_VALUE(translations_.sizes() == at::IntArrayRef({n_copies, 3}) && translations_.scalar_type() == at::kDouble,
                       "symmetry_copies: translations must be a tensor of torch.float64 of shape [", n_copies, ", 3], but has shape ",
-                      translations_.sizes(), " and type ", translations_.scalar_type());
+                      translations_.sizes(), " and type ", dtype_name(translations_));
     const at::Tensor translations = translations_.contiguous();
     at::Tensor copies = at::empty({n_copies * atoms.numel(), 3}, positions.options());
     const auto run = [&](auto* out) {

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #define OPENMM_DENSITY_SLEEPING_THREADS  // it runs in steps, beside the threads of OpenMM
+#include "../dtypes.h"
 #include "rows.h"
 
 namespace openmm_density {
@@ -21,7 +22,7 @@ void check_call(const at::Tensor& positions, double cutoff, double skin) {
     const at::ScalarType type = positions.scalar_type();
     TORCH_CHECK_VALUE(positions.dim() == 2 && positions.size(1) == 3 && (type == at::kFloat || type == at::kDouble),
                       "neighbors: positions must be a float32 or float64 tensor of shape (atoms, 3), but have shape ",
-                      positions.sizes(), " and type ", type);
+                      positions.sizes(), " and type ", dtype_name(type));
     TORCH_CHECK_VALUE(positions.size(0) < INT32_MAX, "neighbors: there may be 2^31 - 2 atoms, not ", positions.size(0));
     TORCH_CHECK_VALUE(std::isfinite(cutoff) && cutoff > 0, "neighbors: cutoff must be a positive length, not ", cutoff);
     TORCH_CHECK_VALUE(std::isfinite(skin) && skin >= 0, "neighbors: skin must be 0 or a positive length, not ", skin);
@@ -31,7 +32,7 @@ Brick brick_of(const OptionalTensor& box, double cutoff) {
     if (!box) return Brick();
     TORCH_CHECK_VALUE(box->dim() == 2 && box->size(0) == 3 && box->size(1) == 3 &&
                           (box->scalar_type() == at::kFloat || box->scalar_type() == at::kDouble),
-                      "neighbors: box must be a float32 or float64 tensor of shape (3, 3), not ", box->scalar_type(), " of shape ",
+                      "neighbors: box must be a float32 or float64 tensor of shape (3, 3), not ", dtype_name(*box), " of shape ",
                       box->sizes());
     const Brick brick(box->to(at::kDouble).contiguous().const_data_ptr<double>());
     TORCH_CHECK_VALUE(brick.smallest_height > 0, "neighbors: box must be three vectors that are not in a plane");
@@ -42,7 +43,7 @@ Brick brick_of(const OptionalTensor& box, double cutoff) {
 
 void check_table(const at::Tensor& table, at::ScalarType type, at::IntArrayRef shape, const char* name) {
     TORCH_CHECK_VALUE(table.sizes() == shape && table.scalar_type() == type && table.is_contiguous(), "neighbors: ", name,
-                      " must be a contiguous tensor of ", type, " of shape ", shape, ", not ", table.scalar_type(), " of shape ",
+                      " must be a contiguous tensor of ", dtype_name(type), " of shape ", shape, ", not ", dtype_name(table), " of shape ",
                       table.sizes());
 }
 

@@ -106,9 +106,9 @@ def check_call(
     if positions.shape[0] >= 2**31 - 1:
         raise ValueError(f"neighbors: there may be 2^31 - 2 atoms, not {positions.shape[0]}")
     if not (math.isfinite(cutoff) and cutoff > 0):
-        raise ValueError(f"neighbors: cutoff must be a positive length, not {cutoff}")
+        raise ValueError(f"neighbors: cutoff must be a positive length, not {cutoff:g}")
     if not (math.isfinite(skin) and skin >= 0):
-        raise ValueError(f"neighbors: skin must be 0 or a positive length, not {skin}")
+        raise ValueError(f"neighbors: skin must be 0 or a positive length, not {skin:g}")
     if box is None:
         return
     if tuple(box.shape) != (3, 3) or box.dtype not in (torch.float32, torch.float64):

@@ -12,6 +12,7 @@
 #include <tuple>
 
 #define OPENMM_DENSITY_SLEEPING_THREADS  // it runs in steps, beside the threads of OpenMM
+#include "../dtypes.h"
 #include "../scale.h"
 #include "mates.h"
 #include "sweep.h"
@@ -23,7 +24,7 @@ using OptionalTensor = std::optional<at::Tensor>;
 
 void check_table(const at::Tensor& table, at::ScalarType type, at::IntArrayRef shape, const char* name) {
     TORCH_CHECK_VALUE(table.sizes() == shape && table.scalar_type() == type && table.is_contiguous(), "pairs: ", name,
-                      " must be a contiguous tensor of ", type, " of shape ", shape, ", not ", table.scalar_type(), " of shape ",
+                      " must be a contiguous tensor of ", dtype_name(type), " of shape ", shape, ", not ", dtype_name(table), " of shape ",
                       table.sizes());
 }
 
@@ -94,7 +95,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> pairs(const at::Tensor& positions
     const at::ScalarType type = positions_.scalar_type();
     TORCH_CHECK_VALUE(positions_.dim() == 2 && positions_.size(1) == 3 && (type == at::kFloat || type == at::kDouble),
                       "pairs: positions must be a float32 or float64 tensor of shape (atoms, 3), but have shape ", positions_.sizes(),
-                      " and type ", type);
+                      " and type ", dtype_name(type));
     const int64_t n = positions_.size(0), room = neighbors.numel();
     check_table(offsets, at::kInt, {n + 1}, "offsets");
     check_table(neighbors, at::kInt, {room}, "neighbors");
@@ -104,9 +105,11 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> pairs(const at::Tensor& positions
     TORCH_CHECK_VALUE(excluded_offsets.has_value() == excluded.has_value(),
                       "pairs: give excluded_offsets and excluded, or neither: take both from pack_exclusions");
     List list{n, offsets.const_data_ptr<int32_t>(), neighbors.const_data_ptr<int32_t>(), shifts.const_data_ptr<int32_t>(), nullptr, nullptr};
-    if (excluded && excluded->numel()) {
+    if (excluded) {
         check_table(*excluded_offsets, at::kInt, {n + 1}, "excluded_offsets");
         check_table(*excluded, at::kInt, {excluded->numel()}, "excluded");
+    }
+    if (excluded && excluded->numel()) {
         check_offsets(*excluded_offsets, excluded->numel(), "excluded_offsets");
         list.excluded_offsets = excluded_offsets->const_data_ptr<int32_t>();
         list.excluded = excluded->const_data_ptr<int32_t>();
@@ -115,7 +118,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> pairs(const at::Tensor& positions
     if (box) {
         TORCH_CHECK_VALUE(box->dim() == 2 && box->size(0) == 3 && box->size(1) == 3 &&
                               (box->scalar_type() == at::kFloat || box->scalar_type() == at::kDouble),
-                          "pairs: box must be a float32 or float64 tensor of shape (3, 3), not ", box->scalar_type(), " of shape ",
+                          "pairs: box must be a float32 or float64 tensor of shape (3, 3), not ", dtype_name(*box), " of shape ",
                           box->sizes());
         const at::Tensor rows = box->to(at::kFloat).contiguous();
         std::memcpy(vectors, rows.const_data_ptr<float>(), sizeof(vectors));
@@ -151,12 +154,12 @@ std::tuple<at::Tensor, at::Tensor> mate_contacts_operator(const at::Tensor& posi
     const at::ScalarType type = positions_.scalar_type();
     TORCH_CHECK_VALUE(positions_.dim() == 2 && positions_.size(1) == 3 && (type == at::kFloat || type == at::kDouble),
                       "mate_contacts: positions must be a float32 or float64 tensor of shape (atoms, 3), but have shape ",
-                      positions_.sizes(), " and type ", type);
+                      positions_.sizes(), " and type ", dtype_name(type));
     const int64_t n = positions_.size(0), n_images = images.size(0), n_excluded = excluded.size(0);
     const auto check = [](const at::Tensor& table, at::ScalarType of, at::IntArrayRef shape, const char* name) {
         TORCH_CHECK_VALUE(table.sizes() == shape && table.scalar_type() == of && table.is_contiguous(), "mate_contacts: ", name,
-                          " must be a contiguous tensor of ", of, " of shape ", shape, ", but has shape ", table.sizes(), " and type ",
-                          table.scalar_type());
+                          " must be a contiguous tensor of ", dtype_name(of), " of shape ", shape, ", but has shape ", table.sizes(),
+                          " and type ", dtype_name(table));
     };
     check(parameters, at::kFloat, {n, 3}, "parameters");
     check(images, at::kDouble, {n_images, 3, 4}, "images");

@@ -57,7 +57,8 @@ def mate_contacts(
 ) -> tuple[Tensor, Tensor]:
     """Sum half the energy of all pairs of the unit's atoms with those of its images, and what acts on the unit.
 
-    The same input gives the same bits, with any number of threads. Only the positions are differentiable, and once.
+    The same input gives the same bits, with any number of threads: a GPU adds up whole numbers, in units of 2⁻²⁴, and no program
+    adds more than 10⁹ to an energy or a component. Only the positions are differentiable, and once.
 
     Parameters
     ----------

@@ -80,6 +80,6 @@ def check_call(
                 f"{list(table.shape)} and type {table.dtype}"
             )
     if not (math.isfinite(cutoff) and cutoff > 0):
-        raise ValueError(f"mate_contacts: cutoff must be a positive length, not {cutoff}")
+        raise ValueError(f"mate_contacts: cutoff must be a positive length, not {cutoff:g}")
     if len(settings) != 3:
         raise ValueError(f"mate_contacts: there must be 3 settings, not {len(settings)}")

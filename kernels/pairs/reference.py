@@ -136,7 +136,7 @@ def check_call(
     if form not in FORMS:
         raise ValueError(f"pairs: form must be from 0 to {len(FORMS) - 1}, not {form}")
     if not (math.isfinite(cutoff) and cutoff > 0):
-        raise ValueError(f"pairs: cutoff must be a positive length, not {cutoff}")
+        raise ValueError(f"pairs: cutoff must be a positive length, not {cutoff:g}")
     if len(settings) > SETTINGS:
         raise ValueError(f"pairs: there may be {SETTINGS} settings, not {len(settings)}")
     if len(settings) < NEEDED[form]:

@@ -112,17 +112,24 @@ def test_the_gradient_is_that_of_the_energy_where_images_have_their_inverses(com
     assert slope == pytest.approx(float((gradient * direction).sum()), rel=1e-5)
 
 
-def test_bad_arguments_are_refused(compiled):
-    positions, parameters, images, excluded = case()
+@pytest.mark.parametrize(
+    ("message", "slot", "given"),
+    [
+        ("parameters must be", 1, torch.zeros(5, 3)),
+        ("images must be", 2, torch.zeros(3, 3, 4)),
+        ("cutoff must be a positive length, not 0", 4, 0.0),
+        ("there must be 3 settings, not 2", 5, [1.0, 2.0]),
+    ],
+)
+def test_bad_arguments_are_refused(compiled, message, slot, given):
+    arguments = [*case(), 0.9, SETTINGS]
+    arguments[slot] = given
+    said = []
     for operator in (mate_contacts, mates_reference.mate_contacts):
-        with pytest.raises(ValueError, match="parameters must be"):
-            operator(positions, parameters[:5], images, excluded, 0.9, SETTINGS)
-        with pytest.raises(ValueError, match="images must be"):
-            operator(positions, parameters, images.float(), excluded, 0.9, SETTINGS)
-        with pytest.raises(ValueError, match="cutoff must be"):
-            operator(positions, parameters, images, excluded, 0.0, SETTINGS)
-        with pytest.raises(ValueError, match="3 settings"):
-            operator(positions, parameters, images, excluded, 0.9, SETTINGS[:2])
+        with pytest.raises(ValueError, match=f"mate_contacts: {message}") as refused:
+            operator(*arguments)
+        said.append(str(refused.value))
+    assert said[0] == said[1]
 
 
 def on_gpu(arguments, scale=None):

@@ -7,7 +7,7 @@ import torch
 
 pytest.importorskip("triton")
 
-from openmm_density.kernels.neighbors import gpu, gpu_rows, listed_pairs, reference
+from openmm_density.kernels.neighbors import gpu, gpu_rows, listed_pairs, neighbors, reference
 
 from .test_neighbors import KINDS, WRONG, assert_same, call, leaning_case, pair_set, random_case
 
@@ -166,8 +166,11 @@ def test_a_box_that_goes_makes_a_kept_list_anew():
 
 @pytest.mark.parametrize(("message", "arguments"), WRONG.items(), ids=WRONG.keys())
 def test_bad_arguments_are_refused(message, arguments):
-    with pytest.raises(ValueError, match=f"neighbors: {message}"):
+    with pytest.raises(ValueError, match=f"neighbors: {message}") as on_gpu:
         gpu.neighbors(*on_device(arguments))
+    with pytest.raises(ValueError) as on_cpu:
+        neighbors(*arguments)
+    assert str(on_gpu.value) == str(on_cpu.value)
 
 
 def test_bad_tables_are_refused():

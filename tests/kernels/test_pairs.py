@@ -314,6 +314,8 @@ def test_bad_tables_are_refused():
     arguments = scene(NONBONDED)
     with pytest.raises(ValueError, match="give excluded_offsets and excluded"):
         pairs(*arguments, arguments[2])
+    with pytest.raises(ValueError, match="excluded_offsets must be a contiguous"):
+        pairs(*arguments, arguments[2][1:].clone(), arguments[3][:0])
     for slot, message in ((2, "offsets must rise"), (3, "neighbors holds an index")):
         changed = [*arguments]
         changed[slot] = changed[slot].clone()

@@ -7,7 +7,7 @@ import torch
 
 pytest.importorskip("triton")
 
-from openmm_density.kernels.pairs import NONBONDED, gpu, pack_exclusions, reference
+from openmm_density.kernels.pairs import NONBONDED, gpu, pack_exclusions, pairs, reference
 
 from .test_pairs import BOXES, WRONG, all_forms, assert_close, scene
 
@@ -92,8 +92,11 @@ def test_no_atoms():
 def test_bad_arguments_are_refused(message, change):
     arguments = scene(NONBONDED)
     arguments[change[0]] = change[1]
-    with pytest.raises(ValueError, match=f"pairs: {message}"):
+    with pytest.raises(ValueError, match=f"pairs: {message}") as on_gpu:
         gpu.pairs(*on_device(arguments))
+    with pytest.raises(ValueError) as on_cpu:
+        pairs(*arguments)
+    assert str(on_gpu.value) == str(on_cpu.value)
 
 
 @pytest.mark.skipif(not ON_GPU, reason="no GPU")

@@ -59,26 +59,49 @@ def test_gradients_by_copies_are_folded_as_autograd_does():
     )
 
 
-def test_bad_arguments_are_refused(compiled):
-    positions, atoms, rotations, translations, gradient = case(torch.float32)
-    for copied, folded in (
-        (symmetry_copies, folded_copies),
-        (copies_reference.symmetry_copies, copies_reference.folded_copies),
-    ):
-        with pytest.raises(ValueError, match="symmetry_copies: positions must be"):
-            copied(positions[:, :2], atoms, rotations, translations)
-        with pytest.raises(ValueError, match="symmetry_copies: rotations must be"):
-            copied(positions, atoms, rotations.float(), translations)
-        with pytest.raises(ValueError, match="symmetry_copies: translations must be"):
-            copied(positions, atoms, rotations, translations[1:])
-        with pytest.raises(
-            ValueError, match="symmetry_copies: atoms holds index 70, but there are 70 particles"
-        ):
-            copied(positions, torch.tensor([0, 70]), rotations, translations)
-        with pytest.raises(ValueError, match="folded_copies: gradient must be"):
-            folded(gradient[1:], atoms, rotations, 70)
-        with pytest.raises(ValueError, match="folded_copies: atoms must be"):
-            folded(gradient, atoms.int(), rotations, 70)
+def sentence(function, *arguments):
+    """Return what a function says of arguments that it refuses."""
+    with pytest.raises(ValueError) as refused:
+        function(*arguments)
+    return str(refused.value)
+
+
+WRONG = {
+    "positions must be a tensor of torch.float32": (0, torch.zeros(70, 2)),
+    "positions must be a tensor of torch.float64": (0, torch.zeros(70, 2, dtype=torch.float64)),
+    "rotations must be": (2, torch.zeros(11, 3, 3)),
+    "translations must be": (3, torch.zeros(10, 3, dtype=torch.float64)),
+    "atoms must be": (1, torch.zeros(5, dtype=torch.int32)),
+    "atoms holds index 70, but there are 70 particles": (1, torch.tensor([0, 70])),
+    "atoms holds index 9 twice": (1, torch.tensor([3, 9, 5, 9, 5])),
+}
+
+
+@pytest.mark.parametrize(("message", "change"), WRONG.items(), ids=WRONG.keys())
+def test_bad_arguments_of_copies_are_refused(compiled, message, change):
+    arguments = [*case(torch.float32)[:4]]
+    arguments[change[0]] = change[1]
+    said = sentence(symmetry_copies, *arguments)
+    assert said.startswith(f"symmetry_copies: {message}")
+    assert sentence(copies_reference.symmetry_copies, *arguments) == said
+
+
+@pytest.mark.parametrize(
+    ("message", "change"),
+    [
+        ("gradient must be", (0, torch.zeros(494, 3))),
+        ("atoms must be", (1, torch.zeros(45, dtype=torch.int32))),
+        # Else a GPU would leave rows of some particles as they are in new memory.
+        ("atoms holds index 0 twice", (1, torch.zeros(45, dtype=torch.int64))),
+    ],
+)
+def test_bad_arguments_of_folds_are_refused(compiled, message, change):
+    _, atoms, rotations, _, gradient = case(torch.float32)
+    arguments = [gradient, atoms, rotations, 70]
+    arguments[change[0]] = change[1]
+    said = sentence(folded_copies, *arguments)
+    assert said.startswith(f"folded_copies: {message}")
+    assert sentence(copies_reference.folded_copies, *arguments) == said
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
