@@ -73,7 +73,8 @@ def records_kernel(
 
 @triton.jit
 def _to_units(x):
-    bounded = tl.minimum(tl.maximum(x, -_LARGEST), _LARGEST)
+    # NaN, as of atoms in one place and of an infinite force's component along an axis across it, is no force.
+    bounded = tl.minimum(tl.maximum(tl.where(x == x, x, 0.0), -_LARGEST), _LARGEST)
     # The product is exact: a power of two.
     return (bounded * UNITS).to(tl.int64)
 

@@ -7,6 +7,7 @@ import torch
 
 pytest.importorskip("triton")
 
+from openmm_density.kernels.neighbors import neighbors
 from openmm_density.kernels.pairs import NONBONDED, gpu, pack_exclusions, pairs, reference
 
 from .test_pairs import BOXES, WRONG, all_forms, assert_close, scene
@@ -67,6 +68,17 @@ def test_atoms_that_have_gone_add_nothing(both_ways, nowhere):
     gone = pack_exclusions([(a, b) for a in (2, 5) for b in range(8)], 8)
     arguments[0][2, 1] = arguments[0][5, 0] = 0.0
     assert_close(found, reference.pairs(*arguments, *gone, both_ways), 3e-5)
+
+
+@pytest.mark.parametrize(("apart", "most"), [(0.0, 0.0), (1e-5, 0.0), (2e-4, 1e9), (1e-2, 1e9)])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_atoms_pressed_onto_each_other_are_driven_apart_along_what_is_between_them(apart, most):
+    positions = torch.tensor([[0.0, 0.0, 0.0], [apart, 0.0, 0.0]])
+    listed = neighbors(positions, None, 0.9)[:3]
+    parameters = torch.tensor([[0.3, 0.5, 0.3], [0.3, 0.5, -0.3]])
+    arguments = positions, None, *listed, parameters, NONBONDED, 0.9, [0.7, 138.9, 78.3]
+    gradient = gpu.pairs(*on_device(arguments))[1].cpu()
+    assert gradient.tolist() == [[most, 0.0, 0.0], [-most, 0.0, 0.0]]
 
 
 @pytest.mark.parametrize("shape", [(1, 64, 2), (2, 64, 1), (8, 32, 1)])
