@@ -29,9 +29,6 @@ from .gpu_sums import block_sums_kernel, offsets_kernel
 _ACROSS, _ALONG = 2, 4
 _LANES = 128
 _SCANNED = 2048
-# Programs that take rows in turn: many, so that all multiprocessors are busy, but few to begin where a list still holds; and from
-# how many atoms on there are twice as many. The fastest of four on an H200.
-_PROGRAMS, _MANY_ATOMS = 16896, 65536
 # Of all rows: 128 MiB.
 _MOST_SLOTS = 2**24
 # The capacity of a list that has as many pairs as are found.
@@ -41,6 +38,15 @@ _UNLIMITED = 2**31 - 1
 def _shape_of_rows(both_ways: bool) -> tuple[int, int]:
     """Return columns of cells that a row goes along at once, about as many as it reaches, and lanes of each."""
     return (32, 1) if both_ways else (16, 2)
+
+
+def _programs_of_rows(n_atoms: int, is_new: bool) -> int:
+    """Return how many programs take rows in turn: many, so that all multiprocessors are busy; fewer where most lists still hold.
+
+    To begin them takes longer than all else of a look at such a list; the fastest of four on an H200.
+    """
+    most = 8192 if not is_new else 16896 if n_atoms < 65536 else 33792
+    return min(n_atoms, most)
 
 
 def _slots_of_rows(n_atoms: int, capacity: int) -> int:
@@ -262,7 +268,7 @@ def _build(
             "SUMMED": _scanned(n_atoms),
             "num_warps": 1,
         }
-        programs = (min(n_atoms, _PROGRAMS if n_atoms < _MANY_ATOMS else 2 * _PROGRAMS),)
+        programs = (_programs_of_rows(n_atoms, is_new),)
         sizes = (n_atoms, max_cells, reach)
         rows_kernel[programs](*rows, offsets, offsets, *drafts, *sizes, FILL=False, **options)
         _sum_up(row_counts, row_sums, grid, offsets, status, capacity, True)
