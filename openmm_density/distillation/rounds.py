@@ -57,8 +57,8 @@ class Settings:
     n_first: int = 320
     n_added: int = 96
     n_held_out: int = 48
-    first_steps: int = 500
-    steps: int = 250
+    first_steps: int = 1000
+    steps: int = 500
     batch: int = 4
     most_rounds: int = 5
 
@@ -68,7 +68,7 @@ class Settings:
         return {name: getattr(self, name) for name in ("features", "layers", "n_radial", "cutoff")}
 
 
-RATE = 5e-3
+RATE = 1e-2
 """The highest rate of learning, in the first round; half of it in the others."""
 TEMPERATURE = 300.0
 """K, at which errors are measured."""

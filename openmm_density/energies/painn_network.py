@@ -148,24 +148,24 @@ class PaiNNNetwork(nn.Module):
         """Return each atom's part of the energy, shape (..., n), in units of ``scale`` and without offsets and mean."""
         n = len(self.elements)
         geometries = positions.reshape(-1, n, 3)
-        direction, basis, envelope = self._edges(geometries)
+        direction, radial = self._edges(geometries)
         scalars = self.embedding(self.kinds).expand(len(geometries), n, self.features)
         vectors = scalars.new_zeros((len(geometries), 3, n, self.features))
         for layer in self.layers:
-            scalars, vectors = layer(scalars, vectors, direction, basis, envelope)
+            scalars, vectors = layer(scalars, vectors, direction, radial)
         return self.readout(scalars).reshape(positions.shape[:-1])
 
-    def _edges(self, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return directions (B, 3, n, n), radial functions (B, n, n, n_radial) and the cut-off's (B, n, n, 1), from i to j."""
-        displacement = (positions[:, None] - positions[:, :, None]).permute(0, 3, 1, 2)
+    def _edges(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return directions from atom i to j, shape (B, n, 3, n), and b_n(r) c(r), then c(r), shape (n_radial + 1, B n n)."""
+        displacement = positions.mT[:, None] - positions[..., None]
         # An atom is beyond its own cut-off.
-        squared = (displacement * displacement).sum(1).masked_fill(self.itself, 4 * self.cutoff**2)
+        squared = (displacement * displacement).sum(2).masked_fill(self.itself, 4 * self.cutoff**2)
         distance = squared.clamp_min(_NEAREST_SQUARED).sqrt()
         angle = (math.pi / self.cutoff) * distance
-        envelope = torch.where(distance < self.cutoff, 0.5 * (torch.cos(angle) + 1), 0.0)
-        waves = torch.sin(angle[..., None] * self.orders)
-        basis = waves / (ANGSTROM_PER_NM * distance[..., None])
-        return displacement / distance[:, None], basis, envelope[..., None]
+        envelope = torch.where(distance < self.cutoff, 0.5 * (torch.cos(angle) + 1), 0.0).reshape(1, -1)
+        waves = torch.sin(self.orders[:, None] * angle.reshape(1, -1))
+        basis = waves / (ANGSTROM_PER_NM * distance.reshape(1, -1))
+        return displacement / distance[:, :, None], torch.cat([basis * envelope, envelope])
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all parameters and buffers by name, on the CPU, as safetensors stores them."""
@@ -224,14 +224,18 @@ class _Layer(nn.Module):
         _initialise(self)
 
     def forward(
-        self, scalars: Tensor, vectors: Tensor, direction: Tensor, basis: Tensor, envelope: Tensor
+        self, scalars: Tensor, vectors: Tensor, direction: Tensor, radial: Tensor
     ) -> tuple[Tensor, Tensor]:
-        filters = (self.filter(basis) * envelope).split(self.features, -1)
-        sent = self.message(scalars).split(self.features, -1)
-        # Over neighbours j, by feature: sums of products, of which none of the size (n, n, 3, F) is kept.
-        scalars = scalars + torch.einsum("bijf,bjf->bif", filters[0], sent[0])
-        along = torch.einsum("bkij,bijf->bkif", direction, filters[1] * sent[1][:, None])
-        carried = torch.einsum("bijf,bkjf->bkif", filters[2], sent[2][:, None] * vectors)
+        b, n, f = scalars.shape
+        kinds = torch.cat([self.filter.weight, self.filter.bias[:, None]], 1).split(f)
+        sent = self.message(scalars).split(f, -1)
+        # Sums over neighbours j are products of matrices, one per feature or per atom i: the arrays of all pairs and features,
+        # which take most of the time, are made in the order in which these read them.
+        by_feature = [(kinds[k] @ radial).view(f, b, n, n) for k in (0, 2)]
+        by_atom = (radial.T @ kinds[1].T).view(b, n, n, f) * sent[1][:, None]
+        scalars = scalars + (by_feature[0] @ sent[0].permute(2, 0, 1)[..., None])[..., 0].permute(1, 2, 0)
+        along = (direction @ by_atom).transpose(1, 2)
+        carried = (by_feature[1] @ (sent[2][:, None] * vectors).permute(3, 0, 2, 1)).permute(1, 3, 2, 0)
         vectors = vectors + along + carried
 
         first, second = self.mix(vectors).split(self.features, -1)
