@@ -195,6 +195,8 @@ def _fitted(
     resumed = (path / UNFINISHED).is_dir()
     output = OutputFolder(path, overwrite=not resumed, resume=resumed)
     fit, stopwatch = None, Stopwatch()
+    # Whatever is done between the parts of a fit counts.
+    stopwatch.begin("preparation")
     try:
         model, mended = with_mended_centres(read_model(model_path))
         given = settings.fit_arguments()
@@ -218,7 +220,8 @@ def _fitted(
         result = fit.run(output.run, listener.progress)
         if result.interrupted:
             raise Interrupted
-        result = _refined(result, fit, output, reflections)
+        with stopwatch.part("refinement"):
+            result = _refined(result, fit, output, reflections)
         if may_keep:
             with stopwatch.part("phasing"):
                 result = _better(result, fit, output, before, reflections)
@@ -235,6 +238,7 @@ def _fitted(
         if fit is not None:
             fit.beside.end()
         output.discard()
+        stopwatch.end()
 
 
 def _refined(
@@ -245,8 +249,7 @@ def _refined(
         # Not the correlation with this cycle's map says which model is better, but R-free of all cycles.
         refined = fit.solute, fit.fit_map, fit.protocol, None, fit.density.operators
         result = with_refined_atoms(result.as_simulated(), *refined)
-    with fit.stopwatch.part("refinement"):
-        return AmplitudeRefinement(fit, output, reflections).refine(result)
+    return AmplitudeRefinement(fit, output, reflections).refine(result)
 
 
 def _notes_on_start(model: Model, reflections: Reflections, mended: list[str]) -> list[str]:

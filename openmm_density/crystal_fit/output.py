@@ -97,6 +97,18 @@ def write_crystal(
     reflections : Reflections
     course : Course
     """
+    # Whatever no part of it counts is writing.
+    with course.stopwatch.part("writing"):
+        return _written(folder, settings, cycles, reflections, course)
+
+
+def _written(
+    folder: Path,
+    settings: CrystalSettings,
+    cycles: Sequence[Cycle],
+    reflections: Reflections,
+    course: Course,
+) -> CrystalResult:
     stopwatch = course.stopwatch
     summaries = [_summary_of(folder, cycle) for cycle in cycles[1:]]
     chosen = best_cycle(cycles)
@@ -105,19 +117,17 @@ def write_crystal(
         chosen = best_cycle(cycles[1:])
     best, first = cycle_folder(folder, max(chosen.number, 1)), cycle_folder(folder, 1)
     summary = dict(summaries[max(chosen.number, 1) - 1])
-    with stopwatch.part("writing"):
-        # Where they are not drawn anew, they would show a cycle's own start in its own map.
-        drawn = DRAWN_OF_MODELS if chosen.number else ()
-        left_out = {SUMMARY, REPORT, RECORD, *drawn}
-        _copy_files(best, folder, lambda name: name not in left_out and not name.startswith(BEFORE))
-        _copy_files(first, folder, lambda name: name.startswith(BEFORE))
+    # Where they are not drawn anew, they would show a cycle's own start in its own map.
+    drawn = DRAWN_OF_MODELS if chosen.number else ()
+    left_out = {SUMMARY, REPORT, RECORD, *drawn}
+    _copy_files(best, folder, lambda name: name not in left_out and not name.startswith(BEFORE))
+    _copy_files(first, folder, lambda name: name.startswith(BEFORE))
     with stopwatch.part("phasing"):
         path = model_of(best) if chosen.number else kept_model_of(best)
         phased = phased_file(path, reflections)
         shown = _models(settings, path, first, phased)
-    with stopwatch.part("writing"):
-        phased.write_mtz(folder / MTZ)
-        write_text(folder / TABLE, _table(cycles))
+    phased.write_mtz(folder / MTZ)
+    write_text(folder / TABLE, _table(cycles))
     with stopwatch.part("scoring"):
         stretches = tell_of_whole_run(summary, summaries[0], max(chosen.number, 1), shown)
         section = crystal_summary(cycles, chosen, phased)
@@ -130,7 +140,9 @@ def write_crystal(
     if course.interrupted is None and chosen.number:
         with stopwatch.part("pictures"):
             _draw(folder, summary, shown, stretches)
-    _write_report(folder, summary, lambda: times_of_run(summaries, cycles, stopwatch.seconds_by_part))
+    _write_report(
+        folder, summary, stopwatch, lambda: times_of_run(summaries, cycles, stopwatch.seconds_by_part)
+    )
     return CrystalResult(folder, cycles, phased, summary)
 
 
@@ -255,17 +267,22 @@ def _table(cycles: Sequence[Cycle]) -> str:
     return text.getvalue()
 
 
-def _write_report(folder: Path, summary: dict[str, Any], times: Callable[[], Mapping[str, Any]]) -> None:
+def _write_report(
+    folder: Path, summary: dict[str, Any], stopwatch: Stopwatch, times: Callable[[], Mapping[str, Any]]
+) -> None:
     """Write summary and page; where the page fails, the other results stay, and a note of the summary says why."""
     summary |= times()
     write_summary(folder / SUMMARY, summary)
     try:
         # What it takes is loaded at the end.
-        from ..fitting.output.report import fit_page, read_contents
-        from ..html_report.page import write_page
+        with stopwatch.part("report"):
+            from ..fitting.output.report import fit_page, read_contents
+            from ..html_report.page import write_page
 
-        write_page(folder / REPORT, fit_page(read_contents(folder)))
+            write_page(folder / REPORT, fit_page(read_contents(folder)))
     except Exception as error:
         (folder / REPORT).unlink(missing_ok=True)
         summary["notes"].append(f"{REPORT} was not written ({one_line(error)}); all other results are there.")
+    # Once more: it tells all the time but its own.
+    summary |= times()
     write_summary(folder / SUMMARY, summary)
