@@ -195,15 +195,16 @@ def _print_outcome(result: CrystalResult) -> None:
     """Print R factors by cycle and by shell, what the best cycle's fit came to, doubts, and where the results are."""
     from rich.text import Text
 
-    from .r_table import cycles_table, shells_table
+    from .r_table import cycles_table, r_free_in_words, shells_table
 
     console = console_for_results()
     section = result.summary["crystal"]
     console.print(cycles_table(section["cycles"], section["best_cycle"]))
     console.print(shells_table(section["shells"]))
     best = "the start" if section["best_cycle"] == 0 else f"cycle {section['best_cycle']}"
+    free = r_free_in_words(section["r_free"], section["r_free_error"])
     console.print(
-        f"{best} is the result: R-work {section['r_work']:.4f}, R-free {section['r_free']:.4f}; solvent "
+        f"{best} is the result: R-work {section['r_work']:.4f}, {free}; solvent "
         f"{section['solvent_density']:.2f} e/Å³, B {section['solvent_b']:.0f} Å²"
     )
     summary = result.summary

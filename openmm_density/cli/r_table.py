@@ -34,6 +34,11 @@ def shells_table(shells: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
+def r_free_in_words(r_free: float, error: float | None) -> str:
+    """Return R-free, and how much of it may be chance."""
+    return f"R-free {r_free:.4f}" + ("" if error is None else f" ± {error:.3f}")
+
+
 def _table(*headings: str) -> Table:
     from rich.table import Table
 

@@ -13,7 +13,7 @@ from ..given_files import check_given_file, check_output_folder
 from .amplitudes import check_of_amplitudes
 from .arguments import check_files, check_unused
 from .console import console_for_results
-from .r_table import shells_table
+from .r_table import r_free_in_words, shells_table
 from .startup import loading
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def run_amplitudes(options: argparse.Namespace) -> int:
     told = {
         "r_work": factors.r_work,
         "r_free": factors.r_free,
+        "r_free_error": factors.r_free_error,
         "n_work": factors.n_work,
         "n_free": factors.n_free,
         "resolution": data.resolution,
@@ -123,7 +124,10 @@ def _without_hydrogens(path: str, data: Reflections) -> dict[str, Any]:
 
 def _r_factors(told: Mapping[str, Any], ending: str = "") -> str:
     free = told[f"r_free{ending}"]
-    return f"R-work {told[f'r_work{ending}']:.4f}" + ("" if free is None else f", R-free {free:.4f}")
+    error = told["r_free_error"]
+    return f"R-work {told[f'r_work{ending}']:.4f}" + (
+        "" if free is None else f", {r_free_in_words(free, error)}"
+    )
 
 
 def _print_told(told: Mapping[str, Any]) -> None:

@@ -65,6 +65,7 @@ def crystal_summary(cycles: Sequence[Cycle], best: Cycle, phased: Phased) -> dic
         "r_free_initial": cycles[0].r_free,
         "r_work": best.r_work,
         "r_free": best.r_free,
+        "r_free_error": phased.r_factors.r_free_error,
         "shells": phased.r_factors.as_dict()["shells"],
         "resolution": data.resolution,
         "space_group": data.space_group.xhm(),

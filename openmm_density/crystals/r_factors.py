@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -56,6 +57,11 @@ class RFactors:
     n_free: int
     shells: list[Shell]
 
+    @property
+    def r_free_error(self) -> float | None:
+        """What R-free is off by chance, as `error_of_r_free` says; None without free reflections."""
+        return error_of_r_free(self.r_free, self.n_free)
+
     def as_dict(self) -> dict[str, Any]:
         """Return plain numbers and lists."""
         return asdict(self)
@@ -98,6 +104,18 @@ def r_factors(
         int(free.sum()),
         shells,
     )
+
+
+def error_of_r_free(r_free: float | None, n_free: int) -> float | None:
+    """Return R-free/√n, the standard deviation among random free sets of as many reflections (Brünger 1997).
+
+    Parameters
+    ----------
+    r_free : float, optional
+        None without free reflections.
+    n_free : int
+    """
+    return r_free / math.sqrt(n_free) if r_free is not None and n_free else None
 
 
 def _r(measured: np.ndarray, calculated: np.ndarray) -> float | None:

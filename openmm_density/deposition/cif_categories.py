@@ -158,6 +158,8 @@ def _of_reflections(found: DiffractionFigures | None) -> dict[str, str]:
         return told
     return told | {
         "ls_R_factor_R_free": f"{whole.r_free:.4f}",
+        "ls_R_factor_R_free_error": f"{whole.r_free_error:.4f}",
+        "ls_R_factor_R_free_error_details": "R-free divided by the square root of the number of free reflections",
         "ls_number_reflns_R_free": str(whole.n_free),
         "ls_percent_reflns_R_free": f"{100 * whole.n_free / number:.2f}",
         "pdbx_ls_cross_valid_method": "THROUGHOUT",
@@ -176,6 +178,7 @@ def _reflections(block: gemmi.cif.Block, entry: str, found: DiffractionFigures, 
         "percent_reflns_obs": f"{100 * shell.completeness:.2f}",
         "R_factor_R_work": "?" if shell.r_work is None else f"{shell.r_work:.4f}",
         "R_factor_R_free": "?" if shell.r_free is None else f"{shell.r_free:.4f}",
+        "R_factor_R_free_error": "?" if shell.r_free_error is None else f"{shell.r_free_error:.4f}",
     }
     _store(block, "_refine_ls_shell.", {name: [gemmi.cif.quote(value)] for name, value in table.items()})
     whole, known = found.whole, _table(block, "_reflns.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..crystals.r_factors import error_of_r_free
 from ..crystals.wilson import wilson_b
 
 if TYPE_CHECKING:
@@ -43,6 +44,11 @@ class DiffractionShell:
     r_all: float
     r_work: float | None
     r_free: float | None
+
+    @property
+    def r_free_error(self) -> float | None:
+        """What R-free is off by chance; None without free reflections."""
+        return error_of_r_free(self.r_free, self.n_free)
 
 
 @dataclass(frozen=True)

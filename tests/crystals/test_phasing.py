@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from openmm_density.crystals import crystal_structure, phased, phased_file, read_reflections
+from openmm_density.crystals.r_factors import error_of_r_free
 from openmm_density.crystals.structure_factors import calculated
 from openmm_density.maps.density_map import DensityMap
 from openmm_density.maps.mtz_maps import read_mtz
@@ -52,6 +53,19 @@ def test_r_factors_are_of_work_and_free_reflections(crystal):
     assert sum(shell.n_free for shell in factors.shells) == free.sum()
     assert 0.1 < factors.r_work < 0.2
     assert factors.shells[0].coarsest > factors.shells[-1].finest
+
+
+def test_the_error_of_r_free_is_the_spread_among_free_sets(crystal):
+    folder, _, amplitudes, _, _ = crystal
+    found = phased_file(folder / "model.pdb", read_reflections(folder / "data.mtz"))
+    model = found.scaled.scale[found.measured] * np.abs(found.scaled.model[found.measured])
+    amplitudes, differences = found.reflections.amplitudes, np.abs(found.reflections.amplitudes - model)
+    generator, n_free = np.random.default_rng(0), 40
+    sets = [generator.choice(len(model), n_free, replace=False) for _ in range(1000)]
+    values = np.array([differences[each].sum() / amplitudes[each].sum() for each in sets])
+    assert error_of_r_free(values.mean(), n_free) == pytest.approx(values.std(), rel=0.25)
+    assert found.r_factors.r_free_error == error_of_r_free(found.r_factors.r_free, found.r_factors.n_free)
+    assert error_of_r_free(None, 0) is None
 
 
 def test_free_amplitudes_touch_nothing_but_r_free(crystal):

@@ -103,6 +103,7 @@ def test_a_crystal_has_r_factors_and_tells_of_its_reflections(model, known, crys
     for name, value in (
         ("ls_R_factor_R_work", "0.1843"),
         ("ls_R_factor_R_free", "0.2149"),
+        ("ls_R_factor_R_free_error", "0.0096"),
         ("ls_number_reflns_obs", "10000"),
         ("ls_number_reflns_R_free", "500"),
         ("ls_percent_reflns_obs", "98.50"),

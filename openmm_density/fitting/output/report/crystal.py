@@ -21,8 +21,9 @@ def crystal_section(summary: Mapping[str, Any]) -> Section | None:
     if not found:
         return None
     best = "the start, kept" if found["best_cycle"] == 0 else f"cycle {found['best_cycle']}"
+    error = "" if found.get("r_free_error") is None else f" ± {found['r_free_error']:.3f}"
     facts = [
-        ("R-work, R-free", f"{found['r_work']:.4f}, {found['r_free']:.4f} ({best})"),
+        ("R-work, R-free", f"{found['r_work']:.4f}, {found['r_free']:.4f}{error} ({best})"),
         ("at the start", f"{found['r_work_initial']:.4f}, {found['r_free_initial']:.4f}"),
         ("reflections", f"{found['n_work']} work, {found['n_free']} free, to {found['resolution']:.2f} Å"),
         ("completeness", f"{found['completeness']:.1%}"),
