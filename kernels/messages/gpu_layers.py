@@ -91,7 +91,7 @@ def layer_kernel(
     tape           (n_atoms, 3, FEATURES, 4)  float32  out: **p** and a″; **q** and a; scalars, and what went into silu in the
                                                        update and on the way to what is sent
     cutoff         scalar                     float32
-    N_BASIS        constant                          radial functions, and a constant
+    N_BASIS        constant                            radial functions, and a constant
     FIRST          constant                            whether it is the first layer
     FEATURES       constant                            F
     EDGES          constant                            pairs at once
@@ -179,7 +179,7 @@ def last_layer_kernel(
     by_scalars      (n_atoms, FEATURES)         float32  out: gradient by the scalars after the message
     by_vectors      (n_atoms, 3, FEATURES)      float32  out: and by the vectors
     cutoff          scalar                      float32
-    N_BASIS         constant                           radial functions, and a constant
+    N_BASIS         constant                             radial functions, and a constant
     FIRST           constant                             whether it is the first layer as well
     FEATURES        constant                             F
     EDGES           constant                             pairs at once

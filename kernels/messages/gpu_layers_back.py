@@ -67,7 +67,7 @@ def layer_back_kernel(
     to_vectors      (n_atoms, 3, FEATURES)     float32     out: and by the vectors
     gradient        (n_atoms, 3)               float32/64  in and out: by the positions
     cutoff          scalar                     float32
-    N_BASIS         constant                          radial functions, and a constant
+    N_BASIS         constant                               radial functions, and a constant
     BEGINS          constant                               whether the gradient is written, not added to
     FEATURES        constant                               F
     EDGES           constant                               pairs at once
@@ -133,7 +133,7 @@ def first_layer_back_kernel(
     energy      ()                     float64     out: the sum
     n_atoms     scalar                 int32
     cutoff      scalar                 float32
-    N_BASIS     constant                      radial functions, and a constant
+    N_BASIS     constant                           radial functions, and a constant
     BEGINS      constant                           whether the gradient is written, not added to
     FEATURES    constant                           F
     EDGES       constant                           pairs at once
