@@ -42,7 +42,7 @@ def test_an_interrupted_and_killed_ensemble_is_resumed_and_written(folder, tmp_p
 
     def interrupting(path, state):
         save(path, state)
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)  # SIGINT is ignored in jobs in the background of a shell
 
     def killing(path, state):
         save(path, state)
