@@ -252,6 +252,10 @@ def fit(folder, monkeypatch, model="model.pdb", density_map="map.mrc", **options
             '--columns must be the labels of amplitude and phase, as in FWT,PHWT, found "FWT"',
             {"columns": "FWT"},
         ),
+        (
+            '--amplitudes must be the labels of amplitudes or intensities and their deviations, as in F,SIGF, found "F"',
+            {"amplitudes": "F"},
+        ),
         ("can only be chosen in an .mtz file", {"columns": "FWT,PHWT"}),
         ("MODEL is empty", {"model": ""}),
         ("--output is empty", {"output": ""}),

@@ -59,18 +59,23 @@ _OF_AMPLITUDES = ("amplitudes", "free_flags", "free_value", "make_free_flags")
 def holds_amplitudes_alone(path: str, columns: Sequence[str] | None) -> bool:
     """Return whether a file is an MTZ file with measured amplitudes and no map coefficients of a usual name.
 
-    A file that cannot be read is left to those who read it.
+    One that is not there is left to those who read it.
+
+    Raises
+    ------
+    InputError
+        If it is no MTZ file, whatever its name says.
     """
     file = Path(path)
-    if columns is not None or not is_mtz(path):
+    if columns is not None or not is_mtz(path) or not file.is_file():
         return False
     from ..crystals.mtz_columns import holds_amplitudes, types_of
     from ..maps.mtz_maps import MAP_COLUMNS, read_mtz
 
+    mtz = read_mtz(file)
     try:
-        mtz = read_mtz(file)
         types = types_of(mtz, file)
         has_map = any(types.get(f) == "F" and types.get(phi) == "P" for f, phi in MAP_COLUMNS)
         return not has_map and holds_amplitudes(mtz, file)
-    except (InputError, OSError):
+    except InputError:
         return False

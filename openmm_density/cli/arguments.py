@@ -93,7 +93,7 @@ def add_amplitudes(parser: argparse.ArgumentParser | argparse._ArgumentGroup) ->
     """Add which columns of an MTZ file hold what was measured of a crystal."""
     parser.add_argument(
         "--amplitudes",
-        type=_columns,
+        type=_measured,
         metavar="F,SIGF",
         help="the measured amplitudes or intensities of an MTZ file and their deviations, where their names are not "
         "the usual ones or the file has map coefficients too",
@@ -174,9 +174,17 @@ def _voxel_size(text: str) -> float | list[float]:
 
 
 def _columns(text: str) -> list[str]:
+    return _two_labels(text, "amplitude and phase, as in FWT,PHWT")
+
+
+def _measured(text: str) -> list[str]:
+    return _two_labels(text, "amplitudes or intensities and their deviations, as in F,SIGF")
+
+
+def _two_labels(text: str, what: str) -> list[str]:
     labels = text.split(",")
     if len(labels) != 2 or not all(labels):
-        raise refused("the labels of amplitude and phase, as in FWT,PHWT", text)
+        raise refused(f"the labels of {what}", text)
     return labels
 
 

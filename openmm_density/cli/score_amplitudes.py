@@ -119,12 +119,13 @@ def _without_hydrogens(path: str, data: Reflections) -> dict[str, Any]:
         "n_hydrogens": hydrogens,
         "r_work_without_hydrogens": others.r_work,
         "r_free_without_hydrogens": others.r_free,
+        "r_free_error_without_hydrogens": others.r_free_error,
     }
 
 
 def _r_factors(told: Mapping[str, Any], ending: str = "") -> str:
     free = told[f"r_free{ending}"]
-    error = told["r_free_error"]
+    error = told[f"r_free_error{ending}"]
     return f"R-work {told[f'r_work{ending}']:.4f}" + (
         "" if free is None else f", {r_free_in_words(free, error)}"
     )

@@ -72,6 +72,21 @@ def read_structure(path: str | os.PathLike[str], *, first_model: bool = True) ->
     return structure
 
 
+def check_atoms(path: Path, structure: gemmi.Structure) -> None:
+    """Refuse a structure whose first model has no atoms.
+
+    Raises
+    ------
+    InputError
+    """
+    if not len(structure) or not any(len(residue) for chain in structure[0] for residue in chain):
+        raise InputError(
+            "no atoms were found",
+            source=path,
+            remedy="give a model in PDB or mmCIF format",
+        )
+
+
 def read_pdb_header(path: str | os.PathLike[str]) -> list[str]:
     """Return the lines of a PDB file before its first atom, with question marks for what is no character of the format.
 

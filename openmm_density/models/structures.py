@@ -11,7 +11,6 @@ from openmm import app
 
 from ..chemistry.elements import openmm_element
 from ..chemistry.residue_names import name_tables, standard_residue_names
-from ..errors import InputError
 from .bonds import (
     BACKBONE_BONDS,
     add_bonds,
@@ -23,7 +22,7 @@ from .conformers import ReadResidue, kept_residues
 from .metadata import read_metadata
 from .model import Alternates, AtomRecord, Model
 from .odd_atoms import check_twice, notes_on_atoms
-from .structure_text import read_structure
+from .structure_text import check_atoms, read_structure
 
 # Backbone bond lengths (Å) up to which two residues count as joined: neighbours in number may be badly
 # strained, others must look like a bond.
@@ -54,22 +53,13 @@ def read_model(path: str | os.PathLike[str]) -> Model:
     """
     path = Path(path)
     structure = read_structure(path)
-    _check_atoms(path, structure)
+    check_atoms(path, structure)
     model = _model_of(path, structure)
     connections = list(named_connections(model, structure))
     model.links = links_of_file(model, structure, connections)
     model.metadata.structure.connections = connections_of_alternates(model, structure)
     add_bonds(model, structure, connections)
     return model
-
-
-def _check_atoms(path: Path, structure: gemmi.Structure) -> None:
-    if not len(structure) or not any(len(residue) for chain in structure[0] for residue in chain):
-        raise InputError(
-            "no atoms were found",
-            source=path,
-            remedy="give a model in PDB or mmCIF format",
-        )
 
 
 def _model_of(path: Path, structure: gemmi.Structure) -> Model:

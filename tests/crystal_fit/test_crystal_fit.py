@@ -191,7 +191,11 @@ def test_score_says_the_same_of_the_result_as_the_fit(stopped_and_resumed, folde
     # With the hydrogens that were built R is another, which is told.
     assert main(["score", str(output / "fitted.cif"), str(folder / "data.mtz")]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    without = re.search(r"of the file; without them R-work (\S+), R-free", said)[1]
+    without, free, error = re.search(
+        r"of the file; without them R-work (\S+), R-free (\S+) ± (0\.\d+)", said
+    ).groups()
+    n_free = result.phased.r_factors.n_free
+    assert float(error) == pytest.approx(float(free) / n_free**0.5, abs=5e-4)
     assert abs(float(without) - float(re.search(r"R-work (\S+),", said)[1])) > 0.002
     structure = gemmi.read_structure(str(output / "fitted.cif"))
     structure.remove_hydrogens()
@@ -334,7 +338,10 @@ def test_free_flags_alone_are_neither_map_nor_data(folder, tmp_path, capsys):
 
 def test_a_map_and_a_file_that_is_not_there_are_told_from_amplitudes(folder, tmp_path, capsys):
     model, a_map, missing = folder / "start.pdb", tmp_path / "map.mrc", tmp_path / "none.mtz"
-    a_map.write_bytes(b"")
+    empty, broken = tmp_path / "empty.pdb", tmp_path / "broken.mtz"
+    for path in (a_map, empty):
+        path.write_bytes(b"")
+    broken.write_bytes((folder / "data.mtz").read_bytes()[:5000])
     of_amplitudes = "is for the measured amplitudes of an MTZ file, and map.mrc is"
     for command, data, words, said in (
         ("fit", a_map, ["--amplitudes", "F,SIGF"], f"--amplitudes {of_amplitudes}"),
@@ -344,11 +351,17 @@ def test_a_map_and_a_file_that_is_not_there_are_told_from_amplitudes(folder, tmp
         ("fit", missing, [], "there is no such file"),
         ("score", a_map, ["--amplitudes", "F,SIGF"], f"--amplitudes {of_amplitudes}"),
         ("score", missing, [], "there is no such file"),
+        ("fit", broken, [], "broken.mtz: it cannot be read as an MTZ file"),
+        ("score", broken, [], "broken.mtz: it cannot be read as an MTZ file"),
+        ("fit", folder / "data.mtz", ["--overwrite"], "empty.pdb: no atoms were found"),
+        ("score", folder / "data.mtz", [], "empty.pdb: no atoms were found"),
     ):
         output = ["--output", str(tmp_path / "run")] if command == "fit" else []
-        assert main([command, str(model), str(data), *output, *words]) == 2
+        given = empty if data == folder / "data.mtz" else model
+        assert main([command, str(given), str(data), *output, *words]) == 2
         error = capsys.readouterr().err
         assert said in error and error.count("\n") == 1
+    assert not (tmp_path / "run").exists()
 
 
 def test_flags_that_are_made_are_kept_for_all_cycles(folder, tmp_path):
