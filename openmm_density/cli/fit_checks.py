@@ -98,7 +98,7 @@ def _check_complete(options: FitOptions) -> None:
     missing = [name for name, value in needed.items() if value is None]
     if missing == ["resolution"]:
         # A file that is not there cannot say that it needs none.
-        check_given_file(options.files.map, "give the path of a density map")
+        check_given_file(options.files.map, "give the path of a map or an MTZ file")
     if missing:
         raise InputError(
             "is needed, and was not given",

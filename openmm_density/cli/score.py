@@ -130,7 +130,7 @@ def run(options: argparse.Namespace) -> int:
         return run_amplitudes(options)
     if options.resolution is None:
         # A file that is not there cannot say that it needs none.
-        check_given_file(options.map, "give the path of a density map")
+        check_given_file(options.map, "give the path of a map or an MTZ file")
         raise InputError(_RESOLUTION_MISSING)
     _check(options)
     defer_torch()

@@ -19,7 +19,7 @@ from .cycles import Cycle, Interrupted, Listener, carry_out, cycle_folder
 from .models import model_of, phased_model
 from .output import Course, remove_crystal, write_crystal
 from .protocol import STEPS, check_cycles, cycle_protocol
-from .result import CrystalResult, is_over
+from .result import CrystalResult, is_over, place_doubts
 from .settings import CrystalSettings
 
 
@@ -178,6 +178,8 @@ class CrystalFit:
             course = Course(command or self.settings.command, stopwatch=stopwatch or Stopwatch())
             cycles = [self._start(course.stopwatch)]
             listener.say(cycles[0].in_words())
+            for doubt in place_doubts(cycles[0]):
+                listener.say(doubt)
             try:
                 failed = self._carry_out(cycles, listener)
             except (Interrupted, KeyboardInterrupt):

@@ -98,12 +98,17 @@ def crystal_doubts(cycles: Sequence[Cycle], best: Cycle) -> list[str]:
         doubts.append(
             f"R-free is {best.r_free - best.r_work:.3f} above R-work: the model is fitted to more than the data say."
         )
-    if best.r_free > RANDOM:
-        doubts.append(
-            f"R-free is {best.r_free:.2f}, near that of atoms at random (.59): the model may lie elsewhere in the cell, or not "
-            "belong to the data."
-        )
-    return doubts
+    return [*doubts, *place_doubts(best)]
+
+
+def place_doubts(cycle: Cycle) -> list[str]:
+    """Return a sentence where a model explains no more of the data than atoms at random do."""
+    if cycle.r_free <= RANDOM:
+        return []
+    return [
+        f"R-free is {cycle.r_free:.2f}, near that of atoms at random (.59): the model may lie elsewhere in the cell, or not "
+        "belong to the data."
+    ]
 
 
 def cycles_note(cycles: Sequence[Cycle], best: Cycle) -> list[str]:

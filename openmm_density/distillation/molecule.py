@@ -26,6 +26,8 @@ _MOLECULES = (".sdf", ".mol", ".mol2")
 _ELEMENTS = frozenset(["H", "B", "C", "N", "O", "F", "Si", "P", "S", "Cl", "Se", "Br", "I"])
 MOST_ATOMS = 200
 _ORDERS = {"SINGLE": 1.0, "DOUBLE": 2.0, "TRIPLE": 3.0, "AROMATIC": 1.5}
+# What no name of a component has.
+_PUNCTUATION = frozenset("()[]=#@/\\")
 _GIVE_SMILES = f"pass its SMILES as {as_argument('smiles')}, in the protonation that is wanted"
 
 
@@ -222,6 +224,10 @@ def _parsed(smiles: str, source: str) -> Mol:
             source=smiles,
             remedy="give a file of one molecule, a model with its SMILES, or a SMILES",
         )
+    if molecule is None and _PUNCTUATION & set(smiles):
+        raise InputError(
+            f"RDKit cannot read it as a SMILES ({_fault_of(smiles)})", source=source, remedy="correct it"
+        )
     if molecule is None or not molecule.GetNumAtoms():
         raise InputError(
             "a ligand must be a SMILES, the name of a component of a dictionary, or a file ending in "
@@ -230,6 +236,16 @@ def _parsed(smiles: str, source: str) -> Mol:
             remedy="correct it",
         )
     return molecule
+
+
+def _fault_of(smiles: str) -> str:
+    """Return what is wrong with a SMILES: its text, or the chemistry that it says."""
+    from rdkit import Chem
+
+    plain = Chem.MolFromSmiles(smiles, sanitize=False)
+    if plain is None:
+        return "its brackets, ring numbers, bonds or symbols do not go together"
+    return Chem.DetectChemistryProblems(plain)[0].Message().strip()
 
 
 def _read_molecule_file(path: Path) -> Mol:

@@ -225,6 +225,24 @@ def test_a_fit_that_is_stopped_in_its_first_cycle_leaves_no_result(folder, tmp_p
     )
 
 
+def test_a_model_elsewhere_in_the_cell_is_doubted_before_the_first_cycle(folder, tmp_path, monkeypatch):
+    def stopped(*_):
+        raise Interrupted
+
+    monkeypatch.setattr(crystal_fit, "carry_out", stopped)
+    structure = gemmi.read_structure(str(folder / "start.pdb"))
+    for cra in structure[0].all():
+        cra.atom.pos += gemmi.Position(5.0, 7.0, 9.0)
+    structure.write_pdb(str(tmp_path / "elsewhere.pdb"))
+    for model, n_doubts in ((folder / "start.pdb", 0), (tmp_path / "elsewhere.pdb", 1)):
+        said = []
+        with pytest.raises(KeyboardInterrupt):
+            CrystalFit(model, folder / "data.mtz", tmp_path / model.stem, **OPTIONS).run(
+                Listener(say=said.append)
+            )
+        assert sum("the model may lie elsewhere in the cell" in line for line in said) == n_doubts
+
+
 def atoms_of(path):
     found = [cra.atom for cra in gemmi.read_structure(str(path))[0].all()]
     return np.array([[*atom.pos.tolist(), atom.b_iso] for atom in found])
@@ -348,7 +366,7 @@ def test_a_map_and_a_file_that_is_not_there_are_told_from_amplitudes(folder, tmp
         ("fit", a_map, ["--make-free-flags"], f"--make-free-flags {of_amplitudes}"),
         ("fit", a_map, ["--free-flags", "FREE"], f"--free-flags {of_amplitudes}"),
         ("fit", a_map, ["--cycles", "3", "--resolution", "2"], f"--cycles {of_amplitudes} taken for a map"),
-        ("fit", missing, [], "there is no such file"),
+        ("fit", missing, [], "there is no such file: give the path of a map or an MTZ file"),
         ("score", a_map, ["--amplitudes", "F,SIGF"], f"--amplitudes {of_amplitudes}"),
         ("score", missing, [], "there is no such file"),
         ("fit", broken, [], "broken.mtz: it cannot be read as an MTZ file"),

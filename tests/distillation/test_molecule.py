@@ -106,6 +106,14 @@ NO_CHARGES
     ("source", "said"),
     [
         ("nonsense", "must be a SMILES, the name of a component of a dictionary, or a file ending in"),
+        (
+            "C1CC(",
+            "cannot read it as a SMILES .its brackets, ring numbers, bonds or symbols do not go together.: correct",
+        ),
+        (
+            "C(C)(C)(C)(C)C",
+            "cannot read it as a SMILES .Explicit valence for atom # 0 C, 5, is greater than permitted.:",
+        ),
         ("missing.sdf", "no such file"),
         ("missing.pdb", "no such file"),
         ("[Na+].[Cl-]", "must be one molecule, found 2 pieces"),
