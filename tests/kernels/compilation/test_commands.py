@@ -42,7 +42,7 @@ def ended(path: Path) -> bool:
     """Whether the process whose number a file holds has ended, or only waits to be heard of."""
     try:
         return Path(f"/proc/{path.read_text().strip()}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
+    except OSError:  # gone, perhaps while it was read
         return True
 
 
