@@ -1,4 +1,4 @@
-"""Where the tests find the real maps and models."""
+"""What all tests have: real maps and models, random numbers, threads."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from pathlib import Path
 
 import pytest
 
-# Workers of pytest-xdist run side by side, and so does what they start: a thread each, unless a test asks for more. It is read
-# when torch and OpenMM are imported.
+# Workers of pytest-xdist run side by side, and so does what they start: a thread each, unless a test or who runs them asks for
+# more. It is read when torch and OpenMM are imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENMM_CPU_THREADS", "1")
 
 import torch
+
+from .seeds import shift_seeds
+
+shift_seeds()
 
 # Triton decides between its compiler and its interpreter when a kernel is defined.
 if not torch.cuda.is_available():
@@ -24,6 +28,7 @@ if not torch.cuda.is_available():
 gc.set_threshold(100_000)
 
 PROJECT = Path(__file__).resolve().parents[1]
+THREADS = int(os.environ["OMP_NUM_THREADS"].split(",")[0])
 SMALL_DATA = PROJECT / "tests" / "data"
 
 
@@ -50,9 +55,8 @@ def data_dir() -> Path:
 
 @pytest.fixture(autouse=True)
 def _same_start() -> Iterator[None]:
-    """Start each test with random numbers of its own and one thread, whatever ran before it."""
+    """Start each test with random numbers of its own and the threads asked for, whatever ran before it."""
     torch.manual_seed(0)
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(THREADS)
     yield
-    torch.set_num_threads(before)
+    torch.set_num_threads(THREADS)

@@ -1,5 +1,6 @@
 """The minimisations of a fit."""
 
+import copy
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,14 +8,14 @@ import openmm
 import pytest
 from openmm import app
 
-from openmm_density.chemistry.contacts import near_contacts
+from openmm_density.chemistry.contacts import CLASH_OVERLAP, near_contacts
 from openmm_density.errors import SimulationError
 from openmm_density.fitting.descent import descend
 from openmm_density.fitting.interrupts import Deadline
 from openmm_density.fitting.minimization import Minimizer
-from openmm_density.fitting.platforms import platform_named
-from openmm_density.fitting.protocols import Stage
 from openmm_density.fitting.stability import Safeguard
+from openmm_density.restraints.contacts import CONTACT_FORCE_CONSTANT, CONTACT_MARGIN
+from openmm_density.units import positions_in_angstrom
 
 PREPARED = SimpleNamespace(model=SimpleNamespace(path="some.pdb"))
 
@@ -121,21 +122,37 @@ def test_an_energy_that_is_no_number_names_model_and_atoms(platform):
     assert np.array_equal(context.getState(positions=True).getPositions(asNumpy=True)._value, before)
 
 
-def test_what_a_density_presses_together_is_parted(fitted):
-    fit, _ = fitted
-    platform = platform_named("CPU", 1)
-    minimizer = Minimizer(fit._systems, fit._run.engine.safeguard, *platform)
-    context = openmm.Context(fit.system, openmm.VerletIntegrator(0.001), *platform)
-    fit._systems.release_restraints(context, Stage("free", 4, restraints=()))
-    context.setParameter(fit.density.parameter_name, 4000.0 * fit.density.n_fitted_atoms)
-    context.setPositions(fit.prepared.positions / 10)
-    minimizer.minimize(context, 60)
+def pressed_together(pull):
+    """Two carbons that are not bonded, as a density of this strength (kJ/mol/nm²) holds them: at 1.6 Å."""
+    topology = app.Topology()
+    for _ in range(2):
+        topology.addAtom("C", app.element.carbon, topology.addResidue("CH4", topology.addChain()))
+    system = openmm.System()
+    density = openmm.CustomBondForce("0.5*density_strength*(r - 0.16)^2")
+    density.addGlobalParameter("density_strength", 0.0)
+    density.addBond(system.addParticle(12.0), system.addParticle(12.0))
+    system.addForce(density)
+    context = openmm.Context(
+        system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
+    )
+    context.setParameter("density_strength", pull)
+    context.setPositions([[0.0, 0.0, 0.0], [0.16, 0.0, 0.0]])
+    systems = SimpleNamespace(
+        force_backend="TorchForce",
+        prepared=SimpleNamespace(topology=topology),
+        with_density=lambda density, stiff: copy.deepcopy(system),
+    )
+    return context, Minimizer(systems, Unguarded(), context.getPlatform(), {}), topology
 
-    def clashes():
-        positions = context.getState(positions=True).getPositions(asNumpy=True)._value * 10
-        return len(near_contacts(fit.prepared.topology, positions)[0])
 
-    before = clashes()
-    assert before > 0
-    minimizer.relieve_clashes(context, fit.density, 60)
-    assert clashes() < before
+@pytest.mark.parametrize(("pull", "repulsion"), [(2e3, 1.0), (1e4, 4.0), (5e4, 16.0), (5e5, 16.0)])
+def test_what_a_density_presses_together_is_parted(pull, repulsion):
+    """By the weakest repulsion that does, to where both forces are equal."""
+    context, minimizer, topology = pressed_together(pull)
+    minimizer.relieve_clashes(context, None, 60)
+    apart = positions_in_angstrom(context.getState(positions=True).getPositions(asNumpy=True))
+    stiffness = repulsion * CONTACT_FORCE_CONSTANT
+    contact = 2 * 1.7 - CLASH_OVERLAP + CONTACT_MARGIN
+    equal = (pull * 1.6 + stiffness * contact) / (pull + stiffness)
+    assert np.linalg.norm(apart[1] - apart[0]) == pytest.approx(equal, abs=0.01)
+    assert len(near_contacts(topology, apart)[0]) == (pull == 5e5)
