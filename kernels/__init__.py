@@ -19,20 +19,7 @@ value that comes with its gradient, ``table_checks`` validates a table once, ``t
 They live in the torch namespace ``openmm_density::`` and can be called from Python and TorchScript.
 """
 
-from types import ModuleType
-from warnings import warn
-
 import torch  # noqa: F401  (it registers all operators when it comes, and so must come before any of them)
-
-
-def __getattr__(name: str) -> ModuleType:
-    """Return a module by its former name, with a warning."""
-    if name != "build":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import compilation
-
-    warn(f"{__name__}.build is now {__name__}.compilation: use that", DeprecationWarning, stacklevel=2)
-    return compilation
 
 
 def __dir__() -> list[str]:

@@ -261,12 +261,6 @@ def _with_findings(record: FitRecord, fit: FlexibleFit) -> FitRecord:
     return replace(record, findings=found)
 
 
-_WITHOUT_FINAL_STAGE = (
-    "An earlier version began the fit, which ends as it was to: without the last stage of new fits, "
-    "which holds the geometry."
-)
-
-
 def _announce(record: FitRecord, fit: FlexibleFit, display: Display) -> None:
     """Show what is fitted, and the stages to come."""
     files = record.options.files
@@ -274,9 +268,6 @@ def _announce(record: FitRecord, fit: FlexibleFit, display: Display) -> None:
         [(stage.name, fit.rebuilds_before(number)) for number, stage in enumerate(fit.protocol.stages)]
     )
     display.print(f"fitting {files.model} into {files.map} at {files.resolution:g} Å")
-    if record.without_final_stage:
-        fit.notes.append(_WITHOUT_FINAL_STAGE)
-        display.print(_WITHOUT_FINAL_STAGE)
     if fit.unsearched:
         display.print(
             f"few steps: searches are left out before {', '.join(fit.unsearched)}; --search full makes them"

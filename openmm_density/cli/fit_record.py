@@ -23,8 +23,6 @@ PROTOCOL = "protocol.toml"
 _FILES = ("model", "map", "reference", "restrain_to", "dictionary", "half_map", "ligand_potential")
 # Those of the present command line, not of the fit: a folder may be somebody else's, who must not allow what is not allowed here.
 _NEVER_KEPT = ("resume", "allow_scripts", "explain_time")
-# An option that fits have since they end with a final stage.
-_OF_FINAL_STAGE = "final_strength"
 
 
 @dataclass(frozen=True)
@@ -59,14 +57,11 @@ class FitRecord:
     protocol : Protocol
         With all changes that the options make.
     findings : Findings
-    without_final_stage : bool
-        Whether an earlier version began it, whose fits ended at their full strength: it goes on as it was begun.
     """
 
     options: FitOptions
     protocol: Protocol
     findings: Findings
-    without_final_stage: bool = False
 
     @classmethod
     def new(cls, options: FitOptions) -> FitRecord:
@@ -102,11 +97,9 @@ class FitRecord:
             Placement(**place) if isinstance(place, dict) else place,
             MapChecks.from_dict(map_checks) if map_checks else None,
             StrengthScan(**scan) if scan else None,
-            # Fits of an earlier version had none.
-            written.get("crystal_mates", False),
+            written.get("crystal_mates"),
         )
-        protocol, earlier = read_protocol(folder / PROTOCOL), _OF_FINAL_STAGE not in written
-        return cls(options, replace(protocol, finish=False) if earlier else protocol, findings, earlier)
+        return cls(options, read_protocol(folder / PROTOCOL), findings)
 
     def with_scan(self, scan: StrengthScan) -> FitRecord:
         """Return the record with the strength that half maps allow as the most at the end, where they set a limit."""

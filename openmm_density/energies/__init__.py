@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..lazy_names import lazy_names, moved_names
+from ..lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .density_fit import DensityFit
@@ -11,9 +11,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DensityFit", "EnsembleFit", "PaiNN"]
 
-_find, __dir__ = lazy_names(
-    __name__,
-    {"DensityFit": "density_fit", "EnsembleFit": "ensemble_fit", "PaiNN": "painn"},
-    deprecated=("cuda_graph_force", "planes"),
+__getattr__, __dir__ = lazy_names(
+    __name__, {"DensityFit": "density_fit", "EnsembleFit": "ensemble_fit", "PaiNN": "painn"}
 )
-__getattr__ = moved_names(__name__, {"PlanarityRestraint": "openmm_density.restraints"}, _find)

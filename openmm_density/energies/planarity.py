@@ -8,7 +8,6 @@ import torch
 from openmm_density.kernels.planarity import pack_planes
 
 from ..chemistry.planes import PlaneSet
-from ..lazy_names import moved_names
 from ..units import ANGSTROM_PER_NANOMETER
 from .modules import PlanarityEnergy, WholePlanes
 
@@ -49,9 +48,3 @@ def planarity_module(
         first += atoms.size
     energy = PlanarityEnergy(pack_planes(own), len(members), thermal_energy, constants)
     return WholePlanes(energy, len(particles), torch.from_numpy(members), torch.from_numpy(anchors))
-
-
-__getattr__ = moved_names(
-    __name__,
-    {name: "openmm_density.restraints.planarity" for name in ("PlanarityRestraint", "SIGMA", "TEMPERATURE")},
-)

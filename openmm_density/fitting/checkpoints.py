@@ -204,8 +204,6 @@ def remove_leftovers(path: Path) -> None:
     shutil.rmtree(_condemned(path), ignore_errors=True)
     remove_abandoned(path)
     with suppress(OSError):
-        # As earlier versions called it.
-        (path / f".{STATE}.tmp").unlink(missing_ok=True)
         if {each.name for each in path.iterdir()} <= {LOCK}:
             shutil.rmtree(path)
 

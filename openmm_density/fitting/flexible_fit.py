@@ -15,7 +15,6 @@ import openmm
 import torch
 from openmm import app
 
-from ..lazy_names import FormerName
 from ..maps.corrections import MapCorrections
 from ..maps.density_map import DensityMap
 from ..models.preparation import Prepared
@@ -179,8 +178,6 @@ class FlexibleFit:
     TypeError
         If an argument is not known.
     """
-
-    force_backend = FormerName("_systems.force_backend", "force_backend of what run() returns")
 
     def __init__(
         self,

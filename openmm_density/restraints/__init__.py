@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..lazy_names import lazy_names, moved_names
+from ..lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .chirality import CHIRALITY_FORCE_CONSTANT, ChiralityRestraint
@@ -75,20 +75,7 @@ __all__ = [
     "restraint_names",
 ]
 
-_FACTS = {
-    "IDEAL_IMPROPER": "stereocentres",
-    "backbone_hydrogen_bonds": "secondary_structure",
-    "chiral_centres": "stereocentres",
-    "other_centres": "stereocentres",
-    "peptide_torsions": "torsions",
-    "secondary_structure_torsions": "secondary_structure",
-    "torsion_angles": "torsions",
-}
-_FORMER_STRENGTHS = (
-    *("CHIRALITY", "HYDROGEN_BOND", "PEPTIDE", "RAMACHANDRAN", "ROTAMER", "SECONDARY_STRUCTURE", "WATER"),
-)
-
-_find, __dir__ = lazy_names(
+__getattr__, __dir__ = lazy_names(
     __name__,
     {
         "CHIRALITY_FORCE_CONSTANT": "chirality",
@@ -119,12 +106,4 @@ _find, __dir__ = lazy_names(
         "make_restraints": "registry",
         "restraint_names": "registry",
     },
-)
-__getattr__ = moved_names(
-    __name__,
-    {
-        **{name: f"openmm_density.chemistry.{module}" for name, module in _FACTS.items()},
-        **{f"{name}_STRENGTH": f"{__name__}:{name}_FORCE_CONSTANT" for name in _FORMER_STRENGTHS},
-    },
-    _find,
 )

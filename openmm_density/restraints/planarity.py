@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import math
-import numbers
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import mdtraj
@@ -23,7 +21,6 @@ from ..energies.checks import check_system
 from ..energies.molecules import molecule_numbers
 from ..energies.planarity import planarity_module
 from ..errors import InputError
-from ..lazy_names import FormerName
 from ..units import ANGSTROM_PER_NANOMETER, number_in, positions_in_angstrom
 from ..wording import listing
 from .restraint import Restraint, Violation
@@ -36,27 +33,6 @@ LIMIT_IN_SIGMA = 5.0
 """Standard deviations off its plane from which an atom counts as violating the restraint."""
 
 _MOST_NAMED = 10
-
-
-def _sigma_by_position(construct: Callable[..., None]) -> Callable[..., None]:
-    """Accept σ as the second argument by position, its former order, with a `DeprecationWarning`."""
-
-    @functools.wraps(construct)
-    def constructed(self: PlanarityRestraint, topology: Any, *arguments: Any, **options: Any) -> None:
-        if arguments and _is_number(arguments[0]):
-            warnings.warn(
-                "PlanarityRestraint(topology, sigma) is deprecated: give sigma=",
-                DeprecationWarning,
-                stacklevel=2,
-            )
-            options["sigma"], *arguments = arguments
-        construct(self, topology, *arguments, **options)
-
-    return constructed
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value._value if unit.is_quantity(value) else value, numbers.Real)
 
 
 class PlanarityRestraint(Restraint):
@@ -129,11 +105,7 @@ class PlanarityRestraint(Restraint):
     default_force_constant = 1.0
     force_constant_unit = unit.dimensionless
     default_parameter_name = "planarity_strength"
-    n_planes = FormerName("n_terms")
-    n_particles = FormerName("_n_atoms", "topology.getNumAtoms()")
-    _frames_below_caller = 4
 
-    @_sigma_by_position
     def __init__(
         self,
         topology: app.Topology | mdtraj.Topology,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -16,7 +15,6 @@ from openmm import app, unit
 from ..chemistry.residues import residue_label
 from ..chemistry.topologies import openmm_topology
 from ..errors import InputError
-from ..lazy_names import FormerName
 from ..units import number_in, positions_in_angstrom
 
 # Å (or degrees); what may be off by less is told in two decimals, as one would not tell it from its target.
@@ -87,8 +85,6 @@ class Restraint(ABC):
     force_group : int
     periodic : bool
         Whether to take nearest periodic images: needed where the molecules that are held together may be wrapped apart.
-    strength : float or Quantity, optional
-        The former name of ``force_constant``: deprecated.
 
     Raises
     ------
@@ -111,12 +107,6 @@ class Restraint(ABC):
     """In `force_constant_unit`."""
     force_constant_unit: ClassVar[unit.Unit]
     default_parameter_name: ClassVar[str]
-    default_strength = FormerName("force_constant")
-    strength_unit = FormerName("force_constant_unit")
-    usual_parameter_name = FormerName("default_parameter_name")
-    usual_strength = FormerName("default_force_constant")
-    # Where a deprecated argument was given: the constructor of the restraint's class calls that of this one.
-    _frames_below_caller: ClassVar[int] = 3
 
     def __init__(
         self,
@@ -127,17 +117,9 @@ class Restraint(ABC):
         parameter_name: str | None = None,
         force_group: int = 0,
         periodic: bool = False,
-        strength: Any = None,
     ) -> None:
         self.topology = openmm_topology(topology)
         self.start = self._checked_start(positions)
-        if strength is not None:
-            warnings.warn(
-                "strength= of a restraint is deprecated: use force_constant=",
-                DeprecationWarning,
-                stacklevel=self._frames_below_caller,
-            )
-            force_constant = strength if force_constant is None else force_constant
         self.force_constant = self._checked_force_constant(force_constant)
         self.parameter_name = parameter_name or self.default_parameter_name
         self.force_group = force_group

@@ -163,8 +163,6 @@ class Series:
             if overwrite:
                 _remove(self.folder)
             self.settings.write(self.folder)
-            # One that an earlier version began goes on as it was recorded.
-            self.settings = Settings.read(self.folder)
             start, facts = self._start(lines)
             try:
                 fits = self._fits(start, lines, mps)

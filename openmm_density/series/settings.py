@@ -20,8 +20,6 @@ from .volumes import VolumeFacts
 
 SETTINGS = SERIES_SETTINGS
 PROTOCOL_FILES = {"first": "first_protocol.toml", "next": "next_protocol.toml"}
-# What records of earlier versions do not have of a protocol.
-_ADDED_TO_PROTOCOLS = ("b_factors", "occupancies", "conformers")
 
 
 @dataclass(frozen=True)
@@ -123,7 +121,7 @@ class Settings:
         path = folder / SETTINGS
         if path.exists():
             before = _recorded(path)
-            other = [name for name in told if before.get(name) != _as_known(told[name], before.get(name))]
+            other = [name for name in told if before.get(name) != told[name]]
             if other:
                 raise InputError(
                     f"it holds a series with other settings ({', '.join(other)})",
@@ -180,18 +178,6 @@ class Start:
 
 
 START = "series_start.json"
-
-
-def _as_known(value: Any, before: Any) -> Any:
-    """Return a setting without what a record of an earlier version does not know: its series goes on as it was begun."""
-    if not isinstance(value, dict) or not isinstance(before, dict):
-        return value
-    # An option that has a value is given now; that of a protocol may be what an earlier version had not.
-    return {
-        name: _as_known(each, before.get(name))
-        for name, each in value.items()
-        if name in before or (each and name not in _ADDED_TO_PROTOCOLS)
-    }
 
 
 def _recorded(path: Path) -> dict[str, Any]:

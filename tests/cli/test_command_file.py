@@ -11,9 +11,8 @@ import pytest
 from openmm_density.cli.command_file import read_command, write_command
 from openmm_density.cli.fit_record import read_force_field_files
 from openmm_density.errors import InputError
-from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.output import FILES, FITTED_REFERENCE
-from openmm_density.fitting.protocols import Protocol, find_protocol
+from openmm_density.fitting.protocols import find_protocol
 from openmm_density.models.force_fields import lasting_names
 
 from .commands import fit, run, started, wait_for
@@ -40,47 +39,6 @@ def test_a_fit_that_dies_while_its_results_are_written_is_resumed(small, tmp_pat
     # What the protocol's last stage holds, and distances.
     assert violated.keys() == {"ss", "cis", "ramachandran", "rotamers", "chirality", "water", "distance"}
     assert mdtraj.load(str(output / "trajectory.dcd"), top=str(output / "fitted.cif")).n_frames == 1
-
-
-def test_a_fit_of_an_earlier_version_goes_on_without_the_last_stage_that_it_did_not_have(
-    small, tmp_path, monkeypatch, capsys, without_pictures
-):
-    class Killed(BaseException):
-        pass
-
-    def begin(output):
-        with monkeypatch.context() as earlier:
-            earlier.setattr(Protocol, "finishing", lambda self: self)
-            return fit(
-                small, output, "--steps", 80, "--save-interval", 40, "--threads", 1, "--strength", "auto"
-            )
-
-    def kill(self, state, *rest):
-        save(self, state, *rest)
-        if state.step == 40:
-            raise Killed
-
-    assert begin(tmp_path / "whole") == 0
-    output, save = tmp_path / "out", RunFolder.save
-    with monkeypatch.context() as patch:
-        patch.setattr(RunFolder, "save", kill)
-        with pytest.raises(Killed):
-            begin(output)
-    command, protocol = (output / "unfinished" / name for name in ("command.json", "protocol.toml"))
-    written = json.loads(command.read_text())
-    del written["options"]["final_strength"]
-    command.write_text(json.dumps(written))
-    protocol.write_text(protocol.read_text().replace("finish = true\n", ""))
-    capsys.readouterr()
-    assert run("fit", "--resume", output) == 0
-    said = (
-        "Note: An earlier version began the fit, which ends as it was to: without the last stage of new fits"
-    )
-    assert said in capsys.readouterr().out
-    assert (output / "fitted.cif").read_bytes() == (tmp_path / "whole" / "fitted.cif").read_bytes()
-    summary = json.loads((output / "summary.json").read_text())
-    assert [stage["name"] for stage in summary["stages"]][-1] == "anneal"
-    assert summary["final_strength_search"] is None and summary["steps"] == 80
 
 
 def test_a_killed_fit_is_resumed_to_the_same_end(small, tmp_path, capsys, without_pictures):

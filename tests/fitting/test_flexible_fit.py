@@ -147,8 +147,6 @@ def test_so_it_is_after_a_signal_in_the_last_minimisation(parts, uninterrupted, 
         patch.setattr(Minimizer, "minimize", interrupted)
         result = fit.run(RunFolder(tmp_path))
     assert asked == [True] and result.interrupted and result.steps == whole.steps
-    with pytest.warns(DeprecationWarning, match="use force_backend of what run"):
-        assert fit.force_backend == result.force_backend
     assert_same(flexible_fit(parts).run(RunFolder(tmp_path)), whole)
 
 

@@ -1,6 +1,5 @@
 """How operators are found: a folder below kernels/ that holds C++ is one, and no list says so."""
 
-import sys
 from importlib import import_module
 
 import pytest
@@ -34,17 +33,3 @@ def test_a_folder_with_cpp_is_registered_and_others_are_not(tmp_path, monkeypatc
     assert library.operator_folders() == ("distances",)
     library.register_operators()
     assert torch.ops.openmm_density.distances.default.name() == "openmm_density::distances"
-
-
-def test_the_old_name_of_compilation_warns_of_the_new_one(monkeypatch):
-    monkeypatch.delitem(sys.modules, "openmm_density.kernels.build", raising=False)
-    monkeypatch.delitem(vars(kernels), "build", raising=False)
-    with pytest.warns(DeprecationWarning, match="is now openmm_density.kernels.compilation"):
-        from openmm_density.kernels import build
-    assert build is kernels.compilation
-    with pytest.warns(DeprecationWarning, match="is now openmm_density.kernels.compilation"):
-        assert kernels.build.error_text("scatter") == kernels.compilation.error_text("scatter")
-    monkeypatch.delitem(sys.modules, "openmm_density.kernels.build", raising=False)
-    with pytest.warns(DeprecationWarning, match="is now openmm_density.kernels.compilation"):
-        import openmm_density.kernels.build as imported
-    assert imported is kernels.compilation

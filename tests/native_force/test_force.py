@@ -217,22 +217,6 @@ def test_a_fresh_process_reads_a_system_once_the_force_is_loaded(tmp_path):
     assert (run.returncode, run.stdout.strip()) == (0, "k"), run.stderr
 
 
-def test_the_old_name_of_the_package_warns_of_the_new_one():
-    script = (
-        "import openmm_density, sys\n"
-        "assert openmm_density.energies.cuda_graph_force is openmm_density.cuda_graph_force\n"
-        "del sys.modules['openmm_density.energies.cuda_graph_force']\n"
-        "from openmm_density.energies.cuda_graph_force import load\n"
-        "assert load is openmm_density.cuda_graph_force.load\n"
-    )
-    command = [sys.executable, "-W", "always::DeprecationWarning", "-c", script]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    warned = run.stderr.count(
-        "openmm_density.energies.cuda_graph_force is now openmm_density.cuda_graph_force"
-    )
-    assert (run.returncode, warned) == (0, 2), run.stderr
-
-
 def test_threads_of_a_process_that_compile_at_once_all_get_the_force(tmp_path):
     script = (
         "from concurrent.futures import ThreadPoolExecutor\n"

@@ -8,9 +8,6 @@ import openmm
 import pytest
 from openmm import app, unit
 
-import openmm_density
-from openmm_density import restraints
-from openmm_density.chemistry import planes, torsions
 from openmm_density.errors import InputError
 from openmm_density.models import Model, read_model
 from openmm_density.restraints import (
@@ -138,58 +135,3 @@ def test_violations_are_listed_by_name(fragment: Model) -> None:
     named = {violation.residues[0] for violation in found["chirality"]}
     assert named == {f"A {residue.name} {residue.id}" for residue in residues}
     assert found["ss"] and found["position"] and not found["cis"]
-
-
-def test_what_has_moved_is_found_where_it_was_with_a_warning() -> None:
-    with pytest.warns(
-        DeprecationWarning, match="import torsion_angles from openmm_density.chemistry.torsions"
-    ):
-        assert restraints.torsion_angles is torsions.torsion_angles
-    with pytest.warns(DeprecationWarning, match="from openmm_density.chemistry.planes"):
-        from openmm_density.energies.planes import find_planes
-    assert find_planes is planes.find_planes
-    with pytest.warns(DeprecationWarning, match="import PlanarityRestraint from openmm_density.restraints"):
-        from openmm_density.energies import PlanarityRestraint
-    with pytest.warns(
-        DeprecationWarning, match="import PlanarityRestraint from openmm_density.restraints.planarity"
-    ):
-        from openmm_density.energies.planarity import PlanarityRestraint as of_module
-    assert PlanarityRestraint is of_module is RESTRAINTS["planarity"][0] is openmm_density.PlanarityRestraint
-    with pytest.warns(
-        DeprecationWarning, match="import PEPTIDE_FORCE_CONSTANT from openmm_density.restraints"
-    ):
-        assert restraints.PEPTIDE_STRENGTH == restraints.PEPTIDE_FORCE_CONSTANT
-    with pytest.raises(AttributeError, match="has no attribute 'centres'"):
-        restraints.centres  # noqa: B018
-
-
-def test_former_arguments_of_restraints_work_with_a_warning(fragment: Model) -> None:
-    with pytest.warns(DeprecationWarning, match="use force_constant=") as told:
-        restraint = restraints.PeptideRestraint(fragment.topology, fragment.positions, strength=7.0)
-        assert restraints.PlanarityRestraint(fragment.topology, strength=7.0).force_constant == 7.0
-    # Where the user calls: Python shows no such warning of a module other than the main one.
-    assert [warning.filename for warning in told] == [__file__] * 2
-    with pytest.warns(DeprecationWarning, match="use force_constant"):
-        assert restraint.default_strength == restraint.force_constant == 7.0
-    with pytest.warns(DeprecationWarning, match="give sigma="):
-        flat = restraints.PlanarityRestraint(
-            fragment.topology, 0.03 * unit.angstrom, positions=fragment.positions
-        )
-    assert [plane.sigma for plane in flat.planes.planes] == pytest.approx([0.03] * flat.n_terms)
-
-
-def test_former_attributes_of_restraints_work_with_a_warning(fragment: Model) -> None:
-    flat = restraints.PlanarityRestraint(fragment.topology)
-    for name, advice, value in (
-        ("n_planes", "n_terms", flat.n_terms),
-        ("n_particles", r"topology.getNumAtoms\(\)", fragment.topology.getNumAtoms()),
-        ("usual_strength", "default_force_constant", 1.0),
-        ("strength_unit", "force_constant_unit", unit.dimensionless),
-        ("usual_parameter_name", "default_parameter_name", "planarity_strength"),
-    ):
-        with pytest.warns(DeprecationWarning, match=f"{name} is deprecated: use {advice}$") as told:
-            assert getattr(flat, name) == value
-        assert [warning.filename for warning in told] == [__file__]
-    with pytest.warns(DeprecationWarning, match="use default_force_constant"):
-        constant = restraints.PeptideRestraint.usual_strength
-    assert constant == restraints.PEPTIDE_FORCE_CONSTANT

@@ -132,8 +132,7 @@ def _replicas(arrays: dict[str, np.ndarray], told: Any, number: int, n_atoms: in
     rows = told.get("rows")
     if not all(type(value) is int and 0 <= value < 2**40 for value in counts.values()):
         raise DamagedState("its counts are not whole numbers")
-    # Of an earlier version, which did not watch ligands.
-    ligands = told.get("ligands", [])
+    ligands = told.get("ligands")
     for each in (rows, ligands):
         if not isinstance(each, list) or not all(isinstance(row, dict) for row in each):
             raise DamagedState("its rows are no list")
