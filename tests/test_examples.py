@@ -1,9 +1,13 @@
-"""The examples run, on short models, and do what they say."""
+"""The examples run, on short models, and do what they say; what the benchmarks import is there."""
 
+import ast
 import re
 import subprocess
 import sys
 
+import pytest
+
+from .conftest import PROJECT
 from .fragments import copy_examples
 
 RESIDUES = 45
@@ -45,3 +49,10 @@ def test_a_path_is_driven_towards_the_closed_form(tmp_path):
     left = [float(away) for away in re.findall(r"(\S+) Å to go", printed)]
     assert len(left) == 2 and left[0] > left[1]
     assert sorted(path.suffix for path in (tmp_path / "path").iterdir()) == [".cif", ".cif", ".mrc", ".mrc"]
+
+
+@pytest.mark.parametrize("script", sorted((PROJECT / "examples").rglob("*.py")), ids=lambda path: path.stem)
+def test_what_a_script_imports_of_this_package_is_there(script):
+    for node in ast.walk(ast.parse(script.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("openmm_density"):
+            exec(ast.unparse(node), {})
